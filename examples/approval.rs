@@ -36,7 +36,7 @@ fn tidy(folder: &Path) -> Agent {
         let path = folder.join(file.name);
         async move { fs::remove_file(path) }
     });
-    Agent::new(model).with_tools([delete.needs_approval()])
+    Agent::new(model).with_tools([delete.requires_approval()])
 }
 
 /// Asks the user; `--yes` and `--no` answer for one who is not there.
@@ -83,7 +83,7 @@ async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
 async fn interactive(agent: Agent) -> Result<Outcome> {
     let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {
-        if let Some(call) = event.approval() {
+        if let Some(call) = event.as_approval_request() {
             match is_allowed(call) {
                 true => run.approve(call)?,
                 false => run.deny(call, "the user wants to keep it")?,

@@ -80,16 +80,17 @@ async fn main() -> Result<(), Error> {
     let agent = Agent::new(reader()).with_tools([read()]);
 
     println!("\n# tokens end it");
-    let budget = Budget::new().total_tokens(2_000).money(1.0, prices.clone());
+    let budget = Budget::new().with_total_tokens(2_000).with_cost_limit(1.0, prices.clone());
     report(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
     println!("\n# money ends it, behind one more turn to wrap up");
-    let budget = Budget::new().total_tokens(50_000).money(0.01, prices).wrap_up();
+    let budget =
+        Budget::new().with_total_tokens(50_000).with_cost_limit(0.01, prices).with_wrap_up();
     report(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
     println!("\n# a pool of 4,000 tokens ends the sub-agent, and then its parent");
-    let pool = Pool::tokens(4_000);
-    let budget = Budget::new().pool(&pool).wrap_up_reserve(1_500);
+    let pool = Pool::new(4_000);
+    let budget = Budget::new().with_pool(&pool).with_wrap_up_tokens(1_500);
     let child = agent.with_budget(budget.clone());
     let boss = Scripted::function(|request, _n| {
         let reply = match request.options.tool_choice == ToolChoice::None {

@@ -18,7 +18,7 @@ use futures::{TryStreamExt, future::Either};
 use serde_json::json;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use turnstream::agent::Input;
-use turnstream::event::{AppendedWhy, ToolEvent};
+use turnstream::event::{AppendReason, ToolEvent};
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, Event, History, Item, Run, Tool, env::SystemIds};
@@ -98,7 +98,7 @@ fn prompt() {
 fn show(event: &Event) {
     match event {
         // It was typed at the prompt.
-        Event::Appended { why: AppendedWhy::Input, .. } if io::stdin().is_terminal() => {}
+        Event::Appended { why: AppendReason::Input, .. } if io::stdin().is_terminal() => {}
         Event::Appended { why, items, .. } => {
             let text: String = items.iter().filter_map(Item::as_user).map(Content::text).collect();
             println!("\n> {text} ({why:?})");

@@ -10,7 +10,7 @@ use turnstream::event::ToolEvent;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Steps, TurnEvents, loop_stream};
 use turnstream::tool::{Tool, Toolkit};
-use turnstream::{Error, Event, Events, History, Item, Journal, Request, env::SystemIds};
+use turnstream::{Error, Event, EventStreamExt, History, Item, Journal, Request, env::SystemIds};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Word {
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Error> {
     history.push(Item::user("How many letters has `stream`?"));
     let journal = Journal::new(history.clone());
 
-    let events = turns(model, Toolkit::new([count]), history).journaled(&journal);
+    let events = turns(model, Toolkit::new([count]), history).journal_to(&journal);
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.try_next().await? {
         match &event {

@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     until_the_word(&mut run).await?;
     run.interrupt();
     while let Some(event) = run.next().await {
-        if let Some(outcome) = event?.finished() {
+        if let Some(outcome) = event?.outcome() {
             println!("the outcome: {}, {} requests", outcome.reason, outcome.turns);
         }
     }

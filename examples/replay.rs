@@ -34,10 +34,10 @@ async fn main() -> Result<(), Error> {
     println!("replayed: {events} events and {requests} requests, all alike");
 
     let mut rerun = recording.replay(&agent);
-    rerun.until_step(2).await?;
+    rerun.play_until(2).await?;
     println!("at step 2: {} items, {} request sent", rerun.history().len(), rerun.requests().len());
 
-    let changed = rerun.moment().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
+    let changed = rerun.point().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
     let outcome = changed.run(&agent).outcome().await.into_result()?;
     println!("changed: {}", outcome.text);
 

@@ -108,8 +108,8 @@ async fn main() -> Result<(), Error> {
     }
 
     println!("\nThe transcripts:");
-    for id in run.journal().nested_ids() {
-        let Some(journal) = run.journal().nested(&id) else { continue };
+    for id in run.journal().nested_call_ids() {
+        let Some(journal) = run.journal().nested_journal(&id) else { continue };
         let history = journal.history();
         let last = history.newest_first().find_map(Item::as_text).unwrap_or("nothing");
         println!("{id}: {} items, the last words: {last}", history.len());

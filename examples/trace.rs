@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
-use turnstream::story::trace::read_lines;
+use turnstream::story::trace::read_jsonl;
 
 fn main() -> ExitCode {
     match print() {
@@ -39,11 +39,11 @@ fn print() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err("usage: trace [--all] [FILE]".into()),
     };
     let mut out = io::stdout().lock();
-    for (at, step) in read_lines(from).enumerate() {
+    for (at, step) in read_jsonl(from).enumerate() {
         let step = step?;
         let gap = if at == 0 { "" } else { "\n" };
         match whole {
-            true => write!(out, "{gap}{}", step.yaml().whole())?,
+            true => write!(out, "{gap}{}", step.as_yaml().full())?,
             false => write!(out, "{gap}{step}")?,
         }
     }

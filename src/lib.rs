@@ -140,7 +140,7 @@ pub use event::{Event, Outcome};
 pub use item::{History, Item};
 pub use provider::Provider;
 pub use request::Request;
-pub use story::{Events, Journal, Trace};
+pub use story::{EventStreamExt, Journal, Trace};
 pub use stream::{Step, Steps, TurnEvents, TurnStream, loop_over, loop_stream, loop_with_state};
 pub use tool::{Tool, Toolkit};
 pub use turn::{Turn, TurnEvent};

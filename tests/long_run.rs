@@ -11,7 +11,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::stream::{TurnSource, seal};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::{StopReason, TurnBuilder};
@@ -104,7 +104,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
     let agent = Agent::new(model)
         .with_tools(tool)
         .with_limits(Limits { max_turns: u32::MAX, ..Limits::default() })
-        .with_ids(CountingIds::new("id"));
+        .with_id_generator(CountingIds::new("id"));
     (agent.run_from(History::from_id("h"), "go"), seen)
 }
 
@@ -122,7 +122,7 @@ fn drive<T: Send>(
                 match event.expect("a run never gives an error") {
                     Event::TurnStarted { turn, .. } => at_turn(turn),
                     Event::Finished(outcome) => {
-                        assert_eq!(outcome.reason, Reason::Completed, "{:?}", outcome.error);
+                        assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
                         assert_eq!(outcome.turns as usize, turns);
                         assert_eq!(outcome.new_items().len(), 3 * turns - 1);
                         assert_eq!(outcome.usage.input_tokens, 7 * turns as u64);

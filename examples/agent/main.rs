@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::Instant;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{Content, PendingCall, ToolCall};
 use turnstream::session::{Session, SessionRun, SessionState};
 use turnstream::tool::Verdict;
@@ -273,7 +273,7 @@ async fn agent(
     };
     let mut agent = Agent::new(provider).with_system(system);
     if !args.no_tools {
-        agent = agent.with_kit(tools::kit(root));
+        agent = agent.with_toolkit(tools::kit(root));
     }
     if let Some(turns) = args.max_turns {
         agent = agent.with_max_turns(turns);
@@ -354,7 +354,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
         if let Some(result) = event.tool_output() {
             allowed.retain(|call| call.call_id != result.call_id);
         }
-        if let Some(call) = event.approval() {
+        if let Some(call) = event.as_approval_request() {
             let shown = tools::describe(root, call, &allowed);
             let decided = tokio::select! {
                 biased;
@@ -370,7 +370,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                         if verdict == Verdict::Approve {
                             allowed.push(call.clone());
                         }
-                        handle.decide(call, verdict)
+                        handle.submit_verdict(call, verdict)
                     }
                     None => Ok(()),
                 },
@@ -379,14 +379,14 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                 render::error(error.message());
             }
         }
-        let Some(outcome) = event.finished() else { continue };
+        let Some(outcome) = event.outcome() else { continue };
         let texts = outcome.undelivered.iter().flat_map(|late| &late.items);
         let texts = texts.filter_map(|item| item.as_user().map(Content::text));
         undelivered.extend(texts);
         match outcome.reason {
-            Reason::Completed => return Ok(Exit::Done),
-            Reason::Interrupted(_) => render::interrupted(&run.history()),
-            Reason::Pending => render::pending(&outcome.pending),
+            EndReason::Completed => return Ok(Exit::Done),
+            EndReason::Interrupted(_) => render::interrupted(&run.history()),
+            EndReason::Pending => render::pending(&outcome.pending),
             _ => render::failed(outcome, variable),
         }
         return Ok(Exit::Failed);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
@@ -75,7 +75,7 @@ struct ErrorLine<'a> {
 
 fn show_json(event: &Event) -> io::Result<()> {
     let mut lines = String::new();
-    if let Some(error) = event.finished().and_then(|outcome| outcome.error.as_ref()) {
+    if let Some(error) = event.outcome().and_then(|outcome| outcome.error.as_ref()) {
         lines += &json_line(&serde_json::to_string(&ErrorLine { r#type: "error", error })?);
         lines.push('\n');
     }
@@ -295,24 +295,24 @@ pub(crate) fn error(message: &str) {
 }
 
 /// Why a run ended, for the user.
-fn in_words(reason: Reason) -> &'static str {
+fn in_words(reason: EndReason) -> &'static str {
     match reason {
-        Reason::Completed => "completed",
-        Reason::MaxTurns => "stopped at the limit of --max-turns",
-        Reason::Interrupted(_) => "interrupted",
-        Reason::Stopped => "stopped",
-        Reason::ContextWindow => "the conversation is too long for the model",
-        Reason::Truncated => "the answer is longer than the model may write",
-        Reason::Refused => "the model refused to answer",
-        Reason::Filtered => "a filter of the provider cut the answer off",
-        Reason::Malformed => "the model's answers cannot be used",
-        Reason::Repeating => "the model kept repeating the same calls",
-        Reason::Budget => "the budget is spent",
-        Reason::Incomplete => "the answer broke off",
-        Reason::Pending => "waiting to be allowed",
-        Reason::Blocked => "the model says that something is missing",
-        Reason::Unproven => "the model did not prove what it says",
-        Reason::ProviderError => "the request failed",
+        EndReason::Completed => "completed",
+        EndReason::MaxTurns => "stopped at the limit of --max-turns",
+        EndReason::Interrupted(_) => "interrupted",
+        EndReason::Stopped => "stopped",
+        EndReason::ContextWindow => "the conversation is too long for the model",
+        EndReason::Truncated => "the answer is longer than the model may write",
+        EndReason::Refused => "the model refused to answer",
+        EndReason::Filtered => "a filter of the provider cut the answer off",
+        EndReason::Malformed => "the model's answers cannot be used",
+        EndReason::Repeating => "the model kept repeating the same calls",
+        EndReason::Budget => "the budget is spent",
+        EndReason::Incomplete => "the answer broke off",
+        EndReason::Pending => "waiting to be allowed",
+        EndReason::Blocked => "the model says that something is missing",
+        EndReason::Unproven => "the model did not prove what it says",
+        EndReason::ProviderError => "the request failed",
         _ => "ended early",
     }
 }

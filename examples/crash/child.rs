@@ -72,11 +72,11 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 
 fn agent(place: &Place) -> Result<Agent, Error> {
     let model = Scripted::function(|request, _| reply(next(&request.history)));
-    let inner = Agent::new(asking("asked")).with_tools([tool(place, "asked")?.needs_approval()]);
+    let inner = Agent::new(asking("asked")).with_tools([tool(place, "asked")?.requires_approval()]);
     let tools = [
         tool(place, "once")?,
         tool(place, "again")?.idempotent(),
-        tool(place, "asked")?.needs_approval(),
+        tool(place, "asked")?.requires_approval(),
         Tool::external(spec("outside"))?,
         delegate(&inner, "sub")?,
         delegate(&Agent::new(asking("sub")).with_tools([delegate(&inner, "sub")?]), "deep")?,

@@ -26,8 +26,8 @@ use std::{env, fs, io};
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::story::trace::Action;
-use turnstream::{Agent, Events, Toolkit};
+use turnstream::story::trace::TraceAction;
+use turnstream::{Agent, EventStreamExt, Toolkit};
 
 use crate::tools::{Root, apply_patch, markdown_check, read_file};
 
@@ -107,20 +107,20 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
     let tools = [read_file(&root), apply_patch(&root), markdown_check(&root)];
     let agent = Agent::new(if hasty { model::hasty() } else { model::thorough() })
         .with_system("You keep the glossary of a book. One action at a time.")
-        .with_kit(Toolkit::new(tools).single_action())
+        .with_toolkit(Toolkit::new(tools).first_call_only())
         .with_max_turns(19)
-        .with_evidence(RequireEvidence::new().harmless(["read_file", "markdown_check"]))
-        .audited();
+        .with_evidence(RequireEvidence::new().with_read_only_tools(["read_file", "markdown_check"]))
+        .with_rationale();
 
     let trace = agent.trace();
-    trace.note(json!({ "goal": GOAL, "files": [FILE], "why": "the goal names the glossary" }));
+    trace.add_input(json!({ "goal": GOAL, "files": [FILE], "why": "the goal names the glossary" }));
     if shown == Shown::Json {
         trace.write_to(io::stdout());
     } else {
         println!("The model is scripted; files, patches and the check are real.\n");
     }
     let mut steps = 0;
-    let mut run = agent.run(format!("{GOAL}. The file is {FILE}.")).traced(&trace);
+    let mut run = agent.run(format!("{GOAL}. The file is {FILE}.")).trace_to(&trace);
     while let Some(event) = run.next().await {
         event?;
         let all = trace.events();
@@ -130,7 +130,7 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
         steps = all.len();
     }
     let Some(last) = trace.last() else { return Ok(false) };
-    let Action::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
+    let TraceAction::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
     let proof = last.result.verification_evidence.as_ref();
     if shown == Shown::Yaml {
         let proof = proof.map_or_else(|| "none".to_owned(), |it| format!("`{}`", it.command));

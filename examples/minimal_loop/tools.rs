@@ -47,14 +47,14 @@ struct Patch {
 pub(crate) fn read_file(root: &Root) -> Tool {
     let root = root.clone();
     let read = move |file: File, _| std::future::ready(root.read(&file.path));
-    Tool::new("read_file", "Reads a file", read).knows_dry_runs()
+    Tool::new("read_file", "Reads a file", read).with_dry_run_support()
 }
 
 /// Applied twice, it changes something once. In a dry run it says what it would change.
 pub(crate) fn apply_patch(root: &Root) -> Tool {
     let root = root.clone();
     let apply = move |args: Patch, cx: ToolContext| std::future::ready(apply(&root, &args, &cx));
-    Tool::new("apply_patch", "Applies a patch to a file", apply).exclusive().knows_dry_runs()
+    Tool::new("apply_patch", "Applies a patch to a file", apply).exclusive().with_dry_run_support()
 }
 
 fn apply(root: &Root, Patch { path, input }: &Patch, cx: &ToolContext) -> Result<String, String> {
@@ -66,7 +66,7 @@ fn apply(root: &Root, Patch { path, input }: &Patch, cx: &ToolContext) -> Result
         return Ok(format!("`{path}` would have {} lines", text.lines().count()));
     }
     // Told first: a write that fails may have changed something.
-    cx.changed(path.clone());
+    cx.record_change(path.clone());
     fs::write(root.file(path)?, text).map_err(|error| format!("`{path}`: {error}"))?;
     Ok(format!("`{path}` is changed"))
 }
@@ -80,7 +80,7 @@ pub(crate) fn markdown_check(root: &Root) -> Tool {
     };
     Tool::new("markdown_check", "Checks the format of a glossary", check)
         .with_timeout(Duration::from_mins(1))
-        .knows_dry_runs()
+        .with_dry_run_support()
 }
 
 async fn check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, String> {
@@ -95,7 +95,7 @@ async fn check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, Stri
         exit_code: code,
         stderr_snippet: None,
     };
-    cx.evidence(evidence.with_stderr(stderr.trim_end()));
+    cx.record_evidence(evidence.with_stderr(stderr.trim_end()));
     match code {
         Some(0) => Ok("No complaints.".to_owned()),
         _ => Err(stderr),

@@ -2,44 +2,44 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::agent::budget::{Reservation, Slot};
+use crate::agent::budget::{PoolSlot, TokenReservation};
 use crate::lock::lock_ignoring_poison;
 
 /// What a run holds of its pool for the request that is due or open.
 #[derive(Debug, Default)]
-pub(super) struct Admission(Mutex<Waited>);
+pub(super) struct PoolClaim(Mutex<ClaimState>);
 
 #[derive(Debug, Default)]
-struct Waited {
-    held: Option<Held>,
+struct ClaimState {
+    held: Option<HeldCapacity>,
     /// It was the run's turn, and it had something else to do first.
-    gave_way: bool,
+    yielded: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
-    pub(super) _reservation: Reservation,
-    pub(super) _slot: Slot,
+pub(super) struct HeldCapacity {
+    pub(super) _reservation: TokenReservation,
+    pub(super) _slot: PoolSlot,
 }
 
-impl Admission {
+impl PoolClaim {
     /// The request is over, and what it used is counted: gives back what was held for it.
-    pub(super) fn settle(&self) {
+    pub(super) fn release(&self) {
         let settled = self.lock().held.take();
         drop(settled);
     }
 
-    pub(super) fn hold(&self, held: Held) {
+    pub(super) fn hold(&self, held: HeldCapacity) {
         let before = self.lock().held.replace(held);
         drop(before);
     }
 
     /// Whether the run gave way when it was its turn; notes whether it does now.
-    pub(super) fn gives_way(&self, now: bool) -> bool {
-        std::mem::replace(&mut self.lock().gave_way, now)
+    pub(super) fn replace_yielded(&self, now: bool) -> bool {
+        std::mem::replace(&mut self.lock().yielded, now)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waited> {
+    fn lock(&self) -> MutexGuard<'_, ClaimState> {
         // Nothing of a user runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }

@@ -8,11 +8,12 @@ use futures::Stream;
 
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
-use crate::agent::resume::judged;
-use crate::agent::run::Begin;
-use crate::agent::settings::{OpenWorld, Settings};
+use crate::agent::resume::check_verdicts;
+use crate::agent::run::RunArgs;
+use crate::agent::settings::{AgentSettings, WorldFactory};
 use crate::agent::{
-    Budget, Input, Limits, Run, RunContext, RunStart, Spent, State, Verdicts, body, subagent,
+    Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,
+    loop_body, subagent,
 };
 use crate::context::{Ageing, Compactor, Window};
 use crate::env::{Ids, TimeLimit};
@@ -22,7 +23,7 @@ use crate::item::{History, PendingCall};
 use crate::provider::Provider;
 use crate::request::{Options, Request};
 use crate::story::Trace;
-use crate::story::trace::BudgetsLeft;
+use crate::story::trace::RemainingBudget;
 use crate::stream::Step;
 use crate::tool::{Tool, Toolkit, Verdict};
 use crate::turn::Turn;
@@ -34,7 +35,7 @@ use crate::world::World;
 /// use serde_json::json;
 /// use turnstream::provider::{Reply, Scripted};
 /// use turnstream::tool::{Tool, ToolSpec};
-/// use turnstream::{Agent, event::Reason};
+/// use turnstream::{Agent, event::EndReason};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
@@ -51,18 +52,18 @@ use crate::world::World;
 ///
 /// let agent = Agent::new(model).with_tools([roll]);
 /// let outcome = agent.run("Roll a die").outcome().await;
-/// assert_eq!(outcome.reason, Reason::Completed);
+/// assert_eq!(outcome.reason, EndReason::Completed);
 /// assert_eq!(outcome.text, "It is a six.");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Agent(Arc<Settings>);
+pub struct Agent(Arc<AgentSettings>);
 
 impl Agent {
     /// Makes an agent without tools that sends at most 20 requests a run.
     pub fn new(provider: impl Provider + 'static) -> Self {
-        Self(Arc::new(Settings::new(Arc::new(provider))))
+        Self(Arc::new(AgentSettings::new(Arc::new(provider))))
     }
 
     /// Runs on a new history. Nothing happens before the first poll.
@@ -90,10 +91,10 @@ impl Agent {
     /// # }
     /// ```
     pub fn run_from(&self, history: impl Into<History>, input: impl Into<Input>) -> Run {
-        self.run_by(body, history, input)
+        self.run_with_body(loop_body, history, input)
     }
 
-    /// Runs on a history with a body of your own in the place of [`body()`]. All else stays: the
+    /// Runs on a history with a body of your own in the place of [`loop_body()`]. All else stays: the
     /// journal, the holders' handle, the one ending.
     ///
     /// The run must have each event before the body is polled again, as it has if the body's stream is
@@ -101,14 +102,14 @@ impl Agent {
     /// a history that is out of date; a request without what it was told to say ends the run with
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     ///
-    /// What a copy of [`body()`] needs besides this crate is `async-stream` and `futures`.
+    /// What a copy of [`loop_body`] needs besides this crate is `async-stream` and `futures`.
     ///
     /// A body that gives `Stop`, or no step at all, ends the run as `stopped`; `StopWith` ends it as
     /// the state's `ending` has it. A `Finished` that a body gives, such as that of another run, is
     /// left out: the run has its own.
     ///
     /// ```
-    /// use turnstream::agent::{Agent, body};
+    /// use turnstream::agent::{Agent, loop_body};
     /// use turnstream::provider::Scripted;
     /// use turnstream::{History, env::SystemIds};
     ///
@@ -116,11 +117,11 @@ impl Agent {
     /// # async fn main() {
     /// let agent = Agent::new(Scripted::new(["Hello!"]));
     /// let mut laps = 0;
-    /// let run = agent.run_by(
+    /// let run = agent.run_with_body(
     ///     move |cx, state| {
     ///         laps += 1;
     ///         println!("lap {laps} begins with {} items", state.history.len());
-    ///         body(cx, state)
+    ///         loop_body(cx, state)
     ///     },
     ///     History::new(&SystemIds),
     ///     "Hi",
@@ -128,7 +129,7 @@ impl Agent {
     /// assert_eq!(run.outcome().await.text, "Hello!");
     /// # }
     /// ```
-    pub fn run_by<B, St>(
+    pub fn run_with_body<B, St>(
         &self,
         body: B,
         history: impl Into<History>,
@@ -139,22 +140,26 @@ impl Agent {
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let history = history.into().settled();
-        Run::new(Arc::clone(&self.0), Begin { history, input: input.into(), resuming: None }, body)
+        Run::new(
+            Arc::clone(&self.0),
+            RunArgs { history, input: input.into(), resuming: None },
+            body,
+        )
     }
 
     /// An empty trace that knows what a run of this agent may spend: requests, and the limits of its
-    /// [`Budget`], but for a pool. Put it on a run with [`traced`](crate::Events::traced).
+    /// [`Budget`], but for a pool. Put it on a run with [`traced`](crate::EventStreamExt::trace_to).
     pub fn trace(&self) -> Trace {
-        let trace = Trace::with_budgets(BudgetsLeft {
+        let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.bounds.limits.max_turns)),
-            ..self.0.bounds.budget.left(&Spent::default())
+            ..self.0.bounds.budget.remaining(&BudgetUsage::default())
         });
         trace.with_prices(self.0.bounds.budget.prices().cloned().unwrap_or_default())
     }
 
     /// The tools.
-    pub fn kit(&self) -> &Toolkit {
-        &self.0.tools.kit
+    pub fn toolkit(&self) -> &Toolkit {
+        &self.0.tools.toolkit
     }
 
     /// Goes on with a run that ended as `pending`: runs exactly the calls that were left open, each
@@ -185,7 +190,7 @@ impl Agent {
     ///
     /// ```
     /// use serde_json::json;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::provider::{Reply, Scripted};
     /// use turnstream::tool::{Tool, ToolSpec, Verdict};
     /// use turnstream::{Agent, History};
@@ -201,11 +206,11 @@ impl Agent {
     ///     description: "Deletes a file".into(),
     ///     parameters: json!({ "type": "object" }),
     /// };
-    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///
     /// let outcome = agent.run("Delete my notes").outcome().await;
-    /// assert_eq!(outcome.reason, Reason::Pending);
+    /// assert_eq!(outcome.reason, EndReason::Pending);
     ///
     /// // The history can be stored, and somebody asked, for as long as it takes.
     /// let verdicts = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
@@ -226,15 +231,15 @@ impl Agent {
         history: impl Into<History>,
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<Run, Error> {
-        self.resume_by(body, history, verdicts)
+        self.resume_with_body(loop_body, history, verdicts)
     }
 
-    /// As [`resume`](Self::resume), with a body of your own; see [`run_by`](Self::run_by).
+    /// As [`resume`](Self::resume), with a body of your own; see [`run_with_body`](Self::run_with_body).
     ///
     /// # Errors
     ///
     /// As [`resume`](Self::resume).
-    pub fn resume_by<B, St>(
+    pub fn resume_with_body<B, St>(
         &self,
         body: B,
         history: impl Into<History>,
@@ -246,9 +251,9 @@ impl Agent {
     {
         let history = history.into();
         // Finds what cannot be resumed at all.
-        drop(self.kit().resume(&history)?);
-        let resuming = Some(judged(&self.0, &history, verdicts)?);
-        let begin = Begin { history, input: Input::default(), resuming };
+        drop(self.toolkit().resume(&history)?);
+        let resuming = Some(check_verdicts(&self.0, &history, verdicts)?);
+        let begin = RunArgs { history, input: Input::default(), resuming };
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
@@ -257,28 +262,30 @@ impl Agent {
     /// Two tools of one name are an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the run,
     /// before anything is sent.
     pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        self.with_kit(Toolkit::new(tools))
+        self.with_toolkit(Toolkit::new(tools))
     }
 
     /// Adds a tool to those that the agent has, which are to have other names.
     pub fn with_tool(self, tool: Tool) -> Self {
-        self.set(|it| it.tools.kit = it.tools.kit.clone().with_tool(tool))
+        self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
     }
 
     /// Sets the tools as a kit.
-    pub fn with_kit(self, kit: Toolkit) -> Self {
-        self.set(|it| it.tools.kit = if it.tools.audited { kit.audited() } else { kit })
+    pub fn with_toolkit(self, kit: Toolkit) -> Self {
+        self.update_settings(|it| {
+            it.tools.toolkit = if it.tools.rationale { kit.with_rationale() } else { kit }
+        })
     }
 
     /// Asks the model to say why it calls a tool, in an argument `_why` that no tool sees; see
-    /// [`Tool::audited`]. A [trace](crate::Trace) shows it.
+    /// [`Tool::with_rationale`]. A [trace](crate::Trace) shows it.
     ///
     /// ```
     /// use futures::StreamExt;
     /// use serde_json::json;
     /// use turnstream::provider::{Reply, Scripted};
     /// use turnstream::tool::{Tool, ToolSpec};
-    /// use turnstream::{Agent, Events};
+    /// use turnstream::{Agent, EventStreamExt};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
@@ -292,62 +299,64 @@ impl Agent {
     ///     parameters: json!({ "type": "object", "additionalProperties": false }),
     /// };
     /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
-    /// let agent = Agent::new(model).with_tools([roll]).audited();
+    /// let agent = Agent::new(model).with_tools([roll]).with_rationale();
     ///
     /// let trace = agent.trace();
-    /// agent.run("Roll a die").traced(&trace).for_each(|_| async {}).await;
+    /// agent.run("Roll a die").trace_to(&trace).for_each(|_| async {}).await;
     /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn audited(self) -> Self {
-        self.set(|it| {
-            it.tools.audited = true;
-            it.tools.kit = it.tools.kit.clone().audited();
+    pub fn with_rationale(self) -> Self {
+        self.update_settings(|it| {
+            it.tools.rationale = true;
+            it.tools.toolkit = it.tools.toolkit.clone().with_rationale();
         })
     }
 
     /// Sets the part of the system prompt that stays the same.
     pub fn with_system(self, stable: impl Into<String>) -> Self {
-        self.set(|it| it.prompt.system.stable = stable.into())
+        self.update_settings(|it| it.prompt.system.stable = stable.into())
     }
 
     /// Sets the part of the system prompt that may change from run to run.
     pub fn with_volatile_system(self, volatile: impl Into<String>) -> Self {
-        self.set(|it| it.prompt.system.volatile = volatile.into())
+        self.update_settings(|it| it.prompt.system.volatile = volatile.into())
     }
 
     /// Sets how the model is asked: limits, sampling, reasoning, the form of the answer. Options that were
     /// set before, for example by [`with_output`](Self::with_output), stay where these have
     /// [none](Options::or).
     pub fn with_options(self, options: Options) -> Self {
-        self.set(|it| it.prompt.options = options.or(std::mem::take(&mut it.prompt.options)))
+        self.update_settings(|it| {
+            it.prompt.options = options.or(std::mem::take(&mut it.prompt.options));
+        })
     }
 
     /// Sets how many tokens an answer may have.
     pub fn with_max_output_tokens(self, tokens: u32) -> Self {
-        self.set(|it| it.prompt.options.max_output_tokens = Some(tokens))
+        self.update_settings(|it| it.prompt.options.max_output_tokens = Some(tokens))
     }
 
     /// Sets the temperature; see [`Options::temperature`].
     pub fn with_temperature(self, temperature: f32) -> Self {
-        self.set(|it| it.prompt.options.temperature = Some(temperature))
+        self.update_settings(|it| it.prompt.options.temperature = Some(temperature))
     }
 
     /// Sets how many requests a run may send: 20 unless set, 80 for a sub-agent. With 0 it sends
     /// none. What is corrected, continued or asked again counts like any other.
     pub fn with_max_turns(self, max_turns: u32) -> Self {
-        self.set(|it| {
+        self.update_settings(|it| {
             it.bounds.limits.max_turns = max_turns;
-            it.bounds.capped = true;
+            it.bounds.max_turns_set = true;
         })
     }
 
     /// Sets all numbers that decide, the cap on turns included.
     pub fn with_limits(self, limits: Limits) -> Self {
-        self.set(|it| {
+        self.update_settings(|it| {
             it.bounds.limits = limits;
-            it.bounds.capped = true;
+            it.bounds.max_turns_set = true;
         })
     }
 
@@ -359,7 +368,7 @@ impl Agent {
     /// ```
     /// use serde_json::json;
     /// use turnstream::agent::Budget;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::provider::{Reply, Scripted};
     /// use turnstream::tool::{Tool, ToolSpec};
     /// use turnstream::Agent;
@@ -377,37 +386,37 @@ impl Agent {
     ///     parameters: json!({ "type": "object" }),
     /// };
     /// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
-    /// let budget = Budget::new().tool_calls(1).wrap_up();
+    /// let budget = Budget::new().with_tool_calls(1).with_wrap_up();
     /// let agent = Agent::new(model).with_tools([look]).with_budget(budget);
     ///
     /// // The second call is not run, and the model answers with what it has.
     /// let outcome = agent.run("How is the weather?").outcome().await;
-    /// assert_eq!(outcome.reason, Reason::Budget);
+    /// assert_eq!(outcome.reason, EndReason::Budget);
     /// assert_eq!(outcome.text, "It rained when I looked.");
     /// # Ok(())
     /// # }
     /// ```
     pub fn with_budget(self, budget: Budget) -> Self {
-        self.set(|it| it.bounds.budget = budget)
+        self.update_settings(|it| it.bounds.budget = budget)
     }
 
     /// Adds a hook behind those that are there.
     ///
     /// ```
-    /// use turnstream::agent::hook::{self, BeforeTool};
+    /// use turnstream::agent::hook::{self, CallDecision};
     /// use turnstream::{Agent, provider::Scripted};
     ///
     /// let agent = Agent::new(Scripted::new(["Hi!"]))
     ///     .with_hook(hook::before_tool(|_state, call| async move {
     ///         match call.name.as_str() {
-    ///             "delete" => BeforeTool::Ask,
-    ///             _ => BeforeTool::Run,
+    ///             "delete" => CallDecision::RequireApproval,
+    ///             _ => CallDecision::Allow,
     ///         }
     ///     }));
     /// # drop(agent);
     /// ```
     pub fn with_hook(self, hook: impl Hook + 'static) -> Self {
-        self.set(|it| it.hooks.push(Arc::new(hook)))
+        self.update_settings(|it| it.hooks.push(Arc::new(hook)))
     }
 
     /// Sets what tells this agent apart from others that share a hook:
@@ -429,7 +438,7 @@ impl Agent {
     /// let log = {
     ///     let lines = Arc::clone(&lines);
     ///     Arc::new(hook::turn_started(move |state| {
-    ///         lines.lock().unwrap().push(format!("{} asks {}", state.label, state.asked.model));
+    ///         lines.lock().unwrap().push(format!("{} asks {}", state.label, state.model_selection.model));
     ///         async {}
     ///     }))
     /// };
@@ -455,7 +464,7 @@ impl Agent {
     /// # }
     /// ```
     pub fn with_label(self, label: impl Into<Arc<str>>) -> Self {
-        self.set(|it| it.label = label.into())
+        self.update_settings(|it| it.label = label.into())
     }
 
     /// Sets how long a hook may take for each answer, and for each time that it observes; 30 seconds
@@ -464,7 +473,7 @@ impl Agent {
     /// The time is tokio's: outside of a tokio runtime the default does not hold, and a limit that was
     /// set is an error of a hook that is not ready at its first poll.
     pub fn with_hook_timeout(self, timeout: Duration) -> Self {
-        self.set(|it| it.hooks.set_timeout(timeout))
+        self.update_settings(|it| it.hooks.set_timeout(timeout))
     }
 
     /// Adds a provider that is asked when those before it failed in a way in which another may do
@@ -491,7 +500,7 @@ impl Agent {
     /// # }
     /// ```
     pub fn with_fallback(self, provider: impl Provider + 'static) -> Self {
-        self.set(|it| it.models.fallbacks.push(Arc::new(provider)))
+        self.update_settings(|it| it.models.fallbacks.push(Arc::new(provider)))
     }
 
     /// Sets the model's context window. Before a request that nears it, the
@@ -507,24 +516,24 @@ impl Agent {
     /// is, and it is tried again when the request has grown by a twentieth of the window.
     ///
     /// ```
-    /// use turnstream::context::{Compactor, Truncator, Summarize, Window};
+    /// use turnstream::context::{Compactor, Truncator, Summarizer, Window};
     /// use turnstream::{Agent, provider::Scripted};
     ///
     /// let (model, cheaper) = (Scripted::new(["Done."]), Scripted::new(["They talked."]));
     /// let agent = Agent::new(model)
     ///     .with_window(Window::new(200_000))
-    ///     .with_compactor(Truncator::new().or(Summarize::new(cheaper)));
+    ///     .with_compactor(Truncator::new().or_else(Summarizer::new(cheaper)));
     /// # drop(agent);
     /// ```
     pub fn with_window(self, window: Window) -> Self {
-        self.set(|it| it.memory.window = Some(window))
+        self.update_settings(|it| it.memory.window = Some(window))
     }
 
     /// Sets how a history is made shorter that nears the [window](Self::with_window), or that did not
     /// fit the model; [`Truncator`](crate::context::Truncator) unless set. The latter happens at most once
     /// in a history.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
-        self.set(|it| it.memory.compactor = Some(Arc::new(compactor)))
+        self.update_settings(|it| it.memory.compactor = Some(Arc::new(compactor)))
     }
 
     /// Shortens the reasoning and the arguments of calls in old turns as a conversation goes on, however
@@ -542,19 +551,19 @@ impl Agent {
     /// # drop(agent);
     /// ```
     pub fn with_ageing(self, ageing: Ageing) -> Self {
-        self.set(|it| it.memory.ageing = Some(ageing))
+        self.update_settings(|it| it.memory.ageing = Some(ageing))
     }
 
     /// Sets how long the compactor may take; 120 seconds unless set. One that takes longer is dropped,
     /// and has failed. The time is tokio's: outside of a tokio runtime the default does not hold, and
     /// a limit that was set is an error of a compactor that does not answer at its first poll.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
-        self.set(|it| it.memory.compactor_timeout = TimeLimit::Set(timeout))
+        self.update_settings(|it| it.memory.compactor_timeout = TimeLimit::Set(timeout))
     }
 
     /// Never makes a history shorter: one that does not fit ends the run as `context_window`.
     pub fn without_compactor(self) -> Self {
-        self.set(|it| it.memory.compactor = None)
+        self.update_settings(|it| it.memory.compactor = None)
     }
 
     /// Waits for verdicts on calls that need approval, instead of ending the run as `pending`.
@@ -586,7 +595,7 @@ impl Agent {
     ///     description: "Deletes a file".into(),
     ///     parameters: json!({ "type": "object" }),
     /// };
-    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let mut run = Agent::new(model).with_tools([delete]).interactive().run("Delete my notes");
     /// while let Some(event) = run.next().await {
     ///     match event? {
@@ -599,12 +608,12 @@ impl Agent {
     /// # }
     /// ```
     pub fn interactive(self) -> Self {
-        self.set(|it| it.tools.interactive = true)
+        self.update_settings(|it| it.tools.interactive = true)
     }
 
     /// Sets where ids come from; random ones unless set.
-    pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
-        self.set(|it| it.ids = Arc::new(ids))
+    pub fn with_id_generator(self, ids: impl Ids + 'static) -> Self {
+        self.update_settings(|it| it.ids = Arc::new(ids))
     }
 
     /// Asks for an answer of the form of `T`, and checks that it is one.
@@ -642,7 +651,8 @@ impl Agent {
     where
         T: schemars::JsonSchema + serde::de::DeserializeOwned + 'static,
     {
-        let agent = self.set(|it| it.prompt.options.output = crate::request::Output::of::<T>());
+        let agent =
+            self.update_settings(|it| it.prompt.options.output = crate::request::Output::of::<T>());
         agent.with_validation(|turn| turn.parse::<T>().map(drop).map_err(|error| error.to_string()))
     }
 
@@ -651,8 +661,8 @@ impl Agent {
     /// It is asked about each turn with which the model stops by itself: not while it calls tools,
     /// and not when it refuses or is cut off, which ends the run for that reason: an answer that is
     /// checked is not continued. An answer with an `Err` is rejected: the model is told what is wrong
-    /// and asked again, as often as [`with_corrections`](Self::with_corrections) has it; then the run
-    /// ends as [`Malformed`](crate::event::Reason::Malformed), with every rejected answer in its
+    /// and asked again, as often as [`with_max_corrections`](Self::with_max_corrections) has it; then the run
+    /// ends as [`Malformed`](crate::event::EndReason::Malformed), with every rejected answer in its
     /// history.
     ///
     /// Several are asked in the order in which they were added, and the first `Err` counts. A panic
@@ -677,25 +687,25 @@ impl Agent {
         self,
         check: impl Fn(&Turn) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
-        self.set(|it| it.checks.push(check))
+        self.update_settings(|it| it.checks.push(check))
     }
 
     /// Sets how many replies in a row that cannot be used are corrected, 2 unless set; the next one
-    /// ends the run as [`Malformed`](crate::event::Reason::Malformed). Empty replies count, too, and
+    /// ends the run as [`Malformed`](crate::event::EndReason::Malformed). Empty replies count, too, and
     /// turns none of whose calls could start.
-    pub fn with_corrections(self, corrections: u32) -> Self {
-        self.set(|it| it.bounds.limits.corrections = corrections)
+    pub fn with_max_corrections(self, corrections: u32) -> Self {
+        self.update_settings(|it| it.bounds.limits.max_corrections = corrections)
     }
 
     /// Lets a run be completed only with evidence: a check that a tool has
-    /// [put on record](crate::tool::ToolContext::evidence) and that passed behind the last change.
-    /// [`Standing::verdict`](crate::agent::evidence::Standing::verdict) has the rules.
+    /// [put on record](crate::tool::ToolContext::record_evidence) and that passed behind the last change.
+    /// [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) has the rules.
     ///
     /// A claim without it is sent back once: the model reads what is missing and how to end. The
-    /// next one ends the run as [`Unproven`](crate::event::Reason::Unproven), at once where no
+    /// next one ends the run as [`Unproven`](crate::event::EndReason::Unproven), at once where no
     /// further request may be sent. Something new that is said to the model, by whoever steers or
-    /// follows up, lets it be sent back once more. A model that answers `BLOCKED: ` and what is
-    /// missing ends the run as [`Blocked`](crate::event::Reason::Blocked).
+    /// follows up, lets it be sent back once more. A model that answers `BLOCKED_PREFIX: ` and what is
+    /// missing ends the run as [`Blocked`](crate::event::EndReason::Blocked).
     /// [`Outcome::why`](crate::Outcome::why) says what is missing, and
     /// [`Outcome::proof`](crate::Outcome::proof) which check proves a run that is completed.
     ///
@@ -707,7 +717,7 @@ impl Agent {
     /// ```
     /// use serde_json::json;
     /// use turnstream::agent::evidence::RequireEvidence;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::item::Evidence;
     /// use turnstream::provider::{Reply, Scripted};
     /// use turnstream::tool::{Tool, ToolContext, ToolSpec};
@@ -721,11 +731,11 @@ impl Agent {
     /// #     parameters: json!({ "type": "object" }),
     /// # };
     /// let edit = Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
-    ///     cx.changed("src/lib.rs");
+    ///     cx.record_change("src/lib.rs");
     ///     "edited"
     /// })?;
     /// let test = Tool::raw(spec("test"), |_, cx: ToolContext| async move {
-    ///     cx.evidence(Evidence::from_command("cargo test", 0));
+    ///     cx.record_evidence(Evidence::from_command("cargo test", 0));
     ///     "12 passed"
     /// })?;
     /// let model = Scripted::new([
@@ -738,15 +748,15 @@ impl Agent {
     /// let agent = Agent::new(model).with_tools([edit, test]).with_evidence(RequireEvidence::new());
     ///
     /// let outcome = agent.run("Mend the parser").outcome().await;
-    /// assert_eq!(outcome.reason, Reason::Completed);
+    /// assert_eq!(outcome.reason, EndReason::Completed);
     /// assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("cargo test", 0)));
     /// # Ok(())
     /// # }
     /// ```
     pub fn with_evidence(self, policy: RequireEvidence) -> Self {
-        self.set(|it| {
+        self.update_settings(|it| {
             it.prompt.instructions = policy.instructions().into();
-            it.tools.harmless = policy.harmless_tools();
+            it.tools.read_only = policy.read_only_tools();
             it.hooks.set_policy(Arc::new(policy));
         })
     }
@@ -757,7 +767,7 @@ impl Agent {
     /// It has its own prompt, tools, model and limits; at most 80 turns unless set. Its events come
     /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
     /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
-    /// [`Journal::nested`](crate::Journal::nested), and [`RunHandle::nested`](crate::RunHandle::nested) reaches it while it
+    /// [`Journal::nested_journal`](crate::Journal::nested_journal), and [`RunHandle::nested_handle`](crate::RunHandle::nested_handle) reaches it while it
     /// runs. A result that stopped early says so.
     ///
     /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended, and the run of the
@@ -766,7 +776,7 @@ impl Agent {
     /// [`resume`](Self::resume) lets the sub-agent continue.
     ///
     /// What its calls changed is on record as the result's own, as it happens; a call that was cut
-    /// short and told nothing may have changed something, and is there as `cut_short` with the tool's
+    /// short and told nothing may have changed something, and is there as `interrupt_for_wrap_up` with the tool's
     /// name. Of its evidence, what holds at its end is kept: checks that passed after its last change,
     /// and those that failed and have not passed since.
     ///
@@ -799,7 +809,7 @@ impl Agent {
     /// ```
     /// use serde_json::json;
     /// use turnstream::Agent;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::provider::{Reply, Scripted};
     /// use turnstream::tool::{Tool, ToolSpec, Verdict};
     ///
@@ -810,7 +820,7 @@ impl Agent {
     ///     description: "Deletes a file".into(),
     ///     parameters: json!({ "type": "object" }),
     /// };
-    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let deletes = Reply::new().call_raw("d1", "delete", r#"{"file":"notes"}"#);
     /// let cleaner = Agent::new(Scripted::new([deletes, "It is gone.".into()])).with_tools([delete]);
     ///
@@ -819,7 +829,7 @@ impl Agent {
     ///     .with_tools([cleaner.as_tool("clean", "Cleans up")?]);
     ///
     /// let outcome = agent.run("Clean up").outcome().await;
-    /// assert_eq!(outcome.reason, Reason::Pending);
+    /// assert_eq!(outcome.reason, EndReason::Pending);
     /// let call = outcome.pending[0].clone();
     /// assert_eq!((&call.path[..], &*call.call_id), (&["c1".to_owned()][..], "d1"));
     ///
@@ -846,7 +856,7 @@ impl Agent {
         self,
         open: impl Fn(&Self, &RunStart<'_>) -> W + Send + Sync + 'static,
     ) -> Self {
-        self.set(|it| {
+        self.update_settings(|it| {
             it.world =
                 Arc::new(move |settings, start| Arc::new(open(&Self(Arc::clone(settings)), start)));
         })
@@ -858,12 +868,12 @@ impl Agent {
     }
 
     /// What makes the world of each run.
-    pub(crate) fn world(&self) -> OpenWorld {
+    pub(crate) fn world_factory(&self) -> WorldFactory {
         Arc::clone(&self.0.world)
     }
 
     /// The world of a run of this agent.
-    pub(crate) fn open(&self, world: &OpenWorld, start: &RunStart<'_>) -> Arc<dyn World> {
+    pub(crate) fn open_world(&self, world: &WorldFactory, start: &RunStart<'_>) -> Arc<dyn World> {
         world(&self.0, start)
     }
 
@@ -874,21 +884,21 @@ impl Agent {
 
     /// The same agent where nothing is performed: no hook is asked, no time counts, and what is used is
     /// taken from no pool.
-    pub(crate) fn detached(&self) -> Self {
-        self.clone().set(|it| {
-            it.hooks = it.hooks.without_others();
-            it.bounds.budget = it.bounds.budget.clone().detached();
+    pub(crate) fn without_side_effects(&self) -> Self {
+        self.clone().update_settings(|it| {
+            it.hooks = it.hooks.policy_only();
+            it.bounds.budget = it.bounds.budget.clone().offline();
         })
     }
 
     /// A run that goes on with the calls that are open, with verdicts that were checked.
-    pub(crate) fn rerun(&self, history: History, verdicts: Verdicts) -> Run {
-        let begin = Begin { history, input: Input::default(), resuming: Some(verdicts) };
-        Run::new(Arc::clone(&self.0), begin, body)
+    pub(crate) fn resume_checked(&self, history: History, verdicts: ResumeVerdicts) -> Run {
+        let begin = RunArgs { history, input: Input::default(), resuming: Some(verdicts) };
+        Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
     /// A run that was begun before, and of whose verdicts nothing is known.
-    pub(crate) fn run_again<B, St>(
+    pub(crate) fn replay_run<B, St>(
         &self,
         body: B,
         history: History,
@@ -899,11 +909,11 @@ impl Agent {
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let resuming = resuming.then(Verdicts::default);
-        Run::new(Arc::clone(&self.0), Begin { history, input, resuming }, body)
+        let resuming = resuming.then(ResumeVerdicts::default);
+        Run::new(Arc::clone(&self.0), RunArgs { history, input, resuming }, body)
     }
 
-    fn set(mut self, set: impl FnOnce(&mut Settings)) -> Self {
+    fn update_settings(mut self, set: impl FnOnce(&mut AgentSettings)) -> Self {
         set(Arc::make_mut(&mut self.0));
         self
     }
@@ -913,7 +923,7 @@ impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent")
             .field("model", &self.0.models.provider.model())
-            .field("kit", self.kit())
+            .field("kit", self.toolkit())
             .field("limits", &self.0.bounds.limits)
             .finish_non_exhaustive()
     }

@@ -1,14 +1,14 @@
 //! The body of the agent's loop: one lap asks the model once and acts on what it says.
 //!
 //! It performs what [`decide`] and its sisters say and decides nothing itself. To change it, copy
-//! it and hand the copy to [`Agent::run_by`](crate::Agent::run_by): all that it uses is public.
+//! it and hand the copy to [`Agent::run_with_body`](crate::Agent::run_with_body): all that it uses is public.
 
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Decision, Next, RunContext, State, after_tools, decide, on_error};
+use crate::agent::{Decision, NextAction, RunContext, State, after_tools, decide, on_error};
 use crate::error::Error;
-use crate::event::{Event, Reason};
+use crate::event::{EndReason, Event};
 use crate::stream::Step;
 use crate::turn::PartialTurn;
 
@@ -16,33 +16,33 @@ use crate::turn::PartialTurn;
 ///
 /// Dropping the stream drops the request, the hooks and the tools that run.
 #[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
-pub fn body(
+pub fn loop_body(
     cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     try_stream! {
         // A run that resumes pending calls has its turn already.
-        let due = match state.approvals.resuming {
+        let due = match state.approvals.resume_verdicts {
             Some(_) => None,
             None => Some(loop {
                 let facts;
                 (state, facts) = cx.facts(state);
-                if let Some(next) = facts.instead(&state) {
+                if let Some(next) = facts.instead_of_request(&state) {
                     break Err(next);
                 }
                 let mut event;
                 loop {
-                    (state, event) = cx.deliver(state);
+                    (state, event) = cx.deliver_next(state);
                     let Some(event) = event else { break };
                     yield Step::Value(event);
                 }
-                (state, event) = cx.make_room(state).await;
+                (state, event) = cx.compact_if_needed(state).await;
                 if let Some(event) = event {
                     yield Step::Value(event);
                     continue;
                 }
                 let request;
-                (state, request) = cx.request(state).await?;
+                (state, request) = cx.next_request(state).await?;
                 if let Some(request) = request {
                     break Ok(request);
                 }
@@ -51,8 +51,8 @@ pub fn body(
         let mut instead = None;
         let said = match due {
             Some(Ok(request)) => {
-                yield Step::Value(cx.turn_started(&state));
-                let mut events = cx.ask(&state, *request);
+                yield Step::Value(cx.turn_started_event(&state));
+                let mut events = cx.send_request(&state, *request);
                 loop {
                     match events.next().await {
                         Some(Ok(event)) => {
@@ -82,57 +82,57 @@ pub fn body(
                 (state, facts) = cx.facts(state);
                 let decision = match &turn {
                     Some(turn) => {
-                        cx.observe(&state, turn);
+                        cx.notify_turn(&state, turn);
                         decide(&state, turn, &facts)
                     }
                     None => Decision::RunTools,
                 };
-                let mut answers = cx.answers(&state, turn.as_ref(), &decision)?;
+                let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
                 let mut of = turn.as_deref();
                 loop {
                     while let Some(event) = answers.next().await {
                         yield Step::Value(event.into());
                     }
                     cx.close_verdicts();
-                    state = state.answered(of.take(), answers.finish()?);
-                    let Some(resumed) = cx.resumed(&state).await? else { break };
+                    state = state.with_tool_results(of.take(), answers.finish()?);
+                    let Some(resumed) = cx.resume_pending(&state).await? else { break };
                     answers = *resumed;
                 }
                 let next = match (decision, turn) {
-                    (Decision::Refuse { next, .. }, _) => next,
-                    (Decision::Then(next), _) => cx.unless_stopped(&state, next).await?,
+                    (Decision::RefuseTools { next, .. }, _) => next,
+                    (Decision::Continue(next), _) => cx.check_should_stop(&state, next).await?,
                     (Decision::Stop, Some(turn)) => {
                         let next;
-                        (state, next) = cx.at_stop(state, &turn).await?;
+                        (state, next) = cx.review_stop(state, &turn).await?;
                         next
                     }
                     (Decision::RunTools | Decision::Stop, _) => {
                         let facts;
                         (state, facts) = cx.facts(state);
                         let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);
-                        cx.unless_stopped(&state, next).await?
+                        cx.check_should_stop(&state, next).await?
                     }
                 };
-                if next == Next::Compact {
+                if next == NextAction::Compact {
                     let event;
                     (state, event) = cx.compact(state).await;
-                    let is_shorter = event.as_ref().is_some_and(Event::replaces_items);
+                    let is_shorter = event.as_ref().is_some_and(Event::is_rewrite);
                     if let Some(event) = event {
                         yield Step::Value(event);
                     }
-                    if is_shorter { next } else { Next::Finish(Reason::ContextWindow) }
+                    if is_shorter { next } else { NextAction::Finish(EndReason::ContextWindow) }
                 } else {
                     next
                 }
             }
             (Err(error), None) => {
-                let retracted = cx.failed(&state, &error);
+                let retracted = cx.report_error(&state, &error);
                 let mut facts;
                 (state, facts) = cx.facts(state);
                 let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
-                if next == Some(Next::Compact) {
+                if next == Some(NextAction::Compact) {
                     (state, compacted) = cx.compact(state).await;
-                    facts.can_compact = compacted.as_ref().is_some_and(Event::replaces_items);
+                    facts.can_compact = compacted.as_ref().is_some_and(Event::is_rewrite);
                     next = on_error(&state, &error, &facts);
                 }
                 for event in [retracted.filter(|_| next.is_some()), compacted].into_iter().flatten() {
@@ -142,7 +142,7 @@ pub fn body(
             }
         };
 
-        let (events, step) = cx.then(state, next);
+        let (events, step) = cx.apply(state, next);
         for event in events {
             yield Step::Value(event);
         }

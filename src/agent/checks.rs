@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::turn::Turn;
 
-type Check = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
+type Validator = dyn Fn(&Turn) -> Result<(), String> + Send + Sync;
 
 /// The checks of an agent, in their order. Cheap to clone.
 #[derive(Clone, Default)]
-pub(super) struct Checks(Vec<Arc<Check>>);
+pub(super) struct Validators(Vec<Arc<Validator>>);
 
-impl Checks {
+impl Validators {
     pub(super) fn push<E: Into<String>>(
         &mut self,
         check: impl Fn(&Turn) -> Result<(), E> + Send + Sync + 'static,
@@ -24,7 +24,7 @@ impl Checks {
     }
 
     /// What the first check that objects has to say.
-    pub(super) fn objection(&self, turn: &Turn) -> Result<Option<String>, Error> {
+    pub(super) fn first_failure(&self, turn: &Turn) -> Result<Option<String>, Error> {
         let objection = || self.0.iter().find_map(|check| check(turn).err());
         panic_to_error(ErrorKind::Hook, "the validation", objection)
     }

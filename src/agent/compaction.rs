@@ -3,22 +3,22 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
-use crate::agent::settings::Settings;
-use crate::agent::shared::Shared;
-use crate::agent::within::{COUNTER, caught, within};
+use crate::agent::settings::AgentSettings;
+use crate::agent::shared::RunShared;
+use crate::agent::within::{COUNTER_NAME, call_with_timeout, catch_named_panic};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
-use crate::event::{Event, RewrittenWhy};
+use crate::event::{Event, RewriteReason};
 use crate::item::History;
 use crate::usage::Usage;
-use crate::world::Kind;
+use crate::world::EffectKind;
 
-const COMPACTOR: &str = "the compactor";
+const COMPACTOR_NAME: &str = "the compactor";
 
 /// What an attempt to make a history shorter came to.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Compacted {
+struct CompactionAttempt {
     #[serde(skip_serializing_if = "Option::is_none")]
     compaction: Option<Compaction>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-impl From<Result<Option<Compaction>, Error>> for Compacted {
+impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
     fn from(made: Result<Option<Compaction>, Error>) -> Self {
         match made {
             Ok(compaction) => Self { compaction, ..Self::default() },
@@ -47,10 +47,10 @@ impl From<Result<Option<Compaction>, Error>> for Compacted {
 }
 
 /// Makes the history shorter before a request: old turns, and then for a request that nears the window.
-pub(super) async fn make_room(run: &Shared, state: State) -> (State, Option<Event>) {
+pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, Option<Event>) {
     let settings = &run.settings;
-    if let Some(compaction) = aged(settings, &state.history) {
-        let event = told(run, &state, Ok(Some(compaction)));
+    if let Some(compaction) = age_truncation(settings, &state.history) {
+        let event = compaction_event(run, &state, Ok(Some(compaction)));
         return (state, event);
     }
     let (Some(window), Some(_)) = (&settings.memory.window, &settings.memory.compactor) else {
@@ -58,35 +58,38 @@ pub(super) async fn make_room(run: &Shared, state: State) -> (State, Option<Even
     };
     let request = settings.request(&state.history);
     let limit = window.threshold(&request.options);
-    let room = state.room;
-    let near = caught(COUNTER, || {
+    let room = state.compaction;
+    let near = catch_named_panic(COUNTER_NAME, || {
         let counted =
-            window.estimate_from_usage(&request).filter(|_| room.is_fresh(&state.history));
-        let now = counted.unwrap_or_else(|| room.corrected(window.count_request(&request)));
-        (now > room.limit(limit)).then(|| (counted, now, window.count_request(&request)))
+            window.estimate_from_usage(&request).filter(|_| room.is_count_valid(&state.history));
+        let now =
+            counted.unwrap_or_else(|| room.corrected_estimate(window.count_request(&request)));
+        (now > room.threshold(limit)).then(|| (counted, now, window.count_request(&request)))
     });
     let (counted, now, guess) = match near {
         Ok(Some(near)) => near,
-        Ok(None) => return (state.with(|it| it.room = room.after_short(limit)), None),
+        Ok(None) => {
+            return (state.update(|it| it.compaction = room.after_small_request(limit)), None);
+        }
         Err(panicked) => {
-            let event = told(run, &state, Err(panicked));
+            let event = compaction_event(run, &state, Err(panicked));
             return (state, event);
         }
     };
     // Boxed, so that it takes no room in the body for all of the lap.
-    let made = Box::pin(made(run, &state, move |settings, compaction, history| {
+    let made = Box::pin(attempt_compaction(run, &state, move |settings, compaction, history| {
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.memory.window.as_ref();
         match window.is_none_or(|it| it.count_request(&settings.request(&shorter)) < guess) {
             true => Ok(compaction),
-            false => Err(unusable("the history would not get shorter")),
+            false => Err(unusable_compaction("the history would not get shorter")),
         }
     }));
     let Some(made) = made.await else { return (state, None) };
     let made = match made {
-        Ok(None) if now > limit => Err(unusable("there is nothing to make shorter")),
+        Ok(None) if now > limit => Err(unusable_compaction("there is nothing to make shorter")),
         made => made,
     };
     let above = match &made {
@@ -94,85 +97,85 @@ pub(super) async fn make_room(run: &Shared, state: State) -> (State, Option<Even
         Ok(Some(_)) => limit - limit / 4,
         Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
     };
-    let state = state.with(|it| it.room = room.after_attempt(counted, guess, above));
-    let event = told(run, &state, made);
+    let state = state.update(|it| it.compaction = room.after_attempt(counted, guess, above));
+    let event = compaction_event(run, &state, made);
     (state, event)
 }
 
 /// What is to be replaced since turns have become old.
-fn aged(settings: &Settings, history: &History) -> Option<Compaction> {
+fn age_truncation(settings: &AgentSettings, history: &History) -> Option<Compaction> {
     let compaction = settings.memory.ageing?.compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
     compaction.check(history).is_ok().then_some(compaction)
 }
 
 /// Makes a history shorter that did not fit.
-pub(super) async fn compact(run: &Shared, state: State) -> (State, Option<Event>) {
+pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Event>) {
     if run.settings.memory.compactor.is_none() {
         return (state, None);
     }
-    let made = Box::pin(made(run, &state, |_, compaction, history| {
+    let made = Box::pin(attempt_compaction(run, &state, |_, compaction, history| {
         Ok(context::mark_reactive(compaction, history))
     }));
     let Some(made) = made.await else { return (state, None) };
     let room = match &made {
-        Ok(Some(_)) => state.room.after_compaction(),
-        Ok(None) | Err(_) => state.room,
+        Ok(Some(_)) => state.compaction.after_compaction(),
+        Ok(None) | Err(_) => state.compaction,
     };
-    let state = state.with(|it| it.room = room);
-    let event = told(run, &state, made);
+    let state = state.update(|it| it.compaction = room);
+    let event = compaction_event(run, &state, made);
     (state, event)
 }
 
 /// Asks for a compaction that can be used; `None` if the time for that is over.
-async fn made(
-    run: &Shared,
+async fn attempt_compaction(
+    run: &RunShared,
     state: &State,
-    finish: impl Fn(&Settings, Compaction, &History) -> Result<Compaction, Error>
+    finish: impl Fn(&AgentSettings, Compaction, &History) -> Result<Compaction, Error>
     + Send
     + Sync
     + 'static,
 ) -> Option<Result<Option<Compaction>, Error>> {
     let (run_now, state) = (run.clone(), state.clone());
     let compact = async move {
-        if run_now.is_too_late(&state) {
-            return Ok(Compacted { is_too_late: true, ..Compacted::default() });
+        if run_now.is_time_over(&state) {
+            return Ok(CompactionAttempt { is_too_late: true, ..CompactionAttempt::default() });
         }
         let settings = &run_now.settings;
         let Some(compactor) = &settings.memory.compactor else {
-            return Ok(Compacted::default());
+            return Ok(CompactionAttempt::default());
         };
         let finish = |compaction, history: &History| finish(settings, compaction, history);
-        let made = asked(&run_now, &**compactor, &state.history, finish).await;
-        Ok(Compacted::from(made))
+        let made = call_compactor(&run_now, &**compactor, &state.history, finish).await;
+        Ok(CompactionAttempt::from(made))
     };
-    match run.effects.perform(Kind::Compacted, compact).await {
-        Ok(Compacted { is_too_late: true, .. }) => None,
-        Ok(Compacted { error: Some(error), usage, .. }) => {
+    match run.effects.perform(EffectKind::Compacted, compact).await {
+        Ok(CompactionAttempt { is_too_late: true, .. }) => None,
+        Ok(CompactionAttempt { error: Some(error), usage, .. }) => {
             Some(Err(CompactionFailure::attach_usage(error, usage)))
         }
-        Ok(Compacted { compaction, .. }) => Some(Ok(compaction)),
+        Ok(CompactionAttempt { compaction, .. }) => Some(Ok(compaction)),
         Err(error) => Some(Err(error)),
     }
 }
 
-async fn asked(
-    run: &Shared,
+async fn call_compactor(
+    run: &RunShared,
     compactor: &dyn Compactor,
     history: &History,
     finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
     let limit = run.settings.memory.compactor_timeout;
     // A compaction is open like a request: it ends with the time of the run.
-    run.control().request_is_open();
-    let made = within(COMPACTOR, limit, || compactor.compact(history)).await;
-    run.control().request_is_closed();
+    run.control().begin_request();
+    let made = call_with_timeout(COMPACTOR_NAME, limit, || compactor.compact(history)).await;
+    run.control().end_request();
     let made = made?;
     let Some(compaction) = made? else {
         return Ok(None);
     };
     let usage = compaction.usage;
-    let finished = caught(COUNTER, || finish(compaction, history));
+    let finished = catch_named_panic(COUNTER_NAME, || finish(compaction, history));
     let finished = finished.and_then(|finished| {
         let compaction = finished?;
         compaction.check(history)?;
@@ -182,18 +185,22 @@ async fn asked(
 }
 
 /// Tells what came of a compaction.
-fn told(run: &Shared, state: &State, made: Result<Option<Compaction>, Error>) -> Option<Event> {
-    let why = RewrittenWhy::Compacted;
+fn compaction_event(
+    run: &RunShared,
+    state: &State,
+    made: Result<Option<Compaction>, Error>,
+) -> Option<Event> {
+    let why = RewriteReason::Compacted;
     match made {
         Ok(compaction) => {
             let Compaction { from, to, items, usage, model } = compaction?;
-            pay(run, state, usage, model.as_deref());
+            charge(run, state, usage, model.as_deref());
             Some(Event::Rewritten { why, from, to, items, usage })
         }
         Err(error) => {
             run.hooks().failure(state, &error);
             let usage = CompactionFailure::usage_of(&error);
-            pay(run, state, usage, None);
+            charge(run, state, usage, None);
             let paid = usage != Usage::default();
             paid.then(|| Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
         }
@@ -202,7 +209,7 @@ fn told(run: &Shared, state: &State, made: Result<Option<Compaction>, Error>) ->
 
 /// What comes on top next is counted at the price of the model that has made the compaction, or
 /// else of the agent's.
-fn pay(run: &Shared, state: &State, usage: Usage, model: Option<&str>) {
+fn charge(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
     }
@@ -210,12 +217,12 @@ fn pay(run: &Shared, state: &State, usage: Usage, model: Option<&str>) {
     let price = |model: &str| budget.price_of(model).ok().flatten();
     let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
     // What was used until here was the last model's.
-    run.spent(state);
+    run.budget_usage(state);
     if price.is_some() {
         run.control().set_price(price);
     }
 }
 
-fn unusable(what: &str) -> Error {
+fn unusable_compaction(what: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, format!("the compaction cannot be used: {what}"))
 }

@@ -27,7 +27,7 @@ struct Alarms {
 
 /// What the end of a time asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum DeadlineEvent {
     /// What runs is dropped, and the last turn begins.
     WrapUp,
     /// The run is over.
@@ -50,7 +50,7 @@ impl RunDeadline {
     pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
         self.started = true;
         self.may_wrap_up = budget.time_before_wrap_up().is_some();
-        let Some(limit) = budget.timer() else { return };
+        let Some(limit) = budget.effective_time_limit() else { return };
         let alarm = |limit: Duration| Alarm::since(started, TimeLimit::Set(limit));
         let wrap_up = budget.time_before_wrap_up().map(alarm);
         self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
@@ -69,23 +69,23 @@ impl RunDeadline {
     }
 
     /// Ready when a time is over.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Due> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
         let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
         let due = |ring, due| match ring {
             Ring::TimeUp => due,
-            Ring::NoTimer => Due::NoTimer,
+            Ring::NoTimer => DeadlineEvent::NoTimer,
         };
         if let Poll::Ready(ring) = end.poll(cx) {
-            return Poll::Ready(due(ring, Due::End));
+            return Poll::Ready(due(ring, DeadlineEvent::End));
         }
         match wrap_up {
-            Some(alarm) => alarm.poll(cx).map(|ring| due(ring, Due::WrapUp)),
+            Some(alarm) => alarm.poll(cx).map(|ring| due(ring, DeadlineEvent::WrapUp)),
             None => Poll::Pending,
         }
     }
 
     /// The last turn is due, or has begun for another reason.
-    pub(super) fn wraps_up(&mut self) {
+    pub(super) fn begin_wrap_up(&mut self) {
         self.may_wrap_up = false;
         if let Some(alarms) = &mut self.alarms {
             alarms.wrap_up = None;

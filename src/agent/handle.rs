@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::Input;
-use crate::agent::control::{Child, Control, When};
+use crate::agent::control::{Control, DeliveryPoint, SubAgentRun};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
-use crate::event::Undelivered;
+use crate::event::UndeliveredInput;
 use crate::item::{History, PendingCall};
 use crate::story::Journal;
 use crate::tool::Verdict;
@@ -33,22 +33,22 @@ pub struct RunHandle {
     pub(super) journal: Journal,
     pub(super) ids: Arc<dyn Ids>,
     /// `None` in the run's own handle, which does not count as one from which it can be answered.
-    _outside: Option<Outside>,
+    _outside: Option<ExternalHandle>,
 }
 
 /// Counts a handle outside the run.
-struct Outside(Arc<Control>);
+struct ExternalHandle(Arc<Control>);
 
-impl Outside {
+impl ExternalHandle {
     fn new(control: &Arc<Control>) -> Self {
-        control.handle_is_made();
+        control.handle_created();
         Self(Arc::clone(control))
     }
 }
 
-impl Drop for Outside {
+impl Drop for ExternalHandle {
     fn drop(&mut self) {
-        self.0.handle_is_dropped();
+        self.0.handle_dropped();
     }
 }
 
@@ -58,7 +58,7 @@ impl Clone for RunHandle {
             control: Arc::clone(&self.control),
             journal: self.journal.clone(),
             ids: Arc::clone(&self.ids),
-            _outside: Some(Outside::new(&self.control)),
+            _outside: Some(ExternalHandle::new(&self.control)),
         }
     }
 }
@@ -70,20 +70,21 @@ impl RunHandle {
     }
 
     /// One that does not count as one from which the run can be answered.
-    fn inside(Child { control, journal, ids }: Child) -> Self {
+    fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
         Self { control, journal, ids, _outside: None }
     }
 
     /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
-    pub(super) fn adopt(&self, call_id: &str, child: &Self) {
+    pub(super) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
         let Self { control, journal, ids, _outside } = child;
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
-        self.control.adopt(call_id, Child { control, journal: journal.clone(), ids });
+        self.control
+            .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
     }
 
     /// Says that from here on only handles can act on the run.
-    pub(crate) fn set_unattended(&self) {
-        self.control.set_unattended();
+    pub(crate) fn require_handle(&self) {
+        self.control.require_handle();
     }
 
     /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
@@ -93,7 +94,7 @@ impl RunHandle {
     /// ```
     /// use futures::StreamExt;
     /// use turnstream::Agent;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::provider::Scripted;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -106,7 +107,7 @@ impl RunHandle {
     ///     }
     /// }
     /// let outcome = run.outcome().await;
-    /// assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+    /// assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
     /// # }
     /// ```
     pub fn interrupt(&self) {
@@ -127,8 +128,8 @@ impl RunHandle {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.say(When::NextRequest, input.into())
+    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
+        self.enqueue(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
     /// Says something when the model stops by itself, and not before: it gets one more turn, unless
@@ -144,21 +145,21 @@ impl RunHandle {
     /// let handle = run.handle();
     /// let receipt = handle.follow_up("Thanks").unwrap();
     /// assert_eq!(run.outcome().await.text, "You are welcome.");
-    /// assert_eq!(handle.delivered(&receipt), Some(2));
+    /// assert_eq!(handle.delivered_in(&receipt), Some(2));
     /// # }
     /// ```
     ///
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
-        self.say(When::ModelStops, input.into())
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
+        self.enqueue(DeliveryPoint::AfterModelStops, input.into())
     }
 
     /// The turn whose request was the first to carry what the receipt is for, from 1. `None` while
     /// it waits, and for ever if it comes back undelivered.
-    pub fn delivered(&self, receipt: &Receipt) -> Option<u32> {
-        self.control.delivered(&receipt.id)
+    pub fn delivered_in(&self, receipt: &Receipt) -> Option<u32> {
+        self.control.delivered_in(&receipt.id)
     }
 
     /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
@@ -206,9 +207,9 @@ impl RunHandle {
 
     /// Lets a call run that waits for a verdict.
     ///
-    /// `call` is what `approval_requested` showed. The verdict holds for exactly this call, its
+    /// `call` is what `approval_request` showed. The verdict holds for exactly this call, its
     /// arguments included. A call of a sub-agent needs the path to it:
-    /// [`Event::approval_requested`](crate::Event::approval_requested) returns it with the path.
+    /// [`Event::approval_request`](crate::Event::approval_request) returns it with the path.
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ impl RunHandle {
     /// or its siblings have ended, or the run is over; also if the call is one of an
     /// [external](crate::Tool::external) tool, which nothing here can run.
     pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
-        self.decide(call, Verdict::Approve)
+        self.submit_verdict(call, Verdict::Approve)
     }
 
     /// Refuses a call that waits for a verdict. The model is told why.
@@ -225,7 +226,7 @@ impl RunHandle {
     ///
     /// As [`approve`](Self::approve).
     pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
-        self.decide(call, Verdict::Deny(why.into()))
+        self.submit_verdict(call, Verdict::Deny(why.into()))
     }
 
     /// Gives any verdict on a call that waits for one; [`Verdict::Output`] is the result itself.
@@ -233,13 +234,19 @@ impl RunHandle {
     /// # Errors
     ///
     /// As [`approve`](Self::approve).
-    pub fn decide(&self, call: impl Into<PendingCall>, verdict: Verdict) -> Result<(), Error> {
+    pub fn submit_verdict(
+        &self,
+        call: impl Into<PendingCall>,
+        verdict: Verdict,
+    ) -> Result<(), Error> {
         let call = call.into();
         let decided = match call.split_root() {
-            None => self.control.decide(&call.to_tool_call(), verdict),
+            None => self.control.submit_verdict(&call.to_tool_call(), verdict),
             Some((parent, inner)) => {
-                let child = self.control.child(parent);
-                child.is_some_and(|child| Self::inside(child).decide(inner, verdict).is_ok())
+                let child = self.control.sub_agent(parent);
+                child.is_some_and(|child| {
+                    Self::for_sub_agent(child).submit_verdict(inner, verdict).is_ok()
+                })
             }
         };
         match decided {
@@ -252,8 +259,8 @@ impl RunHandle {
     }
 
     /// The handle of the sub-agent that runs, or ran, as the call `call_id`.
-    pub fn nested(&self, call_id: &str) -> Option<Self> {
-        self.control.child(call_id).map(|child| Self::inside(child).clone())
+    pub fn nested_handle(&self, call_id: &str) -> Option<Self> {
+        self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
     /// The history as it is now; see [`Journal::history`].
@@ -267,13 +274,13 @@ impl RunHandle {
     }
 
     /// Hands a value to the tools of the run.
-    pub(crate) fn add_data<T: Any + Send + Sync>(&self, value: T) {
-        self.control.change_data(|data| data.with(value));
+    pub(crate) fn insert_data<T: Any + Send + Sync>(&self, value: T) {
+        self.control.change_data(|data| data.insert(value));
     }
 
-    fn say(&self, when: When, input: Input) -> Result<Receipt, Undelivered> {
+    fn enqueue(&self, when: DeliveryPoint, input: Input) -> Result<Receipt, UndeliveredInput> {
         let id = self.ids.draw();
-        self.control.say(when, Undelivered { id: id.clone(), items: input.0 })?;
+        self.control.enqueue(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
         Ok(Receipt { id })
     }
 }
@@ -282,7 +289,7 @@ impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunHandle")
             .field("interrupted", &self.control.is_interrupted())
-            .field("stopping", &self.control.is_stopping())
+            .field("stopping", &self.control.is_stop_requested())
             .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! What is handed to a run.
 
-use crate::event::Undelivered;
+use crate::event::UndeliveredInput;
 use crate::item::Item;
 
 /// Items that are handed to a run: a text is one message of the user.
@@ -42,8 +42,8 @@ impl From<()> for Input {
 }
 
 /// What came too late for one run, for the next.
-impl From<Undelivered> for Input {
-    fn from(undelivered: Undelivered) -> Self {
+impl From<UndeliveredInput> for Input {
+    fn from(undelivered: UndeliveredInput) -> Self {
         Self(undelivered.items)
     }
 }

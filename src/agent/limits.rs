@@ -9,7 +9,7 @@ use crate::turn::TurnBuilder;
 /// use turnstream::agent::Limits;
 ///
 /// let limits = Limits { max_turns: 5, ..Limits::default() };
-/// assert_eq!(limits.corrections, 2);
+/// assert_eq!(limits.max_corrections, 2);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -17,13 +17,13 @@ pub struct Limits {
     pub max_turns: u32,
     /// So many replies in a row that cannot be used are corrected, 2 by default; the next one ends
     /// the run.
-    pub corrections: u32,
+    pub max_corrections: u32,
     /// So often in a row a text that the output limit cut off is continued; 3 by default. A typed
     /// or validated answer never is.
-    pub continuations: u32,
+    pub max_continuations: u32,
     /// So often in a row the model is asked again when the output limit cut off its calls, none of
     /// which runs then; 1 by default.
-    pub cut_calls: u32,
+    pub max_truncated_calls: u32,
     /// How many turns in a row that broke off are retracted and asked for again, at once; 1 by default.
     /// Each counts as a request.
     ///
@@ -32,18 +32,18 @@ pub struct Limits {
     /// its attempts. An agent with a [fallback](crate::Agent::with_fallback) that was not asked yet
     /// asks that instead, and one above a [`Retry`](crate::provider::Retry) that has tried again such
     /// turns itself does not ask again.
-    pub retries: u32,
-    /// The number of iterations in a row that [repeat](crate::agent::Repeats) after which the model is told
+    pub max_turn_retries: u32,
+    /// The number of iterations in a row that [repeat](crate::agent::RepeatCounter) after which the model is told
     /// so, and told again after each further such number; 4 by default, 0 for never.
     ///
     /// All iterations of the row count, those of the first cycle included. A longer cycle than one counts
     /// from when it was completed a second time: with 4, the model is told after A A A A and after
     /// A B A B, but in A B C A B C A B only after the eighth.
-    pub repeats_nudge: u32,
+    pub nudge_after_repeats: u32,
     /// The number of them, counted in the same way, after which the run ends as
-    /// [`Repeating`](crate::event::Reason::Repeating); 24 by default, so that the default cap on turns
+    /// [`Repeating`](crate::event::EndReason::Repeating); 24 by default, so that the default cap on turns
     /// comes first, and 0 for never.
-    pub repeats_end: u32,
+    pub end_after_repeats: u32,
     /// How many bytes of text, reasoning and arguments one turn may have together; 64 MiB by default,
     /// `usize::MAX` for any number. A larger turn is cut off there: the run ends with an error of kind
     /// [`TooLarge`](crate::ErrorKind::TooLarge), and what came until then is in its history. A run
@@ -51,7 +51,7 @@ pub struct Limits {
     pub max_turn_bytes: usize,
     /// How many sub-agents may run inside one another; 8 by default, 0 for none. It is counted from the
     /// run that the program began, whose limit holds for all below it. A call of a tool that [runs
-    /// agents](crate::Tool::runs_agents) beyond it is [denied](crate::item::ResultKind::Denied), and
+    /// agents](crate::Tool::runs_sub_agents) beyond it is [denied](crate::item::ResultKind::Denied), and
     /// the model is told why.
     ///
     /// Each level takes stack where the run is polled: about 40 KiB in a debug build.
@@ -70,12 +70,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_turns: 20,
-            corrections: 2,
-            continuations: 3,
-            cut_calls: 1,
-            retries: 1,
-            repeats_nudge: 4,
-            repeats_end: 24,
+            max_corrections: 2,
+            max_continuations: 3,
+            max_truncated_calls: 1,
+            max_turn_retries: 1,
+            nudge_after_repeats: 4,
+            end_after_repeats: 24,
             max_turn_bytes: TurnBuilder::DEFAULT_MAX_BYTES,
             max_depth: 8,
         }

@@ -1,9 +1,9 @@
 //! The ready-made agent: a loop over a provider, a toolkit and a history.
 //!
 //! It stands on the public parts below it and nothing else. [`decide()`] and its sisters are pure
-//! tables of what a turn leads to, [`body()`] performs them on a [`State`] by the methods of its
+//! tables of what a turn leads to, [`loop_body()`] performs them on a [`State`] by the methods of its
 //! [`RunContext`]; each policy is a value with a file of its own. A copy of the body is a loop of your
-//! own: hand it to [`Agent::run_by`].
+//! own: hand it to [`Agent::run_with_body`].
 //!
 //! Read the files in this order: `body` is the loop; `decide` says what comes next; `state` is what it goes
 //! over; `run_context` lists what the body asks for, and `facts`, `deliver`, `compaction`, `asking`,
@@ -49,18 +49,21 @@ mod within;
 mod words;
 
 pub use agent::Agent;
-pub use body::body;
+pub use body::loop_body;
 pub use budget::{
-    Budget, Nudging, Pool, Reservation, Reserve, Slot, Spent, Target, Tracker, WaitForSlot,
+    AcquireSlot, Budget, BudgetUsage, Pool, PoolSlot, ReserveTokens, Target, TargetDecision,
+    TargetProgress, TokenReservation,
 };
-pub use decide::{AtStop, Decision, Facts, Next, after_tools, at_stop, decide, on_error};
+pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use handle::{Receipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;
-pub use repeats::Repeats;
-pub use room::Room;
+pub use repeats::RepeatCounter;
+pub use room::CompactionState;
 pub use run::Run;
 pub use run_context::RunContext;
 pub use run_start::RunStart;
-pub use state::{Approvals, Asked, Claims, Counts, Ending, State, StateFields, Streaks};
-pub use verdicts::Verdicts;
+pub use state::{
+    Approvals, EndState, EvidenceState, ModelSelection, RunCounts, State, StateFields, Streaks,
+};
+pub use verdicts::ResumeVerdicts;

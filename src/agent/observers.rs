@@ -10,10 +10,10 @@ use crate::lock::lock_ignoring_poison;
 /// What observing hooks have begun, and what they want said. Its lock is never held across a poll:
 /// a poll takes them out and puts them back.
 #[derive(Default)]
-pub(super) struct Observers(Mutex<Inner>);
+pub(super) struct Observers(Mutex<ObserverQueue>);
 
 #[derive(Default)]
-struct Inner {
+struct ObserverQueue {
     /// In the order in which they began.
     active: Vec<Observer>,
     /// What they want said, while it is not said.
@@ -21,7 +21,7 @@ struct Inner {
     /// The waker of the run's last poll. `None` before the first one.
     waker: Option<Arc<Waker>>,
     /// The loop is over, and nothing begins any more.
-    over: bool,
+    is_closed: bool,
 }
 
 impl Observers {
@@ -39,33 +39,33 @@ impl Observers {
         if active.is_empty() {
             return;
         }
-        active.retain_mut(|observer| self.observes(hooks, observer, cx));
+        active.retain_mut(|observer| self.poll_one(hooks, observer, cx));
         self.put_back(active).into_iter().for_each(cancel);
     }
 
     /// Begins to observe: each is polled once, before the next one begins.
-    pub(super) fn begin(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
+    pub(super) fn start(&self, hooks: &Hooks, observers: impl Iterator<Item = Observer>) {
         let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
         for mut observer in observers {
-            if self.observes(hooks, &mut observer, &mut cx) {
+            if self.poll_one(hooks, &mut observer, &mut cx) {
                 self.add(observer).into_iter().for_each(cancel);
             }
         }
     }
 
     /// Polls one. Tells whether it goes on.
-    fn observes(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
+    fn poll_one(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
         match observer.poll(cx) {
             Poll::Pending => return true,
-            Poll::Ready(Ok(notes)) => self.note(notes),
+            Poll::Ready(Ok(notes)) => self.push_notes(notes),
             Poll::Ready(Err(error)) => hooks.failure(observer.state(), &error),
         }
         false
     }
 
     /// Drops what still observes when the loop is over.
-    pub(super) fn end(&self, hooks: &Hooks) {
+    pub(super) fn cancel_all(&self, hooks: &Hooks) {
         for mut observer in self.close() {
             if let Err(error) = observer.cancel() {
                 hooks.failure(observer.state(), &error);
@@ -95,14 +95,14 @@ impl Observers {
     /// `None` if nothing may begin.
     fn waker(&self) -> Option<Arc<Waker>> {
         let inner = self.lock();
-        inner.waker.clone().filter(|_| !inner.over)
+        inner.waker.clone().filter(|_| !inner.is_closed)
     }
 
     /// Keeps those that go on, before those that have begun meanwhile. Gives them back if the loop is
     /// over.
     fn put_back(&self, active: Vec<Observer>) -> Vec<Observer> {
         let mut inner = self.lock();
-        if inner.over {
+        if inner.is_closed {
             return active;
         }
         let begun = std::mem::replace(&mut inner.active, active);
@@ -113,7 +113,7 @@ impl Observers {
     /// Keeps one that has begun. Gives it back if the loop is over.
     fn add(&self, observer: Observer) -> Option<Observer> {
         let mut inner = self.lock();
-        if inner.over {
+        if inner.is_closed {
             return Some(observer);
         }
         inner.active.push(observer);
@@ -121,7 +121,7 @@ impl Observers {
     }
 
     /// Keeps what is to be said.
-    fn note(&self, notes: Vec<Item>) {
+    fn push_notes(&self, notes: Vec<Item>) {
         self.lock().notes.extend(notes);
     }
 
@@ -133,14 +133,14 @@ impl Observers {
     /// Takes all of them out; nothing begins any more.
     fn close(&self) -> Vec<Observer> {
         let mut inner = self.lock();
-        inner.over = true;
+        inner.is_closed = true;
         let (active, waker) = (std::mem::take(&mut inner.active), inner.waker.take());
         drop(inner);
         drop(waker);
         active
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, ObserverQueue> {
         // Nothing of a user runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }

@@ -8,15 +8,15 @@ use crate::request::{Options, Request, System, ToolSpec};
 /// What hooks made of a request: the request itself, or what was changed in it. It is serialized as its
 /// changes.
 #[derive(Clone, Debug)]
-pub(super) enum Prepared {
+pub(super) enum PreparedRequest {
     Made { plain: Box<Request>, request: Box<Request> },
-    Read(Box<Changes>),
+    Read(Box<RequestChanges>),
 }
 
 /// The parts of a request that hooks changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Changes {
+pub(super) struct RequestChanges {
     /// A list of at most one, since no model is a choice as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Vec<String>>,
@@ -27,12 +27,12 @@ pub(super) struct Changes {
     #[serde(skip_serializing_if = "Option::is_none")]
     options: Option<Options>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<ChangedContext>,
+    context: Option<ContextChange>,
 }
 
 /// A context, by the ends that it has in common with the history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct ChangedContext {
+struct ContextChange {
     id: String,
     /// How many entries it begins with that the history begins with.
     before: usize,
@@ -41,50 +41,52 @@ struct ChangedContext {
     behind: usize,
 }
 
-impl Prepared {
+impl PreparedRequest {
     /// The request, which was `plain` before.
-    pub(super) fn request(self, plain: Request) -> Request {
+    pub(super) fn into_request(self, plain: Request) -> Request {
         match self {
             Self::Made { request, .. } => *request,
-            Self::Read(changes) => changes.made_to(plain),
+            Self::Read(changes) => changes.apply_to(plain),
         }
     }
 }
 
-impl Default for Prepared {
+impl Default for PreparedRequest {
     fn default() -> Self {
         Self::Read(Box::default())
     }
 }
 
-impl Serialize for Prepared {
+impl Serialize for PreparedRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Made { plain, request } => Changes::of(plain, request).serialize(serializer),
+            Self::Made { plain, request } => {
+                RequestChanges::diff(plain, request).serialize(serializer)
+            }
             Self::Read(changes) => changes.serialize(serializer),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Prepared {
+impl<'de> Deserialize<'de> for PreparedRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Changes::deserialize(deserializer).map(Box::new).map(Self::Read)
+        RequestChanges::deserialize(deserializer).map(Box::new).map(Self::Read)
     }
 }
 
-impl Changes {
-    fn of(plain: &Request, request: &Request) -> Self {
+impl RequestChanges {
+    fn diff(plain: &Request, request: &Request) -> Self {
         Self {
             model: (request.model != plain.model).then(|| request.model.iter().cloned().collect()),
             system: (request.system != plain.system).then(|| request.system.clone()),
             tools: (request.tools != plain.tools).then(|| request.tools.to_vec()),
             options: (request.options != plain.options).then(|| request.options.clone()),
             context: (request.context != plain.context)
-                .then(|| ChangedContext::of(&plain.context, &request.context)),
+                .then(|| ContextChange::diff(&plain.context, &request.context)),
         }
     }
 
-    fn made_to(self, mut request: Request) -> Request {
+    fn apply_to(self, mut request: Request) -> Request {
         let Self { model, system, tools, options, context } = self;
         if let Some(model) = model {
             request.model = model.into_iter().next();
@@ -98,7 +100,7 @@ impl Changes {
         if let Some(options) = options {
             request.options = options;
         }
-        if let Some(ChangedContext { id, before, items, behind }) = context {
+        if let Some(ContextChange { id, before, items, behind }) = context {
             let plain = request.context.clone();
             let first = plain.iter().take(before).cloned();
             let last = plain.iter().skip(plain.len().saturating_sub(behind)).cloned();
@@ -108,8 +110,8 @@ impl Changes {
     }
 }
 
-impl ChangedContext {
-    fn of(plain: &History, context: &History) -> Self {
+impl ContextChange {
+    fn diff(plain: &History, context: &History) -> Self {
         let alike = |(a, b): &(&Item, &Item)| a == b;
         let before = plain.iter().zip(context.iter()).take_while(alike).count();
         let behind = plain.newest_first().zip(context.newest_first()).take_while(alike).count();

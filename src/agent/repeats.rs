@@ -5,11 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde_json::Value;
 
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::Why;
+use crate::tool::Rationale;
 use crate::turn::Turn;
 
 /// A longer cycle is not found.
-const LONGEST_CYCLE: usize = 4;
+const MAX_CYCLE_LEN: usize = 4;
 
 /// How many iterations in a row repeat those before them, with the same calls and the same results.
 ///
@@ -18,39 +18,44 @@ const LONGEST_CYCLE: usize = 4;
 /// tools are left out. A turn that has no others, or no calls at all, is not counted and resets
 /// nothing: those before it and after it follow each other. Arguments are compared as JSON values: the
 /// order of their fields does not matter, and neither does white space. What the model
-/// [gives as its reason](crate::tool::Why) makes no other call.
+/// [gives as its reason](crate::tool::Rationale) makes no other call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Repeats(
+pub struct RepeatCounter(
     // `None` before the first iteration. Boxed, since each nested sub-agent has states on the stack.
-    Option<Box<Row>>,
+    Option<Box<CycleCounts>>,
 );
 
 /// The iterations up to the newest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Row {
+struct CycleCounts {
     /// The calls and results of the last iterations as hashes, the newest first.
-    last: [Option<u64>; LONGEST_CYCLE],
+    recent_hashes: [Option<u64>; MAX_CYCLE_LEN],
     /// For a cycle of one, of two and so on: how many iterations in a row, up to the newest, are equal
     /// to the one a cycle before.
-    equal: [u32; LONGEST_CYCLE],
+    equal_counts: [u32; MAX_CYCLE_LEN],
     /// Whether the newest turn is one of them.
     counts_newest: bool,
 }
 
-impl Repeats {
+impl RepeatCounter {
     /// How many iterations in a row repeat, up to the newest turn and with those of the first cycle: 1
     /// if it repeats none, and 0 before the first turn and after one that is not counted.
     ///
     /// A cycle counts from when it was completed a second time. Where the letters are iterations,
     /// A A A counts 3, A B A B counts 4, A B A B A 5, and A B A only 1.
-    pub fn times(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         let Some(row) = self.0.as_ref().filter(|row| row.counts_newest) else { return 0 };
-        let cycles = (1..).zip(row.equal).filter(|(cycle, equal)| equal >= cycle);
+        let cycles = (1..).zip(row.equal_counts).filter(|(cycle, equal)| equal >= cycle);
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
     }
 
     /// Counts the calls of one more turn. `polls` are the ids of those that are left out.
-    pub(super) fn and(mut self, turn: &Turn, results: &[ToolResult], polls: &[String]) -> Self {
+    pub(super) fn with_iteration(
+        mut self,
+        turn: &Turn,
+        results: &[ToolResult],
+        polls: &[String],
+    ) -> Self {
         let counts = |call_id: &String| !polls.contains(call_id);
         let calls = || turn.tool_calls().filter(|call: &&ToolCall| counts(&call.call_id));
         let results = || results.iter().filter(|result| counts(&result.call_id));
@@ -63,7 +68,7 @@ impl Repeats {
         let mut hasher = DefaultHasher::new();
         for call in calls() {
             // Other words about it make it no other call.
-            let (_, arguments) = Why::split(call.arguments_or_empty());
+            let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty());
             call.name.hash(&mut hasher);
             match serde_json::from_str::<Value>(&arguments) {
                 // The hash of a map does not depend on the order of its keys.
@@ -74,17 +79,17 @@ impl Repeats {
         for result in results() {
             (result.kind, result.content.text()).hash(&mut hasher);
         }
-        self.and_hash(hasher.finish())
+        self.with_hash(hasher.finish())
     }
 
     /// Counts one more iteration.
-    pub(super) fn and_hash(self, newest: u64) -> Self {
+    pub(super) fn with_hash(self, newest: u64) -> Self {
         let mut row = self.0.unwrap_or_default();
-        for (equal, before) in row.equal.iter_mut().zip(row.last) {
+        for (equal, before) in row.equal_counts.iter_mut().zip(row.recent_hashes) {
             *equal = if before == Some(newest) { equal.saturating_add(1) } else { 0 };
         }
-        row.last.rotate_right(1);
-        row.last[0] = Some(newest);
+        row.recent_hashes.rotate_right(1);
+        row.recent_hashes[0] = Some(newest);
         row.counts_newest = true;
         Self(Some(row))
     }
@@ -95,8 +100,8 @@ mod tests {
     use super::*;
 
     fn times(iterations: &[u8]) -> u32 {
-        let counted = |repeats: Repeats, it: &u8| repeats.and_hash(u64::from(*it));
-        iterations.iter().fold(Repeats::default(), counted).times()
+        let counted = |repeats: RepeatCounter, it: &u8| repeats.with_hash(u64::from(*it));
+        iterations.iter().fold(RepeatCounter::default(), counted).count()
     }
 
     /// The same, told again: the longest end that is two cycles or more, each item of which is that a
@@ -116,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn iterations_count_from_the_second_time_of_a_cycle_of_up_to_four() {
+    fn cycles_of_up_to_four_iterations_count_from_their_second_completion() {
         for (iterations, expected) in [
             ("", 0),
             ("A", 1),
@@ -143,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_of_up_to_ten_iterations_is_counted_as_its_longest_repeating_end() {
+    fn the_count_is_the_longest_repeating_suffix_of_any_ten_iterations() {
         let mut rows = vec![Vec::new()];
         for _ in 0..10 {
             let longer = |row: &Vec<u8>| {

@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-use crate::agent::Verdicts;
-use crate::agent::settings::Settings;
+use crate::agent::ResumeVerdicts;
+use crate::agent::settings::AgentSettings;
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::tool::{Tool, Verdict};
 
 /// Checks that each call that is open in the history has exactly one verdict, also in the
 /// histories of its suspended sub-agents, and that these can continue.
-pub(super) fn judged(
-    settings: &Settings,
+pub(super) fn check_verdicts(
+    settings: &AgentSettings,
     history: &History,
     verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
-) -> Result<Verdicts, Error> {
-    let kit = &settings.tools.kit;
+) -> Result<ResumeVerdicts, Error> {
+    let kit = &settings.tools.toolkit;
     let mut own: HashMap<String, (ToolCall, Verdict)> = HashMap::new();
     let mut inner: HashMap<String, Vec<(PendingCall, Verdict)>> = HashMap::new();
     for (call, verdict) in verdicts {
@@ -26,10 +26,13 @@ pub(super) fn judged(
         let call = call.to_tool_call();
         let is_external = kit.get(&call.name).is_some_and(Tool::is_external);
         if is_external && verdict == Verdict::Approve {
-            return refused("an external tool cannot run here: its result is needed", &call);
+            return invalid_verdict(
+                "an external tool cannot run here: its result is needed",
+                &call,
+            );
         }
         if let Some((call, _)) = own.insert(call.call_id.clone(), (call, verdict)) {
-            return refused("a call has two verdicts", &call);
+            return invalid_verdict("a call has two verdicts", &call);
         }
     }
     let open = history.unanswered_calls();
@@ -38,22 +41,25 @@ pub(super) fn judged(
         if let Some(child) = history.nested_history(&call.call_id) {
             if own.contains_key(&call.call_id) {
                 let why = "a sub-agent runs as this call: the verdicts are on its own calls";
-                return refused(why, call);
+                return invalid_verdict(why, call);
             }
             let Some(tool) = kit.get(&call.name) else {
-                return refused(&format!("there is no tool `{}` to resume", call.name), call);
+                return invalid_verdict(
+                    &format!("there is no tool `{}` to resume", call.name),
+                    call,
+                );
             };
-            let Some(agent) = tool.agent::<Settings>() else {
+            let Some(agent) = tool.agent::<AgentSettings>() else {
                 let why = format!("the tool `{}` is not an agent that can resume", call.name);
-                return refused(&why, call);
+                return invalid_verdict(&why, call);
             };
             let given = inner.remove(&call.call_id).unwrap_or_default();
             let resumable = match child.unanswered_calls().is_empty() {
                 // It was dropped after its calls had their results.
                 true => Ok(()),
-                false => agent.tools.kit.resume(child).map(drop),
+                false => agent.tools.toolkit.resume(child).map(drop),
             };
-            let judged = resumable.and_then(|()| judged(&agent, child, given));
+            let judged = resumable.and_then(|()| check_verdicts(&agent, child, given));
             let judged = judged.map_err(|error| {
                 let call_id = &call.call_id;
                 let message = format!("in the sub-agent of `{call_id}`: {}", error.message());
@@ -63,14 +69,14 @@ pub(super) fn judged(
             continue;
         }
         let Some((judged, verdict)) = own.get(&call.call_id) else {
-            return refused("a call has no verdict", call);
+            return invalid_verdict("a call has no verdict", call);
         };
         if *verdict == Verdict::Approve && kit.get(&call.name).is_none() {
-            return refused(&format!("there is no tool `{}`", call.name), call);
+            return invalid_verdict(&format!("there is no tool `{}`", call.name), call);
         }
         // Only a hook can have made other arguments of them.
         if judged.name != call.name || (settings.hooks.is_empty() && judged != call) {
-            return refused("a verdict was given for another call", call);
+            return invalid_verdict("a verdict was given for another call", call);
         }
     }
     // Which one is reported does not depend on how a map is laid out.
@@ -79,12 +85,12 @@ pub(super) fn judged(
     let first = of_own.min_by(|a, b| a.call_id.cmp(&b.call_id)).cloned();
     let of_inner = inner.into_values().flatten().map(|(call, _)| call.to_tool_call());
     if let Some(call) = first.or(of_inner.min_by(|a, b| a.call_id.cmp(&b.call_id))) {
-        return refused("a verdict is for a call that is not open", &call);
+        return invalid_verdict("a verdict is for a call that is not open", &call);
     }
-    Ok(Verdicts::new(own, nested))
+    Ok(ResumeVerdicts::new(own, nested))
 }
 
-fn refused<T>(why: &str, call: &ToolCall) -> Result<T, Error> {
+fn invalid_verdict<T>(why: &str, call: &ToolCall) -> Result<T, Error> {
     let message = format!("{why} (`{}`)", call.call_id);
     Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(call.call_id.clone()))
 }

@@ -9,28 +9,30 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::stream::{FusedStream, StreamExt};
 
-use crate::agent::deadline::{Due, RunDeadline};
-use crate::agent::deliver::void_at_end;
-use crate::agent::evidence::Standing;
-use crate::agent::gate::redacted;
-use crate::agent::settings::Settings;
-use crate::agent::shared::Shared;
+use crate::agent::deadline::{DeadlineEvent, RunDeadline};
+use crate::agent::deliver::apply_final_tombstones;
+use crate::agent::evidence::EvidenceLog;
+use crate::agent::gate::redacted_report;
+use crate::agent::settings::AgentSettings;
+use crate::agent::shared::RunShared;
 use crate::agent::stopping::proof;
-use crate::agent::{Input, Receipt, RunContext, RunHandle, RunStart, State, Verdicts};
+use crate::agent::{Input, Receipt, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
 use crate::error::{Error, ErrorKind, catch_panic};
-use crate::event::{AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Reason, Undelivered};
+use crate::event::{
+    AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome, UndeliveredInput,
+};
 use crate::item::{History, PendingCall, ToolResult};
-use crate::story::{Cut, Journal};
+use crate::story::{Interruption, Journal};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
 use crate::usage::Usage;
-use crate::world::{Effects, Ending, Kind, TimeUp};
+use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 
 /// What a run begins with.
-pub(super) struct Begin {
+pub(super) struct RunArgs {
     pub(super) history: History,
     pub(super) input: Input,
-    pub(super) resuming: Option<Verdicts>,
+    pub(super) resuming: Option<ResumeVerdicts>,
 }
 
 /// One run of an agent: a stream of its events, the last of which is `Finished`.
@@ -68,100 +70,100 @@ pub(super) struct Begin {
 #[must_use = "streams do nothing unless polled"]
 pub struct Run {
     /// The first event. `None` once it was given.
-    input: Option<Event>,
+    input_event: Option<Event>,
     /// `None` once the loop is over; dropped before the ending is given.
-    events: Option<Pin<Box<dyn Laps>>>,
+    events: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
     /// `Some` from when only the time for a last turn is left, until that turn begins: the calls
     /// that were dropped get their results.
-    cut: Option<Exceeded>,
+    wrap_up_due: Option<BudgetExceeded>,
     /// The results since the active body began, where a last turn may have to know them.
     results: Vec<ToolResult>,
     /// Whether the loop was polled since the last event.
-    polled: bool,
+    polled_since_last_event: bool,
     /// `Some` from the end of the loop to `Finished`.
-    ending: Option<Close>,
+    pending_end: Option<PendingEnd>,
     /// `Some` after `Finished`.
     outcome: Option<Box<Outcome>>,
     /// `Some` from `Finished` to the `Err` of a run that failed.
     failure: Option<Error>,
-    shared: Shared,
+    shared: RunShared,
 }
 
 /// How a run ends.
-struct Close {
-    reason: Reason,
+struct PendingEnd {
+    reason: EndReason,
     error: Option<Error>,
     /// Set if its time was over.
-    time_up: Option<Exceeded>,
+    time_up: Option<BudgetExceeded>,
 }
 
 /// The loop of a run, which can drop its body and begin again.
-trait Laps: Stream<Item = Result<Event, Error>> + Send {
-    fn begin_anew(self: Pin<&mut Self>, state: State);
+trait IterationStream: Stream<Item = Result<Event, Error>> + Send {
+    fn restart(self: Pin<&mut Self>, state: State);
 }
 
-impl<F, St> Laps for LoopWithState<F, St, State>
+impl<F, St> IterationStream for LoopWithState<F, St, State>
 where
     F: FnMut(State) -> St + Send,
     St: Stream<Item = Result<Step<Event, State>, Error>> + Send,
 {
-    fn begin_anew(self: Pin<&mut Self>, state: State) {
+    fn restart(self: Pin<&mut Self>, state: State) {
         Self::begin_anew(self, state);
     }
 }
 
 impl Run {
-    pub(super) fn new<B, St>(settings: Arc<Settings>, begin: Begin, mut body: B) -> Self
+    pub(super) fn new<B, St>(settings: Arc<AgentSettings>, begin: RunArgs, mut body: B) -> Self
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let Begin { mut history, input: Input(items), resuming } = begin;
+        let RunArgs { mut history, input: Input(items), resuming } = begin;
         let journal = Journal::new(history.clone());
-        let start = RunStart { history: &history, input: &items, resuming: resuming.is_some() };
+        let start = RunStart { history: &history, input: &items, is_resuming: resuming.is_some() };
         let effects = Effects::new((settings.world)(&settings, &start), &history);
         let ids = Arc::clone(&settings.ids);
         history.extend(items.iter().cloned());
         // Without anything said to it, a run goes on with what is there.
         let standing = match items.iter().any(|item| item.as_user().is_some()) {
-            true => Standing::of(&items),
-            false => Standing::of(&history),
+            true => EvidenceLog::from_items(&items),
+            false => EvidenceLog::from_items(&history),
         };
         let input = (!items.is_empty()).then(|| Event::Appended {
-            why: AppendedWhy::Input,
-            id: effects.draw(Kind::Id, || ids.draw()),
+            why: AppendReason::Input,
+            id: effects.draw(EffectKind::Id, || ids.draw()),
             items,
         });
         let handle = RunHandle::new(journal, ids);
         let label = Arc::clone(&settings.label);
         handle.control.set_label(Arc::clone(&label));
         if let Some(verdicts) = &resuming {
-            handle.control.keep_verdicts(verdicts.clone());
+            handle.control.set_verdicts(verdicts.clone());
         }
-        let shared = Shared { settings, handle: Arc::new(handle), effects };
-        let state = State::new(history).with(|it| {
+        let shared = RunShared { settings, handle: Arc::new(handle), effects };
+        let state = State::new(history).update(|it| {
             it.label = label;
-            it.claims.standing = standing;
-            it.approvals.resuming = resuming;
+            it.evidence.log = standing;
+            it.approvals.resume_verdicts = resuming;
         });
         let given = shared.clone();
         let (events, state) = loop_with_state(state, move |state| {
             given.effects.begin_iteration();
-            let state = state.with(|it| it.history = given.history());
+            let state = state.update(|it| it.history = given.history());
             body(RunContext::new(given.clone()), state)
         });
-        let events: Option<Pin<Box<dyn Laps>>> = Some(Box::pin(events));
+        let events: Option<Pin<Box<dyn IterationStream>>> = Some(Box::pin(events));
         Self {
-            input,
+            input_event: input,
             events,
             state,
             deadline: RunDeadline::new(),
-            cut: None,
+            wrap_up_due: None,
             results: Vec::new(),
-            polled: false,
-            ending: None,
+            polled_since_last_event: false,
+            pending_end: None,
             outcome: None,
             failure: None,
             shared,
@@ -204,12 +206,12 @@ impl Run {
     /// # fn main() {}
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.shared.control().change_data(|data| data.with(value));
+        self.shared.control().change_data(|data| data.insert(value));
         self
     }
 
     /// Hands over what a parent has.
-    pub(super) fn inheriting(self, data: RunData) -> Self {
+    pub(super) fn with_run_data(self, data: RunData) -> Self {
         self.shared.control().change_data(|_| data);
         self
     }
@@ -224,14 +226,14 @@ impl Run {
     /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
     /// [handle](Self::handle) to give it; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
-        self.shared.handle.set_unattended();
+        self.shared.handle.require_handle();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;
             }
             // Law: a run ends with `Finished`, which sets the outcome.
             if self.next().await.is_none() && self.outcome.is_none() {
-                return self.handle().journal.outcome(Reason::Stopped, None);
+                return self.handle().journal.outcome(EndReason::Stopped, None);
             }
         }
     }
@@ -263,7 +265,7 @@ impl Run {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
         self.shared.handle.steer(input)
     }
 
@@ -272,7 +274,7 @@ impl Run {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
         self.shared.handle.follow_up(input)
     }
 
@@ -310,7 +312,7 @@ impl Run {
     }
 
     /// The run's own handle.
-    pub(crate) fn own_handle(&self) -> Arc<RunHandle> {
+    pub(crate) fn internal_handle(&self) -> Arc<RunHandle> {
         Arc::clone(&self.shared.handle)
     }
 
@@ -320,97 +322,99 @@ impl Run {
     }
 
     /// Whether only the `Err` of a failed run is left to yield.
-    pub(crate) fn has_failure_left(&self) -> bool {
+    pub(crate) fn has_pending_error(&self) -> bool {
         self.failure.is_some()
     }
 
     /// What it has changed and checked so far.
-    pub(super) fn standing(&self) -> Standing {
-        self.state.get().claims.standing.clone()
+    pub(super) fn evidence_log(&self) -> EvidenceLog {
+        self.state.get().evidence.log.clone()
     }
 
     /// Drops the loop, and with it all that runs.
-    fn end(&mut self, reason: Reason, error: Option<Error>, time_up: Option<Exceeded>) {
-        if reason == Reason::Pending {
+    fn end(&mut self, reason: EndReason, error: Option<Error>, time_up: Option<BudgetExceeded>) {
+        if reason == EndReason::Pending {
             // No event tells with what an external call would run.
             let state = self.state.get();
             let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
-            self.shared.handle.journal.ask(own.map(PendingCall::to_tool_call));
+            self.shared.handle.journal.set_pending_calls(own.map(PendingCall::to_tool_call));
         }
-        if error.is_some() || time_up.is_some() || matches!(reason, Reason::Interrupted(_)) {
-            self.tell_ended(error.clone(), time_up.map(TimeUp::End));
+        if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
+            self.notify_world_ended(error.clone(), time_up.map(TimeLimitReached::End));
         }
-        self.ending = Some(Close { reason, error, time_up });
+        self.pending_end = Some(PendingEnd { reason, error, time_up });
         self.shared.control().close_verdicts();
         let events = self.events.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_panic(|| drop(events));
-        self.shared.control().observers().end(self.shared.hooks());
-        self.shared.request_is_over();
-        self.keep_reports();
+        self.shared.control().observers().cancel_all(self.shared.hooks());
+        self.shared.finish_request();
+        self.record_reports();
     }
 
     /// Keeps what calls had put on record that were dropped.
-    fn keep_reports(&self) {
+    fn record_reports(&self) {
         let handle = &self.shared.handle;
-        let reports = self.shared.effects.draw(Kind::Reports, || {
+        let reports = self.shared.effects.draw(EffectKind::Reports, || {
             let started = handle.control.take_started().into_iter();
             let reported = |context: ToolContext| {
-                let report = redacted(&self.shared, &self.state.get(), &context);
+                let report = redacted_report(&self.shared, &self.state.get(), &context);
                 (context.call_id().to_owned(), report)
             };
             started.map(reported).collect::<Vec<_>>()
         });
         for (call_id, report) in reports {
-            handle.journal.report(&call_id, report);
+            handle.journal.add_report(&call_id, report);
         }
     }
 
     /// Tells the world that the loop was ended from outside.
-    fn tell_ended(&self, error: Option<Error>, time_up: Option<TimeUp>) {
-        let ending = Ending { polled: self.polled, error, time_up };
-        self.shared.effects.world().ended(&ending);
+    fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
+        let ending =
+            LoopEnd { polled_since_last_event: self.polled_since_last_event, error, time_up };
+        self.shared.effects.world().on_end(&ending);
     }
 
     /// An event is given out.
-    fn give_out(&mut self, event: &Event) {
-        self.polled = false;
+    fn notify_world(&mut self, event: &Event) {
+        self.polled_since_last_event = false;
         self.shared.effects.world().observe(event);
     }
 
     /// The next event of the ending.
-    fn close(&mut self) -> Option<Event> {
-        let Close { reason, error, time_up } = self.ending.as_ref()?;
+    fn next_final_event(&mut self) -> Option<Event> {
+        let PendingEnd { reason, error, time_up } = self.pending_end.as_ref()?;
         // What a run crossed that ended for another reason did not end it.
-        let counts = |it: &Exceeded| *reason == Reason::Budget || it.kind == BudgetKind::Target;
-        let budget = time_up.or_else(|| self.state.get().ending.exceeded.filter(counts));
+        let counts =
+            |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
+        let budget = time_up.or_else(|| self.state.get().end.exceeded.filter(counts));
         let handle = &self.shared.handle;
         // A call that waits for a verdict has no result here.
-        let is_answered = *reason == Reason::Pending || handle.journal.is_answered();
-        if is_answered && let Some(event) = void_at_end(&self.shared) {
+        let is_answered = *reason == EndReason::Pending || handle.journal.all_calls_answered();
+        if is_answered && let Some(event) = apply_final_tombstones(&self.shared) {
             return Some(event);
         }
         let effects = &self.shared.effects;
         let undelivered = || {
             let undelivered = handle.control.close();
-            effects.draw(Kind::Undelivered, || undelivered)
+            effects.draw(EffectKind::Undelivered, || undelivered)
         };
-        let mut event = handle.journal.close(*reason, error.as_ref(), budget, undelivered);
+        let mut event = handle.journal.finish(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
-            self.ending = None;
-            let state = self.state.get().with(|it| it.history = outcome.history.clone());
-            outcome.cost = self.shared.over(&state);
+            self.pending_end = None;
+            let state = self.state.get().update(|it| it.history = outcome.history.clone());
+            outcome.cost = self.shared.finish(&state);
             // Somebody may have steered past a hook that was ending the run.
             let ended_by_hook = matches!(
                 outcome.reason,
-                Reason::StopHookPrevented | Reason::Blocked | Reason::Unproven
+                EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
             );
             outcome.proof = match outcome.reason {
-                Reason::Completed => proof(&self.shared, &state),
+                EndReason::Completed => proof(&self.shared, &state),
                 _ => None,
             };
-            outcome.why = state.ending.why.clone().filter(|_| ended_by_hook);
+            outcome.why = state.end.message.clone().filter(|_| ended_by_hook);
             self.shared.hooks().finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
@@ -419,8 +423,8 @@ impl Run {
     }
 
     /// Ends a loop that is played where the recorded one was ended from outside.
-    fn end_as(&mut self, ending: Ending, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let Ending { polled, mut error, time_up } = ending;
+    fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let LoopEnd { polled_since_last_event: polled, mut error, time_up } = ending;
         if let (true, Some(events)) = (polled, &mut self.events) {
             let polled = catch_panic(|| events.poll_next_unpin(cx));
             // It knows more of its own error than what was written of it.
@@ -432,69 +436,71 @@ impl Run {
         }
         let phase = self.handle().journal.phase();
         match (time_up, error) {
-            (Some(TimeUp::WrapUp(exceeded)), _) => self.cut_short(exceeded),
-            (Some(TimeUp::End(exceeded)), _) => self.end(Reason::Budget, None, Some(exceeded)),
-            (None, Some(error)) => self.end(Reason::of_error(&error), Some(error), None),
-            (None, None) => self.end(Reason::Interrupted(phase), None, None),
+            (Some(TimeLimitReached::WrapUp(exceeded)), _) => self.interrupt_for_wrap_up(exceeded),
+            (Some(TimeLimitReached::End(exceeded)), _) => {
+                self.end(EndReason::Budget, None, Some(exceeded));
+            }
+            (None, Some(error)) => self.end(EndReason::from_error(&error), Some(error), None),
+            (None, None) => self.end(EndReason::Interrupted(phase), None, None),
         }
         Poll::Ready(None)
     }
 
     /// Does what the end of a time asks for.
-    fn time_is_up(&mut self, due: Due, cx: &Context<'_>) -> Poll<Option<Event>> {
+    fn on_deadline(&mut self, due: DeadlineEvent, cx: &Context<'_>) -> Poll<Option<Event>> {
         let elapsed = self.shared.control().started().elapsed();
-        match (due, self.shared.settings.bounds.budget.time_up(elapsed)) {
+        match (due, self.shared.settings.bounds.budget.time_exceeded(elapsed)) {
             // What runs has all of the time.
-            (Due::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
-                self.deadline.wraps_up();
-                self.shared.control().give_all_of_the_time();
+            (DeadlineEvent::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
+                self.deadline.begin_wrap_up();
+                self.shared.control().release_wrap_up_time();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            (Due::WrapUp, Some(exceeded)) => self.cut_short(exceeded),
-            (Due::End, exceeded @ Some(_)) => self.end(Reason::Budget, None, exceeded),
-            (Due::NoTimer | Due::WrapUp | Due::End, _) => {
+            (DeadlineEvent::WrapUp, Some(exceeded)) => self.interrupt_for_wrap_up(exceeded),
+            (DeadlineEvent::End, exceeded @ Some(_)) => self.end(EndReason::Budget, None, exceeded),
+            (DeadlineEvent::NoTimer | DeadlineEvent::WrapUp | DeadlineEvent::End, _) => {
                 let message = "the time limit of the budget needs a tokio runtime with its time \
                      enabled";
                 let error = Error::new(ErrorKind::InvalidRequest, message);
-                self.shared.tell_ending(&self.state.get(), &error);
-                self.end(Reason::of_error(&error), Some(error), None);
+                self.shared.report_final_error(&self.state.get(), &error);
+                self.end(EndReason::from_error(&error), Some(error), None);
             }
         }
         Poll::Ready(None)
     }
 
     /// Drops all that runs, so that the last turn can begin.
-    fn cut_short(&mut self, exceeded: Exceeded) {
-        self.tell_ended(None, Some(TimeUp::WrapUp(exceeded)));
-        self.deadline.wraps_up();
+    fn interrupt_for_wrap_up(&mut self, exceeded: BudgetExceeded) {
+        self.notify_world_ended(None, Some(TimeLimitReached::WrapUp(exceeded)));
+        self.deadline.begin_wrap_up();
         self.shared.control().close_verdicts();
-        self.begin_anew(self.state.get());
-        self.shared.request_is_over();
-        self.keep_reports();
-        self.cut = Some(exceeded);
+        self.restart_loop(self.state.get());
+        self.shared.finish_request();
+        self.record_reports();
+        self.wrap_up_due = Some(exceeded);
     }
 
     /// Begins the last turn. The body sees that the time is over, and announces it.
-    fn begin_last_turn(&mut self, exceeded: Exceeded) {
+    fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
         let state = self.state.get();
-        let state = state.cut_short(history, requests, &self.results, exceeded);
+        let state = state.after_interruption(history, requests, &self.results, exceeded);
         self.results.clear();
-        self.shared.control().nothing_is_owed();
-        self.begin_anew(state);
+        self.shared.control().clear_expected_observations();
+        self.restart_loop(state);
     }
 
-    fn begin_anew(&mut self, state: State) {
+    fn restart_loop(&mut self, state: State) {
         let Some(events) = &mut self.events else { return };
         // A panic in a `Drop` is no reason to end without a last turn.
         let events = events.as_mut();
-        let _ = catch_panic(|| events.begin_anew(state));
+        let _ = catch_panic(|| events.restart(state));
     }
 
     /// Keeps the results of the active body, where a last turn may have to know them.
-    fn note(&mut self, event: &Event) {
+    fn collect_result(&mut self, event: &Event) {
         if !self.deadline.may_wrap_up() {
             return;
         }
@@ -508,31 +514,31 @@ impl Run {
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
-        journal.is_answered() && !journal.is_open() && !control.is_asking()
+        journal.all_calls_answered() && !journal.has_open_turn() && !control.has_request_in_flight()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
         control.register(cx.waker());
         if control.is_interrupted() {
-            self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
+            self.end(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
-        if let Some(ending) = self.shared.effects.world().ending() {
-            return self.end_as(ending, cx);
+        if let Some(ending) = self.shared.effects.world().forced_end() {
+            return self.apply_forced_end(ending, cx);
         }
         if self.deadline.is_over()
             && !self.is_between_turns()
             && let Poll::Ready(due) = self.deadline.poll(cx)
         {
-            return self.time_is_up(due, cx);
+            return self.on_deadline(due, cx);
         }
-        self.polled = true;
+        self.polled_since_last_event = true;
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
-                return self.time_is_up(due, cx);
+                return self.on_deadline(due, cx);
             }
             Ok(Poll::Ready(polled)) => match polled {
                 // The ending of another run, handed on: this one's own comes last.
@@ -547,16 +553,16 @@ impl Run {
             Err(message) => Some(Error::panic("the provider", &message)),
         };
         if let Some(error) = &error {
-            self.shared.tell_ending(&self.state.get(), error);
+            self.shared.report_final_error(&self.state.get(), error);
         }
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
             _ if control.is_interrupted() => {
-                self.end(Reason::Interrupted(self.handle().journal.phase()), None, None);
+                self.end(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
-            Some(error) => self.end(Reason::of_error(&error), Some(error), None),
+            Some(error) => self.end(EndReason::from_error(&error), Some(error), None),
             None => {
-                let reason = self.state.get().ending.reason.unwrap_or(Reason::Stopped);
+                let reason = self.state.get().end.reason.unwrap_or(EndReason::Stopped);
                 self.end(reason, None, None);
             }
         }
@@ -569,11 +575,11 @@ impl Stream for Run {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(input) = this.input.take() {
+        if let Some(input) = this.input_event.take() {
             // From here on the time counts.
             this.shared.control().started();
             this.shared.handle.journal.observe(&input);
-            this.give_out(&input);
+            this.notify_world(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if !this.deadline.has_started() {
@@ -584,28 +590,30 @@ impl Stream for Run {
             this.shared.control().observers().poll(this.shared.hooks(), cx);
         }
         while this.events.is_some() {
-            if let Some(exceeded) = this.cut {
-                if let Some(event) = this.shared.handle.journal.answer_missing(Cut::TimeUp) {
+            if let Some(exceeded) = this.wrap_up_due {
+                if let Some(event) =
+                    this.shared.handle.journal.next_missing_result(Interruption::TimedOut)
+                {
                     this.results.extend(event.tool_output().cloned());
-                    this.give_out(&event);
+                    this.notify_world(&event);
                     return Poll::Ready(Some(Ok(event)));
                 }
-                this.cut = None;
-                this.begin_last_turn(exceeded);
+                this.wrap_up_due = None;
+                this.begin_wrap_up(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.shared.control().tombstones().observed(this.journal(), &event);
-                this.shared.control().has_come(&event);
-                this.give_out(&event);
+                this.shared.control().tombstones().observe(this.journal(), &event);
+                this.shared.control().confirm_observation(&event);
+                this.notify_world(&event);
                 if let Some(turn) = event.turn_complete() {
-                    this.shared.turn_is_complete(turn);
+                    this.shared.finish_turn(turn);
                 }
-                this.note(&event);
+                this.collect_result(&event);
                 return Poll::Ready(Some(Ok(event)));
             }
         }
-        if let Some(event) = this.close() {
-            this.give_out(&event);
+        if let Some(event) = this.next_final_event() {
+            this.notify_world(&event);
             return Poll::Ready(Some(Ok(event)));
         }
         // It says nothing that `Finished` did not say, so nothing records it.
@@ -620,15 +628,15 @@ impl Drop for Run {
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().drop_all();
         // Dropped before its end: what was used is counted, and nothing is taken any more.
-        self.shared.over(&self.state.get());
+        self.shared.finish(&self.state.get());
         self.shared.control().close();
-        self.shared.effects.world().over();
+        self.shared.effects.world().on_drop();
     }
 }
 
 impl FusedStream for Run {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.ending.is_none() && self.failure.is_none()
+        self.events.is_none() && self.pending_end.is_none() && self.failure.is_none()
     }
 }
 

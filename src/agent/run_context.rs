@@ -6,15 +6,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::agent::budget::Spent;
-use crate::agent::decide::broke_off;
-use crate::agent::shared::Shared;
+use crate::agent::budget::BudgetUsage;
+use crate::agent::decide::is_incomplete_turn;
+use crate::agent::shared::RunShared;
 use crate::agent::{
-    Decision, Facts, Next, RunHandle, State, answering, asking, compaction, deliver, facts,
+    Decision, Facts, NextAction, RunHandle, State, answering, asking, compaction, deliver, facts,
     stopping, words,
 };
 use crate::error::Error;
-use crate::event::{Event, Reason};
+use crate::event::{EndReason, Event};
 use crate::item::History;
 use crate::provider::Provider;
 use crate::request::Request;
@@ -22,26 +22,26 @@ use crate::stream::{Step, TurnStream};
 use crate::tool::{RunData, ToolRun, Toolkit};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
-use crate::world::Kind;
+use crate::world::EffectKind;
 
 /// What the body of the agent's loop works with: the agent, and what the holders of its run want.
 /// Cheap to clone.
 ///
-/// Each method is one sentence of [`body`](super::body); a body of your own uses those it needs. What they ask
+/// Each method is one sentence of [`body`](super::loop_body); a body of your own uses those it needs. What they ask
 /// of the outside goes through the run's [world](crate::world), so that it can be recorded, replayed or kept by
 /// a durable engine. [`step`](Self::step) does the same for what your body asks itself; whatever it does besides is
 /// not replayed.
 #[derive(Clone)]
-pub struct RunContext(Shared);
+pub struct RunContext(RunShared);
 
 impl RunContext {
-    pub(super) fn new(shared: Shared) -> Self {
+    pub(super) fn new(shared: RunShared) -> Self {
         Self(shared)
     }
 
     /// The tools of the agent.
-    pub fn kit(&self) -> &Toolkit {
-        &self.0.settings.tools.kit
+    pub fn toolkit(&self) -> &Toolkit {
+        &self.0.settings.tools.toolkit
     }
 
     /// What the holders of the run hold.
@@ -58,19 +58,19 @@ impl RunContext {
     ///
     /// ```
     /// use futures::StreamExt;
-    /// use turnstream::agent::{Agent, body};
+    /// use turnstream::agent::{Agent, loop_body};
     /// use turnstream::provider::Scripted;
     /// use turnstream::{History, env::SystemIds};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// let agent = Agent::new(Scripted::new(["Hello!"]));
-    /// let run = agent.run_by(
+    /// let run = agent.run_with_body(
     ///     |cx, state| {
     ///         async_stream::try_stream! {
     ///             let weather: String = cx.step("weather", async { Ok("rain".to_owned()) }).await?;
     ///             println!("There is {weather}.");
-    ///             let mut lap = Box::pin(body(cx, state));
+    ///             let mut lap = Box::pin(loop_body(cx, state));
     ///             while let Some(step) = lap.next().await {
     ///                 yield step?;
     ///             }
@@ -110,8 +110,8 @@ impl RunContext {
     }
 
     /// Draws an id.
-    pub fn id(&self) -> String {
-        self.0.id()
+    pub fn new_id(&self) -> String {
+        self.0.new_id()
     }
 
     /// What is known besides the state, and the state with the budget that is spent.
@@ -120,20 +120,20 @@ impl RunContext {
     }
 
     /// What the run has used. What came on top since the last time is drawn from the pool.
-    pub fn spent(&self, state: &State) -> Spent {
-        self.0.spent(state)
+    pub fn budget_usage(&self, state: &State) -> BudgetUsage {
+        self.0.budget_usage(state)
     }
 
     /// The next thing that is done to the history before a request: what hooks noted is said, what is to
     /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
     /// turn. Yield each event, and call it until it returns none: the state's history has all of them
     /// then.
-    pub fn deliver(&self, state: State) -> (State, Option<Event>) {
-        if self.0.control().is_owed() {
+    pub fn deliver_next(&self, state: State) -> (State, Option<Event>) {
+        if self.0.control().has_unobserved_changes() {
             return (state, None);
         }
-        let (state, event) = deliver::deliver(&self.0, state);
-        (state, self.handed_out(event))
+        let (state, event) = deliver::deliver_next(&self.0, state);
+        (state, self.expect_observation(event))
     }
 
     /// Makes the history shorter before a request: [old turns](crate::Agent::with_ageing), and then
@@ -143,28 +143,31 @@ impl RunContext {
     /// Once a request was too long, the compactor is asked until it is a quarter below the limit, so
     /// that not every request changes what stands in front of it. Hooks are told of a compaction
     /// that came to nothing; it is tried again when the request has grown by a twentieth of the window.
-    pub fn make_room(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
+    pub fn compact_if_needed(
+        &self,
+        state: State,
+    ) -> impl Future<Output = (State, Option<Event>)> + Send {
         // Boxed, as in `request`.
         Box::pin(async move {
-            if self.0.control().is_owed() {
+            if self.0.control().has_unobserved_changes() {
                 return (state, None);
             }
-            let (state, event) = compaction::make_room(&self.0, state).await;
-            (state, self.handed_out(event))
+            let (state, event) = compaction::compact_if_needed(&self.0, state).await;
+            (state, self.expect_observation(event))
         })
     }
 
     /// Makes a history shorter that did not fit, which then [says so](crate::context::was_reactively_compacted). No
-    /// event, or one that [replaces nothing](Event::replaces_items), says that it cannot be; hooks are told
+    /// event, or one that [replaces nothing](Event::is_rewrite), says that it cannot be; hooks are told
     /// why.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // Boxed, as in `request`.
         Box::pin(async move {
-            if self.0.control().is_owed() {
+            if self.0.control().has_unobserved_changes() {
                 return (state, None);
             }
             let (state, event) = compaction::compact(&self.0, state).await;
-            (state, self.handed_out(event))
+            (state, self.expect_observation(event))
         })
     }
 
@@ -180,27 +183,27 @@ impl RunContext {
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, money is limited and
-    /// the model has no price, or an event of [`deliver`](Self::deliver), [`make_room`](Self::make_room) or
+    /// the model has no price, or an event of [`deliver`](Self::deliver_next), [`compact_if_needed`](Self::compact_if_needed) or
     /// [`compact`](Self::compact) has not come to the run: the body did not yield it, or is polled ahead.
-    pub fn request(
+    pub fn next_request(
         &self,
         state: State,
     ) -> impl Future<Output = Result<(State, Option<Box<Request>>), Error>> + Send {
         // Boxed, so that it takes no room in the body for all of the lap, nor on the stack of the runs
         // above a sub-agent.
-        Box::pin(asking::request(&self.0, state))
+        Box::pin(asking::next_request(&self.0, state))
     }
 
     /// The run has to have the event before the history is looked at again.
-    fn handed_out(&self, event: Option<Event>) -> Option<Event> {
-        event.inspect(|event| self.0.control().hand_out(event))
+    fn expect_observation(&self, event: Option<Event>) -> Option<Event> {
+        event.inspect(|event| self.0.control().expect_observation(event))
     }
 
     /// The event that tells of a request.
-    pub fn turn_started(&self, state: &State) -> Event {
+    pub fn turn_started_event(&self, state: &State) -> Event {
         Event::TurnStarted {
             turn: state.counts.model_calls,
-            model: state.asked.model.to_string(),
+            model: state.model_selection.model.to_string(),
             transition: state.transition,
         }
     }
@@ -209,31 +212,31 @@ impl RunContext {
     ///
     /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
     /// not that of the run that is played.
-    pub fn ask(&self, state: &State, request: Request) -> TurnStream {
-        asking::ask(&self.0, state, request)
+    pub fn send_request(&self, state: &State, request: Request) -> TurnStream {
+        asking::send_request(&self.0, state, request)
     }
 
     /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
-    /// What they want said is said by [`deliver`](Self::deliver) once it is there.
-    pub fn observe(&self, state: &State, turn: &Arc<Turn>) {
+    /// What they want said is said by [`deliver`](Self::deliver_next) once it is there.
+    pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {
             let (state, observers) = (Arc::new(state.clone()), self.0.control().observers());
-            observers.begin(hooks, hooks.assistant_message(&state, turn));
-            observers.begin(hooks, hooks.after_sampling(&state, turn));
+            observers.start(hooks, hooks.assistant_message(&state, turn));
+            observers.start(hooks, hooks.after_sampling(&state, turn));
         }
     }
 
     /// Tells hooks of a failure. Gives what takes the open turn back, if anything of it came.
-    pub fn failed(&self, state: &State, error: &Error) -> Option<Event> {
+    pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
-        control.request_has_failed(error);
-        self.0.request_is_over();
-        control.set_broke_off(broke_off(error));
+        control.set_last_failure(error);
+        self.0.finish_request();
+        control.set_broke_off(is_incomplete_turn(error));
         self.0.hooks().failure(state, error);
         let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
-        let why = words::taken_back(error);
-        self.0.handle.journal.is_open().then(|| TurnEvent::Retracted { why, usage }.into())
+        let why = words::retracted(error);
+        self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
     /// The answers of a turn's calls: what runs, or what they are answered with instead.
@@ -242,29 +245,29 @@ impl RunContext {
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if nothing can be resumed: without a turn, it
     /// is the calls that were pending which run.
-    pub fn answers(
+    pub fn run_tools(
         &self,
         state: &State,
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<ToolRun, Error> {
-        answering::answers(&self.0, state, turn, decision)
+        answering::run_tools(&self.0, state, turn, decision)
     }
 
     /// The calls that are pending, with the verdicts that the run's [world](crate::world) has waited for;
     /// `None` if none is pending, the agent is not interactive, the world does not
-    /// [suspend](crate::world::World::suspends), or a verdict is missing.
+    /// [suspend](crate::world::World::can_suspend), or a verdict is missing.
     ///
     /// # Errors
     ///
     /// What the world fails with, and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a verdict is
     /// not one on a pending call.
-    pub fn resumed(
+    pub fn resume_pending(
         &self,
         state: &State,
     ) -> impl Future<Output = Result<Option<Box<ToolRun>>, Error>> + Send {
         // Boxed, as in `request`.
-        Box::pin(answering::resumed(&self.0, state))
+        Box::pin(answering::resume_pending(&self.0, state))
     }
 
     /// No verdict on these calls counts any more.
@@ -277,13 +280,13 @@ impl RunContext {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a stop hook or a validation fails.
-    pub fn at_stop(
+    pub fn review_stop(
         &self,
         state: State,
         turn: &Arc<Turn>,
-    ) -> impl Future<Output = Result<(State, Next), Error>> + Send {
+    ) -> impl Future<Output = Result<(State, NextAction), Error>> + Send {
         // Boxed, as in `request`.
-        Box::pin(stopping::at_stop(&self.0, state, turn))
+        Box::pin(stopping::review_stop(&self.0, state, turn))
     }
 
     /// The same, unless the model is to be asked again and a hook wants the run to stop here.
@@ -291,28 +294,28 @@ impl RunContext {
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if one fails.
-    pub fn unless_stopped(
+    pub fn check_should_stop(
         &self,
         state: &State,
-        next: Next,
-    ) -> impl Future<Output = Result<Next, Error>> + Send {
+        next: NextAction,
+    ) -> impl Future<Output = Result<NextAction, Error>> + Send {
         // Boxed, as in `request`.
         Box::pin(async move {
-            if !next.asks_again() {
+            if !next.sends_request() {
                 return Ok(next);
             }
             let (hooks, state) = (self.0.hooks().clone(), state.clone());
             let ask = async move { hooks.should_stop(&state).await };
-            Ok(match self.0.effects.perform(Kind::ShouldStop, ask).await? {
-                true => Next::Finish(Reason::Stopped),
+            Ok(match self.0.effects.perform(EffectKind::ShouldStop, ask).await? {
+                true => NextAction::Finish(EndReason::Stopped),
                 false => next,
             })
         })
     }
 
     /// What comes of a decision: the events that tell it, and the step. Yield them in this order.
-    pub fn then(&self, state: State, next: Next) -> (Vec<Event>, Step<Event, State>) {
-        state.with(|it| it.history = self.history()).then(next, || self.id())
+    pub fn apply(&self, state: State, next: NextAction) -> (Vec<Event>, Step<Event, State>) {
+        state.update(|it| it.history = self.history()).apply(next, || self.new_id())
     }
 
     /// The provider that the state is at.

@@ -11,5 +11,5 @@ pub struct RunStart<'a> {
     /// What is said to it.
     pub input: &'a [Item],
     /// Whether the run goes on with calls that were left pending.
-    pub resuming: bool,
+    pub is_resuming: bool,
 }

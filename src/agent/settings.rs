@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::checks::Checks;
+use crate::agent::checks::Validators;
 use crate::agent::hook::Hooks;
 use crate::agent::{Budget, Limits, RunStart};
 use crate::context::{Ageing, Compactor, Truncator, Window};
@@ -12,41 +12,41 @@ use crate::item::History;
 use crate::provider::Provider;
 use crate::request::{Options, Request, System};
 use crate::tool::Toolkit;
-use crate::world::{Live, World};
+use crate::world::{LiveWorld, World};
 
 /// How long the compactor may take, unless set.
 const COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What makes the world of each run.
-pub(crate) type OpenWorld =
-    Arc<dyn Fn(&Arc<Settings>, &RunStart<'_>) -> Arc<dyn World> + Send + Sync>;
+pub(crate) type WorldFactory =
+    Arc<dyn Fn(&Arc<AgentSettings>, &RunStart<'_>) -> Arc<dyn World> + Send + Sync>;
 
 /// What an agent is made of.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct AgentSettings {
     /// What tells it apart from others; empty if it is a sub-agent that is called by its tool's name.
     pub(super) label: Arc<str>,
-    pub(super) models: Models,
-    pub(super) prompt: Prompt,
-    pub(super) tools: Tools,
-    pub(super) bounds: Bounds,
-    pub(super) checks: Checks,
-    pub(super) memory: Memory,
+    pub(super) models: ProviderSettings,
+    pub(super) prompt: PromptSettings,
+    pub(super) tools: ToolkitSettings,
+    pub(super) bounds: LimitSettings,
+    pub(super) checks: Validators,
+    pub(super) memory: ContextSettings,
     pub(super) hooks: Hooks,
     pub(super) ids: Arc<dyn Ids>,
-    pub(super) world: OpenWorld,
+    pub(super) world: WorldFactory,
 }
 
 /// Who is asked.
 #[derive(Clone)]
-pub(super) struct Models {
+pub(super) struct ProviderSettings {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) fallbacks: Vec<Arc<dyn Provider>>,
 }
 
 /// What is sent besides the history.
 #[derive(Clone, Default)]
-pub(super) struct Prompt {
+pub(super) struct PromptSettings {
     pub(super) system: System,
     /// What follows the part of the system prompt that stays the same.
     pub(super) instructions: Arc<str>,
@@ -54,28 +54,28 @@ pub(super) struct Prompt {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Tools {
-    pub(super) kit: Toolkit,
+pub(super) struct ToolkitSettings {
+    pub(super) toolkit: Toolkit,
     /// The tools that never change anything.
-    pub(super) harmless: Arc<[String]>,
+    pub(super) read_only: Arc<[String]>,
     /// The tools are audited, also those that are added later.
-    pub(super) audited: bool,
+    pub(super) rationale: bool,
     /// Calls without a verdict are waited for.
     pub(super) interactive: bool,
 }
 
 /// What a run may use.
 #[derive(Clone, Default)]
-pub(super) struct Bounds {
+pub(super) struct LimitSettings {
     pub(super) limits: Limits,
     /// Whether the cap on turns was set.
-    pub(super) capped: bool,
+    pub(super) max_turns_set: bool,
     pub(super) budget: Budget,
 }
 
 /// How a history is kept short.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(super) struct ContextSettings {
     /// When thoughts and inputs of old turns are shortened, whatever room is left.
     pub(super) ageing: Option<Ageing>,
     pub(super) compactor: Option<Arc<dyn Compactor>>,
@@ -84,16 +84,16 @@ pub(super) struct Memory {
     pub(super) window: Option<Window>,
 }
 
-impl Settings {
+impl AgentSettings {
     pub(super) fn new(provider: Arc<dyn Provider>) -> Self {
         Self {
             label: Arc::default(),
-            models: Models { provider, fallbacks: Vec::new() },
-            prompt: Prompt::default(),
-            tools: Tools::default(),
-            bounds: Bounds::default(),
-            checks: Checks::default(),
-            memory: Memory {
+            models: ProviderSettings { provider, fallbacks: Vec::new() },
+            prompt: PromptSettings::default(),
+            tools: ToolkitSettings::default(),
+            bounds: LimitSettings::default(),
+            checks: Validators::default(),
+            memory: ContextSettings {
                 ageing: None,
                 compactor: Some(Arc::new(Truncator::new())),
                 compactor_timeout: TimeLimit::Default(COMPACTOR_TIMEOUT),
@@ -101,13 +101,13 @@ impl Settings {
             },
             hooks: Hooks::new(),
             ids: Arc::new(SystemIds),
-            world: Arc::new(|_, _| Arc::new(Live)),
+            world: Arc::new(|_, _| Arc::new(LiveWorld)),
         }
     }
 
     /// The request that asks for the next turn.
     pub(super) fn request(&self, history: &History) -> Request {
-        let kit = &self.tools.kit;
+        let kit = &self.tools.toolkit;
         let mut request = Request {
             system: self.system(),
             tools: kit.specs(),
@@ -115,14 +115,14 @@ impl Settings {
             max_turn_bytes: Some(self.bounds.limits.max_turn_bytes),
             ..Request::new(history.clone())
         };
-        if kit.is_single_action() {
+        if kit.is_first_call_only() {
             request.options.parallel_tool_calls = Some(false);
         }
         request
     }
 
     fn system(&self) -> System {
-        let Prompt { system, instructions, .. } = &self.prompt;
+        let PromptSettings { system, instructions, .. } = &self.prompt;
         let mut system = system.clone();
         if !instructions.is_empty() {
             let apart = if system.stable.is_empty() { "" } else { "\n\n" };

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::agent::budget::Tracker;
-use crate::agent::evidence::Standing;
-use crate::agent::{Next, Repeats, Room, Verdicts, words};
-use crate::event::{AppendedWhy, Event, Exceeded, Reason, Transition};
+use crate::agent::budget::TargetProgress;
+use crate::agent::evidence::EvidenceLog;
+use crate::agent::{CompactionState, NextAction, RepeatCounter, ResumeVerdicts, words};
+use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpec;
 use crate::stream::Step;
-use crate::tool::Answered;
+use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
 
 /// The state between two turns: a value that is replaced whole, and never changes while it is shared.
@@ -22,7 +22,7 @@ use crate::turn::Turn;
 /// use turnstream::agent::State;
 ///
 /// let state = State::new(History::from_id("h"));
-/// let later = state.clone().with(|fields| fields.counts.model_calls = 3);
+/// let later = state.clone().update(|fields| fields.counts.model_calls = 3);
 /// assert_eq!((state.counts.model_calls, later.counts.model_calls), (0, 3));
 /// ```
 #[derive(Clone, Debug)]
@@ -40,39 +40,39 @@ pub struct StateFields {
     /// made, and when the calls were answered.
     pub history: History,
     /// How much was done so far.
-    pub counts: Counts,
+    pub counts: RunCounts,
     /// What happened several times in a row.
     pub streaks: Streaks,
     /// Which model is asked.
-    pub asked: Asked,
+    pub model_selection: ModelSelection,
     /// What the run can prove.
-    pub claims: Claims,
+    pub evidence: EvidenceState,
     /// The calls that wait for a verdict.
     pub approvals: Approvals,
     /// How the model gets on towards its token target.
-    pub target: Tracker,
+    pub target_progress: TargetProgress,
     /// What is remembered of the requests that near the window.
-    pub room: Room,
+    pub compaction: CompactionState,
     /// Whether a follow-up is to be said before the next request.
-    pub follow_up: bool,
+    pub follow_up_due: bool,
     /// Why the loop went on last.
     pub transition: Option<Transition>,
     /// How the run ends.
-    pub ending: Ending,
+    pub end: EndState,
 }
 
 /// How much was done in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counts {
+pub struct RunCounts {
     /// How many requests were sent. The cap counts these.
     pub model_calls: u32,
     /// How many turns led to a next turn by their tools.
-    pub turn_count: u32,
+    pub turns: u32,
     /// How many calls were run.
     pub tool_calls: u32,
     /// How many calls of the last turn were not run because no more may be started.
-    pub limited_calls: usize,
+    pub calls_over_limit: usize,
 }
 
 /// What happened several times in a row.
@@ -82,39 +82,39 @@ pub struct Streaks {
     /// How many replies in a row could not be used.
     pub malformed: u32,
     /// Whether the model was asked again after a stop reason that is not understood.
-    pub asked_again: bool,
+    pub retried_unknown_stop: bool,
     /// How often in a row the model was asked to go on with a text that was cut off.
-    pub recovery_count: u32,
+    pub continuations: u32,
     /// How often in a row it was asked again for calls that were cut off.
-    pub cut_calls: u32,
+    pub truncated_calls: u32,
     /// How many turns in a row broke off and were asked for again.
     pub retries: u32,
     /// How many turns in a row had no call, though the model was told to go on.
-    pub idle: u32,
+    pub idle_turns: u32,
     /// How many iterations in a row had the same calls and the same results.
-    pub repeats: Repeats,
+    pub repeats: RepeatCounter,
 }
 
 /// Which model is asked.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Asked {
+pub struct ModelSelection {
     /// Which of the agent's providers is asked: 0 is the first, the others are its fallbacks.
-    pub provider: usize,
+    pub provider_index: usize,
     /// The model that was asked last; empty before the first request.
     pub model: Arc<str>,
     /// What the last request offered, where a hook has changed the tools.
-    pub offered: Option<Arc<[ToolSpec]>>,
+    pub offered_tools: Option<Arc<[ToolSpec]>>,
 }
 
 /// What a run can prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Claims {
+pub struct EvidenceState {
     /// What the run has changed and checked.
-    pub standing: Standing,
+    pub log: EvidenceLog,
     /// Whether a claim without evidence was sent back, and nothing came that lets it be once more.
-    pub sent_back: bool,
+    pub claim_rejected: bool,
 }
 
 /// The calls of a run that wait for a verdict.
@@ -122,7 +122,7 @@ pub struct Claims {
 #[non_exhaustive]
 pub struct Approvals {
     /// The verdicts on the calls that were pending, if the run begins with these.
-    pub resuming: Option<Verdicts>,
+    pub resume_verdicts: Option<ResumeVerdicts>,
     /// The calls that wait for a verdict or a result from outside, with the arguments that would run.
     pub pending: Vec<PendingCall>,
 }
@@ -130,15 +130,15 @@ pub struct Approvals {
 /// How a run ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Ending {
+pub struct EndState {
     /// Why the run ends after this turn, which is the last one and has no tools.
-    pub wrapping_up: Option<Reason>,
+    pub wrap_up_reason: Option<EndReason>,
     /// Why the loop is over.
-    pub reason: Option<Reason>,
+    pub reason: Option<EndReason>,
     /// What the stop hook, or the policy on evidence, said that ended it.
-    pub why: Option<String>,
+    pub message: Option<String>,
     /// Which budget was spent.
-    pub exceeded: Option<Exceeded>,
+    pub exceeded: Option<BudgetExceeded>,
 }
 
 impl Deref for State {
@@ -155,29 +155,35 @@ impl State {
         Self(Arc::new(StateFields {
             label: Arc::default(),
             history,
-            counts: Counts::default(),
+            counts: RunCounts::default(),
             streaks: Streaks::default(),
-            asked: Asked::default(),
-            claims: Claims::default(),
+            model_selection: ModelSelection::default(),
+            evidence: EvidenceState::default(),
             approvals: Approvals::default(),
-            target: Tracker::default(),
-            room: Room::default(),
-            follow_up: false,
+            target_progress: TargetProgress::default(),
+            compaction: CompactionState::default(),
+            follow_up_due: false,
             transition: None,
-            ending: Ending::default(),
+            end: EndState::default(),
         }))
     }
 
     /// The same state but for what `change` changes.
-    pub fn with(mut self, change: impl FnOnce(&mut StateFields)) -> Self {
+    pub fn update(mut self, change: impl FnOnce(&mut StateFields)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
     }
 
     /// The state when the calls of a turn have their answers. `turn` is unknown where they were
     /// resumed.
-    pub fn answered(self, turn: Option<&Turn>, answered: Answered) -> Self {
-        let Answered { history, results, pending, polls, limited } = answered;
+    pub fn with_tool_results(self, turn: Option<&Turn>, answered: ToolRunOutcome) -> Self {
+        let ToolRunOutcome {
+            history,
+            results,
+            pending,
+            pollable_call_ids: polls,
+            calls_over_limit: limited,
+        } = answered;
         let mut kinds = results.iter().map(|result| result.kind);
         // A reply without calls is judged by what comes of it.
         let malformed = match results.is_empty() {
@@ -185,72 +191,75 @@ impl State {
             false if kinds.all(ResultKind::is_model_error) => self.streaks.malformed + 1,
             false => 0,
         };
-        self.with(|it| {
+        self.update(|it| {
             it.history = history;
-            it.counts = it.counts.and_ran(&results);
-            it.counts.limited_calls = limited;
+            it.counts = it.counts.with_results(&results);
+            it.counts.calls_over_limit = limited;
             (it.streaks.malformed, it.streaks.retries) = (malformed, 0);
             if let Some(turn) = turn {
                 let repeats = std::mem::take(&mut it.streaks.repeats);
-                it.streaks.repeats = repeats.and(turn, &results, &polls);
+                it.streaks.repeats = repeats.with_iteration(turn, &results, &polls);
             }
-            it.claims.standing.note(&results);
-            it.approvals = Approvals { resuming: None, pending };
+            it.evidence.log.record(&results);
+            it.approvals = Approvals { resume_verdicts: None, pending };
         })
     }
 
     /// The state of a run whose body was dropped in the middle, so that a last turn can begin.
     /// `results` are those that came since the body began.
-    pub(super) fn cut_short(
+    pub(super) fn after_interruption(
         self,
         history: History,
         requests: u32,
         results: &[ToolResult],
-        exceeded: Exceeded,
+        exceeded: BudgetExceeded,
     ) -> Self {
-        self.with(|it| {
+        self.update(|it| {
             it.history = history;
-            it.counts = it.counts.and_ran(results);
+            it.counts = it.counts.with_results(results);
             it.counts.model_calls = requests.max(it.counts.model_calls);
-            it.claims.standing.note(results);
+            it.evidence.log.record(results);
             it.approvals = Approvals::default();
             // A last turn begins nothing new.
-            it.follow_up = false;
-            it.ending.exceeded = Some(exceeded);
+            it.follow_up_due = false;
+            it.end.exceeded = Some(exceeded);
         })
     }
 
     /// What comes of a decision: the events that tell it, and the step. `id` names what is said. The next
     /// iteration begins with the history that these events lead to.
-    pub(super) fn then(
+    pub(super) fn apply(
         self,
-        next: Next,
+        next: NextAction,
         id: impl FnOnce() -> String,
     ) -> (Vec<Event>, Step<Event, Self>) {
-        let mut wrapping_up = self.ending.wrapping_up;
+        let mut wrapping_up = self.end.wrap_up_reason;
         let (transition, said) = match next {
-            Next::Finish(reason) => return (Vec::new(), Step::StopWith(self.ended(reason))),
-            Next::Continue(transition) => (transition, None),
-            Next::Say { transition, why, text } => (transition, Some((why, text))),
-            Next::WrapUp(reason) => {
+            NextAction::Finish(reason) => {
+                return (Vec::new(), Step::StopWith(self.with_end_reason(reason)));
+            }
+            NextAction::Continue(transition) => (transition, None),
+            NextAction::SendMessage { transition, why, text } => (transition, Some((why, text))),
+            NextAction::WrapUp(reason) => {
                 wrapping_up = Some(reason);
-                (Transition::WrapUp, Some((AppendedWhy::WrapUp, words::WRAP_UP.into())))
+                (Transition::WrapUp, Some((AppendReason::WrapUp, words::WRAP_UP.into())))
             }
             // After its own words, which were cut off, the model is asked to go on.
-            Next::Compact => {
+            NextAction::Compact => {
                 let speaks =
                     self.history.live_newest_first().next().is_some_and(Item::is_model_output);
-                let said = speaks.then(|| (AppendedWhy::Continuation, words::CUT_OFF.into()));
+                let said =
+                    speaks.then(|| (AppendReason::Continuation, words::CONTINUE_TRUNCATED.into()));
                 (Transition::ReactiveCompactRetry, said)
             }
         };
-        let state = self.with(|it| {
-            it.counts.turn_count += u32::from(transition == Transition::NextTurn);
-            it.streaks.count(transition, said.is_some());
-            it.asked.provider += usize::from(transition == Transition::Fallback);
-            it.follow_up |= transition == Transition::FollowUp;
+        let state = self.update(|it| {
+            it.counts.turns += u32::from(transition == Transition::NextTurn);
+            it.streaks.update(transition, said.is_some());
+            it.model_selection.provider_index += usize::from(transition == Transition::Fallback);
+            it.follow_up_due |= transition == Transition::FollowUp;
             it.transition = Some(transition);
-            it.ending.wrapping_up = wrapping_up;
+            it.end.wrap_up_reason = wrapping_up;
         });
         let said = said.map(|(why, text)| {
             let items = vec![Item::user(Cow::into_owned(text))];
@@ -261,15 +270,15 @@ impl State {
     }
 
     /// The state at the end.
-    pub fn ended(self, reason: Reason) -> Self {
-        let reason = self.ending.wrapping_up.unwrap_or(reason);
-        self.with(|it| it.ending.reason = Some(reason))
+    pub fn with_end_reason(self, reason: EndReason) -> Self {
+        let reason = self.end.wrap_up_reason.unwrap_or(reason);
+        self.update(|it| it.end.reason = Some(reason))
     }
 }
 
-impl Counts {
+impl RunCounts {
     /// With the calls that have these results.
-    fn and_ran(self, results: &[ToolResult]) -> Self {
+    fn with_results(self, results: &[ToolResult]) -> Self {
         let ran = results.iter().filter(|result| result.kind.has_executed()).count();
         let ran = u32::try_from(ran).unwrap_or(u32::MAX);
         Self { tool_calls: self.tool_calls.saturating_add(ran), ..self }
@@ -278,45 +287,45 @@ impl Counts {
 
 impl Streaks {
     /// What each transition counts, resets and keeps.
-    fn count(&mut self, transition: Transition, said: bool) {
+    fn update(&mut self, transition: Transition, said: bool) {
         match transition {
             // One good reply resets what counts in a row; only its results tell whether it is one.
             Transition::NextTurn => {
                 let malformed = self.malformed;
-                self.begin_anew();
-                (self.malformed, self.idle) = (malformed, 0);
+                self.reset();
+                (self.malformed, self.idle_turns) = (malformed, 0);
             }
             Transition::MaxOutputTokensRecovery => {
-                let count = if said { &mut self.recovery_count } else { &mut self.cut_calls };
+                let count = if said { &mut self.continuations } else { &mut self.truncated_calls };
                 *count += 1;
                 self.malformed = 0;
             }
             Transition::Corrective if said => self.malformed += 1,
-            Transition::Corrective => (self.asked_again, self.malformed) = (true, 0),
+            Transition::Corrective => (self.retried_unknown_stop, self.malformed) = (true, 0),
             Transition::Retry => self.retries += 1,
             Transition::Fallback => self.retries = 0,
             // No turn came, so that nothing that counts turns changes.
             Transition::ReactiveCompactRetry => {}
             // The model had finished what it said: no row goes on after it.
             Transition::FollowUp | Transition::Steering => {
-                self.begin_anew();
-                self.idle = 0;
+                self.reset();
+                self.idle_turns = 0;
             }
             Transition::Nudge => {
-                self.begin_anew();
-                self.idle += 1;
+                self.reset();
+                self.idle_turns += 1;
             }
             Transition::StopHookBlocking => {
-                (self.idle, self.malformed) = (self.idle + 1, 0);
+                (self.idle_turns, self.malformed) = (self.idle_turns + 1, 0);
             }
             Transition::WrapUp | Transition::PauseResumed | Transition::Other => self.malformed = 0,
         }
     }
 
     /// Nothing is counted in a row any more.
-    fn begin_anew(&mut self) {
-        (self.recovery_count, self.cut_calls) = (0, 0);
-        (self.asked_again, self.malformed) = (false, 0);
+    fn reset(&mut self) {
+        (self.continuations, self.truncated_calls) = (0, 0);
+        (self.retried_unknown_stop, self.malformed) = (false, 0);
     }
 }
 
@@ -327,77 +336,89 @@ mod tests {
 
     /// The counters: turns, continuations, calls cut off, malformed, retries, provider.
     fn counters(state: &State) -> [u32; 6] {
-        let provider = u32::try_from(state.asked.provider).unwrap();
-        let Streaks { recovery_count, cut_calls, malformed, retries, .. } = state.streaks;
-        [state.counts.turn_count, recovery_count, cut_calls, malformed, retries, provider]
+        let provider = u32::try_from(state.model_selection.provider_index).unwrap();
+        let Streaks {
+            continuations: recovery_count,
+            truncated_calls: cut_calls,
+            malformed,
+            retries,
+            ..
+        } = state.streaks;
+        [state.counts.turns, recovery_count, cut_calls, malformed, retries, provider]
     }
 
-    fn after(next: Next) -> State {
-        let state = State::new(History::from_id("h")).with(|it| {
-            it.counts.turn_count = 7;
-            it.streaks.recovery_count = 2;
-            it.streaks.cut_calls = 1;
+    fn after(next: NextAction) -> State {
+        let state = State::new(History::from_id("h")).update(|it| {
+            it.counts.turns = 7;
+            it.streaks.continuations = 2;
+            it.streaks.truncated_calls = 1;
             it.streaks.malformed = 1;
             it.streaks.retries = 1;
         });
-        match state.then(next, || "id".to_owned()).1 {
+        match state.apply(next, || "id".to_owned()).1 {
             Step::Next(state) | Step::StopWith(state) => state,
             Step::Value(_) | Step::Stop => panic!("no state"),
         }
     }
 
-    fn said(transition: Transition) -> Next {
-        Next::Say { transition, why: AppendedWhy::Hook, text: "so".into() }
+    fn said(transition: Transition) -> NextAction {
+        NextAction::SendMessage { transition, why: AppendReason::Hook, text: "so".into() }
     }
 
     #[track_caller]
-    fn check(next: Next, expected: [u32; 6]) {
+    fn check(next: NextAction, expected: [u32; 6]) {
         assert_eq!(counters(&after(next)), expected);
     }
 
     #[test]
-    fn what_each_transition_counts_resets_and_keeps() {
+    fn each_transition_updates_the_run_counters_and_streaks() {
         use Transition as T;
-        check(Next::Continue(T::NextTurn), [8, 0, 0, 1, 1, 0]);
+        check(NextAction::Continue(T::NextTurn), [8, 0, 0, 1, 1, 0]);
         check(said(T::MaxOutputTokensRecovery), [7, 3, 1, 0, 1, 0]);
-        check(Next::Continue(T::MaxOutputTokensRecovery), [7, 2, 2, 0, 1, 0]);
+        check(NextAction::Continue(T::MaxOutputTokensRecovery), [7, 2, 2, 0, 1, 0]);
         check(said(T::StopHookBlocking), [7, 2, 1, 0, 1, 0]);
-        check(Next::Compact, [7, 2, 1, 1, 1, 0]);
+        check(NextAction::Compact, [7, 2, 1, 1, 1, 0]);
         check(said(T::Corrective), [7, 2, 1, 2, 1, 0]);
-        check(Next::Continue(T::Corrective), [7, 2, 1, 0, 1, 0]);
-        check(Next::Continue(T::Retry), [7, 2, 1, 1, 2, 0]);
-        check(Next::Continue(T::Fallback), [7, 2, 1, 1, 0, 1]);
-        check(Next::Continue(T::PauseResumed), [7, 2, 1, 0, 1, 0]);
+        check(NextAction::Continue(T::Corrective), [7, 2, 1, 0, 1, 0]);
+        check(NextAction::Continue(T::Retry), [7, 2, 1, 1, 2, 0]);
+        check(NextAction::Continue(T::Fallback), [7, 2, 1, 1, 0, 1]);
+        check(NextAction::Continue(T::PauseResumed), [7, 2, 1, 0, 1, 0]);
         for transition in [T::Steering, T::FollowUp, T::Nudge] {
-            check(Next::Continue(transition), [7, 0, 0, 0, 1, 0]);
+            check(NextAction::Continue(transition), [7, 0, 0, 0, 1, 0]);
         }
-        check(Next::WrapUp(Reason::Budget), [7, 2, 1, 0, 1, 0]);
+        check(NextAction::WrapUp(EndReason::Budget), [7, 2, 1, 0, 1, 0]);
     }
 
     #[test]
-    fn what_is_said_is_told_before_the_run_goes_on() {
+    fn a_message_to_the_model_is_emitted_before_continued() {
         let state = State::new(History::from_id("h"));
-        let (events, step) = state.then(said(Transition::StopHookBlocking), || "id".to_owned());
+        let (events, step) = state.apply(said(Transition::StopHookBlocking), || "id".to_owned());
         assert!(matches!(step, Step::Next(_)), "it ended");
         assert!(matches!(&events[..], [
-            Event::Appended { why: AppendedWhy::Hook, id, items },
+            Event::Appended { why: AppendReason::Hook, id, items },
             Event::Continued { reason: Transition::StopHookBlocking },
         ] if id == "id" && *items == [Item::user("so")]));
     }
 
     #[test]
-    fn behind_its_own_words_a_compacted_model_is_asked_to_go_on() {
+    fn after_compaction_a_truncated_text_is_continued() {
         let history = |item| History::from_items("h", [item]);
-        let says = |item| State::new(history(item)).then(Next::Compact, String::new).0.len();
+        let says = |item| State::new(history(item)).apply(NextAction::Compact, String::new).0.len();
         assert_eq!(says(Item::text("half a")), 2);
         assert_eq!(says(Item::user("go")), 1);
         assert_eq!(says(Item::text("half a").with_mark(Mark::Tombstone)), 1);
     }
 
     #[test]
-    fn the_run_ends_for_the_reason_that_the_last_turn_was_announced_for() {
-        let wrapping = after(Next::WrapUp(Reason::MaxTurns));
-        assert_eq!(wrapping.ended(Reason::Truncated).ending.reason, Some(Reason::MaxTurns));
-        assert_eq!(after(Next::Finish(Reason::Refused)).ending.reason, Some(Reason::Refused));
+    fn a_wrap_up_turn_ends_the_run_with_the_announced_reason() {
+        let wrapping = after(NextAction::WrapUp(EndReason::MaxTurns));
+        assert_eq!(
+            wrapping.with_end_reason(EndReason::Truncated).end.reason,
+            Some(EndReason::MaxTurns)
+        );
+        assert_eq!(
+            after(NextAction::Finish(EndReason::Refused)).end.reason,
+            Some(EndReason::Refused)
+        );
     }
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::budget::Nudging;
-use crate::agent::evidence::Verdict;
+use crate::agent::budget::TargetDecision;
+use crate::agent::evidence::EvidenceVerdict;
 use crate::agent::facts::facts;
-use crate::agent::hook::OnStop;
-use crate::agent::shared::Shared;
-use crate::agent::{self, AtStop, Next, State};
+use crate::agent::hook::StopDecision;
+use crate::agent::shared::RunShared;
+use crate::agent::{self, NextAction, State, StopReview};
 use crate::error::Error;
-use crate::event::{BudgetKind, Exceeded, Transition};
+use crate::event::{BudgetExceeded, BudgetKind, Transition};
 use crate::item::Evidence;
 use crate::turn::Turn;
-use crate::world::Kind;
+use crate::world::EffectKind;
 
 /// What those who may object to an end have said, as it is recorded.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Objection {
+struct RecordedReview {
     #[serde(skip_serializing_if = "Option::is_none")]
-    said: Option<Said>,
+    said: Option<ReviewKind>,
     #[serde(skip_serializing_if = "String::is_empty")]
     text: String,
     /// It is the one time that a claim is sent back.
@@ -35,7 +35,7 @@ struct Objection {
 /// Who objects, and how.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Said {
+enum ReviewKind {
     Objection,
     Block,
     Prevent,
@@ -43,119 +43,131 @@ enum Said {
     Unproven,
 }
 
-impl Objection {
-    fn new(said: Said, text: String) -> Self {
+impl RecordedReview {
+    fn new(said: ReviewKind, text: String) -> Self {
         Self { said: Some(said), text, sends_back: false, keeps_sent_back: true }
     }
 
     /// What hooks have said. `may_prove` is whether a claim may be sent back for its proof.
-    fn of(said: OnStop, may_prove: bool) -> Self {
+    fn from_decision(said: StopDecision, may_prove: bool) -> Self {
         match said {
-            OnStop::LetGo => Self::default(),
-            OnStop::Block(text) => Self::new(Said::Block, text),
-            OnStop::Prevent(text) => Self::new(Said::Prevent, text),
-            OnStop::Blocked(text) => Self::new(Said::Blocked, text),
-            OnStop::Prove { text, .. } if may_prove => {
-                Self { sends_back: true, ..Self::new(Said::Block, text) }
+            StopDecision::Allow => Self::default(),
+            StopDecision::Block(text) => Self::new(ReviewKind::Block, text),
+            StopDecision::EndRun(text) => Self::new(ReviewKind::Prevent, text),
+            StopDecision::Blocked(text) => Self::new(ReviewKind::Blocked, text),
+            StopDecision::RequireEvidence { text, .. } if may_prove => {
+                Self { sends_back: true, ..Self::new(ReviewKind::Block, text) }
             }
-            OnStop::Unproven(why) | OnStop::Prove { why, .. } => Self::new(Said::Unproven, why),
+            StopDecision::Unproven(why) | StopDecision::RequireEvidence { why, .. } => {
+                Self::new(ReviewKind::Unproven, why)
+            }
         }
     }
 
-    fn at_stop(self) -> Option<AtStop> {
+    fn on_stop(self) -> Option<StopReview> {
         let text = self.text;
-        Some(AtStop::Hook(match self.said? {
-            Said::Objection => return Some(AtStop::Objection(text)),
-            Said::Block => OnStop::Block(text),
-            Said::Prevent => OnStop::Prevent(text),
-            Said::Blocked => OnStop::Blocked(text),
-            Said::Unproven => OnStop::Unproven(text),
+        Some(StopReview::Hook(match self.said? {
+            ReviewKind::Objection => return Some(StopReview::ValidationFailed(text)),
+            ReviewKind::Block => StopDecision::Block(text),
+            ReviewKind::Prevent => StopDecision::EndRun(text),
+            ReviewKind::Blocked => StopDecision::Blocked(text),
+            ReviewKind::Unproven => StopDecision::Unproven(text),
         }))
     }
 }
 
 /// Asks the checks, the hooks and the token target, and decides.
-pub(super) async fn at_stop(
-    run: &Shared,
+pub(super) async fn review_stop(
+    run: &RunShared,
     state: State,
     turn: &Arc<Turn>,
-) -> Result<(State, Next), Error> {
+) -> Result<(State, NextAction), Error> {
     let (state, known) = facts(run, state);
-    let next = agent::at_stop(&state, AtStop::Fine, &known);
-    if next == Next::Continue(Transition::Steering) {
+    let next = agent::at_stop(&state, StopReview::Accept, &known);
+    if next == NextAction::Continue(Transition::Steering) {
         // Stop hooks are not asked: the run goes on.
         return Ok((state, next));
     }
     let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
     // Judged before anybody is asked: what comes up meanwhile ends the run for its own reason.
-    let may_prove = known.has_room(&state) && !state.claims.sent_back;
-    let ask = async move { objection(&asking, &now, &turn, may_prove).await };
-    let objection: Objection = run.effects.perform(Kind::AtStop, ask).await?;
+    let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
+    let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
+    let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
     let (sends_back, keeps) = (objection.sends_back, objection.keeps_sent_back);
-    let (state, said) = match objection.at_stop() {
-        None => nudge(run, state),
+    let (state, said) = match objection.on_stop() {
+        None => check_target(run, state),
         Some(said) => (state, said),
     };
     let why = match &said {
-        AtStop::Hook(said @ (OnStop::Prevent(_) | OnStop::Blocked(_) | OnStop::Unproven(_))) => {
-            said.why().map(str::to_owned)
-        }
-        AtStop::Hook(_) | AtStop::Objection(_) | AtStop::Nudge(_) | AtStop::Fine => None,
+        StopReview::Hook(
+            said @ (StopDecision::EndRun(_) | StopDecision::Blocked(_) | StopDecision::Unproven(_)),
+        ) => said.message().map(str::to_owned),
+        StopReview::Hook(_)
+        | StopReview::ValidationFailed(_)
+        | StopReview::Nudge(_)
+        | StopReview::Accept => None,
     };
     let (state, known) = facts(run, state);
     let next = agent::at_stop(&state, said, &known);
-    let goes_back = matches!(next, Next::Say { transition: Transition::StopHookBlocking, .. });
-    let state = state.with(|it| {
-        it.claims.sent_back &= keeps;
-        it.claims.sent_back |= sends_back && goes_back;
-        it.ending.why = why.or(it.ending.why.take());
+    let goes_back =
+        matches!(next, NextAction::SendMessage { transition: Transition::StopHookBlocking, .. });
+    let state = state.update(|it| {
+        it.evidence.claim_rejected &= keeps;
+        it.evidence.claim_rejected |= sends_back && goes_back;
+        it.end.message = why.or(it.end.message.take());
     });
     Ok((state, next))
 }
 
 /// What validations and stop hooks have to say.
-async fn objection(
-    run: &Shared,
+async fn run_checks(
+    run: &RunShared,
     state: &State,
     turn: &Turn,
     may_prove: bool,
-) -> Result<Objection, Error> {
+) -> Result<RecordedReview, Error> {
     // A model that gives up has no answer that could be checked.
     if run.hooks().gives_up(state, turn)?.is_none()
-        && let Some(objection) = run.settings.checks.objection(turn)?
+        && let Some(objection) = run.settings.checks.first_failure(turn)?
     {
-        return Ok(Objection::new(Said::Objection, objection));
+        return Ok(RecordedReview::new(ReviewKind::Objection, objection));
     }
-    Ok(Objection::of(run.hooks().stop(state, turn).await?, may_prove))
+    Ok(RecordedReview::from_decision(run.hooks().stop(state, turn).await?, may_prove))
 }
 
 /// What the token target has to say.
-fn nudge(run: &Shared, state: State) -> (State, AtStop) {
-    let Some(target) = run.settings.bounds.budget.wanted() else { return (state, AtStop::Fine) };
-    let used = run.spent(&state).usage.output_tokens;
-    let decided = target.decide(state.target, used);
-    let given_up = Exceeded {
+fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
+    let Some(target) = run.settings.bounds.budget.target() else {
+        return (state, StopReview::Accept);
+    };
+    let used = run.budget_usage(&state).usage.output_tokens;
+    let decided = target.decide(state.target_progress, used);
+    let given_up = BudgetExceeded {
         kind: BudgetKind::Target,
         used,
         limit: target.tokens(),
         diminishing_returns: true,
     };
     // Given up earlier, it may be reached by what followed.
-    let before = state.ending.exceeded.filter(|it| it.kind != BudgetKind::Target);
+    let before = state.end.exceeded.filter(|it| it.kind != BudgetKind::Target);
     let (tracker, exceeded, said) = match decided {
-        Nudging::GoOn { text, tracker } => (tracker, before, AtStop::Nudge(text)),
-        Nudging::Stop { diminishing_returns: true } => (state.target, Some(given_up), AtStop::Fine),
-        Nudging::Stop { diminishing_returns: false } => (state.target, before, AtStop::Fine),
+        TargetDecision::Continue { text, tracker } => (tracker, before, StopReview::Nudge(text)),
+        TargetDecision::Stop { diminishing_returns: true } => {
+            (state.target_progress, Some(given_up), StopReview::Accept)
+        }
+        TargetDecision::Stop { diminishing_returns: false } => {
+            (state.target_progress, before, StopReview::Accept)
+        }
     };
-    let nudged = state.with(|it| (it.target, it.ending.exceeded) = (tracker, exceeded));
+    let nudged = state.update(|it| (it.target_progress, it.end.exceeded) = (tracker, exceeded));
     (nudged, said)
 }
 
 /// The check that proves a run that ends as completed.
-pub(super) fn proof(run: &Shared, state: &State) -> Option<Box<Evidence>> {
-    let standing = || state.claims.standing.verdict();
+pub(super) fn proof(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
+    let standing = || state.evidence.log.verdict();
     match run.hooks().judge(state).ok()?.unwrap_or_else(standing) {
-        Verdict::Proven(evidence) => Some(Box::new(evidence)),
-        Verdict::NothingChanged | Verdict::Unproven(_) => None,
+        EvidenceVerdict::Proven(evidence) => Some(Box::new(evidence)),
+        EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_) => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind};
-use crate::event::{Event, RewrittenWhy};
+use crate::event::{Event, RewriteReason};
 use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range};
 use crate::lock::lock_ignoring_poison;
 use crate::story::Journal;
@@ -12,24 +12,24 @@ use crate::story::Journal;
 /// The items that are to become void at the next boundary of turns. Its lock is taken before the
 /// journal's and never the other way.
 #[derive(Default)]
-pub(super) struct TombstoneQueue(Mutex<Waiting>);
+pub(super) struct TombstoneQueue(Mutex<QueuedPositions>);
 
 #[derive(Default)]
-struct Waiting {
+struct QueuedPositions {
     /// Where they are in the history of the journal.
     positions: BTreeSet<usize>,
     /// The run is over, and no position is taken any more.
-    over: bool,
+    is_closed: bool,
 }
 
 impl TombstoneQueue {
     /// Takes positions in the history of the journal.
     pub(super) fn add(&self, journal: &Journal, positions: &[usize]) -> Result<(), Error> {
         let mut waiting = self.lock();
-        if waiting.over {
+        if waiting.is_closed {
             return Err(Error::new(ErrorKind::InvalidRequest, "the run is over"));
         }
-        let (history, complete) = journal.complete();
+        let (history, complete) = journal.complete_history();
         if let Some(at) = positions.iter().find(|at| **at >= complete) {
             return Err(position_out_of_range(*at, complete));
         }
@@ -51,36 +51,36 @@ impl TombstoneQueue {
     pub(super) fn next_or_close(&self, history: &History) -> Option<TombstoneEdit> {
         let mut waiting = self.lock();
         let next = waiting.next(history);
-        waiting.over |= next.is_none();
+        waiting.is_closed |= next.is_none();
         next
     }
 
     /// Takes no position any more.
     pub(super) fn close(&self) {
-        self.lock().over = true;
+        self.lock().is_closed = true;
     }
 
     /// Lets the journal observe an event; the positions that wait follow their items.
     #[inline]
-    pub(super) fn observed(&self, journal: &Journal, event: &Event) {
+    pub(super) fn observe(&self, journal: &Journal, event: &Event) {
         let Event::Rewritten { why, from, to, items, .. } = event else {
             return journal.observe(event);
         };
         let mut waiting = self.lock();
         // A tombstone moves nothing.
-        if *why != RewrittenWhy::Tombstoned && !waiting.positions.is_empty() {
-            waiting.follow(&journal.history(), *from, *to, items);
+        if *why != RewriteReason::Tombstoned && !waiting.positions.is_empty() {
+            waiting.shift_positions(&journal.history(), *from, *to, items);
         }
         journal.observe(event);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueuedPositions> {
         // Nothing of a user runs while the lock is held.
         lock_ignoring_poison(&self.0)
     }
 }
 
-impl Waiting {
+impl QueuedPositions {
     fn next(&mut self, history: &History) -> Option<TombstoneEdit> {
         // Most often nothing waits, and the history is not looked at.
         if self.positions.is_empty() {
@@ -99,12 +99,12 @@ impl Waiting {
 
     /// Follows the items when `from..to` of a history is replaced. Items that do not come back are
     /// left out.
-    fn follow(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
+    fn shift_positions(&mut self, before: &History, from: usize, to: usize, items: &[Item]) {
         let replaced: Vec<&Item> = before.iter().take(to).skip(from).collect();
         let positions = std::mem::take(&mut self.positions);
         let follow = |at: usize| match at {
             at if at < from => Some(at),
-            at if at < to => place(&replaced, at - from, items).map(|place| from + place),
+            at if at < to => new_position(&replaced, at - from, items).map(|place| from + place),
             at => Some(from + items.len() + (at - to)),
         };
         self.positions = positions.into_iter().filter_map(follow).collect();
@@ -112,7 +112,7 @@ impl Waiting {
 }
 
 /// Where a replaced item has come back. Of equal items some of which are gone, the newest have.
-fn place(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
+fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
     let came_back = items.iter().enumerate().filter(|(_, other)| is_same(item, other));
     let came_back: Vec<(usize, &Item)> = came_back.collect();

@@ -11,22 +11,22 @@ use crate::tool::Verdict;
 ///
 /// Each holds for exactly the call it was given for, its arguments included.
 #[derive(Clone, Debug, Default)]
-pub struct Verdicts(Arc<Given>);
+pub struct ResumeVerdicts(Arc<VerdictMap>);
 
 #[derive(Debug, Default)]
-struct Given {
+struct VerdictMap {
     /// By call id.
     own: HashMap<String, (ToolCall, Verdict)>,
     /// Those on calls of sub-agents, by the id of the call that the sub-agent runs as.
-    nested: HashMap<String, Verdicts>,
+    nested: HashMap<String, ResumeVerdicts>,
 }
 
-impl Verdicts {
+impl ResumeVerdicts {
     pub(super) fn new(
         own: HashMap<String, (ToolCall, Verdict)>,
         nested: HashMap<String, Self>,
     ) -> Self {
-        Self(Arc::new(Given { own, nested }))
+        Self(Arc::new(VerdictMap { own, nested }))
     }
 
     /// The verdict on the run's own call of this id, with the call it was given for.
@@ -35,12 +35,12 @@ impl Verdicts {
     }
 
     /// The verdicts on the calls of the sub-agent that runs as the call `call_id`.
-    pub fn nested(&self, call_id: &str) -> Option<&Self> {
+    pub fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.nested.get(call_id)
     }
 
     /// Verdicts on the run's own calls.
-    pub(crate) fn on_own(verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>) -> Self {
+    pub(crate) fn for_own_calls(verdicts: impl IntoIterator<Item = (ToolCall, Verdict)>) -> Self {
         let by_id = |(call, verdict): (ToolCall, Verdict)| (call.call_id.clone(), (call, verdict));
         let own = verdicts.into_iter().map(by_id).collect();
         Self::new(own, HashMap::new())

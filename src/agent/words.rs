@@ -4,10 +4,11 @@
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer in words.";
 
 /// Said when the output limit cut off a text.
-pub(super) const CUT_OFF: &str = "You were cut off. Please continue from where you stopped.";
+pub(super) const CONTINUE_TRUNCATED: &str =
+    "You were cut off. Please continue from where you stopped.";
 
 /// Said when the same calls gave the same results again and again.
-pub(super) const REPEATED: &str = "You keep making the same calls, and they give the same results \
+pub(super) const REPEATED_CALLS: &str = "You keep making the same calls, and they give the same results \
      each time. Try something else, or answer with what you know.";
 
 /// Said before the last turn, which has no tools.
@@ -15,20 +16,20 @@ pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool 
      more. Answer now with what you have, and say what is missing.";
 
 /// Answers the calls of that turn.
-pub(super) const WRAPPING_UP: &str = "Not run: the limit of this run is reached.";
+pub(super) const NOT_RUN_WRAP_UP: &str = "Not run: the limit of this run is reached.";
 
 /// Why a turn is taken back when another attempt is made.
-pub(super) fn taken_back(error: &crate::error::Error) -> String {
+pub(super) fn retracted(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
 
 /// Said when a reply could not be read at all.
-pub(super) fn unreadable(error: &crate::error::Error) -> String {
+pub(super) fn undecodable_reply(error: &crate::error::Error) -> String {
     format!("Your last reply was lost: {error}. Answer again, and write calls as their tools ask.")
 }
 
 /// Said when an answer was rejected.
-pub(super) fn rejected(objection: &str) -> String {
+pub(super) fn rejected_answer(objection: &str) -> String {
     format!(
         "Your last answer cannot be used: {objection}. Answer again, with the whole answer and \
          nothing else."
@@ -36,6 +37,6 @@ pub(super) fn rejected(objection: &str) -> String {
 }
 
 /// Answers calls that a budget does not allow.
-pub(super) fn out_of_budget(exceeded: &crate::event::Exceeded) -> String {
+pub(super) fn not_run_budget(exceeded: &crate::event::BudgetExceeded) -> String {
     format!("Not run: a budget of this run is spent ({exceeded}).")
 }

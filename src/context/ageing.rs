@@ -32,7 +32,7 @@ use crate::item::History;
 /// let ageing = Ageing::after_turns(2).with_interval(3);
 /// let changed = |turns: usize| {
 ///     let history = History::from_items("h", (0..turns).flat_map(turn));
-///     let compaction = ageing.shorten(&history)?;
+///     let compaction = ageing.compaction(&history)?;
 ///     Some(compaction.items.iter().filter(|item| item.compacted).count())
 /// };
 /// assert_eq!((4..=8).map(changed).collect::<Vec<_>>(), [
@@ -66,7 +66,7 @@ impl Ageing {
     }
 
     /// Sets what stays of an old turn; [`Truncator::new`] unless set. Its
-    /// [`with_max_turns`](Truncator::with_max_turns) does not count here.
+    /// [`with_keep_turns`](Truncator::with_keep_turns) does not count here.
     pub fn with_shorten(mut self, shorten: Truncator) -> Self {
         self.shorten = shorten;
         self

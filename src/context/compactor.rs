@@ -29,12 +29,12 @@ pub trait Compactor: Send + Sync {
     ///
     /// ```
     /// use futures::executor::block_on;
-    /// use turnstream::context::{Compactor, Truncator, Summarize};
+    /// use turnstream::context::{Compactor, Truncator, Summarizer};
     /// use turnstream::provider::Scripted;
     /// use turnstream::{History, Item};
     ///
     /// let model = Scripted::new(["They say hello a lot."]);
-    /// let compactor = Truncator::new().or(Summarize::new(model).with_max_turns(1));
+    /// let compactor = Truncator::new().or_else(Summarizer::new(model).with_keep_turns(1));
     /// let words = [Item::user("hello"), Item::text("hello"), Item::user("bye"), Item::text("bye")];
     /// let mut history = History::from_items("h", words);
     /// let compaction = block_on(compactor.compact(&history))?.unwrap();

@@ -18,16 +18,16 @@ const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 /// A turn's usage counts all that was sent before it, the system prompt and the tools included, and
 /// its answer. It does not count what the history has if that was made shorter since:
 ///
-/// - The compactions of an agent leave a [record](crate::context::recorded) of the turns that stood
+/// - The compactions of an agent leave a [record](crate::context::record_stale_usage) of the turns that stood
 ///   behind them; the usage of these is stale.
 /// - In a history that was made shorter without a record, all usage is stale.
 ///
 /// Both are known from the items alone, so that a history which was read back has the same estimate.
-/// Where no usage counts, it is the [`count_request`] for everything, without the system prompt and the
-/// tools: [`estimate_request`] has these.
+/// Where no usage counts, it is the [`count_tokens`] for everything, without the system prompt and the
+/// tools: [`estimate_request_tokens`] has these.
 ///
 /// ```
-/// use turnstream::context::{BytesDiv4, estimate};
+/// use turnstream::context::{BytesDiv4, estimate_tokens};
 /// use turnstream::{Agent, Usage};
 /// use turnstream::provider::{Reply, Scripted};
 ///
@@ -36,16 +36,16 @@ const TOKENS_PER_ITEM_OVERHEAD: u64 = 4;
 /// let usage = Usage { input_tokens: 900, output_tokens: 20, ..Usage::default() };
 /// let agent = Agent::new(Scripted::new([Reply::text("Hello!").usage(usage)]));
 /// let mut history = agent.run("Hi").outcome().await.history;
-/// assert_eq!(estimate(&history, &BytesDiv4), 920);
+/// assert_eq!(estimate_tokens(&history, &BytesDiv4), 920);
 /// history.push("How are you doing?".into());
-/// assert_eq!(estimate(&history, &BytesDiv4), 920 + 5 + 4);
+/// assert_eq!(estimate_tokens(&history, &BytesDiv4), 920 + 5 + 4);
 /// # }
 /// ```
 pub fn estimate_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(history, counter).unwrap_or_else(|| count_tokens(history, counter))
 }
 
-/// Estimates the tokens of a request as [`estimate`] does, of its context. Where no usage counts, the
+/// Estimates the tokens of a request as [`estimate_tokens`] does, of its context. Where no usage counts, the
 /// guess includes the system prompt and the tools.
 pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     estimate_from_usage(&request.context, counter)

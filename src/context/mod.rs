@@ -2,11 +2,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`estimate`], [`estimate_request`] | how many tokens there are: the last usage, and a guess for what came since |
+//! | [`estimate_tokens`], [`estimate_request_tokens`] | how many tokens there are: the last usage, and a guess for what came since |
 //! | [`Window`] | how many the model takes, and when that is near |
-//! | [`Compactor`] | says what to replace in the ledger: [`Truncator`] by rule, [`Summarize`] by a model |
+//! | [`Compactor`] | says what to replace in the ledger: [`Truncator`] by rule, [`Summarizer`] by a model |
 //! | [`Ageing`] | shortens old thoughts and inputs as a conversation goes on, whatever room is left |
-//! | [`Narrow`] | chooses what one request is told besides, up to a cap, and says why; the ledger stays |
+//! | [`ContextInjector`] | chooses what one request is told besides, up to a cap, and says why; the ledger stays |
 //!
 //! An agent uses them: see [the guide](crate::guide::agent). They do no I/O of their own, and nothing is
 //! spawned.

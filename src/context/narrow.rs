@@ -75,16 +75,16 @@ pub struct InjectedContext {
 /// same candidates give the same bytes.
 ///
 /// ```
-/// use turnstream::context::{Candidate, Narrow};
+/// use turnstream::context::{ContextCandidate, ContextInjector};
 /// use turnstream::{Agent, provider::Scripted};
 ///
-/// let narrow = Narrow::new(1_000, |_history| vec![
-///     Candidate {
+/// let narrow = ContextInjector::new(1_000, |_history| vec![
+///     ContextCandidate {
 ///         source: "src/lib.rs:1-2".into(),
 ///         text: "pub mod agent;\npub mod context;".into(),
 ///         why: "the task names this file".into(),
 ///     },
-///     Candidate { source: "notes.md".into(), text: "Buy milk.".into(), why: String::new() },
+///     ContextCandidate { source: "notes.md".into(), text: "Buy milk.".into(), why: String::new() },
 /// ])
 /// .with_constraints("Change no public names.")
 /// .on_selection(|selection| {

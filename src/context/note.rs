@@ -10,7 +10,7 @@ use crate::item::{History, Item, ItemKind, Mark};
 /// What stands behind what was replaced, where nothing else can carry the record.
 const NOTE_TEXT: &str = "The conversation up to here was shortened to fit the context window.";
 /// The same compaction with a note behind what it replaces, by which [`was_reactively_compacted`] knows that
-/// this history was compacted because it did not fit. The note is also a [record](recorded).
+/// this history was compacted because it did not fit. The note is also a [record](record_stale_usage).
 ///
 /// The note is a user's item, which every wire takes between any two turns. It never stands inside
 /// a turn or between a call and its result: the range is widened to the next place where it may.
@@ -22,7 +22,7 @@ pub fn mark_reactive(compaction: Compaction, history: &History) -> Compaction {
 /// a provider has counted in these is no longer what the history has, and [`estimate`] leaves it
 /// out.
 ///
-/// [`estimate`]: crate::context::estimate()
+/// [`estimate`]: crate::context::estimate_request_tokens()
 ///
 /// The record is carried by an item that comes in marked `compacted`, as a summary does or a clipped
 /// result; nothing of it is sent. Where no item can carry it, it is a note as [`mark_reactive`] leaves

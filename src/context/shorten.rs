@@ -58,14 +58,14 @@ const MIN_PREFIX_BYTES: usize = 16;
 ///     Item::text("Done.").with_turn_info(done()),
 /// ]);
 ///
-/// let shorten = Truncator::new().with_max_turns(1);
-/// let compaction = shorten.shorten(&history).unwrap();
+/// let shorten = Truncator::new().with_keep_turns(1);
+/// let compaction = shorten.compaction(&history).unwrap();
 /// compaction.apply(&mut history);
 /// assert!(history.is_settled());
 /// let call = history.iter().find_map(Item::as_tool_call).unwrap();
 /// assert!(call.arguments.len() <= 1_024);
 /// assert!(call.arguments.starts_with(r#"{"path":"notes.md","text":"xxx"#));
-/// assert_eq!(shorten.shorten(&history), None);
+/// assert_eq!(shorten.compaction(&history), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncator {
@@ -104,7 +104,7 @@ impl Truncator {
     /// most eight times the number. Results stay whole unless this is set.
     ///
     /// One huge result is what most often fills a context window, and the newest one is what the model
-    /// has asked for last: see [`Toolkit::clip_results`](crate::Toolkit::clip_results) for a limit
+    /// has asked for last: see [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes) for a limit
     /// before it enters the history.
     pub fn with_max_result_bytes(mut self, bytes: usize) -> Self {
         self.max_result_bytes = Some(bytes);

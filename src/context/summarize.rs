@@ -62,7 +62,7 @@ const SUMMARY_HEADING: &str =
 ///
 /// ```
 /// use futures::executor::block_on;
-/// use turnstream::context::{Compactor, Summarize};
+/// use turnstream::context::{Compactor, Summarizer};
 /// use turnstream::provider::Scripted;
 /// use turnstream::{History, Item};
 ///
@@ -73,7 +73,7 @@ const SUMMARY_HEADING: &str =
 ///     Item::user("Are you there?"),
 ///     Item::text("Yes."),
 /// ]);
-/// let compactor = Summarize::new(model).with_max_turns(1);
+/// let compactor = Summarizer::new(model).with_keep_turns(1);
 /// let compaction = block_on(compactor.compact(&history))?.unwrap();
 /// compaction.apply(&mut history);
 /// let first = history.iter().next().unwrap();

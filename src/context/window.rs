@@ -19,9 +19,9 @@ use crate::request::{Options, Request};
 /// use turnstream::request::Options;
 ///
 /// let window = Window::new(200_000);
-/// assert_eq!(window.limit(&Options::default()), 160_000);
+/// assert_eq!(window.threshold(&Options::default()), 160_000);
 /// let long = Options { max_output_tokens: Some(64_000), ..Options::default() };
-/// assert_eq!(window.limit(&long), 136_000);
+/// assert_eq!(window.threshold(&long), 136_000);
 /// ```
 #[derive(Clone)]
 pub struct Window {
@@ -66,7 +66,7 @@ impl Window {
         }
     }
 
-    /// The [estimate](estimate_request) of a request by the window's counter.
+    /// The [estimate](estimate_request_tokens) of a request by the window's counter.
     pub fn estimate_request(&self, request: &Request) -> u64 {
         estimate_request_tokens(request, &*self.counter)
     }

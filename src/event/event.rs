@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{AppendedWhy, Outcome, RewrittenWhy, Transition};
+use crate::event::{AppendReason, Outcome, RewriteReason, Transition};
 use crate::item::{History, Item, Json, PendingCall, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
@@ -24,7 +24,7 @@ pub enum Event {
     /// Items entered the history.
     Appended {
         /// Where they come from.
-        why: AppendedWhy,
+        why: AppendReason,
         /// The receipt of whoever handed them in, else drawn.
         id: String,
         /// The items.
@@ -34,7 +34,7 @@ pub enum Event {
     /// replaces none of them: `from` is `to`, and there are no items.
     Rewritten {
         /// What for.
-        why: RewrittenWhy,
+        why: RewriteReason,
         /// The first entry that was replaced.
         from: usize,
         /// The first entry behind them that stays.
@@ -161,8 +161,8 @@ impl Event {
     }
 
     /// The call that waits for an approval, if this event asks for one. A call of a sub-agent comes in
-    /// `Nested`, and is not returned here: see [`approval_requested`](Self::approval_requested).
-    pub fn approval(&self) -> Option<&ToolCall> {
+    /// `Nested`, and is not returned here: see [`approval_request`](Self::approval_request).
+    pub fn as_approval_request(&self) -> Option<&ToolCall> {
         match self {
             Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
             _ => None,
@@ -180,16 +180,16 @@ impl Event {
     /// let asks = Event::from(ToolEvent::ApprovalRequested(call));
     /// let (call_id, name) = ("c1".to_owned(), "cleaner".to_owned());
     /// let nested = Event::Nested { call_id, name, event: Box::new(asks) };
-    /// assert_eq!(nested.approval_requested().unwrap().path, ["c1"]);
+    /// assert_eq!(nested.approval_request().unwrap().path, ["c1"]);
     /// ```
-    pub fn approval_requested(&self) -> Option<PendingCall> {
+    pub fn approval_request(&self) -> Option<PendingCall> {
         let mut path = Vec::new();
         let mut event = self;
         while let Self::Nested { call_id, event: inner, .. } = event {
             path.push(call_id.clone());
             event = inner;
         }
-        let call = event.approval()?;
+        let call = event.as_approval_request()?;
         Some(PendingCall { path, ..call.into() })
     }
 
@@ -204,10 +204,10 @@ impl Event {
     ///     name: "research".into(),
     ///     event: Box::new(event.clone()),
     /// };
-    /// assert_eq!(nested.innermost(), &event);
-    /// assert_eq!(event.innermost(), &event);
+    /// assert_eq!(nested.without_nesting(), &event);
+    /// assert_eq!(event.without_nesting(), &event);
     /// ```
-    pub fn innermost(&self) -> &Self {
+    pub fn without_nesting(&self) -> &Self {
         let mut event = self;
         while let Self::Nested { event: inner, .. } = event {
             event = inner;
@@ -217,7 +217,7 @@ impl Event {
 
     /// Whether items of the history are replaced. A `rewritten` event that only tells what a compaction
     /// that failed has cost replaces none.
-    pub fn replaces_items(&self) -> bool {
+    pub fn is_rewrite(&self) -> bool {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }
 
@@ -227,7 +227,7 @@ impl Event {
     }
 
     /// The outcome, where this is the end of the run.
-    pub fn finished(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             Self::Finished(outcome) => Some(outcome),
             _ => None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A budget and how much of it was used. What was used may be more than the limit: a response
 /// that crosses it is kept, since it was paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Exceeded {
+pub struct BudgetExceeded {
     /// What was counted, and with it the unit of the two numbers.
     pub kind: BudgetKind,
     /// How much was used.
@@ -43,10 +43,10 @@ pub enum BudgetKind {
     Other,
 }
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for BudgetExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (used, limit) = match self.kind {
-            BudgetKind::Money => (units(self.used), units(self.limit)),
+            BudgetKind::Money => (format_units(self.used), format_units(self.limit)),
             _ => (self.used.to_string(), self.limit.to_string()),
         };
         let unit = match self.kind {
@@ -63,7 +63,7 @@ impl fmt::Display for Exceeded {
 }
 
 /// Millionths as units, with as many digits as they have.
-fn units(millionths: u64) -> String {
+fn format_units(millionths: u64) -> String {
     let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn money_is_shown_in_whole_units_of_the_prices() {
+    fn cost_is_displayed_in_price_units() {
         for (used, limit, expected) in [
             (12_345, 10_000, "0.012345 of 0.01"),
             (3_000_000, 2_500_000, "3 of 2.5"),
@@ -81,7 +81,7 @@ mod tests {
             (u64::MAX, 10_000_000, "18446744073709.551615 of 10"),
         ] {
             let exceeded =
-                Exceeded { kind: BudgetKind::Money, used, limit, diminishing_returns: false };
+                BudgetExceeded { kind: BudgetKind::Money, used, limit, diminishing_returns: false };
             assert_eq!(exceeded.to_string(), format!("{expected} of money used"));
         }
     }

@@ -2,25 +2,25 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, Transition};
+use crate::event::{AppendReason, Event, Outcome, RewriteReason, Transition};
 use crate::item::{Item, Json};
 use crate::usage::Usage;
 
 /// The events that belong to no part of their own, as they are written.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Written<'a> {
+enum EventRef<'a> {
     Appended {
-        why: AppendedWhy,
+        why: AppendReason,
         id: &'a str,
         items: &'a [Item],
     },
     Rewritten {
-        why: RewrittenWhy,
+        why: RewriteReason,
         from: usize,
         to: usize,
         items: &'a [Item],
-        #[serde(skip_serializing_if = "is_none")]
+        #[serde(skip_serializing_if = "is_zero_usage")]
         usage: Usage,
     },
     TurnStarted {
@@ -41,22 +41,22 @@ enum Written<'a> {
     },
 }
 
-fn is_none(usage: &Usage) -> bool {
+fn is_zero_usage(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
 /// The same as they are read.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Read {
+enum EventOwned {
     Appended {
-        why: AppendedWhy,
+        why: AppendReason,
         #[serde(default)]
         id: String,
         items: Vec<Item>,
     },
     Rewritten {
-        why: RewrittenWhy,
+        why: RewriteReason,
         from: usize,
         to: usize,
         items: Vec<Item>,
@@ -84,21 +84,21 @@ enum Read {
     },
 }
 
-impl From<Read> for Event {
-    fn from(read: Read) -> Self {
+impl From<EventOwned> for Event {
+    fn from(read: EventOwned) -> Self {
         match read {
-            Read::Appended { why, id, items } => Self::Appended { why, id, items },
-            Read::Rewritten { why, from, to, items, usage } => {
+            EventOwned::Appended { why, id, items } => Self::Appended { why, id, items },
+            EventOwned::Rewritten { why, from, to, items, usage } => {
                 Self::Rewritten { why, from, to, items, usage }
             }
-            Read::TurnStarted { turn, model, transition } => {
+            EventOwned::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
             }
             // What is not known inside is not known outside: it could not be written again.
-            Read::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
-            Read::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
-            Read::Continued { reason } => Self::Continued { reason },
-            Read::Finished { outcome } => Self::Finished(outcome),
+            EventOwned::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
+            EventOwned::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
+            EventOwned::Continued { reason } => Self::Continued { reason },
+            EventOwned::Finished { outcome } => Self::Finished(outcome),
         }
     }
 }
@@ -112,16 +112,16 @@ impl Serialize for Event {
                 use serde::ser::Error as _;
                 return Err(S::Error::custom("an unknown event is never written"));
             }
-            Self::Appended { why, id, items } => Written::Appended { why: *why, id, items },
+            Self::Appended { why, id, items } => EventRef::Appended { why: *why, id, items },
             Self::Rewritten { why, from, to, items, usage } => {
-                Written::Rewritten { why: *why, from: *from, to: *to, items, usage: *usage }
+                EventRef::Rewritten { why: *why, from: *from, to: *to, items, usage: *usage }
             }
             Self::TurnStarted { turn, model, transition } => {
-                Written::TurnStarted { turn: *turn, model, transition: *transition }
+                EventRef::TurnStarted { turn: *turn, model, transition: *transition }
             }
-            Self::Nested { call_id, name, event } => Written::Nested { call_id, name, event },
-            Self::Continued { reason } => Written::Continued { reason: *reason },
-            Self::Finished(outcome) => Written::Finished { outcome },
+            Self::Nested { call_id, name, event } => EventRef::Nested { call_id, name, event },
+            Self::Continued { reason } => EventRef::Continued { reason: *reason },
+            Self::Finished(outcome) => EventRef::Finished { outcome },
         };
         written.serialize(serializer)
     }
@@ -153,7 +153,7 @@ impl<'de> Deserialize<'de> for Event {
             "approval_requested" | "tool_started" | "tool_progress" | "tool_suspended"
             | "tool_output" => json.get().map(Self::Tool),
             "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
-                json.get::<Read>().map(Self::from)
+                json.get::<EventOwned>().map(Self::from)
             }
             _ => Ok(Self::Unknown),
         }

@@ -11,10 +11,10 @@ mod reason;
 mod transition;
 
 pub use event::{Event, ToolEvent};
-pub use exceeded::{BudgetKind, Exceeded};
-pub use outcome::{Outcome, Undelivered};
-pub use reason::{Phase, Reason};
-pub use transition::{AppendedWhy, RewrittenWhy, Transition};
+pub use exceeded::{BudgetExceeded, BudgetKind};
+pub use outcome::{Outcome, UndeliveredInput};
+pub use reason::{EndReason, Phase};
+pub use transition::{AppendReason, RewriteReason, Transition};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::event::{Exceeded, Phase, Reason};
+use crate::event::{BudgetExceeded, EndReason, Phase};
 use crate::item::{Evidence, History, Item, Json, PendingCall};
 use crate::turn::ParseError;
 use crate::usage::Usage;
@@ -15,11 +15,11 @@ use crate::usage::Usage;
 ///
 /// Equal in what is written, which leaves the history out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(from = "OutcomeOnWire", into = "OutcomeOnWire")]
+#[serde(from = "OutcomeRepr", into = "OutcomeRepr")]
 #[non_exhaustive]
 pub struct Outcome {
     /// Why it ended.
-    pub reason: Reason,
+    pub reason: EndReason,
     /// What the stop hook or the policy on evidence said that ended it, where one did: why it was
     /// prevented, what is missing, what is not proven.
     pub why: Option<String>,
@@ -46,21 +46,21 @@ pub struct Outcome {
     /// to them.
     pub pending: Vec<PendingCall>,
     /// What was handed in and came too late.
-    pub undelivered: Vec<Undelivered>,
+    pub undelivered: Vec<UndeliveredInput>,
     /// What tools have put on record.
     pub evidence: Vec<Json>,
     /// The check that proves a completed run: it passed behind the last change, and none that failed
     /// is left. It is there whether or not the agent
     /// [asks for evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// Which budget was spent: always with [`Reason::Budget`], and where a token target was given
+    /// Which budget was spent: always with [`EndReason::Budget`], and where a token target was given
     /// up.
-    pub budget: Option<Exceeded>,
+    pub budget: Option<BudgetExceeded>,
 }
 
 /// Items that were handed in and came too late.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Undelivered {
+pub struct UndeliveredInput {
     /// The receipt that was given for them.
     pub id: String,
     /// The items.
@@ -122,30 +122,30 @@ impl Outcome {
         let text = || self.text.clone();
         let unfinished = || ParseError::Unfinished { reason: self.reason.to_string() };
         match self.reason {
-            Reason::Completed => ParseError::read(&self.text),
-            Reason::Malformed => {
+            EndReason::Completed => ParseError::read(&self.text),
+            EndReason::Malformed => {
                 Err(ParseError::read::<T>(&self.text).err().unwrap_or_else(unfinished))
             }
-            Reason::Refused => Err(ParseError::Refused { text: text() }),
-            Reason::Filtered => Err(ParseError::Filtered { text: text() }),
-            Reason::Truncated | Reason::ContextWindow if self.error.is_none() => {
+            EndReason::Refused => Err(ParseError::Refused { text: text() }),
+            EndReason::Filtered => Err(ParseError::Filtered { text: text() }),
+            EndReason::Truncated | EndReason::ContextWindow if self.error.is_none() => {
                 Err(ParseError::CutOff { text: text() })
             }
-            Reason::Truncated
-            | Reason::ContextWindow
-            | Reason::MaxTurns
-            | Reason::Interrupted(_)
-            | Reason::Stopped
-            | Reason::StopHookPrevented
-            | Reason::Repeating
-            | Reason::Budget
-            | Reason::Incomplete
-            | Reason::Pending
-            | Reason::Blocked
-            | Reason::Unproven
-            | Reason::ProviderError
-            | Reason::HookError
-            | Reason::Other => Err(unfinished()),
+            EndReason::Truncated
+            | EndReason::ContextWindow
+            | EndReason::MaxTurns
+            | EndReason::Interrupted(_)
+            | EndReason::Stopped
+            | EndReason::StopHookPrevented
+            | EndReason::Repeating
+            | EndReason::Budget
+            | EndReason::Incomplete
+            | EndReason::Pending
+            | EndReason::Blocked
+            | EndReason::Unproven
+            | EndReason::ProviderError
+            | EndReason::HookError
+            | EndReason::Other => Err(unfinished()),
         }
     }
 
@@ -161,32 +161,32 @@ impl Outcome {
     /// let model = Scripted::new([Reply::text("Two of ten.").call("next", serde_json::json!({}))]);
     /// let outcome = Agent::new(model).with_max_turns(1).run("Read all ten").outcome().await;
     /// assert_eq!(
-    ///     outcome.stamped_text(),
+    ///     outcome.labeled_text(),
     ///     "Two of ten.\n\n[stopped early: the step limit was reached — this result is partial]"
     /// );
     /// # }
     /// ```
-    pub fn stamped_text(&self) -> String {
+    pub fn labeled_text(&self) -> String {
         let why = match self.reason {
-            Reason::Completed => return self.text.clone(),
-            Reason::MaxTurns => "the step limit was reached",
-            Reason::Interrupted(_) => "it was interrupted",
-            Reason::Stopped => "it was stopped",
-            Reason::StopHookPrevented => "a rule stopped it",
-            Reason::ContextWindow => "its context window is full",
-            Reason::Truncated => "the output limit was reached",
-            Reason::Refused => "the model refused",
-            Reason::Filtered => "a content filter cut it off",
-            Reason::Malformed => "the model's replies could not be used",
-            Reason::Repeating => "it kept repeating the same calls",
-            Reason::Budget => "its budget was spent",
-            Reason::Incomplete => "a reply broke off",
-            Reason::Pending => "a call waits for somebody outside",
-            Reason::Blocked => "something is missing",
-            Reason::Unproven => "there is no evidence",
-            Reason::ProviderError => "the model could not be reached",
-            Reason::HookError => "a hook failed",
-            Reason::Other => "for a reason that this version does not know",
+            EndReason::Completed => return self.text.clone(),
+            EndReason::MaxTurns => "the step limit was reached",
+            EndReason::Interrupted(_) => "it was interrupted",
+            EndReason::Stopped => "it was stopped",
+            EndReason::StopHookPrevented => "a rule stopped it",
+            EndReason::ContextWindow => "its context window is full",
+            EndReason::Truncated => "the output limit was reached",
+            EndReason::Refused => "the model refused",
+            EndReason::Filtered => "a content filter cut it off",
+            EndReason::Malformed => "the model's replies could not be used",
+            EndReason::Repeating => "it kept repeating the same calls",
+            EndReason::Budget => "its budget was spent",
+            EndReason::Incomplete => "a reply broke off",
+            EndReason::Pending => "a call waits for somebody outside",
+            EndReason::Blocked => "something is missing",
+            EndReason::Unproven => "there is no evidence",
+            EndReason::ProviderError => "the model could not be reached",
+            EndReason::HookError => "a hook failed",
+            EndReason::Other => "for a reason that this version does not know",
         };
         let partial = if self.partial { " — this result is partial" } else { "" };
         let stamp = match &self.error {
@@ -209,28 +209,28 @@ impl Outcome {
     /// The run's own error, or [`ErrorKind::Unfinished`] with the outcome as its source.
     pub fn into_result(self) -> Result<Self, Error> {
         match (self.reason, &self.error) {
-            (Reason::Completed, _) => Ok(self),
+            (EndReason::Completed, _) => Ok(self),
             (_, Some(error)) => Err(error.clone()),
             (reason, None) => {
                 let message = format!("the run ended early: {reason}");
-                Err(Error::new(ErrorKind::Unfinished, message).with_source(Unfinished(self)))
+                Err(Error::new(ErrorKind::Unfinished, message).with_source(UnfinishedRun(self)))
             }
         }
     }
 
     /// Finds the outcome that an [`ErrorKind::Unfinished`] carries.
-    pub fn of(error: &Error) -> Option<&Self> {
-        error.find_source::<Unfinished>().map(|unfinished| &unfinished.0)
+    pub fn from_error(error: &Error) -> Option<&Self> {
+        error.find_source::<UnfinishedRun>().map(|unfinished| &unfinished.0)
     }
 }
 
 /// An outcome as the source of an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.reason)]
-struct Unfinished(Outcome);
+struct UnfinishedRun(Outcome);
 
 #[derive(Clone, Serialize, Deserialize)]
-struct OutcomeOnWire {
+struct OutcomeRepr {
     reason: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     phase: Option<Phase>,
@@ -244,7 +244,7 @@ struct OutcomeOnWire {
     turns: u32,
     #[serde(default)]
     usage: Usage,
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[serde(default, skip_serializing_if = "is_zero_usage")]
     nested_usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
@@ -255,23 +255,23 @@ struct OutcomeOnWire {
     #[serde(default)]
     pending: Vec<PendingCall>,
     #[serde(default)]
-    undelivered: Vec<Undelivered>,
+    undelivered: Vec<UndeliveredInput>,
     #[serde(default)]
     evidence: Vec<Json>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proof: Option<Box<Evidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    budget: Option<Exceeded>,
+    budget: Option<BudgetExceeded>,
 }
 
-fn is_nothing(usage: &Usage) -> bool {
+fn is_zero_usage(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-impl From<OutcomeOnWire> for Outcome {
-    fn from(wire: OutcomeOnWire) -> Self {
+impl From<OutcomeRepr> for Outcome {
+    fn from(wire: OutcomeRepr) -> Self {
         Self {
-            reason: Reason::named(&wire.reason, wire.phase),
+            reason: EndReason::named(&wire.reason, wire.phase),
             why: wire.why,
             partial: wire.partial,
             text: wire.text,
@@ -291,10 +291,10 @@ impl From<OutcomeOnWire> for Outcome {
     }
 }
 
-impl From<Outcome> for OutcomeOnWire {
+impl From<Outcome> for OutcomeRepr {
     fn from(outcome: Outcome) -> Self {
         let phase = match outcome.reason {
-            Reason::Interrupted(phase) => Some(phase),
+            EndReason::Interrupted(phase) => Some(phase),
             _ => None,
         };
         Self {

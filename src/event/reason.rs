@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum EndReason {
     /// The model was done.
     Completed,
     /// The cap on model calls was reached.
@@ -31,7 +31,7 @@ pub enum Reason {
     /// The model's replies could not be used.
     Malformed,
     /// The model made the same calls again and again, with the same results; see
-    /// [`Limits::repeats_end`](crate::agent::Limits::repeats_end).
+    /// [`Limits::end_after_repeats`](crate::agent::Limits::end_after_repeats).
     Repeating,
     /// A budget was spent.
     Budget,
@@ -79,9 +79,9 @@ pub enum Phase {
 }
 
 /// Writes both directions between the reasons and their names in one place.
-macro_rules! names {
+macro_rules! reason_names {
     ($($Reason:ident = $name:literal),* $(,)?) => {
-        impl Reason {
+        impl EndReason {
             /// The reason as it is written, for example `max_turns`.
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -103,7 +103,7 @@ macro_rules! names {
     };
 }
 
-names! {
+reason_names! {
     Completed = "completed",
     MaxTurns = "max_turns",
     Stopped = "stopped",
@@ -123,9 +123,9 @@ names! {
     HookError = "hook_error",
 }
 
-impl Reason {
+impl EndReason {
     /// The reason of a run that an error ended.
-    pub fn of_error(error: &Error) -> Self {
+    pub fn from_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::IncompleteTurn => Self::Incomplete,
             ErrorKind::ContextWindow => Self::ContextWindow,
@@ -158,7 +158,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

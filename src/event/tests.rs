@@ -13,7 +13,7 @@ fn round_trip(event: &Event, json: &str) {
     assert_eq!(&serde_json::from_value::<Event>(value).unwrap(), event);
 }
 
-fn outcome(reason: Reason, error: Option<Error>) -> Event {
+fn outcome(reason: EndReason, error: Option<Error>) -> Event {
     Event::Finished(Box::new(Outcome {
         reason,
         partial: reason.is_partial(),
@@ -67,7 +67,7 @@ fn the_events_of_a_turn_are_flat_objects() {
 }
 
 #[test]
-fn a_complete_turn_reads_back_equal() {
+fn a_complete_turn_round_trips() {
     let mut turn = TurnBuilder::new();
     turn.model("m");
     turn.text(0, "hi");
@@ -111,14 +111,14 @@ fn the_events_of_tools_are_flat_objects() {
 fn the_events_of_a_run_are_flat_objects() {
     round_trip(
         &Event::Appended {
-            why: AppendedWhy::FollowUp,
+            why: AppendReason::FollowUp,
             id: "i".into(),
             items: vec![Item::user("u")],
         },
         r#"{"type":"appended","why":"follow_up","id":"i","items":[{"type":"user","content":"u"}]}"#,
     );
     let rewritten = |usage| Event::Rewritten {
-        why: RewrittenWhy::Compacted,
+        why: RewriteReason::Compacted,
         from: 3,
         to: 17,
         items: Vec::new(),
@@ -148,20 +148,20 @@ fn the_events_of_a_run_are_flat_objects() {
 fn an_outcome_has_a_phase_only_when_interrupted() {
     let rest = r#""pending":[],"undelivered":[],"evidence":[]"#;
     round_trip(
-        &outcome(Reason::Completed, None),
+        &outcome(EndReason::Completed, None),
         &format!(
             r#"{{"type":"finished","outcome":{{"reason":"completed","partial":false,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":null,{rest}}}}}"#
         ),
     );
     round_trip(
-        &outcome(Reason::Interrupted(Phase::Tools), None),
+        &outcome(EndReason::Interrupted(Phase::Tools), None),
         &format!(
             r#"{{"type":"finished","outcome":{{"reason":"interrupted","phase":"tools","partial":true,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":null,{rest}}}}}"#
         ),
     );
     let error = Error::new(ErrorKind::RateLimited, "slow").with_status(429);
     round_trip(
-        &outcome(Reason::ProviderError, Some(error)),
+        &outcome(EndReason::ProviderError, Some(error)),
         &format!(
             r#"{{"type":"finished","outcome":{{"reason":"provider_error","partial":true,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":{{"kind":"rate_limited","message":"slow","status":429}},{rest}}}}}"#
         ),
@@ -182,32 +182,32 @@ fn a_known_event_with_a_wrong_field_is_an_error_not_unknown() {
 }
 
 #[test]
-fn ok_gives_the_outcome_or_the_reason_why_not() {
-    let Event::Finished(completed) = outcome(Reason::Completed, None) else { panic!() };
+fn into_result_returns_the_outcome_or_an_error_with_its_reason() {
+    let Event::Finished(completed) = outcome(EndReason::Completed, None) else { panic!() };
     assert!(completed.into_result().is_ok());
-    let Event::Finished(capped) = outcome(Reason::MaxTurns, None) else { panic!() };
+    let Event::Finished(capped) = outcome(EndReason::MaxTurns, None) else { panic!() };
     let error = capped.into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unfinished);
     assert_eq!(format!("{error:#}"), "the run ended early: max_turns");
-    assert_eq!(Outcome::of(&error).unwrap().turns, 2);
+    assert_eq!(Outcome::from_error(&error).unwrap().turns, 2);
     let own = Error::new(ErrorKind::Auth, "no");
-    let Event::Finished(failed) = outcome(Reason::ProviderError, Some(own.clone())) else {
+    let Event::Finished(failed) = outcome(EndReason::ProviderError, Some(own.clone())) else {
         panic!()
     };
     assert_eq!(failed.into_result().unwrap_err(), own);
 }
 
 #[test]
-fn an_event_is_small() {
+fn event_size_stays_within_its_limit() {
     assert!(size_of::<Event>() <= 104, "{}", size_of::<Event>());
 }
 
 #[test]
-fn a_spent_budget_and_what_sub_agents_cost_are_written_when_there_is_something() {
+fn budget_and_nested_usage_are_serialized_only_if_set() {
     let exceeded =
-        Exceeded { kind: BudgetKind::Pool, used: 12, limit: 10, diminishing_returns: false };
+        BudgetExceeded { kind: BudgetKind::Pool, used: 12, limit: 10, diminishing_returns: false };
     let nested_usage = Usage { input_tokens: 3, ..Usage::default() };
-    let Event::Finished(outcome) = outcome(Reason::Budget, None) else { panic!("no outcome") };
+    let Event::Finished(outcome) = outcome(EndReason::Budget, None) else { panic!("no outcome") };
     let why = Some("enough".to_owned());
     let outcome = Outcome { budget: Some(exceeded), nested_usage, cost: Some(7), why, ..*outcome };
     let written = serde_json::to_string(&outcome).unwrap();
@@ -219,7 +219,7 @@ fn a_spent_budget_and_what_sub_agents_cost_are_written_when_there_is_something()
 }
 
 #[test]
-fn a_report_lies_flat_in_its_result() {
+fn a_report_is_flattened_into_its_tool_result() {
     let report = EffectReport {
         side_effects: vec![SideEffect::of_creation("42")],
         evidence: vec![serde_json::json!({ "exit_code": 0 }).into()],
@@ -233,7 +233,7 @@ fn a_report_lies_flat_in_its_result() {
 }
 
 #[test]
-fn an_event_of_a_sub_agent_is_nested_wherever_it_comes_from() {
+fn sub_agent_events_are_nested_whatever_their_source() {
     let event = || Box::new(Event::Continued { reason: Transition::Retry });
     let (call_id, name) = (String::from("c"), String::from("n"));
     let tool = ToolEvent::Nested { call_id: call_id.clone(), name: name.clone(), event: event() };
@@ -244,7 +244,7 @@ fn an_event_of_a_sub_agent_is_nested_wherever_it_comes_from() {
 }
 
 #[test]
-fn events_that_are_nested_too_deep_are_an_error_and_those_of_a_few_agents_are_not() {
+fn nesting_beyond_the_depth_limit_is_a_deserialization_error() {
     let nested = |levels: usize| {
         let inner = r#"{"type":"continued","reason":"retry"}"#;
         let before = r#"{"type":"nested","call_id":"c","name":"n","event":"#;

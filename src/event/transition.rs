@@ -42,7 +42,7 @@ pub enum Transition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum AppendedWhy {
+pub enum AppendReason {
     /// The run's input.
     Input,
     /// Handed in while the run was going on.
@@ -70,7 +70,7 @@ pub enum AppendedWhy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum RewrittenWhy {
+pub enum RewriteReason {
     /// To make them shorter.
     Compacted,
     /// To make them void.
@@ -87,7 +87,7 @@ impl fmt::Display for Transition {
     }
 }
 
-impl fmt::Display for AppendedWhy {
+impl fmt::Display for AppendReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }

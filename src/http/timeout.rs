@@ -8,7 +8,7 @@ pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 pub(crate) const MAX_DRAIN_BYTES: usize = 64 << 10;
 
 /// How long a provider waits for the server, for each thing apart. They hold for each attempt at a
-/// request; [`Budget::time`](crate::agent::Budget::time) holds for a whole run. Set what is to differ:
+/// request; [`Budget::with_time_limit`](crate::agent::Budget::with_time_limit) holds for a whole run. Set what is to differ:
 ///
 /// ```
 /// use std::time::Duration;

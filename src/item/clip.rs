@@ -25,9 +25,9 @@ impl Content {
     /// use turnstream::item::Content;
     ///
     /// let content = Content::from("0123456789".repeat(10));
-    /// let clipped = content.clipped(52, None).unwrap();
+    /// let clipped = content.truncate_middle(52, None).unwrap();
     /// assert_eq!(clipped.text(), "0123456789\n[80 bytes were left out here]\n0123456789");
-    /// assert_eq!(content.clipped(100, None), None);
+    /// assert_eq!(content.truncate_middle(100, None), None);
     /// ```
     pub fn truncate_middle(&self, max_bytes: usize, note: Option<&str>) -> Option<Self> {
         if self.text_len() <= max_bytes {

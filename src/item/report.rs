@@ -8,11 +8,11 @@ use crate::item::Json;
 /// and the outcome do.
 ///
 /// ```
-/// use turnstream::item::{Report, SideEffect};
+/// use turnstream::item::{EffectReport, SideEffect};
 ///
-/// let report = Report {
+/// let report = EffectReport {
 ///     side_effects: vec![SideEffect::of_change("src/lib.rs")],
-///     ..Report::default()
+///     ..EffectReport::default()
 /// };
 /// let json = serde_json::to_string(&report)?;
 /// assert_eq!(json, r#"{"side_effects":[{"kind":"changed","target":"src/lib.rs"}]}"#);

@@ -55,8 +55,8 @@ impl History {
     ///     Item::text("Please do not send me keys."),
     ///     Item::user("What is a key?"),
     /// ]);
-    /// for tombstones in history.tombstones([0])? {
-    ///     tombstones.apply(&mut history);
+    /// for edit in history.tombstone_edits([0])? {
+    ///     edit.apply(&mut history);
     /// }
     /// assert_eq!(history.len(), 3);
     /// assert!(history.iter().next().unwrap().tombstone);

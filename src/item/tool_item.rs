@@ -42,7 +42,7 @@ impl ToolCall {
     ///     name: "delete".into(),
     ///     arguments: r#"{"path":"notes.md"}"#.into(),
     /// };
-    /// assert_eq!(call.parse::<Delete>()?.path, "notes.md");
+    /// assert_eq!(call.parse_arguments::<Delete>()?.path, "notes.md");
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     ///

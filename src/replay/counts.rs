@@ -1,16 +1,17 @@
 //! The numbers of effects between two events.
 
-use crate::world::{Key, Kind};
+use crate::world::{EffectKey, EffectKind};
 
 /// How often each kind of effect was asked for since the last event.
 #[derive(Default)]
-pub(super) struct Counts(Vec<(Kind, String, u32)>);
+pub(super) struct EffectCounter(Vec<(EffectKind, String, u32)>);
 
-impl Counts {
+impl EffectCounter {
     /// Counts one more, and gives its number.
-    pub(super) fn next(&mut self, key: &Key) -> u32 {
-        let known =
-            |(kind, name, _): &&mut (Kind, String, u32)| *kind == key.kind && **name == *key.name;
+    pub(super) fn count(&mut self, key: &EffectKey) -> u32 {
+        let known = |(kind, name, _): &&mut (EffectKind, String, u32)| {
+            *kind == key.kind && **name == *key.name
+        };
         match self.0.iter_mut().find(known) {
             Some((.., nth)) => {
                 *nth = nth.saturating_add(1);

@@ -3,63 +3,63 @@
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, Json};
-use crate::replay::print::Print;
-use crate::world::{Ending, Kind};
+use crate::replay::print::RequestFingerprint;
+use crate::world::{EffectKind, LoopEnd};
 
 /// A run that was read.
-pub(super) struct Read {
+pub(super) struct ParsedRun {
     pub(super) run: u32,
     pub(super) version: u32,
     pub(super) history: History,
     pub(super) resuming: bool,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<RecordingEntry>,
 }
 
 /// What stands in a recording, in its order.
-pub(super) enum Entry {
+pub(super) enum RecordingEntry {
     Event {
         event: Event,
         vetoed: bool,
     },
-    Asked(Print),
+    Request(RequestFingerprint),
     /// What the outside answered, the `nth` time since the last event; in version 1 the first time that
     /// is left.
     Value {
-        kind: Kind,
+        kind: EffectKind,
         name: String,
         nth: Option<u32>,
         made: Result<Json, Error>,
     },
-    Failed(Error),
-    Ended(Ending),
+    TurnError(Error),
+    LoopEnd(LoopEnd),
 }
 
-impl Entry {
+impl RecordingEntry {
     pub(super) fn event(&self) -> Option<&Event> {
         match self {
             Self::Event { event, .. } => Some(event),
-            Self::Asked(_) | Self::Value { .. } | Self::Failed(_) | Self::Ended(_) => None,
+            Self::Request(_) | Self::Value { .. } | Self::TurnError(_) | Self::LoopEnd(_) => None,
         }
     }
 
     /// What a request was.
-    pub(super) fn asked(&self) -> Option<&Print> {
+    pub(super) fn request(&self) -> Option<&RequestFingerprint> {
         match self {
-            Self::Asked(print) => Some(print),
-            Self::Event { .. } | Self::Value { .. } | Self::Failed(_) | Self::Ended(_) => None,
+            Self::Request(print) => Some(print),
+            Self::Event { .. } | Self::Value { .. } | Self::TurnError(_) | Self::LoopEnd(_) => None,
         }
     }
 
     /// How the agent ended the run.
-    pub(super) fn ended(&self) -> Option<&Ending> {
+    pub(super) fn loop_end(&self) -> Option<&LoopEnd> {
         match self {
-            Self::Ended(ending) => Some(ending),
-            Self::Event { .. } | Self::Asked(_) | Self::Value { .. } | Self::Failed(_) => None,
+            Self::LoopEnd(ending) => Some(ending),
+            Self::Event { .. } | Self::Request(_) | Self::Value { .. } | Self::TurnError(_) => None,
         }
     }
 }
 
 /// Whether an event is the end of a step.
-pub(super) fn is_step(event: &Event) -> bool {
+pub(super) fn ends_step(event: &Event) -> bool {
     event.turn_complete().is_some() || event.tool_output().is_some()
 }

@@ -8,11 +8,11 @@
 //!                                                         tells it, the `nth` time since the last event
 //! {"type":"failed","run":1,"error":{…}}                   the turn that streams has failed
 //! {"type":"ended","run":1,"polled":true,"error":null}     the loop was ended from outside: by an
-//!                                                         interrupt, an error, or `time_up`
+//!                                                         interrupt, an error, or `time_exceeded`
 //! ```
 //!
 //! A value that says nothing is left out. A step of a body of one's own has its `name`; an effect that
-//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `noted` lines in the place of values.
+//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `entries` lines in the place of values.
 
 use std::borrow::Cow;
 
@@ -21,17 +21,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, Json};
-use crate::replay::print::Print;
-use crate::replay::version1::Noted;
-use crate::world::{Kind, TimeUp};
+use crate::replay::print::RequestFingerprint;
+use crate::replay::version1::ValueV1;
+use crate::world::{EffectKind, TimeLimitReached};
 
 /// Raised when a reader of the version before would misread a line.
-pub(super) const VERSION: u32 = 2;
+pub(super) const FORMAT_VERSION: u32 = 2;
 
 /// A line.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Line<'a> {
+pub(super) enum RecordingLine<'a> {
     Run {
         run: u32,
         version: u32,
@@ -48,7 +48,7 @@ pub(super) enum Line<'a> {
     },
     Asked {
         run: u32,
-        request: Print,
+        request: RequestFingerprint,
     },
     Value {
         run: u32,
@@ -59,7 +59,7 @@ pub(super) enum Line<'a> {
     #[serde(skip_serializing)]
     Noted {
         run: u32,
-        noted: Noted,
+        noted: ValueV1,
     },
     Failed {
         run: u32,
@@ -72,7 +72,7 @@ pub(super) enum Line<'a> {
         #[serde(default)]
         error: Option<Cow<'a, Error>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        time_up: Option<TimeUp>,
+        time_up: Option<TimeLimitReached>,
     },
     #[serde(other)]
     Unknown,
@@ -81,7 +81,7 @@ pub(super) enum Line<'a> {
 /// What the outside answered.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ValueLine {
-    pub(super) of: Kind,
+    pub(super) of: EffectKind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
     pub(super) nth: u32,

@@ -2,9 +2,9 @@
 
 use crate::agent::{Agent, Input, Run};
 use crate::error::{Error, ErrorKind};
-use crate::event::{AppendedWhy, Event, ToolEvent};
+use crate::event::{AppendReason, Event, ToolEvent};
 use crate::item::{History, ToolCall};
-use crate::replay::entry::is_step;
+use crate::replay::entry::ends_step;
 use crate::replay::recording::Recording;
 use crate::request::Request;
 use crate::story::Journal;
@@ -13,7 +13,7 @@ use crate::usage::Usage;
 
 /// A step of a recorded run: look at it, change one thing, and run on from there.
 ///
-/// Made by [`Recording::at`] and [`Rerun::moment`](super::Rerun::moment). The recording stays as it
+/// Made by [`Recording::at_step`] and [`Rerun::point`](super::ReplayRun::point). The recording stays as it
 /// is.
 ///
 /// ```
@@ -44,36 +44,36 @@ use crate::usage::Usage;
 ///
 /// let kept = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&kept);
-/// let recorder = Recorder::each(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
 /// let outcome = agent.clone().with_recorder(&recorder).run("How is it?").outcome().await;
 /// assert_eq!(outcome.text, "I see rain.");
 ///
 /// let recording = kept.lock().unwrap().take().unwrap();
-/// let sunny = recording.at(2).with_tool_result("c1", ToolOutput::ok("the sun"))?;
+/// let sunny = recording.at_step(2).with_tool_result("c1", ToolOutput::ok("the sun"))?;
 /// assert_eq!(sunny.run(&agent).outcome().await.text, "I see the sun.");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
     /// What the run goes on with: a history, and what is said to it.
-    onward: History,
+    continuation: History,
     input: Input,
 }
 
 impl Recording {
     /// Goes to a step, from 0. Behind the last one is the end of the recording.
-    pub fn at(&self, step: usize) -> Moment {
-        Moment::new(self, step)
+    pub fn at_step(&self, step: usize) -> ReplayPoint {
+        ReplayPoint::new(self, step)
     }
 }
 
-impl Moment {
+impl ReplayPoint {
     pub(super) fn new(recording: &Recording, step: usize) -> Self {
         let events: Vec<&Event> = recording.events().collect();
-        let ends = |(at, event): (usize, &&Event)| is_step(event).then_some(at + 1);
+        let ends = |(at, event): (usize, &&Event)| ends_step(event).then_some(at + 1);
         let behind = match step.checked_sub(1) {
             None => events.iter().take_while(|event| is_input(event)).count(),
             Some(before) => {
@@ -81,13 +81,18 @@ impl Moment {
             }
         };
         let (events, left) = events.split_at(behind);
-        let journal = folded(recording, events.iter().copied().cloned());
-        let onward = folded(recording, events.iter().copied().cloned());
+        let journal = journal_of(recording, events.iter().copied().cloned());
+        let onward = journal_of(recording, events.iter().copied().cloned());
         // What the calls of this turn came to is known.
-        let results = left.iter().take_while(|event| is_of_tools(event));
+        let results = left.iter().take_while(|event| is_tool_event(event));
         results.for_each(|event| onward.observe(event));
         let onward = onward.history();
-        Self { recording: recording.clone(), journal, onward, input: Input::default() }
+        Self {
+            recording: recording.clone(),
+            journal,
+            continuation: onward,
+            input: Input::default(),
+        }
     }
 
     /// The history here: results that came later are not in it.
@@ -130,15 +135,15 @@ impl Moment {
                     name: result.name.clone(),
                     arguments: String::new(),
                 };
-                Event::Tool(ToolEvent::Output(output.clone().answering(&call)))
+                Event::Tool(ToolEvent::Output(output.clone().into_result_for(&call)))
             }
             event => event.clone(),
         };
         let first = self.recording.events().take(at + 1);
-        let behind = self.recording.events().skip(at + 1).take_while(|event| is_of_tools(event));
-        let journal = folded(&self.recording, first.chain(behind).map(changed));
+        let behind = self.recording.events().skip(at + 1).take_while(|event| is_tool_event(event));
+        let journal = journal_of(&self.recording, first.chain(behind).map(changed));
         let onward = journal.history();
-        Ok(Self { journal, onward, input: Input::default(), ..self })
+        Ok(Self { journal, continuation: onward, input: Input::default(), ..self })
     }
 
     /// Goes to the beginning and says something else. The whole run is left out.
@@ -146,12 +151,12 @@ impl Moment {
         let input = prompt.into();
         let onward = self.recording.history().clone();
         let journal = Journal::new(onward.clone());
-        Self { journal, onward, input, ..self }
+        Self { journal, continuation: onward, input, ..self }
     }
 
     /// The request that [`run`](Self::run) would send first, before any hook has seen it.
     pub fn request(&self, agent: &Agent) -> Request {
-        let mut history = self.onward.settled();
+        let mut history = self.continuation.settled();
         history.extend(self.input.0.iter().cloned());
         agent.request(&history)
     }
@@ -163,20 +168,20 @@ impl Moment {
     /// twice; one without any is answered as interrupted. The history is a
     /// [fork](History::fork), so that what follows has idempotency keys of its own.
     pub fn run(&self, agent: &Agent) -> Run {
-        agent.run_from(agent.fork(&self.onward), self.input.clone())
+        agent.run_from(agent.fork(&self.continuation), self.input.clone())
     }
 }
 
-fn folded(recording: &Recording, events: impl IntoIterator<Item = Event>) -> Journal {
+fn journal_of(recording: &Recording, events: impl IntoIterator<Item = Event>) -> Journal {
     let journal = Journal::new(recording.history().clone());
     events.into_iter().for_each(|event| journal.observe(&event));
     journal
 }
 
 fn is_input(event: &Event) -> bool {
-    matches!(event, Event::Appended { why: AppendedWhy::Input, .. })
+    matches!(event, Event::Appended { why: AppendReason::Input, .. })
 }
 
-fn is_of_tools(event: &Event) -> bool {
+fn is_tool_event(event: &Event) -> bool {
     matches!(event, Event::Tool(_) | Event::Nested { .. })
 }

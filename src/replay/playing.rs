@@ -10,103 +10,108 @@ use futures::future::{self, FutureExt};
 use futures::stream;
 
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event, Outcome, RewrittenWhy, ToolEvent};
+use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{EffectReport, Json};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::{PlayedEvent, play};
-use crate::replay::counts::Counts;
-use crate::replay::entry::{Entry, Read};
-use crate::replay::print::{Comparison, ReplayMismatch};
+use crate::replay::counts::EffectCounter;
+use crate::replay::entry::{ParsedRun, RecordingEntry};
+use crate::replay::print::{ReplayMismatch, RequestComparison};
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
-use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World};
+use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
 /// A recording that is played, and how far it is. Clones are the same replay.
 #[derive(Clone)]
-pub(super) struct Playing(Arc<Inner>);
+pub(super) struct RunPlayer(Arc<PlayerInner>);
 
-struct Inner {
-    read: Arc<Read>,
-    state: Mutex<State>,
+struct PlayerInner {
+    read: Arc<ParsedRun>,
+    state: Mutex<PlayerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PlayerState {
     /// The first entry behind the last event that was given out.
     at: usize,
     /// How many events were given out.
     events: usize,
     /// The entries between two events that have had their turn.
-    taken: HashSet<usize>,
+    consumed: HashSet<usize>,
     /// How often each kind of effect was asked for since the last event.
-    counted: Counts,
+    counts: EffectCounter,
     /// Something waits for what the recording does not have.
-    stuck: bool,
+    is_waiting: bool,
     mismatch: Option<ReplayMismatch>,
     requests: Vec<Request>,
-    asked: Comparison,
+    comparison: RequestComparison,
 }
 
-impl Playing {
-    pub(super) fn new(read: &Arc<Read>) -> Self {
-        Self(Arc::new(Inner { read: Arc::clone(read), state: Mutex::default() }))
+impl RunPlayer {
+    pub(super) fn new(read: &Arc<ParsedRun>) -> Self {
+        Self(Arc::new(PlayerInner { read: Arc::clone(read), state: Mutex::default() }))
     }
 
     /// An event that the replay gives out.
-    fn event(&self, event: &Event) {
-        if *event.innermost() == Event::Unknown {
+    fn check_event(&self, event: &Event) {
+        if *event.without_nesting() == Event::Unknown {
             return;
         }
         let mut state = self.lock();
-        if self.find(&state, Entry::asked).is_some() {
-            state.differ("request", &true, &());
+        if self.find(&state, RecordingEntry::request).is_some() {
+            state.set_mismatch("request", &true, &());
         }
         let next = self.next_event(state.at);
         match next.map(|(at, recorded)| (at, recorded, recorded == event)) {
             Some((at, _, true)) => {
                 state.at = at + 1;
-                state.counted.clear();
-                state.taken.clear();
+                state.counts.clear();
+                state.consumed.clear();
                 state.events += 1;
             }
-            Some((_, recorded, false)) => state.differ("event", recorded, event),
-            None => state.differ("event", &(), event),
+            Some((_, recorded, false)) => state.set_mismatch("event", recorded, event),
+            None => state.set_mismatch("event", &(), event),
         }
     }
 
     /// What the recording has for an effect, which is asked for now.
-    fn found(&self, key: &Key) -> Option<Result<Json, Error>> {
+    fn take_value(&self, key: &EffectKey) -> Option<Result<Json, Error>> {
         let mut state = self.lock();
-        let now = state.counted.next(key);
-        let is_it = |kind: Kind, name: &str, nth: Option<u32>| {
+        let now = state.counts.count(key);
+        let is_it = |kind: EffectKind, name: &str, nth: Option<u32>| {
             (kind, name) == (key.kind, &*key.name) && nth.is_none_or(|nth| nth == now)
         };
         let found = self.find(&state, |entry| match entry {
-            Entry::Value { kind, name, nth, made } => {
+            RecordingEntry::Value { kind, name, nth, made } => {
                 is_it(*kind, name, *nth).then(|| made.clone())
             }
-            Entry::Event { .. } | Entry::Asked(_) | Entry::Failed(_) | Entry::Ended(_) => None,
+            RecordingEntry::Event { .. }
+            | RecordingEntry::Request(_)
+            | RecordingEntry::TurnError(_)
+            | RecordingEntry::LoopEnd(_) => None,
         });
         let (at, made) = found?;
-        state.taken.insert(at);
+        state.consumed.insert(at);
         Some(made)
     }
 
     /// Checks a request.
-    fn asked(&self, request: &Request) -> Result<(), Error> {
+    fn check_request(&self, request: &Request) -> Result<(), Error> {
         let state = &mut *self.lock();
-        let found = self.find(state, Entry::asked);
+        let found = self.find(state, RecordingEntry::request);
         let mismatch = match found {
-            Some((at, print)) => match state.asked.differ(print, request, state.events) {
-                None => {
-                    state.taken.insert(at);
-                    state.requests.push(request.clone());
-                    return Ok(());
+            Some((at, print)) => {
+                match state.comparison.first_difference(print, request, state.events) {
+                    None => {
+                        state.consumed.insert(at);
+                        state.requests.push(request.clone());
+                        return Ok(());
+                    }
+                    Some(mismatch) => mismatch,
                 }
-                Some(mismatch) => mismatch,
-            },
+            }
             None => ReplayMismatch::new(state.events, "request", &(), &true),
         };
         state.mismatch.get_or_insert(mismatch.clone());
@@ -118,35 +123,36 @@ impl Playing {
     pub(super) fn poll_entry<T>(
         &self,
         from: &mut usize,
-        fits: impl Fn(&Entry) -> Option<T>,
+        fits: impl Fn(&RecordingEntry) -> Option<T>,
     ) -> Poll<Option<T>> {
         let mut state = self.lock();
         *from = state.at.max(*from);
         for (at, entry) in self.0.read.entries.iter().enumerate().skip(*from) {
             match entry {
-                Entry::Ended(_) => break,
-                Entry::Asked(_) | Entry::Value { .. } => {}
-                entry @ (Entry::Event { .. } | Entry::Failed(_)) => {
+                RecordingEntry::LoopEnd(_) => break,
+                RecordingEntry::Request(_) | RecordingEntry::Value { .. } => {}
+                entry @ (RecordingEntry::Event { .. } | RecordingEntry::TurnError(_)) => {
                     *from = at + 1;
                     return Poll::Ready(fits(entry));
                 }
             }
         }
-        state.stuck = true;
+        state.is_waiting = true;
         Poll::Pending
     }
 
     /// What a holder said before the next request.
-    fn said(&self) -> Option<Event> {
-        use AppendedWhy::{FollowUp, Steer};
+    fn next_input(&self) -> Option<Event> {
+        use AppendReason::{FollowUp, Steer};
         let (_, next) = self.next_event(self.lock().at)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
     /// What became void next.
-    fn tombstones(&self) -> Option<Event> {
+    fn next_tombstone(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().at)?;
-        matches!(next, Event::Rewritten { why: RewrittenWhy::Tombstoned, .. }).then(|| next.clone())
+        matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
+            .then(|| next.clone())
     }
 
     /// The id of what is said next.
@@ -162,13 +168,13 @@ impl Playing {
 
     /// How the run ended, if it did.
     fn outcome(&self) -> Option<&Outcome> {
-        self.0.read.entries.last().and_then(Entry::event).and_then(Event::finished)
+        self.0.read.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
     /// What calls had put on record that were dropped.
     fn reports(&self) -> Vec<(String, EffectReport)> {
         let state = self.lock();
-        let left = self.0.read.entries.iter().skip(state.at).filter_map(Entry::event);
+        let left = self.0.read.entries.iter().skip(state.at).filter_map(RecordingEntry::event);
         let results = left.map_while(|event| match event {
             Event::Tool(ToolEvent::Output(result)) => Some(result),
             _ => None,
@@ -200,13 +206,13 @@ impl Playing {
     /// Whether nothing is left to play.
     pub(super) fn is_over(&self) -> bool {
         let state = self.lock();
-        self.next_event(state.at).is_none() && self.find(&state, Entry::ended).is_none()
+        self.next_event(state.at).is_none() && self.find(&state, RecordingEntry::loop_end).is_none()
     }
 
     /// Whether a request is left that was made behind the last event.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn has_request_left(&self) -> bool {
         let state = self.lock();
-        self.find(&state, Entry::asked).is_some()
+        self.find(&state, RecordingEntry::request).is_some()
     }
 
     /// What the replay did otherwise.
@@ -215,12 +221,12 @@ impl Playing {
     }
 
     /// Tells once that something waits for what the recording does not have.
-    pub(super) fn take_stuck(&self) -> bool {
-        std::mem::take(&mut self.lock().stuck)
+    pub(super) fn take_waiting(&self) -> bool {
+        std::mem::take(&mut self.lock().is_waiting)
     }
 
     /// The recording goes on, and the replay does not.
-    pub(super) fn missing(&self) -> Option<ReplayMismatch> {
+    pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
         let state = self.lock();
         let (_, recorded) = self.next_event(state.at)?;
         Some(ReplayMismatch::new(state.events, "event", recorded, &()))
@@ -238,79 +244,79 @@ impl Playing {
     /// The first of what is between the last event and the next that was not taken and fits.
     fn find<'a, T>(
         &'a self,
-        state: &State,
-        fits: impl Fn(&'a Entry) -> Option<T>,
+        state: &PlayerState,
+        fits: impl Fn(&'a RecordingEntry) -> Option<T>,
     ) -> Option<(usize, T)> {
         let entries = self.0.read.entries.iter().enumerate().skip(state.at);
         let between = entries.take_while(|(_, entry)| entry.event().is_none());
-        let mut left = between.filter(|(at, _)| !state.taken.contains(at));
+        let mut left = between.filter(|(at, _)| !state.consumed.contains(at));
         left.find_map(|(at, entry)| Some((at, fits(entry)?)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PlayerState> {
         // Nothing of a user runs while the lock is held.
         lock_ignoring_poison(&self.0.state)
     }
 }
 
-impl World for Playing {
-    fn draw(&self, key: &Key, _live: &mut dyn FnMut() -> Value) -> Value {
+impl World for RunPlayer {
+    fn draw(&self, key: &EffectKey, _live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         match key.kind {
-            Kind::Id => Value::new(self.id()),
-            Kind::Said => Value::new(self.said()),
-            Kind::Tombstones => Value::new(self.tombstones()),
-            Kind::Reports => Value::new(self.reports()),
-            Kind::Undelivered => {
+            EffectKind::Id => EffectValue::new(self.id()),
+            EffectKind::Said => EffectValue::new(self.next_input()),
+            EffectKind::Tombstones => EffectValue::new(self.next_tombstone()),
+            EffectKind::Reports => EffectValue::new(self.reports()),
+            EffectKind::Undelivered => {
                 let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());
-                Value::new(undelivered.unwrap_or_default())
+                EffectValue::new(undelivered.unwrap_or_default())
             }
-            _ => match self.found(key) {
-                Some(Ok(json)) => Value::from_json(json),
-                Some(Err(_)) | None => Value::none(),
+            _ => match self.take_value(key) {
+                Some(Ok(json)) => EffectValue::from_json(json),
+                Some(Err(_)) | None => EffectValue::empty(),
             },
         }
     }
 
-    fn step(&self, key: &Key, _effect: Effect) -> Effect {
-        let made = self.found(key).map(|made| made.map(Value::from_json));
-        future::ready(made.unwrap_or_else(|| Ok(Value::none()))).boxed()
+    fn step(&self, key: &EffectKey, _effect: Effect) -> Effect {
+        let made = self.take_value(key).map(|made| made.map(EffectValue::from_json));
+        future::ready(made.unwrap_or_else(|| Ok(EffectValue::empty()))).boxed()
     }
 
-    fn turn(&self, _key: &Key, request: Request, _ask: Ask) -> TurnStream {
-        match self.asked(&request) {
-            Ok(()) => seal(&request, PlayedTurn { playing: self.clone(), at: 0 }),
+    fn turn(&self, _key: &EffectKey, request: Request, _ask: SendRequest) -> TurnStream {
+        match self.check_request(&request) {
+            Ok(()) => seal(&request, ReplayedTurn { playing: self.clone(), at: 0 }),
             Err(mismatch) => seal(&request, stream::iter([Err(mismatch)])),
         }
     }
 
-    fn fan_out(&self, _key: &Key, calls: ToolRun) -> ToolRun {
+    fn fan_out(&self, _key: &EffectKey, calls: ToolRun) -> ToolRun {
         let pending = self.outcome().map(|outcome| outcome.pending.clone()).unwrap_or_default();
-        calls.played(self.calls(), pending)
+        calls.with_replayed_events(self.calls(), pending)
     }
 
     fn observe(&self, event: &Event) {
-        self.event(event);
+        self.check_event(event);
     }
 
-    fn ending(&self) -> Option<Ending> {
+    fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
-        self.find(&state, Entry::ended).map(|(_, ending)| ending.clone())
+        self.find(&state, RecordingEntry::loop_end).map(|(_, ending)| ending.clone())
     }
 
-    fn ended(&self, _ending: &Ending) {
+    fn on_end(&self, _ending: &LoopEnd) {
         let mut state = self.lock();
-        let ended = self.find(&state, Entry::ended).map(|(at, _)| at);
-        state.taken.extend(ended);
+        let ended = self.find(&state, RecordingEntry::loop_end).map(|(at, _)| at);
+        state.consumed.extend(ended);
     }
 }
 
 /// The turn that the recording is at.
-struct PlayedTurn {
-    playing: Playing,
+struct ReplayedTurn {
+    playing: RunPlayer,
     at: usize,
 }
 
-impl TurnSource for PlayedTurn {
+impl TurnSource for ReplayedTurn {
     fn poll_turn(
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
@@ -318,18 +324,21 @@ impl TurnSource for PlayedTurn {
     ) -> PollTurn {
         let this = &mut *self;
         let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
-            Entry::Event { event: Event::Turn(event), vetoed } => {
+            RecordingEntry::Event { event: Event::Turn(event), vetoed } => {
                 Some(Ok(PlayedEvent { event: event.clone(), vetoed: *vetoed }))
             }
-            Entry::Failed(error) => Some(Err(error.clone())),
-            Entry::Event { .. } | Entry::Asked(_) | Entry::Value { .. } | Entry::Ended(_) => None,
+            RecordingEntry::TurnError(error) => Some(Err(error.clone())),
+            RecordingEntry::Event { .. }
+            | RecordingEntry::Request(_)
+            | RecordingEntry::Value { .. }
+            | RecordingEntry::LoopEnd(_) => None,
         });
         heard.map(|heard| heard.map(|item| play(item, turn)))
     }
 }
 
-impl State {
-    fn differ(
+impl PlayerState {
+    fn set_mismatch(
         &mut self,
         part: &str,
         recorded: &(impl serde::Serialize + ?Sized),
@@ -340,7 +349,7 @@ impl State {
     }
 }
 
-impl fmt::Debug for Playing {
+impl fmt::Debug for RunPlayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Playing").field("events", &self.lock().events).finish_non_exhaustive()
     }

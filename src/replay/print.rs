@@ -18,7 +18,7 @@ const PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 /// The fingerprints of all that a model is told by a request, part by part. Of the context stands
 /// here what is not in the context of the request before it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Print {
+pub(super) struct RequestFingerprint {
     model: Fingerprint,
     system: Fingerprint,
     tools: Fingerprint,
@@ -30,7 +30,7 @@ pub(super) struct Print {
 
 /// The requests of a run, of which each is told from the one before it: only what is new is looked at.
 #[derive(Default)]
-pub(super) struct Requests {
+pub(super) struct FingerprintTracker {
     last: Option<Request>,
     /// The fingerprints of its parts, and of the entries of its context.
     parts: [Fingerprint; 4],
@@ -39,8 +39,8 @@ pub(super) struct Requests {
 
 /// Compares the requests of a replay with the recorded ones, in their order.
 #[derive(Default)]
-pub(super) struct Comparison {
-    replayed: Requests,
+pub(super) struct RequestComparison {
+    replayed: FingerprintTracker,
     /// The fingerprints of the context of the last recorded one.
     recorded: Vec<Fingerprint>,
 }
@@ -51,14 +51,14 @@ struct Fingerprint(u128);
 
 /// What a replay did otherwise than the recorded run.
 ///
-/// It is the source of the error that a [`Rerun`](super::Rerun) ends with. The error's message and
+/// It is the source of the error that a [`Rerun`](super::ReplayRun) ends with. The error's message and
 /// its [`parameter`](crate::Error::parameter) name the place alone, because the values may be
 /// private.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayMismatch {
     /// How many events were alike before it.
-    pub events: usize,
+    pub matched_events: usize,
     /// What differs: `event`, or a part of a request such as `request.context[2]`.
     pub part: String,
     /// What stands there in the recording: an event, the fingerprint of a part, or `null` for
@@ -70,7 +70,7 @@ pub struct ReplayMismatch {
 
 impl fmt::Display for ReplayMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { events, part, .. } = self;
+        let Self { matched_events: events, part, .. } = self;
         write!(f, "the replay is not the recorded run: behind {events} events, `{part}` differs")
     }
 }
@@ -84,7 +84,12 @@ impl ReplayMismatch {
         recorded: &(impl Serialize + ?Sized),
         replayed: &(impl Serialize + ?Sized),
     ) -> Self {
-        Self { events, part: part.into(), recorded: json(recorded), replayed: json(replayed) }
+        Self {
+            matched_events: events,
+            part: part.into(),
+            recorded: json(recorded),
+            replayed: json(replayed),
+        }
     }
 
     pub(super) fn into_error(self) -> Error {
@@ -94,36 +99,43 @@ impl ReplayMismatch {
     }
 }
 
-impl Requests {
+impl FingerprintTracker {
     /// The fingerprints of the next request.
-    pub(super) fn next(&mut self, request: &Request) -> Print {
+    pub(super) fn fingerprint(&mut self, request: &Request) -> RequestFingerprint {
         let last = self.last.as_ref();
         let since = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
         self.context.truncate(since);
         let new = request.context.entries_after(since);
         self.context.extend(new.map(|(_, item)| Fingerprint::of_item(item)));
         for (at, print) in self.parts.iter_mut().enumerate() {
-            if !last.is_some_and(|last| is_same(last, request, at)) {
-                *print = Fingerprint::of(&part(request, at));
+            if !last.is_some_and(|last| is_same_part(last, request, at)) {
+                *print = Fingerprint::of_json(&part_json(request, at));
             }
         }
         let context = request.context.without_caches();
         self.last = Some(Request { history: context.clone(), context, ..request.clone() });
         let [model, system, tools, options] = self.parts;
-        Print { model, system, tools, options, since, context: self.context[since..].to_vec() }
+        RequestFingerprint {
+            model,
+            system,
+            tools,
+            options,
+            since,
+            context: self.context[since..].to_vec(),
+        }
     }
 }
 
-impl Comparison {
+impl RequestComparison {
     /// What differs first between the next request of the recording and that of the replay, after so
     /// many events.
-    pub(super) fn differ(
+    pub(super) fn first_difference(
         &mut self,
-        recorded: &Print,
+        recorded: &RequestFingerprint,
         request: &Request,
         events: usize,
     ) -> Option<ReplayMismatch> {
-        let replayed = self.replayed.next(request);
+        let replayed = self.replayed.fingerprint(request);
         self.recorded.truncate(recorded.since);
         // What both have from the request before it was compared then.
         let alike = replayed.since.min(self.recorded.len());
@@ -131,7 +143,7 @@ impl Comparison {
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
             if recorded != replayed {
                 let name = format!("request.{}", PARTS[at]);
-                return Some(ReplayMismatch::new(events, name, recorded, &part(request, at)));
+                return Some(ReplayMismatch::new(events, name, recorded, &part_json(request, at)));
             }
         }
         let (recorded, replayed) = (&self.recorded, &self.replayed.context);
@@ -143,14 +155,14 @@ impl Comparison {
     }
 }
 
-impl Print {
+impl RequestFingerprint {
     fn parts(&self) -> impl Iterator<Item = &Fingerprint> {
         [&self.model, &self.system, &self.tools, &self.options].into_iter()
     }
 }
 
 /// Whether a part is the same in both.
-fn is_same(a: &Request, b: &Request, part: usize) -> bool {
+fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
     match PARTS[part] {
         "model" => a.model == b.model,
         "system" => a.system == b.system,
@@ -161,7 +173,7 @@ fn is_same(a: &Request, b: &Request, part: usize) -> bool {
 
 /// A part beside the context. The keys of schemas and of extra fields are sorted: recordings of
 /// earlier versions have them so, and their order is not a difference.
-fn part(request: &Request, at: usize) -> Json {
+fn part_json(request: &Request, at: usize) -> Json {
     match PARTS[at] {
         "model" => json(&request.model),
         "system" => json(&request.system),
@@ -189,14 +201,14 @@ fn json(value: &(impl Serialize + ?Sized)) -> Json {
 }
 
 impl Fingerprint {
-    fn of(json: &Json) -> Self {
+    fn of_json(json: &Json) -> Self {
         Self(fnv1a_128(json.as_str().bytes()))
     }
 
     fn of_item(item: &Item) -> Self {
         #[cfg(test)]
         tests::ITEMS_READ.set(tests::ITEMS_READ.get() + 1);
-        Self::of(&json(item))
+        Self::of_json(&json(item))
     }
 }
 
@@ -229,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_with_sorted_keys_has_the_fingerprints_of_a_request_in_declared_order() {
+    fn fingerprints_do_not_depend_on_the_order_of_json_keys() {
         let schema =
             json!({ "type": "object", "properties": { "z": { "type": "null" }, "a": {} } });
         let sorted = r#"{"properties":{"a":{},"z":{"type":"null"}},"type":"object"}"#;
@@ -240,10 +252,10 @@ mod tests {
         request.options.output = Output::Schema(OutputSchema { name, schema: schema.clone() });
         request.options.extra.insert("z".to_owned(), schema);
         request.options.extra.insert("a".to_owned(), Value::Null);
-        let (tools, options) = (part(&request, 2), part(&request, 3));
+        let (tools, options) = (part_json(&request, 2), part_json(&request, 3));
         let recorded = format!(r#"[{{"name":"f","description":"d","parameters":{sorted}}}]"#);
         assert_eq!(tools.as_str(), recorded);
-        let print = Requests::default().next(&request);
+        let print = FingerprintTracker::default().fingerprint(&request);
         assert_eq!(print.tools.0, fnv1a_128(recorded.bytes()));
         let options = options.as_str();
         assert!(options.contains(&format!(r#"{{"name":"f","schema":{sorted}}}"#)), "{options}");
@@ -254,15 +266,16 @@ mod tests {
     /// Returns how many entries were read, and how many fingerprints stand in the recording.
     fn work(requests: usize, next: impl Fn(&mut History, usize)) -> (usize, usize) {
         ITEMS_READ.set(0);
-        let (mut recorded, mut played) = (Requests::default(), Comparison::default());
+        let (mut recorded, mut played) =
+            (FingerprintTracker::default(), RequestComparison::default());
         let mut history = History::from_id("h");
         let mut written = 0;
         for n in 0..requests {
             next(&mut history, n);
             let request = Request::new(history.clone());
-            let print = recorded.next(&request);
+            let print = recorded.fingerprint(&request);
             written += print.context.len();
-            assert_eq!(played.differ(&print, &request, 0), None, "request {n}");
+            assert_eq!(played.first_difference(&print, &request, 0), None, "request {n}");
         }
         (ITEMS_READ.get(), written)
     }
@@ -272,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn each_entry_is_fingerprinted_once_however_many_requests_it_is_in() {
+    fn each_history_item_is_fingerprinted_once_across_requests() {
         // Once by the recorder and once by the replay.
         assert_eq!(work(200, grow), (2 * 400, 400));
         assert_eq!(work(400, grow), (2 * 800, 800));
@@ -294,18 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_differs_is_found_where_it_differs_also_after_others() {
+    fn the_first_differing_part_of_a_later_request_is_reported() {
         let request = |items: &[&str]| {
             let items: Vec<Item> = items.iter().map(|text| Item::user(*text)).collect();
             Request::new(History::from_items("h", items))
         };
         let check = |recorded: &[&[&str]], replayed: &[&[&str]], part: Option<&str>| {
-            let (mut written, mut played) = (Requests::default(), Comparison::default());
+            let (mut written, mut played) =
+                (FingerprintTracker::default(), RequestComparison::default());
             let mut differ = None;
             for (recorded, replayed) in recorded.iter().zip(replayed) {
                 assert_eq!(differ, None);
-                let print = written.next(&request(recorded));
-                let mismatch = played.differ(&print, &request(replayed), 0);
+                let print = written.fingerprint(&request(recorded));
+                let mismatch = played.first_difference(&print, &request(replayed), 0);
                 differ = mismatch.map(|it| it.part);
             }
             assert_eq!(differ.as_deref(), part, "{recorded:?} {replayed:?}");

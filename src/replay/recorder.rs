@@ -10,8 +10,8 @@ use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
-use crate::replay::line::Line;
-use crate::replay::recording::{Reader, Recording};
+use crate::replay::line::RecordingLine;
+use crate::replay::recording::{Recording, RecordingParser};
 use crate::request::Request;
 
 /// Writes the runs of an agent down, as they go on: [`Agent::with_recorder`] hands it over.
@@ -47,7 +47,7 @@ use crate::request::Request;
 /// let recording = Recording::from_file(&path)?;
 /// let mut again = recording.replay(&agent);
 /// while let Some(event) = again.next().await {
-///     if let Some(finished) = event?.finished() {
+///     if let Some(finished) = event?.outcome() {
 ///         assert_eq!(*finished, outcome);
 ///     }
 /// }
@@ -57,22 +57,22 @@ use crate::request::Request;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Recorder(Arc<Out>);
+pub struct Recorder(Arc<RecorderOutput>);
 
-enum Out {
-    Writer(Mutex<Sink>),
-    Each(Box<dyn Fn(Recorded) + Send + Sync>),
+enum RecorderOutput {
+    Writer(Mutex<LineSink>),
+    Callback(Box<dyn Fn(RecordedRun) + Send + Sync>),
 }
 
-struct Sink {
+struct LineSink {
     lines: LineWriter<Error>,
     runs: u32,
 }
 
-/// A run that was recorded and is over, with what [`Recorder::each`] knows besides.
+/// A run that was recorded and is over, with what [`Recorder::on_run`] knows besides.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Recorded {
+pub struct RecordedRun {
     /// The agent that ran.
     pub agent: Agent,
     /// The run, read back from its lines.
@@ -93,13 +93,13 @@ impl Recorder {
             let message = format!("the recording {} cannot be made: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        Ok(Self::to(file))
+        Ok(Self::to_writer(file))
     }
 
     /// Records into any writer. It is called in the polls of the runs and must not block for long.
-    pub fn to(out: impl Write + Send + 'static) -> Self {
-        let sink = Sink { lines: LineWriter::new(out, failed), runs: 0 };
-        Self(Arc::new(Out::Writer(Mutex::new(sink))))
+    pub fn to_writer(out: impl Write + Send + 'static) -> Self {
+        let sink = LineSink { lines: LineWriter::new(out, write_error), runs: 0 };
+        Self(Arc::new(RecorderOutput::Writer(Mutex::new(sink))))
     }
 
     /// Hands each run over when it is over, or dropped: for tests that replay every run of a suite.
@@ -114,7 +114,7 @@ impl Recorder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let recorder = Recorder::each(|run| {
+    /// let recorder = Recorder::on_run(|run| {
     ///     for event in block_on_stream(run.recording.replay(&run.agent)) {
     ///         assert!(event.is_ok(), "the run cannot be replayed");
     ///     }
@@ -123,15 +123,15 @@ impl Recorder {
     /// agent.run("Hi").outcome().await;
     /// # }
     /// ```
-    pub fn each(then: impl Fn(Recorded) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Out::Each(Box::new(then))))
+    pub fn on_run(then: impl Fn(RecordedRun) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(RecorderOutput::Callback(Box::new(then))))
     }
 
     /// Begins a run, and gives its number.
-    pub(super) fn begin(&self) -> u32 {
+    pub(super) fn begin_run(&self) -> u32 {
         match &*self.0 {
-            Out::Each(_) => 1,
-            Out::Writer(sink) => {
+            RecorderOutput::Callback(_) => 1,
+            RecorderOutput::Writer(sink) => {
                 let mut sink = lock_ignoring_poison(sink);
                 sink.runs = sink.runs.saturating_add(1);
                 sink.runs
@@ -140,10 +140,10 @@ impl Recorder {
     }
 
     /// Appends a line, or reads it back into a run that is handed over at its end.
-    pub(super) fn append(&self, read: &mut Reader, line: &Line<'_>) {
+    pub(super) fn append(&self, read: &mut RecordingParser, line: &RecordingLine<'_>) {
         match &*self.0 {
-            Out::Writer(sink) => lock_ignoring_poison(sink).lines.append(line),
-            Out::Each(_) => {
+            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).lines.append(line),
+            RecorderOutput::Callback(_) => {
                 // What cannot be written and read is not in it.
                 let json = serde_json::to_string(line).unwrap_or_default();
                 let _ = serde_json::from_str(&json).map(|line| read.push(line));
@@ -152,24 +152,24 @@ impl Recorder {
     }
 
     /// Writes the lines that were appended.
-    pub(super) fn write(&self) {
-        if let Out::Writer(sink) = &*self.0 {
+    pub(super) fn write_buffered(&self) {
+        if let RecorderOutput::Writer(sink) = &*self.0 {
             lock_ignoring_poison(sink).lines.write();
         }
     }
 
     /// Whether the requests of a run are handed over with it.
     pub(super) fn keeps_requests(&self) -> bool {
-        matches!(&*self.0, Out::Each(_))
+        matches!(&*self.0, RecorderOutput::Callback(_))
     }
 
     /// A run is over.
-    pub(super) fn hand_over(&self, agent: &Agent, read: Reader, requests: Vec<Request>) {
+    pub(super) fn finish_run(&self, agent: &Agent, read: RecordingParser, requests: Vec<Request>) {
         match &*self.0 {
-            Out::Writer(sink) => lock_ignoring_poison(sink).lines.flush(),
-            Out::Each(then) => {
+            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).lines.flush(),
+            RecorderOutput::Callback(then) => {
                 if let Some(recording) = read.runs().next() {
-                    then(Recorded { agent: agent.clone(), recording, requests });
+                    then(RecordedRun { agent: agent.clone(), recording, requests });
                 }
             }
         }
@@ -178,8 +178,8 @@ impl Recorder {
     /// What went wrong with the writing. Nothing is written behind it.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
-            Out::Writer(sink) => lock_ignoring_poison(sink).lines.failure().cloned(),
-            Out::Each(_) => None,
+            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).lines.failure().cloned(),
+            RecorderOutput::Callback(_) => None,
         }
     }
 }
@@ -190,7 +190,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-fn failed(error: io::Error) -> Error {
+fn write_error(error: io::Error) -> Error {
     let message = format!("the recording cannot be written: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }

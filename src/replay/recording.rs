@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::History;
 use crate::json_lines::parse_values;
-use crate::replay::entry::{Entry, Read, is_step};
-use crate::replay::line::{Line, VERSION, ValueLine};
+use crate::replay::entry::{ParsedRun, RecordingEntry, ends_step};
+use crate::replay::line::{FORMAT_VERSION, RecordingLine, ValueLine};
 use crate::replay::version1;
-use crate::world::Ending;
+use crate::world::LoopEnd;
 
 /// A recorded run, read back. Cheap to clone.
 ///
 /// It is made by a [`Recorder`](super::Recorder). [`replay`](Self::replay) plays it, and
-/// [`at`](Self::at) goes to one of its steps and on from there.
+/// [`at`](Self::at_step) goes to one of its steps and on from there.
 ///
 /// A *step* is a turn that is complete or a tool that has its result, of the run itself: those of
 /// its sub-agents do not count. Step 0 is the beginning, with the input said.
@@ -33,17 +33,17 @@ use crate::world::Ending;
 /// # async fn main() {
 /// let kept = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&kept);
-/// let recorder = Recorder::each(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
 /// Agent::new(Scripted::new(["Hello!"])).with_recorder(&recorder).run("Hi").outcome().await;
 ///
 /// let recording = kept.lock().unwrap().take().unwrap();
-/// assert_eq!(recording.steps(), 1);
-/// assert_eq!(recording.at(0).history().len(), 1);
-/// assert_eq!(recording.at(1).history().len(), 2);
+/// assert_eq!(recording.step_count(), 1);
+/// assert_eq!(recording.at_step(0).history().len(), 1);
+/// assert_eq!(recording.at_step(1).history().len(), 2);
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Recording(pub(super) Arc<Read>);
+pub struct Recording(pub(super) Arc<ParsedRun>);
 
 impl Recording {
     /// Reads the first run of a file.
@@ -71,7 +71,7 @@ impl Recording {
         Self::all_from_text(text)?
             .into_iter()
             .next()
-            .ok_or_else(|| refusal("line 0: there is no run"))
+            .ok_or_else(|| parse_error("line 0: there is no run"))
     }
 
     /// Reads all runs of a text, in the order in which they began. A last line that is cut off is
@@ -82,9 +82,9 @@ impl Recording {
     /// [`Store`](ErrorKind::Store) with the number of the line, if one cannot be read, a run is of a
     /// version that is not known, or a line belongs to no run.
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
-        let mut reader = Reader::default();
+        let mut reader = RecordingParser::default();
         // A torn last line was never written to its end.
-        parse_values(text, |line| reader.push(line)).map_err(refusal)?;
+        parse_values(text, |line| reader.push(line)).map_err(parse_error)?;
         Ok(reader.runs().collect())
     }
 
@@ -95,49 +95,63 @@ impl Recording {
 
     /// The events of the run.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
-        self.0.entries.iter().filter_map(Entry::event)
+        self.0.entries.iter().filter_map(RecordingEntry::event)
     }
 
     /// How many steps there are.
-    pub fn steps(&self) -> usize {
-        self.events().filter(|event| is_step(event)).count()
+    pub fn step_count(&self) -> usize {
+        self.events().filter(|event| ends_step(event)).count()
     }
 }
 
 /// Makes runs of lines.
 #[derive(Default)]
-pub(super) struct Reader(Vec<Read>);
+pub(super) struct RecordingParser(Vec<ParsedRun>);
 
-impl Reader {
+impl RecordingParser {
     /// Takes a line for the run that it belongs to.
-    pub(super) fn push(&mut self, line: Line<'_>) -> Result<(), String> {
+    pub(super) fn push(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
-            Line::Run { run, version: version @ (1 | VERSION), history, resuming } => {
+            RecordingLine::Run {
+                run,
+                version: version @ (1 | FORMAT_VERSION),
+                history,
+                resuming,
+            } => {
                 if self.0.iter().any(|read| read.run == run) {
                     return Err(format!("run {run} begins twice"));
                 }
                 let (history, entries) = (history.into_owned(), Vec::new());
-                self.0.push(Read { run, version, history, resuming, entries });
+                self.0.push(ParsedRun { run, version, history, resuming, entries });
                 return Ok(());
             }
-            Line::Run { version, .. } => {
+            RecordingLine::Run { version, .. } => {
                 return Err(format!("version {version} of the format is not known"));
             }
-            Line::Event { run, vetoed, event } => {
-                (run, Entry::Event { event: event.into_owned(), vetoed })
+            RecordingLine::Event { run, vetoed, event } => {
+                (run, RecordingEntry::Event { event: event.into_owned(), vetoed })
             }
-            Line::Asked { run, request } => (run, Entry::Asked(request)),
-            Line::Value { run, value } => (run, Entry::from(value)),
-            Line::Noted { run, noted } => match noted.into_entry() {
+            RecordingLine::Asked { run, request } => (run, RecordingEntry::Request(request)),
+            RecordingLine::Value { run, value } => (run, RecordingEntry::from(value)),
+            RecordingLine::Noted { run, noted } => match noted.into_entry() {
                 Some(entry) => (run, entry),
                 None => return Ok(()),
             },
-            Line::Failed { run, error } => (run, Entry::Failed(error.into_owned())),
-            Line::Ended { run, polled, error, time_up } => {
-                let error = error.map(Cow::into_owned);
-                (run, Entry::Ended(Ending { polled, error, time_up }))
+            RecordingLine::Failed { run, error } => {
+                (run, RecordingEntry::TurnError(error.into_owned()))
             }
-            Line::Unknown => return Ok(()),
+            RecordingLine::Ended { run, polled, error, time_up } => {
+                let error = error.map(Cow::into_owned);
+                (
+                    run,
+                    RecordingEntry::LoopEnd(LoopEnd {
+                        polled_since_last_event: polled,
+                        error,
+                        time_up,
+                    }),
+                )
+            }
+            RecordingLine::Unknown => return Ok(()),
         };
         let read = self.0.iter_mut().rfind(|read| read.run == run);
         let read = read.ok_or_else(|| format!("run {run} has not begun"))?;
@@ -149,7 +163,7 @@ impl Reader {
     pub(super) fn runs(self) -> impl Iterator<Item = Recording> {
         self.0.into_iter().map(|mut read| {
             if read.version == 1 {
-                version1::put_in_order(&mut read.entries);
+                version1::reorder_v1(&mut read.entries);
             }
             read.entries.shrink_to_fit();
             Recording(Arc::new(read))
@@ -157,7 +171,7 @@ impl Reader {
     }
 }
 
-impl From<ValueLine> for Entry {
+impl From<ValueLine> for RecordingEntry {
     fn from(line: ValueLine) -> Self {
         let ValueLine { of: kind, name, nth, value, error } = line;
         let made = match error {
@@ -172,11 +186,11 @@ impl fmt::Debug for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recording")
             .field("events", &self.events().count())
-            .field("steps", &self.steps())
+            .field("steps", &self.step_count())
             .finish_non_exhaustive()
     }
 }
 
-fn refusal(why: impl fmt::Display) -> Error {
+fn parse_error(why: impl fmt::Display) -> Error {
     Error::new(ErrorKind::Store, format!("the recording cannot be read: {why}"))
 }

@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Agent, Input, Run, RunContext, State, body};
+use crate::agent::{Agent, Input, Run, RunContext, State, loop_body};
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event};
+use crate::event::{AppendReason, Event};
 use crate::item::History;
-use crate::replay::Moment;
-use crate::replay::entry::is_step;
-use crate::replay::playing::Playing;
+use crate::replay::ReplayPoint;
+use crate::replay::entry::ends_step;
+use crate::replay::playing::RunPlayer;
 use crate::replay::recording::Recording;
 use crate::request::Request;
 use crate::story::Journal;
@@ -23,7 +23,7 @@ use crate::usage::Usage;
 /// A recording that is played: the stream of its events, made again by the agent's own loop.
 ///
 /// It sends no request, runs no tool and does not wait. Between two pulls its owner can inspect the
-/// state; [`until_step`](Self::until_step) goes to a step.
+/// state; [`play_until`](Self::play_until) goes to a step.
 ///
 /// The replay of a run that failed ends as the run did: its error follows `Finished` as an `Err`.
 /// The first difference from the recording is an `Err` of kind
@@ -42,30 +42,30 @@ use crate::usage::Usage;
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let kept = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&kept);
-/// let recorder = Recorder::each(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
 /// let agent = Agent::new(Scripted::new(["Hello!"]));
 /// agent.clone().with_recorder(&recorder).run("Hi").outcome().await;
 /// let recording = kept.lock().unwrap().take().unwrap();
 ///
 /// let mut rerun = recording.replay(&agent);
-/// assert!(rerun.until_step(1).await?);
+/// assert!(rerun.play_until(1).await?);
 /// assert_eq!(rerun.history().len(), 2);
 ///
 /// // Another system prompt makes another request.
 /// let mut rerun = recording.replay(&agent.with_system("Be brief."));
-/// let error = rerun.until_step(1).await.unwrap_err();
+/// let error = rerun.play_until(1).await.unwrap_err();
 /// assert_eq!(error.kind(), turnstream::ErrorKind::ReplayMismatch);
 /// assert_eq!(error.find_source::<ReplayMismatch>().unwrap().part, "request.system");
 /// # Ok(())
 /// # }
 /// ```
 #[must_use = "streams do nothing unless polled"]
-pub struct Rerun {
+pub struct ReplayRun {
     recording: Recording,
     run: Run,
-    playing: Playing,
+    player: RunPlayer,
     steps: usize,
-    over: bool,
+    is_terminated: bool,
 }
 
 impl Recording {
@@ -79,38 +79,38 @@ impl Recording {
     ///
     /// A run that was interrupted is interrupted at the same event. One that was dropped ends where
     /// the recording does, without a `Finished`.
-    pub fn replay(&self, agent: &Agent) -> Rerun {
-        self.replay_by(agent, body)
+    pub fn replay(&self, agent: &Agent) -> ReplayRun {
+        self.replay_with_body(agent, loop_body)
     }
 
-    /// The same with a body of your own, for a run that [`Agent::run_by`] began.
+    /// The same with a body of your own, for a run that [`Agent::run_with_body`] began.
     ///
     /// The body is run for real. What it learns from [`RunContext`] is played; whatever else it asks the
     /// world it asks again.
-    pub fn replay_by<B, St>(&self, agent: &Agent, body: B) -> Rerun
+    pub fn replay_with_body<B, St>(&self, agent: &Agent, body: B) -> ReplayRun
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        Rerun::new(self, agent, body)
+        ReplayRun::new(self, agent, body)
     }
 }
 
-impl Rerun {
+impl ReplayRun {
     pub(super) fn new<B, St>(recording: &Recording, agent: &Agent, body: B) -> Self
     where
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let playing = Playing::new(&recording.0);
+        let playing = RunPlayer::new(&recording.0);
         let input = match recording.events().next() {
-            Some(Event::Appended { why: AppendedWhy::Input, items, .. }) => items.clone(),
+            Some(Event::Appended { why: AppendReason::Input, items, .. }) => items.clone(),
             _ => Vec::new(),
         };
         let (world, history) = (playing.clone(), recording.history().clone());
-        let agent = agent.detached().with_world(move |_, _| world.clone());
-        let run = agent.run_again(body, history, Input(input), recording.0.resuming);
-        Self { recording: recording.clone(), run, playing, steps: 0, over: false }
+        let agent = agent.without_side_effects().with_world(move |_, _| world.clone());
+        let run = agent.replay_run(body, history, Input(input), recording.0.resuming);
+        Self { recording: recording.clone(), run, player: playing, steps: 0, is_terminated: false }
     }
 
     /// Plays to the end of the next step and returns the event that ends it, or `None` if the
@@ -122,7 +122,7 @@ impl Rerun {
     pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
         while let Some(event) = self.next().await {
             let event = event?;
-            if is_step(&event) {
+            if ends_step(&event) {
                 return Ok(Some(event));
             }
         }
@@ -135,7 +135,7 @@ impl Rerun {
     /// # Errors
     ///
     /// As [`next_step`](Self::next_step).
-    pub async fn until_step(&mut self, step: usize) -> Result<bool, Error> {
+    pub async fn play_until(&mut self, step: usize) -> Result<bool, Error> {
         while self.steps < step {
             if self.next_step().await?.is_none() {
                 return Ok(false);
@@ -145,7 +145,7 @@ impl Rerun {
     }
 
     /// How many steps were played.
-    pub fn steps(&self) -> usize {
+    pub fn steps_played(&self) -> usize {
         self.steps
     }
 
@@ -167,51 +167,51 @@ impl Rerun {
     /// The requests until here, as they were handed to the provider. An encoder makes its bytes of
     /// one, for example [`anthropic::encode`](crate::provider::anthropic::encode).
     pub fn requests(&self) -> Vec<Request> {
-        self.playing.requests()
+        self.player.requests()
     }
 
-    /// What [`Recording::at`] gives for the last step that was played.
-    pub fn moment(&self) -> Moment {
-        self.recording.at(self.steps)
+    /// What [`Recording::at_step`] gives for the last step that was played.
+    pub fn point(&self) -> ReplayPoint {
+        self.recording.at_step(self.steps)
     }
 
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Event, Error>>> {
-        self.over = true;
+        self.is_terminated = true;
         Poll::Ready(Some(Err(error)))
     }
 }
 
-impl Stream for Rerun {
+impl Stream for ReplayRun {
     type Item = Result<Event, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if this.over {
+        if this.is_terminated {
             return Poll::Ready(None);
         }
-        if this.playing.is_over() && !this.run.has_failure_left() {
-            this.over = true;
+        if this.player.is_over() && !this.run.has_pending_error() {
+            this.is_terminated = true;
             // The last request may have been sent in vain.
-            if this.playing.is_asked() {
+            if this.player.has_request_left() {
                 let _ = this.run.poll_next_unpin(cx);
             }
             return Poll::Ready(None);
         }
         let polled = this.run.poll_next_unpin(cx);
-        if let Some(mismatch) = this.playing.mismatch() {
+        if let Some(mismatch) = this.player.mismatch() {
             return this.fail(mismatch.into_error());
         }
         match polled {
             Poll::Ready(Some(Ok(event))) => {
-                this.steps += usize::from(is_step(&event));
+                this.steps += usize::from(ends_step(&event));
                 Poll::Ready(Some(Ok(event)))
             }
-            Poll::Pending if !this.playing.take_stuck() => Poll::Pending,
+            Poll::Pending if !this.player.take_waiting() => Poll::Pending,
             Poll::Ready(Some(Err(error))) => this.fail(error),
-            Poll::Pending | Poll::Ready(None) => match this.playing.missing() {
+            Poll::Pending | Poll::Ready(None) => match this.player.missing_event() {
                 Some(missing) => this.fail(missing.into_error()),
                 None => {
-                    this.over = true;
+                    this.is_terminated = true;
                     Poll::Ready(None)
                 }
             },
@@ -219,17 +219,17 @@ impl Stream for Rerun {
     }
 }
 
-impl FusedStream for Rerun {
+impl FusedStream for ReplayRun {
     fn is_terminated(&self) -> bool {
-        self.over
+        self.is_terminated
     }
 }
 
-impl fmt::Debug for Rerun {
+impl fmt::Debug for ReplayRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rerun")
             .field("steps", &self.steps)
-            .field("over", &self.over)
+            .field("over", &self.is_terminated)
             .finish_non_exhaustive()
     }
 }

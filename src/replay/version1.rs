@@ -8,13 +8,13 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::event::{AppendedWhy, Event};
-use crate::replay::entry::Entry;
-use crate::world::Kind;
+use crate::event::{AppendReason, Event};
+use crate::replay::entry::RecordingEntry;
+use crate::world::EffectKind;
 
 /// What no event tells. A tag that is not known is passed over.
 #[derive(Deserialize)]
-pub(super) struct Noted {
+pub(super) struct ValueV1 {
     of: String,
     /// The how many-th time that facts were asked for between two events.
     nth: Option<u32>,
@@ -22,41 +22,45 @@ pub(super) struct Noted {
     fields: Map<String, Value>,
 }
 
-impl Noted {
-    pub(super) fn into_entry(self) -> Option<Entry> {
+impl ValueV1 {
+    pub(super) fn into_entry(self) -> Option<RecordingEntry> {
         let Self { of, nth, mut fields } = self;
         let (kind, value) = match of.as_str() {
-            "facts" => (Kind::Facts, Value::Object(fields)),
-            "prepared" => (Kind::Prepared, Value::Object(fields)),
-            "at_stop" => (Kind::AtStop, Value::Object(fields)),
-            "notes" => (Kind::Notes, fields.get_mut("items").map(Value::take).unwrap_or_default()),
-            "should_stop" => (Kind::ShouldStop, Value::Bool(true)),
-            "gave_way" => (Kind::GaveWay, Value::Bool(true)),
-            "compacted" => (Kind::Compacted, json!({ "compaction": fields })),
-            "not_compacted" => (Kind::Compacted, Value::Object(fields)),
+            "facts" => (EffectKind::Facts, Value::Object(fields)),
+            "prepared" => (EffectKind::Prepared, Value::Object(fields)),
+            "at_stop" => (EffectKind::AtStop, Value::Object(fields)),
+            "notes" => {
+                (EffectKind::Notes, fields.get_mut("items").map(Value::take).unwrap_or_default())
+            }
+            "should_stop" => (EffectKind::ShouldStop, Value::Bool(true)),
+            "gave_way" => (EffectKind::GaveWay, Value::Bool(true)),
+            "compacted" => (EffectKind::Compacted, json!({ "compaction": fields })),
+            "not_compacted" => (EffectKind::Compacted, Value::Object(fields)),
             _ => return None,
         };
-        Some(Entry::Value { kind, name: String::new(), nth, made: Ok(value.into()) })
+        Some(RecordingEntry::Value { kind, name: String::new(), nth, made: Ok(value.into()) })
     }
 }
 
 /// Puts the notes of hooks before the event that says them: earlier recordings have them after the turn
 /// that hooks were told of. A request that is prepared again, since the one before gave way, gets the
 /// number that it has.
-pub(super) fn put_in_order(entries: &mut Vec<Entry>) {
+pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
     let mut notes = Vec::new();
     let mut gave_way = 0;
     for mut entry in std::mem::take(entries) {
         match &mut entry {
-            Entry::Value { kind: Kind::Notes, .. } => {
+            RecordingEntry::Value { kind: EffectKind::Notes, .. } => {
                 notes.push(entry);
                 continue;
             }
-            Entry::Value { kind: Kind::GaveWay, .. } => gave_way += 1,
-            Entry::Value { kind: Kind::Prepared, nth, .. } => *nth = Some(gave_way + 1),
-            Entry::Event { event, .. } => {
+            RecordingEntry::Value { kind: EffectKind::GaveWay, .. } => gave_way += 1,
+            RecordingEntry::Value { kind: EffectKind::Prepared, nth, .. } => {
+                *nth = Some(gave_way + 1);
+            }
+            RecordingEntry::Event { event, .. } => {
                 gave_way = 0;
-                if let Event::Appended { why: AppendedWhy::Hook, .. } = event
+                if let Event::Appended { why: AppendReason::Hook, .. } = event
                     && !notes.is_empty()
                 {
                     entries.push(notes.remove(0));

@@ -12,43 +12,43 @@ use crate::event::Event;
 use crate::item::{History, Json};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::is_vetoed;
-use crate::replay::counts::Counts;
-use crate::replay::entry::is_step;
-use crate::replay::line::{Line, VERSION, ValueLine};
-use crate::replay::print::Requests;
+use crate::replay::counts::EffectCounter;
+use crate::replay::entry::ends_step;
+use crate::replay::line::{FORMAT_VERSION, RecordingLine, ValueLine};
+use crate::replay::print::FingerprintTracker;
 use crate::replay::recorder::Recorder;
-use crate::replay::recording::Reader;
+use crate::replay::recording::RecordingParser;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
-use crate::world::{Ask, Effect, Ending, Key, Kind, Value, World};
+use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
 
 /// Writes down what another world answers, and the events of the run.
 #[derive(Debug)]
-pub(super) struct Writing {
+pub(super) struct RunRecorder {
     world: Arc<dyn World>,
-    page: Arc<Page>,
+    log: Arc<RunLog>,
 }
 
 /// What is written of one run.
-struct Page {
+struct RunLog {
     recorder: Recorder,
     agent: Agent,
     history: History,
     resuming: bool,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RecorderState {
     /// The number of the run, once it has begun.
     run: Option<u32>,
     /// What is handed over at the end.
-    read: Reader,
+    parser: RecordingParser,
     requests: Vec<Request>,
-    asked: Requests,
+    fingerprints: FingerprintTracker,
     /// How often each kind of effect was asked for since the last event.
-    counted: Counts,
+    counts: EffectCounter,
 }
 
 impl Agent {
@@ -57,121 +57,121 @@ impl Agent {
     /// A [`Recorder`] is told what happens and changes nothing.
     pub fn with_recorder(self, recorder: &Recorder) -> Self {
         let recorder = recorder.clone();
-        let inner = self.world();
+        let inner = self.world_factory();
         self.with_world(move |agent, start| {
-            Writing::new(agent.open(&inner, start), &recorder, agent, start)
+            RunRecorder::new(agent.open_world(&inner, start), &recorder, agent, start)
         })
     }
 }
 
-impl Writing {
+impl RunRecorder {
     pub(super) fn new(
         world: Arc<dyn World>,
         recorder: &Recorder,
         agent: &Agent,
         start: &RunStart<'_>,
     ) -> Self {
-        let page = Page {
+        let page = RunLog {
             recorder: recorder.clone(),
             agent: agent.clone(),
             history: start.history.clone(),
-            resuming: start.resuming,
+            resuming: start.is_resuming,
             state: Mutex::default(),
         };
-        Self { world, page: Arc::new(page) }
+        Self { world, log: Arc::new(page) }
     }
 }
 
-impl World for Writing {
-    fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+impl World for RunRecorder {
+    fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         let drawn = self.world.draw(key, live);
         // The others are told by events.
-        if matches!(key.kind, Kind::Facts | Kind::Notes) {
-            let nth = self.page.count(key);
-            self.page.made(key, nth, &drawn);
+        if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
+            let nth = self.log.count(key);
+            self.log.write_value_if_set(key, nth, &drawn);
         }
         drawn
     }
 
-    fn step(&self, key: &Key, effect: Effect) -> Effect {
-        let (page, key, nth) = (Arc::clone(&self.page), key.clone(), self.page.count(key));
+    fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
+        let (page, key, nth) = (Arc::clone(&self.log), key.clone(), self.log.count(key));
         let effect = self.world.step(&key, effect);
         async move {
             let made = effect.await;
             match &made {
-                Ok(made) => page.made(&key, nth, made),
-                Err(error) => page.value(&key, nth, Err(error.clone())),
+                Ok(made) => page.write_value_if_set(&key, nth, made),
+                Err(error) => page.write_value(&key, nth, Err(error.clone())),
             }
             made
         }
         .boxed()
     }
 
-    fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
-        self.page.asked(&request);
-        let page = Arc::clone(&self.page);
+    fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
+        self.log.write_request(&request);
+        let page = Arc::clone(&self.log);
         self.world.turn(key, request, ask).observed(move |item| {
             if let Err(error) = item {
-                page.failed(error);
+                page.write_turn_error(error);
             }
         })
     }
 
-    fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+    fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
         self.world.fan_out(key, calls)
     }
 
     fn observe(&self, event: &Event) {
         self.world.observe(event);
-        self.page.event(event);
+        self.log.write_event(event);
     }
 
-    fn ending(&self) -> Option<Ending> {
-        self.world.ending()
+    fn forced_end(&self) -> Option<LoopEnd> {
+        self.world.forced_end()
     }
 
-    fn ended(&self, ending: &Ending) {
-        self.world.ended(ending);
-        self.page.ended(ending);
+    fn on_end(&self, ending: &LoopEnd) {
+        self.world.on_end(ending);
+        self.log.write_loop_end(ending);
     }
 
-    fn over(&self) {
-        self.world.over();
-        self.page.over();
+    fn on_drop(&self) {
+        self.world.on_drop();
+        self.log.finish();
     }
 }
 
-impl Page {
+impl RunLog {
     /// An event that was given out.
-    fn event(&self, event: &Event) {
-        if *event.innermost() == Event::Unknown {
+    fn write_event(&self, event: &Event) {
+        if *event.without_nesting() == Event::Unknown {
             return;
         }
         let mut state = lock_ignoring_poison(&self.state);
-        state.counted.clear();
+        state.counts.clear();
         let vetoed = matches!(event, Event::Turn(event) if is_vetoed(event));
         let event = Cow::Borrowed(event);
-        let is_end = is_step(&event) || event.finished().is_some();
-        self.append(&mut state, |run| Line::Event { run, vetoed, event });
+        let is_end = ends_step(&event) || event.outcome().is_some();
+        self.append(&mut state, |run| RecordingLine::Event { run, vetoed, event });
         if is_end {
-            self.recorder.write();
+            self.recorder.write_buffered();
         }
     }
 
     /// Counts one more effect since the last event.
-    fn count(&self, key: &Key) -> u32 {
-        lock_ignoring_poison(&self.state).counted.next(key)
+    fn count(&self, key: &EffectKey) -> u32 {
+        lock_ignoring_poison(&self.state).counts.count(key)
     }
 
     /// A value, unless it says nothing.
-    fn made(&self, key: &Key, nth: u32, made: &Value) {
+    fn write_value_if_set(&self, key: &EffectKey, nth: u32, made: &EffectValue) {
         match made.to_json() {
-            Ok(json) if says_nothing(&json) && key.kind != Kind::Step => {}
-            made => self.value(key, nth, made),
+            Ok(json) if is_default_json(&json) && key.kind != EffectKind::Step => {}
+            made => self.write_value(key, nth, made),
         }
     }
 
-    fn value(&self, key: &Key, nth: u32, made: Result<Json, Error>) {
+    fn write_value(&self, key: &EffectKey, nth: u32, made: Result<Json, Error>) {
         let (of, name) = (key.kind, key.name.to_string());
         let (value, error) = match made {
             Ok(json) => (Some(json), None),
@@ -179,63 +179,68 @@ impl Page {
         };
         let value = ValueLine { of, name, nth, value, error };
         let mut state = lock_ignoring_poison(&self.state);
-        self.append(&mut state, |run| Line::Value { run, value });
+        self.append(&mut state, |run| RecordingLine::Value { run, value });
     }
 
-    fn asked(&self, request: &Request) {
+    fn write_request(&self, request: &Request) {
         let mut state = lock_ignoring_poison(&self.state);
-        let print = state.asked.next(request);
+        let print = state.fingerprints.fingerprint(request);
         if self.recorder.keeps_requests() {
             state.requests.push(request.clone());
         }
-        self.append(&mut state, |run| Line::Asked { run, request: print });
-        self.recorder.write();
+        self.append(&mut state, |run| RecordingLine::Asked { run, request: print });
+        self.recorder.write_buffered();
     }
 
-    fn failed(&self, error: &Error) {
+    fn write_turn_error(&self, error: &Error) {
         let mut state = lock_ignoring_poison(&self.state);
         let error = Cow::Borrowed(error);
-        self.append(&mut state, |run| Line::Failed { run, error });
-        self.recorder.write();
+        self.append(&mut state, |run| RecordingLine::Failed { run, error });
+        self.recorder.write_buffered();
     }
 
-    fn ended(&self, ending: &Ending) {
-        let Ending { polled, error, time_up } = ending;
+    fn write_loop_end(&self, ending: &LoopEnd) {
+        let LoopEnd { polled_since_last_event: polled, error, time_up } = ending;
         let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
         let mut state = lock_ignoring_poison(&self.state);
-        self.append(&mut state, |run| Line::Ended { run, polled: *polled, error, time_up });
-        self.recorder.write();
+        self.append(&mut state, |run| RecordingLine::Ended {
+            run,
+            polled: *polled,
+            error,
+            time_up,
+        });
+        self.recorder.write_buffered();
     }
 
     /// The run is dropped.
-    fn over(&self) {
+    fn finish(&self) {
         let state = std::mem::take(&mut *lock_ignoring_poison(&self.state));
         if state.run.is_some() {
-            self.recorder.hand_over(&self.agent, state.read, state.requests);
+            self.recorder.finish_run(&self.agent, state.parser, state.requests);
         }
     }
 
-    fn append<'a>(&self, state: &mut State, line: impl FnOnce(u32) -> Line<'a>) {
+    fn append<'a>(&self, state: &mut RecorderState, line: impl FnOnce(u32) -> RecordingLine<'a>) {
         let run = match state.run {
             Some(run) => run,
             None => {
-                let run = *state.run.insert(self.recorder.begin());
+                let run = *state.run.insert(self.recorder.begin_run());
                 let (history, resuming) = (Cow::Borrowed(&self.history), self.resuming);
-                let header = Line::Run { run, version: VERSION, history, resuming };
-                self.recorder.append(&mut state.read, &header);
+                let header = RecordingLine::Run { run, version: FORMAT_VERSION, history, resuming };
+                self.recorder.append(&mut state.parser, &header);
                 run
             }
         };
-        self.recorder.append(&mut state.read, &line(run));
+        self.recorder.append(&mut state.parser, &line(run));
     }
 }
 
 /// Whether a value is the one that stands for nothing.
-fn says_nothing(json: &Json) -> bool {
+fn is_default_json(json: &Json) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }
 
-impl fmt::Debug for Page {
+impl fmt::Debug for RunLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Page").field("recorder", &self.recorder).finish_non_exhaustive()
     }

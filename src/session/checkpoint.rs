@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::context::{Compaction, Compactor, preserve_reactive_note, record_stale_usage};
 use crate::error::Error;
-use crate::event::RewrittenWhy;
+use crate::event::RewriteReason;
 use crate::item::{Item, TombstoneEdit, ToolCall};
 use crate::session::kept::catch_store_panic;
 use crate::session::restore::EntryFold;
@@ -17,7 +17,7 @@ impl Session {
     /// has used, none where it asked no model, or `None` if nothing got shorter.
     ///
     /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
-    /// As in a run of an agent, the compaction leaves its [record](crate::context::recorded), and the
+    /// As in a run of an agent, the compaction leaves its [record](crate::context::record_stale_usage), and the
     /// note of an earlier [reactive](crate::context::mark_reactive) compaction is kept. While a run goes on,
     /// one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
     ///
@@ -58,7 +58,7 @@ impl Session {
     /// let agent = Agent::new(Scripted::new(["Hello!", "Hello again!"]));
     /// session.run(&agent, "Hi").await?.outcome().await?;
     ///
-    /// let summary = Item::user("We have greeted each other.").marked(Mark::Compacted);
+    /// let summary = Item::user("We have greeted each other.").with_mark(Mark::Compacted);
     /// session.checkpoint(0..2, [summary]).await?;
     /// session.run(&agent, "Hi").await?.outcome().await?;
     /// assert_eq!(session.history().len(), 3);
@@ -99,7 +99,7 @@ impl Session {
             compaction.check(&settled)?;
         }
         let Compaction { from, to, items, .. } = compaction;
-        let why = RewrittenWhy::Compacted;
+        let why = RewriteReason::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
         self.write(version, restored, vec![entry]).await.map(drop)
     }
@@ -111,7 +111,7 @@ impl Session {
     /// It is durable when this returns. Nothing is written if the items are void already. While a run
     /// goes on, [`SessionRun::tombstone`](crate::session::SessionRun::tombstone) does it; with this, one
     /// of the two gets a [`Conflict`](crate::ErrorKind::Conflict). An
-    /// [estimate](crate::context::estimate()) counts the items until the next turn is complete.
+    /// [estimate](crate::context::estimate_request_tokens()) counts the items until the next turn is complete.
     ///
     /// ```
     /// use turnstream::Agent;
@@ -141,7 +141,7 @@ impl Session {
         let positions: Vec<usize> = positions.into_iter().collect();
         let (version, restored) = self.current().await?;
         let made = restored.history().tombstone_edits(positions)?;
-        let why = RewrittenWhy::Tombstoned;
+        let why = RewriteReason::Tombstoned;
         let entry = |TombstoneEdit { from, to, items }| Entry::Rewritten { why, from, to, items };
         self.write(version, restored, made.into_iter().map(entry).collect()).await.map(drop)
     }
@@ -178,7 +178,7 @@ impl Session {
     /// otherwise after a refusal: some providers refuse again as long as the refused prompt is in the
     /// context.
     ///
-    /// It is a [`fork`](Self::fork) whose place is found as [`History::before_last_prompt`] finds it, in
+    /// It is a [`fork`](Self::fork_at) whose place is found as [`History::before_last_prompt`] finds it, in
     /// the entries: what was folded away since is there again. A session without a prompt is forked
     /// whole.
     ///
@@ -186,7 +186,7 @@ impl Session {
     ///
     /// ```
     /// use turnstream::Agent;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::provider::{Reply, Scripted};
     /// use turnstream::session::{MemoryStore, Session};
     ///
@@ -197,7 +197,7 @@ impl Session {
     /// let session = Session::open(MemoryStore::new(), "s").await?;
     /// session.run(&agent, "Hi").await?.outcome().await?;
     /// let refused = session.run(&agent, "Do it").await?.outcome().await?;
-    /// assert_eq!(refused.reason, Reason::Refused);
+    /// assert_eq!(refused.reason, EndReason::Refused);
     ///
     /// let fork = session.fork_before_last_prompt("other").await?;
     /// assert_eq!(fork.history().len(), 2);
@@ -209,7 +209,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`fork`](Self::fork), and if the entries cannot be read.
+    /// As [`fork`](Self::fork_at), and if the entries cannot be read.
     pub async fn fork_before_last_prompt(&self, id: impl Into<String>) -> Result<Self, Error> {
         let is_prompt = |entry: &Entry| matches!(entry, Entry::Item(item) if item.is_prompt());
         let entries = self.entries().await?;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::event::RewrittenWhy;
+use crate::event::RewriteReason;
 use crate::item::{History, Item, Json, PendingCall};
 
 /// One entry of a session, in the order in which it happened.
@@ -26,7 +26,7 @@ pub enum Entry {
     /// Entries `from..to` of the history were replaced. They stay in the store.
     Rewritten {
         /// What for.
-        why: RewrittenWhy,
+        why: RewriteReason,
         /// The first item of the history, as it was until here, that was replaced.
         from: usize,
         /// The first behind them that was not.
@@ -63,7 +63,7 @@ pub enum Entry {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum StoredEntry {
-    Rewritten { why: RewrittenWhy, from: usize, to: usize, items: Vec<Item> },
+    Rewritten { why: RewriteReason, from: usize, to: usize, items: Vec<Item> },
     Pending { calls: Vec<PendingCall> },
     Nested { call_id: String, history: History },
     Resumed,

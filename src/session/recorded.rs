@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
 
-/// The method [`recorded`](Self::recorded) on any stream of events, an agent's or a hand-written
+/// The method [`recorded`](Self::persist_to) on any stream of events, an agent's or a hand-written
 /// loop's.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Writes what the events say into `session`, each before it is given out.
@@ -24,7 +24,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// before a request is sent, the model's turn before its tools start, and each result when it
     /// is there. The loop has to begin with the session's [history](Session::history).
     ///
-    /// Put it behind [`finish_with`](crate::Events::finish_with), whose results for calls that were
+    /// Put it behind [`finish_with`](crate::EventStreamExt::finish_with), whose results for calls that were
     /// interrupted are then written, too.
     ///
     /// # Drop
@@ -40,10 +40,10 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     ///
     /// ```
     /// use futures::TryStreamExt;
-    /// use turnstream::event::AppendedWhy;
+    /// use turnstream::event::AppendReason;
     /// use turnstream::provider::{Provider, Reply, Scripted};
     /// use turnstream::session::{MemoryStore, PersistExt, Session};
-    /// use turnstream::{Event, Events, Item, Journal, Request, Steps, TurnEvents, loop_stream};
+    /// use turnstream::{Event, EventStreamExt, Item, Journal, Request, Steps, TurnEvents, loop_stream};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
@@ -54,16 +54,16 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// let journal = Journal::new(history.clone());
     /// let said = vec![Item::user("Hi")];
     /// history.extend(said.clone());
-    /// let said = Event::Appended { why: AppendedWhy::Input, id: "1".into(), items: said };
+    /// let said = Event::Appended { why: AppendReason::Input, id: "1".into(), items: said };
     /// let turns = loop_stream(history, |history| {
     ///     let turn = model.stream_turn(Request::new(history));
     ///     turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) })
     /// });
     /// futures::stream::iter([Ok(said)])
     ///     .chain(turns)
-    ///     .journaled(&journal)
+    ///     .journal_to(&journal)
     ///     .finish_with(&journal)
-    ///     .recorded(&session)
+    ///     .persist_to(&session)
     ///     .try_for_each(|_event| async { Ok(()) })
     ///     .await?;
     /// assert_eq!(session.history(), journal.history());

@@ -1,6 +1,6 @@
 //! From events to the entries that tell what they did to the history.
 
-use crate::event::{Event, Reason, ToolEvent};
+use crate::event::{EndReason, Event, ToolEvent};
 use crate::item::{Item, OpenCalls, ToolResult};
 use crate::session::Entry;
 use crate::session::restore::EntryFold;
@@ -90,7 +90,7 @@ impl EntryRecorder {
             Event::TurnStarted { .. } => self.flush_turn(&mut entries),
             Event::Finished(outcome) => {
                 self.flush_turn(&mut entries);
-                if outcome.reason == Reason::Pending && !outcome.pending.is_empty() {
+                if outcome.reason == EndReason::Pending && !outcome.pending.is_empty() {
                     let calls = outcome.pending.clone();
                     self.push_entry(Entry::Pending { calls }, &mut entries);
                 }

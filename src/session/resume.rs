@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::agent::{Agent, Input, Verdicts};
+use crate::agent::{Agent, Input, ResumeVerdicts};
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::session::restore::EntryFold;
@@ -19,7 +19,7 @@ impl Session {
     /// is then [steered](crate::RunHandle::steer) in behind the results. If the run ends before, because
     /// somebody has to approve the call, it comes back as undelivered. Calls that were pending are
     /// answered as interrupted; [`resume`](Self::resume) runs them. So are calls that were open where
-    /// this session was [forked](Self::fork): they are the other one's, whatever their tool.
+    /// this session was [forked](Self::fork_at): they are the other one's, whatever their tool.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Session {
     ///     description: "Deletes a file".into(),
     ///     parameters: json!({ "type": "object" }),
     /// };
-    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.needs_approval();
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///
     /// let store = MemoryStore::new();
@@ -137,8 +137,9 @@ impl Session {
             true => agent.run_from(history, input),
             false => {
                 let judged = |(call, verdict)| Some((call, verdict?));
-                let verdicts = Verdicts::on_own(reruns.into_values().filter_map(judged));
-                let run = agent.rerun(history, verdicts);
+                let verdicts =
+                    ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
+                let run = agent.resume_checked(history, verdicts);
                 // A run that was not polled yet takes it.
                 let _ = run.steer(input);
                 run
@@ -157,11 +158,11 @@ impl Session {
         mut given: HashMap<String, (ToolCall, Verdict)>,
     ) -> HashMap<String, (ToolCall, Option<Verdict>)> {
         // A history whose open calls are not at its end is settled as it is.
-        if agent.kit().resume(history).is_err() {
+        if agent.toolkit().resume(history).is_err() {
             return HashMap::new();
         }
         let is_idempotent =
-            |call: &ToolCall| agent.kit().get(&call.name).is_some_and(Tool::is_idempotent);
+            |call: &ToolCall| agent.toolkit().get(&call.name).is_some_and(Tool::is_idempotent);
         let foreign = match open.iter().any(is_idempotent) {
             // If the store cannot tell whose they are, they are not guessed about.
             true => self.inherited_open_calls().await.unwrap_or_else(|_| open.clone()),

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 
 use crate::agent::{Input, Receipt, Run, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::event::{Event, Outcome, Undelivered};
+use crate::event::{Event, Outcome, UndeliveredInput};
 use crate::item::{History, PendingCall};
 use crate::session::Session;
 use crate::session::recorded::PersistTo;
@@ -50,14 +50,14 @@ impl SessionRun {
         settled: Vec<Event>,
         run: Run,
     ) -> Self {
-        let (handle, journal) = (run.own_handle(), run.journal().clone());
+        let (handle, journal) = (run.internal_handle(), run.journal().clone());
         let run = PersistTo::new(run, session, version, restored);
         Self { settled: settled.into(), run, handle, journal, outcome: None }
     }
 
     /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.handle.add_data(value);
+        self.handle.insert_data(value);
         self
     }
 
@@ -69,7 +69,7 @@ impl SessionRun {
     /// What the store fails with. A failure of the run itself is in its outcome:
     /// [`into_result`](Outcome::into_result) makes an error of it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
-        self.handle.set_unattended();
+        self.handle.require_handle();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return Ok(*outcome);
@@ -110,7 +110,7 @@ impl SessionRun {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
         self.handle.steer(input)
     }
 
@@ -119,7 +119,7 @@ impl SessionRun {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, Undelivered> {
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
         self.handle.follow_up(input)
     }
 

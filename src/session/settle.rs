@@ -1,6 +1,6 @@
 //! What is written so that a history can be gone on with.
 
-use crate::event::{Event, RewrittenWhy, ToolEvent};
+use crate::event::{Event, RewriteReason, ToolEvent};
 use crate::item::{History, INTERRUPTED_MID_EXECUTION, Item, ResultKind, ToolCall, ToolResult};
 use crate::session::Entry;
 
@@ -32,7 +32,7 @@ impl SettleEntries {
         let behind = behind.take_while(|(a, b)| a == b).count();
         let (from, to) = (same, was.len() - behind);
         let items = is[from..is.len() - behind].to_vec();
-        let why = RewrittenWhy::Other;
+        let why = RewriteReason::Other;
         settling.entries.push(Entry::Rewritten { why, from, to, items });
         settling
     }

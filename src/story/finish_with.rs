@@ -8,10 +8,10 @@ use futures::stream::FusedStream;
 use pin_project::pin_project;
 
 use crate::error::Error;
-use crate::event::{Event, Reason};
+use crate::event::{EndReason, Event};
 use crate::story::Journal;
 
-/// Stream for the [`finish_with`](crate::story::Events::finish_with) method.
+/// Stream for the [`finish_with`](crate::story::EventStreamExt::finish_with) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
@@ -21,16 +21,16 @@ pub struct FinishWith<T> {
     events: Option<T>,
     journal: Journal,
     /// Stays set when a poll panics.
-    polling: bool,
+    is_polling: bool,
     /// `Some` from the end of the events to `Finished`.
-    ending: Option<(Reason, Option<Error>)>,
+    ending: Option<(EndReason, Option<Error>)>,
     /// `Some` from `Finished` to the `Err` of a loop that failed.
     failure: Option<Error>,
 }
 
 impl<T> FinishWith<T> {
     pub(super) fn new(events: T, journal: Journal) -> Self {
-        Self { events: Some(events), journal, polling: false, ending: None, failure: None }
+        Self { events: Some(events), journal, is_polling: false, ending: None, failure: None }
     }
 }
 
@@ -39,35 +39,35 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
-        if std::mem::replace(this.polling, false) {
+        if std::mem::replace(this.is_polling, false) {
             // What is below panicked: there is nothing to say about its end.
             this.events.set(None);
         }
         if let Some(events) = this.events.as_mut().as_pin_mut() {
-            *this.polling = true;
+            *this.is_polling = true;
             let polled = events.poll_next(cx);
-            *this.polling = false;
+            *this.is_polling = false;
             *this.ending = match ready!(polled) {
                 Some(Ok(event)) => {
-                    if let Some(outcome) = event.finished() {
+                    if let Some(outcome) = event.outcome() {
                         this.failure.clone_from(&outcome.error);
                         this.events.set(None);
                     }
                     return Poll::Ready(Some(Ok(event)));
                 }
-                Some(Err(error)) => Some((Reason::of_error(&error), Some(error))),
-                None if this.journal.is_answered() && !this.journal.is_open() => {
-                    Some((Reason::Completed, None))
+                Some(Err(error)) => Some((EndReason::from_error(&error), Some(error))),
+                None if this.journal.all_calls_answered() && !this.journal.has_open_turn() => {
+                    Some((EndReason::Completed, None))
                 }
-                None => Some((Reason::Stopped, None)),
+                None => Some((EndReason::Stopped, None)),
             };
             this.events.set(None);
         }
         let Some((reason, error)) = this.ending else {
             return Poll::Ready(this.failure.take().map(Err));
         };
-        let event = this.journal.close(*reason, error.as_ref(), None, Vec::new);
-        if event.finished().is_some() {
+        let event = this.journal.finish(*reason, error.as_ref(), None, Vec::new);
+        if event.outcome().is_some() {
             this.failure.clone_from(error);
             *this.ending = None;
         }

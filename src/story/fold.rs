@@ -4,43 +4,43 @@ use std::collections::HashSet;
 
 use crate::error::Error;
 use crate::event::{
-    AppendedWhy, BudgetKind, Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Transition,
-    Undelivered,
+    AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome, Phase, ToolEvent,
+    Transition, UndeliveredInput,
 };
 use crate::item::{EffectReport, History, Item, Json, OpenCalls, ResultKind, ToolCall, ToolResult};
-use crate::story::open_call::{Cut, OpenCall};
+use crate::story::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
 /// What the events so far have made of a history.
 #[derive(Debug)]
-pub(super) struct Fold {
+pub(super) struct RunFold {
     /// Without the turn that is open and the results that are held.
     history: History,
     /// What was appended before the history was last rewritten, as it was then.
     earlier: Vec<Item>,
     /// The history's length when it was last rewritten, or at first: what comes after it is new.
-    base: usize,
+    new_items_start: usize,
     /// The turn that streams.
-    open: PartialTurn,
+    partial_turn: PartialTurn,
     /// The calls of completed turns, with the results that are held.
     calls: OpenCalls<OpenCall, ToolResult>,
     phase: Phase,
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
     /// Of completed turns, of void attempts, and of what was rewritten.
-    spent: Usage,
+    usage: Usage,
     requests: u32,
     turns: u32,
     /// With what it continues.
     last_text: String,
     /// What the open turn continues.
-    begun_text: String,
+    partial_text: String,
     /// Whether the next turn continues the text of the last.
     continues: bool,
 }
 
-impl Fold {
+impl RunFold {
     pub(super) fn new(history: History) -> Self {
         // Calls that are still open can be answered by the events to come.
         let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
@@ -52,38 +52,38 @@ impl Fold {
         }
         Self {
             earlier: Vec::new(),
-            base: history.len(),
+            new_items_start: history.len(),
             history,
-            open: PartialTurn::default(),
+            partial_turn: PartialTurn::default(),
             phase: if calls.all_answered() { Phase::Streaming } else { Phase::Tools },
             calls,
             evidence: Vec::new(),
-            spent: Usage::default(),
+            usage: Usage::default(),
             requests: 0,
             turns: 0,
             last_text: String::new(),
-            begun_text: String::new(),
+            partial_text: String::new(),
             continues: false,
         }
     }
 
     pub(super) fn observe(&mut self, event: &Event) {
-        self.phase = begun_phase(event).unwrap_or(self.phase);
+        self.phase = started_phase(event).unwrap_or(self.phase);
         match event {
             Event::Turn(event) => self.observe_turn(event),
-            Event::Tool(ToolEvent::Output(result)) => self.hold(result),
+            Event::Tool(ToolEvent::Output(result)) => self.buffer_result(result),
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
                 self.with_call(call_id, OpenCall::start);
             }
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.ask(call.clone()),
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.set_pending_call(call.clone()),
             Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
                 self.with_call(call_id, |call| call.suspended.clone_from(pending));
                 self.history.set_nested(call_id, (**nested).clone());
-                self.report(call_id, self.history.nested_report(call_id));
+                self.add_report(call_id, self.history.nested_report(call_id));
             }
             Event::Appended { why, items, .. } => {
                 self.flush();
-                self.continues |= *why == AppendedWhy::Continuation;
+                self.continues |= *why == AppendReason::Continuation;
                 for result in items.iter().filter_map(Item::as_tool_result) {
                     self.calls.retain(|call| call.id() != result.call_id);
                     self.evidence.extend(evidence(result));
@@ -92,11 +92,12 @@ impl Fold {
             }
             Event::Rewritten { from, to, items, usage, .. } => {
                 self.flush();
-                self.spent += *usage;
-                self.earlier
-                    .extend(self.history.entries_after(self.base).map(|(_, item)| item.clone()));
+                self.usage += *usage;
+                self.earlier.extend(
+                    self.history.entries_after(self.new_items_start).map(|(_, item)| item.clone()),
+                );
                 self.history.rewrite(*from..*to, items.iter().cloned());
-                self.base = self.history.len();
+                self.new_items_start = self.history.len();
                 // A call that was rewritten away waits for nothing any more.
                 if !self.calls.all_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
@@ -111,7 +112,7 @@ impl Fold {
                 let continues = std::mem::take(&mut self.continues)
                     || *transition == Some(Transition::PauseResumed);
                 let last = std::mem::take(&mut self.last_text);
-                self.begun_text = if continues { last } else { String::new() };
+                self.partial_text = if continues { last } else { String::new() };
             }
             Event::Finished(_) => self.flush(),
             // A child's story is its own: nothing of it changes ours.
@@ -131,22 +132,22 @@ impl Fold {
         self.flush_results();
         match event {
             TurnEvent::TurnComplete { turn } => {
-                self.open = PartialTurn::default();
-                self.spent += turn.usage();
+                self.partial_turn = PartialTurn::default();
+                self.usage += turn.usage();
                 self.turns += 1;
-                self.last_text = format!("{}{}", self.begun_text, turn.answer());
+                self.last_text = format!("{}{}", self.partial_text, turn.answer());
                 self.history.extend(turn.to_history_items());
                 self.calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
             }
             TurnEvent::Retracted { usage, .. } => {
-                self.spent += *usage;
-                self.open = PartialTurn::default();
+                self.usage += *usage;
+                self.partial_turn = PartialTurn::default();
             }
-            event => self.open.absorb(event),
+            event => self.partial_turn.absorb(event),
         }
     }
 
-    fn hold(&mut self, result: &ToolResult) {
+    fn buffer_result(&mut self, result: &ToolResult) {
         self.calls.buffer_result(|call| call.id() == result.call_id, result.clone());
         if self.calls.all_answered() {
             self.flush_results();
@@ -163,22 +164,22 @@ impl Fold {
     /// Writes what is held and what is open into the history.
     fn flush(&mut self) {
         self.flush_results();
-        if !self.open.is_empty() {
-            let open = std::mem::take(&mut self.open);
-            self.spent += open.usage();
-            self.last_text = format!("{}{}", self.begun_text, open.text());
+        if !self.partial_turn.is_empty() {
+            let open = std::mem::take(&mut self.partial_turn);
+            self.usage += open.usage();
+            self.last_text = format!("{}{}", self.partial_text, open.text());
             self.history.extend(open.items());
         }
     }
 
     /// Notes what somebody has to allow.
-    pub(super) fn ask(&mut self, asked: ToolCall) {
+    pub(super) fn set_pending_call(&mut self, asked: ToolCall) {
         let call_id = asked.call_id.clone();
-        self.with_call(&call_id, |call| call.asked = Some(asked));
+        self.with_call(&call_id, |call| call.effective_call = Some(asked));
     }
 
     /// Notes what a call put on record that was dropped.
-    pub(super) fn report(&mut self, call_id: &str, report: EffectReport) {
+    pub(super) fn add_report(&mut self, call_id: &str, report: EffectReport) {
         self.with_call(call_id, |call| call.report = report);
     }
 
@@ -197,22 +198,22 @@ impl Fold {
             }
         }
         history.extend(self.calls.buffered_results().cloned().map(Item::tool_result));
-        history.extend(self.open.items());
+        history.extend(self.partial_turn.items());
         history
     }
 
     /// What of the history has its final position.
-    pub(super) fn complete(&self) -> &History {
+    pub(super) fn complete_history(&self) -> &History {
         &self.history
     }
 
     pub(super) fn usage(&self) -> Usage {
-        self.spent + self.open.usage()
+        self.usage + self.partial_turn.usage()
     }
 
     pub(super) fn new_items(&self) -> Vec<Item> {
         let history = self.history(|_| None);
-        let since = history.entries_after(self.base).map(|(_, item)| item);
+        let since = history.entries_after(self.new_items_start).map(|(_, item)| item);
         self.earlier.iter().chain(since).cloned().collect()
     }
 
@@ -220,16 +221,16 @@ impl Fold {
         self.phase
     }
 
-    pub(super) fn is_answered(&self) -> bool {
+    pub(super) fn all_calls_answered(&self) -> bool {
         self.calls.all_answered()
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        !self.open.is_empty()
+    pub(super) fn has_open_turn(&self) -> bool {
+        !self.partial_turn.is_empty()
     }
 
     /// A result for the next call that has none.
-    pub(super) fn missing_output(&self, cut: Cut) -> Option<ToolEvent> {
+    pub(super) fn missing_output(&self, cut: Interruption) -> Option<ToolEvent> {
         self.calls.unanswered().next().map(|call| call.missing_output(cut))
     }
 
@@ -237,14 +238,14 @@ impl Fold {
     /// Calls that are pending get theirs from outside.
     pub(super) fn missing_output_of(
         &self,
-        reason: Reason,
-        budget: Option<Exceeded>,
+        reason: EndReason,
+        budget: Option<BudgetExceeded>,
     ) -> Option<ToolEvent> {
         let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
         match reason {
-            Reason::Pending => None,
-            Reason::Budget if is_time => self.missing_output(Cut::TimeUp),
-            _ => self.missing_output(Cut::Interrupted),
+            EndReason::Pending => None,
+            EndReason::Budget if is_time => self.missing_output(Interruption::TimedOut),
+            _ => self.missing_output(Interruption::Interrupted),
         }
     }
 
@@ -258,15 +259,15 @@ impl Fold {
         &self,
         history: History,
         nested_usage: Usage,
-        reason: Reason,
+        reason: EndReason,
         error: Option<Error>,
-        budget: Option<Exceeded>,
-        undelivered: Vec<Undelivered>,
+        budget: Option<BudgetExceeded>,
+        undelivered: Vec<UndeliveredInput>,
     ) -> Outcome {
-        let open = u32::from(!self.open.is_empty());
-        let text = match self.open.is_empty() {
+        let open = u32::from(!self.partial_turn.is_empty());
+        let text = match self.partial_turn.is_empty() {
             true => self.last_text.clone(),
-            false => format!("{}{}", self.begun_text, self.open.text()),
+            false => format!("{}{}", self.partial_text, self.partial_turn.text()),
         };
         let held = self.calls.buffered_results().flat_map(evidence);
         Outcome {
@@ -281,7 +282,7 @@ impl Fold {
             history,
             new_items: self.new_items(),
             error,
-            pending: match reason == Reason::Pending {
+            pending: match reason == EndReason::Pending {
                 true => self.calls.unanswered().flat_map(OpenCall::pending).collect(),
                 false => Vec::new(),
             },
@@ -294,7 +295,7 @@ impl Fold {
 }
 
 /// The phase that an event begins.
-fn begun_phase(event: &Event) -> Option<Phase> {
+fn started_phase(event: &Event) -> Option<Phase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
             Some(Phase::Tools)

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
-use crate::event::{Event, Exceeded, Outcome, Phase, Reason, ToolEvent, Undelivered};
+use crate::event::{BudgetExceeded, EndReason, Event, Outcome, Phase, ToolEvent, UndeliveredInput};
 use crate::item::{EffectReport, History, Item, ToolCall};
 use crate::lock::lock_ignoring_poison;
-use crate::story::fold::Fold;
-use crate::story::open_call::Cut;
+use crate::story::fold::RunFold;
+use crate::story::open_call::Interruption;
 use crate::usage::Usage;
 
 /// What the events so far have made of the history they began with. Clones share it.
@@ -16,27 +16,27 @@ use crate::usage::Usage;
 /// was dropped: a turn that is still open is shown as interrupted, and results that are there
 /// stand in call order. What it shows can be sent after [`History::settled`].
 ///
-/// Events of sub-agents go into journals of their own, one a call: see [`nested`](Self::nested).
+/// Events of sub-agents go into journals of their own, one a call: see [`nested`](Self::nested_journal).
 /// They change nothing here.
 ///
 /// ```
-/// use turnstream::{Event, History, Item, Journal, event::AppendedWhy};
+/// use turnstream::{Event, History, Item, Journal, event::AppendReason};
 ///
 /// let journal = Journal::new(History::from_id("h"));
 /// journal.observe(&Event::Appended {
-///     why: AppendedWhy::Input,
+///     why: AppendReason::Input,
 ///     id: "i".to_owned(),
 ///     items: vec![Item::user("hello")],
 /// });
 /// assert_eq!(journal.history().len(), 1);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Journal(Arc<Mutex<Book>>);
+pub struct Journal(Arc<Mutex<JournalState>>);
 
 /// The story of a run, and those of its sub-agents.
 #[derive(Debug)]
-struct Book {
-    fold: Fold,
+struct JournalState {
+    fold: RunFold,
     /// One journal a call that a sub-agent ran as, in the order of their first events. A child's lock
     /// is taken below its parent's and never the other way.
     nested: Vec<(String, Journal)>,
@@ -45,44 +45,44 @@ struct Book {
 impl Journal {
     /// Begins with what is there.
     pub fn new(history: History) -> Self {
-        Self(Arc::new(Mutex::new(Book { fold: Fold::new(history), nested: Vec::new() })))
+        Self(Arc::new(Mutex::new(JournalState { fold: RunFold::new(history), nested: Vec::new() })))
     }
 
     /// Takes the next event. Taps do this; call it for events that pass no tap.
     pub fn observe(&self, event: &Event) {
-        self.with(|book| book.observe(event));
+        self.with_state(|book| book.observe(event));
     }
 
     /// The history as it is now.
     pub fn history(&self) -> History {
-        self.with(|book| book.history())
+        self.with_state(|book| book.history())
     }
 
     /// The items that were appended since the beginning, in order, as they were appended: see
     /// [`Outcome::new_items`](crate::Outcome::new_items).
     pub fn new_items(&self) -> Vec<Item> {
-        self.with(|book| book.fold.new_items())
+        self.with_state(|book| book.fold.new_items())
     }
 
     /// The tokens of all requests so far, void and unfinished attempts included, those of sub-agents
     /// not.
     pub fn usage(&self) -> Usage {
-        self.with(|book| book.fold.usage())
+        self.with_state(|book| book.fold.usage())
     }
 
     /// Where an interrupt would find the run; see [`Phase`].
     pub fn phase(&self) -> Phase {
-        self.with(|book| book.fold.phase())
+        self.with_state(|book| book.fold.phase())
     }
 
     /// Whether every call of a completed turn has its result.
-    pub fn is_answered(&self) -> bool {
-        self.with(|book| book.fold.is_answered())
+    pub fn all_calls_answered(&self) -> bool {
+        self.with_state(|book| book.fold.all_calls_answered())
     }
 
     /// Whether a turn has begun and is not complete.
-    pub fn is_open(&self) -> bool {
-        self.with(|book| book.fold.is_open())
+    pub fn has_open_turn(&self) -> bool {
+        self.with_state(|book| book.fold.has_open_turn())
     }
 
     /// The journal of the sub-agent that runs, or ran, as the call `call_id`; `None` before its
@@ -93,11 +93,11 @@ impl Journal {
     /// sub-agent's own sub-agents did is in the nested journals of that journal.
     ///
     /// ```
-    /// use turnstream::{Event, History, Item, Journal, event::AppendedWhy};
+    /// use turnstream::{Event, History, Item, Journal, event::AppendReason};
     ///
     /// let journal = Journal::new(History::from_id("h"));
     /// let asked = Event::Appended {
-    ///     why: AppendedWhy::Input,
+    ///     why: AppendReason::Input,
     ///     id: "i".to_owned(),
     ///     items: vec![Item::user("read all files")],
     /// };
@@ -107,44 +107,44 @@ impl Journal {
     ///     event: Box::new(asked),
     /// });
     /// assert!(journal.history().is_empty());
-    /// assert_eq!(journal.nested_ids(), ["c1"]);
-    /// let reader = journal.nested("c1").unwrap().history();
+    /// assert_eq!(journal.nested_call_ids(), ["c1"]);
+    /// let reader = journal.nested_journal("c1").unwrap().history();
     /// assert_eq!((reader.id(), reader.len()), ("h/c1", 1));
     /// ```
-    pub fn nested(&self, call_id: &str) -> Option<Journal> {
-        self.with(|book| book.nested(call_id).cloned())
+    pub fn nested_journal(&self, call_id: &str) -> Option<Journal> {
+        self.with_state(|book| book.nested(call_id).cloned())
     }
 
     /// The calls that sub-agents ran as, in the order of their first events.
-    pub fn nested_ids(&self) -> Vec<String> {
-        self.with(|book| book.nested.iter().map(|(id, _)| id.clone()).collect())
+    pub fn nested_call_ids(&self) -> Vec<String> {
+        self.with_state(|book| book.nested.iter().map(|(id, _)| id.clone()).collect())
     }
 
     /// The tokens of the sub-agents so far, with those of their own sub-agents and so on.
     pub fn nested_usage(&self) -> Usage {
-        self.with(|book| book.nested_usage())
+        self.with_state(|book| book.nested_usage())
     }
 
     /// The history, and how many of its entries have their final position: the turn that is open and
     /// the results that wait for those of other calls are not among them.
-    pub(crate) fn complete(&self) -> (History, usize) {
-        self.with(|book| (book.history(), book.fold.complete().len()))
+    pub(crate) fn complete_history(&self) -> (History, usize) {
+        self.with_state(|book| (book.history(), book.fold.complete_history().len()))
     }
 
     /// Notes with what arguments calls are pending.
-    pub(crate) fn ask(&self, calls: impl IntoIterator<Item = ToolCall>) {
-        self.with(|book| calls.into_iter().for_each(|call| book.fold.ask(call)));
+    pub(crate) fn set_pending_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
+        self.with_state(|book| calls.into_iter().for_each(|call| book.fold.set_pending_call(call)));
     }
 
     /// Notes what a call put on record that may end without a result of its own.
-    pub(crate) fn report(&self, call_id: &str, report: EffectReport) {
-        self.with(|book| book.fold.report(call_id, report));
+    pub(crate) fn add_report(&self, call_id: &str, report: EffectReport) {
+        self.with_state(|book| book.fold.add_report(call_id, report));
     }
 
     /// A result for the next call that has none, already observed: the calls were dropped, and the
     /// run continues.
-    pub(crate) fn answer_missing(&self, cut: Cut) -> Option<Event> {
-        self.with(|book| {
+    pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
+        self.with_state(|book| {
             let event = Event::Tool(book.fold.missing_output(cut)?);
             book.observe(&event);
             Some(event)
@@ -153,19 +153,19 @@ impl Journal {
 
     /// How many requests were begun.
     pub(crate) fn requests(&self) -> u32 {
-        self.with(|book| book.fold.requests())
+        self.with_state(|book| book.fold.requests())
     }
 
     /// The next event of an ending, already observed: a made-up result for each call that has
     /// none, unless they are pending, then `Finished`.
-    pub(crate) fn close(
+    pub(crate) fn finish(
         &self,
-        reason: Reason,
+        reason: EndReason,
         error: Option<&Error>,
-        budget: Option<Exceeded>,
-        undelivered: impl FnOnce() -> Vec<Undelivered>,
+        budget: Option<BudgetExceeded>,
+        undelivered: impl FnOnce() -> Vec<UndeliveredInput>,
     ) -> Event {
-        self.with(|book| {
+        self.with_state(|book| {
             let event = match book.fold.missing_output_of(reason, budget) {
                 Some(output) => Event::Tool(output),
                 None => {
@@ -179,18 +179,18 @@ impl Journal {
     }
 
     /// How it would end now. Open calls are shown where the reason is `Pending`.
-    pub fn outcome(&self, reason: Reason, error: Option<Error>) -> Outcome {
-        self.with(|book| book.outcome(reason, error, None, Vec::new()))
+    pub fn outcome(&self, reason: EndReason, error: Option<Error>) -> Outcome {
+        self.with_state(|book| book.outcome(reason, error, None, Vec::new()))
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Book) -> T) -> T {
+    fn with_state<T>(&self, f: impl FnOnce(&mut JournalState) -> T) -> T {
         // Nothing of a user runs while the lock is held, and below it only those of children are
         // taken.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
 
-impl Book {
+impl JournalState {
     fn observe(&mut self, event: &Event) {
         match event {
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
@@ -202,13 +202,13 @@ impl Book {
     /// Takes the next event of the sub-agent that runs as `call_id`. One that was suspended continues
     /// with its history.
     fn observe_nested(&mut self, call_id: &str, event: &Event) {
-        if says_nothing(event) {
+        if is_ignored(event) {
             return;
         }
         if let Some(child) = self.nested(call_id) {
             return child.observe(event);
         }
-        let parent = self.fold.complete();
+        let parent = self.fold.complete_history();
         let begins = || History::from_id(format!("{}/{call_id}", parent.id()));
         let child = Journal::new(parent.nested_history(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
@@ -231,10 +231,10 @@ impl Book {
 
     fn outcome(
         &self,
-        reason: Reason,
+        reason: EndReason,
         error: Option<Error>,
-        budget: Option<Exceeded>,
-        undelivered: Vec<Undelivered>,
+        budget: Option<BudgetExceeded>,
+        undelivered: Vec<UndeliveredInput>,
     ) -> Outcome {
         let (history, usage) = (self.history(), self.nested_usage());
         self.fold.outcome(history, usage, reason, error, budget, undelivered)
@@ -242,11 +242,11 @@ impl Book {
 }
 
 /// Whether it is an event that nobody knows, in however many wrappings: a store does not keep it.
-fn says_nothing(event: &Event) -> bool {
+fn is_ignored(event: &Event) -> bool {
     match event {
         Event::Unknown => true,
         Event::Nested { event, .. } | Event::Tool(ToolEvent::Nested { event, .. }) => {
-            says_nothing(event)
+            is_ignored(event)
         }
         Event::Appended { .. }
         | Event::Rewritten { .. }

@@ -11,23 +11,23 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::story::Journal;
 
-/// Stream for the [`journaled`](crate::story::Events::journaled) method.
+/// Stream for the [`journaled`](crate::story::EventStreamExt::journal_to) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct Journaled<T> {
+pub struct JournalTo<T> {
     #[pin]
     events: T,
     journal: Journal,
 }
 
-impl<T> Journaled<T> {
+impl<T> JournalTo<T> {
     pub(super) fn new(events: T, journal: Journal) -> Self {
         Self { events, journal }
     }
 }
 
-impl<T: Stream<Item = Result<Event, Error>>> Stream for Journaled<T> {
+impl<T: Stream<Item = Result<Event, Error>>> Stream for JournalTo<T> {
     type Item = Result<Event, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -44,7 +44,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for Journaled<T> {
     }
 }
 
-impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for Journaled<T> {
+impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for JournalTo<T> {
     fn is_terminated(&self) -> bool {
         self.events.is_terminated()
     }

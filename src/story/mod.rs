@@ -11,15 +11,15 @@ use futures::Stream;
 
 pub use finish_with::FinishWith;
 pub use journal::Journal;
-pub use journaled::Journaled;
-pub(crate) use open_call::Cut;
-pub use trace::{Trace, Traced};
+pub use journaled::JournalTo;
+pub(crate) use open_call::Interruption;
+pub use trace::{Trace, TraceTo};
 
 use crate::error::Error;
 use crate::event::Event;
 
 /// Methods on any stream of events, an agent's or a hand-written loop's.
-pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
+pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Writes every event into `journal`, in the poll in which it passes.
     ///
     /// Dropping the stream drops what is below it; the journal stays as it is.
@@ -28,7 +28,7 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// use futures::TryStreamExt;
     /// use turnstream::provider::{Provider, Reply, Scripted};
     /// use turnstream::stream::{Steps, TurnEvents, loop_stream};
-    /// use turnstream::{Events, History, Item, Journal, Request, env::SystemIds};
+    /// use turnstream::{EventStreamExt, History, Item, Journal, Request, env::SystemIds};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
@@ -41,15 +41,15 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     ///     let turn = model.stream_turn(Request::new(history));
     ///     turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) })
     /// })
-    /// .journaled(&journal)
+    /// .journal_to(&journal)
     /// .try_for_each(|_event| async { Ok(()) })
     /// .await?;
     /// assert_eq!(journal.history().len(), 2);
     /// # Ok(())
     /// # }
     /// ```
-    fn journaled(self, journal: &Journal) -> Journaled<Self> {
-        Journaled::new(self, journal.clone())
+    fn journal_to(self, journal: &Journal) -> JournalTo<Self> {
+        JournalTo::new(self, journal.clone())
     }
 
     /// Writes every step into `trace`, in the poll in which it ends.
@@ -57,8 +57,8 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// Dropping the stream drops what is below it; the trace stays as it is. A hand-written loop has
     /// an end in its trace where it has a [`Finished`](Event::Finished): put this behind
     /// [`finish_with`](Self::finish_with).
-    fn traced(self, trace: &Trace) -> Traced<Self> {
-        Traced::new(self, trace.clone())
+    fn trace_to(self, trace: &Trace) -> TraceTo<Self> {
+        TraceTo::new(self, trace.clone())
     }
 
     /// Gives a hand-written loop its ending, as an agent has one: calls that have no result are
@@ -68,10 +68,10 @@ pub trait Events: Stream<Item = Result<Event, Error>> + Sized {
     /// with every turn complete and every call answered is `completed`, else `stopped`, also if a
     /// call still needed an approval. After a panic comes `None`, and after a `Finished` of the
     /// events' own its error, if it has one, and then `None`. Use it after
-    /// [`journaled`](Self::journaled) with the same journal: the outcome is read from there.
+    /// [`journaled`](Self::journal_to) with the same journal: the outcome is read from there.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())
     }
 }
 
-impl<T: Stream<Item = Result<Event, Error>>> Events for T {}
+impl<T: Stream<Item = Result<Event, Error>>> EventStreamExt for T {}

@@ -8,11 +8,11 @@ use crate::item::{
 
 /// Why calls get no result of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum Interruption {
     /// The run was interrupted, or failed.
     Interrupted,
     /// Its time is over.
-    TimeUp,
+    TimedOut,
 }
 
 /// A call of a completed turn, until it has its result.
@@ -21,7 +21,7 @@ pub(super) struct OpenCall {
     /// As the model wrote it.
     call: ToolCall,
     /// As it was shown to whoever has to allow it: a rule may have written it anew.
-    pub(super) asked: Option<ToolCall>,
+    pub(super) effective_call: Option<ToolCall>,
     started: bool,
     /// What its sub-agent waits for, if that was suspended.
     pub(super) suspended: Vec<PendingCall>,
@@ -41,12 +41,16 @@ impl OpenCall {
     }
 
     /// Its result, where it gets none of its own.
-    pub(super) fn missing_output(&self, cut: Cut) -> ToolEvent {
+    pub(super) fn missing_output(&self, cut: Interruption) -> ToolEvent {
         let (kind, text) = match (cut, self.started) {
-            (Cut::Interrupted, true) => (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION),
-            (Cut::Interrupted, false) => (ResultKind::Interrupted, INTERRUPTED_BEFORE_START),
-            (Cut::TimeUp, true) => (ResultKind::Timeout, TIMED_OUT_MID_EXECUTION),
-            (Cut::TimeUp, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
+            (Interruption::Interrupted, true) => {
+                (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
+            }
+            (Interruption::Interrupted, false) => {
+                (ResultKind::Interrupted, INTERRUPTED_BEFORE_START)
+            }
+            (Interruption::TimedOut, true) => (ResultKind::Timeout, TIMED_OUT_MID_EXECUTION),
+            (Interruption::TimedOut, false) => (ResultKind::Budget, TIMED_OUT_BEFORE_START),
         };
         let result = ToolResult::for_call(&self.call, kind, text);
         ToolEvent::Output(result.with_report(self.report.clone()))
@@ -55,7 +59,7 @@ impl OpenCall {
     /// The call as it would run, or what its sub-agent waits for.
     pub(super) fn pending(&self) -> Vec<PendingCall> {
         match self.suspended.is_empty() {
-            true => vec![self.asked.as_ref().unwrap_or(&self.call).into()],
+            true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],
             false => {
                 let calls = self.suspended.iter().cloned();
                 calls.map(|call| call.with_parent_call(self.id())).collect()
@@ -67,6 +71,6 @@ impl OpenCall {
 impl From<ToolCall> for OpenCall {
     fn from(call: ToolCall) -> Self {
         let (suspended, report) = (Vec::new(), EffectReport::default());
-        Self { call, asked: None, started: false, suspended, report }
+        Self { call, effective_call: None, started: false, suspended, report }
     }
 }

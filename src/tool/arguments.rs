@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 /// use turnstream::Tool;
 ///
 /// // A text is not an object: `struct Args { text: String }` is.
-/// Tool::new("shout", "Repeats a text in capitals", |text: String, _cx| async move {
+/// Tool::new("shout", "RepeatCounter a text in capitals", |text: String, _cx| async move {
 ///     text.to_uppercase()
 /// });
 /// ```
@@ -40,7 +40,7 @@ pub struct MayBeAnObject;
 
 /// What a type is that is never a JSON object, and so never the arguments of a tool.
 #[derive(Debug)]
-pub struct NeverAnObject;
+pub struct NotAnObject;
 
 impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObject> for A {}
 
@@ -48,7 +48,7 @@ impl<A: DeserializeOwned + JsonSchema + Send + 'static> ToolArguments<MayBeAnObj
 macro_rules! never_an_object {
     ($([$($parameter:tt)*] $name:ty),* $(,)?) => {
         $(
-            impl<$($parameter)*> ToolArguments<NeverAnObject> for $name
+            impl<$($parameter)*> ToolArguments<NotAnObject> for $name
             where
                 Self: DeserializeOwned + JsonSchema + Send + 'static,
             {
@@ -70,12 +70,12 @@ never_an_object!([T] Vec<T>, [T] VecDeque<T>, [T] Box<[T]>, [T, const N: usize] 
 never_an_object!([A](A,), [A, B](A, B), [A, B, C](A, B, C), [A, B, C, D](A, B, C, D));
 never_an_object!([A, B, C, D, E](A, B, C, D, E), [A, B, C, D, E, F](A, B, C, D, E, F));
 
-impl<T: ToolArguments<NeverAnObject>> ToolArguments<NeverAnObject> for Box<T> where
+impl<T: ToolArguments<NotAnObject>> ToolArguments<NotAnObject> for Box<T> where
     Self: DeserializeOwned + JsonSchema + Send + 'static
 {
 }
 
-impl<T: ToolArguments<NeverAnObject>> ToolArguments<NeverAnObject> for Option<T> where
+impl<T: ToolArguments<NotAnObject>> ToolArguments<NotAnObject> for Option<T> where
     Self: DeserializeOwned + JsonSchema + Send + 'static
 {
 }

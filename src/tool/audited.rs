@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::tool::why::FIELD;
-use crate::tool::{Tool, ToolSpec, Why};
+use crate::tool::why::RATIONALE_FIELD;
+use crate::tool::{Rationale, Tool, ToolSpec};
 
 impl Tool {
     /// Asks the model to say why it calls the tool: what it expects, when it is done, what is at
@@ -11,9 +11,9 @@ impl Tool {
     ///
     /// The schema gets an optional property `_why`, and what comes in it is taken off before the
     /// arguments are checked: the tool never sees it, and nothing in it fails a call. Whoever
-    /// stands before the tool, a [`Gate`](crate::tool::Gate), a hook, somebody who approves, sees
+    /// stands before the tool, a [`ToolPolicy`](crate::tool::ToolPolicy), a hook, somebody who approves, sees
     /// the arguments as the model wrote them, as the history keeps them, and can read it with
-    /// [`Why::split`].
+    /// [`Rationale::split_arguments`].
     ///
     /// A tool that has a `_why` of its own, or a schema without room for one, stays as it is.
     ///
@@ -26,36 +26,38 @@ impl Tool {
     ///     description: "Deletes a file".into(),
     ///     parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
     /// };
-    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.audited();
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.with_rationale();
     /// let why = &delete.spec().parameters["properties"]["_why"];
     /// assert_eq!(why["properties"]["risk"]["enum"], json!(["low", "medium", "high"]));
     /// # Ok::<(), turnstream::Error>(())
     /// ```
-    pub fn audited(self) -> Self {
-        let Some(spec) = with_why(self.spec()) else { return self };
+    pub fn with_rationale(self) -> Self {
+        let Some(spec) = spec_with_rationale(self.spec()) else { return self };
         let Self { handler, settings, agent } = self;
-        let prepare = move |_: &ToolSpec, written: &str| handler.prepare(&Why::split(written).1);
-        Self { settings, agent, ..Self::preparing(spec, prepare) }
+        let prepare = move |_: &ToolSpec, written: &str| {
+            handler.prepare(&Rationale::split_arguments(written).1)
+        };
+        Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 }
 
 /// The same with the property, if there is room for it.
-fn with_why(spec: &ToolSpec) -> Option<ToolSpec> {
+fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
     let mut spec = spec.clone();
     let schema = spec.parameters.as_object_mut()?;
     let required = schema.get("required").and_then(Value::as_array);
-    if required.is_some_and(|names| names.iter().any(|name| name == FIELD)) {
+    if required.is_some_and(|names| names.iter().any(|name| name == RATIONALE_FIELD)) {
         return None;
     }
     let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
-    if properties.contains_key(FIELD) {
+    if properties.contains_key(RATIONALE_FIELD) {
         return None;
     }
-    properties.insert(FIELD.to_owned(), schema_of_why());
+    properties.insert(RATIONALE_FIELD.to_owned(), rationale_schema());
     Some(spec)
 }
 
-fn schema_of_why() -> Value {
+fn rationale_schema() -> Value {
     json!({
         "type": "object",
         "description": "Why this call is made; for the record, the tool does not see it",

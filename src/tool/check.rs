@@ -12,7 +12,11 @@ pub(super) use whole::Schema;
 
 impl Schema {
     /// Reads arguments that fit, or says where they do not.
-    pub(super) fn read(&self, spec: &ToolSpec, arguments: &str) -> Result<Value, String> {
+    pub(super) fn parse_arguments(
+        &self,
+        spec: &ToolSpec,
+        arguments: &str,
+    ) -> Result<Value, String> {
         let args = serde_json::from_str(arguments).map_err(|error| error.to_string())?;
         self.check(spec, &args)?;
         Ok(args)
@@ -46,24 +50,27 @@ mod small {
     pub(super) fn check(schema: &Value, value: &Value, path: &str) -> Result<(), String> {
         let schema = match schema {
             Value::Object(schema) => schema,
-            Value::Bool(false) => return fail(path, "nothing is allowed here"),
+            Value::Bool(false) => return violation(path, "nothing is allowed here"),
             _ => return Ok(()),
         };
         if let Some(wanted) = schema.get("type")
             && !is_of_type(wanted, value)
         {
-            return fail(path, &format!("expected {}, found {}", types(wanted), name(value)));
+            return violation(
+                path,
+                &format!("expected {}, found {}", type_names(wanted), type_name_of(value)),
+            );
         }
         if let Some(wanted) = schema.get("const")
-            && !equal(wanted, value)
+            && !json_eq(wanted, value)
         {
-            return fail(path, &format!("expected {wanted}, found {value}"));
+            return violation(path, &format!("expected {wanted}, found {value}"));
         }
         if let Some(Value::Array(allowed)) = schema.get("enum")
-            && !allowed.iter().any(|allowed| equal(allowed, value))
+            && !allowed.iter().any(|allowed| json_eq(allowed, value))
         {
             let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
-            return fail(path, &format!("{value} is not one of {}", allowed.join(", ")));
+            return violation(path, &format!("{value} is not one of {}", allowed.join(", ")));
         }
         match value {
             Value::Object(object) => check_object(schema, object, path),
@@ -91,7 +98,7 @@ mod small {
             let missing =
                 required.iter().filter_map(Value::as_str).find(|key| !object.contains_key(*key));
             if let Some(key) = missing {
-                return fail(path, &format!("missing `{key}`"));
+                return violation(path, &format!("missing `{key}`"));
             }
         }
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -100,7 +107,7 @@ mod small {
                 Some(schema) => check(schema, value, &inner(key))?,
                 None => match schema.get("additionalProperties") {
                     Some(Value::Bool(false)) => {
-                        return fail(path, &format!("there is no `{key}`"));
+                        return violation(path, &format!("there is no `{key}`"));
                     }
                     Some(schema) => check(schema, value, &inner(key))?,
                     None => {}
@@ -110,7 +117,7 @@ mod small {
         Ok(())
     }
 
-    fn fail(path: &str, what: &str) -> Result<(), String> {
+    fn violation(path: &str, what: &str) -> Result<(), String> {
         Err(if path.is_empty() { what.to_owned() } else { format!("{what} (at `{path}`)") })
     }
 
@@ -137,19 +144,19 @@ mod small {
     }
 
     /// JSON Schema compares numbers by their value: 1 is 1.0.
-    fn equal(a: &Value, b: &Value) -> bool {
+    fn json_eq(a: &Value, b: &Value) -> bool {
         a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
     }
 
-    fn types(wanted: &Value) -> String {
+    fn type_names(wanted: &Value) -> String {
         match wanted {
             Value::String(wanted) => wanted.clone(),
-            Value::Array(any) => any.iter().map(types).collect::<Vec<_>>().join(" or "),
+            Value::Array(any) => any.iter().map(type_names).collect::<Vec<_>>().join(" or "),
             other => other.to_string(),
         }
     }
 
-    fn name(value: &Value) -> &'static str {
+    fn type_name_of(value: &Value) -> &'static str {
         match value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
@@ -217,7 +224,7 @@ mod whole {
     fn message(error: &ValidationError<'_>, args: &Value) -> String {
         match error.instance_path().as_str() {
             "" => error.to_string(),
-            pointer => format!("{error} (at `{}`)", place(pointer, args)),
+            pointer => format!("{error} (at `{}`)", locate(pointer, args)),
         }
     }
 
@@ -269,7 +276,7 @@ mod whole {
     }
 
     /// A JSON pointer (RFC 6901) in the words of the built-in check: `deep.list[1]`.
-    fn place(pointer: &str, args: &Value) -> String {
+    fn locate(pointer: &str, args: &Value) -> String {
         let mut place = String::new();
         let mut here = Some(args);
         for step in pointer.split('/').skip(1) {
@@ -318,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_passes() {
+    fn arguments_that_match_the_schema_pass() {
         for args in [
             json!({ "n": 1 }),
             json!({ "n": 1.0, "unit": "c", "tags": ["a", null], "inner": { "x": 0, "y": 1 } }),
@@ -328,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_any_size_get_a_reason_with_its_place() {
+    fn an_error_in_arguments_of_any_size_has_a_reason_and_a_path() {
         let branches = (0..40).map(|n| {
             json!({
                 "type": "object",
@@ -371,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_path() {
+    fn a_mismatch_is_reported_with_its_path() {
         for (args, path) in [
             (json!({}), "n"),
             (json!({ "n": "1" }), "n"),

@@ -25,7 +25,7 @@ pub struct ToolContext {
     pub(super) dry_run: bool,
     pub(super) extension: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) data: RunData,
-    record: Arc<Record>,
+    record: Arc<CallRecord>,
 }
 
 impl ToolContext {
@@ -41,7 +41,7 @@ impl ToolContext {
         }
     }
 
-    pub(super) fn record(&self) -> Arc<Record> {
+    pub(super) fn record(&self) -> Arc<CallRecord> {
         Arc::clone(&self.record)
     }
 
@@ -61,7 +61,7 @@ impl ToolContext {
     }
 
     /// Whether the tool says what it would do and changes nothing. Only a tool that
-    /// [knows dry runs](crate::Tool::knows_dry_runs) is called in one.
+    /// [knows dry runs](crate::Tool::with_dry_run_support) is called in one.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -82,37 +82,37 @@ impl ToolContext {
 
     /// All that was handed to the run. A tool that runs an agent itself passes it on to
     /// [`Run::with_data`](crate::Run::with_data). Mark such a tool as
-    /// [`running_agents`](crate::Tool::running_agents): otherwise its agent waits for ever for the slot
+    /// [`running_sub_agents`](crate::Tool::running_sub_agents): otherwise its agent waits for ever for the slot
     /// that the tool itself has taken of a [pool](crate::agent::Pool) with a limit on concurrency.
     pub fn run_data(&self) -> &RunData {
         &self.data
     }
 
     /// Puts on record that something that was there is different: a path, an id, an address.
-    pub fn changed(&self, target: impl Into<String>) {
-        self.side_effect(SideEffect::of_change(target));
+    pub fn record_change(&self, target: impl Into<String>) {
+        self.record_side_effect(SideEffect::of_change(target));
     }
 
     /// Puts on record that something is there that was not.
-    pub fn created(&self, target: impl Into<String>) {
-        self.side_effect(SideEffect::of_creation(target));
+    pub fn record_creation(&self, target: impl Into<String>) {
+        self.record_side_effect(SideEffect::of_creation(target));
     }
 
     /// Puts a side effect on record.
-    pub fn side_effect(&self, effect: SideEffect) {
-        self.record.with(|report| report.side_effects.push(effect));
+    pub fn record_side_effect(&self, effect: SideEffect) {
+        self.record.with_report(|report| report.side_effects.push(effect));
     }
 
     /// Puts on record what proves something. A value that is not JSON is kept as `null`, and what is
     /// nested deeper than 64 levels as a string.
-    pub fn evidence(&self, evidence: impl Serialize) {
+    pub fn record_evidence(&self, evidence: impl Serialize) {
         let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
-        self.record.with(|report| report.evidence.push(json.limit_depth()));
+        self.record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 
     /// What was put on record and is in no result yet.
     pub fn report(&self) -> EffectReport {
-        self.record.with(|report| report.clone())
+        self.record.with_report(|report| report.clone())
     }
 
     /// What the gate hands to the tools that know its type.
@@ -123,23 +123,23 @@ impl ToolContext {
 
 /// What a call and its contexts share.
 #[derive(Debug, Default)]
-pub(super) struct Record {
+pub(super) struct CallRecord {
     /// Set when the call's future is dropped.
     cancelled: AtomicBool,
     report: Mutex<EffectReport>,
 }
 
-impl Record {
-    pub(super) fn cancel(&self) {
+impl CallRecord {
+    pub(super) fn mark_cancelled(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// All that was put on record so far.
-    pub(super) fn take(&self) -> EffectReport {
-        self.with(mem::take)
+    pub(super) fn take_report(&self) -> EffectReport {
+        self.with_report(mem::take)
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut EffectReport) -> R) -> R {
+    fn with_report<R>(&self, f: impl FnOnce(&mut EffectReport) -> R) -> R {
         f(&mut lock_ignoring_poison(&self.report))
     }
 }

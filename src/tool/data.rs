@@ -17,19 +17,19 @@ use std::sync::Arc;
 ///
 /// struct User(&'static str);
 ///
-/// let data = RunData::new().with(User("ada"));
+/// let data = RunData::new().insert(User("ada"));
 /// assert_eq!(data.get::<User>().unwrap().0, "ada");
 /// assert!(data.get::<String>().is_none());
 /// ```
 #[derive(Clone, Default)]
-pub struct RunData(Arc<BTreeMap<TypeId, Value>>);
+pub struct RunData(Arc<BTreeMap<TypeId, DataEntry>>);
 
 /// How many sub-agents may run inside one another, from a run on that begins with this data.
 #[derive(Clone, Copy)]
-pub(crate) struct AgentsLeft(pub(crate) u32);
+pub(crate) struct RemainingDepth(pub(crate) u32);
 
 #[derive(Clone)]
-struct Value {
+struct DataEntry {
     name: &'static str,
     value: Arc<dyn Any + Send + Sync>,
 }
@@ -42,13 +42,13 @@ impl RunData {
 
     /// Adds a value. One of the same type is replaced. Of another `RunData` all values are added:
     /// so a tool hands on what it [has](crate::tool::ToolContext::run_data) to a run that it begins.
-    /// Mark such a tool as [`running_agents`](crate::Tool::running_agents).
-    pub fn with<T: Any + Send + Sync>(mut self, value: T) -> Self {
+    /// Mark such a tool as [`running_sub_agents`](crate::Tool::running_sub_agents).
+    pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);
         if let Some(other) = (&value as &dyn Any).downcast_ref::<Self>() {
             values.extend(other.0.iter().map(|(id, value)| (*id, value.clone())));
         } else {
-            let value = Value { name: type_name::<T>(), value: Arc::new(value) };
+            let value = DataEntry { name: type_name::<T>(), value: Arc::new(value) };
             values.insert(TypeId::of::<T>(), value);
         }
         self

@@ -1,13 +1,13 @@
 //! Tools that somebody outside runs.
 
 use crate::error::Error;
-use crate::tool::settings::Mark;
+use crate::tool::settings::ToolFlag;
 use crate::tool::{Tool, ToolOutput, ToolSpec};
 
 impl Tool {
     /// Makes a tool that nothing here runs: its calls are left pending for somebody outside.
     ///
-    /// Arguments are checked as those of [`Tool::raw`]. Without a [`Gate`](crate::tool::Gate)
+    /// Arguments are checked as those of [`Tool::raw`]. Without a [`ToolPolicy`](crate::tool::ToolPolicy)
     /// nobody outside is told, and calls are answered as skipped.
     ///
     /// ```
@@ -28,6 +28,6 @@ impl Tool {
     pub fn external(spec: ToolSpec) -> Result<Self, Error> {
         // No call of it begins here.
         let tool = Self::raw(spec, |_, _| async { ToolOutput::error("It runs elsewhere.") })?;
-        Ok(tool.marked(Mark::External))
+        Ok(tool.with_flag(ToolFlag::External))
     }
 }

@@ -16,33 +16,33 @@ use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 ///
 /// Every method has a default, which together let every call run that needs nobody's approval.
 /// A panic in one ends the run with an error of kind [`Hook`](crate::ErrorKind::Hook), as an error
-/// that one gives does: see [`ToolRun::gated`](crate::tool::ToolRun::gated).
+/// that one gives does: see [`ToolRun::with_policy`](crate::tool::ToolRun::with_policy).
 ///
 /// ```
 /// use futures::future::BoxFuture;
 /// use futures::{FutureExt, future::ready};
 /// use turnstream::Error;
 /// use turnstream::item::ToolCall;
-/// use turnstream::tool::{Gate, Permit};
+/// use turnstream::tool::{ToolPolicy, Permission};
 ///
 /// struct ReadOnly;
 ///
-/// impl Gate for ReadOnly {
-///     fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+/// impl ToolPolicy for ReadOnly {
+///     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
 ///         let permit = match call.name.starts_with("read_") {
-///             true => Permit::run(),
-///             false => Permit::deny("only reading is allowed"),
+///             true => Permission::allow(),
+///             false => Permission::deny("only reading is allowed"),
 ///         };
 ///         ready(Ok(permit)).boxed()
 ///     }
 /// }
 /// ```
-pub trait Gate: Send {
+pub trait ToolPolicy: Send {
     /// Other arguments for a call whose own are not JSON, are no object, or do not fit its tool, as
     /// JSON text; `why` says what is wrong with them. `None`, the default, repairs nothing.
     ///
     /// What it gives is checked once. If it fits, the call goes on with it as if the model had
-    /// written it: [`before`](Self::before), whoever approves and the tool see the repaired
+    /// written it: [`before`](Self::before_call), whoever approves and the tool see the repaired
     /// arguments. The history keeps the model's own, so a resumed call is repaired again. If it does
     /// not fit either, the model is told `why`, of its own arguments.
     ///
@@ -55,14 +55,14 @@ pub trait Gate: Send {
     /// use turnstream::item::ToolCall;
     /// use turnstream::provider::{Provider, Reply, Scripted};
     /// use turnstream::stream::TurnEvents;
-    /// use turnstream::tool::{Gate, Tool, ToolSpec};
+    /// use turnstream::tool::{ToolPolicy, Tool, ToolSpec};
     /// use turnstream::{Error, History, Request, Toolkit};
     ///
     /// /// Takes one comma away that is too many.
     /// struct Commas;
     ///
-    /// impl Gate for Commas {
-    ///     fn repair(&mut self, call: &ToolCall, _why: &str) -> Result<Option<String>, Error> {
+    /// impl ToolPolicy for Commas {
+    ///     fn repair_arguments(&mut self, call: &ToolCall, _why: &str) -> Result<Option<String>, Error> {
     ///         let rest = call.arguments.trim_end().strip_suffix(",}");
     ///         Ok(rest.map(|rest| format!("{rest}}}")))
     ///     }
@@ -80,7 +80,7 @@ pub trait Gate: Send {
     /// let history = History::from_id("h");
     /// let turn = model.stream_turn(Request::new(history.clone())).into_turn().await?;
     ///
-    /// let mut tools = Toolkit::new([add]).run(&history, &turn).gated(Commas);
+    /// let mut tools = Toolkit::new([add]).run(&history, &turn).with_policy(Commas);
     /// while tools.next().await.is_some() {}
     /// let answered = tools.finish()?;
     /// assert_eq!(answered.results[0].content.text(), "2");
@@ -91,20 +91,20 @@ pub trait Gate: Send {
     /// # Errors
     ///
     /// The run ends with it.
-    fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
+    fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         let _ = (call, why);
         Ok(None)
     }
 
     /// Asked once about each call that could run: it is complete, its tool is known, and its
-    /// arguments fit, by themselves or [repaired](Self::repair).
+    /// arguments fit, by themselves or [repaired](Self::repair_arguments).
     ///
     /// Calls are asked about in their order, one after the other, and when there is room for the
     /// call to start; one that waits for somebody in any case is asked about as soon as it is its
     /// turn. Calls that run go on meanwhile.
-    fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+    fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
-        ready(Ok(Permit::run())).boxed()
+        ready(Ok(Permission::allow())).boxed()
     }
 
     /// A call waits for a verdict: for an approval, or for the result of an
@@ -112,7 +112,7 @@ pub trait Gate: Send {
     ///
     /// Where an approval is needed,
     /// [`ApprovalRequested`](crate::event::ToolEvent::ApprovalRequested) is given out next.
-    fn asked(&mut self, call: &ToolCall) {
+    fn on_verdict_requested(&mut self, call: &ToolCall) {
         let _ = call;
     }
 
@@ -128,7 +128,7 @@ pub trait Gate: Send {
     /// Whether calls that need an approval are waited for (interactive) or left pending when their
     /// siblings have ended (the default); asked when nothing runs any more. External calls are
     /// always left pending.
-    fn waits(&self) -> bool {
+    fn waits_for_verdicts(&self) -> bool {
         false
     }
 
@@ -138,15 +138,15 @@ pub trait Gate: Send {
     /// While it is pending, the call waits, and those after it. It is dropped when another call is
     /// to start first, or when there is no room for the call among those of its own turn; then this
     /// is called again later. Asked only for tools that do not
-    /// [run agents](crate::Tool::runs_agents).
-    fn slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
+    /// [run agents](crate::Tool::runs_sub_agents).
+    fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None
     }
 
     /// A call starts with this context. Where it ends without a result, because everything that runs
     /// is dropped, its [report](ToolContext::report) tells what it had put on record.
-    fn starts(&mut self, context: &ToolContext) {
+    fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }
 
@@ -156,7 +156,7 @@ pub trait Gate: Send {
     /// # Errors
     ///
     /// The result is given out as it was, then the run ends.
-    fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
+    fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         let _ = (call, result);
         Ok(())
     }
@@ -171,7 +171,7 @@ pub trait Gate: Send {
         Ok(())
     }
 
-    /// Changes each piece of evidence that a call has put on record, before [`after`](Self::after)
+    /// Changes each piece of evidence that a call has put on record, before [`after`](Self::after_call)
     /// and before anybody sees it.
     ///
     /// # Errors
@@ -190,9 +190,9 @@ pub trait Gate: Send {
 
 /// What a gate says before a call starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Permit {
+pub struct Permission {
     /// Whether it runs.
-    pub answer: Answer,
+    pub decision: PermissionDecision,
     /// Runs with these instead of the model's. They are checked like the model's; if they do not
     /// fit, the call is answered with an error.
     pub arguments: Option<String>,
@@ -200,11 +200,11 @@ pub struct Permit {
 
 /// Whether a call runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum PermissionDecision {
     /// It runs, unless its tool needs an approval.
-    Run,
+    Allow,
     /// Somebody has to approve it.
-    Ask,
+    RequireApproval,
     /// It does not run, and the model is told why.
     Deny(String),
 }
@@ -220,20 +220,20 @@ pub enum Verdict {
     Output(ToolOutput),
 }
 
-impl Permit {
+impl Permission {
     /// It runs.
-    pub fn run() -> Self {
-        Self { answer: Answer::Run, arguments: None }
+    pub fn allow() -> Self {
+        Self { decision: PermissionDecision::Allow, arguments: None }
     }
 
     /// Somebody has to approve it.
-    pub fn ask() -> Self {
-        Self { answer: Answer::Ask, arguments: None }
+    pub fn require_approval() -> Self {
+        Self { decision: PermissionDecision::RequireApproval, arguments: None }
     }
 
     /// It does not run. The reason is for the model.
     pub fn deny(why: impl Into<String>) -> Self {
-        Self { answer: Answer::Deny(why.into()), arguments: None }
+        Self { decision: PermissionDecision::Deny(why.into()), arguments: None }
     }
 
     /// The same with other arguments, as JSON text.

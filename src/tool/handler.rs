@@ -6,17 +6,17 @@ use futures::stream::BoxStream;
 
 use crate::error::catch_panic;
 use crate::request::ToolSpec;
-use crate::tool::{ToolContext, Update};
+use crate::tool::{ToolContext, ToolUpdate};
 
-/// What a running tool streams. It is dropped after its first [`Update::Output`].
-pub type Updates = BoxStream<'static, Update>;
+/// What a running tool streams. It is dropped after its first [`ToolUpdate::Output`].
+pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
 /// What a tool is underneath, for those who cannot say it with a closure.
 ///
 /// ```
 /// use futures::StreamExt;
 /// use futures::stream;
-/// use turnstream::tool::{PreparedCall, Tool, ToolHandler, ToolSpec, Update};
+/// use turnstream::tool::{PreparedCall, Tool, ToolHandler, ToolSpec, ToolUpdate};
 ///
 /// struct Shout(ToolSpec);
 ///
@@ -29,7 +29,7 @@ pub type Updates = BoxStream<'static, Update>;
 ///         let args: serde_json::Value =
 ///             serde_json::from_str(arguments).map_err(|error| error.to_string())?;
 ///         let text = args["text"].as_str().ok_or("missing `text`")?.to_uppercase();
-///         Ok(PreparedCall::new(|_cx| stream::iter([Update::output(text)]).boxed()))
+///         Ok(PreparedCall::new(|_cx| stream::iter([ToolUpdate::output(text)]).boxed()))
 ///     }
 /// }
 ///
@@ -49,7 +49,7 @@ pub trait ToolHandler: Send + Sync {
     /// dropped.
     ///
     /// `arguments` is a JSON object; empty ones are `{}`. Other arguments for the same call, of a
-    /// [repair](crate::tool::Gate::repair) or a [rule](crate::tool::Permit::arguments), are prepared
+    /// [repair](crate::tool::ToolPolicy::repair_arguments) or a [rule](crate::tool::Permission::arguments), are prepared
     /// anew.
     ///
     /// # Errors
@@ -59,19 +59,19 @@ pub trait ToolHandler: Send + Sync {
 }
 
 /// A call whose arguments were read, and which has not begun. Dropping it runs nothing.
-pub struct PreparedCall(Option<Begin>);
+pub struct PreparedCall(Option<StartCall>);
 
-type Begin = Box<dyn FnOnce(ToolContext) -> Updates + Send>;
+type StartCall = Box<dyn FnOnce(ToolContext) -> UpdateStream + Send>;
 
 impl PreparedCall {
     /// Makes a call that gives what runs when it begins. That runs only while it is polled and is
     /// dropped when the run is: nothing may go on after it.
-    pub fn new(begin: impl FnOnce(ToolContext) -> Updates + Send + 'static) -> Self {
+    pub fn new(begin: impl FnOnce(ToolContext) -> UpdateStream + Send + 'static) -> Self {
         Self(Some(Box::new(begin)))
     }
 
     /// Begins it. The error is the text of a panic.
-    pub(super) fn begin(mut self, cx: ToolContext) -> Result<Updates, String> {
+    pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
         let begin = self.0.take().expect("a call begins once, by value");
         catch_panic(|| begin(cx))
     }
@@ -92,12 +92,12 @@ impl fmt::Debug for PreparedCall {
 }
 
 /// A handler made of its spec and of a function that prepares its calls.
-pub(super) struct Prepares<F> {
+pub(super) struct FnHandler<F> {
     pub(super) spec: ToolSpec,
     pub(super) prepare: F,
 }
 
-impl<F> ToolHandler for Prepares<F>
+impl<F> ToolHandler for FnHandler<F>
 where
     F: Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync,
 {

@@ -24,18 +24,18 @@ mod toolkit;
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
 pub use context::ToolContext;
-pub(crate) use data::AgentsLeft;
+pub(crate) use data::RemainingDepth;
 pub use data::RunData;
-pub use gate::{Answer, Gate, Permit, Verdict};
-pub use handler::{PreparedCall, ToolHandler, Updates};
-pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, Update};
-pub(crate) use run::redact_all;
-pub use run::{Answered, KeptCalls, ToolRun};
+pub use gate::{Permission, PermissionDecision, ToolPolicy, Verdict};
+pub use handler::{PreparedCall, ToolHandler, UpdateStream};
+pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
+pub(crate) use run::redact_each;
+pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
 pub use settings::DEFAULT_TIMEOUT;
 pub use suspension::Suspension;
 pub use tool::Tool;
-pub(crate) use tool::checked_spec;
+pub(crate) use tool::validate_spec;
 pub use toolkit::Toolkit;
-pub use why::{Risk, Why};
+pub use why::{Rationale, Risk};
 
 pub use crate::request::ToolSpec;

@@ -11,11 +11,11 @@ use crate::tool::Suspension;
 /// `Suspended` if it is a sub-agent that waits.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Update {
+pub enum ToolUpdate {
     /// How far it is, for whoever watches. The model does not see it.
     Progress(item::Json),
     /// An event of a sub-agent that runs inside the tool, for whoever watches.
-    Nested(Box<Event>),
+    NestedEvent(Box<Event>),
     /// The result. What would come after it never runs.
     Output(ToolOutput),
     /// The end without a result: calls of the sub-agent wait for a verdict, and its own call stays open
@@ -55,18 +55,18 @@ impl ToolOutput {
         Ok(Self::ok(text))
     }
 
-    pub(super) fn into_kind(self) -> (ResultKind, Content) {
+    pub(super) fn into_kind_and_content(self) -> (ResultKind, Content) {
         let kind = if self.failed { ResultKind::Error } else { ResultKind::Ok };
         (kind, self.content)
     }
 
-    pub(crate) fn answering(self, call: &ToolCall) -> ToolResult {
-        let (kind, content) = self.into_kind();
+    pub(crate) fn into_result_for(self, call: &ToolCall) -> ToolResult {
+        let (kind, content) = self.into_kind_and_content();
         ToolResult::for_call(call, kind, content)
     }
 }
 
-impl Update {
+impl ToolUpdate {
     /// How far it is. A value that is no JSON is shown as `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
         let null = |_| serde_json::Value::Null.into();
@@ -165,7 +165,7 @@ impl IntoToolOutput for () {
     }
 }
 
-macro_rules! content {
+macro_rules! impl_into_tool_output_for_content {
     ($($type:ty),*) => {$(
         impl IntoToolOutput for $type {
             fn into_tool_output(self) -> ToolOutput {
@@ -175,7 +175,7 @@ macro_rules! content {
     )*};
 }
 
-macro_rules! shown {
+macro_rules! impl_into_tool_output_by_display {
     ($($type:ty),*) => {$(
         impl IntoToolOutput for $type {
             fn into_tool_output(self) -> ToolOutput {
@@ -185,6 +185,8 @@ macro_rules! shown {
     )*};
 }
 
-content!(String, &str, Content, Vec<Part>);
-shown!(bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64);
-shown!(serde_json::Value, item::Json);
+impl_into_tool_output_for_content!(String, &str, Content, Vec<Part>);
+impl_into_tool_output_by_display!(
+    bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64
+);
+impl_into_tool_output_by_display!(serde_json::Value, item::Json);

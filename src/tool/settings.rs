@@ -9,35 +9,35 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// What is known of a tool besides its handler.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settings {
+pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
     /// Those that are set, by their numbers.
-    marks: [bool; 7],
+    flags: [bool; 7],
 }
 
 /// What a tool says of itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Mark {
+pub(super) enum ToolFlag {
     /// Nothing runs beside a call.
     Exclusive,
-    NeedsApproval,
-    KnowsDryRuns,
+    RequiresApproval,
+    SupportsDryRun,
     /// Somebody outside runs it.
     External,
     /// A call runs agents, whose requests and calls count in its place.
-    RunsAgents,
+    RunsSubAgents,
     /// A call that was broken off may run again.
     Idempotent,
     /// The same call with the same result, again and again, does not say that a run gets nowhere.
     Pollable,
 }
 
-impl Settings {
-    pub(super) fn set(&mut self, mark: Mark) {
-        self.marks[mark as usize] = true;
+impl ToolSettings {
+    pub(super) fn set(&mut self, mark: ToolFlag) {
+        self.flags[mark as usize] = true;
     }
 
-    pub(super) fn has(&self, mark: Mark) -> bool {
-        self.marks[mark as usize]
+    pub(super) fn has(&self, mark: ToolFlag) -> bool {
+        self.flags[mark as usize]
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::request::ToolSpec;
-use crate::tool::handler::Prepares;
-use crate::tool::settings::{Mark, Settings};
-use crate::tool::{PreparedCall, ToolContext, ToolHandler, Updates};
+use crate::tool::handler::FnHandler;
+use crate::tool::settings::{ToolFlag, ToolSettings};
+use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 
 /// A tool: what the model is told of it, and what runs when it is called. Cheap to clone.
 ///
@@ -36,26 +36,26 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, Updates};
 #[derive(Clone)]
 pub struct Tool {
     pub(super) handler: Arc<dyn ToolHandler>,
-    pub(super) settings: Settings,
+    pub(super) settings: ToolSettings,
     /// `Some` if it was made of an agent.
-    pub(super) agent: Option<OfAgent>,
+    pub(super) agent: Option<AgentBacking>,
 }
 
 /// How a call with these arguments continues.
-type Resume = dyn Fn(ToolContext, &str) -> Updates + Send + Sync;
+type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 
 /// What a tool that was made of an agent has besides.
 #[derive(Clone)]
-pub(super) struct OfAgent {
+pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
-    resume: Arc<Resume>,
+    resume: Arc<ResumeFn>,
 }
 
 impl Tool {
     /// Makes a tool of a handler. Name and schema are the handler's own business; they are not
     /// checked here.
     pub fn from_handler(handler: impl ToolHandler + 'static) -> Self {
-        Self { handler: Arc::new(handler), settings: Settings::default(), agent: None }
+        Self { handler: Arc::new(handler), settings: ToolSettings::default(), agent: None }
     }
 
     /// What the model is told of it.
@@ -72,9 +72,9 @@ impl Tool {
     ///
     /// Calls that stand before it in the turn end first, and those behind it begin when it has
     /// ended. Any other tool is safe beside others, up to
-    /// [`Toolkit::at_once`](crate::Toolkit::at_once) of them.
+    /// [`Toolkit::with_max_concurrency`](crate::Toolkit::with_max_concurrency) of them.
     pub fn exclusive(self) -> Self {
-        self.marked(Mark::Exclusive)
+        self.with_flag(ToolFlag::Exclusive)
     }
 
     /// Drops a call that takes longer than `limit`; [`DEFAULT_TIMEOUT`](crate::tool::DEFAULT_TIMEOUT), 10 minutes, unless this or
@@ -99,23 +99,23 @@ impl Tool {
         self
     }
 
-    /// Lets no call run before somebody has approved it; see [`Gate`](crate::tool::Gate).
-    pub fn needs_approval(self) -> Self {
-        self.marked(Mark::NeedsApproval)
+    /// Lets no call run before somebody has approved it; see [`ToolPolicy`](crate::tool::ToolPolicy).
+    pub fn requires_approval(self) -> Self {
+        self.with_flag(ToolFlag::RequiresApproval)
     }
 
     /// Says that each call runs agents of its own. Such a call takes none of the slots that its tree
     /// of agents [shares](crate::agent::Pool::with_max_concurrency): what it runs takes them, and would
     /// wait for it for ever. The default time limit of tools does not hold for it. A tool that
     /// [`Agent::as_tool`](crate::Agent::as_tool) makes is one.
-    pub fn running_agents(self) -> Self {
-        self.marked(Mark::RunsAgents)
+    pub fn running_sub_agents(self) -> Self {
+        self.with_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Lets calls run in a [dry run](crate::Toolkit::dry_run), too: the tool looks at
+    /// Lets calls run in a [dry run](crate::Toolkit::with_dry_run), too: the tool looks at
     /// [`is_dry_run`](crate::tool::ToolContext::is_dry_run) itself, or changes nothing ever.
-    pub fn knows_dry_runs(self) -> Self {
-        self.marked(Mark::KnowsDryRuns)
+    pub fn with_dry_run_support(self) -> Self {
+        self.with_flag(ToolFlag::SupportsDryRun)
     }
 
     /// Lets a call that was broken off by a crash run again: done twice with the same arguments and
@@ -144,15 +144,15 @@ impl Tool {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     pub fn idempotent(self) -> Self {
-        self.marked(Mark::Idempotent)
+        self.with_flag(ToolFlag::Idempotent)
     }
 
     /// Says that the model is meant to call it again and again, and that its result may stay the same
     /// for a long time: it asks how far a job is.
     ///
-    /// An agent leaves such calls out when it counts turns that [repeat](crate::agent::Repeats), whatever
+    /// An agent leaves such calls out when it counts turns that [repeat](crate::agent::RepeatCounter), whatever
     /// their results are: the model is not told to try something else, and the run does not end as
-    /// [`Repeating`](crate::event::Reason::Repeating). A turn without other calls is not counted at all, and
+    /// [`Repeating`](crate::event::EndReason::Repeating). A turn without other calls is not counted at all, and
     /// resets nothing: A, a poll, A is counted as A A. Polling is bounded by the cap on requests and by
     /// [budgets](crate::Agent::with_budget) alone; a poll that waits for a while inside the tool saves both.
     /// The detector of a [missing termination](crate::agent::detect::MissingTermination) counts such turns
@@ -171,27 +171,27 @@ impl Tool {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     pub fn pollable(self) -> Self {
-        self.marked(Mark::Pollable)
+        self.with_flag(ToolFlag::Pollable)
     }
 
     /// Whether it may be called again and again.
     pub fn is_pollable(&self) -> bool {
-        self.settings.has(Mark::Pollable)
+        self.settings.has(ToolFlag::Pollable)
     }
 
     /// Whether a call that was broken off may run again.
     pub fn is_idempotent(&self) -> bool {
-        self.settings.has(Mark::Idempotent)
+        self.settings.has(ToolFlag::Idempotent)
     }
 
     /// Whether each call runs agents of its own.
-    pub fn runs_agents(&self) -> bool {
-        self.settings.has(Mark::RunsAgents)
+    pub fn runs_sub_agents(&self) -> bool {
+        self.settings.has(ToolFlag::RunsSubAgents)
     }
 
     /// Whether nothing else runs beside it.
     pub fn is_exclusive(&self) -> bool {
-        self.settings.has(Mark::Exclusive)
+        self.settings.has(ToolFlag::Exclusive)
     }
 
     /// The time limit of the tool's own, if it has one; see [`with_timeout`](Self::with_timeout).
@@ -200,36 +200,36 @@ impl Tool {
     }
 
     /// Whether somebody has to approve each call.
-    pub fn wants_approval(&self) -> bool {
-        self.settings.has(Mark::NeedsApproval)
+    pub fn is_approval_required(&self) -> bool {
+        self.settings.has(ToolFlag::RequiresApproval)
     }
 
     /// Whether it runs in a dry run.
-    pub fn runs_dry(&self) -> bool {
-        self.settings.has(Mark::KnowsDryRuns)
+    pub fn supports_dry_run(&self) -> bool {
+        self.settings.has(ToolFlag::SupportsDryRun)
     }
 
     /// Whether somebody outside runs it.
     pub fn is_external(&self) -> bool {
-        self.settings.has(Mark::External)
+        self.settings.has(ToolFlag::External)
     }
 
     /// Makes a tool of a function that prepares its calls.
-    pub(crate) fn preparing(
+    pub(crate) fn from_prepare_fn(
         spec: ToolSpec,
         prepare: impl Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync + 'static,
     ) -> Self {
-        Self::from_handler(Prepares { spec, prepare })
+        Self::from_handler(FnHandler { spec, prepare })
     }
 
     /// Names the agent that its calls run, and how a call with these arguments continues whose run was
     /// suspended.
-    pub(crate) fn with_agent(
+    pub(crate) fn backed_by_agent(
         self,
         agent: Arc<dyn Any + Send + Sync>,
-        resume: impl Fn(ToolContext, &str) -> Updates + Send + Sync + 'static,
+        resume: impl Fn(ToolContext, &str) -> UpdateStream + Send + Sync + 'static,
     ) -> Self {
-        Self { agent: Some(OfAgent { agent, resume: Arc::new(resume) }), ..self }
+        Self { agent: Some(AgentBacking { agent, resume: Arc::new(resume) }), ..self }
     }
 
     /// The agent that its calls run, if it was made of one.
@@ -238,13 +238,13 @@ impl Tool {
     }
 
     /// A call that continues a run that was suspended, if it was made of an agent.
-    pub(super) fn continued(&self, arguments: &str) -> Option<PreparedCall> {
+    pub(super) fn prepare_resumed(&self, arguments: &str) -> Option<PreparedCall> {
         let resume = Arc::clone(&self.agent.as_ref()?.resume);
         let arguments = arguments.to_owned();
         Some(PreparedCall::new(move |cx| resume(cx, &arguments)))
     }
 
-    pub(super) fn marked(mut self, mark: Mark) -> Self {
+    pub(super) fn with_flag(mut self, mark: ToolFlag) -> Self {
         self.settings.set(mark);
         self
     }
@@ -257,7 +257,7 @@ impl fmt::Debug for Tool {
 }
 
 /// A spec whose schema was looked at: what is wrong with it is found before a model sees it.
-pub(crate) fn checked_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
+pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
     use crate::error::ErrorKind::InvalidRequest;
 
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

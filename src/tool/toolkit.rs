@@ -13,12 +13,12 @@ use crate::request::ToolSpec;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
 /// At most so many calls of a turn run at once, unless told otherwise.
-const AT_ONCE: usize = 4;
+const DEFAULT_MAX_CONCURRENCY: usize = 4;
 
 /// A result enters the history with at most so many bytes of text, unless told otherwise.
-const CLIPPED_AT: usize = 64 * 1024;
+const DEFAULT_MAX_RESULT_BYTES: usize = 64 * 1024;
 
-type KeepWhole = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
+type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 
 /// The tools that an agent has, and how many may run at once. Cheap to clone.
 ///
@@ -38,13 +38,13 @@ type KeepWhole = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync;
 pub struct Toolkit {
     tools: Arc<[Tool]>,
     specs: Arc<[ToolSpec]>,
-    at_once: usize,
+    max_concurrency: usize,
     single_action: bool,
     dry_run: bool,
-    audited: bool,
+    rationale: bool,
     timeout: TimeLimit,
-    clipped_at: usize,
-    keep_whole: Option<Arc<KeepWhole>>,
+    max_result_bytes: usize,
+    on_truncate: Option<Arc<OnTruncate>>,
 }
 
 impl Default for Toolkit {
@@ -58,27 +58,27 @@ impl Toolkit {
     ///
     /// Two tools of one name are a mistake: a request that offers both is an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent.
-    /// [`replace`](Self::replace) puts a tool in the place of another.
+    /// [`replace`](Self::with_replaced_tool) puts a tool in the place of another.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         let tools: Arc<[Tool]> = tools.into_iter().collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self {
             tools,
             specs,
-            at_once: AT_ONCE,
+            max_concurrency: DEFAULT_MAX_CONCURRENCY,
             single_action: false,
             dry_run: false,
-            audited: false,
+            rationale: false,
             timeout: TimeLimit::Default(DEFAULT_TIMEOUT),
-            clipped_at: CLIPPED_AT,
-            keep_whole: None,
+            max_result_bytes: DEFAULT_MAX_RESULT_BYTES,
+            on_truncate: None,
         }
     }
 
     /// Adds a tool.
     pub fn with_tool(self, tool: Tool) -> Self {
         let tools = self.tools.iter().cloned().chain([tool]);
-        self.with_same_rules(tools)
+        self.with_same_settings(tools)
     }
 
     /// Puts a tool in the place of the one of its name, or adds it if there is none.
@@ -90,36 +90,36 @@ impl Toolkit {
     /// let real = Tool::new("pay", "Pays a bill", |(), _cx| async { "paid" });
     /// let kit = Toolkit::new([real]);
     /// let fake = Tool::new("pay", "Pays a bill", |(), _cx| async { "as if paid" });
-    /// assert_eq!(kit.replace(fake).specs().len(), 1);
+    /// assert_eq!(kit.with_replaced_tool(fake).specs().len(), 1);
     /// # }
     /// ```
-    pub fn replace(self, tool: Tool) -> Self {
+    pub fn with_replaced_tool(self, tool: Tool) -> Self {
         let mut tools: Vec<Tool> = self.tools.to_vec();
         match tools.iter_mut().find(|other| other.name() == tool.name()) {
             Some(other) => *other = tool,
             None => tools.push(tool),
         }
-        self.with_same_rules(tools)
+        self.with_same_settings(tools)
     }
 
     /// Sets how many calls of a turn may run at once; 4 unless set.
     ///
     /// Sub-agents inside tools multiply it.
-    pub fn at_once(mut self, calls: NonZeroUsize) -> Self {
-        self.at_once = calls.get();
+    pub fn with_max_concurrency(mut self, calls: NonZeroUsize) -> Self {
+        self.max_concurrency = calls.get();
         self
     }
 
     /// Runs only the first call of a turn; the others are answered as skipped.
-    pub fn single_action(mut self) -> Self {
+    pub fn first_call_only(mut self) -> Self {
         self.single_action = true;
         self
     }
 
     /// Sets whether nothing is changed: only tools that
-    /// [know dry runs](Tool::knows_dry_runs) are called, and calls of the others are answered with
+    /// [know dry runs](Tool::with_dry_run_support) are called, and calls of the others are answered with
     /// what would have been called.
-    pub fn dry_run(mut self, dry_run: bool) -> Self {
+    pub fn with_dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
@@ -136,8 +136,8 @@ impl Toolkit {
     ///
     /// What is longer is [clipped](crate::item::Content::truncate_middle) before anybody sees it: head and
     /// tail stay.
-    pub fn clip_results(mut self, max_bytes: usize) -> Self {
-        self.clipped_at = max_bytes;
+    pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_result_bytes = max_bytes;
         self
     }
 
@@ -150,31 +150,31 @@ impl Toolkit {
     /// ```
     /// use turnstream::Toolkit;
     ///
-    /// let kit = Toolkit::default().keep_whole(|call, result| {
+    /// let kit = Toolkit::default().on_truncate(|call, result| {
     ///     let path = std::env::temp_dir().join(&call.call_id);
     ///     std::fs::write(&path, result.content.text()).ok()?;
     ///     Some(format!("The whole is in {}.", path.display()))
     /// });
     /// # drop(kit);
     /// ```
-    pub fn keep_whole(
+    pub fn on_truncate(
         mut self,
         keep: impl Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.keep_whole = Some(Arc::new(keep));
+        self.on_truncate = Some(Arc::new(keep));
         self
     }
 
-    /// Makes every tool of the kit [audited](Tool::audited), and those that are added to it later.
-    pub fn audited(mut self) -> Self {
-        self.audited = true;
-        self.with_same_rules(self.tools.iter().cloned())
+    /// Makes every tool of the kit [audited](Tool::with_rationale), and those that are added to it later.
+    pub fn with_rationale(mut self) -> Self {
+        self.rationale = true;
+        self.with_same_settings(self.tools.iter().cloned())
     }
 
     /// The same kit with only the tools that `specs` names: any other is unknown to it.
-    pub fn offering(&self, specs: &[ToolSpec]) -> Self {
+    pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
         let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
-        self.with_same_rules(self.tools.iter().filter(is_offered).cloned())
+        self.with_same_settings(self.tools.iter().filter(is_offered).cloned())
     }
 
     /// The tool of this name, the first of several.
@@ -183,7 +183,7 @@ impl Toolkit {
     }
 
     /// Whether only the first call of a turn runs.
-    pub fn is_single_action(&self) -> bool {
+    pub fn is_first_call_only(&self) -> bool {
         self.single_action
     }
 
@@ -197,7 +197,7 @@ impl Toolkit {
         Arc::clone(&self.specs)
     }
 
-    pub(super) fn names(&self) -> String {
+    pub(super) fn available_tools_message(&self) -> String {
         match &*self.tools {
             [] => "There are no tools.".to_owned(),
             tools => {
@@ -208,37 +208,41 @@ impl Toolkit {
     }
 
     /// The same kit with other tools.
-    fn with_same_rules(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        let audit = |tool: Tool| if self.audited { tool.audited() } else { tool };
+    fn with_same_settings(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let audit = |tool: Tool| if self.rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self { tools, specs, ..self.clone() }
     }
 
-    pub(super) fn limit(&self) -> usize {
-        self.at_once
+    pub(super) fn max_concurrency(&self) -> usize {
+        self.max_concurrency
     }
 
     /// How long a call of the tool may take; `None` for as long as it likes.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
             (Some(limit), _) => TimeLimit::Set(limit),
-            (None, TimeLimit::Default(_)) if tool.runs_agents() => TimeLimit::Set(Timeouts::NEVER),
+            (None, TimeLimit::Default(_)) if tool.runs_sub_agents() => {
+                TimeLimit::Set(Timeouts::NEVER)
+            }
             (None, limit) => limit,
         };
         (limit.duration() < Timeouts::NEVER).then_some(limit)
     }
 
     /// A result as it enters the history.
-    pub(super) fn clip(&self, call: &ToolCall, mut result: ToolResult) -> ToolResult {
-        if result.content.text_len() <= self.clipped_at {
+    pub(super) fn truncate_result(&self, call: &ToolCall, mut result: ToolResult) -> ToolResult {
+        if result.content.text_len() <= self.max_result_bytes {
             return result;
         }
         let kept = self
-            .keep_whole
+            .on_truncate
             .as_deref()
             .and_then(|keep| catch_panic(|| keep(call, &result)).unwrap_or_default());
-        if let Some(clipped) = result.content.truncate_middle(self.clipped_at, kept.as_deref()) {
+        if let Some(clipped) =
+            result.content.truncate_middle(self.max_result_bytes, kept.as_deref())
+        {
             result.content = clipped;
         }
         result
@@ -249,10 +253,10 @@ impl fmt::Debug for Toolkit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Toolkit")
             .field("tools", &self.tools)
-            .field("at_once", &self.at_once)
+            .field("at_once", &self.max_concurrency)
             .field("single_action", &self.single_action)
             .field("dry_run", &self.dry_run)
-            .field("clipped_at", &self.clipped_at)
+            .field("clipped_at", &self.max_result_bytes)
             .finish_non_exhaustive()
     }
 }

@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::item::json;
 #[cfg(feature = "schemars")]
 use crate::tool::ToolArguments;
-use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, Update};
-use crate::tool::{check, checked_spec};
+use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, ToolUpdate};
+use crate::tool::{check, validate_spec};
 
 impl Tool {
     /// Makes a tool of an async closure; the schema is that of its argument type, a struct with a
@@ -61,7 +61,7 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        Self::streaming(name, description, outputs(run))
+        Self::streaming(name, description, update_stream_of(run))
     }
 
     /// Makes a tool of an async closure that shares state with the program: each call gets a clone of
@@ -107,11 +107,11 @@ impl Tool {
         Self::new(name, description, move |args, cx| run(state.clone(), args, cx))
     }
 
-    /// Makes a tool of a closure that streams its [`Update`]s.
+    /// Makes a tool of a closure that streams its [`ToolUpdate`]s.
     ///
     /// ```
     /// use futures::stream;
-    /// use turnstream::tool::{Tool, Update};
+    /// use turnstream::tool::{Tool, ToolUpdate};
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Count {
@@ -119,8 +119,8 @@ impl Tool {
     /// }
     ///
     /// let count = Tool::streaming("count", "Counts", |args: Count, _cx| {
-    ///     let progress = (1..=args.to).map(|n| Update::progress(&n));
-    ///     stream::iter(progress.chain([Update::output("done")]))
+    ///     let progress = (1..=args.to).map(|n| ToolUpdate::progress(&n));
+    ///     stream::iter(progress.chain([ToolUpdate::output("done")]))
     /// });
     /// assert_eq!(count.name(), "count");
     /// ```
@@ -134,7 +134,7 @@ impl Tool {
     where
         A: ToolArguments<MustBeAnObject>,
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
-        St: Stream<Item = Update> + Send + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
     {
         match Self::typed_streaming(spec_of::<A>(name, description), run) {
             Ok(tool) => tool,
@@ -155,7 +155,7 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        Self::typed_streaming(spec, outputs(run))
+        Self::typed_streaming(spec, update_stream_of(run))
     }
 
     /// Makes a streaming tool with typed arguments and a schema of your own.
@@ -167,10 +167,10 @@ impl Tool {
     where
         A: DeserializeOwned + Send + 'static,
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
-        St: Stream<Item = Update> + Send + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
     {
-        let spec = checked_spec(spec)?;
-        Ok(Self::reading(spec, |_, arguments| json::parse_arguments(arguments), run))
+        let spec = validate_spec(spec)?;
+        Ok(Self::from_typed_fn(spec, |_, arguments| json::parse_arguments(arguments), run))
     }
 
     /// Makes a tool of an async closure that takes its arguments as JSON.
@@ -188,13 +188,17 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        let spec = checked_spec(spec)?;
+        let spec = validate_spec(spec)?;
         let schema = check::Schema::new(&spec)?;
-        Ok(Self::reading(spec, move |spec, arguments| schema.read(spec, arguments), outputs(run)))
+        Ok(Self::from_typed_fn(
+            spec,
+            move |spec, arguments| schema.parse_arguments(spec, arguments),
+            update_stream_of(run),
+        ))
     }
 
     /// Makes a tool of how its arguments are read, and of a closure that streams.
-    fn reading<A, F, St>(
+    fn from_typed_fn<A, F, St>(
         spec: ToolSpec,
         read: impl Fn(&ToolSpec, &str) -> Result<A, String> + Send + Sync + 'static,
         run: F,
@@ -202,10 +206,10 @@ impl Tool {
     where
         A: Send + 'static,
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
-        St: Stream<Item = Update> + Send + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
     {
         let run = Arc::new(run);
-        Self::preparing(spec, move |spec, arguments| {
+        Self::from_prepare_fn(spec, move |spec, arguments| {
             let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
             // What a closure does before it gives its stream is work of the tool, too.
             let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
@@ -215,16 +219,18 @@ impl Tool {
 }
 
 /// A closure with one output as one that streams it.
-fn outputs<A, F, Fut, R>(run: F) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
+fn update_stream_of<A, F, Fut, R>(
+    run: F,
+) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
 where
     F: Fn(A, ToolContext) -> Fut,
     Fut: Future<Output = R>,
     R: IntoToolOutput,
 {
-    move |args, cx| run(args, cx).map(Update::output as ToUpdate<R>).into_stream()
+    move |args, cx| run(args, cx).map(ToolUpdate::output as ToUpdate<R>).into_stream()
 }
 
-type ToUpdate<R> = fn(R) -> Update;
+type ToUpdate<R> = fn(R) -> ToolUpdate;
 
 /// The spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
 #[cfg(feature = "schemars")]

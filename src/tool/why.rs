@@ -7,24 +7,24 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The argument in which a model says why it calls a tool that is [audited](crate::Tool::audited).
-pub(super) const FIELD: &str = "_why";
+/// The argument in which a model says why it calls a tool that is [audited](crate::Tool::with_rationale).
+pub(super) const RATIONALE_FIELD: &str = "_why";
 
 /// What a model says of a call besides its arguments: what it expects, when it is done, what is at
 /// stake.
 ///
 /// ```
-/// use turnstream::tool::{Risk, Why};
+/// use turnstream::tool::{Risk, Rationale};
 ///
 /// let written = r#"{"path":"a.md","_why":{"expected_outcome":"a.md is there","risk":"low"}}"#;
-/// let (why, arguments) = Why::split(written);
+/// let (why, arguments) = Rationale::split_arguments(written);
 /// assert_eq!(why.expected_outcome.as_deref(), Some("a.md is there"));
 /// assert_eq!(why.risk, Some(Risk::Low));
 /// assert_eq!(arguments, r#"{"path":"a.md"}"#);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
 #[serde(default)]
-pub struct Why {
+pub struct Rationale {
     /// What is to be true when the call has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_outcome: Option<String>,
@@ -50,28 +50,28 @@ pub enum Risk {
     High,
 }
 
-impl Why {
+impl Rationale {
     /// Reads what the model has said, and gives the arguments without it, otherwise as they were
     /// written: the order of the fields and the digits of numbers stay. Whatever cannot be read is
     /// not there; arguments that are no JSON object come back as they are.
-    pub fn split(arguments: &str) -> (Self, Cow<'_, str>) {
-        match Fields::read(arguments) {
-            Some(fields) => (fields.why(), Cow::Owned(fields.rest())),
+    pub fn split_arguments(arguments: &str) -> (Self, Cow<'_, str>) {
+        match RawFields::parse(arguments) {
+            Some(fields) => (fields.rationale(), Cow::Owned(fields.without_rationale())),
             None => (Self::default(), Cow::Borrowed(arguments)),
         }
     }
 
     /// The same, but only where what is taken off says nothing else: it is an object of these
     /// fields alone, and each could be read.
-    pub(crate) fn split_whole(arguments: &str) -> (Self, Cow<'_, str>) {
-        let Some(fields) = Fields::read(arguments) else {
+    pub(crate) fn split_well_formed(arguments: &str) -> (Self, Cow<'_, str>) {
+        let Some(fields) = RawFields::parse(arguments) else {
             return (Self::default(), Cow::Borrowed(arguments));
         };
-        let rest = match fields.is_whole() {
-            true => Cow::Owned(fields.rest()),
+        let rest = match fields.is_well_formed() {
+            true => Cow::Owned(fields.without_rationale()),
             false => Cow::Borrowed(arguments),
         };
-        (fields.why(), rest)
+        (fields.rationale(), rest)
     }
 
     /// Whether nothing was said.
@@ -80,8 +80,8 @@ impl Why {
     }
 
     /// Reads as much as there is.
-    fn read(json: &RawValue) -> Self {
-        let Ok(Fields(fields)) = serde_json::from_str::<Fields<'_>>(json.get()) else {
+    fn from_raw_json(json: &RawValue) -> Self {
+        let Ok(RawFields(fields)) = serde_json::from_str::<RawFields<'_>>(json.get()) else {
             return Self::default();
         };
         let mut why = Self::default();
@@ -90,7 +90,7 @@ impl Why {
             match name.as_ref() {
                 "expected_outcome" => why.expected_outcome = text(),
                 "stop_condition" => why.stop_condition = text(),
-                "risk" => why.risk = text().and_then(|word| Risk::of(&word)),
+                "risk" => why.risk = text().and_then(|word| Risk::from_str_opt(&word)),
                 _ => {}
             }
         }
@@ -114,7 +114,7 @@ impl Risk {
         }
     }
 
-    fn of(word: &str) -> Option<Self> {
+    fn from_str_opt(word: &str) -> Option<Self> {
         let word = word.trim();
         [Self::Low, Self::Medium, Self::High]
             .into_iter()
@@ -129,35 +129,35 @@ impl fmt::Display for Risk {
 }
 
 /// The fields of an object in their order, each value as its text.
-struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+struct RawFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'a> Fields<'a> {
+impl<'a> RawFields<'a> {
     /// The fields of arguments that say why.
-    fn read(arguments: &'a str) -> Option<Self> {
+    fn parse(arguments: &'a str) -> Option<Self> {
         // An escape may spell the name, too.
-        if !arguments.contains(FIELD) && !arguments.contains("\\u") {
+        if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
             return None;
         }
         let fields: Self = serde_json::from_str(arguments).ok()?;
-        fields.0.iter().any(|(name, _)| name == FIELD).then_some(fields)
+        fields.0.iter().any(|(name, _)| name == RATIONALE_FIELD).then_some(fields)
     }
 
     /// Of two the last counts, as everywhere in JSON.
-    fn why(&self) -> Why {
-        let last = self.0.iter().rev().find(|(name, _)| name == FIELD);
-        last.map_or_else(Why::default, |(_, json)| Why::read(json))
+    fn rationale(&self) -> Rationale {
+        let last = self.0.iter().rev().find(|(name, _)| name == RATIONALE_FIELD);
+        last.map_or_else(Rationale::default, |(_, json)| Rationale::from_raw_json(json))
     }
 
     /// Whether what [`why`](Self::why) gives is all that was said.
-    fn is_whole(&self) -> bool {
-        let mut said = self.0.iter().filter(|(name, _)| name == FIELD);
+    fn is_well_formed(&self) -> bool {
+        let mut said = self.0.iter().filter(|(name, _)| name == RATIONALE_FIELD);
         let (Some((_, json)), None) = (said.next(), said.next()) else { return false };
-        serde_json::from_str::<Fields<'_>>(json.get())
-            .is_ok_and(|fields| fields.0.len() == Why::read(json).len())
+        serde_json::from_str::<RawFields<'_>>(json.get())
+            .is_ok_and(|fields| fields.0.len() == Rationale::from_raw_json(json).len())
     }
 
-    fn rest(&self) -> String {
-        let kept = self.0.iter().filter(|(name, _)| name != FIELD);
+    fn without_rationale(&self) -> String {
+        let kept = self.0.iter().filter(|(name, _)| name != RATIONALE_FIELD);
         let fields: Vec<String> = kept
             .map(|(name, value)| format!("{}:{}", serde_json::Value::from(&**name), value.get()))
             .collect();
@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Object;
 
@@ -178,7 +178,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut fields = Vec::new();
-                while let Some((Name(name), value)) = map.next_entry()? {
+                while let Some((FieldName(name), value)) = map.next_entry()? {
                     fields.push((name, value));
                 }
                 Ok(fields)
@@ -192,24 +192,24 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 /// Borrowed where nothing is escaped.
 #[derive(DeriveDeserialize)]
 #[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(written: &str, why: &Why, rest: &str) {
-        let (read, arguments) = Why::split(written);
+    fn check(written: &str, why: &Rationale, rest: &str) {
+        let (read, arguments) = Rationale::split_arguments(written);
         assert_eq!((&read, arguments.as_ref()), (why, rest), "{written}");
     }
 
-    fn expects(outcome: &str) -> Why {
-        Why { expected_outcome: Some(outcome.to_owned()), ..Why::default() }
+    fn expects(outcome: &str) -> Rationale {
+        Rationale { expected_outcome: Some(outcome.to_owned()), ..Rationale::default() }
     }
 
     #[test]
-    fn the_arguments_keep_their_order_and_every_digit() {
+    fn splitting_keeps_argument_order_and_number_precision() {
         let big = "123456789012345678901234567890";
         check(
             &format!(r#"{{"z":{big},"_why":{{"expected_outcome":"x"}},"a":1.50,"b":[ 1 ]}}"#),
@@ -219,22 +219,22 @@ mod tests {
     }
 
     #[test]
-    fn whatever_cannot_be_read_is_taken_off_all_the_same() {
+    fn a_malformed_rationale_is_removed_too() {
         for odd in ["null", "3", r#""because""#, "[]", "{}", r#"{"risk":7}"#, r#"{"more":{}}"#] {
-            check(&format!(r#"{{"_why":{odd},"a":1}}"#), &Why::default(), r#"{"a":1}"#);
+            check(&format!(r#"{{"_why":{odd},"a":1}}"#), &Rationale::default(), r#"{"a":1}"#);
         }
         check(
             r#"{"_why":{"risk":"HIGH","stop_condition":null,"expected_outcome":"x"}}"#,
-            &Why { risk: Some(Risk::High), ..expects("x") },
+            &Rationale { risk: Some(Risk::High), ..expects("x") },
             "{}",
         );
     }
 
     #[test]
-    fn a_name_may_be_escaped_or_there_twice() {
+    fn escaped_and_duplicate_rationale_fields_are_found() {
         check(
             r#"{"\u005fwhy":{"risk":"low"},"a":1}"#,
-            &Why { risk: Some(Risk::Low), ..Why::default() },
+            &Rationale { risk: Some(Risk::Low), ..Rationale::default() },
             r#"{"a":1}"#,
         );
         check(
@@ -245,15 +245,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_says_nothing_stays_as_it_is() {
+    fn arguments_without_a_rationale_are_unchanged() {
         for same in ["", "null", "{", r#"["_why"]"#, r#"{"a":"_why"}"#, r#"{ "a" : "\u0041" }"#] {
-            check(same, &Why::default(), same);
+            check(same, &Rationale::default(), same);
         }
     }
 
     #[test]
-    fn what_would_be_lost_is_not_taken_off() {
-        let rest = |written: &str| Why::split_whole(written).1.into_owned();
+    fn split_well_formed_keeps_a_rationale_it_cannot_represent() {
+        let rest = |written: &str| Rationale::split_well_formed(written).1.into_owned();
         assert_eq!(rest(r#"{"_why":{"risk":"low"},"a":1}"#), r#"{"a":1}"#);
         assert_eq!(rest(r#"{"_why":{},"a":1}"#), r#"{"a":1}"#);
         for kept in [r#"{"_why":{"risk":7}}"#, r#"{"_why":"so"}"#, r#"{"_why":{"more":1}}"#] {

@@ -15,21 +15,21 @@ use crate::lock::lock_ignoring_poison;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
-use crate::world::{Ask, Key, Kind, Value, World};
+use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 
 /// The effects of one run: gives each its key, and hands it to the world. Clones share the count.
 #[derive(Clone)]
 pub struct Effects {
     world: Arc<dyn World>,
     run: Arc<str>,
-    counted: Arc<Mutex<Counted>>,
+    counted: Arc<Mutex<EffectCounts>>,
 }
 
 #[derive(Default)]
-struct Counted {
+struct EffectCounts {
     iteration: u32,
     /// How many effects of a kind and name there were in the iteration.
-    effects: Vec<(Kind, Arc<str>, u32)>,
+    effects: Vec<(EffectKind, Arc<str>, u32)>,
 }
 
 impl Effects {
@@ -52,29 +52,30 @@ impl Effects {
     }
 
     /// A value that is there without waiting. One that cannot be read is the default.
-    pub fn draw<T>(&self, kind: Kind, live: impl FnOnce() -> T) -> T
+    pub fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
     {
         let mut live = Some(live);
-        let mut draw = || live.take().map_or_else(Value::none, |live| Value::new(live()));
+        let mut draw =
+            || live.take().map_or_else(EffectValue::empty, |live| EffectValue::new(live()));
         let drawn = self.world.draw(&self.key(kind, ""), &mut draw);
-        drawn.get().ok().flatten().unwrap_or_default()
+        drawn.into_typed().ok().flatten().unwrap_or_default()
     }
 
     /// Performs an effect of the loop.
     pub fn perform<T, F>(
         &self,
-        kind: Kind,
+        kind: EffectKind,
         effect: F,
     ) -> impl Future<Output = Result<T, Error>> + Send + use<T, F>
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
         T: Default + Serialize + DeserializeOwned + Send + 'static,
     {
-        let effect = effect.map(|made| made.map(Value::new)).boxed();
+        let effect = effect.map(|made| made.map(EffectValue::new)).boxed();
         let performed = self.world.step(&self.key(kind, ""), effect);
-        async move { Ok(performed.await?.get()?.unwrap_or_default()) }
+        async move { Ok(performed.await?.into_typed()?.unwrap_or_default()) }
     }
 
     /// Performs a step of a body of one's own.
@@ -87,11 +88,11 @@ impl Effects {
         F: Future<Output = Result<T, Error>> + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        let effect = effect.map(|made| made.map(Value::new)).boxed();
-        let key = self.key(Kind::Step, name);
+        let effect = effect.map(|made| made.map(EffectValue::new)).boxed();
+        let key = self.key(EffectKind::Step, name);
         let performed = self.world.step(&key, effect);
         async move {
-            performed.await?.get()?.ok_or_else(|| {
+            performed.await?.into_typed()?.ok_or_else(|| {
                 let message = format!("no value was kept for the step `{key}`");
                 Error::new(ErrorKind::ReplayMismatch, message)
             })
@@ -99,13 +100,13 @@ impl Effects {
     }
 
     /// Sends a request.
-    pub fn turn(&self, request: Request, ask: Ask) -> TurnStream {
-        self.world.turn(&self.key(Kind::Turn, ""), request, ask)
+    pub fn turn(&self, request: Request, ask: SendRequest) -> TurnStream {
+        self.world.turn(&self.key(EffectKind::Turn, ""), request, ask)
     }
 
     /// Runs the calls of a turn.
     pub fn fan_out(&self, calls: ToolRun) -> ToolRun {
-        self.world.fan_out(&self.key(Kind::Tools, ""), calls)
+        self.world.fan_out(&self.key(EffectKind::Tools, ""), calls)
     }
 
     /// Waits for verdicts on calls.
@@ -114,10 +115,10 @@ impl Effects {
         calls: Vec<PendingCall>,
         limit: Option<Duration>,
     ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
-        self.world.suspend(&self.key(Kind::Suspended, ""), calls, limit)
+        self.world.suspend(&self.key(EffectKind::Suspended, ""), calls, limit)
     }
 
-    fn key(&self, kind: Kind, name: &str) -> Key {
+    fn key(&self, kind: EffectKind, name: &str) -> EffectKey {
         let mut counted = lock_ignoring_poison(&self.counted);
         let iteration = counted.iteration;
         let known =
@@ -133,7 +134,7 @@ impl Effects {
                 (name, 1)
             }
         };
-        Key { run: Arc::clone(&self.run), iteration, kind, name, nth }
+        EffectKey { run: Arc::clone(&self.run), iteration, kind, name, nth }
     }
 }
 
@@ -148,44 +149,44 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
-    use crate::world::{Effect, Live};
+    use crate::world::{Effect, LiveWorld};
 
     /// Notes the keys of effects.
     #[derive(Debug, Default)]
-    struct Noting(Mutex<Vec<String>>);
+    struct KeyLog(Mutex<Vec<String>>);
 
-    impl World for Arc<Noting> {
-        fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+    impl World for Arc<KeyLog> {
+        fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
             lock_ignoring_poison(&self.0).push(key.to_string());
-            Live.draw(key, live)
+            LiveWorld.draw(key, live)
         }
 
-        fn step(&self, key: &Key, effect: Effect) -> Effect {
+        fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
             lock_ignoring_poison(&self.0).push(key.to_string());
-            Live.step(key, effect)
+            LiveWorld.step(key, effect)
         }
 
-        fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
-            Live.turn(key, request, ask)
+        fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
+            LiveWorld.turn(key, request, ask)
         }
 
-        fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
-            Live.fan_out(key, calls)
+        fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
+            LiveWorld.fan_out(key, calls)
         }
     }
 
     #[test]
     fn effects_of_one_kind_and_name_are_counted_in_each_iteration() {
-        let noting = Arc::new(Noting::default());
+        let noting = Arc::new(KeyLog::default());
         let history = History::from_items("h", [crate::item::Item::user("hi")]);
         let effects = Effects::new(Arc::new(Arc::clone(&noting)), &history);
-        effects.draw(Kind::Id, || "first".to_owned());
+        effects.draw(EffectKind::Id, || "first".to_owned());
         for _ in 0..2 {
             effects.begin_iteration();
             for name in ["a", "b", "a"] {
                 block_on(effects.step(name, async { Ok(1) })).unwrap();
             }
-            effects.draw(Kind::Id, String::new);
+            effects.draw(EffectKind::Id, String::new);
         }
         let keys = lock_ignoring_poison(&noting.0).join(" ");
         assert_eq!(
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn an_effect_that_is_not_polled_is_not_performed() {
-        let effects = Effects::new(Arc::new(Live), &History::from_id("h"));
+        let effects = Effects::new(Arc::new(LiveWorld), &History::from_id("h"));
         let performed = Arc::new(Mutex::new(false));
         let perform = Arc::clone(&performed);
         drop(effects.step("a", async move {

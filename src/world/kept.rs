@@ -14,7 +14,7 @@ use crate::turn::TurnEvent;
 /// turn again, without its deltas.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct KeptTurn {
+pub struct SavedTurn {
     /// The last event of a turn that is complete; all events of one that failed.
     events: Vec<TurnEvent>,
     /// The calls of the turn could not run when it came.
@@ -24,7 +24,7 @@ pub struct KeptTurn {
     error: Option<Error>,
 }
 
-impl KeptTurn {
+impl SavedTurn {
     /// Takes the next item of the stream.
     pub fn observe(&mut self, item: &Result<TurnEvent, Error>) {
         match item {
@@ -40,7 +40,7 @@ impl KeptTurn {
     }
 
     /// Whether the turn is complete or has failed, so that nothing comes after it.
-    pub fn is_over(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let last = self.events.last();
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 /// It is shown as `run/iteration/kind/nth`, or `run/iteration/kind:name/nth` with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Key {
+pub struct EffectKey {
     /// The run: the id of the history that it began with, and how many items that had. Two runs on clones
     /// of one history have the same name; [fork](crate::History::fork) it to tell them apart.
     pub run: Arc<str>,
     /// How many times the body of the loop has begun; 0 before the first time.
     pub iteration: u32,
     /// What it does.
-    pub kind: Kind,
+    pub kind: EffectKind,
     /// The name that a body of your own gave a step; empty otherwise.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub name: Arc<str>,
@@ -29,7 +29,7 @@ pub struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Kind {
+pub enum EffectKind {
     /// Effect: hooks prepare a request.
     Prepared,
     /// Effect: the run waits for its pool; the value tells whether something else came up meanwhile.
@@ -64,9 +64,9 @@ pub enum Kind {
     Undelivered,
 }
 
-impl Kind {
+impl EffectKind {
     /// Its name in snake case.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Prepared => "prepared",
             Self::GaveWay => "gave_way",
@@ -88,10 +88,10 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for EffectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { run, iteration, kind, name, nth } = self;
-        write!(f, "{run}/{iteration}/{}", kind.name())?;
+        write!(f, "{run}/{iteration}/{}", kind.as_str())?;
         if !name.is_empty() {
             write!(f, ":{name}")?;
         }

@@ -3,26 +3,26 @@
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
-use crate::world::{Ask, Effect, Key, Value, World};
+use crate::world::{Effect, EffectKey, EffectValue, SendRequest, World};
 
 /// The world of an ordinary run: every effect is performed, and nothing is kept.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Live;
+pub struct LiveWorld;
 
-impl World for Live {
-    fn draw(&self, _key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+impl World for LiveWorld {
+    fn draw(&self, _key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         live()
     }
 
-    fn step(&self, _key: &Key, effect: Effect) -> Effect {
+    fn step(&self, _key: &EffectKey, effect: Effect) -> Effect {
         effect
     }
 
-    fn turn(&self, _key: &Key, request: Request, ask: Ask) -> TurnStream {
+    fn turn(&self, _key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
         ask(request)
     }
 
-    fn fan_out(&self, _key: &Key, calls: ToolRun) -> ToolRun {
+    fn fan_out(&self, _key: &EffectKey, calls: ToolRun) -> ToolRun {
         calls
     }
 }

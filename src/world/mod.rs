@@ -1,7 +1,7 @@
 //! The one seam between a run and the outside.
 //!
 //! A run that asks a model, calls tools, waits or looks at the clock does so through its [`World`]. The
-//! world of an ordinary run is [`Live`]: it performs each effect. A recording stands around another world
+//! world of an ordinary run is [`LiveWorld`]: it performs each effect. A recording stands around another world
 //! and keeps what it answered; a replay answers from a recording and performs nothing; a durable engine
 //! performs each effect once, keeps its value, and answers with the kept value when the run is made
 //! again on another machine.
@@ -15,11 +15,11 @@
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
 //! | drawn value | [`draw`](World::draw) | what is there without waiting: ids, what holders of the run want, which limits are reached, what observing hooks noted |
-//! | notice | [`observe`](World::observe), [`ended`](World::ended) | an event that was given out; an end from outside |
+//! | notice | [`observe`](World::observe), [`ended`](World::on_end) | an event that was given out; an end from outside |
 //!
 //! # The contract
 //!
-//! - **Keys.** Each effect has a [`Key`]: the run, the iteration, the kind, a name, and a count. A run
+//! - **Keys.** Each effect has a [`EffectKey`]: the run, the iteration, the kind, a name, and a count. A run
 //!   that is made again from the same history and input asks for the same keys in the same order, as long as
 //!   each answer is the same.
 //! - **Effects are lazy.** An effect does nothing before it is polled. A world that knows the value of a key
@@ -36,8 +36,8 @@
 //!   turn are one effect.
 //! - **What may suspend.** Only `suspend`; every other effect ends by itself or is dropped.
 //! - **Hooks that observe** are told of each attempt, also of a turn whose value was kept.
-//! - **Values or events.** A durable world keeps the final value of a turn ([`KeptTurn`]) or of calls
-//!   ([`KeptCalls`](crate::tool::KeptCalls)) and gives no deltas when it answers with it. A recording keeps the events as well, and
+//! - **Values or events.** A durable world keeps the final value of a turn ([`SavedTurn`]) or of calls
+//!   ([`SavedCalls`](crate::tool::SavedCalls)) and gives no deltas when it answers with it. A recording keeps the events as well, and
 //!   its replay gives every delta.
 //! - **Drop is cancel.** Dropping the run drops the effect that is performed.
 
@@ -54,23 +54,23 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 pub use effects::Effects;
-pub use kept::KeptTurn;
-pub use key::{Key, Kind};
-pub use live::Live;
-pub use value::Value;
+pub use kept::SavedTurn;
+pub use key::{EffectKey, EffectKind};
+pub use live::LiveWorld;
+pub use value::EffectValue;
 
 use crate::error::Error;
-use crate::event::{Event, Exceeded};
+use crate::event::{BudgetExceeded, Event};
 use crate::item::PendingCall;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 
 /// An effect whose value can be kept. It does nothing before it is polled.
-pub type Effect = BoxFuture<'static, Result<Value, Error>>;
+pub type Effect = BoxFuture<'static, Result<EffectValue, Error>>;
 
 /// What sends a request, when it is called with it, and gives the stream of its turn.
-pub type Ask = Box<dyn FnOnce(Request) -> TurnStream + Send>;
+pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 
 /// Everything that one run asks of the outside; see the [module](self) for the contract.
 ///
@@ -80,30 +80,30 @@ pub type Ask = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// use turnstream::request::Request;
 /// use turnstream::stream::TurnStream;
 /// use turnstream::tool::ToolRun;
-/// use turnstream::world::{Ask, Effect, Key, Live, Value, World};
+/// use turnstream::world::{SendRequest, Effect, EffectKey, LiveWorld, EffectValue, World};
 ///
 /// /// Prints the key of each effect.
 /// #[derive(Debug)]
 /// struct Printing;
 ///
 /// impl World for Printing {
-///     fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
-///         Live.draw(key, live)
+///     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
+///         LiveWorld.draw(key, live)
 ///     }
 ///
-///     fn step(&self, key: &Key, effect: Effect) -> Effect {
+///     fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
 ///         println!("{key}");
-///         Live.step(key, effect)
+///         LiveWorld.step(key, effect)
 ///     }
 ///
-///     fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
+///     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
 ///         println!("{key}");
-///         Live.turn(key, request, ask)
+///         LiveWorld.turn(key, request, ask)
 ///     }
 ///
-///     fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+///     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
 ///         println!("{key}");
-///         Live.fan_out(key, calls)
+///         LiveWorld.fan_out(key, calls)
 ///     }
 /// }
 ///
@@ -117,39 +117,39 @@ pub trait World: fmt::Debug + Send + Sync {
     /// A value that is there without waiting: `live` draws it. A world that knows what was drawn for the
     /// key in an earlier attempt gives that, and does not call `live`.
     ///
-    /// [`Value::none`] stands for the value that says nothing: no id, no note, no limit.
-    fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value;
+    /// [`EffectValue::empty`] stands for the value that says nothing: no id, no note, no limit.
+    fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue;
 
     /// Performs an effect, or gives its value and drops it without a poll.
     ///
-    /// [`Value::none`] stands for the value that says nothing: no change, no objection.
-    fn step(&self, key: &Key, effect: Effect) -> Effect;
+    /// [`EffectValue::empty`] stands for the value that says nothing: no change, no objection.
+    fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
 
     /// Sends a request by calling `ask` with it, or gives the turn that it had. The stream is
     /// [sealed](crate::stream::seal) for the request.
     ///
     /// `ask` makes no request itself; the first poll of its stream does. Retries of a provider and the
     /// deadlines of a request are inside its stream.
-    fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream;
+    fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
-    /// Runs the calls of one turn, or gives [what they came to](ToolRun::kept).
+    /// Runs the calls of one turn, or gives [what they came to](ToolRun::with_saved_calls).
     ///
     /// No call has begun before the first poll. Hooks on calls and the sub-agents that run as calls are
     /// inside.
-    fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun;
+    fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
     /// Whether [`suspend`](Self::suspend) waits for verdicts. Otherwise an interactive run waits for those
     /// of its holders, while its other calls run.
-    fn suspends(&self) -> bool {
+    fn can_suspend(&self) -> bool {
         false
     }
 
     /// Waits for a verdict on each of these calls, for at most `limit`. Calls that have no verdict then
-    /// stay pending, and the run ends as such. Called only if the world [suspends](Self::suspends), for
+    /// stay pending, and the run ends as such. Called only if the world [suspends](Self::can_suspend), for
     /// [interactive](crate::Agent::interactive) agents.
     fn suspend(
         &self,
-        _key: &Key,
+        _key: &EffectKey,
         _calls: Vec<PendingCall>,
         _limit: Option<Duration>,
     ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
@@ -160,35 +160,35 @@ pub trait World: fmt::Debug + Send + Sync {
     fn observe(&self, _event: &Event) {}
 
     /// How the loop of the run ends here from outside, if it does. It is asked before each poll of the loop.
-    fn ending(&self) -> Option<Ending> {
+    fn forced_end(&self) -> Option<LoopEnd> {
         None
     }
 
     /// The loop of the run was ended from outside.
-    fn ended(&self, _ending: &Ending) {}
+    fn on_end(&self, _ending: &LoopEnd) {}
 
     /// The run is dropped.
-    fn over(&self) {}
+    fn on_drop(&self) {}
 }
 
 /// How the loop of a run was ended from outside, or by its own error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Ending {
+pub struct LoopEnd {
     /// Whether the loop was polled since the last event.
-    pub polled: bool,
+    pub polled_since_last_event: bool,
     /// The error; `None` if the run was interrupted or its time was over.
     pub error: Option<Error>,
     /// The end of a time; `None` for an interrupt and an error.
-    pub time_up: Option<TimeUp>,
+    pub time_up: Option<TimeLimitReached>,
 }
 
 /// What the end of the time of a run does to its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TimeUp {
+pub enum TimeLimitReached {
     /// Its last turn begins.
-    WrapUp(Exceeded),
+    WrapUp(BudgetExceeded),
     /// It ends.
-    End(Exceeded),
+    End(BudgetExceeded),
 }

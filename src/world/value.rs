@@ -11,21 +11,21 @@ use crate::item::Json;
 
 /// The value of an effect: as it was made, or as it was read. It becomes JSON only where a world asks for
 /// that.
-pub struct Value(Held);
+pub struct EffectValue(ValueRepr);
 
-enum Held {
+enum ValueRepr {
     None,
-    Made(Box<dyn Made>),
-    Read(Json),
+    Typed(Box<dyn ErasedValue>),
+    Json(Json),
 }
 
 /// A value of any type that can be serialized.
-trait Made: Send {
+trait ErasedValue: Send {
     fn json(&self) -> Result<Json, serde_json::Error>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-impl<T: Serialize + Send + 'static> Made for T {
+impl<T: Serialize + Send + 'static> ErasedValue for T {
     fn json(&self) -> Result<Json, serde_json::Error> {
         Json::new(self)
     }
@@ -35,61 +35,63 @@ impl<T: Serialize + Send + 'static> Made for T {
     }
 }
 
-impl Value {
+impl EffectValue {
     /// A value that was made.
     pub fn new<T: Serialize + Send + 'static>(value: T) -> Self {
-        Self(Held::Made(Box::new(value)))
+        Self(ValueRepr::Typed(Box::new(value)))
     }
 
     /// A value that was kept as JSON.
     pub fn from_json(json: Json) -> Self {
-        Self(Held::Read(json))
+        Self(ValueRepr::Json(json))
     }
 
     /// The value that says nothing: the default of its type.
-    pub fn none() -> Self {
-        Self(Held::None)
+    pub fn empty() -> Self {
+        Self(ValueRepr::None)
     }
 
-    /// The value as JSON, to be kept; `null` for [`none`](Self::none).
+    /// The value as JSON, to be kept; `null` for [`none`](Self::empty).
     ///
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if it cannot be written as JSON.
     pub fn to_json(&self) -> Result<Json, Error> {
         match &self.0 {
-            Held::None => Ok(serde_json::Value::Null.into()),
-            Held::Read(json) => Ok(json.clone()),
-            Held::Made(made) => made.json().map_err(|error| refused("written", error)),
+            ValueRepr::None => Ok(serde_json::Value::Null.into()),
+            ValueRepr::Json(json) => Ok(json.clone()),
+            ValueRepr::Typed(made) => made.json().map_err(|error| value_error("written", error)),
         }
     }
 
-    /// The value itself; `None` for [`none`](Self::none).
+    /// The value itself; `None` for [`empty`](Self::empty).
     ///
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if it was read from JSON of something else.
-    pub fn get<T: DeserializeOwned + 'static>(self) -> Result<Option<T>, Error> {
+    pub fn into_typed<T: DeserializeOwned + 'static>(self) -> Result<Option<T>, Error> {
         match self.0 {
-            Held::None => Ok(None),
-            Held::Read(json) => json.get().map(Some).map_err(|error| refused("read", error)),
+            ValueRepr::None => Ok(None),
+            ValueRepr::Json(json) => {
+                json.get().map(Some).map_err(|error| value_error("read", error))
+            }
             // Law: what was made for a key is of the type that is asked for.
-            Held::Made(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),
+            ValueRepr::Typed(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),
         }
     }
 }
 
-impl fmt::Debug for Value {
+impl fmt::Debug for EffectValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Held::None => "Value(none)",
-            Held::Made(_) => "Value(made)",
-            Held::Read(_) => "Value(read)",
+            ValueRepr::None => "Value(none)",
+            ValueRepr::Typed(_) => "Value(made)",
+            ValueRepr::Json(_) => "Value(read)",
         })
     }
 }
 
-fn refused(what: &str, error: serde_json::Error) -> Error {
+fn value_error(what: &str, error: serde_json::Error) -> Error {
     let message = format!("the value of an effect cannot be {what}: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }
@@ -99,22 +101,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_the_same_as_it_was_made_and_as_it_was_read() {
-        let made = Value::new(vec![1, 2]);
+    fn a_typed_value_round_trips_through_json() {
+        let made = EffectValue::new(vec![1, 2]);
         let json = made.to_json().unwrap();
         assert_eq!(json.as_str(), "[1,2]");
-        assert_eq!(made.get::<Vec<i32>>().unwrap(), Some(vec![1, 2]));
-        assert_eq!(Value::from_json(json).get::<Vec<i32>>().unwrap(), Some(vec![1, 2]));
-        assert_eq!(Value::none().get::<Vec<i32>>().unwrap(), None);
-        assert_eq!(Value::none().to_json().unwrap().as_str(), "null");
+        assert_eq!(made.into_typed::<Vec<i32>>().unwrap(), Some(vec![1, 2]));
+        assert_eq!(
+            EffectValue::from_json(json).into_typed::<Vec<i32>>().unwrap(),
+            Some(vec![1, 2])
+        );
+        assert_eq!(EffectValue::empty().into_typed::<Vec<i32>>().unwrap(), None);
+        assert_eq!(EffectValue::empty().to_json().unwrap().as_str(), "null");
     }
 
     #[test]
-    fn json_of_something_else_is_an_error_of_the_store() {
-        let text = Value::from_json(serde_json::json!("two").into());
-        assert_eq!(text.get::<Vec<i32>>().unwrap_err().kind(), ErrorKind::Store);
+    fn json_of_another_type_is_a_store_error() {
+        let text = EffectValue::from_json(serde_json::json!("two").into());
+        assert_eq!(text.into_typed::<Vec<i32>>().unwrap_err().kind(), ErrorKind::Store);
         let keys_are_no_strings = std::collections::HashMap::from([((1, 2), 3)]);
-        let error = Value::new(keys_are_no_strings).to_json().unwrap_err();
+        let error = EffectValue::new(keys_are_no_strings).to_json().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Store);
     }
 }

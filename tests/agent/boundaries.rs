@@ -10,7 +10,7 @@ use futures::future::{BoxFuture, ready};
 use serde_json::json;
 use turnstream::agent::{Budget, Limits, Pool, RunHandle, Target};
 use turnstream::context::{Compaction, Compactor};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
 use turnstream::tool::Tool;
@@ -114,24 +114,24 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
     };
     let limits = Limits {
         max_turns: u32::try_from(dice.roll(25)).unwrap(),
-        corrections: u32::try_from(dice.roll(4)).unwrap(),
-        retries: u32::try_from(dice.roll(3)).unwrap(),
-        cut_calls: u32::try_from(dice.roll(3)).unwrap(),
-        repeats_nudge: 2,
+        max_corrections: u32::try_from(dice.roll(4)).unwrap(),
+        max_turn_retries: u32::try_from(dice.roll(3)).unwrap(),
+        max_truncated_calls: u32::try_from(dice.roll(3)).unwrap(),
+        nudge_after_repeats: 2,
         ..Limits::default()
     };
-    let mut budget = Budget::new().pool(pool);
+    let mut budget = Budget::new().with_pool(pool);
     if dice.roll(2) == 0 {
-        budget = budget.wrap_up();
+        budget = budget.with_wrap_up();
     }
     if dice.roll(3) == 0 {
-        budget = budget.tool_calls(u32::try_from(dice.roll(9)).unwrap());
+        budget = budget.with_tool_calls(u32::try_from(dice.roll(9)).unwrap());
     }
     if dice.roll(3) == 0 {
-        budget = budget.output_tokens(dice.roll(100));
+        budget = budget.with_output_tokens(dice.roll(100));
     }
     if dice.roll(3) == 0 {
-        budget = budget.target(Target::output_tokens(80));
+        budget = budget.with_target(Target::new(80));
     }
     let agent = Agent::new(script())
         .with_recorder(replays::recorder())
@@ -145,11 +145,11 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
 }
 
 /// How it ended; `None` if it was dropped.
-fn check(seed: u64) -> Option<Reason> {
+fn check(seed: u64) -> Option<EndReason> {
     let dice = Dice::new(seed);
     let handle = Arc::new(OnceLock::new());
     let (requests, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let pool = Pool::tokens(match dice.roll(3) {
+    let pool = Pool::new(match dice.roll(3) {
         0 => 300,
         _ => u64::MAX,
     });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
-use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::agent::hook::{self, CallDecision};
 use turnstream::agent::{Budget, Limits, Pool};
 use turnstream::context::{Compaction, Compactor, Window};
 use turnstream::http::Timeouts;
@@ -65,7 +65,7 @@ async fn breaker() -> (u32, Duration) {
 
 /// How long a hook is waited for.
 async fn hook_time() -> String {
-    let slow = hook::before_tool(|_, _| std::future::pending::<BeforeTool>());
+    let slow = hook::before_tool(|_, _| std::future::pending::<CallDecision>());
     let model = Scripted::new([call_of("c", "t"), "fine".into()]);
     let agent = Agent::new(model).with_tool(fine("t", &Counter::default())).with_hook(slow);
     took(agent.run("go").outcome()).await
@@ -107,7 +107,7 @@ async fn calls_at_once() -> usize {
     let waits = answering("t", &counter, |_| std::future::pending());
     let calls = (0..20).fold(Reply::new(), |reply, _| reply.call("t", json!({})));
     let agent = Agent::new(Scripted::new([calls])).with_tool(waits);
-    let run = agent.with_budget(Budget::new().time(Duration::from_secs(5))).run("go");
+    let run = agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(5))).run("go");
     run.outcome().await;
     counter.began()
 }
@@ -140,7 +140,8 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
         "no limit".to_owned()
     };
     let budget = Budget::new();
-    let budgets = (budget.time_limit(), budget.calls_left(&turnstream::agent::Spent::default()));
+    let budgets =
+        (budget.time_limit(), budget.remaining_calls(&turnstream::agent::BudgetUsage::default()));
     let child = Agent::new(Scripted::new(["fine"])).as_tool("child", "Helps").unwrap();
     let held = BTreeMap::from([
         (
@@ -153,7 +154,7 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
         ("longest wait that the server may ask for", seconds(backoff.retry_after_cap)),
         (
             "turns that broke off after output and are asked for again, in a row",
-            limits.retries.to_string(),
+            limits.max_turn_retries.to_string(),
         ),
         (
             "failures in a row that open a [`CircuitBreaker`](crate::provider::CircuitBreaker)",
@@ -172,11 +173,17 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
         ("time of a run", unlimited(budgets == (None, None))),
         ("requests of a run", limits.max_turns.to_string()),
         ("requests of a sub-agent", requests_of_a_sub_agent().await.to_string()),
-        ("replies that cannot be used and are corrected, in a row", limits.corrections.to_string()),
-        ("texts that were cut off and are continued, in a row", limits.continuations.to_string()),
+        (
+            "replies that cannot be used and are corrected, in a row",
+            limits.max_corrections.to_string(),
+        ),
+        (
+            "texts that were cut off and are continued, in a row",
+            limits.max_continuations.to_string(),
+        ),
         (
             "turns whose calls were cut off and are asked for again, in a row",
-            limits.cut_calls.to_string(),
+            limits.max_truncated_calls.to_string(),
         ),
         ("tool calls of a turn that run at once", calls_at_once().await.to_string()),
         ("sub-agents that run inside one another", limits.max_depth.to_string()),
@@ -184,9 +191,9 @@ async fn the_table_of_defaults_in_the_guide_is_true() {
         ("bytes of text in a result", bytes_of_a_result().await.to_string()),
         (
             "tokens that a pool keeps for an answer without `max_output_tokens`",
-            Pool::tokens(1).per_answer().to_string(),
+            Pool::new(1).tokens_per_response().to_string(),
         ),
-        ("tokens, money and calls of a run", unlimited(!budget.limits_money())),
+        ("tokens, money and calls of a run", unlimited(!budget.has_cost_limit())),
     ]);
     let mut promised = promised();
     // These have tests of their own: `http_retries`, `closed_connections`, `custom` and `transport`.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use turnstream::agent::detect::{
-    AmbiguousFailure, ContextBloat, Detectors, MissingTermination, Mode, NonIdempotentRetry,
+    AmbiguousFailure, ContextBloat, Detectors, FailureMode, MissingTermination, NonIdempotentRetry,
     PlanningWithoutExecution, Signal, SilentSideEffect,
 };
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::item::{Evidence, SideEffect};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext};
@@ -31,13 +31,13 @@ fn tool(name: &str) -> Tool {
             };
             for kind in ["changed", "created", "sent"] {
                 if let Some(target) = target(kind) {
-                    cx.side_effect(SideEffect { kind: kind.into(), target });
+                    cx.record_side_effect(SideEffect { kind: kind.into(), target });
                 }
             }
             if let Some([command, code, complaint]) = args["check"].as_array().map(|it| &it[..]) {
                 let code = i32::try_from(code.as_i64().unwrap()).unwrap();
                 let evidence = Evidence::from_command(command.as_str().unwrap(), code);
-                cx.evidence(evidence.with_stderr(complaint.as_str().unwrap()));
+                cx.record_evidence(evidence.with_stderr(complaint.as_str().unwrap()));
             }
             match args["fails"].as_bool() {
                 Some(true) => Err("it broke".to_owned()),
@@ -69,17 +69,17 @@ async fn run(detectors: Detectors, mut replies: Vec<Reply>) -> (Vec<Signal>, Out
     replies.push("There was a problem.".into());
     let signals = detectors.signals();
     let outcome = agent(replies).with_hook(detectors).run("go").outcome().await;
-    (signals.take(), outcome)
+    (signals.drain(), outcome)
 }
 
 /// What all six see in a run that ends with words.
-async fn seen(replies: Vec<Reply>) -> Vec<(Mode, u32)> {
+async fn seen(replies: Vec<Reply>) -> Vec<(FailureMode, u32)> {
     let signals = run(Detectors::all(), replies).await.0;
     signals.into_iter().map(|signal| (signal.mode, signal.turn)).collect()
 }
 
 #[track_caller]
-fn check(seen: &[(Mode, u32)], expected: &[(Mode, u32)]) {
+fn check(seen: &[(FailureMode, u32)], expected: &[(FailureMode, u32)]) {
     assert_eq!(seen, expected);
 }
 
@@ -102,7 +102,7 @@ async fn the_same_failure_again_and_again_is_missing_termination() {
     let same =
         vec![failing("e"), edit(1), failing("e"), edit(2), failing("e"), read(1), failing("e")];
     // Once, however long it goes on.
-    check(&seen(same).await, &[(Mode::MissingTermination, 6)]);
+    check(&seen(same).await, &[(FailureMode::MissingTermination, 6)]);
     let other =
         vec![failing("e"), edit(1), failing("e"), edit(2), failing("f"), edit(3), failing("e")];
     check(&seen(other).await, &[]);
@@ -119,12 +119,12 @@ async fn the_same_failure_again_and_again_is_missing_termination() {
 async fn tools_that_run_on_behind_a_check_are_missing_termination() {
     let passed = || call("run", json!({ "check": ["test", 0, ""] }));
     let on = |turns: usize| [vec![passed()], (0..turns).map(read).collect()].concat();
-    check(&seen(on(10)).await, &[(Mode::MissingTermination, 12)]);
-    check(&seen(on(25)).await, &[(Mode::MissingTermination, 12)]);
+    check(&seen(on(10)).await, &[(FailureMode::MissingTermination, 12)]);
+    check(&seen(on(25)).await, &[(FailureMode::MissingTermination, 12)]);
     check(&seen(on(9)).await, &[]);
     // The same check says nothing new.
     let again = [on(5), vec![passed()], (0..4).map(read).collect()].concat();
-    check(&seen(again).await, &[(Mode::MissingTermination, 12)]);
+    check(&seen(again).await, &[(FailureMode::MissingTermination, 12)]);
     // What is changed is progress, and another check is news.
     for news in [json!({ "changed": "a.rs" }), json!({ "check": ["lint", 0, ""] })] {
         let working = [on(6), vec![call("run", news)], (0..6).map(read).collect()].concat();
@@ -138,7 +138,7 @@ async fn a_failed_check_in_a_good_result_is_ambiguous() {
     let other = || call("other", json!({ "check": ["lint", 1, "e"] }));
     let signals = seen(vec![disguised(), read(1), disguised(), other()]).await;
     // Once a tool.
-    check(&signals, &[(Mode::AmbiguousFailure, 2), (Mode::AmbiguousFailure, 5)]);
+    check(&signals, &[(FailureMode::AmbiguousFailure, 2), (FailureMode::AmbiguousFailure, 5)]);
     check(&seen(vec![failing("e")]).await, &[]);
     check(&seen(vec![call("run", json!({ "check": ["test", 0, ""] }))]).await, &[]);
 }
@@ -150,13 +150,13 @@ async fn an_answer_that_passes_over_a_failure_is_ambiguous() {
         let signals = detectors.signals();
         let replies = replies.into_iter().chain([Reply::text(words)]).collect();
         agent(replies).with_hook(detectors).run("go").outcome().await;
-        signals.take()
+        signals.drain()
     };
     let fails = || call("make", json!({ "fails": true }));
     let [signal] = &ends(vec![fails()], "All done, the ticket is filed.").await[..] else {
         panic!("not one")
     };
-    assert_eq!((signal.mode, signal.turn), (Mode::AmbiguousFailure, 2));
+    assert_eq!((signal.mode, signal.turn), (FailureMode::AmbiguousFailure, 2));
     assert!(signal.call_id.is_some());
     assert_eq!(signal.what, "`make` ended as `error`, and the answer passes over it");
 
@@ -169,7 +169,9 @@ async fn an_answer_that_passes_over_a_failure_is_ambiguous() {
 
 #[tokio::test]
 async fn how_an_answer_deals_with_a_failure_can_be_set() {
-    let strict = AmbiguousFailure::deals_with(|turn, result| turn.text().contains(&result.name));
+    let strict = AmbiguousFailure::with_acknowledgement_check(|turn, result| {
+        turn.text().contains(&result.name)
+    });
     let detectors = Detectors::none().with_ambiguous_failure(strict);
     let signals = run(detectors, vec![call("make", json!({ "fails": true }))]).await.0;
     assert_eq!(signals.len(), 1);
@@ -178,14 +180,15 @@ async fn how_an_answer_deals_with_a_failure_can_be_set() {
 #[tokio::test]
 async fn a_changing_tool_that_tells_nothing_is_silent() {
     let detectors = || {
-        Detectors::all()
-            .with_silent_side_effect(SilentSideEffect::default().changing(["make", "other"]))
+        Detectors::all().with_silent_side_effect(
+            SilentSideEffect::default().with_mutating_tools(["make", "other"]),
+        )
     };
     let silent =
         vec![call("make", json!({})), call("make", json!({ "n": 2 })), call("other", json!({}))];
     let modes: Vec<_> =
         run(detectors(), silent).await.0.into_iter().map(|it| (it.mode, it.turn)).collect();
-    check(&modes, &[(Mode::SilentSideEffect, 2), (Mode::SilentSideEffect, 4)]);
+    check(&modes, &[(FailureMode::SilentSideEffect, 2), (FailureMode::SilentSideEffect, 4)]);
     let told = vec![
         call("make", json!({ "changed": "a" })),
         call("other", json!({ "check": ["test", 0, ""] })),
@@ -223,9 +226,9 @@ async fn a_world_that_is_another_behind_a_call_that_told_nothing_was_changed_sil
         "done".into(),
     ];
     agent(replies).with_hook(detectors).with_hook(change).run("go").outcome().await;
-    let signals: Vec<_> = signals.take().into_iter().map(|it| (it.mode, it.turn)).collect();
+    let signals: Vec<_> = signals.drain().into_iter().map(|it| (it.mode, it.turn)).collect();
     // The second of a row is not told again.
-    check(&signals, &[(Mode::SilentSideEffect, 4), (Mode::SilentSideEffect, 7)]);
+    check(&signals, &[(FailureMode::SilentSideEffect, 4), (FailureMode::SilentSideEffect, 7)]);
 }
 
 #[tokio::test]
@@ -233,7 +236,7 @@ async fn a_repeated_call_that_makes_another_thing_is_no_retry() {
     let ticket = || call("make", json!({ "created": "ticket-#", "title": "Bug" }));
     let signals = run(Detectors::all(), vec![ticket(), read(1), ticket(), ticket()]).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
-    assert_eq!((signal.mode, signal.turn), (Mode::NonIdempotentRetry, 4));
+    assert_eq!((signal.mode, signal.turn), (FailureMode::NonIdempotentRetry, 4));
     assert_eq!(
         signal.what,
         "`make` was called again as before and has made `ticket-2` beside `ticket-1`"
@@ -246,9 +249,9 @@ async fn a_repeated_call_that_makes_another_thing_is_no_retry() {
     // Beside each other in one turn they are two as well.
     let args = json!({ "created": "ticket-#" });
     let twice = call("make", args.clone()).call("make", args.clone());
-    check(&seen(vec![twice]).await, &[(Mode::NonIdempotentRetry, 2)]);
+    check(&seen(vec![twice]).await, &[(FailureMode::NonIdempotentRetry, 2)]);
 
-    let repeatable = NonIdempotentRetry::default().repeatable(["make"]);
+    let repeatable = NonIdempotentRetry::default().with_repeatable_tools(["make"]);
     let detectors = Detectors::all().with_non_idempotent_retry(repeatable);
     assert_eq!(run(detectors, vec![ticket(), ticket()]).await.0, []);
 }
@@ -259,7 +262,7 @@ async fn the_same_edit_twice_is_no_retry_unless_something_was_changed_in_between
     let other = || call("other", json!({ "changed": "log" }));
     check(
         &seen(vec![append(), read(1), append(), append()]).await,
-        &[(Mode::NonIdempotentRetry, 4)],
+        &[(FailureMode::NonIdempotentRetry, 4)],
     );
     check(&seen(vec![append(), other(), append()]).await, &[]);
 }
@@ -274,7 +277,7 @@ async fn a_request_over_the_cap_is_bloat() {
         tokens.iter().enumerate().map(|(n, tokens)| reading(n, *tokens)).collect::<Vec<_>>()
     };
     let over = grows(&[90_000, 149_999, 150_000, 160_000, 170_000]);
-    check(&seen(over).await, &[(Mode::ContextBloat, 3)]);
+    check(&seen(over).await, &[(FailureMode::ContextBloat, 3)]);
     check(&seen(grows(&[90_000, 120_000, 149_999])).await, &[]);
 }
 
@@ -283,7 +286,7 @@ async fn a_context_that_grows_and_comes_to_nothing_is_bloat() {
     let grows = || (0..14).map(|n: usize| reading(n, 8_000 * (n as u64 + 1))).collect::<Vec<_>>();
     let signals = run(Detectors::all(), grows()).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
-    assert_eq!((signal.mode, signal.turn), (Mode::ContextBloat, 9));
+    assert_eq!((signal.mode, signal.turn), (FailureMode::ContextBloat, 9));
     // A change on the way, or less of it.
     let mut working = grows();
     working[5] = call("make", json!({ "changed": "a" }))
@@ -302,7 +305,9 @@ async fn a_model_that_only_speaks_is_planning() {
             let mut left = left.lock().unwrap();
             let blocks = *left > 0;
             *left = left.saturating_sub(1);
-            async move { if blocks { OnStop::Block("Go on.".into()) } else { OnStop::LetGo } }
+            async move {
+                if blocks { StopDecision::Block("Go on.".into()) } else { StopDecision::Allow }
+            }
         })
     };
     let plans = |replies: Vec<Reply>, times: usize| {
@@ -311,10 +316,10 @@ async fn a_model_that_only_speaks_is_planning() {
         let run = agent(replies).with_hook(detectors).with_hook(go_on(times)).run("go");
         async move {
             run.outcome().await;
-            signals.take().into_iter().map(|it| (it.mode, it.turn)).collect::<Vec<_>>()
+            signals.drain().into_iter().map(|it| (it.mode, it.turn)).collect::<Vec<_>>()
         }
     };
-    check(&plans(words(6), 5).await, &[(Mode::PlanningWithoutExecution, 3)]);
+    check(&plans(words(6), 5).await, &[(FailureMode::PlanningWithoutExecution, 3)]);
     check(&plans(words(2), 1).await, &[]);
     let acting = [words(2), vec![read(1)], words(2)].concat();
     check(&plans(acting, 3).await, &[]);
@@ -329,15 +334,15 @@ async fn answers_to_somebody_who_follows_up_are_no_plans() {
         run.follow_up(words).unwrap();
     }
     assert_eq!(run.outcome().await.turns, 4);
-    assert_eq!(signals.take(), []);
+    assert_eq!(signals.drain(), []);
 }
 
 #[tokio::test]
 async fn a_nudge_tells_the_model_what_to_do() {
     let fails = |n| (0..n).map(|_| failing("e")).chain([read(1)]).collect::<Vec<_>>();
-    let (signals, outcome) = run(Detectors::all().nudging(), fails(3)).await;
+    let (signals, outcome) = run(Detectors::all().with_nudges(), fails(3)).await;
     assert_eq!(signals.len(), 1);
-    let note = Item::user(Mode::MissingTermination.mitigation());
+    let note = Item::user(FailureMode::MissingTermination.mitigation());
     assert_eq!(outcome.new_items().iter().filter(|item| **item == note).count(), 1);
     let (_, outcome) = run(Detectors::all(), fails(3)).await;
     assert!(!outcome.new_items().contains(&note));
@@ -346,7 +351,7 @@ async fn a_nudge_tells_the_model_what_to_do() {
 #[tokio::test]
 async fn a_nudge_leaves_the_policy_on_evidence_as_it_is() {
     let replies = vec![failing("e"), failing("e"), failing("e"), "done".into(), "done".into()];
-    let detectors = Detectors::all().nudging();
+    let detectors = Detectors::all().with_nudges();
     let agent = agent(replies).with_hook(detectors).with_evidence(RequireEvidence::new());
     let outcome = agent.run("go").outcome().await;
     assert_eq!((outcome.reason.as_str(), outcome.turns), ("unproven", 5));
@@ -361,7 +366,7 @@ async fn what_an_earlier_run_did_is_not_looked_at() {
     let agent = agent(replies).with_hook(detectors);
     let first = agent.run("go").outcome().await;
     agent.run_from(first.history, "again").outcome().await;
-    assert_eq!(signals.take(), []);
+    assert_eq!(signals.drain(), []);
 }
 
 #[tokio::test]
@@ -370,9 +375,16 @@ async fn signals_are_told_as_they_come_and_can_be_kept() {
     let detectors = {
         let told = Arc::clone(&told);
         Detectors::none()
-            .with_missing_termination(MissingTermination { same_failures: 2, quiet_turns: 0 })
-            .with_planning(PlanningWithoutExecution { turns: 0 })
-            .with_context_bloat(ContextBloat { cap: 0, times: 0, ..ContextBloat::default() })
+            .with_missing_termination(MissingTermination {
+                max_same_failures: 2,
+                max_quiet_turns: 0,
+            })
+            .with_planning(PlanningWithoutExecution { max_planning_turns: 0 })
+            .with_context_bloat(ContextBloat {
+                max_input_tokens: 0,
+                growth_factor: 0,
+                ..ContextBloat::default()
+            })
             .on_signal(move |signal| told.lock().unwrap().push(signal.clone()))
     };
     let (signals, outcome) = run(detectors, vec![failing("e"), failing("e")]).await;
@@ -390,15 +402,15 @@ async fn what_the_model_says_of_a_call_makes_it_no_other_call() {
     let detectors = Detectors::all();
     let signals = detectors.signals();
     let replies = vec![make("a ticket"), make("a ticket, this time"), "Done.".into()];
-    agent(replies).audited().with_hook(detectors).run("go").outcome().await;
-    let modes: Vec<_> = signals.take().iter().map(|signal| signal.mode).collect();
-    assert_eq!(modes, [Mode::NonIdempotentRetry]);
+    agent(replies).with_rationale().with_hook(detectors).run("go").outcome().await;
+    let modes: Vec<_> = signals.drain().iter().map(|signal| signal.mode).collect();
+    assert_eq!(modes, [FailureMode::NonIdempotentRetry]);
 }
 
 #[tokio::test]
 async fn a_thing_that_was_made_long_ago_is_not_looked_for() {
     let make = |n: usize| call("make", json!({ "created": "t#", "n": n }));
     let after = |others: usize| (0..=others).chain([0]).map(make).collect();
-    check(&seen(after(31)).await, &[(Mode::NonIdempotentRetry, 34)]);
+    check(&seen(after(31)).await, &[(FailureMode::NonIdempotentRetry, 34)]);
     check(&seen(after(32)).await, &[]);
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::json;
-use turnstream::agent::hook::BeforeTool;
-use turnstream::agent::{Budget, Pool, RunContext, State, Target, body, hook};
-use turnstream::event::{BudgetKind, Reason, Transition};
+use turnstream::agent::hook::CallDecision;
+use turnstream::agent::{Budget, Pool, RunContext, State, Target, hook, loop_body};
+use turnstream::event::{BudgetKind, EndReason, Transition};
 use turnstream::provider::{Piece, Provider, Reply, Scripted, from_stream};
 use turnstream::request::ToolChoice;
 use turnstream::stream::{Step, TurnStream};
@@ -53,7 +53,7 @@ fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome
             act(&run, events.last().unwrap());
         }
     }
-    let finished: Vec<&Outcome> = events.iter().filter_map(Event::finished).collect();
+    let finished: Vec<&Outcome> = events.iter().filter_map(Event::outcome).collect();
     assert_eq!(finished.len(), 1);
     let outcome = finished[0].clone();
     (events, outcome)
@@ -74,7 +74,7 @@ fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
         run.follow_up("more").unwrap();
     }
     let (_, outcome) = pull(run, |_, _| {});
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 9));
 
     let mut left = 2;
     let (_, outcome) = pull(Agent::new(answers_in_pieces()).run("go"), |run, event| {
@@ -83,12 +83,12 @@ fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
             run.steer("more").unwrap();
         }
     });
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 9));
 
-    let target = Budget::new().target(Target::output_tokens(1_000));
+    let target = Budget::new().with_target(Target::new(1_000));
     let (_, outcome) =
         pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 9));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 9));
 }
 
 #[test]
@@ -96,32 +96,32 @@ fn calls_that_were_cut_off_pass_no_limit_of_calls() {
     let two = call().call("t", json!({})).stop(StopReason::MaxTokens);
     let agent = Agent::new(Scripted::new([two, call(), Reply::text("fine")]))
         .with_tools([tool()])
-        .with_budget(Budget::new().tool_calls(1));
+        .with_budget(Budget::new().with_tool_calls(1));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 3));
 }
 
 #[test]
 fn a_run_that_is_to_stop_announces_no_last_turn() {
     let agent = Agent::new(Scripted::new([call()]))
         .with_tools([tool()])
-        .with_budget(Budget::new().tool_calls(0).wrap_up());
+        .with_budget(Budget::new().with_tool_calls(0).with_wrap_up());
     let (events, outcome) = pull(agent.run("go"), |run, event| {
         if event.turn_complete().is_some() {
             run.stop_after_turn();
         }
     });
-    assert_eq!(outcome.reason, Reason::Budget);
+    assert_eq!(outcome.reason, EndReason::Budget);
     assert!(!events.iter().any(|event| matches!(event, Event::Continued { .. })));
     assert!(outcome.new_items().last().unwrap().as_tool_result().is_some());
 }
 
 #[test]
 fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
-    let pool = Pool::tokens(1_000);
+    let pool = Pool::new(1_000);
     let agent = Agent::new(Scripted::new([call().usage(used(7))]))
         .with_tools([tool()])
-        .with_budget(Budget::new().pool(&pool));
+        .with_budget(Budget::new().with_pool(&pool));
     let mut run = agent.run("go");
     while let Some(event) = block_on(run.next()) {
         if event.unwrap().turn_complete().is_some() {
@@ -140,7 +140,7 @@ async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_that_tim
     let seconds = Duration::from_secs;
     for (pause, last_turn) in [(seconds(7), true), (seconds(20), false)] {
         let model = Scripted::new([call(), Reply::text("what I have")]);
-        let budget = Budget::new().time(seconds(10)).wrap_up_reserve_time(seconds(4));
+        let budget = Budget::new().with_time_limit(seconds(10)).with_wrap_up_time(seconds(4));
         let agent = Agent::new(model.clone()).with_tools([tool()]).with_budget(budget);
         let mut run = agent.run("go");
         let mut continued = Vec::new();
@@ -158,7 +158,7 @@ async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_that_tim
             }
         }
         let outcome = outcome.unwrap();
-        assert_eq!(outcome.reason, Reason::Budget);
+        assert_eq!(outcome.reason, EndReason::Budget);
         if last_turn {
             assert_eq!(continued, [Transition::NextTurn, Transition::WrapUp]);
             assert_eq!(outcome.text, "what I have");
@@ -173,19 +173,19 @@ async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_that_tim
 #[tokio::test(start_paused = true)]
 async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
     let model = Scripted::new(["x"]);
-    let budget = Budget::new().time(Duration::ZERO).wrap_up();
+    let budget = Budget::new().with_time_limit(Duration::ZERO).with_wrap_up();
     let outcome = Agent::new(model.clone()).with_budget(budget).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Budget, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_run_begins_with_its_first_poll() {
-    let budget = Budget::new().time(Duration::from_secs(10));
+    let budget = Budget::new().with_time_limit(Duration::from_secs(10));
     let mut run = Agent::new(Scripted::new(["x"])).with_budget(budget).run("go");
     tokio::time::advance(Duration::from_secs(20)).await;
     assert!(run.next().await.is_some());
     tokio::time::advance(Duration::from_secs(20)).await;
-    assert_eq!(run.outcome().await.reason, Reason::Budget);
+    assert_eq!(run.outcome().await.reason, EndReason::Budget);
 }
 
 #[test]
@@ -194,11 +194,13 @@ fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
     let agent = Agent::new(Scripted::new(["x"]));
     let own = move |_: RunContext, state: State| {
         let events = inner.run("go").map(|event| event.map(Step::Value));
-        events.chain(stream::iter([Ok(Step::StopWith(state.ended(Reason::Completed)))]))
+        events
+            .chain(stream::iter([Ok(Step::StopWith(state.with_end_reason(EndReason::Completed)))]))
     };
-    let (events, outcome) = pull(agent.run_by(own, History::from_id("h"), "outer"), |_, _| {});
-    assert!(events.last().unwrap().finished().is_some());
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "inner"));
+    let (events, outcome) =
+        pull(agent.run_with_body(own, History::from_id("h"), "outer"), |_, _| {});
+    assert!(events.last().unwrap().outcome().is_some());
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "inner"));
 }
 
 #[test]
@@ -206,19 +208,23 @@ fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wro
     let provider = Scripted::new(["never"]);
     let requests = provider.clone();
     let ahead = |cx: RunContext, state: State| {
-        let chunks = body(cx, state).ready_chunks(64);
+        let chunks = loop_body(cx, state).ready_chunks(64);
         chunks.flat_map(stream::iter)
     };
-    let run = Agent::new(provider).run_by(ahead, History::from_id("h"), "go");
+    let run = Agent::new(provider).run_with_body(ahead, History::from_id("h"), "go");
     run.handle().steer("and mind the gap").unwrap();
     let (_, outcome) = pull(run, |_, _| {});
     let error = outcome.error.unwrap();
-    assert_eq!((outcome.reason, error.kind()), (Reason::ProviderError, ErrorKind::InvalidRequest));
+    assert_eq!(
+        (outcome.reason, error.kind()),
+        (EndReason::ProviderError, ErrorKind::InvalidRequest)
+    );
     assert!(error.to_string().contains("polled ahead"), "{error}");
     assert!(requests.requests().is_empty());
     assert!(serde_json::to_string(&outcome.history).unwrap().contains("mind the gap"));
 
-    let plain = Agent::new(Scripted::new(["heard"])).run_by(body, History::from_id("h"), "go");
+    let plain =
+        Agent::new(Scripted::new(["heard"])).run_with_body(loop_body, History::from_id("h"), "go");
     plain.handle().steer("and mind the gap").unwrap();
     assert_eq!(pull(plain, |_, _| {}).1.text, "heard");
 }
@@ -227,7 +233,7 @@ fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wro
 fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
     let reply = Reply::text("half an ").fail(too_long());
     let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::ContextWindow, "half an "));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::ContextWindow, "half an "));
     let retracted = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retracted { .. }));
     assert!(!events.iter().any(retracted));
 }
@@ -237,7 +243,7 @@ fn a_history_that_gets_no_shorter_is_sent_to_the_fallback() {
     let agent = Agent::new(Scripted::new([Reply::error(too_long())]))
         .with_fallback(Scripted::new(["fits"]));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "fits"));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "fits"));
 }
 
 /// Panics when it is dropped, unless something panics already.
@@ -267,8 +273,8 @@ fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
             "wild"
         }
     }
-    let pool = Pool::tokens(1_000);
-    let mut run = Agent::new(Wild).with_budget(Budget::new().pool(&pool)).run("go");
+    let pool = Pool::new(1_000);
+    let mut run = Agent::new(Wild).with_budget(Budget::new().with_pool(&pool)).run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
@@ -280,15 +286,15 @@ fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
 
 #[test]
 fn a_target_that_is_reached_in_the_end_was_not_given_up() {
-    let target = Target::output_tokens(1_000).continuations(0);
+    let target = Target::new(1_000).with_min_nudges(0);
     let model = Scripted::new([
         Reply::text("little").usage(used(10)),
         Reply::text("much").usage(used(990)),
     ]);
-    let run = Agent::new(model).with_budget(Budget::new().target(target)).run("go");
+    let run = Agent::new(model).with_budget(Budget::new().with_target(target)).run("go");
     run.follow_up("more").unwrap();
     let (_, outcome) = pull(run, |_, _| {});
-    assert_eq!((outcome.reason, outcome.budget), (Reason::Completed, None));
+    assert_eq!((outcome.reason, outcome.budget), (EndReason::Completed, None));
 }
 
 #[test]
@@ -296,9 +302,9 @@ fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
     let model = Scripted::new([call().usage(used(10)), Reply::text("words").usage(used(200))]);
     let agent = Agent::new(model)
         .with_tools([tool()])
-        .with_budget(Budget::new().tool_calls(0).output_tokens(100).wrap_up());
+        .with_budget(Budget::new().with_tool_calls(0).with_output_tokens(100).with_wrap_up());
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "words"));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Budget, "words"));
     assert_eq!(outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
 }
 
@@ -307,21 +313,21 @@ fn what_a_request_cost_that_was_interrupted_is_counted() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
     let prices = Prices::new().with("scripted", price);
     let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
-    let agent = Agent::new(model).with_budget(Budget::new().money(5.0, prices));
+    let agent = Agent::new(model).with_budget(Budget::new().with_cost_limit(5.0, prices));
     let cx = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&cx);
     let own = move |cx: RunContext, state: State| {
         *kept.lock().unwrap() = Some(cx.clone());
-        body(cx, state)
+        loop_body(cx, state)
     };
-    let mut run = agent.run_by(own, History::from_id("h"), "go");
+    let mut run = agent.run_with_body(own, History::from_id("h"), "go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
     run.interrupt();
-    assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
+    assert!(matches!(block_on(run.outcome()).reason, EndReason::Interrupted(_)));
     let cx: RunContext = cx.lock().unwrap().take().unwrap();
-    assert_eq!(cx.spent(&State::new(History::from_id("h"))).cost, 2_000);
+    assert_eq!(cx.budget_usage(&State::new(History::from_id("h"))).cost, 2_000);
 }
 
 #[test]
@@ -332,7 +338,7 @@ fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
     let agent = Agent::new(model)
         .with_hook(hook::on_failure(move |_, error| seen.lock().unwrap().push(error.kind())));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
-    assert_eq!(outcome.reason, Reason::ProviderError);
+    assert_eq!(outcome.reason, EndReason::ProviderError);
     assert_eq!(*told.lock().unwrap(), [ErrorKind::Panic]);
 }
 
@@ -350,7 +356,7 @@ fn a_hook_may_stop_the_run_wherever_the_model_would_be_asked_again() {
             .with_tools([tool()])
             .with_hook(hook::should_stop(|_| async { true }));
         let (_, outcome) = pull(agent.run("go"), |_, _| {});
-        assert_eq!((outcome.reason, outcome.turns), (Reason::Stopped, 1));
+        assert_eq!((outcome.reason, outcome.turns), (EndReason::Stopped, 1));
     }
 }
 
@@ -362,7 +368,7 @@ fn a_reply_that_could_not_be_read_is_corrected_and_the_third_in_a_row_ends() {
     };
     let model = Scripted::new([unreadable(), unreadable(), Reply::text("fine")]);
     let (events, outcome) = pull(Agent::new(model).run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 3));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 3));
     // What was asked, two corrections and the answer.
     assert_eq!(outcome.new_items().len(), 4);
     let corrected =
@@ -371,11 +377,11 @@ fn a_reply_that_could_not_be_read_is_corrected_and_the_third_in_a_row_ends() {
 
     let model = Scripted::function(move |_, _| unreadable());
     let (_, outcome) = pull(Agent::new(model.clone()).run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.turns), (Reason::ProviderError, 3));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::ProviderError, 3));
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::GenerationFailed);
     let agent = Agent::new(model).with_fallback(Scripted::new(["fine"]));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 4));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 4));
 }
 
 /// Panics when it is dropped.
@@ -405,14 +411,14 @@ fn what_code_panics_with_may_panic_in_its_own_drop_and_the_run_has_its_one_endin
         Agent::new(Scripted::new(["hi"])).with_validation(|_| explode::<Result<(), String>>()),
         Agent::new(calls())
             .with_tools([tool(|| "fine").unwrap()])
-            .with_hook(hook::before_tool(|_, _| async { explode::<BeforeTool>() })),
+            .with_hook(hook::before_tool(|_, _| async { explode::<CallDecision>() })),
         Agent::new(from_stream("bomb", move |_| {
             stream::once(async { explode::<Result<Piece, Error>>() })
         })),
     ];
     for agent in agents {
         let (events, outcome) = pull(agent.with_max_turns(2).run("go"), |_, _| {});
-        assert!(events.iter().filter(|event| event.finished().is_some()).count() == 1);
+        assert!(events.iter().filter(|event| event.outcome().is_some()).count() == 1);
         let shown = format!("{:?} {:?}", outcome.error, outcome.new_items());
         assert!(shown.contains("panicked: no message"), "{shown}");
     }

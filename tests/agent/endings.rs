@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use turnstream::agent::hook::{self, BeforeTool, OnStop};
+use turnstream::agent::hook::{self, CallDecision, StopDecision};
 use turnstream::agent::{Agent, Budget, Limits};
-use turnstream::event::{Phase, Reason};
+use turnstream::event::{EndReason, Phase};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
@@ -37,41 +37,41 @@ fn ends(stop: StopReason) -> Reply {
 fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
     // Every script begins with a turn whose tool runs.
     let replies = [call()].into_iter().chain(replies);
-    let limits = Limits { continuations: 0, retries: 0, ..Limits::default() };
+    let limits = Limits { max_continuations: 0, max_turn_retries: 0, ..Limits::default() };
     Agent::new(Scripted::new(replies)).with_tools([tool("t")]).with_limits(limits)
 }
 
 /// An agent that ends for each reason, in the order of the guide.
-fn all() -> Vec<(Reason, Agent)> {
-    let stopping = |answer: OnStop| {
+fn all() -> Vec<(EndReason, Agent)> {
+    let stopping = |answer: StopDecision| {
         agent([says("done")]).with_hook(hook::stop(move |_, _| std::future::ready(answer.clone())))
     };
     let why = || String::from("why");
     let failing = hook::before_tool(|_, _| async {
-        Err::<BeforeTool, _>(Error::new(ErrorKind::Other, "no"))
+        Err::<CallDecision, _>(Error::new(ErrorKind::Other, "no"))
     });
     let busy = Error::new(ErrorKind::Overloaded, "busy");
-    let wants_approval = tool("t").needs_approval();
-    let ends_at_two = Limits { repeats_end: 2, ..Limits::default() };
+    let wants_approval = tool("t").requires_approval();
+    let ends_at_two = Limits { end_after_repeats: 2, ..Limits::default() };
     vec![
-        (Reason::Completed, agent([says("done")])),
-        (Reason::Refused, agent([ends(StopReason::Refusal)])),
-        (Reason::Filtered, agent([ends(StopReason::ContentFilter)])),
-        (Reason::Truncated, agent([ends(StopReason::MaxTokens)])),
-        (Reason::ContextWindow, agent([ends(StopReason::ContextWindow)])),
-        (Reason::Malformed, agent([says("").stop(StopReason::ToolCalls)])),
-        (Reason::Repeating, agent([call()]).with_limits(ends_at_two)),
-        (Reason::MaxTurns, agent([call()]).with_max_turns(2)),
-        (Reason::Budget, agent([call()]).with_budget(Budget::new().total_tokens(20))),
-        (Reason::Stopped, agent([]).with_hook(hook::should_stop(|_| async { true }))),
-        (Reason::StopHookPrevented, stopping(OnStop::Prevent(why()))),
-        (Reason::Blocked, stopping(OnStop::Blocked(why()))),
-        (Reason::Unproven, stopping(OnStop::Unproven(why()))),
-        (Reason::Interrupted(Phase::Streaming), agent([says("half").hang()])),
-        (Reason::Pending, agent([]).with_tools([wants_approval])),
-        (Reason::Incomplete, agent([says("half").cut()])),
-        (Reason::ProviderError, agent([says("half").fail(busy)])),
-        (Reason::HookError, agent([]).with_hook(failing)),
+        (EndReason::Completed, agent([says("done")])),
+        (EndReason::Refused, agent([ends(StopReason::Refusal)])),
+        (EndReason::Filtered, agent([ends(StopReason::ContentFilter)])),
+        (EndReason::Truncated, agent([ends(StopReason::MaxTokens)])),
+        (EndReason::ContextWindow, agent([ends(StopReason::ContextWindow)])),
+        (EndReason::Malformed, agent([says("").stop(StopReason::ToolCalls)])),
+        (EndReason::Repeating, agent([call()]).with_limits(ends_at_two)),
+        (EndReason::MaxTurns, agent([call()]).with_max_turns(2)),
+        (EndReason::Budget, agent([call()]).with_budget(Budget::new().with_total_tokens(20))),
+        (EndReason::Stopped, agent([]).with_hook(hook::should_stop(|_| async { true }))),
+        (EndReason::StopHookPrevented, stopping(StopDecision::EndRun(why()))),
+        (EndReason::Blocked, stopping(StopDecision::Blocked(why()))),
+        (EndReason::Unproven, stopping(StopDecision::Unproven(why()))),
+        (EndReason::Interrupted(Phase::Streaming), agent([says("half").hang()])),
+        (EndReason::Pending, agent([]).with_tools([wants_approval])),
+        (EndReason::Incomplete, agent([says("half").cut()])),
+        (EndReason::ProviderError, agent([says("half").fail(busy)])),
+        (EndReason::HookError, agent([]).with_hook(failing)),
     ]
 }
 
@@ -110,13 +110,15 @@ fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
         assert_eq!(history, outcome.new_items(), "{reason}");
         assert!(outcome.history.settled().is_settled(), "{reason}");
         assert!(outcome.usage.total() >= 15, "{reason}: {:?}", outcome.usage);
-        assert_eq!(outcome.text.is_empty(), reason == Reason::Malformed, "{reason}");
-        let fails =
-            matches!(reason, Reason::ProviderError | Reason::Incomplete | Reason::HookError);
+        assert_eq!(outcome.text.is_empty(), reason == EndReason::Malformed, "{reason}");
+        let fails = matches!(
+            reason,
+            EndReason::ProviderError | EndReason::Incomplete | EndReason::HookError
+        );
         assert_eq!(outcome.error.is_some(), fails, "{reason}");
-        assert_eq!(outcome.pending.len(), usize::from(reason == Reason::Pending), "{reason}");
-        assert_eq!(outcome.budget.is_some(), reason == Reason::Budget, "{reason}");
-        assert_eq!(outcome.into_result().is_ok(), reason == Reason::Completed, "{reason}");
+        assert_eq!(outcome.pending.len(), usize::from(reason == EndReason::Pending), "{reason}");
+        assert_eq!(outcome.budget.is_some(), reason == EndReason::Budget, "{reason}");
+        assert_eq!(outcome.into_result().is_ok(), reason == EndReason::Completed, "{reason}");
         seen.insert(reason.as_str());
     }
     // The list of the outcome's reasons, in alphabetical order.
@@ -168,9 +170,9 @@ fn every_ending_is_told_to_hooks_once_and_nothing_is_told_after_it() {
 
 #[test]
 fn the_table_of_endings_has_every_reason() {
-    // `Reason` may grow, so that no match outside of the crate can name all of it: its source does.
+    // `EndReason` may grow, so that no match outside of the crate can name all of it: its source does.
     let source = include_str!("../../src/event/reason.rs");
-    let names = source.split_once("\nnames! {").unwrap().1;
+    let names = source.split_once("\nreason_names! {").unwrap().1;
     let names = names.split_once("\n}").unwrap().0;
     let mut names: BTreeSet<&str> = names.split('"').skip(1).step_by(2).collect();
     // These two are written beside the list.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::agent::{Budget, Target};
 use turnstream::context::{Compaction, Truncator, compactor_fn};
 use turnstream::env::CountingIds;
-use turnstream::event::{Reason, Transition};
+use turnstream::event::{EndReason, Transition};
 use turnstream::item::{Evidence, SideEffect};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext, Toolkit, Verdict};
@@ -21,7 +21,7 @@ use crate::support::tools::spec;
 /// Changes a file.
 fn edit() -> Tool {
     Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
-        cx.changed("a.rs");
+        cx.record_change("a.rs");
         "edited"
     })
     .unwrap()
@@ -32,7 +32,7 @@ fn check_tool() -> Tool {
     Tool::raw(spec("check"), |args: serde_json::Value, cx: ToolContext| async move {
         let command = args["command"].as_str().unwrap_or("test").to_owned();
         let code = i32::try_from(args["code"].as_i64().unwrap_or(0)).unwrap();
-        cx.evidence(Evidence::from_command(command, code));
+        cx.record_evidence(Evidence::from_command(command, code));
         "ran"
     })
     .unwrap()
@@ -52,7 +52,8 @@ fn tools() -> [Tool; 2] {
 
 fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let agent = Agent::new(model.clone()).with_tools(tools()).with_ids(CountingIds::new("id"));
+    let agent =
+        Agent::new(model.clone()).with_tools(tools()).with_id_generator(CountingIds::new("id"));
     (agent.with_evidence(RequireEvidence::new()), model)
 }
 
@@ -61,10 +62,10 @@ async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
 }
 
 #[track_caller]
-fn check(outcome: &Outcome, reason: Reason, turns: u32, why: Option<&str>) {
+fn check(outcome: &Outcome, reason: EndReason, turns: u32, why: Option<&str>) {
     let found = (outcome.reason, outcome.turns, outcome.why.as_deref());
     assert_eq!(found, (reason, turns, why));
-    assert_eq!(outcome.proof.is_some(), reason == Reason::Completed);
+    assert_eq!(outcome.proof.is_some(), reason == EndReason::Completed);
 }
 
 /// What was said in the user's place, the input left out.
@@ -79,7 +80,7 @@ const NOTHING: &str = "no check is on record";
 #[tokio::test]
 async fn a_claim_behind_a_check_that_passed_is_a_success() {
     let outcome = outcome([changes(), checks("test", 0), "done".into()]).await;
-    check(&outcome, Reason::Completed, 3, None);
+    check(&outcome, EndReason::Completed, 3, None);
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
     assert_eq!(outcome.evidence.len(), 1);
 }
@@ -87,7 +88,7 @@ async fn a_claim_behind_a_check_that_passed_is_a_success() {
 #[tokio::test]
 async fn a_claim_without_evidence_is_sent_back_once_and_then_unproven() {
     let outcome = outcome([changes(), "done".into(), "really".into()]).await;
-    check(&outcome, Reason::Unproven, 3, Some(NOT_CHECKED));
+    check(&outcome, EndReason::Unproven, 3, Some(NOT_CHECKED));
     assert!(!outcome.partial);
     let [said] = &said(&outcome)[..] else { panic!("not once") };
     assert!(said.contains(NOT_CHECKED) && said.contains("`BLOCKED: `"), "{said}");
@@ -104,7 +105,12 @@ async fn a_claim_that_was_sent_back_may_be_proven() {
     });
     let next = Transition::NextTurn;
     assert!(transitions.eq([next, Transition::StopHookBlocking, next]));
-    check(events.last().unwrap().as_ref().unwrap().finished().unwrap(), Reason::Completed, 4, None);
+    check(
+        events.last().unwrap().as_ref().unwrap().outcome().unwrap(),
+        EndReason::Completed,
+        4,
+        None,
+    );
 }
 
 #[tokio::test]
@@ -112,7 +118,7 @@ async fn it_is_sent_back_once_however_much_it_does_in_between() {
     let replies = ["done".into(), changes(), checks("test", 1), "done".into()];
     let outcome = outcome(replies).await;
     let why = format!("`test` failed with exit code 1 and has not passed since, and {NOT_CHECKED}");
-    check(&outcome, Reason::Unproven, 4, Some(&why));
+    check(&outcome, EndReason::Unproven, 4, Some(&why));
 }
 
 #[tokio::test]
@@ -120,27 +126,27 @@ async fn the_message_names_the_check_that_failed() {
     let outcome =
         outcome([changes(), checks("a", 0), checks("b", 7), "done".into(), "done".into()]).await;
     let why = "`b` failed with exit code 7 and has not passed since";
-    check(&outcome, Reason::Unproven, 5, Some(why));
+    check(&outcome, EndReason::Unproven, 5, Some(why));
     assert!(said(&outcome)[0].contains(why));
 }
 
 #[tokio::test]
 async fn a_run_that_changed_nothing_needs_evidence_unless_it_is_told_otherwise() {
     let (agent, _) = agent(["It is 7.".into(), "It is 7.".into()]);
-    check(&agent.run("go").outcome().await, Reason::Unproven, 2, Some(NOTHING));
+    check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some(NOTHING));
 
-    let lenient = || RequireEvidence::new().only_after_changes();
+    let lenient = || RequireEvidence::new().only_if_changed();
     let run = |replies: Vec<Reply>| {
         let agent = Agent::new(Scripted::new(replies)).with_tools(tools());
         agent.with_evidence(lenient()).run("go").outcome()
     };
     let looked = run(vec!["It is 7.".into()]).await;
-    assert_eq!((looked.reason, looked.proof), (Reason::Completed, None));
+    assert_eq!((looked.reason, looked.proof), (EndReason::Completed, None));
     // Whether the tests pass was the question.
     let failing = run(vec![checks("test", 1), "No, they fail.".into()]).await;
-    assert_eq!((failing.reason, failing.proof), (Reason::Completed, None));
+    assert_eq!((failing.reason, failing.proof), (EndReason::Completed, None));
     let changed = run(vec![changes(), "done".into(), "done".into()]).await;
-    check(&changed, Reason::Unproven, 3, Some(NOT_CHECKED));
+    check(&changed, EndReason::Unproven, 3, Some(NOT_CHECKED));
 }
 
 #[tokio::test]
@@ -148,7 +154,7 @@ async fn in_one_turn_a_check_beside_a_change_does_not_count() {
     let both = Reply::new().call("edit", json!({})).call("check", json!({}));
     check(
         &outcome([both, "done".into(), "done".into()]).await,
-        Reason::Unproven,
+        EndReason::Unproven,
         3,
         Some(NOT_CHECKED),
     );
@@ -158,46 +164,46 @@ async fn in_one_turn_a_check_beside_a_change_does_not_count() {
 async fn blocked_names_what_is_missing() {
     let outcome =
         outcome([changes(), "BLOCKED: a key for the registry\nAll else is done.".into()]).await;
-    check(&outcome, Reason::Blocked, 2, Some("a key for the registry"));
+    check(&outcome, EndReason::Blocked, 2, Some("a key for the registry"));
 }
 
 #[tokio::test]
 async fn blocked_by_nothing_is_sent_back_once() {
     let named = outcome(["blocked:".into(), "BLOCKED: a key".into()]).await;
-    check(&named, Reason::Blocked, 2, Some("a key"));
+    check(&named, EndReason::Blocked, 2, Some("a key"));
     assert!(said(&named)[0].contains("but not by what"));
 
     let unnamed = outcome(["BLOCKED: ".into(), "BLOCKED:".into()]).await;
     let why = "it says that it is blocked, and does not name what is missing";
-    check(&unnamed, Reason::Unproven, 2, Some(why));
+    check(&unnamed, EndReason::Unproven, 2, Some(why));
 
     // The two have one chance together.
     let mixed = outcome(["done".into(), "BLOCKED:".into()]).await;
-    check(&mixed, Reason::Unproven, 2, Some(why));
+    check(&mixed, EndReason::Unproven, 2, Some(why));
 }
 
 #[tokio::test]
 async fn a_plain_failure_is_a_claim_like_any_other() {
     let outcome = outcome(["I could not do it.".into(), "I am blocked by a key.".into()]).await;
-    check(&outcome, Reason::Unproven, 2, Some(NOTHING));
+    check(&outcome, EndReason::Unproven, 2, Some(NOTHING));
 }
 
 #[tokio::test]
 async fn how_a_blocked_model_says_so_can_be_set() {
-    let policy = RequireEvidence::new().with_blocked(|turn| {
+    let policy = RequireEvidence::new().with_blocked_detector(|turn| {
         let json: serde_json::Value = serde_json::from_str(&turn.text()).ok()?;
         json["needs"].as_str().map(str::to_owned)
     });
     let agent = Agent::new(Scripted::new([r#"{"needs":"a key"}"#])).with_evidence(policy);
-    check(&agent.run("go").outcome().await, Reason::Blocked, 1, Some("a key"));
+    check(&agent.run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
 }
 
 #[tokio::test]
 async fn a_policy_that_panics_ends_the_run_as_a_hook_does() {
-    let policy = RequireEvidence::new().with_blocked(|_| panic!("oops"));
+    let policy = RequireEvidence::new().with_blocked_detector(|_| panic!("oops"));
     let agent = Agent::new(Scripted::new(["done"])).with_evidence(policy);
     let outcome = agent.run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::HookError);
+    assert_eq!(outcome.reason, EndReason::HookError);
     let error = outcome.error.unwrap();
     assert_eq!(error.kind(), ErrorKind::Hook);
     assert!(error.to_string().contains("oops"), "{error}");
@@ -230,12 +236,12 @@ async fn evidence_of_an_earlier_run_does_not_count() {
         "thanks".into(),
     ]);
     let first = agent.run("go").outcome().await;
-    check(&first, Reason::Completed, 2, None);
+    check(&first, EndReason::Completed, 2, None);
     let second = agent.run_from(first.history, "and this").outcome().await;
-    check(&second, Reason::Unproven, 3, Some(NOT_CHECKED));
+    check(&second, EndReason::Unproven, 3, Some(NOT_CHECKED));
     // Nor does what it has changed have to be proven by the next.
     let third = agent.run_from(second.history, "and that").outcome().await;
-    check(&third, Reason::Unproven, 2, Some(NOTHING));
+    check(&third, EndReason::Unproven, 2, Some(NOTHING));
 }
 
 #[tokio::test]
@@ -250,18 +256,20 @@ async fn a_run_without_an_input_goes_on_with_what_is_there() {
     let history = run.history();
     drop(run);
     let outcome = agent.run_from(history, turnstream::agent::Input::default()).outcome().await;
-    check(&outcome, Reason::Unproven, 2, Some(NOT_CHECKED));
+    check(&outcome, EndReason::Unproven, 2, Some(NOT_CHECKED));
 }
 
 #[tokio::test]
 async fn a_resumed_run_has_to_prove_what_was_changed_before_it() {
-    let cases =
-        [(Verdict::Approve, Reason::Completed), (Verdict::Deny("no".into()), Reason::Unproven)];
+    let cases = [
+        (Verdict::Approve, EndReason::Completed),
+        (Verdict::Deny("no".into()), EndReason::Unproven),
+    ];
     for (verdict, reason) in cases {
         let (agent, _) = agent([changes(), checks("test", 0), "done".into(), "done".into()]);
-        let agent = agent.with_tools([edit(), check_tool().needs_approval()]);
+        let agent = agent.with_tools([edit(), check_tool().requires_approval()]);
         let paused = agent.run("go").outcome().await;
-        assert_eq!(paused.reason, Reason::Pending);
+        assert_eq!(paused.reason, EndReason::Pending);
         let verdicts = paused.pending.into_iter().map(|call| (call, verdict.clone()));
         let run = agent.resume(paused.history, verdicts).unwrap();
         assert_eq!(run.outcome().await.reason, reason);
@@ -286,9 +294,10 @@ async fn a_call_that_took_too_long_may_have_changed_something() {
     let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
     let why = "no check has passed since the last change: a call of `slow` was cut short and may \
                have changed something";
-    check(&outcome, Reason::Unproven, 4, Some(why));
-    let outcome = agent(RequireEvidence::new().harmless(["slow"])).run("go").outcome().await;
-    check(&outcome, Reason::Completed, 3, None);
+    check(&outcome, EndReason::Unproven, 4, Some(why));
+    let outcome =
+        agent(RequireEvidence::new().with_read_only_tools(["slow"])).run("go").outcome().await;
+    check(&outcome, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
@@ -305,27 +314,27 @@ async fn what_was_checked_is_known_behind_a_compaction() {
     let proven = [changes(), checks("test", 0), full(), "done".into()];
     let outcome = forgetful(proven.into()).run("go").outcome().await;
     assert!(outcome.history.iter().all(|item| item.as_tool_result().is_none()));
-    assert_eq!((outcome.reason, outcome.evidence.len()), (Reason::Completed, 1));
+    assert_eq!((outcome.reason, outcome.evidence.len()), (EndReason::Completed, 1));
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
 
     let unproven = [changes(), full(), "done".into(), "done".into()];
     let outcome = forgetful(unproven.into()).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.why.as_deref()), (Reason::Unproven, Some(NOT_CHECKED)));
+    assert_eq!((outcome.reason, outcome.why.as_deref()), (EndReason::Unproven, Some(NOT_CHECKED)));
 }
 
 #[tokio::test]
 async fn a_result_keeps_its_report_when_it_is_clipped_or_shortened() {
     let loud = Tool::raw(spec("loud"), |_, cx: ToolContext| async move {
-        cx.changed("a.rs");
-        cx.evidence(Evidence::from_command("test", 0));
+        cx.record_change("a.rs");
+        cx.record_evidence(Evidence::from_command("test", 0));
         "x".repeat(9_000)
     })
     .unwrap();
-    let kit = Toolkit::new([loud]).clip_results(5_000);
+    let kit = Toolkit::new([loud]).with_max_result_bytes(5_000);
     let model = Scripted::new([Reply::new().call("loud", json!({})), "done".into()]);
-    let agent = Agent::new(model).with_kit(kit).with_evidence(RequireEvidence::new());
+    let agent = Agent::new(model).with_toolkit(kit).with_evidence(RequireEvidence::new());
     let mut outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::Completed, 2, None);
+    check(&outcome, EndReason::Completed, 2, None);
     let result = |history: &History| {
         let result = history.iter().find_map(|item| item.as_tool_result().cloned()).unwrap();
         (result.content.text_len(), result.report)
@@ -344,11 +353,11 @@ async fn stop_hooks_are_heard_first() {
     let (agent, _) = agent([checks("test", 0), "done".into(), "Done, kindly.".into()]);
     let kind = hook::stop(|_, turn| async move {
         match turn.text().contains("kindly") {
-            true => OnStop::LetGo,
-            false => OnStop::Block("Kindly.".into()),
+            true => StopDecision::Allow,
+            false => StopDecision::Block("Kindly.".into()),
         }
     });
-    check(&agent.with_hook(kind).run("go").outcome().await, Reason::Completed, 3, None);
+    check(&agent.with_hook(kind).run("go").outcome().await, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
@@ -356,20 +365,20 @@ async fn a_stop_hook_that_blocks_does_not_use_up_the_one_time() {
     let (agent, _) = agent(["done".into(), "kindly".into(), "kindly".into()]);
     let kind = hook::stop(|_, turn| async move {
         match turn.text().contains("kindly") {
-            true => OnStop::LetGo,
-            false => OnStop::Block("Kindly.".into()),
+            true => StopDecision::Allow,
+            false => StopDecision::Block("Kindly.".into()),
         }
     });
     let outcome = agent.with_hook(kind).run("go").outcome().await;
-    check(&outcome, Reason::Unproven, 3, Some(NOTHING));
+    check(&outcome, EndReason::Unproven, 3, Some(NOTHING));
     assert_eq!(said(&outcome).len(), 2);
 }
 
 #[tokio::test]
 async fn a_stop_hook_that_ends_the_run_ends_it_for_its_own_reason() {
     let (agent, _) = agent(["done".into()]);
-    let agent = agent.with_hook(hook::stop(|_, _| async { OnStop::Prevent("no".into()) }));
-    check(&agent.run("go").outcome().await, Reason::StopHookPrevented, 1, Some("no"));
+    let agent = agent.with_hook(hook::stop(|_, _| async { StopDecision::EndRun("no".into()) }));
+    check(&agent.run("go").outcome().await, EndReason::StopHookPrevented, 1, Some("no"));
 }
 
 #[tokio::test]
@@ -380,19 +389,19 @@ async fn an_answer_is_validated_before_it_is_proven_unless_the_model_is_blocked(
         Err(_) => Err("it is no number"),
     };
     let outcome = strict.with_validation(number).run("go").outcome().await;
-    check(&outcome, Reason::Completed, 4, None);
+    check(&outcome, EndReason::Completed, 4, None);
     assert!(said(&outcome)[0].contains("it is no number") && said(&outcome)[1].contains(NOTHING));
 
     let (strict, _) = agent(["BLOCKED: a calculator".into()]);
     let outcome = strict.with_validation(number).run("go").outcome().await;
-    check(&outcome, Reason::Blocked, 1, Some("a calculator"));
+    check(&outcome, EndReason::Blocked, 1, Some("a calculator"));
 }
 
 #[tokio::test]
 async fn where_nothing_more_may_be_asked_a_claim_is_unproven_at_once() {
     let (capped, _) = agent([changes(), "done".into()]);
     let outcome = capped.with_max_turns(2).run("go").outcome().await;
-    check(&outcome, Reason::Unproven, 2, Some(NOT_CHECKED));
+    check(&outcome, EndReason::Unproven, 2, Some(NOT_CHECKED));
 
     let (stopped, _) = agent([changes(), "done".into()]);
     let mut run = stopped.run("go");
@@ -401,14 +410,14 @@ async fn where_nothing_more_may_be_asked_a_claim_is_unproven_at_once() {
             run.stop_after_turn();
         }
     }
-    check(&run.outcome().await, Reason::Unproven, 2, Some(NOT_CHECKED));
+    check(&run.outcome().await, EndReason::Unproven, 2, Some(NOT_CHECKED));
 }
 
 #[tokio::test]
 async fn a_run_that_wraps_up_ends_for_its_limit() {
     let (capped, _) = agent([changes(), changes(), "I did what I could.".into()]);
-    let agent = capped.with_max_turns(3).with_budget(Budget::new().wrap_up());
-    check(&agent.run("go").outcome().await, Reason::MaxTurns, 3, None);
+    let agent = capped.with_max_turns(3).with_budget(Budget::new().with_wrap_up());
+    check(&agent.run("go").outcome().await, EndReason::MaxTurns, 3, None);
 }
 
 #[tokio::test]
@@ -427,7 +436,7 @@ async fn something_new_lets_a_claim_be_sent_back_once_more() {
     }
     let outcome = run.outcome().await;
     assert_eq!(blocks, 2);
-    check(&outcome, Reason::Unproven, 3, Some(NOTHING));
+    check(&outcome, EndReason::Unproven, 3, Some(NOTHING));
 }
 
 #[tokio::test]
@@ -443,26 +452,26 @@ async fn whoever_follows_up_is_heard_when_the_claim_is_proven() {
     let run = agent.run("go");
     run.follow_up("And the docs").unwrap();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, 6, None);
+    check(&outcome, EndReason::Completed, 6, None);
     assert_eq!(said(&outcome).len(), 2);
 }
 
 #[tokio::test]
 async fn a_token_target_nudges_only_behind_the_proof() {
     let (agent, _) = agent(["done".into(), checks("test", 0), "done".into(), "done".into()]);
-    let agent = agent.with_budget(Budget::new().target(Target::output_tokens(1_000_000)));
+    let agent = agent.with_budget(Budget::new().with_target(Target::new(1_000_000)));
     let outcome = agent.with_max_turns(4).run("go").outcome().await;
     assert!(said(&outcome)[0].contains(NOTHING));
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
 }
 
 #[tokio::test]
 async fn one_action_a_turn_proves_like_any_other() {
-    let kit = Toolkit::new(tools()).single_action();
+    let kit = Toolkit::new(tools()).first_call_only();
     let both = Reply::new().call("edit", json!({})).call("check", json!({}));
     let model = Scripted::new([both, checks("test", 0), "done".into()]);
-    let agent = Agent::new(model).with_kit(kit).with_evidence(RequireEvidence::new());
-    check(&agent.run("go").outcome().await, Reason::Completed, 3, None);
+    let agent = Agent::new(model).with_toolkit(kit).with_evidence(RequireEvidence::new());
+    check(&agent.run("go").outcome().await, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
@@ -476,7 +485,7 @@ async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
     assert!(json.contains(r#""proof":{"command":"test","exit_code":0}"#), "{json}");
     assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), proven);
     let unproven = run(vec![checks("test", 0), changes(), "done".into()]).await;
-    assert_eq!((unproven.reason, unproven.proof), (Reason::Completed, None));
+    assert_eq!((unproven.reason, unproven.proof), (EndReason::Completed, None));
 }
 
 #[tokio::test]
@@ -486,11 +495,11 @@ async fn a_run_that_is_stopped_while_the_claim_is_judged_ends_as_stopped() {
     let stops = std::sync::Arc::clone(&kept);
     let agent = agent.with_hook(hook::stop(move |_, _| {
         stops.get().unwrap().stop_after_turn();
-        async { OnStop::LetGo }
+        async { StopDecision::Allow }
     }));
     let run = agent.run("go");
     kept.set(run.handle()).ok().unwrap();
-    check(&run.outcome().await, Reason::Stopped, 1, None);
+    check(&run.outcome().await, EndReason::Stopped, 1, None);
 }
 
 #[tokio::test]
@@ -498,30 +507,33 @@ async fn a_hook_of_ones_own_asks_for_proof_gives_up_and_judges_as_the_policy_doe
     let asks = || {
         hook::stop(|_, turn| async move {
             match turn.text().contains("proof") {
-                true => OnStop::LetGo,
-                false => OnStop::Prove { text: "Prove it.".into(), why: "no proof".into() },
+                true => StopDecision::Allow,
+                false => StopDecision::RequireEvidence {
+                    text: "Prove it.".into(),
+                    why: "no proof".into(),
+                },
             }
         })
     };
     let judges = hook::judge(|_| {
-        Some(turnstream::agent::evidence::Verdict::Proven(Evidence::from_command("own", 0)))
+        Some(turnstream::agent::evidence::EvidenceVerdict::Proven(Evidence::from_command("own", 0)))
     });
     let agent = Agent::new(Scripted::new(["Done.", "With proof."])).with_hook(asks());
     let run = agent.with_hook(judges).run("go").outcome().await;
     assert_eq!(
         (run.reason, run.turns, said(&run)),
-        (Reason::Completed, 2, vec!["Prove it.".into()])
+        (EndReason::Completed, 2, vec!["Prove it.".into()])
     );
     assert_eq!(run.proof.as_deref(), Some(&Evidence::from_command("own", 0)));
 
     let agent = Agent::new(Scripted::new(["Done.", "Done."])).with_hook(asks());
-    check(&agent.run("go").outcome().await, Reason::Unproven, 2, Some("no proof"));
+    check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some("no proof"));
 
     let gives_up = hook::gives_up(|_, turn| turn.text().strip_prefix("I lack ").map(str::to_owned));
     let agent = Agent::new(Scripted::new(["I lack a key"])).with_hook(gives_up);
     let agent = agent.with_validation(|_| Err("not asked about words that are no answer"));
-    let ends = hook::stop(|_, _| async { OnStop::Blocked("a key".into()) });
-    check(&agent.with_hook(ends).run("go").outcome().await, Reason::Blocked, 1, Some("a key"));
+    let ends = hook::stop(|_, _| async { StopDecision::Blocked("a key".into()) });
+    check(&agent.with_hook(ends).run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
 }
 
 /// An agent with a child that is asked once.
@@ -539,7 +551,7 @@ fn with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
 async fn what_a_child_changed_and_proved_is_its_parents() {
     let proven = vec![changes(), checks("test", 1), changes(), checks("test", 0), "done".into()];
     let outcome = with_child(proven, vec!["done".into()]).run("go").outcome().await;
-    check(&outcome, Reason::Completed, 2, None);
+    check(&outcome, EndReason::Completed, 2, None);
     let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     let report = result.report.as_ref().unwrap();
     assert_eq!(report.side_effects, [SideEffect::of_change("a.rs"), SideEffect::of_change("a.rs")]);
@@ -549,11 +561,11 @@ async fn what_a_child_changed_and_proved_is_its_parents() {
     let stale = vec![checks("test", 0), changes(), "done".into()];
     let outcome = with_child(stale, vec!["done".into(), "done".into()]).run("go").outcome().await;
     let why = "no check has passed since the last change: changed `a.rs` (by `child`)";
-    check(&outcome, Reason::Unproven, 3, Some(why));
+    check(&outcome, EndReason::Unproven, 3, Some(why));
 
     let failing = vec![changes(), checks("test", 2), "done".into()];
     let outcome = with_child(failing, vec![checks("test", 0), "done".into()]).run("go").outcome();
-    check(&outcome.await, Reason::Completed, 3, None);
+    check(&outcome.await, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
@@ -566,7 +578,7 @@ async fn a_parent_reads_what_its_child_is_missing() {
     ]);
     let agent = Agent::new(model).with_tools([tool]).with_evidence(RequireEvidence::new());
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::Blocked, 2, Some("a key for the child"));
+    check(&outcome, EndReason::Blocked, 2, Some("a key for the child"));
     let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     assert!(result.is_error());
     assert!(result.content.text().ends_with("[stopped early: something is missing (a key)]"));
@@ -575,7 +587,7 @@ async fn a_parent_reads_what_its_child_is_missing() {
 #[tokio::test]
 async fn a_failed_call_that_changed_something_has_to_be_checked() {
     let breaks = Tool::raw(spec("breaks"), |_, cx: ToolContext| async move {
-        cx.changed("a.rs");
+        cx.record_change("a.rs");
         Err::<&str, Error>(Error::new(ErrorKind::Other, "half done"))
     });
     let breaks = breaks.unwrap();
@@ -586,7 +598,7 @@ async fn a_failed_call_that_changed_something_has_to_be_checked() {
     ]);
     let agent = Agent::new(model).with_tools([breaks]).with_evidence(RequireEvidence::new());
     let why = "no check has passed since the last change: changed `a.rs` (by `breaks`)";
-    check(&agent.run("go").outcome().await, Reason::Unproven, 3, Some(why));
+    check(&agent.run("go").outcome().await, EndReason::Unproven, 3, Some(why));
 }
 
 #[tokio::test(start_paused = true)]
@@ -603,7 +615,7 @@ async fn a_call_of_a_child_that_was_cut_short_may_have_changed_something() {
             Reply::new().call("slow", json!({})),
             Reply::text("It did not answer."),
         ]));
-        let child = child.with_tools([slow("slow")]).with_evidence(policy.only_after_changes());
+        let child = child.with_tools([slow("slow")]).with_evidence(policy.only_if_changed());
         let model = Scripted::new([
             checks("test", 0),
             Reply::new().call("child", json!({ "prompt": "go" })),
@@ -614,8 +626,8 @@ async fn a_call_of_a_child_that_was_cut_short_may_have_changed_something() {
             .with_tools([check_tool(), child.as_tool("child", "").unwrap()])
             .with_evidence(RequireEvidence::new())
     };
-    let harmless = RequireEvidence::new().harmless(["slow"]);
-    assert_eq!(agent(harmless).run("go").outcome().await.reason, Reason::Completed);
+    let harmless = RequireEvidence::new().with_read_only_tools(["slow"]);
+    assert_eq!(agent(harmless).run("go").outcome().await.reason, EndReason::Completed);
     let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Unproven);
+    assert_eq!(outcome.reason, EndReason::Unproven);
 }

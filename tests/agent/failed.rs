@@ -7,14 +7,14 @@ use futures::stream::FusedStream;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 use serde_json::json;
 use turnstream::agent::Budget;
-use turnstream::agent::hook::{self, OnStop};
-use turnstream::event::Reason;
+use turnstream::agent::hook::{self, StopDecision};
+use turnstream::event::EndReason;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::replay::{Recorder, Recording};
 use turnstream::stream::{Step, Steps, TurnEvents, loop_stream};
 use turnstream::task::InTaskExt;
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Error, ErrorKind, Event, Events, History, Journal, Request, Run};
+use turnstream::{Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Request, Run};
 
 use crate::support::buffer::Buffer;
 use crate::support::providers::error;
@@ -48,9 +48,9 @@ async fn drain(
 /// The last event is `Finished`, its outcome has this kind of error, and the stream ended with it.
 #[track_caller]
 fn check_failed((events, failure): &(Vec<Event>, Option<Error>), kind: ErrorKind) {
-    let finished = events.iter().filter(|event| event.finished().is_some());
+    let finished = events.iter().filter(|event| event.outcome().is_some());
     assert_eq!(finished.count(), 1, "one ending");
-    let outcome = events.last().unwrap().finished().unwrap();
+    let outcome = events.last().unwrap().outcome().unwrap();
     assert_eq!(outcome.error.as_ref().map(Error::kind), Some(kind));
     assert_eq!(outcome.error, *failure);
 }
@@ -65,7 +65,7 @@ async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
     check_failed(&drain(agent.run("go")).await, ErrorKind::Hook);
     let panics = Scripted::function(|_, _| -> Reply { panic!("the model panics") });
     let (events, failure) = drain(Agent::new(panics).run("go")).await;
-    assert!(failure.is_some() && events.last().unwrap().finished().is_some());
+    assert!(failure.is_some() && events.last().unwrap().outcome().is_some());
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_failed_run_is_not_terminated_between_finished_and_its_error() {
 }
 
 async fn until_finished(run: &mut Run) {
-    while run.next().await.unwrap().unwrap().finished().is_none() {}
+    while run.next().await.unwrap().unwrap().outcome().is_none() {}
 }
 
 #[tokio::test]
@@ -121,27 +121,27 @@ async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished()
 async fn a_run_that_ended_for_another_reason_than_a_failure_yields_no_error() {
     let agent = |reply: Reply| {
         let model = Scripted::function(move |_, _| reply.clone());
-        Agent::new(model).with_tools([tool("t"), tool("ask").needs_approval()])
+        Agent::new(model).with_tools([tool("t"), tool("ask").requires_approval()])
     };
     let calls = |name: &str| agent(Reply::new().call(name, json!({})));
     let stops = |stop| agent(Reply::text("no").stop(stop));
-    let no_time = Budget::new().time(Duration::ZERO);
-    let prevents = hook::stop(|_, _| async { OnStop::Prevent("no".into()) });
+    let no_time = Budget::new().with_time_limit(Duration::ZERO);
+    let prevents = hook::stop(|_, _| async { StopDecision::EndRun("no".into()) });
     for (agent, reason) in [
-        (agent("fine".into()), Reason::Completed),
-        (calls("t").with_max_turns(2), Reason::MaxTurns),
-        (calls("t").with_budget(Budget::new().tool_calls(1)), Reason::Budget),
-        (calls("t").with_budget(no_time), Reason::Budget),
-        (calls("t").with_hook(hook::should_stop(|_| async { true })), Reason::Stopped),
-        (calls("ask"), Reason::Pending),
-        (calls("nothing"), Reason::Malformed),
-        (agent("fine".into()).with_hook(prevents), Reason::StopHookPrevented),
-        (stops(StopReason::Refusal), Reason::Refused),
-        (stops(StopReason::ContentFilter), Reason::Filtered),
-        (stops(StopReason::ContextWindow), Reason::ContextWindow),
+        (agent("fine".into()), EndReason::Completed),
+        (calls("t").with_max_turns(2), EndReason::MaxTurns),
+        (calls("t").with_budget(Budget::new().with_tool_calls(1)), EndReason::Budget),
+        (calls("t").with_budget(no_time), EndReason::Budget),
+        (calls("t").with_hook(hook::should_stop(|_| async { true })), EndReason::Stopped),
+        (calls("ask"), EndReason::Pending),
+        (calls("nothing"), EndReason::Malformed),
+        (agent("fine".into()).with_hook(prevents), EndReason::StopHookPrevented),
+        (stops(StopReason::Refusal), EndReason::Refused),
+        (stops(StopReason::ContentFilter), EndReason::Filtered),
+        (stops(StopReason::ContextWindow), EndReason::ContextWindow),
     ] {
         let (events, failure) = drain(agent.run("go")).await;
-        let outcome = events.last().unwrap().finished().unwrap();
+        let outcome = events.last().unwrap().outcome().unwrap();
         assert_eq!((outcome.reason, &outcome.error, failure), (reason, &None, None));
     }
     for end in [Run::interrupt, Run::stop_after_turn] {
@@ -169,8 +169,8 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
             .stream_turn(Request::new(history))
             .on_turn_complete(async |_turn| Ok(Steps::<History>::stop()))
     });
-    let mut events = Box::pin(events.journaled(&journal).finish_with(&journal));
-    while events.next().await.unwrap().unwrap().finished().is_none() {}
+    let mut events = Box::pin(events.journal_to(&journal).finish_with(&journal));
+    while events.next().await.unwrap().unwrap().outcome().is_none() {}
     assert!(!events.is_terminated());
     let failure = events.next().await.unwrap().unwrap_err();
     assert_eq!(failure.kind(), ErrorKind::Auth);
@@ -181,14 +181,14 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
 async fn the_finished_of_a_run_inside_a_loop_is_kept_and_its_error_follows() {
     // `finish_with` leaves the ending alone that comes from below.
     let journal = Journal::new(History::from_id("h"));
-    let events = refused().run("go").journaled(&journal).finish_with(&journal);
+    let events = refused().run("go").journal_to(&journal).finish_with(&journal);
     check_failed(&drain(Box::pin(events)).await, ErrorKind::Auth);
 }
 
 #[tokio::test]
 async fn of_a_run_inside_a_body_only_the_error_gets_out() {
     let outer = |inner: Agent| {
-        Agent::new(Scripted::new(Vec::<Reply>::new())).run_by(
+        Agent::new(Scripted::new(Vec::<Reply>::new())).run_with_body(
             move |_parts, _state| inner.run("go").map_ok(Step::Value),
             History::from_id("outer"),
             "go",
@@ -197,19 +197,19 @@ async fn of_a_run_inside_a_body_only_the_error_gets_out() {
     let (events, failure) = drain(outer(refused())).await;
     check_failed(&(events, failure), ErrorKind::Auth);
     let (events, failure) = drain(outer(Agent::new(Scripted::new(["fine"])))).await;
-    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
+    assert_eq!(events.iter().filter(|event| event.outcome().is_some()).count(), 1);
     assert_eq!(failure, None);
 }
 
 #[tokio::test]
 async fn nothing_that_keeps_events_writes_the_error_after_finished() {
     let page = Buffer::new();
-    let agent = refused().with_recorder(&Recorder::to(page.clone()));
+    let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
     let trace = agent.trace();
     let journal = Journal::new(History::from_id("h"));
-    let mut run = agent.run("go").traced(&trace).journaled(&journal);
+    let mut run = agent.run("go").trace_to(&trace).journal_to(&journal);
     let mut events = 0;
-    while run.next().await.unwrap().unwrap().finished().is_none() {
+    while run.next().await.unwrap().unwrap().outcome().is_none() {
         events += 1;
     }
     let written = || (page.text(), trace.events(), journal.history(), journal.usage());
@@ -226,7 +226,7 @@ async fn nothing_that_keeps_events_writes_the_error_after_finished() {
 #[tokio::test]
 async fn the_replay_of_a_failed_run_ends_with_the_same_error() {
     let page = Buffer::new();
-    let agent = refused().with_recorder(&Recorder::to(page.clone()));
+    let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
     let recorded = drain(agent.run("go")).await;
     let replayed = drain(Recording::from_text(&page.text()).unwrap().replay(&agent)).await;
     check_failed(&replayed, ErrorKind::Auth);

@@ -7,7 +7,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use turnstream::agent::Limits;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{
     CircuitBreaker, Decode, Decoding, Fallback, Heard, Piece, Provider, Record, Replay, Reply,
     Retry, Scripted, from_poll_fn, from_stream,
@@ -84,7 +84,7 @@ async fn a_run_ends_as_too_large_at_its_limit_on_bytes_whatever_the_provider() {
         let run = agent(provider).with_limits(limited(LIMIT)).run("go");
         let handle = run.handle();
         let outcome = run.outcome().await;
-        assert_eq!(outcome.reason, Reason::ProviderError, "{name}");
+        assert_eq!(outcome.reason, EndReason::ProviderError, "{name}");
         let error = outcome.error.as_ref().expect(name);
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{name}: {error}");
         assert!(error.to_string().contains("1000 bytes"), "{name}: {error}");
@@ -183,6 +183,6 @@ async fn a_turn_that_is_as_large_as_its_limit_is_complete() {
     };
     let outcome =
         agent(from_stream("exact", says)).with_limits(limited(LIMIT)).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.len()), (Reason::Completed, LIMIT));
+    assert_eq!((outcome.reason, outcome.text.len()), (EndReason::Completed, LIMIT));
     assert_eq!(outcome.usage, Usage::default());
 }

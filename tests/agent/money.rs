@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use turnstream::agent::{Budget, hook};
-use turnstream::event::{BudgetKind, Reason};
+use turnstream::event::{BudgetKind, EndReason};
 use turnstream::provider::{Fallback, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
@@ -30,9 +30,9 @@ fn insatiable(model: &'static str) -> Scripted {
 async fn spends(agent: Agent, expected: u64) {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
     let prices = Prices::new().with("cheap", price(1.0)).with("dear", price(100.0));
-    let budget = Budget::new().money(0.15, prices);
+    let budget = Budget::new().with_cost_limit(0.15, prices);
     let outcome = agent.with_tools([tool]).with_budget(budget).run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Budget);
+    assert_eq!(outcome.reason, EndReason::Budget);
     let exceeded = outcome.budget.unwrap();
     assert_eq!((exceeded.kind, exceeded.used), (BudgetKind::Money, expected));
 }

@@ -8,10 +8,10 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use serde_json::json;
 use turnstream::agent::{Limits, State, hook};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{Item, Json, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolContext, ToolOutput, Update};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolUpdate};
 use turnstream::{Agent, Error, ErrorKind, Event, Outcome};
 
 use crate::support::tools::spec;
@@ -45,7 +45,7 @@ fn by_hand(agent: &Agent) -> Tool {
         let run = agent.run("go").with_data(cx.run_data().clone());
         async move { ToolOutput::ok(run.outcome().await.text) }
     };
-    Tool::raw(spec("sub"), run).unwrap().running_agents()
+    Tool::raw(spec("sub"), run).unwrap().running_sub_agents()
 }
 
 /// How deep events were nested, and the outcome.
@@ -67,10 +67,10 @@ fn run(agent: &Agent) -> (usize, Outcome) {
 #[test]
 fn sub_agents_run_eight_deep_and_the_call_beyond_is_denied() {
     let (depth, outcome) = run(&tower(8, as_tool));
-    assert_eq!((depth, outcome.reason), (8, Reason::Completed));
+    assert_eq!((depth, outcome.reason), (8, EndReason::Completed));
     assert!(outcome.text.ends_with("deepest"), "{}", outcome.text);
     let (depth, outcome) = run(&tower(9, as_tool));
-    assert_eq!((depth, outcome.reason), (8, Reason::Completed));
+    assert_eq!((depth, outcome.reason), (8, EndReason::Completed));
     let denied = "denied: Denied: sub-agents run inside one another as deep as they may";
     assert!(outcome.text.contains(denied), "{}", outcome.text);
 }
@@ -114,7 +114,7 @@ fn a_denied_sub_agent_is_not_started_and_other_tools_still_run() {
 fn thirty_sub_agents_inside_one_another_fit_a_stack_of_two_mib() {
     let deep = || {
         let (depth, outcome) = run(&tower(30, as_tool).with_limits(limits(30)));
-        assert_eq!((depth, outcome.reason), (30, Reason::Completed));
+        assert_eq!((depth, outcome.reason), (30, EndReason::Completed));
     };
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(deep).unwrap();
     thread.join().unwrap();
@@ -125,9 +125,9 @@ fn evidence_and_progress_of_any_depth_are_read_back_from_the_events_of_a_tower()
     let deep = (0..500).fold(json!("bottom"), |inner, _| json!([inner]));
     let tool = Tool::typed_streaming(spec("sub"), {
         move |_: serde_json::Value, cx: ToolContext| {
-            cx.evidence(&deep);
-            let progress = Update::progress(&deep);
-            futures::stream::iter([progress, Update::output("done")])
+            cx.record_evidence(&deep);
+            let progress = ToolUpdate::progress(&deep);
+            futures::stream::iter([progress, ToolUpdate::output("done")])
         }
     });
     let bottom = Agent::new(delegating()).with_tools([tool.unwrap()]);
@@ -141,8 +141,8 @@ fn evidence_and_progress_that_hooks_have_set_are_read_back_from_the_events_of_a_
     let deep = Json::new(&(0..500).fold(json!("bottom"), |inner, _| json!([inner]))).unwrap();
     let tool = || {
         Tool::typed_streaming(spec("sub"), |_: serde_json::Value, cx: ToolContext| {
-            cx.evidence("shallow");
-            futures::stream::iter([Update::progress("shallow"), Update::output("done")])
+            cx.record_evidence("shallow");
+            futures::stream::iter([ToolUpdate::progress("shallow"), ToolUpdate::output("done")])
         })
     };
     let redacting = |deep: Json| {
@@ -219,7 +219,7 @@ async fn agents_that_share_a_hook_are_told_apart_also_after_an_await() {
         middle.clone().with_label("second").as_tool("b", "Asks").unwrap(),
     ];
     let outcome = Agent::new(lead).with_hook(log).with_tools(tools).run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
 
     let seen = seen.lock().unwrap();
     let count = |line: String| seen.iter().filter(|seen| **seen == line).count();

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use turnstream::agent::hook::{self, Hook, HookFuture};
 use turnstream::agent::{Decision, RunContext, State};
-use turnstream::event::{AppendedWhy, Reason};
+use turnstream::event::{AppendReason, EndReason};
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::stream::Step;
@@ -100,7 +100,7 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
         let began = Instant::now();
         let run = agent.with_hook(failure).with_hook(finished).run("go");
         let handle = run.handle();
-        check(&run.outcome().await, Reason::Completed, 2);
+        check(&run.outcome().await, EndReason::Completed, 2);
         assert_eq!(began.elapsed(), Duration::ZERO, "{method}");
         // One for each turn, and the tool.
         assert_eq!((counter.began(), counter.now()), (3, 0), "{method}");
@@ -121,7 +121,7 @@ async fn the_time_limit_of_hooks_ends_an_observer_and_is_told_as_its_failure() {
     let at_tool = until(&mut run, |event| event.tool_output().is_some());
     at_tool.await;
     assert_eq!((counter.began(), counter.now()), (1, 0), "dropped when its time was over");
-    check(&run.outcome().await, Reason::Completed, 2);
+    check(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!(began.elapsed(), 60 * SECOND);
     let told = told.lock().unwrap();
     let [(error, at)] = &told[..] else { panic!("{told:?}") };
@@ -143,7 +143,7 @@ async fn an_observer_that_fails_late_is_told_when_it_does_and_the_run_goes_on() 
     });
     let (agent, _) = scripted([naps(&[10_000]), "done".into()], vec![nap("nap")]);
     let agent = agent.with_hook(panics).with_hook(fails).with_hook(failure);
-    check(&agent.run("go").outcome().await, Reason::Completed, 2);
+    check(&agent.run("go").outcome().await, EndReason::Completed, 2);
     let told = told.lock().unwrap();
     let [(panicked, first), (failed, second)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((*first, *second), (3 * SECOND, 4 * SECOND));
@@ -164,7 +164,7 @@ async fn notes_are_said_in_the_first_request_that_is_built_after_they_are_there(
         .with_hook(noting(3, "after the end", Duration::ZERO));
     let began = Instant::now();
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::Completed, 3);
+    check(&outcome, EndReason::Completed, 3);
     assert_eq!(began.elapsed(), 20 * SECOND);
     let requests = model.requests();
     assert_eq!(said(&requests[0]), ["go"]);
@@ -184,9 +184,9 @@ async fn notes_of_several_observers_that_are_ready_at_once_are_one_event_in_the_
         Duration::ZERO,
     ));
     let events = rest(&mut agent.run("go")).await;
-    check(ending(&events), Reason::Completed, 2);
+    check(ending(&events), EndReason::Completed, 2);
     let notes = events.iter().filter_map(|event| match event {
-        Event::Appended { why: AppendedWhy::Hook, items, .. } => Some(items.clone()),
+        Event::Appended { why: AppendReason::Hook, items, .. } => Some(items.clone()),
         _ => None,
     });
     assert_eq!(notes.collect::<Vec<_>>(), [[Item::user("first"), Item::user("second")]]);
@@ -200,14 +200,14 @@ fn waiting_body(
     try_stream! {
         loop {
             let event;
-            (state, event) = cx.deliver(state);
+            (state, event) = cx.deliver_next(state);
             let Some(event) = event else { break };
             yield Step::Value(event);
         }
-        let (mut state, request) = cx.request(state).await?;
+        let (mut state, request) = cx.next_request(state).await?;
         let request = request.expect("no pool");
-        yield Step::Value(cx.turn_started(&state));
-        let mut events = cx.ask(&state, *request);
+        yield Step::Value(cx.turn_started_event(&state));
+        let mut events = cx.send_request(&state, *request);
         let mut said = None;
         while let Some(event) = events.next().await {
             let event = Event::from(event?);
@@ -215,13 +215,13 @@ fn waiting_body(
             yield Step::Value(event);
         }
         let turn = said.expect("a turn");
-        cx.observe(&state, &turn);
+        cx.notify_turn(&state, &turn);
         sleep(SECOND).await;
-        let answers = cx.answers(&state, Some(&turn), &Decision::RunTools)?;
-        state = state.answered(Some(&turn), answers.finish()?);
+        let answers = cx.run_tools(&state, Some(&turn), &Decision::RunTools)?;
+        state = state.with_tool_results(Some(&turn), answers.finish()?);
         yield match state.counts.model_calls {
             1 => Step::Next(state),
-            _ => Step::StopWith(state.ended(Reason::Completed)),
+            _ => Step::StopWith(state.with_end_reason(EndReason::Completed)),
         };
     }
 }
@@ -235,12 +235,12 @@ async fn a_body_of_ones_own_has_its_observers_polled_as_well() {
         .with_hook(noting(1, "noted", SECOND / 2))
         .with_hook(Endless("turn_started", counter.clone()))
         .with_hook(failure);
-    let run = agent.with_hook_timeout(SECOND + SECOND / 2).run_by(
+    let run = agent.with_hook_timeout(SECOND + SECOND / 2).run_with_body(
         waiting_body,
         History::from_id("h"),
         "go",
     );
-    check(&run.outcome().await, Reason::Completed, 2);
+    check(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!(said(&model.requests()[1]), ["go", "noted"]);
     assert_eq!((counter.began(), counter.now()), (2, 0));
     let told = told.lock().unwrap();
@@ -267,12 +267,12 @@ async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
     let tools = [child.as_tool("research", "Finds things out").unwrap(), nap("nap")];
     let mut run = agent(parents.clone()).with_tools(tools).run("go");
     let nested = |event: &Event| match event {
-        Event::Nested { event, .. } => event.finished().is_some(),
+        Event::Nested { event, .. } => event.outcome().is_some(),
         _ => false,
     };
     until(&mut run, nested).await;
     assert_eq!((counter.began(), counter.now()), (2, 0), "they end with the child, not the parent");
-    check(&run.outcome().await, Reason::Completed, 2);
+    check(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!(said(&model.requests()[1]), ["look", "noted"]);
     assert_eq!(said(&parents.requests()[1]), ["go"]);
 }
@@ -309,7 +309,7 @@ async fn an_interrupt_drops_observers_in_the_poll_that_ends_the_run() {
     run.interrupt();
     until(&mut run, |event| {
         assert_eq!(counter.now(), 0);
-        event.finished().is_some()
+        event.outcome().is_some()
     })
     .await;
 }
@@ -438,7 +438,7 @@ async fn what_an_observer_brings_about_is_seen_while_the_loop_waits_for_it() {
     });
     let (agent, _) = scripted([call_of("c", "waits"), "done".into()], vec![waits]);
     let began = Instant::now();
-    check(&agent.with_hook(tells).run("go").outcome().await, Reason::Completed, 2);
+    check(&agent.with_hook(tells).run("go").outcome().await, EndReason::Completed, 2);
     assert_eq!(began.elapsed(), SECOND);
 }
 
@@ -468,7 +468,7 @@ async fn a_panic_in_the_drop_of_an_observer_keeps_the_run_from_nothing() {
         (agent, told)
     };
     let (agent, told) = hooked();
-    check(&agent.run("go").outcome().await, Reason::Completed, 1);
+    check(&agent.run("go").outcome().await, EndReason::Completed, 1);
     let messages: Vec<_> =
         told.lock().unwrap().iter().map(|(error, _)| error.message().to_owned()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
@@ -494,11 +494,11 @@ fn without_timers_an_observer_has_no_default_limit_and_a_limit_that_was_set_is_i
     };
     let (none, failure) = told();
     let outcome = block_on(hooked().with_hook(failure).run("go").outcome());
-    check(&outcome, Reason::Completed, 1);
+    check(&outcome, EndReason::Completed, 1);
     assert!(none.lock().unwrap().is_empty());
     let (one, failure) = told();
     let limited = hooked().with_hook(failure).with_hook_timeout(SECOND);
-    check(&block_on(limited.run("go").outcome()), Reason::Completed, 1);
+    check(&block_on(limited.run("go").outcome()), EndReason::Completed, 1);
     let one = one.lock().unwrap();
     let [error] = &one[..] else { panic!("{one:?}") };
     assert!(error.message().contains("needs a tokio runtime"), "{error}");
@@ -510,10 +510,10 @@ async fn nothing_begins_to_observe_once_the_run_is_over() {
     let keep = Arc::clone(&kept);
     let (agent, _) = scripted(["done".into()], vec![]);
     let agent: Agent = agent.with_hook(Endless("assistant_message", counter.clone()));
-    let run = agent.run_by(
+    let run = agent.run_with_body(
         move |cx, state| {
             *keep.lock().unwrap() = Some((cx.clone(), state.clone()));
-            turnstream::agent::body(cx, state)
+            turnstream::agent::loop_body(cx, state)
         },
         History::from_id("h"),
         "go",
@@ -525,6 +525,6 @@ async fn nothing_begins_to_observe_once_the_run_is_over() {
     drop(run);
     let (cx, state) = kept.lock().unwrap().take().unwrap();
     let began = counter.began();
-    cx.observe(&state, &turn);
+    cx.notify_turn(&state, &turn);
     assert_eq!((counter.began(), counter.now()), (began, 0));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::agent::{Budget, Pool};
 use turnstream::context::{Compaction, CompactionFailure, compactor_fn};
 use turnstream::env::CountingIds;
@@ -30,7 +30,9 @@ fn looks(results: usize) -> Scripted {
 }
 
 fn agent(model: Scripted) -> Agent {
-    Agent::new(model).with_ids(CountingIds::new("id")).with_tools([constant("look", "rain")])
+    Agent::new(model)
+        .with_id_generator(CountingIds::new("id"))
+        .with_tools([constant("look", "rain")])
 }
 
 fn hooked() -> Agent {
@@ -52,8 +54,8 @@ fn hooked() -> Agent {
         }))
         .with_hook(hook::stop(|state, _| {
             let end = match state.counts.model_calls < 5 {
-                true => OnStop::Block("Look again.".into()),
-                false => OnStop::Prevent("That is enough.".into()),
+                true => StopDecision::Block("Look again.".into()),
+                false => StopDecision::EndRun("That is enough.".into()),
             };
             async move { end }
         }))
@@ -100,7 +102,7 @@ fn overflowing() -> Agent {
 
 /// Its request waits for the pool while something is said.
 fn waiting(pool: &Pool) -> Agent {
-    agent(looks(1)).with_max_output_tokens(100).with_budget(Budget::new().pool(pool))
+    agent(looks(1)).with_max_output_tokens(100).with_budget(Budget::new().with_pool(pool))
 }
 
 fn slow() -> Tool {
@@ -113,7 +115,7 @@ fn slow() -> Tool {
 
 /// The time of the run is over while its tool runs, but for a last turn.
 fn timed() -> Agent {
-    let budget = Budget::new().time(10 * SECOND).wrap_up_reserve_time(4 * SECOND);
+    let budget = Budget::new().with_time_limit(10 * SECOND).with_wrap_up_time(4 * SECOND);
     agent(looks(2)).with_tools([slow()]).with_budget(budget)
 }
 
@@ -127,7 +129,7 @@ fn broken() -> Agent {
 
 /// Each call waits for a verdict.
 fn asking() -> Agent {
-    agent(looks(1)).with_tools([constant("look", "rain").needs_approval()])
+    agent(looks(1)).with_tools([constant("look", "rain").requires_approval()])
 }
 
 fn read(name: &str) -> String {
@@ -155,7 +157,7 @@ fn check_text(name: &str, text: &str, agent: &Agent, runs: usize) {
                 None => break None,
             }
         };
-        let ending = recording.events().last().and_then(Event::finished);
+        let ending = recording.events().last().and_then(Event::outcome);
         assert_eq!(failure, ending.and_then(|it| it.error.clone()), "{name}");
         assert!(events.iter().eq(recording.events()), "{name}");
         let asked = text.matches(r#"{"type":"asked""#).count();
@@ -173,7 +175,7 @@ fn recordings_of_version_1_are_played() {
     check("broken", &broken(), 1);
     check("steered", &agent(looks(3)), 1);
     check("interrupted", &agent(looks(3)), 1);
-    check("waiting", &waiting(&Pool::tokens(10_000)), 1);
+    check("waiting", &waiting(&Pool::new(10_000)), 1);
     check("resumed", &asking(), 2);
     check("dropped", &hooked(), 1);
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::Limits;
-use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::env::CountingIds;
-use turnstream::event::{AppendedWhy, Phase, Reason, Transition};
+use turnstream::event::{AppendReason, EndReason, Phase, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
@@ -22,7 +22,7 @@ use crate::support::tools::tool;
 fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
     let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(without_retries());
-    (agent.with_ids(CountingIds::new("id")), model)
+    (agent.with_id_generator(CountingIds::new("id")), model)
 }
 
 fn call() -> Reply {
@@ -34,7 +34,7 @@ async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
 }
 
 #[track_caller]
-fn check(outcome: &Outcome, reason: Reason, partial: bool, turns: u32) {
+fn check(outcome: &Outcome, reason: EndReason, partial: bool, turns: u32) {
     let found = (outcome.reason, outcome.partial, outcome.turns);
     assert_eq!(found, (reason, partial, turns), "{outcome:?}");
 }
@@ -47,7 +47,7 @@ fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
 #[tokio::test]
 async fn completed_when_the_model_has_no_more_calls() {
     let outcome = outcome([call(), "done".into()]).await;
-    check(&outcome, Reason::Completed, false, 2);
+    check(&outcome, EndReason::Completed, false, 2);
     assert_eq!(outcome.text, "done");
     assert!(outcome.into_result().is_ok());
 }
@@ -92,7 +92,7 @@ async fn the_events_of_a_run_in_their_order() {
 async fn max_turns_runs_the_last_tools_and_is_partial() {
     let (agent, model) = agent([call(), call(), call()]);
     let outcome = agent.with_max_turns(2).run("go").outcome().await;
-    check(&outcome, Reason::MaxTurns, true, 2);
+    check(&outcome, EndReason::MaxTurns, true, 2);
     assert_eq!(kinds(&outcome), [ResultKind::Ok, ResultKind::Ok]);
     assert_eq!(model.requests().len(), 2);
     assert_eq!(outcome.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
@@ -102,7 +102,7 @@ async fn max_turns_runs_the_last_tools_and_is_partial() {
 async fn a_cap_of_zero_sends_nothing() {
     let (agent, model) = agent([call()]);
     let outcome = agent.with_max_turns(0).run("go").outcome().await;
-    check(&outcome, Reason::MaxTurns, true, 0);
+    check(&outcome, EndReason::MaxTurns, true, 0);
     assert_eq!((model.requests().len(), outcome.new_items().len()), (0, 1));
 }
 
@@ -110,15 +110,15 @@ async fn a_cap_of_zero_sends_nothing() {
 async fn the_cap_is_twenty_unless_set() {
     let model = Scripted::function(|_, _| call());
     let outcome = Agent::new(model).with_tools([tool("t")]).run("go").outcome().await;
-    check(&outcome, Reason::MaxTurns, true, 20);
+    check(&outcome, EndReason::MaxTurns, true, 20);
 }
 
 #[tokio::test]
 async fn refused_filtered_and_a_full_window_end_at_once_and_answer_their_calls() {
     for (stop, reason, partial, kind) in [
-        (StopReason::Refusal, Reason::Refused, false, ResultKind::Skipped),
-        (StopReason::ContentFilter, Reason::Filtered, false, ResultKind::Skipped),
-        (StopReason::ContextWindow, Reason::ContextWindow, true, ResultKind::Truncated),
+        (StopReason::Refusal, EndReason::Refused, false, ResultKind::Skipped),
+        (StopReason::ContentFilter, EndReason::Filtered, false, ResultKind::Skipped),
+        (StopReason::ContextWindow, EndReason::ContextWindow, true, ResultKind::Truncated),
     ] {
         let words = outcome([Reply::text("I").stop(stop.clone())]).await;
         check(&words, reason, partial, 1);
@@ -134,45 +134,45 @@ async fn refused_filtered_and_a_full_window_end_at_once_and_answer_their_calls()
 async fn three_turns_in_a_row_none_of_whose_calls_could_start_are_malformed() {
     let wrong = || Reply::new().call("nobody", json!({}));
     let outcome_ = outcome([wrong(), wrong(), wrong(), "never".into()]).await;
-    check(&outcome_, Reason::Malformed, true, 3);
+    check(&outcome_, EndReason::Malformed, true, 3);
     assert_eq!(kinds(&outcome_), [ResultKind::UnknownTool; 3]);
     // One good turn in between resets the count.
     let outcome_ = outcome([wrong(), wrong(), call(), wrong(), wrong(), "done".into()]).await;
-    check(&outcome_, Reason::Completed, false, 6);
+    check(&outcome_, EndReason::Completed, false, 6);
 }
 
 #[tokio::test]
 async fn an_empty_reply_is_told_so_and_the_third_in_a_row_is_malformed() {
     let outcome_ = outcome([Reply::new(), "sorry".into()]).await;
-    check(&outcome_, Reason::Completed, false, 2);
+    check(&outcome_, EndReason::Completed, false, 2);
     let (agent, _) = agent([Reply::new(), Reply::new().think("hm"), Reply::new()]);
     let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
     let correctives = events
         .iter()
-        .filter(|event| matches!(event, Event::Appended { why: AppendedWhy::Corrective, .. }));
+        .filter(|event| matches!(event, Event::Appended { why: AppendReason::Corrective, .. }));
     assert_eq!(correctives.count(), 2);
-    check(events.last().unwrap().finished().unwrap(), Reason::Malformed, true, 3);
+    check(events.last().unwrap().outcome().unwrap(), EndReason::Malformed, true, 3);
 }
 
 #[tokio::test]
 async fn an_empty_reply_behind_tool_results_is_the_end() {
-    check(&outcome([call(), Reply::new()]).await, Reason::Completed, false, 2);
+    check(&outcome([call(), Reply::new()]).await, EndReason::Completed, false, 2);
 }
 
 #[tokio::test]
 async fn tool_calls_without_a_call_never_asks_again() {
     let words = outcome([Reply::text("x").stop(StopReason::ToolCalls)]).await;
-    check(&words, Reason::Completed, false, 1);
+    check(&words, EndReason::Completed, false, 1);
     let nothing = outcome([Reply::new().stop(StopReason::ToolCalls)]).await;
-    check(&nothing, Reason::Malformed, true, 1);
+    check(&nothing, EndReason::Malformed, true, 1);
 }
 
 #[tokio::test]
 async fn a_stop_reason_that_is_not_understood_is_asked_about_once() {
     let odd = || call().stop(StopReason::Other("odd".into()));
-    check(&outcome([odd(), "done".into()]).await, Reason::Completed, false, 2);
+    check(&outcome([odd(), "done".into()]).await, EndReason::Completed, false, 2);
     let outcome_ = outcome([odd(), odd(), "never".into()]).await;
-    check(&outcome_, Reason::Malformed, true, 2);
+    check(&outcome_, EndReason::Malformed, true, 2);
     assert_eq!(kinds(&outcome_), [ResultKind::Skipped; 2]);
 }
 
@@ -180,7 +180,7 @@ async fn a_stop_reason_that_is_not_understood_is_asked_about_once() {
 async fn a_paused_turn_is_resumed() {
     let paused = Reply::text("half").stop(StopReason::Pause);
     let (agent, model) = agent([paused, "done".into()]);
-    check(&agent.run("go").outcome().await, Reason::Completed, false, 2);
+    check(&agent.run("go").outcome().await, EndReason::Completed, false, 2);
     let resumed = &model.requests()[1];
     assert_eq!(resumed.history.last().unwrap().as_text(), Some("half"));
 }
@@ -188,9 +188,9 @@ async fn a_paused_turn_is_resumed() {
 #[tokio::test]
 async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_and_says_why() {
     for (answer, reason, partial) in [
-        (OnStop::Prevent("enough".into()), Reason::StopHookPrevented, true),
-        (OnStop::Blocked("enough".into()), Reason::Blocked, false),
-        (OnStop::Unproven("enough".into()), Reason::Unproven, false),
+        (StopDecision::EndRun("enough".into()), EndReason::StopHookPrevented, true),
+        (StopDecision::Blocked("enough".into()), EndReason::Blocked, false),
+        (StopDecision::Unproven("enough".into()), EndReason::Unproven, false),
     ] {
         let (agent, _) = agent(["done".into()]);
         let agent = agent.with_hook(hook::stop(move |_, _| std::future::ready(answer.clone())));
@@ -208,9 +208,9 @@ async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
         let answer = match state.counts.model_calls {
             1 => {
                 given.get().unwrap().steer("and?").unwrap();
-                OnStop::Prevent("enough".into())
+                StopDecision::EndRun("enough".into())
             }
-            _ => OnStop::LetGo,
+            _ => StopDecision::Allow,
         };
         std::future::ready(answer)
     });
@@ -218,7 +218,7 @@ async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
     let run = agent.with_hook(stop).run("go");
     assert!(steering.set(run.handle()).is_ok());
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, false, 2);
+    check(&outcome, EndReason::Completed, false, 2);
     assert_eq!(outcome.why, None);
 }
 
@@ -226,7 +226,7 @@ async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
 async fn a_text_that_was_cut_off_and_continued_is_one_text() {
     let cut = |text: &str| Reply::text(text).stop(StopReason::MaxTokens);
     let outcome_ = outcome([cut("one "), cut("two "), "three".into()]).await;
-    check(&outcome_, Reason::Completed, false, 3);
+    check(&outcome_, EndReason::Completed, false, 3);
     assert_eq!(outcome_.text, "one two three");
     let paused = Reply::text("half ").stop(StopReason::Pause);
     assert_eq!(outcome([paused, "whole".into()]).await.text, "half whole");
@@ -239,29 +239,29 @@ async fn a_text_that_was_cut_off_and_continued_is_one_text() {
 #[tokio::test]
 async fn the_fourth_text_in_a_row_that_is_cut_off_ends_the_run() {
     let cut = || Reply::text("x").stop(StopReason::MaxTokens);
-    check(&outcome([cut(), cut(), cut(), cut()]).await, Reason::Truncated, true, 4);
+    check(&outcome([cut(), cut(), cut(), cut()]).await, EndReason::Truncated, true, 4);
     // A turn with tools in between begins anew.
     let replies = [cut(), cut(), cut(), call(), cut(), "done".into()];
-    check(&outcome(replies).await, Reason::Completed, false, 6);
+    check(&outcome(replies).await, EndReason::Completed, false, 6);
 }
 
 #[tokio::test]
 async fn calls_that_were_cut_off_are_asked_for_again_once() {
     let cut = || call().stop(StopReason::MaxTokens);
     let outcome_ = outcome([cut(), call(), "done".into()]).await;
-    check(&outcome_, Reason::Completed, false, 3);
+    check(&outcome_, EndReason::Completed, false, 3);
     assert_eq!(kinds(&outcome_), [ResultKind::Truncated, ResultKind::Ok]);
-    check(&outcome([cut(), cut()]).await, Reason::Truncated, true, 2);
+    check(&outcome([cut(), cut()]).await, EndReason::Truncated, true, 2);
 }
 
 #[tokio::test]
 async fn the_outcome_has_the_history_of_the_run_on_every_ending() {
     let (agent, _) = agent([call(), Reply::text("half").cut()]);
     let mut run = agent.run("go");
-    until(&mut run, |event| event.finished().is_some()).await;
+    until(&mut run, |event| event.outcome().is_some()).await;
     let history = run.history();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Incomplete, true, 2);
+    check(&outcome, EndReason::Incomplete, true, 2);
     assert_eq!(outcome.history, history);
     assert_eq!(outcome.history.iter().cloned().collect::<Vec<_>>(), outcome.new_items());
 }
@@ -269,7 +269,7 @@ async fn the_outcome_has_the_history_of_the_run_on_every_ending() {
 #[tokio::test]
 async fn a_cut_turn_is_incomplete_and_keeps_what_was_said() {
     let outcome = outcome([call(), Reply::text("half a").cut()]).await;
-    check(&outcome, Reason::Incomplete, true, 2);
+    check(&outcome, EndReason::Incomplete, true, 2);
     assert_eq!(outcome.text, "half a");
     let last = outcome.new_items().last().unwrap();
     assert!(last.interrupted && last.as_text() == Some("half a"));
@@ -280,7 +280,7 @@ async fn a_cut_turn_is_incomplete_and_keeps_what_was_said() {
 async fn a_provider_that_fails_ends_the_run_with_its_error() {
     let error = Error::new(ErrorKind::RateLimited, "slow").with_status(429);
     let outcome = outcome([call(), Reply::text("x").fail(error.clone())]).await;
-    check(&outcome, Reason::ProviderError, true, 2);
+    check(&outcome, EndReason::ProviderError, true, 2);
     assert_eq!(outcome.error, Some(error.clone()));
     assert_eq!(outcome.into_result().unwrap_err(), error);
 }
@@ -297,7 +297,7 @@ async fn a_provider_that_panics_ends_the_run_with_an_error() {
         }
     }
     let outcome = Agent::new(Wild).run("go").outcome().await;
-    check(&outcome, Reason::ProviderError, true, 1);
+    check(&outcome, EndReason::ProviderError, true, 1);
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::Panic);
 }
 
@@ -307,9 +307,9 @@ async fn interrupted_before_the_first_poll_sends_nothing() {
     let run = agent.run("go");
     run.interrupt();
     let events: Vec<_> = run.map(Result::unwrap).collect().await;
-    assert!(matches!(events[0], Event::Appended { why: AppendedWhy::Input, .. }));
+    assert!(matches!(events[0], Event::Appended { why: AppendReason::Input, .. }));
     assert_eq!(events.len(), 2);
-    check(events[1].finished().unwrap(), Reason::Interrupted(Phase::Streaming), true, 0);
+    check(events[1].outcome().unwrap(), EndReason::Interrupted(Phase::Streaming), true, 0);
     assert_eq!(model.requests().len(), 0);
 }
 
@@ -318,15 +318,15 @@ async fn interrupted_during_tools_keeps_results_and_says_which_had_started() {
     let slow = { Tool::raw(spec("slow"), |_, _| std::future::pending::<()>()).unwrap() };
     let reply = Reply::new().call("t", json!({})).call("slow", json!({})).call("t", json!({}));
     let one_at_once = std::num::NonZeroUsize::MIN;
-    let kit = turnstream::Toolkit::new([tool("t"), slow]).at_once(one_at_once);
+    let kit = turnstream::Toolkit::new([tool("t"), slow]).with_max_concurrency(one_at_once);
     let (agent, _) = agent([reply]);
-    let mut run = agent.with_kit(kit).run("go");
+    let mut run = agent.with_toolkit(kit).run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
     run.interrupt();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Interrupted(Phase::Tools), true, 1);
+    check(&outcome, EndReason::Interrupted(Phase::Tools), true, 1);
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts: Vec<_> = results.map(|result| result.content.text()).collect();
     assert_eq!(texts, ["fine", "Interrupted mid-execution", "Interrupted by user"]);
@@ -343,7 +343,7 @@ async fn an_interrupt_from_elsewhere_wakes_a_run_that_waits() {
     }
     assert!(!waiting.is_finished());
     handle.interrupt();
-    check(&waiting.await.unwrap(), Reason::Interrupted(Phase::Streaming), true, 1);
+    check(&waiting.await.unwrap(), EndReason::Interrupted(Phase::Streaming), true, 1);
     assert_eq!(handle.history().len(), 2);
 }
 
@@ -365,7 +365,7 @@ async fn what_is_steered_comes_before_the_next_request_and_behind_all_results() 
     let receipt = run.steer("be brief").unwrap();
     let events: Vec<_> = run.by_ref().map(Result::unwrap).collect().await;
     let appended = events.iter().find_map(|event| match event {
-        Event::Appended { why: AppendedWhy::Steer, id, .. } => Some(id.clone()),
+        Event::Appended { why: AppendReason::Steer, id, .. } => Some(id.clone()),
         _ => None,
     });
     assert_eq!(appended, Some(receipt.id));
@@ -384,7 +384,7 @@ async fn what_is_steered_while_the_model_stops_gets_one_more_turn() {
     until(&mut run, |event| matches!(event, Event::Continued { reason: Transition::Steering }))
         .await;
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, false, 2);
+    check(&outcome, EndReason::Completed, false, 2);
     assert_eq!((outcome.text.as_str(), outcome.undelivered.len()), ("second", 0));
     assert_eq!(model.requests().len(), 2);
 }
@@ -395,11 +395,11 @@ async fn what_cannot_be_delivered_comes_back() {
     let mut run = agent.with_max_turns(1).run("go");
     until(&mut run, |event| event.turn_complete().is_some()).await;
     let receipt = run.steer("too late").unwrap();
-    until(&mut run, |event| event.finished().is_some()).await;
+    until(&mut run, |event| event.outcome().is_some()).await;
     let late = run.steer("much too late").unwrap_err();
     assert_eq!(late.items, [Item::user("much too late")]);
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, false, 1);
+    check(&outcome, EndReason::Completed, false, 1);
     assert_eq!(outcome.undelivered[0].id, receipt.id);
     assert_eq!(outcome.undelivered[0].items, [Item::user("too late")]);
 }
@@ -408,7 +408,7 @@ async fn what_cannot_be_delivered_comes_back() {
 async fn a_history_goes_on_where_it_was_left() {
     let (agent, model) = agent([call(), "one".into(), "two".into()]);
     let mut run = agent.run("first");
-    until(&mut run, |event| event.finished().is_some()).await;
+    until(&mut run, |event| event.outcome().is_some()).await;
     let history = run.history();
     let outcome = agent.run_from(history.clone(), "second").outcome().await;
     assert_eq!(outcome.new_items().len(), 2);
@@ -454,7 +454,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 #[tokio::test]
 async fn a_thousand_turns_keep_state_and_journal_equal() {
     let model = Scripted::function(|_, n| if n < 1000 { call() } else { "done".into() });
-    let limits = Limits { max_turns: 2000, repeats_end: 0, ..Limits::default() };
+    let limits = Limits { max_turns: 2000, end_after_repeats: 0, ..Limits::default() };
     let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(limits);
     let mut run = agent.run("go");
     let mut requests = 0;
@@ -471,7 +471,7 @@ async fn a_thousand_turns_keep_state_and_journal_equal() {
         }
     }
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, false, 1001);
+    check(&outcome, EndReason::Completed, false, 1001);
 }
 
 #[test]

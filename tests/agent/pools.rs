@@ -8,10 +8,10 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
-use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::agent::hook::{self, CallDecision};
 use turnstream::agent::{Budget, Pool};
 use turnstream::context::{BytesDiv4, Window, estimate_request_tokens};
-use turnstream::event::{BudgetKind, Reason, ToolEvent, Transition};
+use turnstream::event::{BudgetKind, EndReason, ToolEvent, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -51,7 +51,7 @@ fn check_overdrawn(pool: &Pool, model: &Scripted) {
     assert!(range.contains(&pool.used()), "{} of {range:?}", pool.used());
 }
 
-fn ended(outcomes: &[Outcome], reason: Reason) -> usize {
+fn ended(outcomes: &[Outcome], reason: EndReason) -> usize {
     outcomes.iter().filter(|outcome| outcome.reason == reason).count()
 }
 
@@ -62,44 +62,45 @@ async fn fifty(agent: &Agent) -> Vec<Outcome> {
 
 #[tokio::test(start_paused = true)]
 async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
-    let pool = Pool::tokens(3_000);
+    let pool = Pool::new(3_000);
     let model = busy(100);
     let agent = agent(model.clone())
         .with_tools([fine("t", &Counter::default())])
         .with_max_output_tokens(100)
-        .with_budget(Budget::new().pool(&pool));
+        .with_budget(Budget::new().with_pool(&pool));
     let outcomes = fifty(&agent).await;
     println!("{} of 3,000 tokens were used", pool.used());
     check_overdrawn(&pool, &model);
     assert_eq!(outcomes.iter().map(|outcome| outcome.usage.total()).sum::<u64>(), pool.used());
-    assert!(ended(&outcomes, Reason::Budget) > 0, "the pool was too small for all");
-    assert_eq!(ended(&outcomes, Reason::Budget) + ended(&outcomes, Reason::Completed), 50);
+    assert!(ended(&outcomes, EndReason::Budget) > 0, "the pool was too small for all");
+    assert_eq!(ended(&outcomes, EndReason::Budget) + ended(&outcomes, EndReason::Completed), 50);
     assert_eq!(pool.reserved(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn agents_on_several_threads_keep_to_the_pool_and_none_waits_for_ever() {
     for _ in 0..20 {
-        let pool = Pool::tokens(3_000);
+        let pool = Pool::new(3_000);
         let model = Scripted::function(|request, _| {
             Reply::new().call("t", json!({})).usage(usage(request, 100))
         });
         let agent = Agent::new(model.clone())
             .with_tools([fine("t", &Counter::default())])
             .with_max_output_tokens(100)
-            .with_budget(Budget::new().pool(&pool));
+            .with_budget(Budget::new().with_pool(&pool));
         let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
         let outcomes: Vec<_> = join_all(runs).await.into_iter().map(Result::unwrap).collect();
         check_overdrawn(&pool, &model);
-        assert_eq!((ended(&outcomes, Reason::Budget), pool.reserved()), (50, 0));
+        assert_eq!((ended(&outcomes, EndReason::Budget), pool.reserved()), (50, 0));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
-    let pool = Pool::tokens(1_000);
-    let limited =
-        |agent: Agent| agent.with_max_output_tokens(100).with_budget(Budget::new().pool(&pool));
+    let pool = Pool::new(1_000);
+    let limited = |agent: Agent| {
+        agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
+    };
     let children = busy(100);
     let child = limited(agent(children.clone()).with_tools([fine("t", &Counter::default())]));
     let child = child.as_tool("child", "Helps").unwrap();
@@ -107,7 +108,7 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
         (0..64).fold(Reply::new(), |reply, _| reply.call("child", json!({ "prompt": "go" })));
     let model = Scripted::function(move |request, _| calls.clone().usage(usage(request, 100)));
     let outcome = limited(agent(model).with_tools([child])).run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Budget);
+    assert_eq!(outcome.reason, EndReason::Budget);
     println!("{} of 1,000 tokens were used", pool.used());
     check_overdrawn(&pool, &children);
     assert_eq!(outcome.usage.total() + outcome.nested_usage.total(), pool.used());
@@ -116,39 +117,42 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
 #[tokio::test(start_paused = true)]
 async fn without_a_limit_of_answers_so_many_tokens_are_reserved_as_the_pool_says() {
     // An answer is four times as long as it is expected.
-    let pool = Pool::tokens(3_000).with_per_answer(100);
+    let pool = Pool::new(3_000).with_tokens_per_response(100);
     let agent = agent(busy(400))
         .with_tools([fine("t", &Counter::default())])
-        .with_budget(Budget::new().pool(&pool));
+        .with_budget(Budget::new().with_pool(&pool));
     fifty(&agent).await;
     assert!(pool.used() > 3_400, "overdrawn by more than one answer: {}", pool.used());
-    assert_eq!(Pool::tokens(1).per_answer(), 4_096);
+    assert_eq!(Pool::new(1).tokens_per_response(), 4_096);
 
-    let pool = Pool::tokens(3_000).with_per_answer(400);
-    let agent = agent.with_budget(Budget::new().pool(&pool));
+    let pool = Pool::new(3_000).with_tokens_per_response(400);
+    let agent = agent.with_budget(Budget::new().with_pool(&pool));
     fifty(&agent).await;
     assert!((3_000..=3_400).contains(&pool.used()), "{}", pool.used());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_does_not_fit_goes_alone_while_anything_is_left() {
-    let pool = Pool::tokens(50);
+    let pool = Pool::new(50);
     let model = Scripted::function(|_, _| {
         Reply::text("fine").usage(Usage { input_tokens: 10, ..Usage::default() }).delay(SECOND)
     });
-    let agent = agent(model.clone()).with_budget(Budget::new().pool(&pool));
+    let agent = agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
     let began = Instant::now();
     let outcomes = join_all((0..7).map(|_| agent.run("go").outcome())).await;
     assert_eq!(began.elapsed(), 5 * SECOND, "one after the other");
-    assert_eq!((ended(&outcomes, Reason::Completed), ended(&outcomes, Reason::Budget)), (5, 2));
-    let refused = outcomes.iter().find(|outcome| outcome.reason == Reason::Budget).unwrap();
+    assert_eq!(
+        (ended(&outcomes, EndReason::Completed), ended(&outcomes, EndReason::Budget)),
+        (5, 2)
+    );
+    let refused = outcomes.iter().find(|outcome| outcome.reason == EndReason::Budget).unwrap();
     assert_eq!(refused.budget.unwrap().kind, BudgetKind::Pool);
     assert_eq!((refused.turns, model.requests().len()), (0, 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_are_served_in_order_and_none_overtakes() {
-    let pool = Pool::tokens(100);
+    let pool = Pool::new(100);
     let first = pool.reserve(60).await.unwrap();
     let mut large = pool.reserve(80);
     let mut small = pool.reserve(10);
@@ -165,10 +169,10 @@ async fn those_that_wait_are_served_in_order_and_none_overtakes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_gives_back_what_it_reserved_at_any_poll() {
-    let pool = Pool::tokens(1_000);
+    let pool = Pool::new(1_000);
     let make = || {
         let agent = agent(busy(100)).with_tools([fine("t", &Counter::default())]);
-        agent.with_max_output_tokens(100).with_budget(Budget::new().pool(&pool))
+        agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
     };
     for polls in 0..40 {
         let mut run = make().run("go");
@@ -183,7 +187,7 @@ async fn a_run_that_is_dropped_gives_back_what_it_reserved_at_any_poll() {
         assert_eq!(pool.reserved(), 0, "after {polls} polls");
         assert!(is_free || (&mut beside).now_or_never().is_some(), "the next one gets it");
         // What was used is.
-        if pool.is_spent() {
+        if pool.is_exhausted() {
             return;
         }
     }
@@ -192,13 +196,13 @@ async fn a_run_that_is_dropped_gives_back_what_it_reserved_at_any_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
-    let pool = Pool::tokens(100);
+    let pool = Pool::new(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
-    let budget = Budget::new().pool(&pool).time(5 * SECOND);
+    let budget = Budget::new().with_pool(&pool).with_time_limit(5 * SECOND);
     let began = Instant::now();
     let told = told(agent(model.clone()).with_budget(budget).run("go")).await;
-    assert_eq!((began.elapsed(), told.outcome.reason), (5 * SECOND, Reason::Budget));
+    assert_eq!((began.elapsed(), told.outcome.reason), (5 * SECOND, EndReason::Budget));
     assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::Time);
     assert_eq!(model.requests().len(), 0);
     drop(all);
@@ -215,23 +219,23 @@ async fn waiting(model: &Scripted, budget: Budget) -> Run {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_said_while_a_run_waited_for_the_pool_is_in_its_request() {
-    let pool = Pool::tokens(1_000);
+    let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let run = waiting(&model, Budget::new().pool(&pool)).await;
+    let run = waiting(&model, Budget::new().with_pool(&pool)).await;
     run.steer("Be brief.").unwrap();
     drop(all);
-    assert_eq!(run.outcome().await.reason, Reason::Completed);
+    assert_eq!(run.outcome().await.reason, EndReason::Completed);
     let history = &model.requests()[0].history;
     assert!(history.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "Be brief.")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_told_something_while_it_waits_keeps_its_place_in_the_order() {
-    let pool = Pool::tokens(1_000);
+    let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let mut run = waiting(&model, Budget::new().pool(&pool)).await;
+    let mut run = waiting(&model, Budget::new().with_pool(&pool)).await;
     let mut later = pool.reserve(10);
     assert!((&mut later).now_or_never().is_none(), "it came later");
     run.steer("Be brief.").unwrap();
@@ -240,7 +244,7 @@ async fn a_run_that_is_told_something_while_it_waits_keeps_its_place_in_the_orde
         run.next().now_or_never().expect("it is its turn").unwrap().unwrap();
     }
     assert!((&mut later).now_or_never().is_none());
-    assert_eq!(run.outcome().await.reason, Reason::Completed);
+    assert_eq!(run.outcome().await.reason, EndReason::Completed);
     assert!((&mut later).now_or_never().is_some());
 }
 
@@ -251,7 +255,7 @@ async fn most_at_once(run: Run, models: &[&Scripted], tools: &Counter) -> (Outco
     for _ in 0..10_000 {
         match run.next().now_or_never() {
             Some(Some(event)) => {
-                if let Some(outcome) = event.unwrap().finished() {
+                if let Some(outcome) = event.unwrap().outcome() {
                     return (outcome.clone(), most);
                 }
             }
@@ -289,7 +293,7 @@ fn three_calls(name: &'static str) -> Scripted {
 async fn requests_and_calls_of_a_tree_keep_to_one_limit_and_parents_do_not_starve_children() {
     for limit in [1, 2, 5, 100] {
         let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(limit).unwrap());
-        let budget = Budget::new().pool(&pool);
+        let budget = Budget::new().with_pool(&pool);
         let tools = Counter::default();
         let (leaf, middle, top) = (three_calls("t"), three_calls("leaf"), three_calls("middle"));
         let nested = agent(leaf.clone()).with_tools([slow(&tools)]).with_budget(budget.clone());
@@ -298,7 +302,7 @@ async fn requests_and_calls_of_a_tree_keep_to_one_limit_and_parents_do_not_starv
         let nested = nested.as_tool("middle", "Helps").unwrap();
         let tree = agent(top.clone()).with_tools([nested]).with_budget(budget);
         let (outcome, most) = most_at_once(tree.run("go"), &[&leaf, &middle, &top], &tools).await;
-        assert_eq!(outcome.reason, Reason::Completed);
+        assert_eq!(outcome.reason, EndReason::Completed);
         assert_eq!((tools.began(), tools.now()), (27, 0), "9 leaves call 3 times each");
         assert!(most <= limit, "{most} at once, where {limit} may be");
         // 9 leaves of 3 calls each would go on at once.
@@ -311,7 +315,7 @@ async fn calls_that_wait_for_a_slot_begin_in_call_order() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
     let tools = Counter::default();
     let model = three_calls("t");
-    let agent = agent(model).with_tools([slow(&tools)]).with_budget(Budget::new().pool(&pool));
+    let agent = agent(model).with_tools([slow(&tools)]).with_budget(Budget::new().with_pool(&pool));
     let told = told(agent.run("go")).await;
     let started: Vec<_> = told.events.iter().filter_map(started).collect();
     assert_eq!(started, ["call_1_1", "call_1_2", "call_1_3"]);
@@ -339,9 +343,9 @@ fn one_at_a_time() -> Pool {
 /// A run with two calls in its turn: `a` waits for approval, `b` takes a second.
 fn asking_and_slow(pool: &Pool) -> Run {
     let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
-    let asks = fine("asks", &Counter::default()).needs_approval();
+    let asks = fine("asks", &Counter::default()).requires_approval();
     let agent = agent(model).with_tools([asks, slow(&Counter::default())]);
-    agent.with_budget(Budget::new().pool(pool)).interactive().run("go")
+    agent.with_budget(Budget::new().with_pool(pool)).interactive().run("go")
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,14 +355,14 @@ async fn a_call_that_waits_for_a_person_takes_no_slot() {
     // The other call runs and ends while the first one waits.
     until(&mut run, |event| event.tool_output().is_some_and(|result| result.call_id == "b")).await;
     assert!(run.next().now_or_never().is_none());
-    assert!(pool.slot().now_or_never().is_some(), "the slot is free");
+    assert!(pool.acquire_slot().now_or_never().is_some(), "the slot is free");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_nobody_takes_any_more_goes_to_the_next_in_order() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
-    let held = pool.slot().await;
-    let (mut first, mut second) = (pool.slot(), pool.slot());
+    let held = pool.acquire_slot().await;
+    let (mut first, mut second) = (pool.acquire_slot(), pool.acquire_slot());
     assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
     drop(held);
     // It was its turn, and it is gone.
@@ -377,12 +381,12 @@ async fn of_five_calls_where_three_may_run_the_first_three_run_and_the_run_ends(
     let ran = Counter::default();
     let model = Scripted::new([five_calls(), "never".into()]);
     let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
-    let told = told(agent.with_budget(Budget::new().tool_calls(3)).run("go")).await;
+    let told = told(agent.with_budget(Budget::new().with_tool_calls(3)).run("go")).await;
     let (ok, budget) = (ResultKind::Ok, ResultKind::Budget);
     assert_eq!(kinds(&told.handle.history()), [ok, ok, ok, budget, budget]);
     assert_eq!((ran.began(), model.requests().len()), (3, 1));
     let exceeded = told.outcome.budget.unwrap();
-    assert_eq!((told.outcome.reason, exceeded.kind), (Reason::Budget, BudgetKind::ToolCalls));
+    assert_eq!((told.outcome.reason, exceeded.kind), (EndReason::Budget, BudgetKind::ToolCalls));
     assert_eq!((exceeded.used, exceeded.limit), (3, 3));
 }
 
@@ -391,10 +395,10 @@ async fn after_the_last_call_that_may_run_the_model_may_still_answer() {
     let ran = Counter::default();
     let model = Scripted::new([call("a"), "fine".into()]);
     let agent = agent(model).with_tools([fine("t", &ran)]);
-    let outcome = agent.with_budget(Budget::new().tool_calls(1)).run("go").outcome().await;
+    let outcome = agent.with_budget(Budget::new().with_tool_calls(1)).run("go").outcome().await;
     assert_eq!(
         (outcome.reason, outcome.text.as_str(), ran.began()),
-        (Reason::Completed, "fine", 1)
+        (EndReason::Completed, "fine", 1)
     );
 }
 
@@ -404,19 +408,20 @@ async fn calls_that_cannot_run_use_up_no_place_of_those_that_can() {
     let calls = call_of("x", "nothing").call_raw("y", "t", "[").call_raw("a", "t", "{}");
     let model = Scripted::new([calls.call_raw("b", "t", "{}"), "never".into()]);
     let agent = agent(model).with_tools([fine("t", &ran)]);
-    let told = told(agent.with_budget(Budget::new().tool_calls(1)).run("go")).await;
+    let told = told(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
     let history = told.handle.history();
     let kinds = kinds(&history);
     assert_eq!(kinds[2..], [ResultKind::Ok, ResultKind::Budget], "{kinds:?}");
-    assert_eq!((ran.began(), told.outcome.reason), (1, Reason::Budget));
+    assert_eq!((ran.began(), told.outcome.reason), (1, EndReason::Budget));
 }
 
 #[tokio::test]
 async fn with_a_last_turn_the_model_reads_what_was_not_run() {
     let model = Scripted::new([five_calls(), "what I have".into()]);
     let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
-    let told = told(agent.with_budget(Budget::new().tool_calls(3).wrap_up()).run("go")).await;
-    assert_eq!(told.outcome.reason, Reason::Budget);
+    let told =
+        told(agent.with_budget(Budget::new().with_tool_calls(3).with_wrap_up()).run("go")).await;
+    assert_eq!(told.outcome.reason, EndReason::Budget);
     assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("what I have", 2));
     assert_eq!(kinds(&model.requests()[1].history).len(), 5);
     let wraps_up = |event: &Event| matches!(event, Event::Continued { reason: Transition::WrapUp });
@@ -427,24 +432,24 @@ async fn with_a_last_turn_the_model_reads_what_was_not_run() {
 async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_it() {
     let pool = one_at_a_time();
     let mut run = asking_and_slow(&pool);
-    let is_request = |event: &Event| event.approval().is_some();
-    let call = until(&mut run, is_request).await.approval().cloned().unwrap();
+    let is_request = |event: &Event| event.as_approval_request().is_some();
+    let call = until(&mut run, is_request).await.as_approval_request().cloned().unwrap();
     // The slot is taken before the second call gets it.
-    let held = pool.slot().now_or_never().expect("no request is open");
+    let held = pool.acquire_slot().now_or_never().expect("no request is open");
     assert!(run.next().now_or_never().is_none());
     run.approve(&call).unwrap();
     assert!(run.next().now_or_never().is_none());
     drop(held);
     let outcome = run.outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok, ResultKind::Ok]);
-    assert!(pool.slot().now_or_never().is_some(), "the slot is free again");
+    assert!(pool.acquire_slot().now_or_never().is_some(), "the slot is free again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn between_two_pulls_another_agent_of_the_pool_can_judge_the_turn_that_is_complete() {
     let pool = one_at_a_time();
-    let budget = || Budget::new().pool(&pool);
+    let budget = || Budget::new().with_pool(&pool);
     let judge = agent(Scripted::function(|_, _| Reply::text("fine"))).with_budget(budget());
     let model = Scripted::new([call("a"), "done".into()]);
     let tools = [fine("t", &Counter::default())];
@@ -452,7 +457,7 @@ async fn between_two_pulls_another_agent_of_the_pool_can_judge_the_turn_that_is_
     let mut judged = 0;
     loop {
         let event = run.next().await.unwrap().unwrap();
-        if event.finished().is_some() {
+        if event.outcome().is_some() {
             break;
         }
         if event.turn_complete().is_some() || event.tool_output().is_some() {
@@ -466,7 +471,7 @@ async fn between_two_pulls_another_agent_of_the_pool_can_judge_the_turn_that_is_
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_asks_an_agent_of_the_pool_before_a_request_does_not_wait_for_ever() {
     let pool = one_at_a_time();
-    let budget = || Budget::new().pool(&pool);
+    let budget = || Budget::new().with_pool(&pool);
     let router = agent(Scripted::function(|_, _| Reply::text("small"))).with_budget(budget());
     let hook = hook::prepare(move |_, mut request: Request| {
         let asked = router.run("Which model?").outcome();
@@ -478,20 +483,20 @@ async fn a_hook_that_asks_an_agent_of_the_pool_before_a_request_does_not_wait_fo
     let model = Scripted::new([call("a"), "done".into()]);
     let asking = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
     let outcome = asking.with_hook(hook).with_budget(budget()).run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     assert!(model.requests().iter().all(|request| request.model.as_deref() == Some("small")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_reserved_is_what_hooks_made_of_the_request() {
     for (per_answer, longest, reserved) in [(10, 5_000, 5_000), (u64::MAX, 7, 7)] {
-        let pool = Pool::tokens(100_000).with_per_answer(per_answer);
+        let pool = Pool::new(100_000).with_tokens_per_response(per_answer);
         let hook = hook::prepare(move |_, mut request: Request| async move {
             request.options.max_output_tokens = Some(longest);
             request
         });
         let model = Scripted::new(["fine"]);
-        let agent = agent(model).with_hook(hook).with_budget(Budget::new().pool(&pool));
+        let agent = agent(model).with_hook(hook).with_budget(Budget::new().with_pool(&pool));
         let mut run = agent.run("go");
         until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         let range = reserved..reserved + 100;
@@ -501,23 +506,23 @@ async fn what_is_reserved_is_what_hooks_made_of_the_request() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_any_length_goes_alone() {
-    let pool = Pool::tokens(100).with_per_answer(u64::MAX);
-    let agent = agent(busy(10)).with_budget(Budget::new().pool(&pool));
+    let pool = Pool::new(100).with_tokens_per_response(u64::MAX);
+    let agent = agent(busy(10)).with_budget(Budget::new().with_pool(&pool));
     let agent = agent.with_tools([fine("t", &Counter::default())]);
     let outcomes = join_all([agent.run("go").outcome(), agent.run("go").outcome()]).await;
-    assert_eq!(ended(&outcomes, Reason::Budget), 2);
-    assert!(pool.is_spent() && pool.reserved() == 0);
+    assert_eq!(ended(&outcomes, EndReason::Budget), 2);
+    assert!(pool.is_exhausted() && pool.reserved() == 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_can_be_interrupted_and_sends_nothing() {
-    let pool = Pool::tokens(100);
+    let pool = Pool::new(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
-    let run = waiting(&model, Budget::new().pool(&pool)).await;
+    let run = waiting(&model, Budget::new().with_pool(&pool)).await;
     run.interrupt();
     let outcome = run.outcome().await;
-    assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{:?}", outcome.reason);
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
     drop(all);
     assert_eq!((model.requests().len(), pool.reserved()), (0, 0));
 }
@@ -525,15 +530,15 @@ async fn a_run_that_waits_can_be_interrupted_and_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_while_the_pool_is_spent_ends_without_a_request() {
     for wraps_up in [false, true] {
-        let pool = Pool::tokens(100);
+        let pool = Pool::new(100);
         let _all = pool.reserve(100).await.unwrap();
         let model = Scripted::new(["never"]);
-        let budget = Budget::new().pool(&pool);
-        let budget = if wraps_up { budget.wrap_up() } else { budget };
+        let budget = Budget::new().with_pool(&pool);
+        let budget = if wraps_up { budget.with_wrap_up() } else { budget };
         let run = waiting(&model, budget).await;
-        pool.drain(Usage { output_tokens: 100, ..Usage::default() });
+        pool.charge(Usage { output_tokens: 100, ..Usage::default() });
         let outcome = run.outcome().await;
-        assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 0));
+        assert_eq!((outcome.reason, outcome.turns), (EndReason::Budget, 0));
         assert_eq!((outcome.budget.unwrap().kind, model.requests().len()), (BudgetKind::Pool, 0));
     }
 }
@@ -544,24 +549,29 @@ async fn on_a_spent_pool_there_is_no_last_turn_unless_tokens_were_kept_for_it() 
         let usage = Usage { output_tokens: 900, ..Usage::default() };
         let model = Scripted::new([call("a").usage(usage), "what I have".into()]);
         let agent = agent(model).with_tools([fine("t", &Counter::default())]);
-        agent.with_max_output_tokens(50).with_budget(budget.pool(pool)).run("go").outcome().await
+        agent
+            .with_max_output_tokens(50)
+            .with_budget(budget.with_pool(pool))
+            .run("go")
+            .outcome()
+            .await
     };
-    let pool = Pool::tokens(900);
-    let outcome = run(Budget::new().wrap_up(), &pool).await;
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Budget, 1));
-    let pool = Pool::tokens(1_500);
-    let outcome = run(Budget::new().wrap_up_reserve(600), &pool).await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Budget, "what I have"));
-    assert!(!pool.is_spent());
+    let pool = Pool::new(900);
+    let outcome = run(Budget::new().with_wrap_up(), &pool).await;
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Budget, 1));
+    let pool = Pool::new(1_500);
+    let outcome = run(Budget::new().with_wrap_up_tokens(600), &pool).await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Budget, "what I have"));
+    assert!(!pool.is_exhausted());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_counter_that_panics_is_replaced_by_a_guess() {
-    let pool = Pool::tokens(100_000);
+    let pool = Pool::new(100_000);
     let window = Window::new(100_000).with_counter(|_: &str| -> u64 { panic!("the counter") });
     let model = Scripted::new(["fine"]);
-    let agent = agent(model).with_window(window).with_budget(Budget::new().pool(&pool));
-    assert_eq!(agent.run("go").outcome().await.reason, Reason::Completed);
+    let agent = agent(model).with_window(window).with_budget(Budget::new().with_pool(&pool));
+    assert_eq!(agent.run("go").outcome().await.reason, EndReason::Completed);
 }
 
 #[tokio::test]
@@ -570,12 +580,12 @@ async fn calls_that_are_denied_use_up_no_place_of_those_that_run() {
     let model = Scripted::new([five_calls(), "never".into()]);
     let denies = hook::before_tool(|_, call| async move {
         match call.call_id.as_str() {
-            "a" | "c" => BeforeTool::Deny("no".into()),
-            _ => BeforeTool::Run,
+            "a" | "c" => CallDecision::Deny("no".into()),
+            _ => CallDecision::Allow,
         }
     });
     let agent = agent(model).with_tools([fine("t", &ran)]).with_hook(denies);
-    let told = told(agent.with_budget(Budget::new().tool_calls(2)).run("go")).await;
+    let told = told(agent.with_budget(Budget::new().with_tool_calls(2)).run("go")).await;
     let history = told.handle.history();
     let kinds: Vec<_> = kinds(&history).iter().map(|kind| *kind == ResultKind::Ok).collect();
     assert_eq!((kinds, ran.began()), (vec![false, true, false, true, false], 2));
@@ -589,19 +599,19 @@ async fn calls_that_are_answered_from_outside_do_not_count() {
     let calls = call_of("x", "outside").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
     let model = Scripted::new([calls, "never".into()]);
     let agent = agent(model).with_tools([outside, fine("t", &ran)]);
-    let told = told(agent.with_budget(Budget::new().tool_calls(1)).run("go")).await;
+    let told = told(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
     let kinds = kinds(&told.handle.history());
     assert_eq!(kinds, [ResultKind::Ok, ResultKind::Budget]);
-    assert_eq!((told.outcome.reason, ran.began()), (Reason::Pending, 1));
+    assert_eq!((told.outcome.reason, ran.began()), (EndReason::Pending, 1));
 }
 
 #[tokio::test]
 async fn a_run_is_not_ended_by_calls_that_an_earlier_one_had_too_many_of() {
     let model = Scripted::new([five_calls(), "fine".into()]);
     let agent = agent(model).with_tools([fine("t", &Counter::default())]);
-    let agent = agent.with_budget(Budget::new().tool_calls(3));
+    let agent = agent.with_budget(Budget::new().with_tool_calls(3));
     let first = agent.run("go").outcome().await;
-    assert_eq!(first.reason, Reason::Budget);
+    assert_eq!(first.reason, EndReason::Budget);
     let second = agent.run_from(first.history, "go on").outcome().await;
-    assert_eq!((second.reason, second.text.as_str()), (Reason::Completed, "fine"));
+    assert_eq!((second.reason, second.text.as_str()), (EndReason::Completed, "fine"));
 }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::hook;
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{Json, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::Recorder;
 use turnstream::session::{MemoryStore, Session};
-use turnstream::tool::{Tool, ToolContext, Update};
+use turnstream::tool::{Tool, ToolContext, ToolUpdate};
 use turnstream::{Agent, Event, Journal};
 
 use crate::support::buffer::Buffer;
@@ -23,9 +23,12 @@ const SECRET: &str = "hunter2";
 /// Reports a secret as progress and as evidence, and says none.
 fn leaky() -> Tool {
     let run = |_: Value, cx: ToolContext| {
-        cx.evidence(json!({ "password": SECRET }));
-        cx.evidence(json!("nothing secret"));
-        stream::iter([Update::progress(&json!({ "trying": SECRET })), Update::output("done")])
+        cx.record_evidence(json!({ "password": SECRET }));
+        cx.record_evidence(json!("nothing secret"));
+        stream::iter([
+            ToolUpdate::progress(&json!({ "trying": SECRET })),
+            ToolUpdate::output("done"),
+        ])
     };
     Tool::typed_streaming(spec("t"), run).unwrap()
 }
@@ -55,7 +58,7 @@ async fn what_is_redacted_is_in_no_event_history_journal_session_or_recording() 
     assert_eq!(shown.matches(SECRET).count(), 1 + 3, "without the hooks: {shown}");
 
     let paper = Buffer::new();
-    let agent = redacting(leaking()).with_recorder(&Recorder::to(paper.clone()));
+    let agent = redacting(leaking()).with_recorder(&Recorder::to_writer(paper.clone()));
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut run = session.run(&agent, "go").await.unwrap();
     let journal = Journal::new(session.history());
@@ -78,7 +81,7 @@ async fn what_is_redacted_is_in_no_event_history_journal_session_or_recording() 
 #[tokio::test(start_paused = true)]
 async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
     let drops = Tool::raw(spec("t"), |_, cx: ToolContext| async move {
-        cx.evidence(json!({ "password": SECRET }));
+        cx.record_evidence(json!({ "password": SECRET }));
         std::future::pending::<String>().await
     });
     let model = Scripted::new([call_of("c", "t").call_raw("d", "slow", "{}")]);
@@ -98,7 +101,7 @@ async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
 #[tokio::test]
 async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failure() {
     let reports = Tool::raw(spec("t"), |_, cx: ToolContext| async move {
-        cx.evidence(json!({ "password": SECRET }));
+        cx.record_evidence(json!({ "password": SECRET }));
         std::future::pending::<String>().await
     });
     let told = Arc::<Mutex<Vec<String>>>::default();
@@ -112,7 +115,7 @@ async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failu
     pull(&mut run);
     run.interrupt();
     let outcome = run.outcome().await;
-    assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
     let shown = serde_json::to_string(&outcome.new_items()).unwrap();
     assert!(!shown.contains(SECRET), "{shown}");
     let told = told.lock().unwrap();
@@ -129,7 +132,7 @@ async fn a_hook_that_panics_lets_nothing_through_and_ends_the_run() {
     ];
     for (make, left) in makes.into_iter().zip([3, 1]) {
         let told = told(make(leaking()).run("go")).await;
-        assert_eq!(told.outcome.reason, Reason::HookError, "{:?}", told.outcome);
+        assert_eq!(told.outcome.reason, EndReason::HookError, "{:?}", told.outcome);
         let shown = serde_json::to_string(&told.events).unwrap();
         assert_eq!(shown.matches(SECRET).count(), left, "{shown}");
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
 use turnstream::agent::Limits;
-use turnstream::event::{AppendedWhy, Reason};
+use turnstream::event::{AppendReason, EndReason};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -54,34 +54,34 @@ async fn ends(agent: &Agent) -> (Outcome, Vec<u32>) {
     for event in &events {
         match event {
             Event::TurnStarted { turn: begun, .. } => turn = *begun,
-            Event::Appended { why: AppendedWhy::Nudge, .. } => nudges.push(turn),
+            Event::Appended { why: AppendReason::Nudge, .. } => nudges.push(turn),
             _ => {}
         }
     }
-    (events.last().and_then(Event::finished).unwrap().clone(), nudges)
+    (events.last().and_then(Event::outcome).unwrap().clone(), nudges)
 }
 
 const UNCAPPED: Limits = Limits {
     max_turns: 60,
-    corrections: 2,
-    continuations: 3,
-    cut_calls: 1,
-    retries: 1,
-    repeats_nudge: 4,
-    repeats_end: 24,
+    max_corrections: 2,
+    max_continuations: 3,
+    max_truncated_calls: 1,
+    max_turn_retries: 1,
+    nudge_after_repeats: 4,
+    end_after_repeats: 24,
     max_turn_bytes: 1 << 20,
     max_depth: 8,
 };
 
 #[track_caller]
-fn check((outcome, told): (Outcome, Vec<u32>), ends: (Reason, u32), nudges: &[u32]) {
+fn check((outcome, told): (Outcome, Vec<u32>), ends: (EndReason, u32), nudges: &[u32]) {
     assert_eq!((outcome.reason, outcome.turns), ends);
     assert_eq!(told, nudges);
 }
 
 #[tokio::test]
 async fn a_cycle_of_up_to_four_turns_ends_the_run_as_repeating() {
-    let end = (Reason::Repeating, 24);
+    let end = (EndReason::Repeating, 24);
     check(ends(&around(&[&["a"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
     check(ends(&around(&[&["a"], &["b"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
     check(ends(&around(&[&["a", "b"], &["b", "a"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
@@ -93,36 +93,36 @@ async fn a_cycle_of_up_to_four_turns_ends_the_run_as_repeating() {
 
 #[tokio::test]
 async fn longer_cycles_and_results_that_differ_are_bounded_by_the_cap_alone() {
-    let end = (Reason::MaxTurns, 60);
+    let end = (EndReason::MaxTurns, 60);
     let five: &[&[&str]] = &[&["a"], &["b"], &["c"], &["d"], &["e"]];
     check(ends(&around(five, UNCAPPED)).await, end, &[]);
     check(ends(&around(&[&["new"]], UNCAPPED)).await, end, &[]);
     check(ends(&around(&[&["a"], &["new"]], UNCAPPED)).await, end, &[]);
-    let never = Limits { repeats_nudge: 0, repeats_end: 0, ..UNCAPPED };
+    let never = Limits { nudge_after_repeats: 0, end_after_repeats: 0, ..UNCAPPED };
     check(ends(&around(&[&["a"], &["b"]], never)).await, end, &[]);
 }
 
 #[tokio::test]
 async fn polls_alone_are_no_repetition_and_end_at_the_cap() {
-    let end = (Reason::MaxTurns, 60);
+    let end = (EndReason::MaxTurns, 60);
     check(ends(&around(&[&["poll"]], UNCAPPED)).await, end, &[]);
     check(ends(&around(&[&["poll", "poll"], &["poll"]], UNCAPPED)).await, end, &[]);
     check(ends(&around(&[&["poll", "new"]], UNCAPPED)).await, end, &[]);
     // The same without the declaration.
     let plain = around_with(&[&["poll"]], UNCAPPED, same("poll"));
-    check(ends(&plain).await, (Reason::Repeating, 24), &[4, 8, 12, 16, 20]);
+    check(ends(&plain).await, (EndReason::Repeating, 24), &[4, 8, 12, 16, 20]);
 }
 
 #[tokio::test]
 async fn polls_between_and_beside_the_same_calls_hide_no_repetition() {
-    let limits = Limits { repeats_end: 6, ..UNCAPPED };
+    let limits = Limits { end_after_repeats: 6, ..UNCAPPED };
     let beside: &[&[&str]] = &[&["a", "poll"], &["poll", "a", "poll"], &["a"]];
-    check(ends(&around(beside, limits)).await, (Reason::Repeating, 6), &[4]);
+    check(ends(&around(beside, limits)).await, (EndReason::Repeating, 6), &[4]);
     // The turn that only polls is not counted, and the model is told once, not once more after it.
     let between: &[&[&str]] = &[&["a"], &["poll"]];
-    check(ends(&around(between, limits)).await, (Reason::Repeating, 11), &[7]);
+    check(ends(&around(between, limits)).await, (EndReason::Repeating, 11), &[7]);
     let cycle: &[&[&str]] = &[&["a"], &["poll"], &["poll"], &["b"]];
-    check(ends(&around(cycle, limits)).await, (Reason::Repeating, 12), &[8]);
+    check(ends(&around(cycle, limits)).await, (EndReason::Repeating, 12), &[8]);
 }
 
 #[tokio::test]
@@ -131,19 +131,19 @@ async fn arguments_with_their_fields_in_another_order_are_the_same_call() {
         let arguments = [r#"{"x":1,"y":{"a":2,"b":3}}"#, r#"{ "y": {"b":3, "a":2}, "x": 1 }"#];
         Reply::new().call_raw(&format!("c{n}"), "a", arguments[n % 2])
     });
-    let limits = Limits { repeats_nudge: 0, repeats_end: 3, ..UNCAPPED };
+    let limits = Limits { nudge_after_repeats: 0, end_after_repeats: 3, ..UNCAPPED };
     let agent = Agent::new(model).with_tools([same("a")]).with_limits(limits);
     // Two calls in turn would be counted as a cycle after the fourth.
-    check(ends(&agent).await, (Reason::Repeating, 3), &[]);
+    check(ends(&agent).await, (EndReason::Repeating, 3), &[]);
 }
 
 #[tokio::test]
 async fn the_outcome_says_that_the_same_calls_were_repeated() {
-    let limits = Limits { repeats_end: 2, ..UNCAPPED };
+    let limits = Limits { end_after_repeats: 2, ..UNCAPPED };
     let (outcome, _) = ends(&around(&[&["a"]], limits)).await;
     assert!(outcome.partial && outcome.error.is_none());
     let stamp = "[stopped early: it kept repeating the same calls — this result is partial]";
-    assert_eq!(outcome.stamped_text(), format!("Once more.\n\n{stamp}"));
+    assert_eq!(outcome.labeled_text(), format!("Once more.\n\n{stamp}"));
     let written = serde_json::to_value(&outcome).unwrap();
     assert_eq!(written["reason"], "repeating");
     let read: Outcome = serde_json::from_value(written).unwrap();
@@ -158,7 +158,7 @@ async fn a_sub_agent_that_repeats_is_a_failed_result_for_its_parent() {
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I give up.".into()])).with_tools([child]);
     let outcome = parent.with_recorder(replays::recorder()).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 2));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 2));
     let [(_, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
     assert_eq!(*kind, ResultKind::Error);
     assert!(text.contains("it kept repeating the same calls"), "{text}");

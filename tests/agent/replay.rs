@@ -9,12 +9,12 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio::time::sleep;
-use turnstream::agent::{RunContext, State, body, hook};
+use turnstream::agent::{RunContext, State, hook, loop_body};
 use turnstream::env::CountingIds;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::replay::{Recorder, Recording, ReplayMismatch, Rerun};
+use turnstream::replay::{Recorder, Recording, ReplayMismatch, ReplayRun};
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run};
 
@@ -49,13 +49,13 @@ fn model() -> Scripted {
 fn agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
     let (ran, model) = (Arc::default(), model());
     let agent = Agent::new(model.clone()).with_tools([counting("look", &ran)]);
-    (agent.with_ids(CountingIds::new("id")), ran, model)
+    (agent.with_id_generator(CountingIds::new("id")), ran, model)
 }
 
 /// What is written of a run that is driven so.
 fn lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
     let page = Buffer::new();
-    drive(agent.clone().with_recorder(&Recorder::to(page.clone())).run("How is it?"));
+    drive(agent.clone().with_recorder(&Recorder::to_writer(page.clone())).run("How is it?"));
     page.text()
 }
 
@@ -68,7 +68,7 @@ fn recorded(agent: &Agent) -> Recording {
 }
 
 /// The events of a replay, and what it ends with.
-fn played(mut rerun: Rerun) -> (Vec<Event>, Option<Error>) {
+fn played(mut rerun: ReplayRun) -> (Vec<Event>, Option<Error>) {
     let mut events = Vec::new();
     loop {
         match rerun.next().now_or_never().expect("nothing of it waits") {
@@ -81,11 +81,14 @@ fn played(mut rerun: Rerun) -> (Vec<Event>, Option<Error>) {
 
 /// Where a replay is no longer the recorded run.
 #[track_caller]
-fn check(rerun: Rerun, events: usize, part: &str) {
+fn check(rerun: ReplayRun, events: usize, part: &str) {
     let (seen, error) = played(rerun);
     let error = error.expect("it is found");
     let mismatch = error.find_source::<ReplayMismatch>().expect("it says where");
-    assert_eq!((seen.len(), mismatch.events, mismatch.part.as_str()), (events, events, part));
+    assert_eq!(
+        (seen.len(), mismatch.matched_events, mismatch.part.as_str()),
+        (events, events, part)
+    );
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::ReplayMismatch, Some(part)));
 }
 
@@ -97,7 +100,7 @@ fn a_replay_is_the_run_again_and_nothing_runs() {
     let (events, error) = played(recording.replay(&agent));
     assert_eq!(error, None);
     assert!(events.iter().eq(recording.events()));
-    assert!(events.last().unwrap().finished().is_some());
+    assert!(events.last().unwrap().outcome().is_some());
     assert_eq!((*ran.lock().unwrap(), model.requests().len()), (2, 2), "nothing ran");
 }
 
@@ -132,30 +135,30 @@ fn another_context_is_told_by_its_first_entry() {
 async fn it_stops_at_any_step_and_shows_the_state_there() {
     let (agent, ..) = agent();
     let recording = recorded(&agent);
-    assert_eq!(recording.steps(), 4);
+    assert_eq!(recording.step_count(), 4);
     let sizes = [(0, 1, 0), (1, 4, 1), (2, 5, 1), (3, 6, 1), (4, 7, 2)];
     for (step, items, requests) in sizes {
         let mut rerun = recording.replay(&agent);
-        assert!(rerun.until_step(step).await.unwrap());
+        assert!(rerun.play_until(step).await.unwrap());
         if step > 0 {
             assert_eq!((rerun.history().len(), rerun.requests().len()), (items, requests));
         }
-        let moment = rerun.moment();
+        let moment = rerun.point();
         assert_eq!((moment.history().len(), moment.usage()), (items, rerun.usage()), "{step}");
-        assert_eq!(recording.at(step).history(), moment.history());
+        assert_eq!(recording.at_step(step).history(), moment.history());
     }
     let mut rerun = recording.replay(&agent);
     assert!(rerun.next_step().await.unwrap().unwrap().turn_complete().is_some());
     assert!(rerun.next_step().await.unwrap().unwrap().tool_output().is_some());
-    assert!(!rerun.until_step(9).await.unwrap(), "there are no nine");
-    assert_eq!((rerun.steps(), recording.at(9).history().len()), (4, 7));
+    assert!(!rerun.play_until(9).await.unwrap(), "there are no nine");
+    assert_eq!((rerun.steps_played(), recording.at_step(9).history().len()), (4, 7));
 }
 
 #[tokio::test]
 async fn one_result_is_changed_and_the_run_goes_on_from_there() {
     let (agent, ran, model) = agent();
     let recording = recorded(&agent);
-    let moment = recording.at(4).with_tool_result("b", ToolOutput::ok("the sun")).unwrap();
+    let moment = recording.at_step(4).with_tool_result("b", ToolOutput::ok("the sun")).unwrap();
     assert_eq!(moment.history().len(), 6, "what followed is left out");
     let expected = moment.request(&agent);
     let outcome = moment.run(&agent).outcome().await;
@@ -166,7 +169,7 @@ async fn one_result_is_changed_and_the_run_goes_on_from_there() {
     assert_ne!(sent.history.id(), recording.history().id(), "it is a fork");
     // The recording is as it was.
     assert_eq!(played(recording.replay(&agent)).1, None);
-    let error = recording.at(0).with_tool_result("z", ToolOutput::ok("")).unwrap_err();
+    let error = recording.at_step(0).with_tool_result("z", ToolOutput::ok("")).unwrap_err();
     assert_eq!(error.parameter(), Some("z"));
 }
 
@@ -174,7 +177,7 @@ async fn one_result_is_changed_and_the_run_goes_on_from_there() {
 async fn in_the_midst_of_a_turn_the_other_calls_have_their_recorded_results() {
     let (agent, ran, _) = agent();
     let recording = recorded(&agent);
-    let moment = recording.at(2);
+    let moment = recording.at_step(2);
     assert_eq!(moment.history().unanswered_calls().len(), 1);
     assert_eq!(moment.run(&agent).outcome().await.text, "I see rain and rain.");
     assert_eq!(*ran.lock().unwrap(), 2);
@@ -184,8 +187,8 @@ async fn in_the_midst_of_a_turn_the_other_calls_have_their_recorded_results() {
 async fn the_prompt_is_changed_and_the_run_begins_anew() {
     let (agent, ran, model) = agent();
     let recording = recorded(&agent);
-    let outcome = recording.at(3).with_prompt("And there?").run(&agent).outcome().await;
-    assert_eq!((outcome.reason, *ran.lock().unwrap()), (Reason::Completed, 4));
+    let outcome = recording.at_step(3).with_prompt("And there?").run(&agent).outcome().await;
+    assert_eq!((outcome.reason, *ran.lock().unwrap()), (EndReason::Completed, 4));
     assert_eq!(model.requests()[2].history.last(), Some(&Item::user("And there?")));
     assert_eq!(outcome.history.len(), 7);
 }
@@ -206,7 +209,7 @@ fn an_interrupt_is_played_at_the_same_event() {
         let (events, error) = played(recording.replay(&agent));
         assert_eq!(error, None, "behind {at}");
         assert!(events.iter().eq(recording.events()), "behind {at}");
-        assert!(events.last().unwrap().finished().is_some());
+        assert!(events.last().unwrap().outcome().is_some());
     }
 }
 
@@ -240,8 +243,8 @@ fn a_sub_agent_is_played_from_its_parents_recording() {
     let (events, error) = played(recording.replay(&agent));
     assert_eq!((error, child.requests().len()), (None, 1));
     assert!(events.iter().any(|event| matches!(event, Event::Nested { .. })));
-    let step = recording.at(2);
-    assert_eq!(step.journal().nested("c").unwrap().history().len(), 2);
+    let step = recording.at_step(2);
+    assert_eq!(step.journal().nested_journal("c").unwrap().history().len(), 2);
 }
 
 #[test]
@@ -288,7 +291,12 @@ async fn notes_are_played_in_the_requests_that_said_them_without_waiting_for_the
     let agent = Agent::new(model.clone()).with_tools([counting("look", &Arc::default())]);
     let agent = agent.with_hook(noting(0)).with_hook(noting(4)).with_hook(noting(2));
     let page = Buffer::new();
-    agent.clone().with_recorder(&Recorder::to(page.clone())).run("How is it?").outcome().await;
+    agent
+        .clone()
+        .with_recorder(&Recorder::to_writer(page.clone()))
+        .run("How is it?")
+        .outcome()
+        .await;
     let notes = |request: &Request| {
         let said = request.history.iter().filter_map(Item::as_user).skip(1);
         said.map(Content::text).collect::<Vec<_>>()
@@ -306,9 +314,9 @@ async fn notes_are_played_in_the_requests_that_said_them_without_waiting_for_the
 async fn calls_that_were_resumed_are_played_as_they_came_out() {
     let ran = Arc::default();
     let model = Scripted::new([Reply::new().call_raw("c", "danger", "{}"), "Done.".into()]);
-    let agent = Agent::new(model).with_tools([counting("danger", &ran).needs_approval()]);
+    let agent = Agent::new(model).with_tools([counting("danger", &ran).requires_approval()]);
     let page = Buffer::new();
-    let recording_agent = agent.clone().with_recorder(&Recorder::to(page.clone()));
+    let recording_agent = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     let first = recording_agent.run("Do it").outcome().await;
     let verdicts = first.pending.into_iter().map(|call| (call, Verdict::Approve));
     recording_agent.resume(first.history, verdicts).unwrap().outcome().await;
@@ -341,7 +349,7 @@ fn a_step_of_an_own_body_is_played_and_not_performed_again() {
                 };
                 let lap: u32 = cx.step("lap", async move { Ok(count()) }).await?;
                 assert_eq!(lap, state.counts.model_calls + 1);
-                let mut steps = Box::pin(body(cx, state));
+                let mut steps = Box::pin(loop_body(cx, state));
                 while let Some(step) = steps.next().await {
                     yield step?;
                 }
@@ -349,11 +357,11 @@ fn a_step_of_an_own_body_is_played_and_not_performed_again() {
         }
     };
     let page = Buffer::new();
-    let recording = agent.clone().with_recorder(&Recorder::to(page.clone()));
-    whole(recording.run_by(own(&performed), History::from_id("h"), "How is it?"));
+    let recording = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
+    whole(recording.run_with_body(own(&performed), History::from_id("h"), "How is it?"));
     assert_eq!(*performed.lock().unwrap(), 2);
     let recording = Recording::from_text(&page.text()).unwrap();
-    let (events, error) = played(recording.replay_by(&agent, own(&performed)));
+    let (events, error) = played(recording.replay_with_body(&agent, own(&performed)));
     assert_eq!((error, *performed.lock().unwrap()), (None, 2));
     assert!(events.iter().eq(recording.events()));
 
@@ -362,7 +370,7 @@ fn a_step_of_an_own_body_is_played_and_not_performed_again() {
     let without = without.into_iter().filter(|line| !line.contains(r#""name":"lap""#));
     let text = without.collect::<Vec<_>>().join("\n");
     let (_, error) =
-        played(Recording::from_text(&text).unwrap().replay_by(&agent, own(&performed)));
+        played(Recording::from_text(&text).unwrap().replay_with_body(&agent, own(&performed)));
     let error = error.unwrap();
     assert_eq!(error.kind(), ErrorKind::ReplayMismatch);
     assert_eq!(*performed.lock().unwrap(), 2, "and it is not performed");
@@ -382,7 +390,7 @@ fn a_run_that_was_interrupted_while_a_hook_thought_is_played_as_that() {
     let (events, error) = played(recording.replay(&agent));
     assert_eq!(error, None);
     assert!(events.iter().eq(recording.events()));
-    assert!(events.last().unwrap().finished().is_some());
+    assert!(events.last().unwrap().outcome().is_some());
     assert_eq!((*ran.lock().unwrap(), model.requests().len()), (0, 0));
 }
 
@@ -390,7 +398,7 @@ fn a_run_that_was_interrupted_while_a_hook_thought_is_played_as_that() {
 fn runs_that_go_on_at_once_share_a_file() {
     let (agent, ..) = agent();
     let page = Buffer::new();
-    let writing = agent.clone().with_recorder(&Recorder::to(page.clone()));
+    let writing = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     let mut runs = [writing.run("one"), writing.run("two")];
     while runs.iter_mut().any(|run| run.next().now_or_never().flatten().is_some()) {}
     let runs = Recording::all_from_text(&page.text()).unwrap();
@@ -426,9 +434,9 @@ fn a_full_disk_breaks_no_run() {
         }
     }
     let (agent, ..) = agent();
-    let recorder = Recorder::to(Full);
+    let recorder = Recorder::to_writer(Full);
     let outcome = agent.with_recorder(&recorder).run("go").outcome().now_or_never().unwrap();
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(recorder.failure().unwrap().kind(), ErrorKind::Store);
     assert!(Recorder::to_file("/nowhere/at/all").is_err());
 }
@@ -456,7 +464,7 @@ fn a_recording_is_written_a_few_times_a_turn_and_what_a_request_follows_is_writt
         if turn < 9 { reply.call("look", json!({})) } else { reply }
     });
     let agent = Agent::new(model).with_tools([counting("look", &Arc::default())]);
-    let recorder = Recorder::to(Counted(page.clone(), Arc::clone(&writes)));
+    let recorder = Recorder::to_writer(Counted(page.clone(), Arc::clone(&writes)));
     whole(agent.with_recorder(&recorder).run("go"));
     assert!(page.text().lines().count() > 500, "a line for each word");
     // A request, the end of its turn, and the end of its call; the outcome.

@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::sleep;
 use turnstream::agent::hook;
 use turnstream::agent::{Budget, Limits};
-use turnstream::event::{Reason, Transition};
+use turnstream::event::{EndReason, Transition};
 use turnstream::provider::{Backoff, Reply, Retry, Scripted};
 use turnstream::{Agent, ErrorKind, Event, TurnEvent, Usage};
 
@@ -22,7 +22,7 @@ fn broken(kind: ErrorKind) -> Reply {
 }
 
 fn retrying(limit: u32) -> Limits {
-    Limits { retries: limit, ..Limits::default() }
+    Limits { max_turn_retries: limit, ..Limits::default() }
 }
 
 async fn run(agent: Agent) -> Told {
@@ -65,7 +65,7 @@ async fn what_failed_before_the_answer_is_left_to_the_provider_and_an_answer_wit
     for kind in [ErrorKind::Overloaded, ErrorKind::Timeout, ErrorKind::Connect] {
         let model = Scripted::new([Reply::error(error(kind)), "never".into()]);
         let told = run(agent(model).with_limits(retrying(1))).await;
-        assert_eq!((told.outcome.reason, told.outcome.turns), (Reason::ProviderError, 1));
+        assert_eq!((told.outcome.reason, told.outcome.turns), (EndReason::ProviderError, 1));
     }
     let model = Scripted::new([Reply::new().cut(), "fine".into()]);
     let told = run(agent(model).with_limits(retrying(1))).await;
@@ -137,7 +137,8 @@ async fn a_fallback_is_no_reason_to_fail_where_a_limit_is_reached_while_the_requ
     // The attempt that failed has used up the tokens.
     let usage = Usage { output_tokens: 100, ..Usage::default() };
     let (spending, second) = agent(usage);
-    let outcome = spending.with_budget(Budget::new().total_tokens(50)).run("go").outcome().await;
+    let outcome =
+        spending.with_budget(Budget::new().with_total_tokens(50)).run("go").outcome().await;
     assert_eq!((outcome.text.as_str(), second.requests().len()), ("first", 0));
 
     // Only the time for a last turn is left.
@@ -146,7 +147,7 @@ async fn a_fallback_is_no_reason_to_fail_where_a_limit_is_reached_while_the_requ
         sleep(8 * SECOND).await;
         request
     });
-    let budget = Budget::new().time(20 * SECOND).wrap_up_reserve_time(14 * SECOND);
+    let budget = Budget::new().with_time_limit(20 * SECOND).with_wrap_up_time(14 * SECOND);
     let outcome = late.with_hook(slow).with_budget(budget).run("go").outcome().await;
     assert_eq!((outcome.text.as_str(), second.requests().len()), ("first", 0));
 }

@@ -1,7 +1,7 @@
 //! What a program hands to the tools of one run.
 
 use serde_json::json;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{RunData, Tool, Verdict};
@@ -65,16 +65,16 @@ async fn a_tool_hands_its_data_on_to_a_run_that_it_begins() {
         let inner = inner.clone();
         async move { inner.run("go").with_data(cx.run_data().clone()).outcome().await.text }
     };
-    let begins = Tool::raw(spec("who"), begins).unwrap().running_agents();
+    let begins = Tool::raw(spec("who"), begins).unwrap().running_sub_agents();
     let run = agent(asking()).with_tools([begins]).run("go").with_data(User("ada"));
     assert_eq!(run.outcome().await.text, "ada");
 }
 
 #[tokio::test]
 async fn a_run_that_is_resumed_is_given_its_data_again() {
-    let agent = agent(asking()).with_tools([who().needs_approval()]);
+    let agent = agent(asking()).with_tools([who().requires_approval()]);
     let paused = agent.run("go").with_data(User("ada")).outcome().await;
-    assert_eq!(paused.reason, Reason::Pending);
+    assert_eq!(paused.reason, EndReason::Pending);
     let resume = |agent: &Agent| {
         let verdicts = paused.pending.iter().map(|call| (call.clone(), Verdict::Approve));
         agent.resume(paused.history.clone(), verdicts).unwrap()
@@ -102,6 +102,6 @@ async fn the_data_of_a_run_is_dropped_with_its_end_and_shows_only_its_types() {
     run.outcome().await;
     assert_eq!(std::sync::Arc::strong_count(&data), 1, "though a handle is left");
     drop(handle);
-    let shown = format!("{:?}", RunData::new().with(User("secret")));
+    let shown = format!("{:?}", RunData::new().insert(User("secret")));
     assert!(shown.contains("User") && !shown.contains("secret"), "{shown}");
 }

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
-use turnstream::event::{AppendedWhy, Reason, Transition};
+use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::provider::{Provider, Reply, Scripted};
 #[cfg(feature = "schemars")]
 use turnstream::request::{Cache, Options, Output};
@@ -72,7 +72,7 @@ async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_s
     let metadata: Vec<_> = asked.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
     assert_eq!(metadata, [("a", "1"), ("b", "2")]);
 
-    let request = Request::new(History::with_id("h")).with_options(first).with_options(second);
+    let request = Request::new(History::from_id("h")).with_options(first).with_options(second);
     assert_eq!((request.options.seed, request.options.stop_sequences.len()), (Some(2), 1));
 }
 
@@ -177,7 +177,7 @@ fn a_failure_is_the_source_of_an_error_on_one_line() {
 
 fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let agent = Agent::new(model.clone()).with_ids(CountingIds::new("id"));
+    let agent = Agent::new(model.clone()).with_id_generator(CountingIds::new("id"));
     let agent = agent.with_validation(|turn| match turn.parse::<City>() {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
@@ -190,14 +190,14 @@ async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
 }
 
 #[track_caller]
-fn check(outcome: &Outcome, reason: Reason, turns: u32) {
+fn check(outcome: &Outcome, reason: EndReason, turns: u32) {
     assert_eq!((outcome.reason, outcome.turns), (reason, turns), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn an_answer_that_fits_completes_the_run() {
     let outcome = outcome([OSLO.into()]).await;
-    check(&outcome, Reason::Completed, 1);
+    check(&outcome, EndReason::Completed, 1);
     assert_eq!(outcome.parse(), Ok(oslo()));
 }
 
@@ -207,14 +207,14 @@ async fn an_answer_that_does_not_fit_is_told_so_and_asked_for_again() {
     let run = agent.run("go");
     let events: Vec<_> = run.map(Result::unwrap).collect().await;
     let corrective = events.iter().find_map(|event| match event {
-        Event::Appended { why: AppendedWhy::Corrective, items, .. } => Some(items.clone()),
+        Event::Appended { why: AppendReason::Corrective, items, .. } => Some(items.clone()),
         _ => None,
     });
     let corrective = corrective.unwrap();
     let told = serde_json::to_string(&corrective).unwrap();
     assert!(told.contains("expected u8") && told.contains("(at `people`)"), "{told}");
     assert!(events.contains(&Event::Continued { reason: Transition::Corrective }));
-    check(events.last().unwrap().finished().unwrap(), Reason::Completed, 2);
+    check(events.last().unwrap().outcome().unwrap(), EndReason::Completed, 2);
     let sent = &model.requests()[1].history;
     assert_eq!(sent.last(), corrective.last());
     assert_eq!(sent.len(), 3);
@@ -225,7 +225,7 @@ async fn an_answer_that_does_not_fit_is_told_so_and_asked_for_again() {
 async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
     let wrong = || Reply::text("Oslo");
     let outcome_ = outcome([wrong(), wrong(), wrong(), OSLO.into()]).await;
-    check(&outcome_, Reason::Malformed, 3);
+    check(&outcome_, EndReason::Malformed, 3);
     assert!(outcome_.partial && outcome_.error.is_none());
     // Every answer and every corrective is in the history.
     assert_eq!(outcome_.new_items().len(), 6);
@@ -233,26 +233,26 @@ async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
     assert_eq!(outcome_.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
     // An empty reply counts as one.
     let outcome_ = outcome([wrong(), Reply::new(), wrong(), OSLO.into()]).await;
-    check(&outcome_, Reason::Malformed, 3);
+    check(&outcome_, EndReason::Malformed, 3);
 }
 
 #[tokio::test]
 async fn how_often_an_answer_is_corrected_can_be_set() {
     let wrong = || Reply::text("Oslo");
     let (none, _) = agent([wrong(), OSLO.into()]);
-    check(&none.with_corrections(0).run("go").outcome().await, Reason::Malformed, 1);
+    check(&none.with_max_corrections(0).run("go").outcome().await, EndReason::Malformed, 1);
     let (more, _) = agent([wrong(), wrong(), wrong(), OSLO.into()]);
-    check(&more.with_corrections(3).run("go").outcome().await, Reason::Completed, 4);
+    check(&more.with_max_corrections(3).run("go").outcome().await, EndReason::Completed, 4);
     let (capped, _) = agent([wrong(), wrong(), OSLO.into()]);
-    check(&capped.with_max_turns(2).run("go").outcome().await, Reason::MaxTurns, 2);
+    check(&capped.with_max_turns(2).run("go").outcome().await, EndReason::MaxTurns, 2);
 }
 
 #[tokio::test]
 async fn a_validator_that_objects_to_an_answer_that_fits_is_heard_as_well() {
     let (agent, _) = agent([OSLO.into(), OSLO.into()]);
-    let agent = agent.with_validation(|_| Err("not that one")).with_corrections(1);
+    let agent = agent.with_validation(|_| Err("not that one")).with_max_corrections(1);
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::Malformed, 2);
+    check(&outcome, EndReason::Malformed, 2);
     // It can be read and is not what was wanted.
     let expected = ParseError::Unfinished { reason: "malformed".into() };
     assert_eq!(outcome.parse::<City>(), Err(expected));
@@ -261,10 +261,10 @@ async fn a_validator_that_objects_to_an_answer_that_fits_is_heard_as_well() {
 #[tokio::test]
 async fn refusals_and_truncated_answers_are_not_asked_for_again() {
     for (stop, reason) in [
-        (StopReason::Refusal, Reason::Refused),
-        (StopReason::ContentFilter, Reason::Filtered),
-        (StopReason::MaxTokens, Reason::Truncated),
-        (StopReason::ContextWindow, Reason::ContextWindow),
+        (StopReason::Refusal, EndReason::Refused),
+        (StopReason::ContentFilter, EndReason::Filtered),
+        (StopReason::MaxTokens, EndReason::Truncated),
+        (StopReason::ContextWindow, EndReason::ContextWindow),
     ] {
         let outcome = outcome([Reply::text("I").stop(stop), OSLO.into()]).await;
         check(&outcome, reason, 1);
@@ -283,13 +283,13 @@ async fn refusals_and_truncated_answers_are_not_asked_for_again() {
 #[tokio::test]
 async fn a_turn_with_calls_is_not_validated() {
     let call = Reply::text("Let me look.").call("nobody", serde_json::json!({}));
-    check(&outcome([call, OSLO.into()]).await, Reason::Completed, 2);
+    check(&outcome([call, OSLO.into()]).await, EndReason::Completed, 2);
 }
 
 #[tokio::test]
 async fn an_empty_reply_behind_tool_results_is_validated() {
     let call = || Reply::new().call("nobody", serde_json::json!({}));
-    check(&outcome([call(), Reply::new(), OSLO.into()]).await, Reason::Completed, 3);
+    check(&outcome([call(), Reply::new(), OSLO.into()]).await, EndReason::Completed, 3);
 }
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_steered_run_goes_on_instead_of_being_validated() {
     while run.next().await.unwrap().unwrap().turn_complete().is_none() {}
     run.steer("as JSON, please").unwrap();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     let correctives =
         outcome.new_items().iter().filter(|item| **item == Item::user("as JSON, please"));
     assert_eq!((correctives.count(), outcome.new_items().len()), (1, 4));
@@ -310,7 +310,7 @@ async fn a_validator_that_panics_ends_the_run_with_an_error() {
     let agent = Agent::new(Scripted::new([OSLO]))
         .with_validation(|_| -> Result<(), String> { std::panic::resume_unwind(Box::new("boom")) });
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::HookError, 1);
+    check(&outcome, EndReason::HookError, 1);
     assert_eq!(outcome.text, OSLO);
     let error = outcome.error.unwrap();
     assert_eq!(error.kind(), ErrorKind::Hook);
@@ -328,7 +328,7 @@ async fn an_agent_with_an_output_asks_for_its_schema_and_checks_it() {
     let model = Scripted::new([r#"{"number":300}"#, r#"{"number":3}"#]);
     let agent = Agent::new(model.clone()).with_output::<Page<u8>>();
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(outcome.parse(), Ok(Page { number: 3_u8 }));
     let requests = model.requests();
     let Output::Schema(schema) = &requests[0].options.output else { panic!("{requests:?}") };

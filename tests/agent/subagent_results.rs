@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use turnstream::agent::{Budget, Limits, hook};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -17,13 +17,13 @@ use crate::support::runs::rest;
 use crate::support::tools::spec;
 
 /// Runs a parent that calls the agent once: how the child ended, and what its result is.
-async fn result_of(child: Agent) -> (Reason, ResultKind, String) {
+async fn result_of(child: Agent) -> (EndReason, ResultKind, String) {
     let tool = child.as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I see.".into()])).with_tools([tool]);
     let events = rest(&mut parent.with_recorder(replays::recorder()).run("go")).await;
     let nested = events.iter().filter_map(|event| match event {
-        Event::Nested { event, .. } => event.finished(),
+        Event::Nested { event, .. } => event.outcome(),
         _ => None,
     });
     let reasons: Vec<_> = nested.map(|outcome| outcome.reason).collect();
@@ -37,25 +37,25 @@ fn says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agent {
     let cost = Usage { input_tokens: 10, ..Usage::default() };
     let first = Reply::text(text).call("t", json!({})).usage(cost);
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
-    let limits = Limits { continuations: 0, retries: 0, ..Limits::default() };
+    let limits = Limits { max_continuations: 0, max_turn_retries: 0, ..Limits::default() };
     Agent::new(Scripted::new([first].into_iter().chain(replies)))
         .with_tools([tool])
         .with_limits(limits)
 }
 
 /// The agents that end early, each of which has said `text` in its last turn.
-fn that_end_early(text: &str) -> Vec<(Reason, Agent, &'static str)> {
+fn that_end_early(text: &str) -> Vec<(EndReason, Agent, &'static str)> {
     let cut = Reply::text(text).stop(StopReason::MaxTokens);
     let stops = hook::should_stop(|_| async { true });
     vec![
-        (Reason::MaxTurns, says(text, []).with_max_turns(1), "the step limit was reached"),
+        (EndReason::MaxTurns, says(text, []).with_max_turns(1), "the step limit was reached"),
         (
-            Reason::Budget,
-            says(text, []).with_budget(Budget::new().total_tokens(5)),
+            EndReason::Budget,
+            says(text, []).with_budget(Budget::new().with_total_tokens(5)),
             "its budget was spent",
         ),
-        (Reason::Truncated, says("", [cut]), "the output limit was reached"),
-        (Reason::Stopped, says(text, []).with_hook(stops), "it was stopped"),
+        (EndReason::Truncated, says("", [cut]), "the output limit was reached"),
+        (EndReason::Stopped, says(text, []).with_hook(stops), "it was stopped"),
     ]
 }
 
@@ -82,16 +82,16 @@ async fn a_sub_agent_that_was_cut_short_without_a_word_has_failed() {
 #[tokio::test]
 async fn a_sub_agent_that_failed_is_an_error_whatever_it_has_said() {
     let busy = Error::new(ErrorKind::Overloaded, "busy");
-    let repeats = Limits { repeats_end: 1, ..Limits::default() };
+    let repeats = Limits { end_after_repeats: 1, ..Limits::default() };
     let full = Reply::text("half").stop(StopReason::ContextWindow);
     for (reason, child) in [
-        (Reason::Refused, says("", [Reply::text("no").stop(StopReason::Refusal)])),
-        (Reason::Filtered, says("", [Reply::text("half").stop(StopReason::ContentFilter)])),
-        (Reason::ContextWindow, says("", [full]).without_compactor()),
-        (Reason::Malformed, says("so", [Reply::new().stop(StopReason::ToolCalls)])),
-        (Reason::Repeating, says("so", []).with_limits(repeats)),
-        (Reason::Incomplete, says("", [Reply::text("half").cut()])),
-        (Reason::ProviderError, says("", [Reply::text("half").fail(busy)])),
+        (EndReason::Refused, says("", [Reply::text("no").stop(StopReason::Refusal)])),
+        (EndReason::Filtered, says("", [Reply::text("half").stop(StopReason::ContentFilter)])),
+        (EndReason::ContextWindow, says("", [full]).without_compactor()),
+        (EndReason::Malformed, says("so", [Reply::new().stop(StopReason::ToolCalls)])),
+        (EndReason::Repeating, says("so", []).with_limits(repeats)),
+        (EndReason::Incomplete, says("", [Reply::text("half").cut()])),
+        (EndReason::ProviderError, says("", [Reply::text("half").fail(busy)])),
     ] {
         let (ended, kind, text) = result_of(child).await;
         assert_eq!((ended, kind), (reason, ResultKind::Error), "{text}");
@@ -114,7 +114,7 @@ async fn a_sub_agent_has_eighty_turns_unless_its_own_cap_is_set() {
             child = child.with_max_turns(cap);
         }
         let (reason, kind, text) = result_of(child).await;
-        assert_eq!((reason, kind), (Reason::MaxTurns, ResultKind::Ok), "{text}");
+        assert_eq!((reason, kind), (EndReason::MaxTurns, ResultKind::Ok), "{text}");
         assert_eq!((model.requests().len(), asked.load(Ordering::Relaxed)), (expected, expected));
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use turnstream::agent::{Budget, hook};
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Gate, Tool, Toolkit, Verdict};
+use turnstream::tool::{Tool, ToolPolicy, Toolkit, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Request, Run};
 
 use crate::support::items::session;
@@ -32,7 +32,7 @@ impl Ran {
         let ran = self.clone();
         let run = move |_, cx: turnstream::tool::ToolContext| {
             ran.0.lock().unwrap().push(cx.idempotency_key().to_owned());
-            cx.changed(name);
+            cx.record_change(name);
             async move { format!("{name} ran") }
         };
         Tool::raw(spec(name), run).unwrap()
@@ -55,7 +55,7 @@ fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
 
 /// An agent that wants to delete something, which needs an approval.
 fn cleaner(ran: &Ran) -> Agent {
-    let tools = [ran.tool("look"), ran.tool("delete").needs_approval()];
+    let tools = [ran.tool("look"), ran.tool("delete").requires_approval()];
     Agent::new(calling(&[("look_1", "look"), ("delete_1", "delete")])).with_tools(tools)
 }
 
@@ -67,7 +67,7 @@ fn deleting_twice(ran: &Ran) -> Agent {
             _ => Reply::text("both are gone"),
         }
     });
-    Agent::new(twice).with_tools([ran.tool("delete").needs_approval()])
+    Agent::new(twice).with_tools([ran.tool("delete").requires_approval()])
 }
 
 fn sub(name: &str, agent: &Agent) -> Tool {
@@ -86,7 +86,7 @@ fn chief(ran: &Ran) -> Agent {
 
 async fn suspended(agent: &Agent) -> Outcome {
     let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Pending, "{outcome:?}");
+    assert_eq!(outcome.reason, EndReason::Pending, "{outcome:?}");
     outcome
 }
 
@@ -128,19 +128,19 @@ async fn a_call_of_a_sub_agent_that_waits_suspends_the_run_with_the_path_to_it()
 #[tokio::test]
 async fn a_suspended_sub_agent_under_a_gate_that_knows_no_run_begins_anew_with_its_prompt() {
     struct Foreign;
-    impl Gate for Foreign {
+    impl ToolPolicy for Foreign {
         fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
             Some(Arc::new("of another kind"))
         }
     }
     let ran = Ran::default();
     let model = calling(&[("look_1", "look"), ("delete_1", "delete")]);
-    let tools = [ran.tool("look"), ran.tool("delete").needs_approval()];
+    let tools = [ran.tool("look"), ran.tool("delete").requires_approval()];
     let clean = sub("clean", &Agent::new(model.clone()).with_tools(tools));
     let boss = Agent::new(calling(&[("sub_1", "clean")])).with_tools([clean.clone()]);
     let outcome = suspended(&boss).await;
 
-    let mut calls = Toolkit::new([clean]).resume(&outcome.history).unwrap().gated(Foreign);
+    let mut calls = Toolkit::new([clean]).resume(&outcome.history).unwrap().with_policy(Foreign);
     while calls.next().await.is_some() {}
     assert_eq!(calls.finish().unwrap().results.len(), 1);
     let [first, anew] = &model.requests()[..] else { panic!("{:?}", model.requests()) };
@@ -177,7 +177,7 @@ async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
             }
             ending(&events).clone()
         };
-        assert_eq!(end.reason, Reason::Completed);
+        assert_eq!(end.reason, EndReason::Completed);
         assert_eq!(end.text, "look ran, delete ran", "the sub-agent knows what it saw before");
         let path = if levels == 1 { "h/sub_1" } else { "h/boss_1/sub_1" };
         assert_eq!(ran.keys(), [format!("{path}/delete_1")], "only this, under its old key");
@@ -195,7 +195,7 @@ async fn a_denied_call_of_a_sub_agent_is_answered_and_the_sub_agent_continues() 
     let verdicts = [(outcome.pending[0].clone(), Verdict::deny("keep it"))];
     let resumed = chief(&ran).resume(stored(&outcome.history), verdicts).unwrap();
     let end = resumed.outcome().await;
-    assert_eq!(end.reason, Reason::Completed);
+    assert_eq!(end.reason, EndReason::Completed);
     assert_eq!(end.text, "look ran, Denied: keep it");
     assert_eq!(ran.keys().len(), 1);
 }
@@ -207,7 +207,7 @@ fn busy(ran: &Ran) -> Agent {
         "slow ran"
     });
     let calls = &[("a", "clean"), ("own", "delete"), ("b", "clean"), ("c", "slow")];
-    let delete = ran.tool("delete").needs_approval();
+    let delete = ran.tool("delete").requires_approval();
     Agent::new(calling(calls)).with_tools([sub("clean", &cleaner(ran)), delete, slow.unwrap()])
 }
 
@@ -227,7 +227,7 @@ async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue() {
     verdicts[2].1 = Verdict::deny("one is enough");
     let resumed = busy(&ran).resume(stored(&outcome.history), verdicts).unwrap();
     let end = resumed.outcome().await;
-    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     let mut keys = ran.keys();
     keys.sort();
     assert_eq!(keys, ["h/a/delete_1", "h/own"]);
@@ -244,12 +244,12 @@ async fn a_sub_agent_may_be_suspended_again() {
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
     let mut outcome = suspended(&agent).await;
     for (at, expected) in ["d0", "d1"].into_iter().enumerate() {
-        assert_eq!((outcome.reason, &*outcome.pending[0].call_id), (Reason::Pending, expected));
+        assert_eq!((outcome.reason, &*outcome.pending[0].call_id), (EndReason::Pending, expected));
         assert_eq!(ran.keys().len(), at);
         let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
         outcome = resumed.outcome().await;
     }
-    assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "both are gone"));
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "both are gone"));
     assert_eq!(ran.keys(), ["h/sub_1/d0", "h/sub_1/d1"]);
     let result = outcome.history.iter().find_map(Item::as_tool_result).unwrap();
     let report = result.report.as_ref().expect("the record of all of its parts");
@@ -312,7 +312,7 @@ async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
     let mut asked = 0;
     while let Some(event) = run.next().await {
         let event = event.unwrap();
-        if let Some(call) = event.approval_requested() {
+        if let Some(call) = event.approval_request() {
             asked += 1;
             assert_eq!(call, pending(&["boss_1", "sub_1"], "delete_1", "delete"));
             let short = PendingCall { path: vec!["boss_1".into()], ..call.clone() };
@@ -321,8 +321,8 @@ async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
             run.approve(call.clone()).unwrap();
             assert!(run.deny(call, "too late").is_err(), "it has its verdict");
         }
-        if let Some(outcome) = event.finished() {
-            assert_eq!(outcome.reason, Reason::Completed, "{outcome:?}");
+        if let Some(outcome) = event.outcome() {
+            assert_eq!(outcome.reason, EndReason::Completed, "{outcome:?}");
         }
     }
     assert_eq!((asked, ran.keys().len()), (1, 2));
@@ -336,9 +336,9 @@ async fn neither_rules_nor_limits_are_asked_again_about_the_call_of_a_suspended_
     let log = Arc::clone(&asked);
     let deny = hook::before_tool(move |_, call| {
         log.lock().unwrap().push(call.call_id.clone());
-        async { turnstream::agent::hook::BeforeTool::Deny("not again".into()) }
+        async { turnstream::agent::hook::CallDecision::Deny("not again".into()) }
     });
-    let agent = boss(&ran).with_hook(deny).with_budget(Budget::new().tool_calls(0));
+    let agent = boss(&ran).with_hook(deny).with_budget(Budget::new().with_tool_calls(0));
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert!(asked.lock().unwrap().is_empty());
@@ -368,7 +368,7 @@ async fn a_resumed_run_that_is_dropped_anywhere_continues_with_what_its_sub_agen
         if !was_answered {
             assert_eq!(left.pending_calls().len(), usize::from(!has_result), "after {at} events");
             let end = resumed(&ran, &left).outcome().await;
-            assert_eq!(end.reason, Reason::Completed, "after {at} events: {end:?}");
+            assert_eq!(end.reason, EndReason::Completed, "after {at} events: {end:?}");
         }
         let runs = if has_result || was_answered { 1 } else { ran.keys().len() };
         assert_eq!(ran.keys().len(), runs, "after {at} events");
@@ -454,7 +454,7 @@ async fn without_an_agent_above_it_a_sub_agent_that_waits_ends_with_an_error_res
 async fn without_an_agent_above_it_the_call_of_a_suspended_sub_agent_is_admitted_like_any_other() {
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
-    let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran)).needs_approval()]);
+    let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran)).requires_approval()]);
     let mut tools = kit.resume(&stored(&outcome.history)).unwrap();
     while tools.next().await.is_some() {}
     let answered = tools.finish().unwrap();
@@ -471,12 +471,12 @@ fn interactive(agent: &Agent) -> Run {
 async fn an_interactive_run_that_nothing_can_answer_is_suspended() {
     let ran = Ran::default();
     let outcome = interactive(&cleaner(&ran)).outcome().await;
-    assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 1));
+    assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
     // The same for an interactive sub-agent, whose handle its parent keeps.
     let child = cleaner(&ran).interactive();
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
     let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
-    assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 1));
+    assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
 }
 
 #[tokio::test]
@@ -491,7 +491,7 @@ async fn an_interactive_run_waits_while_there_is_a_handle_and_ends_when_the_last
         for _ in 0..3 {
             assert!((&mut outcome).now_or_never().is_none(), "it waits");
         }
-        let nested = handle.nested("sub_1");
+        let nested = handle.nested_handle("sub_1");
         drop(handle);
         assert!((&mut outcome).now_or_never().is_none(), "another handle is left");
         drop(other);
@@ -501,7 +501,7 @@ async fn an_interactive_run_waits_while_there_is_a_handle_and_ends_when_the_last
         }
         // It is woken: nothing polls it but this.
         let outcome = tokio::time::timeout(Duration::from_secs(5), outcome).await.unwrap();
-        assert_eq!(outcome.reason, Reason::Pending);
+        assert_eq!(outcome.reason, EndReason::Pending);
     }
 }
 
@@ -512,10 +512,10 @@ async fn an_interactive_run_that_is_polled_as_a_stream_waits_for_its_owner() {
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
     let mut run = interactive(&agent);
     let events = pull(&mut run);
-    assert!(events.iter().all(|event| event.finished().is_none()), "it waits");
-    let asked = events.iter().find_map(Event::approval_requested).unwrap();
+    assert!(events.iter().all(|event| event.outcome().is_none()), "it waits");
+    let asked = events.iter().find_map(Event::approval_request).unwrap();
     run.approve(asked).unwrap();
-    assert_eq!(ending(&rest(&mut run).await).reason, Reason::Completed);
+    assert_eq!(ending(&rest(&mut run).await).reason, EndReason::Completed);
     assert_eq!(ran.keys().len(), 2);
 }
 
@@ -575,23 +575,23 @@ async fn what_a_suspended_sub_agent_changed_is_on_record_however_its_call_is_ans
 
 #[tokio::test]
 async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_arguments() {
-    use turnstream::Events;
-    use turnstream::story::trace::Action;
+    use turnstream::EventStreamExt;
+    use turnstream::story::trace::TraceAction;
 
     let ran = Ran::default();
     let agent = chief(&ran);
     let trace = agent.trace();
-    let first = rest(&mut agent.run_from(History::from_id("h"), "go").traced(&trace)).await;
+    let first = rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
     let outcome = ending(&first);
     let (steps, history) = (trace.events().len(), stored(&outcome.history));
     // The trace that saw it suspended, and one of another process.
-    let other = agent.trace().continuing(&history);
+    let other = agent.trace().with_resumed_history(&history);
     for (trace, seen) in [(trace, steps), (other, 0)] {
         let resumed = agent.resume(history.clone(), approved(&outcome.pending)).unwrap();
-        rest(&mut resumed.traced(&trace)).await;
+        rest(&mut resumed.trace_to(&trace)).await;
         let mut tools = Vec::new();
         for step in &trace.events()[seen..] {
-            if let Action::Tool { tool, args, .. } = &step.action {
+            if let TraceAction::Tool { tool, args, .. } = &step.action {
                 tools.push((tool.clone(), args.as_ref().map(|args| args.as_str().to_owned())));
             }
         }
@@ -636,7 +636,7 @@ async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues()
         run.tombstone([7]).unwrap();
         let events = rest(&mut run).await;
         let outcome = ending(&events);
-        assert_eq!(outcome.reason, Reason::Pending);
+        assert_eq!(outcome.reason, EndReason::Pending);
         assert_eq!(void(&outcome.history), [1, 3, 4, 5, 7, 8]);
         assert_eq!(outcome.history.pending_calls(), outcome.pending);
         assert_eq!(outcome.new_items().len(), 2, "{:?}", outcome.new_items());
@@ -648,7 +648,7 @@ async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues()
         assert_eq!(resumed.tombstone([0, call]).unwrap_err().parameter(), Some("top"));
         resumed.tombstone([0, 9]).unwrap();
         let end = resumed.outcome().await;
-        assert_eq!(end.reason, Reason::Completed, "{end:?}");
+        assert_eq!(end.reason, EndReason::Completed, "{end:?}");
         assert_eq!(void(&end.history), [0, 1, 3, 4, 5, 7, 8, 9]);
         assert_eq!(ran.keys().len(), 1);
         assert_eq!(end.new_items().len(), 2, "{:?}", end.new_items());
@@ -666,12 +666,12 @@ async fn a_run_that_is_suspended_again_makes_items_void_at_its_end() {
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     resumed.tombstone([0]).unwrap();
     outcome = resumed.outcome().await;
-    assert_eq!((outcome.reason, void(&outcome.history)), (Reason::Pending, vec![0]));
+    assert_eq!((outcome.reason, void(&outcome.history)), (EndReason::Pending, vec![0]));
     let nested = outcome.history.nested_history("sub_1").unwrap();
     assert_eq!(kinds(nested), [ResultKind::Ok]);
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     outcome = resumed.outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(ran.keys(), ["h/sub_1/d0", "h/sub_1/d1"]);
 }
 
@@ -691,12 +691,12 @@ async fn siblings_of_a_suspended_call_become_void_at_the_end_and_it_stays() {
     let handle = run.handle();
     let events = rest(&mut run).await;
     let outcome = ending(&events);
-    assert_eq!((outcome.reason, outcome.pending.len()), (Reason::Pending, 2), "{outcome:?}");
+    assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 2), "{outcome:?}");
     assert_eq!(handle.history(), outcome.history);
     assert_eq!(void(&outcome.history), [2, 4], "{:?}", outcome.history);
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
-    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     let ids: Vec<String> = answers(&end.history).iter().map(|it| it.0.to_owned()).collect();
     assert_eq!(ids, ["look_0", "sub_1", "sub_2"]);
 }
@@ -722,7 +722,7 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_said_when_it
     assert_eq!((counter.began(), counter.now()), (1, 0));
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
-    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     assert_eq!((counter.began(), counter.now()), (2, 0));
 }
 
@@ -741,18 +741,18 @@ async fn items_of_a_sub_agent_become_void_at_its_end_though_it_is_suspended() {
             && event.tool_output().is_some()
         {
             // The look that is done, and the words of the parent.
-            let child = run.handle().nested("sub_1").unwrap();
+            let child = run.handle().nested_handle("sub_1").unwrap();
             let call = child.history().iter().position(|item| item.as_tool_call().is_some());
             child.tombstone([0, call.unwrap()]).unwrap();
         }
-        outcome = event.finished().cloned().or(outcome);
+        outcome = event.outcome().cloned().or(outcome);
     }
     let outcome = outcome.unwrap();
-    assert_eq!(outcome.reason, Reason::Pending);
+    assert_eq!(outcome.reason, EndReason::Pending);
     let history = stored(&outcome.history);
     assert_eq!(void(history.nested_history("sub_1").unwrap()), [0, 1, 3], "{history:?}");
     let resumed = agent.resume(history, approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
-    assert_eq!(end.reason, Reason::Completed, "{end:?}");
+    assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     assert_eq!(ran.keys(), ["h/sub_1/look_1", "h/sub_1/delete_1"]);
 }

@@ -7,9 +7,9 @@ use futures::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 use turnstream::agent::Budget;
-use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::agent::hook::{self, CallDecision};
 use turnstream::context::{Summarizer, Window};
-use turnstream::event::{AppendedWhy, BudgetKind, Reason, ToolEvent, Transition};
+use turnstream::event::{AppendReason, BudgetKind, EndReason, ToolEvent, Transition};
 use turnstream::http::Timeouts;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Retry, Scripted};
@@ -26,13 +26,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A budget of this number of seconds.
 fn time(seconds: u64) -> Budget {
-    Budget::new().time(Duration::from_secs(seconds))
+    Budget::new().with_time_limit(Duration::from_secs(seconds))
 }
 
 /// The run ended because its time was over, which it noticed when it had `used` milliseconds.
 #[track_caller]
 fn check_time_up(outcome: &Outcome, used: u64) {
-    assert_eq!((outcome.reason, &outcome.error), (Reason::Budget, &None));
+    assert_eq!((outcome.reason, &outcome.error), (EndReason::Budget, &None));
     let budget = outcome.budget.expect("it says which limit");
     assert_eq!((budget.kind, budget.used), (BudgetKind::Time, used));
 }
@@ -91,7 +91,8 @@ async fn running_tools_are_dropped_and_answered_and_those_that_have_not_begun_ne
 async fn the_wait_for_a_person_counts() {
     let ran = Counter::default();
     let model = Scripted::new([call_of("a", "t"), "never".into()]);
-    let agent = agent(model.clone()).with_tools([fine("t", &ran).needs_approval()]).interactive();
+    let agent =
+        agent(model.clone()).with_tools([fine("t", &ran).requires_approval()]).interactive();
     let (told, took) = timed(&agent.with_budget(time(60))).await;
     check_time_up(&told.outcome, 60_000);
     assert_eq!((took, ran.began(), model.requests().len()), (60 * SECOND, 0, 1));
@@ -102,7 +103,7 @@ async fn the_wait_for_a_person_counts() {
 async fn a_hook_that_thinks_is_dropped() {
     let slow = hook::before_tool(|_, _| async {
         sleep(20 * SECOND).await;
-        BeforeTool::Run
+        CallDecision::Allow
     });
     let model = Scripted::new([call_of("a", "t"), "never".into()]);
     let ran = Counter::default();
@@ -158,7 +159,7 @@ async fn a_pause_of_the_consumer_counts_whatever_was_going_on() {
         let told = told_from(events, run).await;
         // The first poll comes when the clock begins.
         if stop_at == 0 {
-            assert_eq!(told.outcome.reason, Reason::Completed);
+            assert_eq!(told.outcome.reason, EndReason::Completed);
             continue;
         }
         let naps = told.outcome.budget.unwrap().used - 9_000;
@@ -171,7 +172,7 @@ async fn a_pause_of_the_consumer_counts_whatever_was_going_on() {
 async fn pull_all(agent: &Agent) -> usize {
     let mut run = agent.run("go");
     let mut events = 0;
-    while run.next().await.unwrap().unwrap().finished().is_none() {
+    while run.next().await.unwrap().unwrap().outcome().is_none() {
         events += 1;
     }
     // All but the ending.
@@ -184,7 +185,7 @@ async fn a_pause_between_a_request_and_its_first_output_counts_also_while_a_retr
     let is_wait = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
     for kept in [None, Some(2 * SECOND)] {
         let budget = || match kept {
-            Some(kept) => time(5).wrap_up_reserve_time(kept),
+            Some(kept) => time(5).with_wrap_up_time(kept),
             None => time(5),
         };
         // The wait of the retry was over during the pause.
@@ -208,7 +209,7 @@ async fn a_pause_between_a_request_and_its_first_output_counts_also_while_a_retr
 #[tokio::test(start_paused = true)]
 async fn a_pause_into_the_time_that_is_kept_sends_nothing_but_the_last_turn() {
     let model = Scripted::new(["what I have"]);
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
     let mut run = agent(model.clone()).with_budget(budget).run("go");
     until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     advance(7 * SECOND).await;
@@ -223,7 +224,7 @@ async fn a_pause_into_the_time_that_is_kept_sends_nothing_but_the_last_turn() {
 async fn a_pause_between_two_turns_into_the_time_that_is_kept_leaves_the_last_turn() {
     let model = Scripted::new([call_of("a", "t"), "what I have".into()]);
     let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
-    let budget = time(30).wrap_up_reserve_time(20 * SECOND);
+    let budget = time(30).with_wrap_up_time(20 * SECOND);
     let mut run = agent.with_budget(budget).run("go");
     until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
     advance(15 * SECOND).await;
@@ -248,12 +249,12 @@ async fn no_compaction_begins_when_the_time_is_over() {
         let mut run = agent.with_budget(time(5)).run_from(history.clone(), "go");
         run.steer("and this").unwrap();
         let is_steered =
-            |event: &Event| matches!(event, Event::Appended { why: AppendedWhy::Steer, .. });
+            |event: &Event| matches!(event, Event::Appended { why: AppendReason::Steer, .. });
         until(&mut run, is_steered).await;
         advance(pause).await;
         let outcome = run.outcome().await;
         let in_time = pause == SECOND;
-        assert_eq!(outcome.reason == Reason::Completed, in_time);
+        assert_eq!(outcome.reason == EndReason::Completed, in_time);
         assert_eq!(summaries.requests().len(), usize::from(in_time));
         assert_eq!(model.requests().len(), usize::from(in_time));
     }
@@ -281,7 +282,7 @@ async fn a_compaction_that_is_open_when_the_time_is_over_sends_nothing_more() {
 #[tokio::test(start_paused = true)]
 async fn a_last_turn_takes_no_follow_up() {
     let model = Scripted::new(["one".into(), Reply::text("tw").hang(), "what I have".into()]);
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
     let run = agent(model).with_budget(budget).run("go");
     for words in ["first", "second"] {
         run.follow_up(words).unwrap();
@@ -297,7 +298,7 @@ async fn a_last_turn_takes_no_follow_up() {
 async fn what_hooks_noted_is_said_in_the_last_turn() {
     let notes = || hook::after_sampling(|_, _| std::future::ready(vec![Item::user("a note")]));
     let model = Scripted::new([naps(&[20_000]), "what I have".into()]);
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
     let agent = agent(model.clone()).with_tools([nap("nap")]).with_hook(notes());
     let (told, _) = timed(&agent.with_budget(budget)).await;
     check_time_up(&told.outcome, 6_000);
@@ -309,27 +310,27 @@ async fn what_hooks_noted_is_said_in_the_last_turn() {
 #[tokio::test(start_paused = true)]
 async fn tools_run_in_the_time_that_was_kept_where_no_last_turn_can_come() {
     let script = || Scripted::new([call_of("a", "t").delay(8 * SECOND), "never".into()]);
-    let budget = || time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = || time(10).with_wrap_up_time(4 * SECOND);
     let ran = Counter::default();
     let agent = |model| agent(model).with_tools([fine("t", &ran)]).with_budget(budget());
     let mut run = agent(script()).run("go");
     until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     run.stop_after_turn();
     let outcome = run.outcome().await;
-    assert_eq!((outcome.reason, ran.began()), (Reason::Stopped, 1));
+    assert_eq!((outcome.reason, ran.began()), (EndReason::Stopped, 1));
     let outcome = agent(script()).with_max_turns(1).run("go").outcome().await;
-    assert_eq!((outcome.reason, ran.began()), (Reason::MaxTurns, 2));
+    assert_eq!((outcome.reason, ran.began()), (EndReason::MaxTurns, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_no_last_turn_can_come_what_runs_has_the_time_that_was_kept_for_it() {
     let slow = || Scripted::new([Reply::text("fine").delay(8 * SECOND), "never".into()]);
-    let budget = || time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = || time(10).with_wrap_up_time(4 * SECOND);
     // It was the only request.
     let model = slow();
     let (told, took) = timed(&agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
     let ended = (told.outcome.reason, took, model.requests().len());
-    assert_eq!(ended, (Reason::Completed, 8 * SECOND, 1));
+    assert_eq!(ended, (EndReason::Completed, 8 * SECOND, 1));
 
     // A holder lets the run end after this turn.
     let model = slow();
@@ -337,7 +338,7 @@ async fn where_no_last_turn_can_come_what_runs_has_the_time_that_was_kept_for_it
     until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     run.stop_after_turn();
     let outcome = run.outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "fine"));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "fine"));
 
     // Before the first request there is nothing to wrap up.
     let model = Scripted::new(["fine"]);
@@ -352,15 +353,15 @@ async fn where_no_last_turn_can_come_what_runs_has_the_time_that_was_kept_for_it
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_resumed_gets_its_last_turn_too() {
     let model = Scripted::new([naps(&[1]), "what I have".into()]);
-    let asking = agent(model.clone()).with_tools([nap("nap").needs_approval()]);
+    let asking = agent(model.clone()).with_tools([nap("nap").requires_approval()]);
     let outcome = asking.run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Pending);
+    assert_eq!(outcome.reason, EndReason::Pending);
     let slow = Tool::raw(spec("nap"), |_: Value, _| async {
         sleep(60 * SECOND).await;
         "never"
     });
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
-    let resumed = agent(model.clone()).with_tools([slow.unwrap().needs_approval()]);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let resumed = agent(model.clone()).with_tools([slow.unwrap().requires_approval()]);
     let resumed = resumed.with_budget(budget);
     let approved = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
     let outcome = resumed.resume(outcome.history, approved).unwrap().outcome().await;
@@ -376,9 +377,9 @@ async fn the_time_begins_with_the_first_poll_and_anew_with_each_run() {
     let run = agent.run("go");
     advance(20 * SECOND).await;
     let told = told(run).await;
-    assert_eq!(told.outcome.reason, Reason::Completed);
+    assert_eq!(told.outcome.reason, EndReason::Completed);
     let again = agent.run_from(told.handle.history(), "more").outcome().await;
-    assert_eq!(again.reason, Reason::Completed);
+    assert_eq!(again.reason, EndReason::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -388,14 +389,15 @@ async fn a_limit_of_nothing_sends_nothing_and_one_beyond_the_clock_is_none() {
     check_time_up(&told.outcome, 0);
     assert_eq!((took, model.requests().len()), (Duration::ZERO, 0));
     for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
-        let (told, _) = timed(&agent(model.clone()).with_budget(Budget::new().time(limit))).await;
-        assert_eq!(told.outcome.reason, Reason::Completed);
+        let (told, _) =
+            timed(&agent(model.clone()).with_budget(Budget::new().with_time_limit(limit))).await;
+        assert_eq!(told.outcome.reason, EndReason::Completed);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_last_turn_follows_unless_time_was_kept_for_it() {
-    for budget in [time(5).wrap_up(), time(5).wrap_up_reserve(100)] {
+    for budget in [time(5).with_wrap_up(), time(5).with_wrap_up_tokens(100)] {
         let model = Scripted::new([naps(&[9_000]), "what I have".into()]);
         let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
         let (told, took) = timed(&agent).await;
@@ -409,7 +411,7 @@ async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_w
     let ran = Counter::default();
     let calls = call_of("done", "t").call_raw("slow", "nap", r#"{"ms":60000}"#);
     let model = Scripted::new([calls, Reply::text("what I have").delay(SECOND)]);
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
     let agent = agent(model.clone()).with_tools([fine("t", &ran), nap("nap")]).with_budget(budget);
     let (told, took) = timed(&agent).await;
     check_time_up(&told.outcome, 6_000);
@@ -424,7 +426,7 @@ async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_w
 #[tokio::test(start_paused = true)]
 async fn with_time_kept_an_open_turn_is_dropped_then_and_its_words_are_known() {
     let model = Scripted::new([Reply::text("It is ").hang(), "what I have".into()]);
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
     let (told, took) = timed(&agent(model.clone()).with_budget(budget)).await;
     check_time_up(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (6 * SECOND, "what I have"));
@@ -434,7 +436,7 @@ async fn with_time_kept_an_open_turn_is_dropped_then_and_its_words_are_known() {
 #[tokio::test(start_paused = true)]
 async fn a_last_turn_that_is_not_complete_in_time_is_dropped() {
     let model = Scripted::new([naps(&[60_000]), Reply::text("what ").hang()]);
-    let budget = time(10).wrap_up_reserve_time(4 * SECOND);
+    let budget = time(10).with_wrap_up_time(4 * SECOND);
     let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
     let (told, took) = timed(&agent).await;
     check_time_up(&told.outcome, 10_000);
@@ -446,7 +448,7 @@ async fn a_last_turn_that_is_not_complete_in_time_is_dropped() {
 async fn a_run_that_ends_in_time_leaves_no_timer() {
     let model = Scripted::new(["fine"]);
     let mut run = agent(model).with_budget(time(5)).run("go");
-    assert_eq!(pull(&mut run).last().unwrap().finished().unwrap().reason, Reason::Completed);
+    assert_eq!(pull(&mut run).last().unwrap().outcome().unwrap().reason, EndReason::Completed);
     advance(60 * SECOND).await;
     assert!(run.next().now_or_never().unwrap().is_none());
 }
@@ -455,7 +457,7 @@ async fn a_run_that_ends_in_time_leaves_no_timer() {
 fn without_a_timer_a_run_that_need_not_wait_is_fine_and_one_that_must_says_what_it_needs() {
     let quick = Agent::new(Scripted::new([call_of("a", "t"), "fine".into()]));
     let quick = quick.with_tools([fine("t", &Counter::default())]).with_budget(time(5));
-    assert_eq!(block_on(quick.run("go").outcome()).reason, Reason::Completed);
+    assert_eq!(block_on(quick.run("go").outcome()).reason, EndReason::Completed);
 
     let slow = Agent::new(Scripted::new([Reply::text("It is ").hang()])).with_budget(time(5));
     let error = block_on(slow.run("go").outcome()).error.unwrap();
@@ -488,12 +490,12 @@ fn without_a_timer_the_default_limit_of_a_tool_is_none_and_one_that_was_set_is_a
     let outcome = run(twice("t"));
     assert_eq!(
         (outcome.reason, kinds(outcome.new_items())),
-        (Reason::Completed, vec![ResultKind::Ok])
+        (EndReason::Completed, vec![ResultKind::Ok])
     );
 
     let outcome = run(twice("t").with_timeout(SECOND));
     let answers = answers(outcome.new_items());
-    assert_eq!((outcome.reason, answers[0].1), (Reason::Completed, ResultKind::Error));
+    assert_eq!((outcome.reason, answers[0].1), (EndReason::Completed, ResultKind::Error));
     assert!(answers[0].2.contains("the tool has a time limit"), "{}", answers[0].2);
     assert!(answers[0].2.contains("needs a tokio runtime"), "{}", answers[0].2);
     assert!(!answers[0].2.contains("provider"), "{}", answers[0].2);
@@ -509,7 +511,7 @@ async fn a_tool_has_ten_minutes_unless_it_or_its_kit_was_told_otherwise() {
             Some(limit) => turnstream::Toolkit::new([tool]).with_timeout(limit),
             None => turnstream::Toolkit::new([tool]),
         };
-        let (told, took) = timed(&agent(model).with_kit(kit)).await;
+        let (told, took) = timed(&agent(model).with_toolkit(kit)).await;
         (kinds(&told.handle.history())[0], took.as_secs() / 60)
     };
     let never = Timeouts::NEVER;
@@ -527,10 +529,10 @@ async fn a_tool_has_ten_minutes_unless_it_or_its_kit_was_told_otherwise() {
 async fn a_tool_that_runs_agents_has_no_limit_unless_its_kit_sets_one() {
     let run = async |kit: turnstream::Toolkit| {
         let model = Scripted::new([naps(&[99 * 60_000]), "fine".into()]);
-        let (told, took) = timed(&agent(model).with_kit(kit)).await;
+        let (told, took) = timed(&agent(model).with_toolkit(kit)).await;
         (kinds(&told.handle.history())[0], took.as_secs() / 60)
     };
-    let kit = || turnstream::Toolkit::new([nap("nap").running_agents()]);
+    let kit = || turnstream::Toolkit::new([nap("nap").running_sub_agents()]);
     assert_eq!(run(kit()).await, (ResultKind::Ok, 99));
     assert_eq!(run(kit().with_timeout(60 * SECOND)).await, (ResultKind::Timeout, 1));
 }
@@ -545,7 +547,7 @@ async fn a_sub_agent_and_a_wait_for_a_person_have_no_limit_of_their_own() {
     assert_eq!((kinds(&told.handle.history()), took.as_secs()), (vec![ResultKind::Ok], 3 * 3600));
 
     let model = Scripted::new([call_of("a", "t"), "fine".into()]);
-    let asks = fine("t", &Counter::default()).needs_approval();
+    let asks = fine("t", &Counter::default()).requires_approval();
     let mut run = agent(model).with_tools([asks]).interactive().run("go");
     let is_request = |event: &Event| matches!(event, Event::Tool(ToolEvent::ApprovalRequested(_)));
     let request = until(&mut run, is_request).await;

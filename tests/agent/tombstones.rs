@@ -10,7 +10,7 @@ use turnstream::context::{
     BytesDiv4, Compaction, ContextInjector, Window, compactor_fn, count_tokens,
     was_reactively_compacted,
 };
-use turnstream::event::{AppendedWhy, Reason, RewrittenWhy};
+use turnstream::event::{AppendReason, EndReason, RewriteReason};
 use turnstream::item::{Mark, TombstoneEdit};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
@@ -24,7 +24,7 @@ use turnstream::testing::Wire;
 use turnstream::tool::Tool;
 
 fn is_void(event: &Event) -> bool {
-    matches!(event, Event::Rewritten { why: RewrittenWhy::Tombstoned, .. })
+    matches!(event, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
 }
 
 /// Where the tombstones of a history are.
@@ -159,7 +159,7 @@ async fn items_become_void_before_the_next_request_and_are_not_sent_on_any_wire(
         assert_eq!(void(&run.history()), [0; 0], "not in the middle of a turn");
         events.extend(events_until(&mut run, started(3)).await);
         let told = told_from(events, run).await;
-        told.check(Reason::Completed, 3);
+        told.check(EndReason::Completed, 3);
         let changes: Vec<&Event> = told.events.iter().filter(|event| is_void(event)).collect();
         assert_eq!(changes.len(), 1, "what is beside each other is one range");
         let sent: Vec<String> = model.sent().iter().map(ToString::to_string).collect();
@@ -190,8 +190,8 @@ async fn items_become_void_before_the_end_where_no_request_follows() {
     // The model stops; an interrupt; an error.
     let failed = Error::new(ErrorKind::Auth, "no");
     for (reply, reason) in
-        [(Reply::text("Done."), Some(Reason::Completed)), ("a b".into(), None), {
-            (Reply::error(failed), Some(Reason::ProviderError))
+        [(Reply::text("Done."), Some(EndReason::Completed)), ("a b".into(), None), {
+            (Reply::error(failed), Some(EndReason::ProviderError))
         }]
     {
         let mut run = agent(Scripted::new([reply])).run("go");
@@ -240,14 +240,14 @@ async fn only_items_of_completed_turns_whose_calls_have_their_results_become_voi
 #[tokio::test]
 async fn a_call_that_waits_for_an_approval_cannot_become_void_and_the_rest_can() {
     let model = Scripted::new([call("c")]);
-    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().needs_approval();
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
     let mut run = agent(model).with_tools([tool]).run_from(history(session(1)), "go");
     until(&mut run, |event| event.turn_complete().is_some()).await;
     let call = at(&run, |item| item.as_tool_call().is_some_and(|call| call.call_id == "c"));
     refuses(run.tombstone([0, call]), "the call `c` has no result yet", Some("c"));
     run.tombstone([0]).unwrap();
     let told = told_from(Vec::new(), run).await;
-    told.check(Reason::Pending, 1);
+    told.check(EndReason::Pending, 1);
     assert_eq!(void(&told.outcome.history), [0]);
     assert_eq!(told.outcome.pending.len(), 1);
     assert_eq!(told.outcome.history.pending_calls(), told.outcome.pending);
@@ -259,7 +259,7 @@ async fn a_call_that_waits_between_items_that_became_void_still_runs_when_it_is_
         Reply::new().call_raw("a", "t", "{}").call_raw("w", "ask", "{}").call_raw("b", "t", "{}"),
         "Done.".into(),
     ]);
-    let ask = Tool::raw(spec("ask"), |_, _| async { "it ran" }).unwrap().needs_approval();
+    let ask = Tool::raw(spec("ask"), |_, _| async { "it ran" }).unwrap().requires_approval();
     let agent = agent(model).with_tools([tool("t"), ask]);
     let mut run = agent.run("go");
     let mut results = 0;
@@ -299,7 +299,7 @@ async fn positions_follow_their_items_through_a_compaction() {
     run.tombstone([2, 7, 13]).unwrap();
     events.extend(events_until(&mut run, started(2)).await);
     let told = told_from(events, run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     let history = &told.outcome.history;
     let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
     let call = history.iter().position(is_shown).unwrap();
@@ -319,7 +319,7 @@ async fn a_thought_that_a_compaction_has_shortened_becomes_void_all_the_same() {
     until(&mut run, started(1)).await;
     run.tombstone([1]).unwrap();
     let told = told_from(Vec::new(), run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
 }
 
@@ -337,7 +337,7 @@ async fn of_two_equal_items_the_one_that_a_compaction_has_kept_does_not_become_v
     until(&mut run, started(1)).await;
     run.tombstone([2]).unwrap();
     let told = told_from(Vec::new(), run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
 }
 
@@ -359,7 +359,7 @@ async fn signed_thoughts_that_a_compaction_drops_keep_no_other_item_from_becomin
     until(&mut run, started(1)).await;
     run.tombstone([2, 13]).unwrap();
     let told = told_from(Vec::new(), run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     let history = &told.outcome.history;
     let is_it = |at: &usize| history.iter().nth(*at).unwrap().kind == session(1)[2].kind;
     assert_eq!(void(history).iter().filter(|at| is_it(at)).count(), 1, "{history:?}");
@@ -391,9 +391,9 @@ async fn before_one_request_notes_are_said_items_become_void_and_words_are_said_
     let expected = format!(
         "{:?} go, asked, Hook note, void, {steer:?} left, {steer:?} right, asked, Hook note, \
          {:?} later, asked",
-        AppendedWhy::Input,
-        AppendedWhy::FollowUp,
-        steer = AppendedWhy::Steer,
+        AppendReason::Input,
+        AppendReason::FollowUp,
+        steer = AppendReason::Steer,
     );
     assert_eq!(what.join(", "), expected);
 }
@@ -403,8 +403,9 @@ async fn a_last_turn_whose_time_was_kept_has_the_notes_and_not_what_became_void(
     use std::time::Duration;
     use turnstream::agent::Budget;
     let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
-    let budget =
-        Budget::new().time(Duration::from_secs(10)).wrap_up_reserve_time(Duration::from_secs(4));
+    let budget = Budget::new()
+        .with_time_limit(Duration::from_secs(10))
+        .with_wrap_up_time(Duration::from_secs(4));
     let model = Scripted::new([crate::support::tools::naps(&[60_000]), "Done.".into()]);
     let mut run = agent(model.clone())
         .with_tools([crate::support::tools::nap("nap")])
@@ -414,7 +415,7 @@ async fn a_last_turn_whose_time_was_kept_has_the_notes_and_not_what_became_void(
     let events = events_until(&mut run, is_started).await;
     run.tombstone([0]).unwrap();
     let told = told_from(events, run).await;
-    told.check(Reason::Budget, 2);
+    told.check(EndReason::Budget, 2);
     assert_eq!(void(&told.outcome.history), [0]);
     let sent = &model.requests()[1].context;
     assert_eq!(void(sent), [0]);
@@ -424,10 +425,10 @@ async fn a_last_turn_whose_time_was_kept_has_the_notes_and_not_what_became_void(
 #[tokio::test]
 async fn a_request_that_waits_for_its_pool_is_made_anew_without_what_became_void() {
     use turnstream::agent::{Budget, Pool};
-    let pool = Pool::tokens(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
+    let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
     let model = Scripted::function(|_, _| "Done.");
-    let agent = agent(model.clone()).with_budget(Budget::new().pool(&pool));
-    let slot = pool.slot().await;
+    let agent = agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
+    let slot = pool.acquire_slot().await;
     let mut run = agent.run_from(history(session(1)), "go");
     let mut events = pull(&mut run);
     assert_eq!(events.len(), 1, "{events:?}");
@@ -441,7 +442,7 @@ async fn a_request_that_waits_for_its_pool_is_made_anew_without_what_became_void
 async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
     use turnstream::agent::{Budget, Pool};
     use turnstream::item::Content;
-    let pool = Pool::tokens(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
+    let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
     let (give, note) = tokio::sync::oneshot::channel::<()>();
     let note = std::sync::Mutex::new(Some(note));
     let noting = hook::after_sampling(move |_, _| {
@@ -465,17 +466,17 @@ async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
         .with_hook(prepares)
         .with_window(Window::new(1_000))
         .with_compactor(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))))
-        .with_budget(Budget::new().pool(&pool));
+        .with_budget(Budget::new().with_pool(&pool));
     let mut run = agent.run("go");
     until(&mut run, |event| event.tool_output().is_some()).await;
-    let slot = pool.slot().await;
+    let slot = pool.acquire_slot().await;
     pull(&mut run);
     meanwhile(&run);
     give.send(()).unwrap();
     pull(&mut run);
     drop(slot);
     let told = told_from(Vec::new(), run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     let sent = &model.requests()[1];
     let said = sent.context.iter().filter(|item| !item.tombstone).filter_map(Item::as_user);
     assert_eq!(said.map(Content::text).collect::<Vec<_>>(), expected);
@@ -495,18 +496,18 @@ async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
     let body = |cx: RunContext, state| {
         // As the agent's own, but that it begins with the request.
         async_stream::try_stream! {
-            let (state, request) = cx.request(state).await?;
+            let (state, request) = cx.next_request(state).await?;
             let request = request.unwrap();
-            yield turnstream::Step::Value(cx.turn_started(&state));
-            let mut events = cx.ask(&state, *request);
+            yield turnstream::Step::Value(cx.turn_started_event(&state));
+            let mut events = cx.send_request(&state, *request);
             while let Some(event) = events.next().await {
                 yield turnstream::Step::Value(event?.into());
             }
-            yield turnstream::Step::StopWith(state.ended(Reason::Completed));
+            yield turnstream::Step::StopWith(state.with_end_reason(EndReason::Completed));
         }
     };
     let agent = turnstream::Agent::new(Scripted::new(["Done."]));
-    let run = agent.run_by(body, history(session(1)), "go");
+    let run = agent.run_with_body(body, history(session(1)), "go");
     run.tombstone([0]).unwrap();
     assert_eq!(void(&run.outcome().await.history), [0]);
 }
@@ -531,7 +532,7 @@ async fn room_that_tombstones_made_needs_no_compaction() {
         if tombstones {
             run.tombstone([0]).unwrap();
         }
-        told_from(Vec::new(), run).await.check(Reason::Completed, 2);
+        told_from(Vec::new(), run).await.check(EndReason::Completed, 2);
         asked.load(Ordering::Relaxed)
     };
     assert_eq!((asks(false).await, asks(true).await), (1, 0));
@@ -571,7 +572,7 @@ fn a_guess_counts_no_tombstone() {
     let before = count_tokens(&history, &BytesDiv4);
     let journal = Journal::new(history.clone());
     for TombstoneEdit { from, to, items } in history.tombstone_edits([4]).unwrap() {
-        let (why, usage) = (RewrittenWhy::Tombstoned, turnstream::Usage::default());
+        let (why, usage) = (RewriteReason::Tombstoned, turnstream::Usage::default());
         journal.observe(&Event::Rewritten { why, from, to, items: items.clone(), usage });
         TombstoneEdit { from, to, items }.apply(&mut history);
     }

@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use turnstream::agent::Budget;
 use turnstream::agent::evidence::RequireEvidence;
 use turnstream::context::{Summarizer, Window};
-use turnstream::event::{Reason, RewrittenWhy, ToolEvent};
+use turnstream::event::{EndReason, RewriteReason, ToolEvent};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::story::trace::{
-    Action, BudgetsLeft, FailureKind, ToolExit, TraceEvent, read_lines,
+    FailureKind, RemainingBudget, ToolExit, TraceAction, TraceEvent, read_jsonl,
 };
 use turnstream::stream::{Steps, TurnEvents, loop_stream};
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
-    Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Trace, Usage,
+    Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Trace, Usage,
 };
 
 use crate::support::runs::rest;
@@ -30,11 +30,11 @@ fn act() -> Tool {
     Tool::raw(spec("act"), |args: Value, cx| async move {
         let list = |name: &str| args[name].as_array().cloned().unwrap_or_default();
         for file in list("changes") {
-            cx.changed(file.as_str().unwrap());
+            cx.record_change(file.as_str().unwrap());
         }
         for code in list("checks") {
             let code = i32::try_from(code.as_i64().unwrap()).unwrap();
-            cx.evidence(Evidence::from_command("check", code));
+            cx.record_evidence(Evidence::from_command("check", code));
         }
         match args["fails"].as_str() {
             Some(why) => Err(why.to_owned()),
@@ -55,7 +55,7 @@ fn calls(args: Value) -> Reply {
 /// The events of a run, and what a trace has made of them.
 async fn run(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
     let trace = agent.trace();
-    let events = rest(&mut agent.run("go").traced(&trace)).await;
+    let events = rest(&mut agent.run("go").trace_to(&trace)).await;
     (events, trace.events())
 }
 
@@ -66,12 +66,12 @@ async fn steps(agent: Agent) -> Vec<TraceEvent> {
 /// Each step in one word or two.
 fn words(steps: &[TraceEvent]) -> Vec<String> {
     let word = |step: &TraceEvent| match &step.action {
-        Action::Tool { tool, .. } => {
+        TraceAction::Tool { tool, .. } => {
             let exit = serde_json::to_value(step.result.tool_exit).unwrap();
             format!("{tool} {}", exit.as_str().unwrap())
         }
-        Action::Say { text, .. } => format!("say {text}"),
-        Action::Stop { stop_reason, .. } => format!("stop {stop_reason}"),
+        TraceAction::Say { text, .. } => format!("say {text}"),
+        TraceAction::Stop { stop_reason, .. } => format!("stop {stop_reason}"),
         other => panic!("{other:?}"),
     };
     steps.iter().map(word).collect()
@@ -106,7 +106,7 @@ async fn a_step_is_one_call_or_the_end() {
     assert_eq!(left, [19, 18, 18, 17, 16]);
     let proof = steps[4].result.verification_evidence.as_ref();
     assert_eq!(proof, Some(&Evidence::from_command("check", 0)));
-    let Action::Tool { args, call_id, .. } = &steps[0].action else { panic!("no call") };
+    let TraceAction::Tool { args, call_id, .. } = &steps[0].action else { panic!("no call") };
     assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a.md"]}"#);
     assert!(!call_id.is_empty());
 }
@@ -154,8 +154,8 @@ async fn words_that_are_no_end_are_a_step() {
             let first = *asked == 1;
             async move {
                 match first {
-                    true => turnstream::agent::hook::OnStop::Block("do it".to_owned()),
-                    false => turnstream::agent::hook::OnStop::LetGo,
+                    true => turnstream::agent::hook::StopDecision::Block("do it".to_owned()),
+                    false => turnstream::agent::hook::StopDecision::Allow,
                 }
             }
         }
@@ -217,8 +217,8 @@ fn scripts() -> Vec<Agent> {
         agent([calls(json!({})), calls(json!({}))]).with_max_turns(1),
         agent([Reply::text("Half").fail(broken)]),
         agent([Reply::text(""), Reply::text("x")]),
-        agent([calls(json!({}))]).with_budget(Budget::new().tool_calls(0)),
-        Agent::new(Scripted::new([calls(json!({}))])).with_tools([act().needs_approval()]),
+        agent([calls(json!({}))]).with_budget(Budget::new().with_tool_calls(0)),
+        Agent::new(Scripted::new([calls(json!({}))])).with_tools([act().requires_approval()]),
         parent(),
     ]
 }
@@ -256,7 +256,8 @@ async fn every_run_ends_with_exactly_one_stop_and_a_dropped_one_with_none() {
         let (events, steps) = run(&agent).await;
         let endings = |steps: &[TraceEvent]| {
             let own = steps.iter().filter(|step| step.within.is_empty());
-            let ends: Vec<_> = own.map(|step| matches!(step.action, Action::Stop { .. })).collect();
+            let ends: Vec<_> =
+                own.map(|step| matches!(step.action, TraceAction::Stop { .. })).collect();
             (ends.iter().filter(|it| **it).count(), ends.last() == Some(&true))
         };
         assert_eq!(endings(&steps), (1, true), "{:?}", words(&steps));
@@ -272,10 +273,10 @@ async fn every_run_ends_with_exactly_one_stop_and_a_dropped_one_with_none() {
 async fn every_call_of_a_run_is_one_step() {
     for agent in scripts() {
         let (events, steps) = run(&agent).await;
-        let outputs = events.iter().map(Event::innermost).filter_map(Event::tool_output);
+        let outputs = events.iter().map(Event::without_nesting).filter_map(Event::tool_output);
         let outputs: Vec<_> = outputs.map(|result| result.call_id.clone()).collect();
         let called = steps.iter().filter_map(|step| match &step.action {
-            Action::Tool { call_id, .. } => Some(call_id.clone()),
+            TraceAction::Tool { call_id, .. } => Some(call_id.clone()),
             _ => None,
         });
         assert_eq!(called.collect::<Vec<_>>(), outputs);
@@ -296,7 +297,7 @@ async fn a_sub_agent_has_numbers_of_its_own() {
 #[tokio::test]
 async fn a_run_that_waits_names_what_is_missing() {
     let agent = Agent::new(Scripted::new([Reply::new().call_raw("c1", "act", "{}")]))
-        .with_tools([act().needs_approval()]);
+        .with_tools([act().requires_approval()]);
     let steps = steps(agent.clone()).await;
     check(&steps, &["stop pending"]);
     assert_eq!(steps[0].result.missing.as_deref(), Some("a verdict on or a result for `act` (c1)"));
@@ -308,20 +309,20 @@ async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
         Reply::new().call_raw("c1", "act", r#"{"changes":["a"]}"#),
         Reply::text("Done."),
     ]);
-    let agent = Agent::new(model).with_tools([act().needs_approval()]);
+    let agent = Agent::new(model).with_tools([act().requires_approval()]);
     let first = agent.trace();
     let run = agent.run("go");
     let handle = run.handle();
-    run.traced(&first).for_each(|_| async {}).await;
+    run.trace_to(&first).for_each(|_| async {}).await;
     let history = handle.history();
-    let trace = if same_trace { first } else { agent.trace().continuing(&history) };
+    let trace = if same_trace { first } else { agent.trace().with_resumed_history(&history) };
     let verdicts: Vec<_> = history
         .pending_calls()
         .into_iter()
         .map(|call| (call, turnstream::tool::Verdict::Approve))
         .collect();
     let resumed = agent.resume(history, verdicts).unwrap();
-    resumed.traced(&trace).for_each(|_| async {}).await;
+    resumed.trace_to(&trace).for_each(|_| async {}).await;
     trace.events()
 }
 
@@ -332,7 +333,7 @@ async fn a_call_that_was_pending_is_known_by_the_history_or_by_the_run_before() 
     let same = resumed(true).await;
     check(&same, &["stop pending", "act success", "stop completed"]);
     for step in [&told[0], &same[1]] {
-        let Action::Tool { args, .. } = &step.action else { panic!("no call") };
+        let TraceAction::Tool { args, .. } = &step.action else { panic!("no call") };
         assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a"]}"#);
     }
 }
@@ -345,7 +346,7 @@ async fn an_interrupted_call_is_a_step() {
     let trace = agent.trace();
     let run = agent.run("go");
     let handle = run.handle();
-    let mut run = run.traced(&trace);
+    let mut run = run.trace_to(&trace);
     while let Some(event) = run.next().await {
         if matches!(event, Ok(Event::Tool(ToolEvent::Started { .. }))) {
             handle.interrupt();
@@ -367,11 +368,11 @@ async fn what_is_left_of_each_budget_is_counted_down() {
     ]);
     let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
     let budget = Budget::new()
-        .total_tokens(1_000)
-        .output_tokens(15)
-        .tool_calls(3)
-        .money(1.0, Prices::new().with("scripted", price))
-        .time(Duration::from_secs(1));
+        .with_total_tokens(1_000)
+        .with_output_tokens(15)
+        .with_tool_calls(3)
+        .with_cost_limit(1.0, Prices::new().with("scripted", price))
+        .with_time_limit(Duration::from_secs(1));
     let agent = Agent::new(model).with_tools([wait.unwrap()]).with_budget(budget);
     let budgets = |step: &TraceEvent| serde_json::to_value(step.budgets).unwrap();
     let (events, steps) = run(&agent).await;
@@ -388,7 +389,7 @@ async fn what_is_left_of_each_budget_is_counted_down() {
         })
     );
     assert_eq!(budgets(&steps[1])["output_tokens_remaining"], 0);
-    let spent = events.last().unwrap().finished().unwrap().cost.unwrap();
+    let spent = events.last().unwrap().outcome().unwrap().cost.unwrap();
     assert_eq!(budgets(&steps[1])["cost_remaining"], 1_000_000 - spent);
 }
 
@@ -405,12 +406,12 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_which_knows_who_wrote_a_sum
     let agent = self::agent(replies)
         .with_window(Window::new(1_000))
         .with_compactor(summarize)
-        .with_budget(Budget::new().money(1.0, prices));
+        .with_budget(Budget::new().with_cost_limit(1.0, prices));
     let (events, steps) = run(&agent).await;
-    let outcome = events.last().unwrap().finished().unwrap();
+    let outcome = events.last().unwrap().outcome().unwrap();
     // The event of a compaction names no model: a trace takes it for one of the run's.
     let cost = 910 * 100 + 50;
-    assert_eq!((outcome.reason, outcome.cost), (Reason::Completed, Some(cost)));
+    assert_eq!((outcome.reason, outcome.cost), (EndReason::Completed, Some(cost)));
     assert_eq!(steps.last().unwrap().budgets.cost_remaining, Some(1_000_000 - cost));
 }
 
@@ -418,8 +419,8 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_which_knows_who_wrote_a_sum
 async fn a_trace_goes_on_with_the_next_run_and_its_budgets_begin_anew() {
     let agent = agent([calls(json!({})), Reply::text("Done."), Reply::text("Bye.")]);
     let trace = agent.trace();
-    agent.run("go").traced(&trace).for_each(|_| async {}).await;
-    agent.run("bye").traced(&trace).for_each(|_| async {}).await;
+    agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
+    agent.run("bye").trace_to(&trace).for_each(|_| async {}).await;
     let steps = trace.events();
     check(&steps, &["act success", "stop completed", "stop completed"]);
     assert_eq!(steps[2].budgets.steps_remaining, Some(19));
@@ -429,9 +430,9 @@ async fn a_trace_goes_on_with_the_next_run_and_its_budgets_begin_anew() {
 async fn a_note_is_an_input_of_the_next_step() {
     let agent = agent([calls(json!({})), Reply::text("Done.")]);
     let trace = agent.trace();
-    trace.note(json!({ "files": ["a.md"] }));
-    trace.note("because it is asked for");
-    agent.run("go").traced(&trace).for_each(|_| async {}).await;
+    trace.add_input(json!({ "files": ["a.md"] }));
+    trace.add_input("because it is asked for");
+    agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
     let inputs: Vec<_> = trace.events().iter().map(|step| step.inputs.len()).collect();
     assert_eq!(inputs, [2, 0]);
 }
@@ -472,11 +473,11 @@ async fn each_step_is_a_line_as_it_happens_and_is_read_again() {
     let (trace, out) = (agent.trace(), Shared::default());
     trace.write_to(out.clone());
     let written = || String::from_utf8(out.text.lock().unwrap().clone()).unwrap();
-    let mut run = agent.run("go").traced(&trace);
+    let mut run = agent.run("go").trace_to(&trace);
     while run.next().await.is_some() {
         assert_eq!(written().lines().count(), trace.events().len());
     }
-    let read: Result<Vec<_>, _> = read_lines(written().as_bytes()).collect();
+    let read: Result<Vec<_>, _> = read_jsonl(written().as_bytes()).collect();
     assert!(read.unwrap() == trace.events());
     assert!(trace.failure().is_none());
     let late = Shared::default();
@@ -492,7 +493,7 @@ async fn a_writer_that_fails_or_panics_breaks_nothing_but_itself() {
         let bad = Shared { fails_after: Some(1), panics, ..Shared::default() };
         trace.write_to(bad.clone());
         trace.write_to(good.clone());
-        agent.run("go").traced(&trace).for_each(|_| async {}).await;
+        agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
         let lines =
             |out: &Shared| String::from_utf8_lossy(&out.text.lock().unwrap()).lines().count();
         assert_eq!((lines(&bad), lines(&good), trace.events().len()), (1, 3, 3));
@@ -507,7 +508,7 @@ async fn a_hand_written_loop_is_traced_as_well() {
     let kit = turnstream::Toolkit::new([act()]);
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
-    let (journal, trace) = (Journal::new(history.clone()), Trace::with_steps(19));
+    let (journal, trace) = (Journal::new(history.clone()), Trace::from_max_steps(19));
     loop_stream(history, |history| {
         let turn = model.stream_turn(Request::new(history.clone()).with_tools(kit.specs()));
         let kit = kit.clone();
@@ -518,9 +519,9 @@ async fn a_hand_written_loop_is_traced_as_well() {
             })
         })
     })
-    .journaled(&journal)
+    .journal_to(&journal)
     .finish_with(&journal)
-    .traced(&trace)
+    .trace_to(&trace)
     .for_each(|_| async {})
     .await;
     let steps = trace.events();
@@ -551,10 +552,11 @@ fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
         let mut history = History::from_id("h");
         let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: written.into() };
         history.push(Item::tool_call("c", "t", written));
-        let trace = Trace::new().continuing(&history);
+        let trace = Trace::new().with_resumed_history(&history);
         let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
         trace.observe(&ToolEvent::Output(result).into());
-        let Some(Action::Tool { args: Some(kept), .. }) = trace.last().map(|it| it.action) else {
+        let Some(TraceAction::Tool { args: Some(kept), .. }) = trace.last().map(|it| it.action)
+        else {
             panic!("no arguments")
         };
         assert_eq!(kept.as_str(), args);
@@ -565,13 +567,13 @@ fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
 async fn the_budgets_begin_anew_behind_a_run_that_was_dropped() {
     let agent = agent([calls(json!({})), Reply::text("A plan."), Reply::text("Bye.")]);
     let trace = agent.trace();
-    let mut dropped = agent.run("go").traced(&trace);
+    let mut dropped = agent.run("go").trace_to(&trace);
     let mut turns = 0;
     while turns < 2 {
         turns += usize::from(dropped.next().await.unwrap().unwrap().turn_complete().is_some());
     }
     drop(dropped);
-    agent.run("bye").traced(&trace).for_each(|_| async {}).await;
+    agent.run("bye").trace_to(&trace).for_each(|_| async {}).await;
     let steps = trace.events();
     check(&steps, &["act success", "stop completed"]);
     assert_eq!(steps[1].budgets.steps_remaining, Some(19));
@@ -580,11 +582,11 @@ async fn the_budgets_begin_anew_behind_a_run_that_was_dropped() {
 #[tokio::test]
 async fn what_a_compaction_has_used_is_taken_off_the_budgets() {
     let usage = |tokens| Usage { input_tokens: tokens, ..Usage::default() };
-    let trace = Trace::with_budgets(BudgetsLeft {
+    let trace = Trace::from_budgets(RemainingBudget {
         tokens_remaining: Some(1_000),
-        ..BudgetsLeft::default()
+        ..RemainingBudget::default()
     });
-    let why = RewrittenWhy::Compacted;
+    let why = RewriteReason::Compacted;
     trace.observe(&Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage: usage(300) });
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
@@ -597,21 +599,21 @@ async fn whatever_is_nested_deep_is_shown_and_read_again() {
     for depth in [100, 125, 126, 127, 128, 400] {
         let arguments = format!("{}{}", r#"{"a":"#.repeat(depth), "1") + &"}".repeat(depth);
         let tool = Tool::raw(spec("deep"), |args: Value, cx| async move {
-            cx.evidence(json!([args]));
+            cx.record_evidence(json!([args]));
             "done"
         });
         let model =
             Scripted::new([Reply::new().call_raw("c1", "deep", &arguments), Reply::text("Done.")]);
         let agent = Agent::new(model).with_tools([tool.unwrap()]);
         let trace = agent.trace();
-        agent.run("go").traced(&trace).for_each(|_| async {}).await;
+        agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
         let steps = trace.events();
         assert_eq!(steps.len(), 2, "{depth}");
         for step in steps {
-            assert!(step.yaml().whole().to_string().contains("step: "), "{depth}");
+            assert!(step.as_yaml().full().to_string().contains("step: "), "{depth}");
             assert!(step.to_string().contains("step: "), "{depth}");
             let line = serde_json::to_string(&step).unwrap();
-            let read = read_lines(line.as_bytes()).next().unwrap().unwrap();
+            let read = read_jsonl(line.as_bytes()).next().unwrap().unwrap();
             assert!(read == step, "{depth}");
         }
     }
@@ -621,17 +623,17 @@ async fn whatever_is_nested_deep_is_shown_and_read_again() {
 fn a_call_that_did_not_run_takes_nothing_off_and_the_newest_of_an_id_is_meant() {
     let tool_calls_remaining = Some(5);
     let mut trace =
-        Trace::with_budgets(BudgetsLeft { tool_calls_remaining, ..BudgetsLeft::default() });
+        Trace::from_budgets(RemainingBudget { tool_calls_remaining, ..RemainingBudget::default() });
     for arguments in [r#"{"n":1}"#, r#"{"n":2}"#] {
         let mut history = History::from_id("h");
         history.push(Item::tool_call("c", "t", arguments));
-        trace = trace.continuing(&history);
+        trace = trace.with_resumed_history(&history);
     }
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, ResultKind::Denied, "no");
     trace.observe(&ToolEvent::Output(result).into());
     let step = trace.last().unwrap();
     assert_eq!(step.budgets.tool_calls_remaining, tool_calls_remaining);
-    let Action::Tool { args: Some(args), .. } = step.action else { panic!("no arguments") };
+    let TraceAction::Tool { args: Some(args), .. } = step.action else { panic!("no arguments") };
     assert_eq!(args.as_str(), r#"{"n":2}"#);
 }

@@ -12,18 +12,21 @@ use std::time::Duration;
 use futures::future::{self, BoxFuture, FutureExt};
 use futures::{Stream, StreamExt};
 use serde_json::json;
-use turnstream::agent::hook::{self, OnStop};
-use turnstream::agent::{Budget, Pool, body};
+use turnstream::agent::hook::{self, StopDecision};
+use turnstream::agent::{Budget, Pool, loop_body};
 use turnstream::context::{Compaction, compactor_fn};
 use turnstream::env::Ids;
-use turnstream::event::{AppendedWhy, ToolEvent};
+use turnstream::event::{AppendReason, ToolEvent};
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::stream::{TurnStream, seal};
 use turnstream::tool::{
-    Gate, KeptCalls, Permit, PreparedCall, Tool, ToolHandler, ToolRun, ToolSpec, Update, Verdict,
+    Permission, PreparedCall, SavedCalls, Tool, ToolHandler, ToolPolicy, ToolRun, ToolSpec,
+    ToolUpdate, Verdict,
 };
-use turnstream::world::{Ask, Effect, KeptTurn, Key, Kind, Value, World};
+use turnstream::world::{
+    Effect, EffectKey, EffectKind, EffectValue, SavedTurn, SendRequest, World,
+};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent};
 
 use crate::support::tools::spec;
@@ -31,9 +34,9 @@ use crate::support::tools::spec;
 /// What an engine keeps over all attempts: JSON alone.
 #[derive(Default)]
 struct Engine {
-    kept: Mutex<BTreeMap<Key, String>>,
+    kept: Mutex<BTreeMap<EffectKey, String>>,
     /// The effects that were performed, in order, each time.
-    performed: Mutex<Vec<Key>>,
+    performed: Mutex<Vec<EffectKey>>,
 }
 
 /// Where an attempt is stopped, at the `n`th effect that is performed.
@@ -56,7 +59,7 @@ struct Inner {
     engine: Arc<Engine>,
     stop: Stop,
     /// What was drawn since the last value was kept.
-    drawn: Mutex<Vec<(Key, String)>>,
+    drawn: Mutex<Vec<(EffectKey, String)>>,
     /// How many effects were asked for that were not kept.
     begun: Mutex<usize>,
     /// The calls that run are those at which the attempt is stopped.
@@ -84,7 +87,7 @@ impl Attempt {
         }))
     }
 
-    fn key(&self, key: &Key) -> Key {
+    fn key(&self, key: &EffectKey) -> EffectKey {
         let mut key = key.clone();
         if self.0.has_unstable_keys {
             key.nth += 1;
@@ -92,7 +95,7 @@ impl Attempt {
         key
     }
 
-    fn kept(&self, key: &Key) -> Option<String> {
+    fn kept(&self, key: &EffectKey) -> Option<String> {
         self.0.engine.kept.lock().unwrap().get(&self.key(key)).cloned()
     }
 
@@ -104,12 +107,12 @@ impl Attempt {
         *begun
     }
 
-    fn performs(&self, key: &Key) {
+    fn performs(&self, key: &EffectKey) {
         self.0.engine.performed.lock().unwrap().push(key.clone());
     }
 
     /// Keeps a value, and what was drawn before it.
-    fn keep(&self, key: &Key, json: String) {
+    fn keep(&self, key: &EffectKey, json: String) {
         let mut kept = self.0.engine.kept.lock().unwrap();
         kept.extend(std::mem::take(&mut *self.0.drawn.lock().unwrap()));
         assert!(kept.insert(self.key(key), json).is_none(), "{key} is kept twice");
@@ -126,7 +129,7 @@ impl Attempt {
     /// Performs an effect, and stops where it is to be stopped.
     fn perform<T: Send + 'static>(
         &self,
-        key: &Key,
+        key: &EffectKey,
         effect: BoxFuture<'static, T>,
         json: fn(&T) -> String,
     ) -> BoxFuture<'static, T> {
@@ -161,25 +164,25 @@ impl Attempt {
 /// Lets no call begin.
 struct Closed;
 
-impl Gate for Closed {
-    fn before(&mut self, _call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+impl ToolPolicy for Closed {
+    fn before_call(&mut self, _call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         future::pending().boxed()
     }
 }
 
 /// A result as JSON.
-fn to_json(made: &Result<Value, Error>) -> String {
+fn to_json(made: &Result<EffectValue, Error>) -> String {
     match made {
         Ok(value) => json!({ "value": value.to_json().unwrap() }).to_string(),
         Err(error) => json!({ "error": error }).to_string(),
     }
 }
 
-fn from_json(text: &str) -> Result<Value, Error> {
+fn from_json(text: &str) -> Result<EffectValue, Error> {
     let mut made: serde_json::Value = serde_json::from_str(text).unwrap();
     match made.get_mut("error") {
         Some(error) => Err(serde_json::from_value(error.take()).unwrap()),
-        None => Ok(Value::from_json(made["value"].take().into())),
+        None => Ok(EffectValue::from_json(made["value"].take().into())),
     }
 }
 
@@ -190,17 +193,19 @@ impl std::fmt::Debug for Attempt {
 }
 
 impl World for Attempt {
-    fn draw(&self, key: &Key, live: &mut dyn FnMut() -> Value) -> Value {
+    fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         if let Some(kept) = self.kept(key) {
             return from_json(&kept).unwrap();
         }
         let drawn = match key.kind {
             // Derived from the key.
-            Kind::Id => Value::new(key.to_string()),
+            EffectKind::Id => EffectValue::new(key.to_string()),
             // A holder says something before the second request.
-            Kind::Said if (key.iteration, key.nth) == (2, 1) && key.run.starts_with("steered") => {
-                Value::new(Some(Event::Appended {
-                    why: AppendedWhy::Steer,
+            EffectKind::Said
+                if (key.iteration, key.nth) == (2, 1) && key.run.starts_with("steered") =>
+            {
+                EffectValue::new(Some(Event::Appended {
+                    why: AppendReason::Steer,
                     id: key.to_string(),
                     items: vec![Item::user("And there?")],
                 }))
@@ -213,16 +218,16 @@ impl World for Attempt {
         from_json(&json).unwrap()
     }
 
-    fn step(&self, key: &Key, effect: Effect) -> Effect {
+    fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
         match self.kept(key) {
             Some(kept) => future::ready(from_json(&kept)).boxed(),
             None => self.perform(key, effect, to_json),
         }
     }
 
-    fn turn(&self, key: &Key, request: Request, ask: Ask) -> TurnStream {
+    fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
         if let Some(kept) = self.kept(key) {
-            return serde_json::from_str::<KeptTurn>(&kept).unwrap().into_stream(&request);
+            return serde_json::from_str::<SavedTurn>(&kept).unwrap().into_stream(&request);
         }
         let (this, key, n) = (self.clone(), key.clone(), self.begin());
         if self.0.stop == Stop::Before(n) {
@@ -230,12 +235,12 @@ impl World for Attempt {
             return seal(&request, futures::stream::pending::<Result<TurnEvent, Error>>());
         }
         self.performs(&key);
-        let mut kept = KeptTurn::default();
+        let mut kept = SavedTurn::default();
         ask(request).observed(move |item| {
             kept.observe(item);
             if this.0.stop == Stop::During(n) {
                 this.stop();
-            } else if kept.is_over() {
+            } else if kept.is_complete() {
                 this.keep(&key, serde_json::to_string(&kept).unwrap());
                 if this.0.stop == Stop::After(n) {
                     this.stop();
@@ -244,18 +249,18 @@ impl World for Attempt {
         })
     }
 
-    fn fan_out(&self, key: &Key, calls: ToolRun) -> ToolRun {
+    fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
         if let Some(kept) = self.kept(key) {
-            return calls.kept(serde_json::from_str::<KeptCalls>(&kept).unwrap());
+            return calls.with_saved_calls(serde_json::from_str::<SavedCalls>(&kept).unwrap());
         }
         let (this, key, n) = (self.clone(), key.clone(), self.begin());
         if self.0.stop == Stop::Before(n) {
             self.stop();
-            return calls.gated(Closed);
+            return calls.with_policy(Closed);
         }
         self.performs(&key);
         self.0.stops_in_calls.store(self.0.stop == Stop::During(n), Ordering::Relaxed);
-        calls.keeping(move |kept| {
+        calls.on_complete(move |kept| {
             this.0.stops_in_calls.store(false, Ordering::Relaxed);
             if this.0.stop == Stop::During(n) {
                 // None of its calls has begun.
@@ -268,13 +273,13 @@ impl World for Attempt {
         })
     }
 
-    fn suspends(&self) -> bool {
+    fn can_suspend(&self) -> bool {
         true
     }
 
     fn suspend(
         &self,
-        key: &Key,
+        key: &EffectKey,
         calls: Vec<PendingCall>,
         _limit: Option<Duration>,
     ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
@@ -352,7 +357,7 @@ impl ToolHandler for Look {
         let log = Arc::clone(&self.log);
         Ok(PreparedCall::new(move |cx| {
             log.lock().unwrap().push(cx.call_id().to_owned());
-            futures::stream::iter([Update::progress(&1), Update::output("rain")]).boxed()
+            futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("rain")]).boxed()
         }))
     }
 }
@@ -376,16 +381,16 @@ impl Script {
             })
         };
         let look = Tool::from_handler(Look { spec: spec("look"), log: Arc::clone(log) });
-        let look = if extra == Extra::Approval { look.needs_approval() } else { look };
+        let look = if extra == Extra::Approval { look.requires_approval() } else { look };
         let mut agent = Agent::new(model(matches!(extra, Extra::Fallback | Extra::Failure)));
         agent = agent.with_tool(look);
         match extra {
             Extra::Approval => agent = agent.interactive(),
             Extra::Fallback => agent = agent.with_fallback(model(false)),
-            Extra::Pool => agent = agent.with_budget(Budget::new().pool(&Pool::tokens(100_000))),
+            Extra::Pool => agent = agent.with_budget(Budget::new().with_pool(&Pool::new(100_000))),
             Extra::SubAgent => {
                 let child = Agent::new(Scripted::function(|_, _| Reply::text("Sun.")));
-                let child = child.with_ids(OneId);
+                let child = child.with_id_generator(OneId);
                 agent = agent.with_tool(child.as_tool("ask", "Asks").unwrap());
             }
             Extra::Compaction => {
@@ -408,9 +413,9 @@ impl Script {
                     async move { request }
                 }))
                 .with_hook(hook::stop(|state, _| {
-                    let said = match state.streaks.idle {
-                        0 => OnStop::Block("Look again.".into()),
-                        _ => OnStop::LetGo,
+                    let said = match state.streaks.idle_turns {
+                        0 => StopDecision::Block("Look again.".into()),
+                        _ => StopDecision::Allow,
                     };
                     async move { said }
                 }));
@@ -427,7 +432,7 @@ impl Script {
             return agent.run_from(history, "How is it?");
         }
         let log = Arc::clone(log);
-        agent.run_by(
+        agent.run_with_body(
             move |cx, state| {
                 let log = Arc::clone(&log);
                 async_stream::try_stream! {
@@ -439,7 +444,7 @@ impl Script {
                         })
                         .await?;
                     assert_eq!(weather, format!("rain {lap}"));
-                    let mut steps = Box::pin(body(cx, state));
+                    let mut steps = Box::pin(loop_body(cx, state));
                     while let Some(step) = steps.next().await {
                         yield step?;
                     }
@@ -508,7 +513,7 @@ async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> 
     let whole = pull(script.run(&log, &attempt), &attempt).await;
     let effects = engine.performed.lock().unwrap().clone();
     let work = log.lock().unwrap().clone();
-    if whole.last().and_then(Event::finished).is_none() {
+    if whole.last().and_then(Event::outcome).is_none() {
         return Err(format!("{script:?} does not end"));
     }
     let mut came = Came::default();
@@ -524,7 +529,7 @@ async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> 
             if !whole.starts_with(&before) {
                 return failed("the events before the stop differ");
             }
-            let kept: HashSet<Key> = engine.kept.lock().unwrap().keys().cloned().collect();
+            let kept: HashSet<EffectKey> = engine.kept.lock().unwrap().keys().cloned().collect();
             let done = engine.performed.lock().unwrap().len();
             let second = Attempt::new(&engine, Stop::Never, has_unstable_keys);
             let after = pull(script.run(&log, &second), &second).await;
@@ -551,7 +556,7 @@ async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> 
             if performed[done..].iter().any(|key| kept.contains(key)) {
                 return failed("an effect was performed again whose value was kept");
             }
-            let mut times = BTreeMap::<Key, usize>::new();
+            let mut times = BTreeMap::<EffectKey, usize>::new();
             for key in &performed {
                 *times.entry(key.clone()).or_default() += 1;
             }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::Reply;
 use turnstream::testing::ModelServer;
 use turnstream::turn::Text;
@@ -98,8 +98,8 @@ fn read_json(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
         assert_ne!(event, Event::Unknown, "{line}");
         events.push(event);
     }
-    let outcome = events.last().and_then(Event::finished).expect("`finished` comes last").clone();
-    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
+    let outcome = events.last().and_then(Event::outcome).expect("`finished` comes last").clone();
+    assert_eq!(events.iter().filter(|event| event.outcome().is_some()).count(), 1);
     (events, error, outcome)
 }
 
@@ -135,7 +135,7 @@ fn with_json_every_line_is_an_event_and_finished_comes_last() {
     check_exit(&output, 0);
     assert_eq!(text(&output.stderr), "");
     let (events, error, outcome) = read_json(&output.stdout);
-    assert_eq!((error, outcome.reason, outcome.turns), (None, Reason::Completed, 2));
+    assert_eq!((error, outcome.reason, outcome.turns), (None, EndReason::Completed, 2));
     assert!(outcome.text.contains("322") && outcome.usage.total() > 0);
     let streamed: String = events.iter().filter_map(Event::text_delta).map(Text::as_str).collect();
     assert!(streamed.ends_with(&outcome.text), "{streamed}");
@@ -168,7 +168,7 @@ fn with_json_an_error_stands_on_the_line_before_finished() {
         check_exit(&output, 1);
         let (_, error, outcome) = read_json(&output.stdout);
         assert_eq!(error.as_ref().map(Error::kind), Some(ErrorKind::Connect));
-        assert_eq!((outcome.error, outcome.reason), (error, Reason::ProviderError));
+        assert_eq!((outcome.error, outcome.reason), (error, EndReason::ProviderError));
         let err = text(&output.stderr);
         assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
     }
@@ -323,10 +323,10 @@ fn with_json_the_outcome_has_the_call_that_waits() {
     let output = ask_stdin(agent, WRITE.as_bytes());
     check_exit(&output, 1);
     let (events, error, outcome) = read_json(&output.stdout);
-    assert_eq!((error, outcome.reason), (None, Reason::Pending));
+    assert_eq!((error, outcome.reason), (None, EndReason::Pending));
     let [call] = outcome.pending.as_slice() else { panic!("{:?}", outcome.pending) };
     assert_eq!(call.name, "write_file");
-    let asked = events.iter().find_map(Event::approval_requested);
+    let asked = events.iter().find_map(Event::approval_request);
     assert_eq!(asked.as_ref(), Some(call));
     assert!(!temp.0.join("notes.txt").exists());
 }
@@ -779,7 +779,7 @@ fn ctrl_c_interrupts_the_run_and_shows_that_the_history_is_paired() {
         assert!(err.lines().any(|line| line == expected), "{err}");
         if json {
             let (_, _, outcome) = read_json(&output.stdout);
-            assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+            assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
         }
     }
 }
@@ -829,7 +829,7 @@ async fn against(reply: fn() -> Reply, json: bool) -> Option<Output> {
     Some(ran)
 }
 
-async fn check_failure(reply: fn() -> Reply, reason: Reason, kind: ErrorKind, line: &str) {
+async fn check_failure(reply: fn() -> Reply, reason: EndReason, kind: ErrorKind, line: &str) {
     let Some(output) = against(reply, true).await else { return };
     check_exit(&output, 1);
     let (_, error, outcome) = read_json(&output.stdout);
@@ -851,7 +851,7 @@ async fn a_key_that_is_refused_is_one_clear_line_without_the_key() {
         Reply::error(error.with_status(401))
     };
     let line = "status 401: invalid x-api-key";
-    check_failure(reply, Reason::ProviderError, ErrorKind::Auth, line).await;
+    check_failure(reply, EndReason::ProviderError, ErrorKind::Auth, line).await;
 }
 
 #[tokio::test]
@@ -859,7 +859,7 @@ async fn too_many_requests_is_one_clear_line() {
     // So long a wait is left to the user.
     let reply = || Reply::error(slow_down(300));
     let line = "status 429: slow down (again in 300 s)";
-    check_failure(reply, Reason::ProviderError, ErrorKind::RateLimited, line).await;
+    check_failure(reply, EndReason::ProviderError, ErrorKind::RateLimited, line).await;
 }
 
 #[tokio::test]
@@ -900,13 +900,13 @@ async fn a_wait_is_shown_when_it_begins() {
 #[tokio::test]
 async fn a_stream_that_is_cut_is_incomplete_and_one_clear_line() {
     let reply = || Reply::text("Half a").cut();
-    check_failure(reply, Reason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
+    check_failure(reply, EndReason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
 }
 
 #[tokio::test]
 async fn an_error_in_the_stream_is_one_clear_line() {
     let reply = || Reply::text("Half a").fail(Error::new(ErrorKind::Overloaded, "Overloaded"));
-    check_failure(reply, Reason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
+    check_failure(reply, EndReason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
 }
 
 /// The lines of a session's file, read as JSON.

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use turnstream::story::trace::{Action, ToolExit, TraceEvent, read_lines};
+use turnstream::story::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
 
 use crate::support::programs::example;
 
@@ -92,7 +92,7 @@ fn an_edit_fails_its_check_is_mended_and_the_end_cites_the_check_that_passed() {
 }
 
 fn read(output: &Output) -> Vec<TraceEvent> {
-    read_lines(&output.stdout[..]).map(Result::unwrap).collect()
+    read_jsonl(&output.stdout[..]).map(Result::unwrap).collect()
 }
 
 #[test]
@@ -106,8 +106,10 @@ fn the_lines_are_the_same_steps_and_enough_to_do_them_again() {
     for (at, step) in steps.iter().enumerate() {
         assert_eq!((step.step as usize, step.turn as usize), (at + 1, at + 1));
         match &step.action {
-            Action::Tool { args, call_id, .. } => assert!(args.is_some() && !call_id.is_empty()),
-            Action::Stop { .. } => assert_eq!(at, 5),
+            TraceAction::Tool { args, call_id, .. } => {
+                assert!(args.is_some() && !call_id.is_empty());
+            }
+            TraceAction::Stop { .. } => assert_eq!(at, 5),
             other => panic!("{other:?}"),
         }
     }
@@ -120,10 +122,10 @@ fn a_model_that_insists_without_a_check_is_no_success() {
     assert_eq!(output.status.code(), Some(1));
     let steps = read(&output);
     let last = steps.last().unwrap();
-    let Action::Stop { stop_reason, .. } = &last.action else { panic!("no end") };
+    let TraceAction::Stop { stop_reason, .. } = &last.action else { panic!("no end") };
     assert_eq!(stop_reason, "unproven");
     assert!(last.result.missing.as_deref().is_some_and(|it| it.contains("has not passed since")));
-    assert!(matches!(&steps[4].action, Action::Say { .. }));
+    assert!(matches!(&steps[4].action, TraceAction::Say { .. }));
     assert_eq!(last.result.verification_evidence, None);
 }
 

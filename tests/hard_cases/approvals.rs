@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::future::ready;
 use serde_json::json;
-use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::Reason;
+use turnstream::agent::hook::{self, CallDecision};
+use turnstream::event::EndReason;
 use turnstream::item::{ItemKind, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
@@ -25,14 +25,14 @@ use crate::support::wires::{frame, sendable};
 #[tokio::test]
 async fn h25_a_denial_is_told_with_its_reason_and_the_siblings_and_the_run_go_on() {
     let (counter, other) = (Counter::default(), Counter::default());
-    let tools = vec![fine("t", &counter).needs_approval(), fine("u", &other)];
+    let tools = vec![fine("t", &counter).requires_approval(), fine("u", &other)];
     let reply = call_of("c1", "t").call_raw("c2", "u", "{}");
     let (agent, model) = scripted([reply, "done".into()], tools);
     let mut run = agent.interactive().run("go");
-    let asked = until(&mut run, |event| event.approval().is_some()).await;
-    run.deny(asked.approval().unwrap(), "not on a Sunday").unwrap();
+    let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+    run.deny(asked.as_approval_request().unwrap(), "not on a Sunday").unwrap();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
     assert_eq!((counter.began(), other.began()), (0, 1));
     let told = results(&model.requests()[1].history)[0].content.text();
@@ -44,10 +44,10 @@ async fn h25_denials_in_a_row_are_not_taken_for_malformed_replies() {
     let counter = Counter::default();
     let reply = || Reply::new().call("t", json!({}));
     let replies = [reply(), reply(), reply(), reply(), reply(), "I see".into()];
-    let never = hook::before_tool(|_, _| ready(BeforeTool::Deny("no".to_owned())));
+    let never = hook::before_tool(|_, _| ready(CallDecision::Deny("no".to_owned())));
     let (agent, _) = scripted(replies, vec![fine("t", &counter)]);
     let outcome = agent.with_hook(never).run("go").outcome().await;
-    check(&outcome, Reason::Completed, 6);
+    check(&outcome, EndReason::Completed, 6);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied; 5]);
     assert_eq!(counter.began(), 0);
 }
@@ -62,7 +62,8 @@ fn refused<T: std::fmt::Debug>(given: Result<T, Error>) {
 #[tokio::test]
 async fn h26_an_approval_holds_for_exactly_the_call_that_was_shown_and_once() {
     let counter = Counter::default();
-    let tools = vec![answering("echo", &counter, |args| ready(args.to_string())).needs_approval()];
+    let tools =
+        vec![answering("echo", &counter, |args| ready(args.to_string())).requires_approval()];
     let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1}"#);
     let (agent, _) = scripted([reply, "done".into()], tools);
     let mut run = agent.interactive().run("go");
@@ -70,7 +71,7 @@ async fn h26_an_approval_holds_for_exactly_the_call_that_was_shown_and_once() {
         ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
     refused(run.approve(&real));
     let events = pull(&mut run);
-    assert_eq!(events.iter().find_map(Event::approval), Some(&real));
+    assert_eq!(events.iter().find_map(Event::as_approval_request), Some(&real));
     refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
     refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
     refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
@@ -86,14 +87,14 @@ async fn h26_an_approval_holds_for_exactly_the_call_that_was_shown_and_once() {
 #[tokio::test]
 async fn h26_an_approval_does_not_stick_to_the_tool() {
     let counter = Counter::default();
-    let tools = vec![fine("t", &counter).needs_approval()];
+    let tools = vec![fine("t", &counter).requires_approval()];
     let (agent, _) = scripted([call_of("c1", "t"), call_of("c1", "t"), "never".into()], tools);
     let mut run = agent.interactive().run("go");
-    let asked = until(&mut run, |event| event.approval().is_some()).await;
-    run.approve(asked.approval().unwrap()).unwrap();
-    let again = until(&mut run, |event| event.approval().is_some()).await;
-    assert_eq!(again.approval().unwrap().call_id, "c1_dup1");
-    refused(run.approve(asked.approval().unwrap()));
+    let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+    run.approve(asked.as_approval_request().unwrap()).unwrap();
+    let again = until(&mut run, |event| event.as_approval_request().is_some()).await;
+    assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
+    refused(run.approve(asked.as_approval_request().unwrap()));
     assert!(pull(&mut run).is_empty());
     assert_eq!(counter.began(), 1);
 }
@@ -102,7 +103,7 @@ async fn h26_an_approval_does_not_stick_to_the_tool() {
 async fn h26_a_resumed_call_is_judged_again_by_schema_and_rules() {
     let counter = Counter::default();
     let reply = Reply::new().call_raw("c1", "strict", r#"{"n":1}"#);
-    let (first, _) = scripted([reply], vec![strict(&counter).needs_approval()]);
+    let (first, _) = scripted([reply], vec![strict(&counter).requires_approval()]);
     let run = first.run("go");
     let (handle, outcome) = (run.handle(), run.outcome().await);
     let history = handle.history();
@@ -116,19 +117,20 @@ async fn h26_a_resumed_call_is_judged_again_by_schema_and_rules() {
     let parameters = json!({ "type": "object", "required": ["m"] });
     let changed =
         Tool::raw(ToolSpec { parameters, ..spec("strict") }, |_, _| ready("ran")).unwrap();
-    let kit = Toolkit::new([changed.needs_approval()]);
+    let kit = Toolkit::new([changed.requires_approval()]);
     let (next, _) = scripted(["done".into()], vec![]);
-    let resumed = next.clone().with_kit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
+    let resumed = next.clone().with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
     let kinds_ = kinds(resumed.unwrap().outcome().await.new_items());
     assert_eq!(kinds_, [ResultKind::InvalidArguments]);
     // A rule that says no.
-    let (next, _) = scripted(["done".into()], vec![strict(&counter).needs_approval()]);
-    let no = hook::before_tool(|_, _| ready(BeforeTool::Deny("not any more".to_owned())));
+    let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
+    let no = hook::before_tool(|_, _| ready(CallDecision::Deny("not any more".to_owned())));
     let resumed = next.with_hook(no).resume(history.clone(), approved(r#"{"n":1}"#));
     assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
     // A rule that makes other arguments of those that were approved.
-    let (next, _) = scripted(["done".into()], vec![strict(&counter).needs_approval()]);
-    let other = hook::before_tool(|_, _| ready(BeforeTool::Rewrite(r#"{"n":9}"#.to_owned())));
+    let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
+    let other =
+        hook::before_tool(|_, _| ready(CallDecision::RewriteArguments(r#"{"n":9}"#.to_owned())));
     let resumed = next.with_hook(other).resume(history, approved(r#"{"n":1}"#));
     assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
     assert_eq!(counter.began(), 0);
@@ -138,19 +140,19 @@ async fn h26_a_resumed_call_is_judged_again_by_schema_and_rules() {
 async fn h26_an_approval_of_the_parents_call_does_not_count_for_the_childs() {
     let (own, childs) = (Counter::default(), Counter::default());
     let child = Agent::new(Scripted::new([call_of("c1", "danger"), "done".into()]))
-        .with_tools([fine("danger", &childs).needs_approval()])
+        .with_tools([fine("danger", &childs).requires_approval()])
         .interactive();
     let tools =
-        vec![child.as_tool("child", "Works").unwrap(), fine("danger", &own).needs_approval()];
+        vec![child.as_tool("child", "Works").unwrap(), fine("danger", &own).requires_approval()];
     let reply =
         Reply::new().call_raw("c0", "child", r#"{"prompt":"work"}"#).call_raw("c1", "danger", "{}");
     let (agent, _) = scripted([reply, "done".into()], tools);
     let mut run = agent.interactive().run("go");
     let events = pull(&mut run);
-    let asked = events.iter().find_map(Event::approval).unwrap().clone();
-    let nested = run.handle().nested("c0").unwrap();
+    let asked = events.iter().find_map(Event::as_approval_request).unwrap().clone();
+    let nested = run.handle().nested_handle("c0").unwrap();
     let childs_ask = events.iter().find_map(|event| match event {
-        Event::Nested { event, .. } => event.approval(),
+        Event::Nested { event, .. } => event.as_approval_request(),
         _ => None,
     });
     assert_eq!(childs_ask, Some(&asked), "the same call to look at");
@@ -159,7 +161,7 @@ async fn h26_an_approval_of_the_parents_call_does_not_count_for_the_childs() {
     assert_eq!((own.began(), childs.began()), (1, 0));
     refused(run.approve(&asked));
     nested.approve(&asked).unwrap();
-    check(&run.outcome().await, Reason::Completed, 2);
+    check(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!((own.began(), childs.began()), (1, 1));
 }
 
@@ -179,7 +181,7 @@ async fn with_external() -> (Agent, Scripted, Outcome, History, Counter) {
 #[tokio::test]
 async fn h27_an_external_call_ends_the_run_as_pending_behind_its_siblings() {
     let (_, model, outcome, history, counter) = with_external().await;
-    check(&outcome, Reason::Pending, 1);
+    check(&outcome, EndReason::Pending, 1);
     assert!(outcome.partial);
     let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
     assert_eq!(pending, ["c1"]);
@@ -193,8 +195,8 @@ async fn h27_an_interactive_run_does_not_wait_for_somebody_outside() {
     let tools = vec![Tool::external(spec("ask_user")).unwrap()];
     let (agent, _) = scripted([call_of("c1", "ask_user")], tools);
     let events = pull(&mut agent.interactive().run("go"));
-    check(ending(&events), Reason::Pending, 1);
-    assert!(!events.iter().any(|event| event.approval().is_some()));
+    check(ending(&events), EndReason::Pending, 1);
+    assert!(!events.iter().any(|event| event.as_approval_request().is_some()));
 }
 
 #[tokio::test]
@@ -216,7 +218,7 @@ async fn h27_a_resume_takes_exactly_the_calls_that_wait() {
     }
     assert_eq!(model.requests().len(), 1, "nothing was sent");
     let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
-    check(&resumed, Reason::Completed, 1);
+    check(&resumed, EndReason::Completed, 1);
     let sent = &model.requests()[1].history;
     assert!(sent.is_settled());
     let texts: Vec<_> = answers(sent).into_iter().map(|answer| answer.2).collect();
@@ -229,7 +231,7 @@ async fn h27_a_resume_takes_exactly_the_calls_that_wait() {
 #[tokio::test]
 async fn h27_a_run_that_does_not_resume_answers_the_calls_as_interrupted() {
     let (agent, model, _, history, _) = with_external().await;
-    check(&agent.run_from(history, "never mind").outcome().await, Reason::Completed, 1);
+    check(&agent.run_from(history, "never mind").outcome().await, EndReason::Completed, 1);
     let sent = &model.requests()[1].history;
     assert!(sent.is_settled());
     assert!(kinds(sent).contains(&ResultKind::Interrupted));
@@ -269,7 +271,7 @@ async fn h28_what_the_provider_runs_is_never_run_here_and_gets_no_result_of_ours
     let counter = Counter::default();
     let turn = vec![SEARCH, STOP_0, FOUND, STOP_1, END_TURN];
     let (outcome, history, asked) = over_anthropic(vec![turn], &counter).await;
-    check(&outcome, Reason::Completed, 1);
+    check(&outcome, EndReason::Completed, 1);
     assert_eq!((counter.began(), asked), (0, 1));
     assert_eq!((calls(&history).len(), results(&history).len()), (0, 0));
     let own = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
@@ -285,7 +287,7 @@ async fn h28_a_result_of_the_provider_may_come_in_a_later_turn() {
     let later = FOUND.replace(r#""index":1"#, r#""index":0"#);
     let turns = vec![vec![SEARCH, STOP_0, PAUSE], vec![&later, STOP_0, END_TURN]];
     let (outcome, history, asked) = over_anthropic(turns, &counter).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!((counter.began(), asked, results(&history).len()), (0, 2, 0));
     let sent = sendable(Wire::Anthropic, &history);
     assert_eq!(sent.to_string().matches("srv1").count(), 2);
@@ -300,7 +302,7 @@ async fn h28_a_call_of_ours_beside_one_of_the_provider_runs_alone() {
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"done"}}"#;
     let turns = vec![vec![SEARCH, STOP_0, ours, STOP_1, tool_use], vec![words, STOP_0, END_TURN]];
     let (outcome, history, _) = over_anthropic(turns, &counter).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(counter.began(), 1);
     assert_eq!(answers(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
     // The run never offered a tool of the provider's, so that its result will not come.
@@ -313,7 +315,7 @@ async fn h28_a_use_of_the_provider_that_paused_is_not_sent_once_the_user_speaks(
     let counter = Counter::default();
     let turns = vec![vec![SEARCH, STOP_0, PAUSE]; 30];
     let (outcome, mut history, asked) = over_anthropic(turns, &counter).await;
-    assert_ne!(outcome.reason, Reason::Completed);
+    assert_ne!(outcome.reason, EndReason::Completed);
     assert!((2..30).contains(&asked), "{asked}");
     history.push(turnstream::item::Item::user("never mind"));
     let sent = sendable(Wire::Anthropic, &history).to_string();

@@ -3,7 +3,7 @@
 use futures::future::ready;
 use serde_json::json;
 use turnstream::agent::hook::{self, Hook};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
 use turnstream::testing::Wire;
@@ -26,7 +26,7 @@ async fn h18_arguments_that_are_no_json_are_kept_raw_and_answered() {
     let reply =
         Reply::new().call_raw("c1", "echo", r#"{"path": nope"#).call_raw("c2", "echo", "{}");
     let (outcome, history, requests) = story([reply, "done".into()], vec![echo(&counter)]).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments, ResultKind::Ok]);
     assert_eq!(calls(&history)[0].arguments, r#"{"path": nope"#);
     assert_eq!(calls(&requests[1].history)[0].arguments, r#"{"path": nope"#);
@@ -43,9 +43,9 @@ async fn h18_the_third_turn_in_a_row_without_readable_arguments_ends_the_run() {
     let fine = || Reply::new().call_raw("", "echo", "{}");
     let ends =
         outcome([wrong(), wrong(), wrong(), "never".into()], vec![echo(&Counter::default())]);
-    check(&ends.await, Reason::Malformed, 3);
+    check(&ends.await, EndReason::Malformed, 3);
     let replies = [wrong(), wrong(), fine(), wrong(), wrong(), "done".into()];
-    check(&outcome(replies, vec![echo(&Counter::default())]).await, Reason::Completed, 6);
+    check(&outcome(replies, vec![echo(&Counter::default())]).await, EndReason::Completed, 6);
 }
 
 /// Closes what was left open.
@@ -60,7 +60,7 @@ async fn h18_a_hook_may_repair_arguments_and_the_history_keeps_the_raw_ones() {
     let replies = [Reply::new().call_raw("c1", "echo", raw), "done".into()];
     let (agent, model) = scripted(replies, vec![echo(&counter)]);
     let mut run = agent.with_hook(closing()).run("go");
-    check(ending(&rest(&mut run).await), Reason::Completed, 2);
+    check(ending(&rest(&mut run).await), EndReason::Completed, 2);
     let history = run.history();
     assert_eq!(answers(&history), [("c1", ResultKind::Ok, r#"{"path":"/a"}"#.to_owned())]);
     assert_eq!(calls(&history)[0].arguments, raw);
@@ -76,12 +76,12 @@ async fn h18_repaired_calls_are_not_malformed_and_those_that_cannot_be_repaired_
     let wrong = || Reply::new().call_raw("", "echo", "{");
     let replies = || [wrong(), wrong(), wrong(), wrong(), "done".into()];
     let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
-    check(&agent.with_hook(closing()).run("go").outcome().await, Reason::Completed, 5);
+    check(&agent.with_hook(closing()).run("go").outcome().await, EndReason::Completed, 5);
 
     let useless = hook::repair(|_, _, _| Some("[]".to_owned()));
     let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
     let outcome = agent.with_hook(useless).run("go").outcome().await;
-    check(&outcome, Reason::Malformed, 3);
+    check(&outcome, EndReason::Malformed, 3);
     let told = results(outcome.new_items())[0].content.text();
     assert!(told.contains("not JSON"), "of what the model wrote: {told}");
 }
@@ -90,10 +90,10 @@ async fn h18_repaired_calls_are_not_malformed_and_those_that_cannot_be_repaired_
 async fn h18_the_repaired_arguments_are_approved_and_a_resume_repairs_again() {
     let counter = Counter::default();
     let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1"#);
-    let (first, _) = scripted([reply], vec![echo(&counter).needs_approval()]);
+    let (first, _) = scripted([reply], vec![echo(&counter).requires_approval()]);
     let mut run = first.with_hook(closing()).run("go");
     let events = rest(&mut run).await;
-    let asked = events.iter().find_map(Event::approval).unwrap();
+    let asked = events.iter().find_map(Event::as_approval_request).unwrap();
     assert_eq!(asked.arguments, r#"{"n":1}"#);
     let pending = &ending(&events).pending;
     assert_eq!(pending[..], [asked.into()]);
@@ -102,11 +102,11 @@ async fn h18_the_repaired_arguments_are_approved_and_a_resume_repairs_again() {
     let hooks: [(Box<dyn Hook>, ResultKind); 2] =
         [(Box::new(closing()), ResultKind::Ok), (Box::new(otherwise()), ResultKind::Denied)];
     for (hook, kind) in hooks {
-        let tools = vec![echo(&counter).needs_approval()];
+        let tools = vec![echo(&counter).requires_approval()];
         let next = scripted(["done".into()], tools).0.with_hook(hook);
         let verdicts = [(pending[0].clone(), Verdict::Approve)];
         let outcome = next.resume(run.history(), verdicts).unwrap().outcome().await;
-        check(&outcome, Reason::Completed, 1);
+        check(&outcome, EndReason::Completed, 1);
         assert_eq!(kinds(outcome.new_items()), [kind], "a verdict holds for what was shown");
     }
     assert_eq!(counter.began(), 1);
@@ -211,7 +211,7 @@ async fn over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
         .run_from(History::from_id("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     (outcome, handle.history())
 }
 
@@ -286,7 +286,7 @@ async fn h22_the_same_call_twice_under_one_id_is_one_call_and_runs_once() {
     let reply =
         Reply::new().call_raw("c1", "echo", r#"{"n":1}"#).call_raw("c1", "echo", r#"{"n":1}"#);
     let (outcome, history, _) = story([reply, "done".into()], vec![echo(&counter)]).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!((counter.began(), calls(&history).len()), (1, 1));
     assert_eq!(answers(&history), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
 }
@@ -297,7 +297,7 @@ async fn h23_two_calls_under_one_id_are_both_kept_and_the_second_gets_an_id_of_i
     let reply =
         Reply::new().call_raw("c1", "echo", r#"{"n":1}"#).call_raw("c1", "echo", r#"{"n":2}"#);
     let (outcome, history, _) = story([reply, "done".into()], vec![echo(&counter)]).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(counter.began(), 2);
     let expected = [
         ("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned()),

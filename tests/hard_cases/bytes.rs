@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::openai_chat::{Decoder, Dialect, ThinkTags};
 use turnstream::provider::{Decoding, Provider, Reply, Scripted};
 use turnstream::stream::{TurnEvents, TurnStream, seal};
@@ -65,7 +65,7 @@ async fn h63_every_request_of_a_run_begins_with_the_blocks_of_the_one_before() {
         ];
         let model = OnWire::new(wire, "m", replies);
         let agent = agent(model.clone()).with_tools([tool("t")]).with_system("be brief");
-        told(agent.run("go")).await.check(Reason::Completed, 5);
+        told(agent.run("go")).await.check(EndReason::Completed, 5);
         let sent = model.sent();
         let bodies: Vec<_> = sent.iter().map(|body| blocks(wire, body)).collect();
         assert_eq!(bodies.len(), 5);
@@ -123,11 +123,11 @@ async fn h64_a_transform_that_stops_the_stream_leaves_one_ending_and_no_call() {
     for events in 0..whole {
         // Both what is counted and that it ends once is looked at by `told`.
         let told = told(agent(Stopped(script(), events)).with_tools([tool("t")]).run("go")).await;
-        told.check(Reason::Incomplete, 1);
+        told.check(EndReason::Incomplete, 1);
         assert_eq!(told.started(), 0, "stopped behind {events}");
     }
     let told = told(agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
-    told.check(Reason::MaxTurns, 1);
+    told.check(EndReason::MaxTurns, 1);
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn h64_a_transform_that_fails_is_the_error_of_the_run() {
         }
     }
     let told = told(agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
-    told.check(Reason::ProviderError, 1);
+    told.check(EndReason::ProviderError, 1);
     assert_eq!(
         (told.text(), told.outcome.error.as_ref().unwrap().kind()),
         ("one ", ErrorKind::Other)
@@ -233,7 +233,7 @@ async fn h65_a_connection_that_stays_open_behind_the_last_word_is_no_matter() {
 fn h65_lines_of_json_end_at_a_line_feed_and_nowhere_else() {
     let line = |text: &str| {
         serde_json::to_string(&Event::Appended {
-            why: turnstream::event::AppendedWhy::Input,
+            why: turnstream::event::AppendReason::Input,
             id: "i".into(),
             items: vec![Item::user(text)],
         })

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use turnstream::agent::hook;
 use turnstream::env::CountingIds;
-use turnstream::event::{AppendedWhy, Reason, Transition};
+use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Options;
@@ -28,7 +28,7 @@ async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_onc
     };
     let world = World::new([cut("a"), "shorter".into()]);
     let told = world.run().await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(told.kinds(), [ResultKind::Truncated; 2]);
     assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
     assert!(told.results()[0].contains("cut off by the output limit"));
@@ -36,7 +36,7 @@ async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_onc
     // The second in a row ends it, paired.
     let world = World::new([cut("a"), cut("b"), "never".into()]);
     let told = world.run().await;
-    told.check(Reason::Truncated, 2);
+    told.check(EndReason::Truncated, 2);
     assert_eq!(told.kinds(), [ResultKind::Truncated; 4]);
     assert!(told.outcome.partial && told.outcome.error.is_none() && world.ran() == 0);
 }
@@ -57,7 +57,7 @@ async fn h38_a_call_that_was_cut_off_goes_to_every_wire_as_a_lawful_one() {
 }
 
 async fn told_ok(run: turnstream::Run) {
-    told(run).await.check(Reason::Completed, 1);
+    told(run).await.check(EndReason::Completed, 1);
 }
 
 /// A turn whose second call was cut off, under a stop reason of the server's own.
@@ -82,7 +82,7 @@ async fn h38_a_cut_that_the_server_reports_under_another_reason_is_a_cut() {
         let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));
         let told = world.run().await;
         // It is asked for again once, a good turn resets the count, and the second in a row ends it.
-        told.check(Reason::Truncated, 4);
+        told.check(EndReason::Truncated, 4);
         let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
         assert_eq!((told.kinds(), world.ran(), world.sent()), (kinds, 1, 4), "{stop:?}");
         assert!(told.results()[1].contains("cut off by the output limit"));
@@ -103,7 +103,7 @@ async fn h38_broken_arguments_below_the_limit_or_without_a_count_are_the_models_
         let reply = relabelled(StopReason::ToolCalls, output_tokens);
         let world = World::new([reply, "done".into()]).with(at_most_50);
         let told = world.run().await;
-        told.check(Reason::Completed, 2);
+        told.check(EndReason::Completed, 2);
         assert_eq!((told.kinds(), world.ran()), (vec![ok, invalid], 1));
     }
     // Nor is there a limit to reach where none was set.
@@ -140,7 +140,7 @@ async fn h38_a_cut_under_another_reason_is_seen_on_every_wire_that_can_carry_one
         let ran = Counter::default();
         let agent = at_most_50(agent(model.clone())).with_tools([fine("t", &ran)]);
         let told = told(agent.run("go")).await;
-        told.check(Reason::Completed, 2);
+        told.check(EndReason::Completed, 2);
         assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::Truncated], 0), "{wire}");
         assert_eq!(model.sent().len(), 2, "{wire}");
     }
@@ -151,12 +151,12 @@ async fn h39_complete_calls_under_the_output_limit_do_not_run_either() {
     let cut = |id: &str| call(id).stop(StopReason::MaxTokens);
     let world = World::new([cut("a"), call("b"), cut("c"), call("d"), "done".into()]);
     let told = world.run().await;
-    told.check(Reason::Completed, 5);
+    told.check(EndReason::Completed, 5);
     let (truncated, ok) = (ResultKind::Truncated, ResultKind::Ok);
     assert_eq!(told.kinds(), [truncated, ok, truncated, ok], "a good turn resets the count");
     assert_eq!(world.ran(), 2);
     let told = World::new([cut("a"), cut("b")]).run().await;
-    told.check(Reason::Truncated, 2);
+    told.check(EndReason::Truncated, 2);
     assert_eq!(told.kinds(), [truncated; 2], "never dangling");
 }
 
@@ -164,16 +164,16 @@ async fn h39_complete_calls_under_the_output_limit_do_not_run_either() {
 async fn h40_a_text_that_was_cut_off_is_continued_at_most_three_times_in_a_row() {
     let cut = |words: &str| Reply::text(words).stop(StopReason::MaxTokens);
     let told = World::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
-    told.check(Reason::Completed, 4);
+    told.check(EndReason::Completed, 4);
     assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
-    let prompts = told.appended(AppendedWhy::Continuation);
+    let prompts = told.appended(AppendReason::Continuation);
     let prompt = "user: You were cut off. Please continue from where you stopped.";
     assert_eq!(prompts, [prompt; 3]);
     assert_eq!(told.words()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
 
     let world = World::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
     let told = world.run().await;
-    told.check(Reason::Truncated, 4);
+    told.check(EndReason::Truncated, 4);
     assert_eq!((told.text(), world.sent()), ("abcd", 4));
     assert!(told.outcome.partial && told.outcome.error.is_none());
     // A next turn begins the count anew.
@@ -187,7 +187,7 @@ async fn h40_a_text_that_was_cut_off_is_continued_at_most_three_times_in_a_row()
         cut("f"),
         "g".into(),
     ]);
-    world.run().await.check(Reason::Completed, 8);
+    world.run().await.check(EndReason::Completed, 8);
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn h41_a_content_filter_is_an_ending_and_no_error() {
     for reply in [Reply::new(), Reply::text("I was going to")] {
         let world = World::new([reply.stop(StopReason::ContentFilter), "never".into()]);
         let told = world.run().await;
-        told.check(Reason::Filtered, 1);
+        told.check(EndReason::Filtered, 1);
         assert!(told.outcome.error.is_none() && !told.outcome.partial);
         assert_eq!(world.sent(), 1);
     }
@@ -217,7 +217,7 @@ fn h41_a_filtered_answer_without_words_is_a_turn_on_the_wires_that_can_say_so() 
 async fn h42_calls_under_a_content_filter_are_answered_and_none_runs() {
     let world = World::new([call("a").call("t", json!({})).stop(StopReason::ContentFilter)]);
     let told = world.run().await;
-    told.check(Reason::Filtered, 1);
+    told.check(EndReason::Filtered, 1);
     assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 2], 0));
 }
 
@@ -225,12 +225,12 @@ async fn h42_calls_under_a_content_filter_are_answered_and_none_runs() {
 async fn h43_a_refusal_is_an_ending_with_its_words() {
     let world = World::new([Reply::new().refuse("I will not."), "never".into()]);
     let told = world.run().await;
-    told.check(Reason::Refused, 1);
+    told.check(EndReason::Refused, 1);
     assert_eq!((told.text(), world.sent()), ("I will not.", 1));
     assert!(told.outcome.error.is_none());
     let world = World::new([call("c").stop(StopReason::Refusal)]);
     let told = world.run().await;
-    told.check(Reason::Refused, 1);
+    told.check(EndReason::Refused, 1);
     assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped], 0));
 }
 
@@ -258,11 +258,11 @@ async fn h43_a_history_can_be_forked_before_the_prompt_that_was_refused() {
     let first = told(agent.run("hello")).await;
     let before = first.handle.history();
     let refused = told(agent.run_from(before.clone(), "something bad")).await;
-    refused.check(Reason::Refused, 1);
+    refused.check(EndReason::Refused, 1);
     let history = refused.handle.history();
     let fork = history.before_last_prompt().fork(&CountingIds::new("fork"));
     let told = told(agent.run_from(fork, "something good")).await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!(told.words(), ["user: hello", "hi", "user: something good", "gladly"]);
     assert_ne!(told.handle.history().id(), history.id());
 }
@@ -273,7 +273,7 @@ async fn h44_a_paused_turn_is_resumed_and_its_usage_summed() {
     let world =
         World::new([paused("one"), paused("two"), Reply::text("three").usage(tokens(5, 1))]);
     let told = world.run().await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
     assert_eq!(told.outcome.usage, tokens(25, 3));
     // It is sent again as it is: nothing is said in between.
@@ -286,18 +286,18 @@ async fn h44_a_paused_turn_and_what_resumes_it_are_one_logical_turn() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
     let prepare = hook::prepare(move |state, request| {
-        noted.lock().unwrap().push((state.counts.model_calls, state.counts.turn_count));
+        noted.lock().unwrap().push((state.counts.model_calls, state.counts.turns));
         async { request }
     });
     let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
     let replies = [paused("one "), paused("two "), Reply::text("three"), call("c"), "end".into()];
     let world = World::new(replies).with(|agent| agent.with_hook(prepare));
     let told = world.run().await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!((told.text(), world.sent()), ("one two three", 3), "one answer of three requests");
     // A turn whose tools have answered counts, a pause does not.
     let next = world::told(world.agent.run_from(told.handle.history(), "more")).await;
-    next.check(Reason::Completed, 2);
+    next.check(EndReason::Completed, 2);
     assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
 }
 
@@ -307,7 +307,7 @@ async fn h44_on_the_wire_that_pauses_the_turn_is_sent_back_last_and_as_one_messa
     let model =
         OnWire::new(Wire::Anthropic, "m", [paused("one "), paused("two "), Answer::reply("three")]);
     let told = told(agent(model.clone()).run("go")).await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!(told.text(), "one two three");
     let expected =
         [vec!["user go"], vec!["user go", "assistant one"], vec!["user go", "assistant one two"]];
@@ -328,12 +328,12 @@ async fn h44_a_turn_that_pauses_for_ever_is_capped() {
     let paused =
         |_: &turnstream::Request, _| Reply::text("x").usage(tokens(10, 1)).stop(StopReason::Pause);
     let told = World::of(Scripted::function(paused)).run().await;
-    told.check(Reason::MaxTurns, 20);
+    told.check(EndReason::MaxTurns, 20);
     assert_eq!((told.outcome.usage, told.outcome.partial), (tokens(200, 20), true));
     let model = Scripted::function(|_, _| call("c").stop(StopReason::Pause));
     let world = World::of(model).with(|agent| agent.with_max_turns(4));
     let told = world.run().await;
-    told.check(Reason::MaxTurns, 4);
+    told.check(EndReason::MaxTurns, 4);
     assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 4], 0));
 }
 
@@ -341,17 +341,17 @@ async fn h44_a_turn_that_pauses_for_ever_is_capped() {
 async fn h45_an_unknown_reason_completes_words_and_runs_no_call() {
     let odd = |reply: Reply| reply.stop(StopReason::Other("moon_phase".into()));
     let told = World::new([odd(Reply::text("x"))]).run().await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
     assert_eq!(turn.raw_stop_reason(), Some("moon_phase"));
 
     let world = World::new([odd(call("a")), "done".into()]);
     let told = world.run().await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(told.transitions(), [Transition::Corrective]);
     let world_ = World::new([odd(call("a")), odd(call("b")), "never".into()]);
     let told = world_.run().await;
-    told.check(Reason::Malformed, 2);
+    told.check(EndReason::Malformed, 2);
     assert_eq!(told.kinds(), [ResultKind::Skipped; 2]);
     assert_eq!((world.ran(), world_.ran()), (0, 0));
 }
@@ -371,12 +371,12 @@ fn h45_words_that_servers_have_for_stop_are_known_and_others_are_kept() {
 #[tokio::test]
 async fn h46_an_empty_or_a_thinking_only_turn_is_corrected_and_the_third_in_a_row_ends() {
     let told = World::new([Reply::new(), "sorry".into()]).run().await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(told.transitions(), [Transition::Corrective]);
-    assert_eq!(told.appended(AppendedWhy::Corrective).len(), 1);
+    assert_eq!(told.appended(AppendReason::Corrective).len(), 1);
     let world = World::new([Reply::new(), Reply::new().think("hm"), Reply::new(), "never".into()]);
     let told = world.run().await;
-    told.check(Reason::Malformed, 3);
+    told.check(EndReason::Malformed, 3);
     assert_eq!(world.sent(), 3);
     // One good reply in between resets the count. Behind its results an empty one would be an end.
     let told = World::new([
@@ -385,14 +385,14 @@ async fn h46_an_empty_or_a_thinking_only_turn_is_corrected_and_the_third_in_a_ro
         call("c"),
         Reply::new().stop(StopReason::Other("odd".into())),
     ]);
-    told.run().await.check(Reason::Completed, 4);
+    told.run().await.check(EndReason::Completed, 4);
 }
 
 #[tokio::test]
 async fn h46_what_is_corrected_goes_lawfully_to_every_wire() {
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", [Reply::new().think("hm"), Reply::text("hello")]);
-        told(agent(model.clone()).run("go")).await.check(Reason::Completed, 2);
+        told(agent(model.clone()).run("go")).await.check(EndReason::Completed, 2);
         assert_eq!(model.sent().len(), 2, "{wire}");
     }
 }
@@ -417,7 +417,7 @@ fn h47_a_chunk_of_usage_behind_the_terminal_marker_counts_and_content_does_not()
 async fn h47_nothing_comes_behind_the_end_of_a_turn() {
     let late = turnstream::TurnEvent::TextDelta { index: 0, text: "late".into() };
     let told = World::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!(told.words(), ["user: go", "hi"]);
 }
 
@@ -432,7 +432,7 @@ async fn h46_a_picture_alone_is_an_answer() {
     let body = frames(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
     let model = Bodies::new(vec![vec![body]], Wire::OpenAiChat);
     let told = told(agent(model).run("go")).await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     let kept = told.handle.history().last().unwrap().provider_data.clone().unwrap();
     assert!(kept.value.as_str().contains("data:image/png"), "{kept:?}");
 }
@@ -442,7 +442,7 @@ async fn h48_an_empty_stop_behind_tool_results_is_completed() {
     for last in [Reply::new(), Reply::new().think("all done")] {
         let world = World::new([call("c"), last, "never".into()]);
         let told = world.run().await;
-        told.check(Reason::Completed, 2);
+        told.check(EndReason::Completed, 2);
         assert_eq!((told.text(), world.sent()), ("", 2));
     }
 }

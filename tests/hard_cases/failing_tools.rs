@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use turnstream::Toolkit;
 use turnstream::agent::hook;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{Content, Part, ResultKind};
 use turnstream::provider::Reply;
 use turnstream::testing::Wire;
-use turnstream::tool::{Tool, ToolContext, ToolOutput, Update};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolUpdate};
 
 use crate::support::runs::{
     answers, call_of, check, is_started, kinds, outcome, pull, results, scripted, story, until,
@@ -43,7 +43,7 @@ async fn h14_a_failure_is_a_result_and_its_siblings_and_the_run_go_on() {
     let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
     let (outcome, history, _) =
         story([reply, "done".into()], vec![fails("bad"), fine("t", &counter)]).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     let expected = [
         ("c1", ResultKind::Error, "Error: the disk is full".to_owned()),
         ("c2", ResultKind::Ok, "fine".to_owned()),
@@ -69,7 +69,7 @@ async fn h14_no_failure_of_a_tool_ends_a_run() {
         .call_raw("c4", "silent", "{}")
         .call_raw("c5", "says_so", "{}");
     let outcome = outcome([reply, "done".into()], tools).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(kinds(outcome.new_items()), [Error, Panic, Timeout, Error, Error]);
     assert!(results(outcome.new_items()).iter().all(|result| result.is_error()));
 }
@@ -89,9 +89,9 @@ async fn h15_a_panic_is_a_result_wherever_it_happens_and_nothing_else_is_touched
         ready(())
     });
     let between = Tool::typed_streaming(spec("between"), |_: Value, _| {
-        let updates = stream::iter([Update::progress(&1), Update::output("never")]);
+        let updates = stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("never")]);
         updates.map(|update| match update {
-            Update::Output(_) => boom(),
+            ToolUpdate::Output(_) => boom(),
             update => update,
         })
     });
@@ -103,7 +103,7 @@ async fn h15_a_panic_is_a_result_wherever_it_happens_and_nothing_else_is_touched
         .call_raw("c4", "t", "{}");
     let again = call_of("c5", "t");
     let outcome = outcome([reply, again, "done".into()], tools).await;
-    check(&outcome, Reason::Completed, 3);
+    check(&outcome, EndReason::Completed, 3);
     assert_eq!(kinds(outcome.new_items()), [Panic, Panic, Panic, Ok, Ok]);
     for result in &results(outcome.new_items())[..3] {
         assert!(result.content.text().contains("boom"), "{result:?}");
@@ -132,7 +132,7 @@ async fn h16_a_timeout_is_a_result_and_its_future_is_dropped_before_it_is_seen()
     assert_eq!(began.elapsed(), Duration::from_millis(50));
     assert_eq!((counter.began(), counter.now(), slow.now()), (1, 0, 1));
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout, ResultKind::Ok]);
 }
 
@@ -171,7 +171,7 @@ async fn h17_an_unknown_tool_is_told_which_there_are_and_its_siblings_run() {
     let reply = call_of("c1", "t").call_raw("c2", "nope", "{}").call_raw("c3", "t", "{}");
     let tools = vec![fine("t", &counter), fine("u", &counter)];
     let outcome = outcome([reply, "done".into()], tools).await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(kinds(outcome.new_items()), [Ok, UnknownTool, Ok]);
     let told = results(outcome.new_items())[1].content.text();
     assert!(told.contains("`nope`") && told.contains("`t`") && told.contains("`u`"), "{told}");
@@ -191,7 +191,7 @@ async fn h17_a_tool_that_this_request_did_not_offer_is_unknown_in_its_turn() {
     let tools = vec![fine("t", &Counter::default()), fine("u", &counter)];
     let (agent, _) = scripted([reply("c1"), reply("c2"), "done".into()], tools);
     let outcome = agent.with_hook(only_first).run("go").outcome().await;
-    check(&outcome, Reason::Completed, 3);
+    check(&outcome, EndReason::Completed, 3);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool, ResultKind::Ok]);
     let told = results(outcome.new_items())[0].content.text();
     assert!(told.contains("The tools are: `t`."), "{told}");
@@ -202,7 +202,7 @@ async fn h17_a_tool_that_this_request_did_not_offer_is_unknown_in_its_turn() {
 async fn h17_the_third_turn_in_a_row_without_a_known_tool_ends_the_run() {
     let wrong = || Reply::new().call("nope", json!({}));
     let outcome = outcome([wrong(), wrong(), wrong(), "never".into()], vec![]).await;
-    check(&outcome, Reason::Malformed, 3);
+    check(&outcome, EndReason::Malformed, 3);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool; 3]);
     assert!(results(outcome.new_items())[0].content.text().contains("There are no tools."));
 }
@@ -213,8 +213,8 @@ async fn clipped(text: &str, max: usize) -> (String, String) {
     let owned = text.to_owned();
     let big = answering("t", &Counter::default(), move |_| ready(owned.clone()));
     let (agent, model) = scripted([call_of("c1", "t"), "done".into()], vec![]);
-    let kit = Toolkit::new([big]).clip_results(max);
-    let outcome = agent.with_kit(kit).run("go").outcome().await;
+    let kit = Toolkit::new([big]).with_max_result_bytes(max);
+    let outcome = agent.with_toolkit(kit).run("go").outcome().await;
     let kept = results(outcome.new_items())[0].content.text();
     (kept, results(&model.requests()[1].history)[0].content.text())
 }
@@ -265,8 +265,8 @@ async fn h29_media_in_a_result_stay_and_its_texts_are_clipped_together() {
     };
     let shows = Tool::raw(spec("t"), move |_, _| ready(parts())).unwrap();
     let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![]);
-    let kit = Toolkit::new([shows]).clip_results(101);
-    let outcome = agent.with_kit(kit).run("go").outcome().await;
+    let kit = Toolkit::new([shows]).with_max_result_bytes(101);
+    let outcome = agent.with_toolkit(kit).run("go").outcome().await;
     let result = results(outcome.new_items())[0];
     assert!(result.content.text_len() <= 101);
     let Content::Parts(parts) = &result.content else { panic!("{result:?}") };
@@ -281,7 +281,7 @@ async fn h31_names_that_other_languages_know_are_just_unknown_tools() {
     for name in ["constructor", "__proto__", "toString", "hasOwnProperty", "prototype", ""] {
         let reply = call_of("c1", name).call_raw("c2", "t", "{}");
         let outcome = outcome([reply, "done".into()], vec![fine("t", &counter)]).await;
-        check(&outcome, Reason::Completed, 2);
+        check(&outcome, EndReason::Completed, 2);
         let expected = [ResultKind::UnknownTool, ResultKind::Ok];
         assert_eq!(kinds(outcome.new_items()), expected, "{name}");
     }

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use turnstream::agent::hook::{self, OnStop};
-use turnstream::event::{AppendedWhy, Reason, Transition};
+use turnstream::agent::hook::{self, StopDecision};
+use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, RunHandle};
@@ -20,16 +20,16 @@ async fn h55_what_is_steered_during_tools_comes_behind_all_results_and_skips_no_
     let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
     let handle = run.handle();
     let receipt = run.steer("be brief").unwrap();
-    assert_eq!(handle.delivered(&receipt), None, "it waits");
+    assert_eq!(handle.delivered_in(&receipt), None, "it waits");
     let told = told_from(events, run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(told.results(), ["10", "20", "30"], "no call is skipped");
     let said = told.words();
     assert_eq!(said[said.len() - 2..], ["user: be brief", "done"]);
     assert!(said[said.len() - 3].starts_with("result"));
-    assert_eq!(handle.delivered(&receipt), Some(2));
+    assert_eq!(handle.delivered_in(&receipt), Some(2));
     let acknowledged = told.events.iter().find_map(|event| match event {
-        Event::Appended { why: AppendedWhy::Steer, id, .. } => Some(id.clone()),
+        Event::Appended { why: AppendReason::Steer, id, .. } => Some(id.clone()),
         _ => None,
     });
     assert_eq!(acknowledged, Some(receipt.id));
@@ -46,11 +46,11 @@ async fn h55_what_came_too_late_comes_back() {
     let followed = run.follow_up("two").unwrap();
     let handle = run.handle();
     let told = told_from(events, run).await;
-    told.check(Reason::MaxTurns, 1);
+    told.check(EndReason::MaxTurns, 1);
     let back: Vec<_> = told.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
     assert_eq!(back, [steered.id.clone(), followed.id]);
     assert_eq!(told.outcome.undelivered[0].items, [Item::user("one")]);
-    assert_eq!(handle.delivered(&steered), None);
+    assert_eq!(handle.delivered_in(&steered), None);
     assert_eq!(handle.steer("three").unwrap_err().items, [Item::user("three")]);
 }
 
@@ -76,7 +76,7 @@ async fn h56_steering_as_the_model_stops_gets_one_more_turn() {
     let events = events_until(&mut run, |event| event.turn_complete().is_some()).await;
     run.steer("and?").unwrap();
     let told = told_from(events, run).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(told.transitions(), [Transition::Steering]);
     assert_eq!(told.words(), ["user: go", "first", "user: and?", "second"]);
 }
@@ -88,13 +88,13 @@ async fn h56_follow_ups_wait_until_the_model_stops_and_are_said_one_by_one() {
     let handle = run.handle();
     let receipts = [run.follow_up("more").unwrap(), run.follow_up("and more").unwrap()];
     let told = told_from(Vec::new(), run).await;
-    told.check(Reason::Completed, 4);
+    told.check(EndReason::Completed, 4);
     assert_eq!(
         told.transitions(),
         [Transition::NextTurn, Transition::FollowUp, Transition::FollowUp]
     );
     assert_eq!(told.words()[3..], ["one", "user: more", "two", "user: and more", "three"]);
-    let delivered = receipts.map(|receipt| handle.delivered(&receipt));
+    let delivered = receipts.map(|receipt| handle.delivered_in(&receipt));
     assert_eq!(delivered, [Some(3), Some(4)]);
 }
 
@@ -122,7 +122,9 @@ fn blocking(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsize>) {
     let count = asked.clone();
     let stop = hook::stop(move |_, _| {
         let blocks = count.fetch_add(1, Ordering::Relaxed) < times;
-        async move { if blocks { OnStop::Block("run the tests".into()) } else { OnStop::LetGo } }
+        async move {
+            if blocks { StopDecision::Block("run the tests".into()) } else { StopDecision::Allow }
+        }
     });
     (stop, asked)
 }
@@ -133,9 +135,9 @@ async fn h57_a_stop_hook_that_blocks_is_heard_and_the_run_goes_on() {
     let world =
         World::new([call("c"), "done".into(), "really".into()]).with(|agent| agent.with_hook(stop));
     let told = world.run().await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!(told.transitions(), [Transition::NextTurn, Transition::StopHookBlocking]);
-    assert_eq!(told.appended(AppendedWhy::StopHook), ["user: run the tests"]);
+    assert_eq!(told.appended(AppendReason::StopHook), ["user: run the tests"]);
     assert_eq!(asked.load(Ordering::Relaxed), 2, "not asked while the model wants tools");
 }
 
@@ -145,21 +147,21 @@ async fn h57_a_stop_hook_that_always_blocks_is_bounded_by_the_cap() {
     let world = World::of(Scripted::function(|_, _| Reply::text("done")))
         .with(|agent| agent.with_hook(stop).with_max_turns(4));
     let told = world.run().await;
-    told.check(Reason::MaxTurns, 4);
+    told.check(EndReason::MaxTurns, 4);
     assert_eq!(told.transitions(), [Transition::StopHookBlocking; 3]);
 }
 
 #[tokio::test]
 async fn h57_a_stop_hook_that_prevents_ends_the_run_and_blocking_comes_first() {
-    let prevent = || hook::stop(|_, _| async { OnStop::Prevent("not now".into()) });
+    let prevent = || hook::stop(|_, _| async { StopDecision::EndRun("not now".into()) });
     let told = World::new(["done".into()]).with(|agent| agent.with_hook(prevent())).run().await;
-    told.check(Reason::StopHookPrevented, 1);
+    told.check(EndReason::StopHookPrevented, 1);
     assert!(told.outcome.partial && told.outcome.error.is_none());
     let (block, _) = blocking(1);
     let world = World::new(["done".into(), "again".into()])
         .with(|agent| agent.with_hook(prevent()).with_hook(block));
     let told = world.run().await;
-    told.check(Reason::StopHookPrevented, 2);
+    told.check(EndReason::StopHookPrevented, 2);
     assert_eq!(told.transitions(), [Transition::StopHookBlocking]);
 }
 
@@ -167,11 +169,11 @@ async fn h57_a_stop_hook_that_prevents_ends_the_run_and_blocking_comes_first() {
 async fn h57_stop_hooks_are_not_asked_about_anything_but_a_model_that_is_done() {
     let failed = Error::new(ErrorKind::Server, "no");
     for (reply, reason) in [
-        (Reply::error(failed.clone()), Reason::ProviderError),
-        (Reply::text("x").fail(failed), Reason::ProviderError),
-        (Reply::text("x").cut(), Reason::Incomplete),
-        (Reply::new().refuse("no"), Reason::Refused),
-        (Reply::text("x").stop(StopReason::ContentFilter), Reason::Filtered),
+        (Reply::error(failed.clone()), EndReason::ProviderError),
+        (Reply::text("x").fail(failed), EndReason::ProviderError),
+        (Reply::text("x").cut(), EndReason::Incomplete),
+        (Reply::new().refuse("no"), EndReason::Refused),
+        (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
     ] {
         let (stop, asked) = blocking(usize::MAX);
         let told = World::new([reply]).with(|agent| agent.with_hook(stop)).run().await;
@@ -186,19 +188,15 @@ async fn h57_what_counts_recoveries_is_kept_across_a_stop_hook_and_the_hook_sees
     let noted = seen.clone();
     let stop = hook::stop(move |state, _| {
         let mut noted = noted.lock().unwrap();
-        noted.push((
-            state.counts.model_calls,
-            state.counts.turn_count,
-            state.streaks.recovery_count,
-        ));
+        noted.push((state.counts.model_calls, state.counts.turns, state.streaks.continuations));
         let blocks = noted.len() == 1;
-        async move { if blocks { OnStop::Block("more".into()) } else { OnStop::LetGo } }
+        async move { if blocks { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
     });
     let cut = || Reply::text("half").stop(StopReason::MaxTokens);
     // Three continuations in a row in all: the stop hook in between does not begin them anew.
     let world = World::new([call("c"), cut(), cut(), "x".into(), cut(), cut(), "never".into()])
         .with(|agent| agent.with_hook(stop));
     let told = world.run().await;
-    told.check(Reason::Truncated, 6);
+    told.check(EndReason::Truncated, 6);
     assert_eq!(*seen.lock().unwrap(), [(4, 1, 2)]);
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use turnstream::agent::hook::{self, OnStop};
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::context::{Compaction, Compactor, Truncator, Window, compactor_fn};
-use turnstream::event::{AppendedWhy, Reason, RewrittenWhy, ToolEvent, Transition};
+use turnstream::event::{AppendReason, EndReason, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{Mark, ProviderData, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{After, Answer, Mishap, Wire};
@@ -42,7 +42,7 @@ fn wordy(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
 
 fn compactions(told: &Told) -> usize {
     let compacted =
-        |event: &&Event| matches!(event, Event::Rewritten { why: RewrittenWhy::Compacted, .. });
+        |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
     told.events.iter().filter(compacted).count()
 }
 
@@ -50,7 +50,7 @@ fn compactions(told: &Told) -> usize {
 async fn h58_an_overflow_is_compacted_once_and_tried_again() {
     let (agent, model) = wordy([call("c"), too_long(), "done".into()]);
     let told = told(agent.run("go")).await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!(told.transitions(), [Transition::NextTurn, Transition::ReactiveCompactRetry]);
     assert_eq!(compactions(&told), 1);
     let sizes: Vec<_> =
@@ -65,7 +65,7 @@ async fn h58_an_overflow_is_compacted_once_and_tried_again() {
 async fn h58_a_second_overflow_ends_the_run_with_the_error() {
     let (agent, model) = wordy([call("c"), too_long(), too_long(), "never".into()]);
     let told = told(agent.run("go")).await;
-    told.check(Reason::ContextWindow, 3);
+    told.check(EndReason::ContextWindow, 3);
     assert_eq!((compactions(&told), model.requests().len()), (1, 3));
     assert_eq!(told.outcome.error, Some(overflow()));
 }
@@ -74,11 +74,11 @@ async fn h58_a_second_overflow_ends_the_run_with_the_error() {
 async fn h58_an_overflow_with_nothing_to_shorten_ends_the_run_with_the_error() {
     let world = World::new([too_long(), "never".into()]);
     let told_ = world.run().await;
-    told_.check(Reason::ContextWindow, 1);
+    told_.check(EndReason::ContextWindow, 1);
     assert_eq!((told_.outcome.error.clone(), compactions(&told_)), (Some(overflow()), 0));
     let (agent, _) = wordy([call("c"), too_long(), "never".into()]);
     let told_ = told(agent.without_compactor().run("go")).await;
-    told_.check(Reason::ContextWindow, 2);
+    told_.check(EndReason::ContextWindow, 2);
 }
 
 #[tokio::test]
@@ -86,11 +86,11 @@ async fn h58_the_guard_is_in_the_history_and_survives_runs_and_stores() {
     let (agent, _) =
         wordy([call("c"), too_long(), "one".into(), call("d"), too_long(), "never".into()]);
     let first = told(agent.run("go")).await;
-    first.check(Reason::Completed, 3);
+    first.check(EndReason::Completed, 3);
     let stored = serde_json::to_string(&first.handle.history()).unwrap();
     let loaded: History = serde_json::from_str(&stored).unwrap();
     let second = told(agent.run_from(loaded, "more")).await;
-    second.check(Reason::ContextWindow, 2);
+    second.check(EndReason::ContextWindow, 2);
     assert_eq!((compactions(&second), second.outcome.error.clone()), (0, Some(overflow())));
 }
 
@@ -101,10 +101,10 @@ async fn h58_the_guard_survives_a_stop_hook() {
     let once = AtomicUsize::new(0);
     let stop = hook::stop(move |_, _| {
         let first = once.fetch_add(1, Ordering::Relaxed) == 0;
-        async move { if first { OnStop::Block("more".into()) } else { OnStop::LetGo } }
+        async move { if first { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
     });
     let told = told(agent.with_hook(stop).run("go")).await;
-    told.check(Reason::ContextWindow, 5);
+    told.check(EndReason::ContextWindow, 5);
     assert_eq!(compactions(&told), 1);
 }
 
@@ -113,10 +113,10 @@ async fn h58_a_full_window_that_a_turn_tells_of_is_compacted_too() {
     let full = || Reply::text("so").stop(StopReason::ContextWindow);
     let (agent, _) = wordy([call("c"), full(), "done".into(), full()]);
     let told_ = told(agent.run("go")).await;
-    told_.check(Reason::Completed, 3);
-    assert_eq!((compactions(&told_), told_.appended(AppendedWhy::Continuation).len()), (1, 1));
+    told_.check(EndReason::Completed, 3);
+    assert_eq!((compactions(&told_), told_.appended(AppendReason::Continuation).len()), (1, 1));
     let told_ = told(agent.run_from(told_.handle.history(), "more")).await;
-    told_.check(Reason::ContextWindow, 1);
+    told_.check(EndReason::ContextWindow, 1);
     assert_eq!(told_.outcome.error, None, "the provider gave no error");
 }
 
@@ -125,7 +125,7 @@ async fn h58_what_was_said_before_the_overflow_is_taken_back() {
     let midway = Reply::text("void").usage(tokens(9, 1)).fail(overflow());
     let (agent, _) = wordy([call("c"), midway, "done".into()]);
     let told = told(agent.run("go")).await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!((told.retractions(), told.outcome.usage), (vec![tokens(9, 1)], tokens(9, 1)));
     assert!(!told.words().contains(&"void".to_owned()));
 }
@@ -135,7 +135,7 @@ async fn h58_a_rate_limit_is_no_overflow() {
     let limited = Error::new(ErrorKind::RateLimited, "too many tokens").with_status(429);
     let (agent, model) = wordy([call("c"), Reply::error(limited.clone()), "never".into()]);
     let told = told(agent.run("go")).await;
-    told.check(Reason::ProviderError, 2);
+    told.check(EndReason::ProviderError, 2);
     assert_eq!((compactions(&told), model.requests().len()), (0, 2));
     assert_eq!(told.outcome.error, Some(limited));
 }
@@ -155,7 +155,7 @@ async fn h58_usage_from_before_a_compaction_triggers_no_other() {
     });
     let agent = agent.with_tools([nap("t")]).with_compactor(first).with_window(Window::new(1_000));
     let told_ = told(agent.run("go")).await;
-    told_.check(Reason::Completed, 5);
+    told_.check(EndReason::Completed, 5);
     assert_eq!((compactions(&told_), asked.load(Ordering::Relaxed)), (1, 1));
     let stored = serde_json::to_string(&told_.handle.history()).unwrap();
     let loaded: History = serde_json::from_str(&stored).unwrap();
@@ -172,7 +172,7 @@ async fn h58_what_waits_to_be_said_survives_the_compaction() {
     run.steer("be brief").unwrap();
     run.follow_up("thanks").unwrap();
     let told = told_from(events, run).await;
-    told.check(Reason::Completed, 4);
+    told.check(EndReason::Completed, 4);
     assert_eq!(compactions(&told), 1);
     assert!(told.outcome.undelivered.is_empty());
     let said = told.words();
@@ -191,7 +191,7 @@ async fn h58_a_compaction_that_parts_a_call_from_its_result_is_refused() {
     let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
     let (agent, _) = wordy([call("c"), too_long(), "never".into()]);
     let told = told(agent.with_compactor(parting).with_hook(failure).run("go")).await;
-    told.check(Reason::ContextWindow, 2);
+    told.check(EndReason::ContextWindow, 2);
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::ContextWindow, ErrorKind::InvalidRequest]);
     assert_eq!((compactions(&told), told.kinds()), (0, vec![ResultKind::Ok]));
 }
@@ -205,7 +205,7 @@ async fn h58_the_note_of_a_compaction_never_stands_inside_a_turn() {
     });
     let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
     let told = told(agent.with_compactor(careless).run("go")).await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert!(told.handle.history().is_settled());
 }
 
@@ -279,7 +279,7 @@ async fn h59_a_store_that_lost_what_came_behind_any_event_has_a_history_that_can
     let model = Scripted::new([calls, "x".into()]);
     let told =
         told(agent(model).with_tools([nap("nap")]).run_from(History::from_id("h"), "go")).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     for len in 0..told.events.len() {
         let crashed = Told { events: told.events[..len].to_vec(), ..told.clone() };
         let history = crashed.folded(History::from_id("h"));
@@ -329,7 +329,7 @@ async fn h60_a_call_that_ran_when_the_process_died_is_interrupted_and_not_run_ag
     let history = crashed(&agent).await;
     assert_eq!(history.unanswered_calls().len(), 1);
     let told = told(agent.run_from(history, "what happened?")).await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!(
         (told.kinds(), told.results()),
         (vec![ResultKind::Interrupted], vec!["Interrupted mid-execution".to_owned()],)
@@ -345,7 +345,7 @@ async fn h60_whoever_knows_that_it_may_run_again_resumes_it_under_the_same_key()
     let history = crashed(&agent).await;
     let verdicts = history.pending_calls().into_iter().map(|call| (call, Verdict::Approve));
     let told = told(agent.resume(history, verdicts).unwrap()).await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!(told.results(), ["applied"]);
     let keys = keys.lock().unwrap();
     assert_eq!((keys.len(), &keys[0]), (2, &keys[1]));
@@ -369,7 +369,7 @@ async fn h61_another_model_gets_the_words_and_calls_and_no_foreign_signature() {
             let (one, two) = (first(from), OnWire::new(to, "gemini-2-two", ["Done."]));
             let agent = agent(one.clone()).with_tools([tool("t")]).with_fallback(two.clone());
             let told = told(agent.run("go")).await;
-            told.check(Reason::Completed, 3);
+            told.check(EndReason::Completed, 3);
             assert_eq!(told.models(), ["gemini-2-one", "gemini-2-one", "gemini-2-two"]);
             assert_eq!(told.transitions()[1], Transition::Fallback);
             let sent = two.sent();
@@ -412,7 +412,7 @@ async fn h61_call_ids_of_another_wire_are_sent_in_a_form_that_this_one_takes_and
             let one = OnWire::new(from, "gemini-2-one", [Answer::reply(calls), busy.into()]);
             let two = OnWire::new(to, "gemini-2-two", ["Done."]);
             let agent = agent(one).with_tools([tool("t")]).with_fallback(two.clone());
-            told(agent.run("go")).await.check(Reason::Completed, 3);
+            told(agent.run("go")).await.check(EndReason::Completed, 3);
             // The lint of the vendor checks the letters and the length.
             let sent = two.sent().remove(0);
             let (calls, results) = match to {
@@ -449,7 +449,7 @@ async fn h61_what_the_failed_model_had_begun_is_retracted_before_the_other_is_as
                 .with_tools([fine("t", &ran)])
                 .with_fallback(two.clone());
             let told = told(agent.run("go")).await;
-            told.check(Reason::Completed, 2);
+            told.check(EndReason::Completed, 2);
             assert_eq!((ran.began(), told.retractions().len()), (0, 1), "{from} to {to}");
             let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
             let retracted =
@@ -499,7 +499,7 @@ async fn h61_encrypted_reasoning_is_dropped_and_visible_text_kept_for_another_mo
             ],
         );
         let model = OnWire::new(to, "two", ["Done."]);
-        told(agent(model.clone()).run_from(history, "go")).await.check(Reason::Completed, 1);
+        told(agent(model.clone()).run_from(history, "go")).await.check(EndReason::Completed, 1);
         let sent = model.sent()[0].to_string();
         assert!(!sent.contains("FOREIGN"), "{to}: {sent}");
         assert!(sent.contains("Word-one.") && sent.contains("Word-two."), "{to}: {sent}");
@@ -513,7 +513,7 @@ async fn h61_a_tombstone_stays_in_the_ledger_and_is_sent_to_nobody() {
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", ["Done."]);
         let told = told(agent(model.clone()).run_from(history.clone(), "go")).await;
-        told.check(Reason::Completed, 1);
+        told.check(EndReason::Completed, 1);
         assert!(!model.sent()[0].to_string().contains("Void-word."), "{wire}");
         assert!(told.words().contains(&"Void-word.".to_owned()));
     }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use futures::future::ready;
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
-use turnstream::agent::hook::{self, BeforeTool, Hook, HookFuture, OnStop};
+use turnstream::agent::hook::{self, CallDecision, Hook, HookFuture, StopDecision};
 use turnstream::agent::{RunHandle, State};
 use turnstream::context;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::Turn;
@@ -88,8 +88,8 @@ impl Hook for Bad {
     fn after_sampling(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         self.answer("after_sampling", Vec::new())
     }
-    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
-        self.answer("before_tool", BeforeTool::Run)
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
+        self.answer("before_tool", CallDecision::Allow)
     }
     fn repair(&self, _: &State, _: &ToolCall, _: &str) -> Option<String> {
         self.at_once("repair");
@@ -101,8 +101,8 @@ impl Hook for Bad {
     fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
         self.answer("should_stop", false)
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
-        self.answer("stop", OnStop::LetGo)
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
+        self.answer("stop", StopDecision::Allow)
     }
     fn failure(&self, _: &State, _: &Error) {
         self.at_once("failure");
@@ -124,9 +124,10 @@ async fn told_of(bad: Bad) -> (Vec<Event>, History, Vec<Error>) {
     let keep = Arc::clone(&told);
     let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
     let reply = call_of("c1", "t").call_raw("c2", "t", "{}");
-    let kit = Toolkit::new([fine("t", &Counter::default())]).at_once(NonZeroUsize::MIN);
+    let kit =
+        Toolkit::new([fine("t", &Counter::default())]).with_max_concurrency(NonZeroUsize::MIN);
     let (agent, _) = scripted([reply, "done".into()], vec![]);
-    let mut run = agent.with_kit(kit).with_hook(bad).with_hook(failure).run("go");
+    let mut run = agent.with_toolkit(kit).with_hook(bad).with_hook(failure).run("go");
     let events = rest(&mut run).await;
     assert!(run.next().await.is_none());
     let told = told.lock().unwrap().clone();
@@ -141,7 +142,7 @@ async fn h30_a_hook_that_decides_and_fails_in_any_way_ends_the_run_once_and_is_t
             let began = Instant::now();
             let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
             let outcome = ending(&events);
-            assert_eq!(outcome.reason, Reason::HookError, "{method} {how:?}");
+            assert_eq!(outcome.reason, EndReason::HookError, "{method} {how:?}");
             let error = outcome.error.as_ref().unwrap();
             assert_eq!(error.kind(), ErrorKind::Hook);
             let message = error.to_string();
@@ -160,7 +161,7 @@ async fn h30_a_hook_that_observes_and_fails_in_any_way_is_told_of_and_ends_nothi
         for how in [How::Fails, How::Panics, How::Hangs] {
             let began = Instant::now();
             let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
-            check(ending(&events), Reason::Completed, 2);
+            check(ending(&events), EndReason::Completed, 2);
             assert_eq!(ending(&events).error, None, "{method} {how:?}");
             assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
             assert_eq!(kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
@@ -188,7 +189,7 @@ async fn h30_results_that_are_there_are_kept_when_a_hook_fails() {
     ] {
         for how in [How::Fails, How::Panics, How::Hangs] {
             let (events, history) = run_with(Bad::new(method, how, nth)).await;
-            assert_eq!(ending(&events).reason, Reason::HookError);
+            assert_eq!(ending(&events).reason, EndReason::HookError);
             assert_eq!(kinds(&history), expected, "{method} {nth} {how:?}");
             assert_eq!(kinds(ending(&events).new_items()), expected);
         }
@@ -199,7 +200,7 @@ async fn h30_results_that_are_there_are_kept_when_a_hook_fails() {
 async fn h30_a_panic_in_after_tool_keeps_the_result_as_it_was() {
     for (nth, second) in [(1, ResultKind::Interrupted), (2, ResultKind::Ok)] {
         let (events, history) = run_with(Bad::new("after_tool", How::Panics, nth)).await;
-        assert_eq!(ending(&events).reason, Reason::HookError);
+        assert_eq!(ending(&events).reason, EndReason::HookError);
         assert_eq!(ending(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
         assert_eq!(kinds(&history), [ResultKind::Ok, second]);
         assert_eq!(results(&history)[0].content.text(), "fine");
@@ -214,7 +215,7 @@ async fn h30_a_panic_in_a_repair_ends_the_run_once_with_its_error() {
     let mut run = agent.with_hook(Bad::new("repair", How::Panics, 1)).run("go");
     let events = rest(&mut run).await;
     let outcome = ending(&events);
-    check(outcome, Reason::HookError, 1);
+    check(outcome, EndReason::HookError, 1);
     let message = outcome.error.as_ref().unwrap().to_string();
     assert!(message.contains("`bad` failed in `repair`"), "{message}");
     // What was started beside it is dropped before its first poll.
@@ -225,14 +226,14 @@ async fn h30_a_panic_in_a_repair_ends_the_run_once_with_its_error() {
 #[tokio::test]
 async fn h30_a_panic_in_a_notification_changes_nothing() {
     let (events, _, told) = told_of(Bad::new("finished", How::Panics, 1)).await;
-    check(ending(&events), Reason::Completed, 2);
+    check(ending(&events), EndReason::Completed, 2);
     let [error] = &told[..] else { panic!("{told:?}") };
     assert!(error.message().ends_with("`bad` failed in `finished`: it panicked: boom"), "{error}");
     let error = Error::new(ErrorKind::Server, "broken");
     let (agent, _) = scripted([Reply::error(error.clone())], vec![]);
     let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
     let outcome = hooked.run("go").outcome().await;
-    check(&outcome, Reason::ProviderError, 1);
+    check(&outcome, EndReason::ProviderError, 1);
     assert_eq!(outcome.error, Some(error));
 }
 
@@ -275,7 +276,7 @@ async fn h30_an_error_in_the_poll_of_an_interrupt_is_told_though_the_run_is_inte
     let own = Arc::clone(&handle);
     let failing = hook::stop(move |_, _| {
         own.get().unwrap().interrupt();
-        async { Err::<OnStop, _>(Error::new(ErrorKind::Other, "no")) }
+        async { Err::<StopDecision, _>(Error::new(ErrorKind::Other, "no")) }
     });
     let told = Arc::<Mutex<Vec<ErrorKind>>>::default();
     let keep = Arc::clone(&told);
@@ -284,7 +285,7 @@ async fn h30_an_error_in_the_poll_of_an_interrupt_is_told_though_the_run_is_inte
     let run = agent.with_hook(failing).with_hook(failure).run("go");
     handle.set(run.handle()).unwrap();
     let outcome = run.outcome().await;
-    assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{outcome:?}");
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
     assert_eq!((outcome.error, told.lock().unwrap().as_slice()), (None, &[ErrorKind::Hook][..]));
 }
 
@@ -300,7 +301,7 @@ async fn h30_a_hook_that_fails_drops_what_runs_beside_it() {
         let began = usize::from(matches!(how, How::Hangs));
         assert_eq!((counter.began(), counter.now()), (began, 0), "{how:?}");
         let outcome = run.outcome().await;
-        check(&outcome, Reason::HookError, 1);
+        check(&outcome, EndReason::HookError, 1);
         let texts: Vec<_> = answers(outcome.new_items()).into_iter().map(|it| it.2).collect();
         assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
     }
@@ -316,7 +317,7 @@ async fn h30_a_panic_in_after_tool_drops_what_runs_beside_the_result() {
     until(&mut run, |event| event.tool_output().is_some()).await;
     assert_eq!((counter.began(), counter.now()), (1, 0));
     let outcome = run.outcome().await;
-    check(&outcome, Reason::HookError, 1);
+    check(&outcome, EndReason::HookError, 1);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted, ResultKind::Ok]);
 }
 
@@ -328,13 +329,13 @@ async fn h30_a_check_or_a_compactor_that_panics_ends_the_run_once() {
     let (first, _) = scripted(["done".into()], vec![]);
     let checked = first.with_validation(|_| -> Result<(), String> { boom() });
     let events = rest(&mut checked.run("go")).await;
-    check(ending(&events), Reason::HookError, 1);
+    check(ending(&events), EndReason::HookError, 1);
     assert_eq!(ending(&events).text, "done");
 
     let full = Error::new(ErrorKind::ContextWindow, "too long");
     let (second, _) = scripted([Reply::error(full.clone())], vec![]);
     let compacted = second.with_compactor(context::compactor_fn(|_| boom()));
     let events = rest(&mut compacted.run("go")).await;
-    check(ending(&events), Reason::ContextWindow, 1);
+    check(ending(&events), EndReason::ContextWindow, 1);
     assert_eq!(ending(&events).error, Some(full));
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::{AppendedWhy, Phase, Reason};
+use turnstream::agent::hook::{self, CallDecision};
+use turnstream::event::{AppendReason, EndReason, Phase};
 use turnstream::item::{ResultKind, SideEffect};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
@@ -17,8 +17,8 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, endless, fine, spec};
 use crate::support::wires::{encoded, sendable};
 
-const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
-const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
+const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
+const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
 
 // H01: an interrupt in the middle of a call's arguments.
 
@@ -66,7 +66,7 @@ async fn h01_the_next_request_has_no_half_call_and_the_same_bytes_each_time() {
 async fn h01_the_run_that_goes_on_is_sent_a_lawful_history() {
     let (_, history, _) = cut_in_a_call().await;
     let (agent, model) = scripted(["done".into()], vec![]);
-    check(&agent.run_from(history, "and now?").outcome().await, Reason::Completed, 1);
+    check(&agent.run_from(history, "and now?").outcome().await, EndReason::Completed, 1);
     let sent = &model.requests()[0].history;
     assert!(sent.is_settled());
     assert_eq!((calls(sent).len(), results(sent).len()), (0, 0));
@@ -171,15 +171,15 @@ async fn h03_the_unfinished_tool_is_gone_before_anything_more_is_seen() {
     let next = run.next().await.unwrap().unwrap();
     assert!(next.tool_output().is_some(), "the answer comes before the end");
     assert_eq!(counter.now(), 0);
-    assert!(run.next().await.unwrap().unwrap().finished().is_some());
+    assert!(run.next().await.unwrap().unwrap().outcome().is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn h03_what_an_unfinished_tool_has_put_on_record_is_kept() {
     for by_hook in [false, true] {
         let edit = Tool::raw(spec("edit"), |_, cx| async move {
-            cx.changed("notes");
-            cx.evidence("a diff");
+            cx.record_change("notes");
+            cx.record_evidence("a diff");
             std::future::pending::<String>().await
         });
         let reply = call_of("c1", "edit").call_raw("c2", "t", "{}");
@@ -189,7 +189,7 @@ async fn h03_what_an_unfinished_tool_has_put_on_record_is_kept() {
             scripted([reply], tools).0.with_hook(hook::before_tool(move |_, call| async move {
                 tokio::time::sleep(Duration::from_secs(u64::from(call.name == "t"))).await;
                 assert!(!by_hook || call.name != "t");
-                BeforeTool::Run
+                CallDecision::Allow
             }));
         let mut run = agent.run("go");
         pull(&mut run);
@@ -235,7 +235,7 @@ async fn h04_an_interrupt_before_the_first_poll_sends_nothing_and_runs_nothing()
     let mut run = agent.run("go");
     run.interrupt();
     let events = rest(&mut run).await;
-    assert!(matches!(&events[0], Event::Appended { why: AppendedWhy::Input, .. }));
+    assert!(matches!(&events[0], Event::Appended { why: AppendReason::Input, .. }));
     assert_eq!(types(&events), ["appended", "finished"]);
     check(ending(&events), STREAMING, 0);
     assert_eq!(ending(&events).new_items(), [Item::user("go")]);
@@ -245,7 +245,8 @@ async fn h04_an_interrupt_before_the_first_poll_sends_nothing_and_runs_nothing()
 #[tokio::test]
 async fn h04_a_resumed_run_that_is_interrupted_first_runs_no_pending_call() {
     let counter = Counter::default();
-    let (agent, model) = scripted([call_of("c1", "t")], vec![fine("t", &counter).needs_approval()]);
+    let (agent, model) =
+        scripted([call_of("c1", "t")], vec![fine("t", &counter).requires_approval()]);
     let run = agent.run("go");
     let handle = run.handle();
     let pending = run.outcome().await.pending;
@@ -283,6 +284,6 @@ async fn h05_an_interrupt_behind_the_end_changes_nothing() {
     run.interrupt();
     run.stop_after_turn();
     assert!(run.next().await.is_none());
-    check(ending(&events), Reason::Completed, 1);
-    check(&run.outcome().await, Reason::Completed, 1);
+    check(ending(&events), EndReason::Completed, 1);
+    check(&run.outcome().await, EndReason::Completed, 1);
 }

@@ -7,8 +7,8 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::time::sleep;
 use turnstream::agent::Budget;
-use turnstream::agent::hook::{self, BeforeTool, Hook, OnStop};
-use turnstream::event::{Phase, Reason};
+use turnstream::agent::hook::{self, CallDecision, Hook, StopDecision};
+use turnstream::event::{EndReason, Phase};
 use turnstream::item::{ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -21,8 +21,8 @@ use crate::support::runs::{
 };
 use crate::support::tools::{Counter, answering, endless, fine, spec};
 
-const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
-const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
+const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
+const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
 
 // H09: an interrupt beside an end of another kind.
 
@@ -45,7 +45,7 @@ impl Held {
 }
 
 /// Interrupts its run as soon as it is asked, and then says what a hook says that is content.
-fn interrupting(held: &Held, says: OnStop) -> impl Hook + 'static {
+fn interrupting(held: &Held, says: StopDecision) -> impl Hook + 'static {
     let held = held.clone();
     hook::stop(move |_, _| {
         held.interrupt();
@@ -58,11 +58,11 @@ fn interrupting(held: &Held, says: OnStop) -> impl Hook + 'static {
 async fn h09_no_hook_turns_an_interrupt_into_success_or_into_another_turn() {
     let why = || "why".to_owned();
     for says in [
-        OnStop::LetGo,
-        OnStop::Block(why()),
-        OnStop::Prevent(why()),
-        OnStop::Blocked(why()),
-        OnStop::Unproven(why()),
+        StopDecision::Allow,
+        StopDecision::Block(why()),
+        StopDecision::EndRun(why()),
+        StopDecision::Blocked(why()),
+        StopDecision::Unproven(why()),
     ] {
         let held = Held::default();
         let (agent, model) = scripted(["done".into(), "never".into()], vec![]);
@@ -104,10 +104,10 @@ fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
         "no context" transform_context |_state, _context| Err::<History, _>(failure());
         "the request" prepare |_state, request| request;
         "no request" prepare |_state, _request| Err::<Request, _>(failure());
-        "run it" before_tool |_state, _call| BeforeTool::Run;
-        "not that" before_tool |_state, _call| BeforeTool::Deny("no".into());
-        "ask" before_tool |_state, _call| BeforeTool::Ask;
-        "no answer" before_tool |_state, _call| Err::<BeforeTool, _>(failure());
+        "run it" before_tool |_state, _call| CallDecision::Allow;
+        "not that" before_tool |_state, _call| CallDecision::Deny("no".into());
+        "ask" before_tool |_state, _call| CallDecision::RequireApproval;
+        "no answer" before_tool |_state, _call| Err::<CallDecision, _>(failure());
         "go on" should_stop |_state| false;
         "stop" should_stop |_state| true;
         "unknown" should_stop |_state| Err::<bool, _>(failure());
@@ -123,7 +123,7 @@ async fn h09_an_interrupt_wins_whatever_the_hook_that_called_it_answers() {
         held.hold(&run);
         let events = rest(&mut run).await;
         let outcome = ending(&events);
-        assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{name}: {outcome:?}");
+        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{name}: {outcome:?}");
         assert_eq!((&outcome.error, outcome.pending.len()), (&None, 0), "{name}");
         assert!(model.requests().len() <= 1, "{name}: nothing is sent any more");
         assert!(outcome.history.settled().is_settled(), "{name}");
@@ -150,7 +150,7 @@ async fn h09_an_interrupt_wins_against_a_stop_of_the_same_moment() {
         let run = agent.run("go");
         held.hold(&run);
         let outcome = run.outcome().await;
-        assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{outcome:?}");
+        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
         assert_eq!((model.requests().len(), answers.began()), (1, 1));
     }
 }
@@ -159,7 +159,7 @@ async fn h09_an_interrupt_wins_against_a_stop_of_the_same_moment() {
 async fn h09_an_interrupt_wins_against_a_limit_of_the_same_moment() {
     // The time is over.
     let (agent, _) = scripted([call_of("c1", "t")], vec![endless("t", &Counter::default())]);
-    let limited = agent.with_budget(Budget::new().time(Duration::from_secs(1)));
+    let limited = agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(1)));
     let mut run = limited.run("go");
     pull(&mut run);
     tokio::time::advance(Duration::from_secs(2)).await;
@@ -168,14 +168,14 @@ async fn h09_an_interrupt_wins_against_a_limit_of_the_same_moment() {
     check(&outcome, TOOLS, 1);
     assert_eq!((kinds(outcome.new_items()), outcome.budget), (vec![ResultKind::Interrupted], None));
     // The last turn is used up, or the tokens are.
-    for budget in [Budget::new(), Budget::new().total_tokens(1)] {
+    for budget in [Budget::new(), Budget::new().with_total_tokens(1)] {
         let reply = call_of("c1", "t").usage(tokens(1, 0));
         let (agent, _) = scripted([reply, "never".into()], vec![fine("t", &Counter::default())]);
         let mut run = agent.with_max_turns(1).with_budget(budget).run("go");
         until(&mut run, |event| event.tool_output().is_some()).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        assert!(matches!(outcome.reason, Reason::Interrupted(_)), "{outcome:?}");
+        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
     }
 }
 
@@ -198,7 +198,7 @@ async fn h09_a_tool_that_says_it_was_cancelled_has_failed_and_nothing_else() {
         Tool::raw(spec("t"), |_, _| async { Err::<(), _>("operation was cancelled") }).unwrap();
     let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![cancelled]);
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, Reason::Completed, 2);
+    check(&outcome, EndReason::Completed, 2);
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Error]);
 }
 
@@ -237,10 +237,10 @@ async fn h10_a_child_that_is_interrupted_is_one_failed_result_for_its_parent() {
     let (agent, _) = with_child(&child);
     let mut run = agent.run("go");
     pull(&mut run);
-    run.handle().nested("c1").unwrap().interrupt();
+    run.handle().nested_handle("c1").unwrap().interrupt();
     let events = rest(&mut run).await;
     let outcome = ending(&events);
-    check(outcome, Reason::Completed, 2);
+    check(outcome, EndReason::Completed, 2);
     let [(id, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
     assert_eq!((*id, *kind), ("c1", ResultKind::Error));
     assert!(text.contains("half of it") && text.contains("interrupted"), "{text}");
@@ -258,7 +258,7 @@ async fn h10_a_parent_that_is_interrupted_drops_its_child_and_keeps_its_story() 
     let first = run.next().await.unwrap().unwrap();
     assert!(first.tool_output().is_some());
     assert_eq!(child.in_flight(), 0);
-    let story = run.journal().nested("c1").unwrap().history();
+    let story = run.journal().nested_journal("c1").unwrap().history();
     let outcome = run.outcome().await;
     check(&outcome, TOOLS, 1);
     let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
@@ -272,11 +272,13 @@ async fn h10_a_parent_that_is_interrupted_drops_its_child_and_keeps_its_story() 
 // H11: an approval that is pending.
 
 fn asking(counter: &Counter) -> (Run, ToolCall) {
-    let (agent, _) =
-        scripted([call_of("c1", "t"), "never".into()], vec![fine("t", counter).needs_approval()]);
+    let (agent, _) = scripted(
+        [call_of("c1", "t"), "never".into()],
+        vec![fine("t", counter).requires_approval()],
+    );
     let mut run = agent.interactive().run("go");
     let events = pull(&mut run);
-    let asked = events.iter().find_map(Event::approval).cloned().unwrap();
+    let asked = events.iter().find_map(Event::as_approval_request).cloned().unwrap();
     (run, asked)
 }
 
@@ -310,11 +312,11 @@ async fn h11_an_approval_behind_a_drop_or_a_suspension_is_refused() {
     drop(run);
     refused(handle.approve(&asked));
 
-    let (agent, _) = scripted([call_of("c1", "t")], vec![fine("t", &counter).needs_approval()]);
+    let (agent, _) = scripted([call_of("c1", "t")], vec![fine("t", &counter).requires_approval()]);
     let run = agent.run("go");
     let handle = run.handle();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Pending, 1);
+    check(&outcome, EndReason::Pending, 1);
     refused(handle.approve(&outcome.pending[0]));
     assert_eq!(counter.began(), 0);
 }
@@ -328,23 +330,23 @@ async fn h11_a_verdict_counts_until_the_last_sibling_has_ended() {
             "rested".to_owned()
         });
         let reply = call_of("c1", "t").call_raw("c2", "nap", "{}");
-        let tools = vec![fine("t", &counter).needs_approval(), naps];
+        let tools = vec![fine("t", &counter).requires_approval(), naps];
         let (agent, _) = scripted([reply, "done".into()], tools);
         let mut run = agent.run("go");
-        let asked = until(&mut run, |event| event.approval().is_some()).await;
+        let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
         until(&mut run, is_started).await;
         if in_time {
-            run.approve(asked.approval().unwrap()).unwrap();
+            run.approve(asked.as_approval_request().unwrap()).unwrap();
         }
         let handle = run.handle();
         let outcome = run.outcome().await;
         if in_time {
-            check(&outcome, Reason::Completed, 2);
+            check(&outcome, EndReason::Completed, 2);
             assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2]);
         } else {
-            check(&outcome, Reason::Pending, 1);
-            assert_eq!(outcome.pending, [asked.approval_requested().unwrap()]);
-            refused(handle.approve(asked.approval().unwrap()));
+            check(&outcome, EndReason::Pending, 1);
+            assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
+            refused(handle.approve(asked.as_approval_request().unwrap()));
         }
         assert_eq!(counter.began(), usize::from(in_time));
     }
@@ -364,13 +366,13 @@ async fn h11_a_verdict_and_an_interrupt_of_the_same_moment_run_nothing() {
 async fn h11_an_approval_for_a_child_of_an_interrupted_parent_is_refused() {
     let counter = Counter::default();
     let child = Agent::new(Scripted::new([call_of("c1", "t")]))
-        .with_tools([fine("t", &counter).needs_approval()])
+        .with_tools([fine("t", &counter).requires_approval()])
         .interactive();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let tools = vec![child.as_tool("child", "Looks").unwrap()];
     let mut run = scripted([asks], tools).0.run("go");
     pull(&mut run);
-    let nested = run.handle().nested("call_1_1").unwrap();
+    let nested = run.handle().nested_handle("call_1_1").unwrap();
     let asked = calls(&nested.history())[0].clone();
     run.interrupt();
     rest(&mut run).await;

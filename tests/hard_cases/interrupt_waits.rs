@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep};
 use turnstream::agent::State;
-use turnstream::agent::hook::{BeforeTool, Hook, HookFuture, OnStop};
+use turnstream::agent::hook::{CallDecision, Hook, HookFuture, StopDecision};
 use turnstream::context::{Compaction, Compactor};
-use turnstream::event::{Phase, Reason};
+use turnstream::event::{EndReason, Phase};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::turn::Turn;
@@ -19,13 +19,13 @@ use crate::support::replays;
 use crate::support::runs::{call_of, calls, ending, kinds, pull, rest, scripted};
 use crate::support::tools::{Counter, fine};
 
-const STREAMING: Reason = Reason::Interrupted(Phase::Streaming);
-const TOOLS: Reason = Reason::Interrupted(Phase::Tools);
+const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
+const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
 
 // H12: an interrupt in a wait.
 
 /// Interrupts a run that waits, and sees it end without any time passing.
-async fn ends_at_once(run: Run, reason: Reason) -> Outcome {
+async fn ends_at_once(run: Run, reason: EndReason) -> Outcome {
     let handle = run.handle();
     let began = Instant::now();
     let waiting = tokio::spawn(run.outcome());
@@ -74,14 +74,14 @@ impl Hook for Silent {
     fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
         self.answer("prepare", request)
     }
-    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
-        self.answer("before_tool", BeforeTool::Run)
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
+        self.answer("before_tool", CallDecision::Allow)
     }
     fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
         self.answer("should_stop", false)
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
-        self.answer("stop", OnStop::LetGo)
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
+        self.answer("stop", StopDecision::Allow)
     }
 }
 
@@ -130,7 +130,7 @@ async fn h12_an_interrupt_in_a_compaction_ends_at_once_and_rewrites_nothing() {
 #[tokio::test(start_paused = true)]
 async fn h12_an_interrupt_in_an_approval_ends_at_once() {
     let counter = Counter::default();
-    let tools = vec![fine("t", &counter).needs_approval()];
+    let tools = vec![fine("t", &counter).requires_approval()];
     let run = scripted([call_of("c1", "t")], tools).0.interactive().run("go");
     let outcome = ends_at_once(run, TOOLS).await;
     assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted]);
@@ -158,16 +158,16 @@ impl Hook for Log {
         self.note("assistant_message");
         std::future::ready(Ok(())).boxed()
     }
-    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
+    fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
         self.note("before_tool");
-        std::future::ready(Ok(BeforeTool::Run)).boxed()
+        std::future::ready(Ok(CallDecision::Allow)).boxed()
     }
     fn after_tool(&self, _: &State, _: &ToolCall, _: &mut ToolResult) {
         self.note("after_tool");
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
+    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
         self.note("stop");
-        std::future::ready(Ok(OnStop::LetGo)).boxed()
+        std::future::ready(Ok(StopDecision::Allow)).boxed()
     }
     fn failure(&self, _: &State, _: &Error) {
         self.note("failure");
@@ -178,7 +178,7 @@ impl Hook for Log {
 }
 
 #[track_caller]
-fn told_once(log: &Log, reason: Reason) {
+fn told_once(log: &Log, reason: EndReason) {
     let told = log.0.lock().unwrap().clone();
     let endings: Vec<_> = told.iter().filter(|told| told.starts_with("finished")).collect();
     assert_eq!(endings, [&format!("finished {reason}")], "{told:?}");
@@ -203,21 +203,21 @@ async fn h13_finished_is_told_once_and_last_wherever_the_interrupt_comes() {
         reasons.push(ending(&events).reason);
     }
     assert!(reasons.contains(&STREAMING) && reasons.contains(&TOOLS));
-    assert!(reasons.contains(&Reason::Completed), "the last interrupts come too late");
+    assert!(reasons.contains(&EndReason::Completed), "the last interrupts come too late");
 }
 
 #[tokio::test]
 async fn h13_finished_is_told_once_for_every_way_to_end() {
     let error = Error::new(ErrorKind::Server, "broken");
     for (reply, reason) in [
-        (Reply::text("done"), Reason::Completed),
-        (Reply::error(error), Reason::ProviderError),
-        (Reply::text("x").cut(), Reason::Incomplete),
-        (call_of("c1", "careful"), Reason::Pending),
-        (Reply::new().refuse("no"), Reason::Refused),
+        (Reply::text("done"), EndReason::Completed),
+        (Reply::error(error), EndReason::ProviderError),
+        (Reply::text("x").cut(), EndReason::Incomplete),
+        (call_of("c1", "careful"), EndReason::Pending),
+        (Reply::new().refuse("no"), EndReason::Refused),
     ] {
         let log = Log::default();
-        let careful = fine("careful", &Counter::default()).needs_approval();
+        let careful = fine("careful", &Counter::default()).requires_approval();
         let mut run = scripted([reply], vec![careful]).0.with_hook(log.clone()).run("go");
         let events = rest(&mut run).await;
         assert_eq!(ending(&events).reason, reason);

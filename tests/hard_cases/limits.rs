@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 use turnstream::agent::{Budget, Limits, Pool};
-use turnstream::event::{AppendedWhy, BudgetKind, Reason, Transition};
+use turnstream::event::{AppendReason, BudgetKind, EndReason, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::ToolChoice;
@@ -29,7 +29,7 @@ async fn h49_results_come_as_they_are_ready_and_stand_in_call_order() {
     let reply = naps(&[30]).call("nobody", json!({})).call("nap", json!({ "ms": 10 }));
     let model = Scripted::new([reply, "done".into()]);
     let told = told(agent(model).with_tools([nap("nap")]).run("go")).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     let came = told.results_as_they_came();
     assert_eq!((came[1].as_str(), came[2].as_str()), ("10", "30"));
     assert!(came[0].contains("nobody"), "what needs not run is answered at once");
@@ -57,10 +57,10 @@ async fn h50_at_most_so_many_calls_run_at_once() {
     for (at_once, expected) in [(None, 4), (NonZeroUsize::new(2), 2), (NonZeroUsize::new(9), 6)] {
         let (now, most) = (Arc::default(), Arc::default());
         let kit = Toolkit::new([busy("busy", &now, &most)]);
-        let kit = at_once.map_or(kit.clone(), |at_once| kit.at_once(at_once));
+        let kit = at_once.map_or(kit.clone(), |at_once| kit.with_max_concurrency(at_once));
         let six = (0..6).fold(Reply::new(), |reply, _| reply.call("busy", json!({})));
         let model = Scripted::new([six, "done".into()]);
-        told(agent(model).with_kit(kit).run("go")).await.check(Reason::Completed, 2);
+        told(agent(model).with_toolkit(kit).run("go")).await.check(EndReason::Completed, 2);
         assert_eq!(most.load(Ordering::Relaxed), expected);
     }
 }
@@ -74,7 +74,7 @@ async fn h50_an_exclusive_call_runs_alone_between_those_before_and_behind_it() {
     let began = Instant::now();
     let model = Scripted::new([batch, "done".into()]);
     let told = told(agent(model).with_tools(tools).run("go")).await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(most.load(Ordering::Relaxed), 2, "safe ones run together");
     assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive one runs beside nothing");
     assert_eq!(began.elapsed(), Duration::from_millis(40), "four segments of ten");
@@ -85,7 +85,7 @@ async fn h51_at_the_cap_the_last_tools_run_and_nothing_is_pending() {
     let world =
         World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(3));
     let told = world.run().await;
-    told.check(Reason::MaxTurns, 3);
+    told.check(EndReason::MaxTurns, 3);
     assert_eq!((world.ran(), world.sent()), (3, 3));
     assert!(told.outcome.partial && told.outcome.pending.is_empty());
     assert_eq!(told.kinds(), [ResultKind::Ok; 3]);
@@ -95,13 +95,13 @@ async fn h51_at_the_cap_the_last_tools_run_and_nothing_is_pending() {
 #[tokio::test]
 async fn h51_a_last_turn_has_its_tools_listed_and_disabled() {
     let world = World::new([call("a"), call("b"), "what I have".into(), "never".into()])
-        .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().wrap_up()));
+        .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
     let told = world.run().await;
-    told.check(Reason::MaxTurns, 3);
+    told.check(EndReason::MaxTurns, 3);
     assert_eq!((told.text(), world.ran()), ("what I have", 2));
     assert!(told.outcome.partial);
     assert_eq!(told.transitions(), [Transition::NextTurn, Transition::WrapUp]);
-    assert_eq!(told.appended(AppendedWhy::WrapUp).len(), 1);
+    assert_eq!(told.appended(AppendReason::WrapUp).len(), 1);
     let requests = world.model.requests();
     let choices: Vec<_> = requests.iter().map(|it| it.options.tool_choice.clone()).collect();
     assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
@@ -122,9 +122,9 @@ async fn h51_a_last_turn_has_its_tools_listed_and_disabled() {
 #[tokio::test]
 async fn h51_calls_in_the_last_turn_are_answered_without_being_run() {
     let world = World::of(Scripted::function(|_, _| call("c")))
-        .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().wrap_up()));
+        .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
     let told = world.run().await;
-    told.check(Reason::MaxTurns, 3);
+    told.check(EndReason::MaxTurns, 3);
     assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
     assert_eq!(world.ran(), 2);
 }
@@ -132,9 +132,9 @@ async fn h51_calls_in_the_last_turn_are_answered_without_being_run() {
 #[tokio::test]
 async fn h51_the_only_turn_is_not_kept_for_the_wrap_up() {
     let world = World::new(["hi".into()])
-        .with(|agent| agent.with_max_turns(1).with_budget(Budget::new().wrap_up()));
+        .with(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
     let told = world.run().await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!(world.model.requests()[0].options.tool_choice, ToolChoice::Auto);
 }
 
@@ -144,7 +144,7 @@ fn budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
 
 #[track_caller]
 fn spent(told: &Told, kind: BudgetKind, used: u64, limit: u64) {
-    assert_eq!(told.outcome.reason, Reason::Budget, "{:?}", told.outcome.error);
+    assert_eq!(told.outcome.reason, EndReason::Budget, "{:?}", told.outcome.error);
     assert!(told.outcome.partial && told.outcome.error.is_none());
     let budget = told.outcome.budget.expect("it says which");
     assert_eq!((budget.kind, budget.used, budget.limit), (kind, used, limit));
@@ -155,7 +155,7 @@ async fn h52_of_more_calls_than_are_left_the_first_run_and_the_others_are_answer
     let two = || call("a").call("t", json!({}));
     let three = two().call("t", json!({}));
     let world =
-        World::new([two(), three, "never".into()]).with(budget(Budget::new().tool_calls(4)));
+        World::new([two(), three, "never".into()]).with(budget(Budget::new().with_tool_calls(4)));
     let told = world.run().await;
     spent(&told, BudgetKind::ToolCalls, 4, 4);
     let (ok, budget_) = (ResultKind::Ok, ResultKind::Budget);
@@ -166,25 +166,25 @@ async fn h52_of_more_calls_than_are_left_the_first_run_and_the_others_are_answer
 #[tokio::test]
 async fn h52_behind_the_last_call_of_the_budget_the_model_may_still_speak() {
     let world = World::new([call("a").call("t", json!({})), "done".into()])
-        .with(budget(Budget::new().tool_calls(2)));
+        .with(budget(Budget::new().with_tool_calls(2)));
     let told = world.run().await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!((told.text(), world.ran(), told.outcome.budget), ("done", 2, None));
 }
 
 #[tokio::test]
 async fn h52_calls_that_never_ran_cost_nothing_of_the_budget() {
     let wrong = Reply::new().call("nobody", json!({}));
-    let world =
-        World::new([wrong, call("a"), "done".into()]).with(budget(Budget::new().tool_calls(1)));
-    world.run().await.check(Reason::Completed, 3);
+    let world = World::new([wrong, call("a"), "done".into()])
+        .with(budget(Budget::new().with_tool_calls(1)));
+    world.run().await.check(EndReason::Completed, 3);
     assert_eq!(world.ran(), 1);
 }
 
 #[tokio::test]
 async fn h52_a_last_turn_behind_spent_calls_still_says_which_budget_it_was() {
     let world = World::new([call("a"), call("b"), "what I have".into()])
-        .with(budget(Budget::new().tool_calls(1).wrap_up()));
+        .with(budget(Budget::new().with_tool_calls(1).with_wrap_up()));
     let told = world.run().await;
     spent(&told, BudgetKind::ToolCalls, 1, 1);
     assert_eq!((told.text(), world.ran()), ("what I have", 1));
@@ -193,8 +193,8 @@ async fn h52_a_last_turn_behind_spent_calls_still_says_which_budget_it_was() {
 #[tokio::test]
 async fn h53_a_response_that_crosses_a_limit_is_kept_and_its_calls_do_not_start() {
     for (limits, kind, used) in [
-        (Budget::new().output_tokens(100), BudgetKind::OutputTokens, 120),
-        (Budget::new().total_tokens(500), BudgetKind::TotalTokens, 520),
+        (Budget::new().with_output_tokens(100), BudgetKind::OutputTokens, 120),
+        (Budget::new().with_total_tokens(500), BudgetKind::TotalTokens, 520),
     ] {
         let crossing = Reply::text("paid for").call_raw("b", "t", "{}").usage(tokens(300, 60));
         let world = World::new([call("a").usage(tokens(100, 60)), crossing, "never".into()])
@@ -211,9 +211,9 @@ async fn h53_a_response_that_crosses_a_limit_is_kept_and_its_calls_do_not_start(
 #[tokio::test]
 async fn h53_a_model_that_is_done_when_it_crosses_a_limit_is_done() {
     let world = World::new([Reply::text("done").usage(tokens(1, 100))])
-        .with(budget(Budget::new().output_tokens(50)));
+        .with(budget(Budget::new().with_output_tokens(50)));
     let told = world.run().await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!(told.text(), "done");
     assert_eq!(told.outcome.budget, None, "no budget ended it");
 }
@@ -227,9 +227,9 @@ async fn h53_cached_and_reasoned_tokens_count() {
         cache_write_input_tokens: 5,
         reasoning_tokens: 95,
     };
-    for limits in [Budget::new().total_tokens(500), Budget::new().output_tokens(100)] {
+    for limits in [Budget::new().with_total_tokens(500), Budget::new().with_output_tokens(100)] {
         let world = World::new([call("a").usage(usage)]).with(budget(limits));
-        world.run().await.check(Reason::Budget, 1);
+        world.run().await.check(EndReason::Budget, 1);
         assert_eq!(world.ran(), 0);
     }
 }
@@ -238,7 +238,7 @@ async fn h53_cached_and_reasoned_tokens_count() {
 async fn h53_tokens_of_attempts_that_were_thrown_away_count() {
     let busy = || Error::new(ErrorKind::Overloaded, "busy");
     let void = || Reply::text("void").usage(tokens(300, 10)).fail(busy());
-    let limits = || Budget::new().total_tokens(700);
+    let limits = || Budget::new().with_total_tokens(700);
     // Inside of a retrying provider.
     let model = Scripted::new([void(), void(), call("a").usage(tokens(100, 10))]);
     let agent_ = agent(Retry::new(model).with_retraction()).with_tools([tool("t")]);
@@ -248,7 +248,7 @@ async fn h53_tokens_of_attempts_that_were_thrown_away_count() {
     // And those of the agent's own retries.
     let world = World::new([void(), void(), call("a").usage(tokens(100, 10))])
         .with(budget(limits()))
-        .with(|agent| agent.with_limits(Limits { retries: 2, ..Limits::default() }));
+        .with(|agent| agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() }));
     let told = world.run().await;
     spent(&told, BudgetKind::TotalTokens, 730, 700);
     assert_eq!(told.outcome.turns, 3);
@@ -261,7 +261,7 @@ async fn h53_money_is_counted_by_the_prices_that_are_given() {
     let usage = Usage { cache_read_input_tokens: 100, ..tokens(200, 30) };
     // 100 fresh, 100 cached at a tenth, 30 answered: 100 + 10 + 300 millionths.
     let world = World::new([call("a").usage(usage), call("b").usage(usage), "never".into()])
-        .with(budget(Budget::new().money(0.000_8, prices())));
+        .with(budget(Budget::new().with_cost_limit(0.000_8, prices())));
     let told = world.run().await;
     spent(&told, BudgetKind::Money, 820, 800);
     assert_eq!((world.ran(), world.sent()), (1, 2));
@@ -269,9 +269,10 @@ async fn h53_money_is_counted_by_the_prices_that_are_given() {
 
 #[tokio::test]
 async fn h53_a_model_without_a_price_is_an_error_and_not_free() {
-    let world = World::new([call("a")]).with(budget(Budget::new().money(1.0, Prices::new())));
+    let world =
+        World::new([call("a")]).with(budget(Budget::new().with_cost_limit(1.0, Prices::new())));
     let told = world.run().await;
-    told.check(Reason::ProviderError, 0);
+    told.check(EndReason::ProviderError, 0);
     assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
     assert_eq!(world.sent(), 0, "nothing was sent");
 }
@@ -280,8 +281,10 @@ async fn h53_a_model_without_a_price_is_an_error_and_not_free() {
 async fn h53_a_tool_that_runs_when_the_time_is_over_is_dropped_and_answered_as_timeout() {
     let model = Scripted::new([naps(&[900]), "never".into()]);
     let agent = agent(model.clone()).with_tools([nap("nap")]);
-    let told =
-        told(agent.with_budget(Budget::new().time(Duration::from_millis(500))).run("go")).await;
+    let told = told(
+        agent.with_budget(Budget::new().with_time_limit(Duration::from_millis(500))).run("go"),
+    )
+    .await;
     spent(&told, BudgetKind::Time, 500, 500);
     assert_eq!((told.kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
     assert!(told.results()[0].contains("may have been done in part"));
@@ -289,8 +292,8 @@ async fn h53_a_tool_that_runs_when_the_time_is_over_is_dropped_and_answered_as_t
 
 #[tokio::test]
 async fn h53_parent_and_sub_agents_drain_one_pool() {
-    let pool = Pool::tokens(1_000);
-    let shared = || Budget::new().pool(&pool);
+    let pool = Pool::new(1_000);
+    let shared = || Budget::new().with_pool(&pool);
     let child = Scripted::new([Reply::text("found").usage(tokens(800, 100))]);
     let child = agent(child).with_budget(shared()).as_tool("child", "d").unwrap();
     let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(90, 20));
@@ -305,8 +308,8 @@ async fn h53_parent_and_sub_agents_drain_one_pool() {
 
 #[tokio::test]
 async fn h53_a_sub_agent_stops_when_its_parent_has_spent_the_pool() {
-    let pool = Pool::tokens(100);
-    let shared = || Budget::new().pool(&pool);
+    let pool = Pool::new(100);
+    let shared = || Budget::new().with_pool(&pool);
     let child = Scripted::new([call("x").usage(tokens(60, 0)), "never".into()]);
     let child_agent = agent(child.clone()).with_tools([tool("t")]).with_budget(shared());
     let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(50, 0));
@@ -321,9 +324,9 @@ async fn h53_a_sub_agent_stops_when_its_parent_has_spent_the_pool() {
 #[tokio::test]
 async fn h54_a_request_without_usage_still_counts() {
     let world = World::of(Scripted::function(|_, _| call("c")))
-        .with(|agent| agent.with_max_turns(2).with_budget(Budget::new().total_tokens(10)));
+        .with(|agent| agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10)));
     let told = world.run().await;
-    told.check(Reason::MaxTurns, 2);
+    told.check(EndReason::MaxTurns, 2);
     assert_eq!(told.outcome.usage, Usage::default());
 }
 
@@ -338,6 +341,6 @@ async fn h54_usage_that_is_told_again_replaces_and_never_adds() {
 async fn h54_usage_that_comes_late_or_not_at_all_is_no_error_on_any_wire() {
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", ["hello"]);
-        told(agent(model).run("go")).await.check(Reason::Completed, 1);
+        told(agent(model).run("go")).await.check(EndReason::Completed, 1);
     }
 }

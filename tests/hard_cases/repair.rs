@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use turnstream::agent::hook;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{Json, Mark, ProviderData, ResultKind, ToolCall, ToolResult, TurnInfo};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Wire, lint};
@@ -234,11 +234,11 @@ fn h62_a_trailing_open_call_is_answered_too() {
 
 #[tokio::test]
 async fn h62_only_a_resume_keeps_a_trailing_call_open() {
-    let deferred = tool("t").needs_approval();
+    let deferred = tool("t").requires_approval();
     let model = Scripted::new([call("a"), "one".into(), "two".into()]);
     let agent = agent(model.clone()).with_tools([deferred]);
     let first = told(agent.run("go")).await;
-    first.check(Reason::Pending, 1);
+    first.check(EndReason::Pending, 1);
     let history = first.handle.history();
     assert_eq!(history.unanswered_calls().len(), 1, "pending, and not yet settled");
     let verdicts = first.outcome.pending.iter().cloned();
@@ -298,7 +298,7 @@ async fn h62_what_transform_context_gives_is_repaired_as_well() {
         let model = OnWire::new(wire, "m", [call("a"), call("b"), "done".into()]);
         let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(forget());
         let told = told(agent.run("go")).await;
-        told.check(Reason::Completed, 3);
+        told.check(EndReason::Completed, 3);
         assert_eq!(model.sent().len(), 3, "{wire}: each is one that its vendor takes");
         assert_eq!(told.handle.history().len(), 6, "{wire}: the ledger stays");
     }
@@ -563,11 +563,11 @@ async fn h62_a_repaired_history_begins_the_same_in_every_run_that_goes_on_from_i
         let model = OnWire::new(wire, "m", ["one", "two"]);
         let agent = agent(model.clone()).with_tools([tool("t")]);
         let first = told(agent.run_from(all_of_it(), "go on")).await;
-        first.check(Reason::Completed, 1);
+        first.check(EndReason::Completed, 1);
         // The history of the run is repaired, and is not repaired again.
         let kept = first.handle.history();
         assert!(kept.is_settled(), "{wire}");
-        told(agent.run_from(kept, "and on")).await.check(Reason::Completed, 1);
+        told(agent.run_from(kept, "and on")).await.check(EndReason::Completed, 1);
         let sent = model.sent();
         let messages = |body: &serde_json::Value| {
             let list = ["messages", "input", "contents"]
@@ -606,7 +606,7 @@ async fn h62_a_resumed_call_with_cut_arguments_is_answered_and_not_run() {
     let open = history.unanswered_calls();
     let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
     let told = told(agent.resume(history, verdicts).unwrap()).await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
     assert!(model.requests()[0].history.is_settled());
 }
@@ -615,7 +615,7 @@ async fn h62_a_resumed_call_with_cut_arguments_is_answered_and_not_run() {
 async fn h62_a_pending_history_that_another_run_went_on_from_can_still_be_resumed() {
     let ran = Counter::default();
     let model = Scripted::new([call("a"), "never mind".into(), "done".into()]);
-    let agent = agent(model.clone()).with_tools([fine("t", &ran).needs_approval()]);
+    let agent = agent(model.clone()).with_tools([fine("t", &ran).requires_approval()]);
     let pending = told(agent.run("go")).await.handle.history();
     let other = told(agent.run_from(pending.clone(), "something else")).await;
     assert_eq!(other.kinds(), [ResultKind::Interrupted]);
@@ -639,7 +639,7 @@ async fn h62_an_open_call_that_transform_context_brings_is_answered_in_what_is_s
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", ["done"]);
         let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(remind());
-        told(agent.run("go")).await.check(Reason::Completed, 1);
+        told(agent.run("go")).await.check(EndReason::Completed, 1);
         let sent = model.sent()[0].to_string();
         assert!(sent.contains("Interrupted mid-execution"), "{wire}: {sent}");
     }
@@ -658,7 +658,7 @@ async fn h62_a_run_that_was_interrupted_between_two_tools_goes_on_lawfully() {
         run.interrupt();
         let outcome = run.outcome().await;
         let next = told(agent.run_from(outcome.history, "go on")).await;
-        next.check(Reason::Completed, 1);
+        next.check(EndReason::Completed, 1);
         assert_eq!(next.kinds(), [ResultKind::Ok, ResultKind::Interrupted], "{wire}");
         assert_eq!((quick.began(), endless_.began(), model.sent().len()), (1, 1, 2), "{wire}");
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
-use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::Reason;
+use turnstream::agent::hook::{self, CallDecision};
+use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
-use turnstream::tool::{Tool, Update};
+use turnstream::tool::{Tool, ToolUpdate};
 use turnstream::{Agent, Event, Outcome, Usage};
 
 use crate::support::models::Bodies;
@@ -46,7 +46,7 @@ async fn h06_a_stop_finishes_the_turn_and_its_tools_and_sends_nothing_more() {
     ];
     for (at, fits) in moments.into_iter().enumerate() {
         let (outcome, model, counter, usage) = stopped_when(fits).await;
-        check(&outcome, Reason::Stopped, 1);
+        check(&outcome, EndReason::Stopped, 1);
         assert!(outcome.partial);
         assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
         assert_eq!((outcome.usage, counter.began()), (usage, 2), "moment {at}");
@@ -61,7 +61,7 @@ async fn h06_a_stop_while_the_model_is_done_changes_nothing() {
     until(&mut run, |event| event.text_delta().is_some()).await;
     run.stop_after_turn();
     let outcome = run.outcome().await;
-    check(&outcome, Reason::Completed, 1);
+    check(&outcome, EndReason::Completed, 1);
     assert_eq!(outcome.text, "all done");
 }
 
@@ -72,7 +72,7 @@ fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
     let (counter, steps) = (counter.clone(), Arc::clone(steps));
     Tool::typed_streaming(spec("tell"), move |_: Value, _| {
         let (alive, steps) = (counter.count(), Arc::clone(&steps));
-        let updates = (0..3).map(|n| Update::progress(&n)).chain([Update::output("told")]);
+        let updates = (0..3).map(|n| ToolUpdate::progress(&n)).chain([ToolUpdate::output("told")]);
         stream::iter(updates).map(move |update| {
             let _alive = &alive;
             steps.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +135,7 @@ async fn h07_a_drop_drops_timers_hooks_and_sub_agents_too() {
             let alive = counter.count();
             async move {
                 let _alive = alive;
-                std::future::pending::<BeforeTool>().await
+                std::future::pending::<CallDecision>().await
             }
         })
     };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use turnstream::agent::{Limits, hook};
-use turnstream::event::{Reason, Transition};
+use turnstream::event::{EndReason, Transition};
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::testing::{After, Answer, Mishap, Wire};
@@ -23,14 +23,14 @@ fn overloaded() -> Error {
 }
 
 fn retries(retries: u32) -> Limits {
-    Limits { retries, ..Limits::default() }
+    Limits { max_turn_retries: retries, ..Limits::default() }
 }
 
 #[tokio::test]
 async fn h32_tool_calls_without_a_call_is_completed_if_there_are_words() {
     let world = World::new([Reply::text("x").stop(StopReason::ToolCalls)]);
     let told = world.run().await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!((told.text(), world.sent()), ("x", 1));
     let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
     assert_eq!(turn.raw_stop_reason(), Some("tool_calls"), "the raw word is there");
@@ -39,7 +39,7 @@ async fn h32_tool_calls_without_a_call_is_completed_if_there_are_words() {
 #[tokio::test]
 async fn h32_tool_calls_with_nothing_at_all_is_malformed_and_never_asked_again() {
     let world = World::new([Reply::new().stop(StopReason::ToolCalls), "never".into()]);
-    world.run().await.check(Reason::Malformed, 1);
+    world.run().await.check(EndReason::Malformed, 1);
     assert_eq!(world.sent(), 1);
 }
 
@@ -47,7 +47,7 @@ async fn h32_tool_calls_with_nothing_at_all_is_malformed_and_never_asked_again()
 async fn h33_calls_run_under_stop_as_they_do_under_tool_calls() {
     for stop in [StopReason::Stop, StopReason::ToolCalls] {
         let world = World::new([call("c").stop(stop), "done".into()]);
-        world.run().await.check(Reason::Completed, 2);
+        world.run().await.check(EndReason::Completed, 2);
         assert_eq!(world.ran(), 1);
     }
 }
@@ -77,7 +77,7 @@ fn h34_a_turn_without_its_terminal_marker_is_an_error_with_what_there_was_on_eve
 #[tokio::test]
 async fn h34_a_run_whose_turn_broke_off_is_incomplete_and_keeps_the_words_marked() {
     let told = World::new([Reply::text("half a").cut()]).run().await;
-    told.check(Reason::Incomplete, 1);
+    told.check(EndReason::Incomplete, 1);
     assert_eq!((told.text(), told.outcome.partial), ("half a", true));
     assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
     let last = told.outcome.new_items().last().unwrap();
@@ -87,7 +87,7 @@ async fn h34_a_run_whose_turn_broke_off_is_incomplete_and_keeps_the_words_marked
 #[tokio::test]
 async fn h34_a_turn_of_nothing_at_all_is_incomplete_too() {
     let told = World::new([Reply::new().cut()]).run().await;
-    told.check(Reason::Incomplete, 1);
+    told.check(EndReason::Incomplete, 1);
     assert_eq!(told.outcome.new_items().len(), 1);
 }
 
@@ -95,13 +95,13 @@ async fn h34_a_turn_of_nothing_at_all_is_incomplete_too() {
 async fn h35_complete_calls_of_a_turn_that_broke_off_never_run() {
     let world = World::new([Reply::text("so").call("t", json!({})).cut()]);
     let told = world.run().await;
-    told.check(Reason::Incomplete, 1);
+    told.check(EndReason::Incomplete, 1);
     assert_eq!((world.ran(), told.started()), (0, 0));
     let settled = told.handle.history().settled();
     assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
     // The next run goes on from there.
     let next = agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
-    world::told(next).await.check(Reason::Completed, 1);
+    world::told(next).await.check(EndReason::Completed, 1);
 }
 
 #[test]
@@ -129,7 +129,7 @@ async fn h36_an_error_as_the_first_event_is_tried_again_like_a_status() {
 
         let model = OnWire::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
         let told = told(agent(Retry::new(model.clone())).run("go")).await;
-        told.check(Reason::Completed, 1);
+        told.check(EndReason::Completed, 1);
         assert_eq!((told.text(), model.sent().len()), ("hello", 3), "{wire}");
         assert_eq!(told.retractions(), [], "nothing was said that must be taken back");
     }
@@ -139,13 +139,13 @@ async fn h36_an_error_as_the_first_event_is_tried_again_like_a_status() {
 async fn h36_without_a_retry_it_is_the_error_of_the_run() {
     let world = World::new([Reply::error(overloaded())]);
     let told = world.run().await;
-    told.check(Reason::ProviderError, 1);
+    told.check(EndReason::ProviderError, 1);
     assert_eq!(told.outcome.error, Some(overloaded()));
     assert_eq!(told.outcome.new_items().len(), 1, "only the input");
     // The agent's own retries are for turns that broke off in the middle.
     let world =
         World::new([Reply::error(overloaded())]).with(|agent| agent.with_limits(retries(2)));
-    world.run().await.check(Reason::ProviderError, 1);
+    world.run().await.check(EndReason::ProviderError, 1);
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn h36_hooks_are_told_of_a_failure_and_cannot_change_it() {
     let noted = seen.clone();
     let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
     let world = World::new([Reply::error(overloaded())]).with(|agent| agent.with_hook(failure));
-    world.run().await.check(Reason::ProviderError, 1);
+    world.run().await.check(EndReason::ProviderError, 1);
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::Overloaded]);
 }
 
@@ -167,7 +167,7 @@ fn broken() -> Reply {
 async fn h37_an_error_midway_ends_the_run_and_no_complete_call_runs() {
     let world = World::new([broken(), "never".into()]);
     let told = world.run().await;
-    told.check(Reason::ProviderError, 1);
+    told.check(EndReason::ProviderError, 1);
     assert_eq!((world.ran(), world.sent(), told.text()), (0, 1, "void"));
     let error = told.outcome.error.as_ref().unwrap();
     assert_eq!(PartialTurn::of(error).unwrap().text(), "void", "the partial turn is there");
@@ -181,7 +181,7 @@ async fn h37_a_retry_of_the_agent_takes_the_turn_back_first() {
     let world = World::new([broken(), Reply::text("good").usage(tokens(10, 1))])
         .with(|agent| agent.with_limits(retries(1)));
     let told = world.run().await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!(told.transitions(), [Transition::Retry]);
     assert_eq!(told.retractions(), [tokens(30, 3)]);
     assert_eq!(world.ran(), 0);
@@ -200,11 +200,11 @@ async fn h37_a_retry_of_the_agent_takes_the_turn_back_first() {
 async fn h37_the_agents_retries_are_bounded_in_a_row_and_a_turn_resets_them() {
     let limited = |agent: turnstream::Agent| agent.with_limits(retries(2));
     let told = World::new([broken(), broken(), broken(), "never".into()]).with(limited).run().await;
-    told.check(Reason::ProviderError, 3);
+    told.check(EndReason::ProviderError, 3);
     assert_eq!(told.transitions(), [Transition::Retry, Transition::Retry]);
     assert_eq!(told.outcome.usage, tokens(90, 9), "each try is counted once");
     let world = World::new([broken(), broken(), call("c"), broken(), broken(), "done".into()]);
-    world.with(limited).run().await.check(Reason::Completed, 6);
+    world.with(limited).run().await.check(EndReason::Completed, 6);
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn h37_a_cut_turn_is_tried_again_like_an_error_midway() {
     let world =
         World::new([call("v").cut(), "good".into()]).with(|agent| agent.with_limits(retries(1)));
     let told = world.run().await;
-    told.check(Reason::Completed, 2);
+    told.check(EndReason::Completed, 2);
     assert_eq!((told.transitions(), world.ran()), (vec![Transition::Retry], 0));
     assert_eq!(told.words(), ["user: go", "good"]);
 }
@@ -221,11 +221,11 @@ async fn h37_a_cut_turn_is_tried_again_like_an_error_midway() {
 async fn h37_a_retrying_provider_takes_words_back_only_if_asked() {
     let model = || Scripted::new([broken(), "good".into()]);
     let told_ = told(agent(Retry::new(model())).run("go")).await;
-    told_.check(Reason::ProviderError, 1);
+    told_.check(EndReason::ProviderError, 1);
     let retry = Retry::new(model()).with_retraction();
     let told_ = told(agent(retry).with_tools([tool("t")]).run("go")).await;
     // Inside of one turn: no transition, and one request of the agent.
-    told_.check(Reason::Completed, 1);
+    told_.check(EndReason::Completed, 1);
     assert_eq!((told_.transitions(), told_.retractions()), (vec![], vec![tokens(30, 3)]));
     assert_eq!(told_.words(), ["user: go", "good"]);
     assert_eq!(told_.outcome.usage, tokens(30, 3), "the void attempt is paid for once");
@@ -236,7 +236,7 @@ async fn h37_a_fallback_takes_the_partial_turn_back_and_says_who_takes_over() {
     let other = Scripted::new(["good", "and again"]).with_model("other");
     let world = World::new([call("c"), broken()]).with(|agent| agent.with_fallback(other.clone()));
     let told = world.run().await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!(told.transitions(), [Transition::NextTurn, Transition::Fallback]);
     assert_eq!(told.models(), ["scripted", "scripted", "other"]);
     assert_eq!(told.retractions(), [tokens(30, 3)]);
@@ -251,10 +251,10 @@ async fn h37_a_fallback_stays_and_the_last_ones_error_is_the_runs() {
     let world =
         World::new([Reply::error(overloaded())]).with(|agent| agent.with_fallback(other.clone()));
     let told = world.run().await;
-    told.check(Reason::ProviderError, 3);
+    told.check(EndReason::ProviderError, 3);
     assert_eq!(told.models(), ["scripted", "other", "other"]);
     // What another model could not do better is not tried elsewhere.
     let refused = Error::new(ErrorKind::InvalidRequest, "no");
     let world = World::new([Reply::error(refused)]).with(|agent| agent.with_fallback(other));
-    world.run().await.check(Reason::ProviderError, 1);
+    world.run().await.check(EndReason::ProviderError, 1);
 }

@@ -7,7 +7,7 @@ use futures::executor::block_on;
 use futures::stream;
 use serde_json::{Value, json};
 use turnstream::agent::Limits;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{Item, ItemKind, StopReason};
 use turnstream::provider::Reply;
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
@@ -155,7 +155,7 @@ async fn h28_what_a_provider_ran_is_not_run_here_on_any_wire() {
         // A tool of ours has the same name.
         let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
         let corrected = told.transitions().len();
-        assert_eq!((told.outcome.reason, asked, corrected), (Reason::Completed, 1, 0), "{wire}");
+        assert_eq!((told.outcome.reason, asked, corrected), (EndReason::Completed, 1, 0), "{wire}");
         assert_eq!((ran.began(), told.started(), told.kinds()), (0, 0, vec![]), "{wire}");
         let history = told.handle.history();
         let kept = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
@@ -172,7 +172,11 @@ async fn h28_only_a_call_of_ours_beside_the_providers_is_run_and_answered_on_any
         let ran = Counter::default();
         let (turn, own) = hosted(wire, true);
         let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
-        assert_eq!((told.outcome.reason, asked, ran.began()), (Reason::Completed, 2, 1), "{wire}");
+        assert_eq!(
+            (told.outcome.reason, asked, ran.began()),
+            (EndReason::Completed, 2, 1),
+            "{wire}"
+        );
         assert_eq!(told.results(), ["fine"], "{wire}");
         let history = told.handle.history();
         assert!(history.is_settled(), "{wire}");
@@ -199,7 +203,7 @@ async fn h28_a_broken_call_of_the_provider_gets_no_error_of_ours() {
         json!({ "type": "message_stop" }),
     ]);
     let (told, asked) = run(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
-    told.check(Reason::Completed, 1);
+    told.check(EndReason::Completed, 1);
     assert_eq!((asked, ran.began(), told.kinds()), (1, 0, vec![]));
     sendable(Wire::Anthropic, &told.handle.history());
 }
@@ -228,7 +232,7 @@ async fn h28_the_run_goes_on_for_as_long_as_a_result_of_the_provider_is_deferred
         message("m3", &[found("srv2"), said], "end_turn"),
     ];
     let (told, asked) = run(Wire::Anthropic, &turns, &["web_search"], &ran).await;
-    told.check(Reason::Completed, 3);
+    told.check(EndReason::Completed, 3);
     assert_eq!((asked, ran.began(), told.kinds(), told.text()), (3, 0, vec![], "done"));
     let sent = sendable(Wire::Anthropic, &told.handle.history()).to_string();
     for id in ["srv1", "srv2"] {
@@ -247,13 +251,14 @@ async fn h35_a_complete_call_without_a_terminal_marker_never_runs_on_any_wire() 
         // Neither of the first turn, nor of the one that is asked for in its place.
         let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
         let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
-        let asks_again = agent.clone().with_limits(Limits { retries: 1, ..Limits::default() });
+        let asks_again =
+            agent.clone().with_limits(Limits { max_turn_retries: 1, ..Limits::default() });
         let first = world::told(asks_again.run("go")).await;
-        first.check(Reason::Incomplete, 2);
+        first.check(EndReason::Incomplete, 2);
         assert_eq!((ran.began(), first.started(), first.retractions().len()), (0, 0, 1), "{wire}");
         // Nothing dangles: the next run is sent a lawful history without these calls.
         let next = world::told(agent.run_from(first.handle.history(), "again")).await;
-        next.check(Reason::Completed, 1);
+        next.check(EndReason::Completed, 1);
         let sent = model.sent().pop().unwrap().to_string();
         assert!(!sent.contains("c1") && !sent.contains("c2"), "{wire}: {sent}");
         assert_eq!(ran.began(), 0, "{wire}");
@@ -336,7 +341,7 @@ async fn h41_a_content_filter_ends_the_run_without_an_error_and_keeps_the_words_
                 continue;
             };
             let (told, asked) = run(wire, &[turn], &["t"], &Counter::default()).await;
-            assert_eq!((told.outcome.reason, asked), (Reason::Filtered, 1), "{wire}");
+            assert_eq!((told.outcome.reason, asked), (EndReason::Filtered, 1), "{wire}");
             assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
             assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
             let mut history = told.handle.history();
@@ -595,7 +600,7 @@ async fn h54_a_count_that_is_told_again_replaces_the_one_before_on_any_wire() {
     for wire in Wire::ALL {
         let turn = counted(wire, Some([(10, 1), (10, 4), (12, 9)]));
         let (told, _) = run(wire, &[turn], &["t"], &Counter::default()).await;
-        assert_eq!((told.outcome.reason, told.text()), (Reason::Completed, "hi"), "{wire}");
+        assert_eq!((told.outcome.reason, told.text()), (EndReason::Completed, "hi"), "{wire}");
         assert_eq!(told.outcome.usage, tokens(12, 9), "{wire}");
         let kept = told.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
         assert_eq!(kept.unwrap().usage, tokens(12, 9), "{wire}: with the turn as well");
@@ -606,7 +611,7 @@ async fn h54_a_count_that_is_told_again_replaces_the_one_before_on_any_wire() {
 async fn h54_a_request_counts_on_any_wire_that_tells_no_usage() {
     for wire in Wire::ALL {
         let (told, asked) = run(wire, &[counted(wire, None)], &["t"], &Counter::default()).await;
-        told.check(Reason::Completed, 1);
+        told.check(EndReason::Completed, 1);
         assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
         // Nor is it less of a turn: it counts towards the cap.
         let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
@@ -615,7 +620,7 @@ async fn h54_a_request_counts_on_any_wire_that_tells_no_usage() {
         let model = OnWire::new(wire, "m", [call.clone(), call]);
         let capped = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
         let told = world::told(capped.with_max_turns(2).run("go")).await;
-        told.check(Reason::MaxTurns, 2);
+        told.check(EndReason::MaxTurns, 2);
         assert_eq!((told.outcome.usage, model.sent().len()), (Usage::default(), 2), "{wire}");
     }
 }

@@ -11,15 +11,15 @@ use futures::executor::block_on;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use serde_json::json;
 use turnstream::agent::Limits;
-use turnstream::event::{AppendedWhy, Phase, Reason, ToolEvent};
+use turnstream::event::{AppendReason, EndReason, Phase, ToolEvent};
 use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Step, TurnSource, TurnStream, loop_stream, seal};
 use turnstream::tool::Tool;
 use turnstream::turn::{StopReason, TurnBuilder};
 use turnstream::{
-    Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, Run, Toolkit, Turn,
-    TurnEvent, TurnEvents,
+    Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Run, Toolkit,
+    Turn, TurnEvent, TurnEvents,
 };
 
 use crate::support::tools::spec;
@@ -83,7 +83,7 @@ fn bomb() -> Tool {
 async fn output_times(at_once: usize, naps: &[Option<u64>]) -> Vec<u128> {
     let call = |reply: Reply, ms: &Option<u64>| reply.call("nap", json!({ "ms": ms }));
     let turn = turn_of(naps.iter().fold(Reply::new(), call));
-    let kit = Toolkit::new([nap()]).at_once(at_once.try_into().unwrap());
+    let kit = Toolkit::new([nap()]).with_max_concurrency(at_once.try_into().unwrap());
     let began = tokio::time::Instant::now();
     let events = kit.run(&History::from_id("h"), &turn);
     events
@@ -132,7 +132,7 @@ fn a_panic_in_the_drop_of_a_tool_costs_neither_the_ending_nor_a_sibling() {
     pull_all(&mut run);
     run.interrupt();
     let outcome = block_on(run.outcome());
-    assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     assert_eq!(results.count(), 2);
 }
@@ -159,7 +159,7 @@ fn a_panic_in_the_drop_of_a_provider_does_not_cost_the_ending() {
     let mut run = Agent::new(Wild).run("go");
     pull_all(&mut run);
     run.interrupt();
-    assert!(matches!(block_on(run.outcome()).reason, Reason::Interrupted(_)));
+    assert!(matches!(block_on(run.outcome()).reason, EndReason::Interrupted(_)));
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn a_good_reply_resets_the_count_of_bad_ones_also_when_steered() {
         if event.text_delta().is_some_and(|text| *text == "good") {
             run.steer("go on").unwrap();
         }
-        reason = event.finished().map(|outcome| outcome.reason);
+        reason = event.outcome().map(|outcome| outcome.reason);
     }
-    assert_eq!(reason, Some(Reason::Completed));
+    assert_eq!(reason, Some(EndReason::Completed));
 }
 
 #[test]
@@ -203,9 +203,9 @@ fn a_result_behind_an_append_is_kept() {
     let turn = turn_of(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
     journal.observe(&TurnEvent::TurnComplete { turn }.into());
     journal.observe(&ToolEvent::Output(result("a")).into());
-    let (why, items) = (AppendedWhy::Steer, vec![Item::user("hm")]);
+    let (why, items) = (AppendReason::Steer, vec![Item::user("hm")]);
     journal.observe(&Event::Appended { why, id: "s".into(), items });
-    assert!(!journal.is_answered());
+    assert!(!journal.all_calls_answered());
     journal.observe(&ToolEvent::Output(result("b")).into());
     let settled = journal.history().settled();
     let results: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
@@ -228,7 +228,7 @@ fn a_run_that_is_finished_again_finishes_once() {
     let run = Agent::new(Scripted::new(["x"])).run("go");
     let journal = run.journal().clone();
     let events: Vec<_> = block_on(run.finish_with(&journal).collect());
-    let endings = events.iter().filter(|event| event.as_ref().unwrap().finished().is_some());
+    let endings = events.iter().filter(|event| event.as_ref().unwrap().outcome().is_some());
     assert_eq!(endings.count(), 1);
 }
 
@@ -237,7 +237,7 @@ fn behind_a_panic_of_its_body_a_loop_has_no_ending() {
     type Body = stream::Empty<Result<Step<Event, u8>, Error>>;
     let journal = Journal::new(History::from_id("h"));
     let mut events = loop_stream(0, |_| -> Body { std::panic::resume_unwind(Box::new("boom")) })
-        .journaled(&journal)
+        .journal_to(&journal)
         .finish_with(&journal);
     assert!(catch_unwind(AssertUnwindSafe(|| events.next().now_or_never())).is_err());
     assert!(block_on(events.next()).is_none());
@@ -248,9 +248,9 @@ fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
     let journal = Journal::new(History::from_id("h"));
     let half = [Ok(TurnEvent::TextDelta { index: 0, text: "half".into() }.into())];
     let events: Vec<_> =
-        block_on(stream::iter(half).journaled(&journal).finish_with(&journal).collect());
-    let outcome = events.last().unwrap().as_ref().unwrap().finished().unwrap();
-    assert_eq!(outcome.reason, Reason::Stopped);
+        block_on(stream::iter(half).journal_to(&journal).finish_with(&journal).collect());
+    let outcome = events.last().unwrap().as_ref().unwrap().outcome().unwrap();
+    assert_eq!(outcome.reason, EndReason::Stopped);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
         Reply::new().call_raw("a", "t", "{}"),
         Reply::text("x"),
     ]);
-    let agent = Agent::new(model).with_limits(Limits { retries: 0, ..Limits::default() });
+    let agent = Agent::new(model).with_limits(Limits { max_turn_retries: 0, ..Limits::default() });
     let mut kept = History::from_id("h");
     for _ in 0..2 {
         kept.extend(block_on(agent.run_from(kept.clone(), "go").outcome()).new_items().to_vec());
@@ -353,7 +353,7 @@ fn numbers_of_a_tool_read_back_as_they_were_written() {
 fn what_a_later_version_adds_is_read_as_far_as_it_is_known() {
     let read = |line: &str| serde_json::from_str::<Event>(line).unwrap();
     let appended = read(r#"{"type":"appended","why":"telepathy","id":"i","items":[]}"#);
-    assert!(matches!(appended, Event::Appended { why: AppendedWhy::Other, .. }));
+    assert!(matches!(appended, Event::Appended { why: AppendReason::Other, .. }));
     let output = read(
         r#"{"type":"tool_output","call_id":"c","name":"t","is_error":true,"kind":"quota","content":"x"}"#,
     );
@@ -362,12 +362,12 @@ fn what_a_later_version_adds_is_read_as_far_as_it_is_known() {
     assert_eq!(read(nested), Event::Unknown);
     assert!(serde_json::from_str::<Event>(r#"{"type":"continued","reason":"boredom"}"#).is_ok());
     let finished = read(r#"{"type":"finished","outcome":{"reason":"boredom","text":"so"}}"#);
-    let outcome = finished.finished().unwrap();
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Other, "so"));
+    let outcome = finished.outcome().unwrap();
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Other, "so"));
     assert!(outcome.clone().into_result().is_err(), "it is not taken for completed");
     let written = serde_json::to_string(&finished).unwrap();
     assert_eq!(read(&written), finished);
     let interrupted =
         read(r#"{"type":"finished","outcome":{"reason":"interrupted","phase":"dreaming"}}"#);
-    assert_eq!(interrupted.finished().unwrap().reason, Reason::Interrupted(Phase::Streaming));
+    assert_eq!(interrupted.outcome().unwrap().reason, EndReason::Interrupted(Phase::Streaming));
 }

@@ -88,7 +88,7 @@ fn script() -> Scripted {
 
 async fn lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
     let model = script();
-    let agent = Agent::new(model.clone()).with_ids(CountingIds::new("id"));
+    let agent = Agent::new(model.clone()).with_id_generator(CountingIds::new("id"));
     let events: Vec<_> = agent.run("go").collect().await;
     let lines = events.iter().map(|event| serde_json::to_string(event.as_ref().unwrap()).unwrap());
     let requests = model.requests();
@@ -204,7 +204,7 @@ async fn law_5_what_was_paid_for_is_counted_once_also_when_it_was_thrown_away() 
             .usage(usage(200)),
         Reply::text("hal").usage(usage(4000)).cut(),
     ]);
-    let limits = Limits { retries: 0, ..Limits::default() };
+    let limits = Limits { max_turn_retries: 0, ..Limits::default() };
     let mut run = Agent::new(model).with_limits(limits).run("go");
     let outcome = ending(&rest(&mut run).await).clone();
     assert_eq!((outcome.usage.input_tokens, outcome.usage.output_tokens), (4230, 3));

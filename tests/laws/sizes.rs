@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream;
-use turnstream::agent::{Agent, body};
+use turnstream::agent::{Agent, loop_body};
 use turnstream::event::{Outcome, ToolEvent};
 use turnstream::item::{ToolCall, ToolResult};
 use turnstream::provider::Scripted;
@@ -97,9 +97,9 @@ fn the_body_of_the_agents_loop_is_one_small_future_for_all_of_a_lap() {
     let measured = Arc::new(AtomicUsize::new(0));
     let size = Arc::clone(&measured);
     let agent = Agent::new(Scripted::new(["hi"]));
-    let run = agent.run_by(
+    let run = agent.run_with_body(
         move |parts, state| {
-            let body = body(parts, state);
+            let body = loop_body(parts, state);
             size.store(size_of_val(&body), Ordering::Relaxed);
             body
         },

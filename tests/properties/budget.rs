@@ -1,7 +1,7 @@
 //! Nudging towards a target stops for any progress.
 
 use proptest::prelude::*;
-use turnstream::agent::{Nudging, Target, Tracker};
+use turnstream::agent::{Target, TargetDecision, TargetProgress};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
@@ -16,18 +16,18 @@ proptest! {
         continuations in 0_u32..6,
         steps in prop::collection::vec(prop_oneof![Just(0), Just(499), Just(500), 0_u64..3_000], 1..20),
     ) {
-        let target = Target::output_tokens(tokens)
-            .threshold(threshold)
-            .diminishing(little)
-            .continuations(continuations);
+        let target = Target::new(tokens)
+            .with_threshold(threshold)
+            .with_min_delta(little)
+            .with_min_nudges(continuations);
         let most = u64::from(continuations) + 2 + 2 * (tokens / little.max(1) + 1);
-        let (mut tracker, mut used) = (Tracker::default(), 0);
+        let (mut tracker, mut used) = (TargetProgress::default(), 0);
         let mut nudges = 0;
         for step in steps.iter().cycle() {
             used += step;
             match target.decide(tracker, used) {
-                Nudging::GoOn { tracker: next, .. } => tracker = next,
-                Nudging::Stop { diminishing_returns } => {
+                TargetDecision::Continue { tracker: next, .. } => tracker = next,
+                TargetDecision::Stop { diminishing_returns } => {
                     prop_assert!(!diminishing_returns || used < tokens);
                     break;
                 }

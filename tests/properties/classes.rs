@@ -42,7 +42,7 @@ fn tool(name: &str, spans: &Spans, began: tokio::time::Instant) -> Tool {
 async fn check(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
     let (spans, began) = (Spans::default(), tokio::time::Instant::now());
     let kit = Toolkit::new([tool("safe", &spans, began), tool("alone", &spans, began).exclusive()])
-        .at_once(NonZeroUsize::new(at_once).unwrap());
+        .with_max_concurrency(NonZeroUsize::new(at_once).unwrap());
     let reply = sequence.iter().enumerate().fold(Reply::new(), |reply, (at, (alone, ms))| {
         let name = if *alone { "alone" } else { "safe" };
         reply.call_raw(&at.to_string(), name, &json!({ "ms": ms }).to_string())
@@ -50,7 +50,7 @@ async fn check(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
     let turn = turn(reply).await;
     let mut run = kit.run(&History::from_id("h"), &turn);
     if gated {
-        run = run.gated(Rules::with(|book| book.slow = 1));
+        run = run.with_policy(Rules::with(|book| book.slow = 1));
     }
     let events: Vec<_> = run.by_ref().collect().await;
     let started: Vec<usize> = events

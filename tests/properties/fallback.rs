@@ -2,7 +2,7 @@
 
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Fallback, Reply, Scripted};
 use turnstream::{Agent, ErrorKind, History, Usage};
 
@@ -77,9 +77,9 @@ proptest! {
         while let Some(Some(event)) = run.next().now_or_never() {
             keep(&mut events, event);
         }
-        prop_assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1);
-        let outcome = events.last().unwrap().finished().unwrap();
-        let completed = outcome.reason == Reason::Completed;
+        prop_assert_eq!(events.iter().filter(|event| event.outcome().is_some()).count(), 1);
+        let outcome = events.last().unwrap().outcome().unwrap();
+        let completed = outcome.reason == EndReason::Completed;
         let told = (outcome.text.clone(), outcome.usage, asked(&models), completed);
         prop_assert_eq!(told, expected(&tries));
         for at in 0..events.len() {

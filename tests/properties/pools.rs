@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use proptest::prelude::*;
 use turnstream::Usage;
-use turnstream::agent::{Pool, Reservation, Reserve};
+use turnstream::agent::{Pool, ReserveTokens, TokenReservation};
 
 const LIMIT: u64 = 100;
 
@@ -45,7 +45,7 @@ impl Wake for Bell {
 
 struct Waiting {
     asked: u64,
-    future: Pin<Box<Reserve>>,
+    future: Pin<Box<ReserveTokens>>,
     bell: Arc<Bell>,
 }
 
@@ -54,7 +54,7 @@ struct World {
     pool: Pool,
     used: u64,
     waiting: Vec<Waiting>,
-    held: Vec<(u64, Reservation)>,
+    held: Vec<(u64, TokenReservation)>,
 }
 
 impl World {
@@ -102,7 +102,7 @@ impl World {
             Move::Leave(at) if waiting > 0 => drop(self.waiting.remove(at % waiting)),
             Move::Settle(at, used) if held > 0 => {
                 let (_, reservation) = self.held.remove(at % held);
-                self.pool.drain(Usage { output_tokens: used, ..Usage::default() });
+                self.pool.charge(Usage { output_tokens: used, ..Usage::default() });
                 self.used += used;
                 drop(reservation);
             }
@@ -128,7 +128,7 @@ proptest! {
     fn tokens_are_granted_in_order_and_whoever_may_go_is_woken(
         moves in prop::collection::vec(any_move(), 1..60)
     ) {
-        let pool = Pool::tokens(LIMIT);
+        let pool = Pool::new(LIMIT);
         let mut world = World { pool, used: 0, waiting: Vec::new(), held: Vec::new() };
         for step in moves {
             world.act(step);

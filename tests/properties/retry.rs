@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt};
 use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, proptest};
 use serde_json::json;
 use turnstream::env::SeededRandom;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Backoff, Reply, Retry, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, ErrorKind, History, Usage};
@@ -149,13 +149,13 @@ impl World {
     }
 
     fn told(&self) -> Told {
-        let outcome = self.events.last().unwrap().finished().expect("finished is last");
+        let outcome = self.events.last().unwrap().outcome().expect("finished is last");
         Told {
             requests: self.model.requests().len(),
             usage: outcome.usage,
             text: outcome.text.clone(),
             tools: self.ran.load(std::sync::atomic::Ordering::Relaxed),
-            completed: outcome.reason == Reason::Completed,
+            completed: outcome.reason == EndReason::Completed,
         }
     }
 }
@@ -171,7 +171,7 @@ proptest! {
         let polls = clock::paused().block_on(async {
             let mut world = World::new(&tries, retracts, attempts);
             let polls = world.poll(10_000).await;
-            let finished = world.events.iter().filter(|event| event.finished().is_some()).count();
+            let finished = world.events.iter().filter(|event| event.outcome().is_some()).count();
             prop_assert_eq!(finished, 1);
             prop_assert_eq!(world.told(), expected(&tries, retracts, attempts));
             // The fold of what was seen, through JSON, is the run's own.

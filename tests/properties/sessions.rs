@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use futures::{StreamExt, TryStreamExt, stream};
 use proptest::prelude::*;
-use turnstream::event::{AppendedWhy, RewrittenWhy, ToolEvent, Transition};
+use turnstream::event::{AppendReason, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::session::{Entry, MemoryStore, PersistExt, Session, Store, restore};
 use turnstream::turn::{StopReason, Turn, TurnEvent};
@@ -42,7 +42,7 @@ fn event() -> impl Strategy<Value = Event> {
         text.prop_map(Item::text),
     ];
     let items = proptest::collection::vec(item, 0..4);
-    let why = AppendedWhy::Input;
+    let why = AppendReason::Input;
     prop_oneof![
         3 => proptest::collection::vec(id(), 0..4).prop_map(|ids| {
             Event::Turn(TurnEvent::TurnComplete { turn: turn(&ids) })
@@ -52,7 +52,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => items.clone().prop_map(move |items| Event::Appended { why, id: "i".into(), items }),
         1 => (0_usize..9, 0_usize..9, items).prop_map(|(from, to, items)| {
             Event::Rewritten {
-                why: RewrittenWhy::Compacted,
+                why: RewriteReason::Compacted,
                 from,
                 to,
                 items,
@@ -87,7 +87,7 @@ async fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
         journal.observe(&event.unwrap());
         let durable = restore("s", store.load("s", 0).await.unwrap().unwrap_or_default());
         prop_assert_eq!(&durable, &session.history());
-        if !journal.is_open() {
+        if !journal.has_open_turn() {
             prop_assert_eq!(&durable, &journal.history());
         }
         prop_assert!(durable.settled().is_settled());

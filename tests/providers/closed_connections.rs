@@ -9,7 +9,7 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::stream::TurnStream;
 use turnstream::testing::{Answer, Wire};
@@ -269,7 +269,7 @@ async fn two_hundred_tool_loops_complete_against_a_server_that_closes_at_random_
             match event.unwrap_or_else(|error| panic!("run {n}: {error:#}")) {
                 Event::Turn(TurnEvent::Retrying { .. }) => sent_again += 1,
                 Event::Finished(outcome) => {
-                    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 2), "{n}");
+                    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 2), "{n}");
                 }
                 _ => {}
             }

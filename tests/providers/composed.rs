@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::env::CountingIds;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry};
 use turnstream::testing::{After, Answer, LineEnd, Mishap, ModelServer, Noise, Wire};
 use turnstream::tool::{Tool, ToolSpec};
@@ -105,7 +105,7 @@ fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
         ran.fetch_add(1, Ordering::Relaxed);
         async { "it is fine" }
     });
-    Agent::new(provider).with_tools([tool.unwrap()]).with_ids(CountingIds::new("id"))
+    Agent::new(provider).with_tools([tool.unwrap()]).with_id_generator(CountingIds::new("id"))
 }
 
 async fn events(mut run: Run, name: &str) -> Vec<Event> {
@@ -125,11 +125,11 @@ async fn events(mut run: Run, name: &str) -> Vec<Event> {
         }
         events.push(event);
     }
-    let last = events.last().and_then(Event::finished).unwrap();
-    assert_eq!(events.iter().filter(|event| event.finished().is_some()).count(), 1, "{name}");
+    let last = events.last().and_then(Event::outcome).unwrap();
+    assert_eq!(events.iter().filter(|event| event.outcome().is_some()).count(), 1, "{name}");
     assert_eq!(
         (last.reason, last.text.as_str()),
-        (Reason::Completed, "It is done, all of it."),
+        (EndReason::Completed, "It is done, all of it."),
         "{name}: {:?}",
         last.error
     );

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use futures::{FutureExt, StreamExt, stream};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Backoff, Piece, Provider, Retry, from_poll_fn, from_stream};
 use turnstream::stream::TurnEvents;
 use turnstream::turn::{PartialTurn, StopReason};
@@ -60,7 +60,7 @@ async fn its_calls_run_in_an_agent_and_ids_that_are_missing_or_doubled_are_made_
         })
     });
     let outcome = Agent::new(model).with_tool(fine("t", &ran)).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "done"));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "done"));
     assert_eq!(ran.began(), 3);
     let ids = outcome.new_items().iter().filter_map(Item::as_tool_call).map(|call| &call.call_id);
     let ids: std::collections::HashSet<_> = ids.collect();

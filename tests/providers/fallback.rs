@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
 };
@@ -326,8 +326,8 @@ async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind()
         while let Some(Some(event)) = run.next().now_or_never() {
             events.push(event.unwrap());
         }
-        let outcome = events.last().unwrap().finished().unwrap();
-        assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "done"));
+        let outcome = events.last().unwrap().outcome().unwrap();
+        assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "done"));
         assert_eq!((ran.load(Ordering::Relaxed), model.requests().len()), (2, 2), "{order:?}");
         for at in 0..events.len() {
             let (mut run, model, ran) = world();

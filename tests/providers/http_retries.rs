@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use turnstream::agent::{Budget, Limits};
-use turnstream::event::{BudgetKind, Reason};
+use turnstream::event::{BudgetKind, EndReason};
 use turnstream::http::Timeouts;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry,
@@ -307,7 +307,7 @@ async fn an_agent_with_a_fallback_fails_over_at_once_and_the_last_provider_waits
     let (first, second) = failing_and_fine(503).await;
     let agent = Agent::new(at(&first, 0)).with_fallback(at(&second, 1));
     let outcome = agent.run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "Hello!"));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "Hello!"));
     assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
 
     let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
@@ -346,7 +346,7 @@ async fn the_attempts_at_a_turn_count_as_one_call_of_the_model() {
     let agent =
         Agent::new(at(&server, 0)).with_limits(Limits { max_turns: 1, ..Limits::default() });
     let outcome = agent.run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Completed, 1));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 1));
     assert_eq!((server.requests().len(), outcome.usage.total()), (3, 12));
 }
 
@@ -355,7 +355,8 @@ async fn the_time_of_a_run_holds_for_all_attempts_together() {
     let server = ModelServer::start(|_| Answer::refuse(503).with_header("retry-after", "50"));
     let server = server.await.unwrap();
     let agent = Agent::new(provider(Wire::Anthropic, &server.url(), 0, Transport::default()));
-    let mut run = agent.with_budget(Budget::new().time(Duration::from_secs(20))).run("go");
+    let mut run =
+        agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(20))).run("go");
     loop {
         if let Event::Turn(TurnEvent::Retrying { delay_ms, .. }) =
             run.next().await.unwrap().unwrap()
@@ -368,8 +369,8 @@ async fn the_time_of_a_run_holds_for_all_attempts_together() {
     let began = tokio::time::Instant::now();
     let events = rest(&mut run).await;
     assert!(began.elapsed() <= Duration::from_secs(20));
-    let outcome = events.last().unwrap().finished().unwrap();
-    assert_eq!(outcome.reason, Reason::Budget);
+    let outcome = events.last().unwrap().outcome().unwrap();
+    assert_eq!(outcome.reason, EndReason::Budget);
     assert_eq!(outcome.budget.map(|it| it.kind), Some(BudgetKind::Time));
     assert_eq!(server.requests().len(), 1);
 }

@@ -211,7 +211,7 @@ async fn an_agent_runs_over_a_replay_as_it_ran() {
             .with_system("be brief")
             .with_options(options.clone())
             .with_tools([add(&ran)])
-            .with_ids(CountingIds::new(ids))
+            .with_id_generator(CountingIds::new(ids))
     };
     let record: Arc<dyn Provider> = Arc::new(Record::to_file(model, &file.0).unwrap());
     let first = lines_of(agent(record, "id")).await;
@@ -256,7 +256,7 @@ async fn the_first_difference_is_told_by_its_path() {
     assert_eq!(differs(other).await, told("system.stable", r#""brief""#, r#""long""#));
     let other = asked().with_tools([]);
     assert_eq!(differs(other).await.0, "tools[0]");
-    let other = asked().with_options(Options::default());
+    let other = Request { options: Options::default(), ..asked() };
     assert_eq!(differs(other).await, told("options.temperature", "0.5", "null"));
     let mut other = asked();
     other.context.push(Item::text("more"));

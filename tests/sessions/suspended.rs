@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use turnstream::context::{Ageing, Truncator};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionState, Store};
@@ -54,7 +54,7 @@ fn calling(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> 
 
 /// An agent with a sub-agent that waits, one whose sub-agent waits, and siblings of all of them.
 fn agent(folder: &Path) -> Agent {
-    let own = || vec![tool(folder, "look"), tool(folder, "delete").needs_approval()];
+    let own = || vec![tool(folder, "look"), tool(folder, "delete").requires_approval()];
     let cleaner = || calling(&[("look_1", "look"), ("delete_1", "delete")], own());
     let clean = |agent: &Agent, name| agent.as_tool(name, "").unwrap();
     let manager = calling(
@@ -83,7 +83,7 @@ async fn suspend(store: impl Store + 'static, folder: &Path) {
     let outcome = session.run(&agent(folder), "go").await.unwrap().outcome().await.unwrap();
     assert_eq!(
         (outcome.reason, paths(&outcome.pending)),
-        (Reason::Pending, WAIT.map(String::from).to_vec())
+        (EndReason::Pending, WAIT.map(String::from).to_vec())
     );
 }
 
@@ -101,7 +101,7 @@ async fn resume(store: impl Store + 'static, folder: &Path) {
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     let verdicts = calls.into_iter().map(verdict);
     let outcome = session.resume(&agent(folder), verdicts).await.unwrap().outcome().await.unwrap();
-    assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "all done"), "{outcome:?}");
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "all done"), "{outcome:?}");
 }
 
 /// What is left when all is done.
@@ -230,11 +230,11 @@ async fn a_sub_agent_that_was_cut_off_while_it_continued_is_answered_as_interrup
 /// A store with a session that waits for one call, of its own or of a sub-agent that changed a file.
 async fn waiting(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
     let change = |_, cx: turnstream::tool::ToolContext| {
-        cx.changed("a file");
+        cx.record_change("a file");
         async { "done" }
     };
     let tools =
-        vec![Tool::raw(spec("look"), change).unwrap(), tool(folder, "delete").needs_approval()];
+        vec![Tool::raw(spec("look"), change).unwrap(), tool(folder, "delete").requires_approval()];
     let agent = match nested {
         true => {
             let child = calling(&[("look_1", "look"), ("delete_1", "delete")], tools);
@@ -347,7 +347,8 @@ async fn what_is_rewritten_before_a_suspended_call_leaves_it_to_continue_in_ever
 #[tokio::test]
 async fn no_checkpoint_takes_the_end_of_the_turn_whose_calls_wait() {
     let (store, folder) = (MemoryStore::new(), Folder::new());
-    let tools = vec![tool(folder.path(), "look"), tool(folder.path(), "delete").needs_approval()];
+    let tools =
+        vec![tool(folder.path(), "look"), tool(folder.path(), "delete").requires_approval()];
     let agent = calling(&[("a", "delete"), ("b", "look")], tools);
     let session = Session::open(store, "s").await.unwrap();
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
@@ -360,5 +361,5 @@ async fn no_checkpoint_takes_the_end_of_the_turn_whose_calls_wait() {
     session.checkpoint(0..1, [Item::user("in short")]).await.unwrap();
     let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
     let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
-    assert_eq!((outcome.reason, ran(folder.path()).len()), (Reason::Completed, 2));
+    assert_eq!((outcome.reason, ran(folder.path()).len()), (EndReason::Completed, 2));
 }

@@ -12,7 +12,7 @@ use futures::stream::{FusedStream, poll_fn};
 use futures::{FutureExt, Stream, StreamExt, stream};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::task::{InTask, InTaskExt};
 use turnstream::tool::Tool;
@@ -292,7 +292,7 @@ async fn tools_go_on_while_the_consumer_pauses() {
     assert_eq!(done.load(Ordering::Relaxed), 1);
     assert_eq!(handle.history().len(), 4, "all was said meanwhile");
     let last = events.collect::<Vec<_>>().await.pop().unwrap().unwrap();
-    assert_eq!(last.finished().unwrap().reason, Reason::Completed);
+    assert_eq!(last.outcome().unwrap().reason, EndReason::Completed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,6 +304,6 @@ async fn a_run_in_a_task_can_be_interrupted() {
     while !matches!(events.next().await, Some(Ok(Event::Tool(_)))) {}
     handle.interrupt();
     let last = events.collect::<Vec<_>>().await.pop().unwrap().unwrap();
-    assert!(matches!(last.finished().unwrap().reason, Reason::Interrupted(_)));
+    assert!(matches!(last.outcome().unwrap().reason, EndReason::Interrupted(_)));
     assert_eq!(done.load(Ordering::Relaxed), 0);
 }

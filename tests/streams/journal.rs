@@ -3,12 +3,15 @@
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use turnstream::env::CountingIds;
-use turnstream::event::{AppendedWhy, Outcome, Phase, Reason, RewrittenWhy, ToolEvent, Transition};
+use turnstream::event::{
+    AppendReason, EndReason, Outcome, Phase, RewriteReason, ToolEvent, Transition,
+};
 use turnstream::item::{EffectReport, Json, Mark, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{
-    Agent, Error, ErrorKind, Event, Events, History, Item, Journal, Request, TurnEvent, Usage,
+    Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, TurnEvent,
+    Usage,
 };
 
 use crate::support::runs::rest;
@@ -50,7 +53,7 @@ fn asked(call_id: &str, arguments: &str) -> Event {
 }
 
 fn said(text: &str) -> Event {
-    let (why, items) = (AppendedWhy::Input, vec![Item::user(text)]);
+    let (why, items) = (AppendReason::Input, vec![Item::user(text)]);
     Event::Appended { why, id: "i".into(), items }
 }
 
@@ -75,13 +78,13 @@ fn fold(history: &History, events: &[Event]) -> Journal {
 #[track_caller]
 fn assert_same(a: &Journal, b: &Journal) {
     assert_eq!(a.history(), b.history());
-    assert_eq!((a.phase(), a.is_open()), (b.phase(), b.is_open()));
-    for reason in [Reason::Pending, Reason::Stopped] {
+    assert_eq!((a.phase(), a.has_open_turn()), (b.phase(), b.has_open_turn()));
+    for reason in [EndReason::Pending, EndReason::Stopped] {
         assert_eq!(a.outcome(reason, None), b.outcome(reason, None));
     }
-    assert_eq!(a.nested_ids(), b.nested_ids());
-    for id in a.nested_ids() {
-        assert_same(&a.nested(&id).unwrap(), &b.nested(&id).unwrap());
+    assert_eq!(a.nested_call_ids(), b.nested_call_ids());
+    for id in a.nested_call_ids() {
+        assert_same(&a.nested_journal(&id).unwrap(), &b.nested_journal(&id).unwrap());
     }
 }
 
@@ -109,15 +112,15 @@ fn a_childs_events_make_a_history_of_its_own_and_change_nothing_else() {
     let (alone, journal) = (fold(&empty(), &before), fold(&empty(), &events));
     assert_eq!(journal.history(), alone.history());
     assert_eq!((journal.usage(), journal.phase()), (usage(10), Phase::Tools));
-    assert!(journal.outcome(Reason::Stopped, None).evidence.is_empty());
+    assert!(journal.outcome(EndReason::Stopped, None).evidence.is_empty());
     assert_eq!(journal.nested_usage(), usage(300));
-    assert_eq!(journal.outcome(Reason::Stopped, None).nested_usage, usage(300));
+    assert_eq!(journal.outcome(EndReason::Stopped, None).nested_usage, usage(300));
 
-    let child = journal.nested("a").unwrap();
+    let child = journal.nested_journal("a").unwrap();
     assert_eq!((child.history().id(), child.history().len()), ("h/a", 5));
-    assert!(child.is_answered());
-    assert_eq!(journal.nested_ids(), ["a"]);
-    assert!(journal.nested("b").is_none());
+    assert!(child.all_calls_answered());
+    assert_eq!(journal.nested_call_ids(), ["a"]);
+    assert!(journal.nested_journal("b").is_none());
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn a_childs_ending_is_not_the_parents() {
     let half = calls(&["a"], 1)[..1].to_vec();
     let events = [half, vec![nested("a", Event::Finished(Box::new(child)))]].concat();
     let journal = fold(&empty(), &events);
-    assert!(journal.is_open());
+    assert!(journal.has_open_turn());
 }
 
 #[test]
@@ -135,8 +138,8 @@ fn children_of_children_are_found_in_the_journal_of_the_child() {
     let events: Vec<_> = calls(&[], 7).into_iter().map(deep).collect();
     let more: Vec<_> = calls(&[], 3).into_iter().map(|event| nested("a", event)).collect();
     let journal = fold(&empty(), &[events, more].concat());
-    let child = journal.nested("a").unwrap();
-    let deepest = child.nested("b").unwrap().nested("c").unwrap();
+    let child = journal.nested_journal("a").unwrap();
+    let deepest = child.nested_journal("b").unwrap().nested_journal("c").unwrap();
     assert_eq!((deepest.history().id(), deepest.history().len()), ("h/a/b/c", 1));
     assert_eq!((child.usage(), child.nested_usage()), (usage(3), usage(7)));
     assert_eq!((journal.usage(), journal.nested_usage()), (usage(0), usage(10)));
@@ -147,8 +150,8 @@ fn parallel_children_are_told_apart_in_the_order_of_their_first_events() {
     let (b, a) = (calls(&[], 1), calls(&[], 2));
     let both = b.into_iter().zip(a).flat_map(|(b, a)| [nested("b", b), nested("a", a)]);
     let journal = fold(&empty(), &both.collect::<Vec<_>>());
-    assert_eq!(journal.nested_ids(), ["b", "a"]);
-    assert_eq!(journal.nested("a").unwrap().usage(), usage(2));
+    assert_eq!(journal.nested_call_ids(), ["b", "a"]);
+    assert_eq!(journal.nested_journal("a").unwrap().usage(), usage(2));
 }
 
 #[test]
@@ -157,8 +160,8 @@ fn a_child_that_was_cut_is_shown_as_interrupted() {
     for event in calls(&["x"], 1).into_iter().take(1) {
         journal.observe(&nested("a", event));
     }
-    let child = journal.nested("a").unwrap();
-    assert!(child.is_open());
+    let child = journal.nested_journal("a").unwrap();
+    assert!(child.has_open_turn());
     assert!(child.history().last().unwrap().interrupted);
     drop(journal);
     assert!(child.history().settled().is_settled());
@@ -169,14 +172,14 @@ fn a_nested_event_that_stands_among_the_tools_is_the_same() {
     let (call_id, name, event) = ("a".to_owned(), "t".to_owned(), Box::new(said("go")));
     let tool = Event::Tool(ToolEvent::Nested { call_id, name, event });
     let journal = fold(&empty(), &[tool]);
-    assert_eq!(journal.nested("a").unwrap().history().len(), 1);
+    assert_eq!(journal.nested_journal("a").unwrap().history().len(), 1);
 }
 
 #[test]
 fn an_unknown_event_of_a_child_makes_no_child() {
     let journal = Journal::new(empty());
     journal.observe(&nested("a", nested("b", Event::Unknown)));
-    assert!(journal.nested_ids().is_empty());
+    assert!(journal.nested_call_ids().is_empty());
 }
 
 #[test]
@@ -184,22 +187,22 @@ fn evidence_is_collected_in_the_order_of_the_calls() {
     let batch = [calls(&["a", "b"], 1), vec![output("b", "2"), output("a", "1")]].concat();
     let next = [calls(&["c", "d"], 1), vec![output("d", "4")]].concat();
     let journal = fold(&empty(), &[batch, next].concat());
-    assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1", "2", "4"]);
+    assert_eq!(proofs(&journal.outcome(EndReason::Stopped, None)), ["1", "2", "4"]);
     journal.observe(&output("c", "3"));
-    assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1", "2", "3", "4"]);
+    assert_eq!(proofs(&journal.outcome(EndReason::Stopped, None)), ["1", "2", "3", "4"]);
     journal.observe(&output("c", "twice"));
     journal.observe(&output("stray", "nobody asked"));
-    assert_eq!(journal.outcome(Reason::Stopped, None).evidence.len(), 4);
+    assert_eq!(journal.outcome(EndReason::Stopped, None).evidence.len(), 4);
 }
 
 #[test]
 fn evidence_outlives_a_compaction() {
     let events = [calls(&["a"], 1), vec![output("a", "1")]].concat();
     let journal = fold(&empty(), &events);
-    let (why, items) = (RewrittenWhy::Compacted, vec![Item::user("short")]);
+    let (why, items) = (RewriteReason::Compacted, vec![Item::user("short")]);
     journal.observe(&Event::Rewritten { why, from: 0, to: 3, items, usage: Usage::default() });
     assert_eq!(journal.history().len(), 1);
-    assert_eq!(proofs(&journal.outcome(Reason::Stopped, None)), ["1"]);
+    assert_eq!(proofs(&journal.outcome(EndReason::Stopped, None)), ["1"]);
 }
 
 #[test]
@@ -212,17 +215,17 @@ fn new_items_are_as_they_were_appended_whatever_replaces_or_marks_them_later() {
     let rewritten = |why, from, to, items| {
         journal.observe(&Event::Rewritten { why, from, to, items, usage: Usage::default() });
     };
-    rewritten(RewrittenWhy::Compacted, 0, 2, vec![Item::user("in short")]);
+    rewritten(RewriteReason::Compacted, 0, 2, vec![Item::user("in short")]);
     assert_eq!(journal.new_items(), first, "a note is not something that was appended");
     let words = journal.history().iter().nth(1).unwrap().clone();
-    rewritten(RewrittenWhy::Tombstoned, 1, 2, vec![words.with_mark(Mark::Tombstone)]);
+    rewritten(RewriteReason::Tombstoned, 1, 2, vec![words.with_mark(Mark::Tombstone)]);
     assert_eq!(journal.new_items(), first, "nor is a mark");
     journal.observe(&TurnEvent::TextDelta { index: 0, text: "ha".into() }.into());
     let why = "it broke off".to_owned();
     journal.observe(&TurnEvent::Retracted { why, usage: Usage::default() }.into());
     journal.observe(&said("and then?"));
     assert_eq!(journal.new_items(), [first, vec![Item::user("and then?")]].concat());
-    rewritten(RewrittenWhy::Compacted, 0, journal.history().len(), Vec::new());
+    rewritten(RewriteReason::Compacted, 0, journal.history().len(), Vec::new());
     assert_eq!(journal.new_items().len(), 5);
     assert!(journal.history().is_empty());
 }
@@ -231,16 +234,16 @@ fn new_items_are_as_they_were_appended_whatever_replaces_or_marks_them_later() {
 fn evidence_of_results_to_calls_that_were_open_before_counts_for_this_run_alone() {
     let before = fold(&empty(), &[calls(&["a", "b"], 1), vec![output("a", "old")]].concat());
     let journal = fold(&before.history(), &[output("b", "new")]);
-    assert_eq!(proofs(&journal.outcome(Reason::Completed, None)), ["new"]);
+    assert_eq!(proofs(&journal.outcome(EndReason::Completed, None)), ["new"]);
     assert!(journal.history().is_settled());
 }
 
 #[test]
 fn a_result_that_was_appended_answers_its_call() {
     let journal = fold(&empty(), &calls(&["a", "b"], 1));
-    let (why, items) = (AppendedWhy::Input, vec![Item::tool_result(result("a", "1"))]);
+    let (why, items) = (AppendReason::Input, vec![Item::tool_result(result("a", "1"))]);
     journal.observe(&Event::Appended { why, id: "i".into(), items });
-    let pending = journal.outcome(Reason::Pending, None);
+    let pending = journal.outcome(EndReason::Pending, None);
     assert_eq!(pending.pending, [call("b", "{}").into()]);
     assert_eq!(proofs(&pending), ["1"]);
 }
@@ -249,9 +252,9 @@ fn a_result_that_was_appended_answers_its_call() {
 fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     let events = [calls(&["a", "b", "c"], 1), vec![asked("b", r#"{"dry":true}"#)]].concat();
     let journal = fold(&empty(), &[events, vec![started("a"), output("a", "1")]].concat());
-    let outcome = journal.outcome(Reason::Pending, None);
+    let outcome = journal.outcome(EndReason::Pending, None);
     assert_eq!(outcome.pending, [call("b", r#"{"dry":true}"#).into(), call("c", "{}").into()]);
-    assert!(journal.outcome(Reason::Stopped, None).pending.is_empty());
+    assert!(journal.outcome(EndReason::Stopped, None).pending.is_empty());
 
     // The end changes nothing: they wait, and what settles the history answers them.
     journal.observe(&Event::Finished(Box::new(outcome)));
@@ -266,16 +269,16 @@ fn pending_calls_stay_open_with_the_arguments_that_were_shown() {
     for journal in [journal, Journal::new(history)] {
         journal.observe(&output("c", "3"));
         journal.observe(&output("b", "2"));
-        assert!(journal.is_answered() && journal.history().is_settled());
+        assert!(journal.all_calls_answered() && journal.history().is_settled());
     }
 }
 
 /// How a hand-written loop of these events ends: its reason, and the texts of all results.
 fn ending(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
     let journal = Journal::new(empty());
-    let loops = stream::iter(events).journaled(&journal).finish_with(&journal);
+    let loops = stream::iter(events).journal_to(&journal).finish_with(&journal);
     let told = block_on(rest(&mut std::pin::pin!(loops)));
-    let outcome = told.last().and_then(Event::finished).unwrap().clone();
+    let outcome = told.last().and_then(Event::outcome).unwrap().clone();
     assert!(journal.history().is_settled());
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts = results.map(|result| result.content.text()).collect();
@@ -286,14 +289,14 @@ fn ending(events: Vec<Result<Event, Error>>) -> (Outcome, Vec<String>) {
 fn a_hand_written_loop_that_leaves_calls_pending_is_stopped_and_answers_them() {
     let events = [calls(&["a", "b", "c"], 1), vec![asked("a", "{}"), started("b")]].concat();
     let (outcome, texts) = ending(events.iter().cloned().map(Ok).collect());
-    assert_eq!(outcome.reason, Reason::Stopped);
+    assert_eq!(outcome.reason, EndReason::Stopped);
     assert!(outcome.pending.is_empty());
     let waited = "Interrupted by user";
     assert_eq!(texts, [waited, "Interrupted mid-execution", waited]);
 
     let failed = Error::new(ErrorKind::Other, "no more");
     let (outcome, failed_texts) = ending(events.into_iter().map(Ok).chain([Err(failed)]).collect());
-    assert_eq!((outcome.reason, failed_texts), (Reason::ProviderError, texts));
+    assert_eq!((outcome.reason, failed_texts), (EndReason::ProviderError, texts));
 }
 
 #[test]
@@ -302,15 +305,17 @@ fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() 
         let child = Agent::new(Scripted::new([Reply::text("one two three").usage(usage(5))]));
         let tool = Tool::typed_streaming(spec("child"), move |_: serde_json::Value, _| {
             child.run("read").map(|event| {
-                turnstream::tool::Update::Nested(Box::new(event.expect("a run gives no error")))
+                turnstream::tool::ToolUpdate::NestedEvent(Box::new(
+                    event.expect("a run gives no error"),
+                ))
             })
         })
         .unwrap();
         let model = Scripted::new([Reply::new().call_raw("c", "child", "{}")]);
-        Agent::new(model).with_tools([tool]).with_ids(CountingIds::new("id"))
+        Agent::new(model).with_tools([tool]).with_id_generator(CountingIds::new("id"))
     };
     let words = |journal: &Journal| {
-        let child = journal.nested("c").expect("it has begun").history();
+        let child = journal.nested_journal("c").expect("it has begun").history();
         assert!(child.settled().is_settled());
         child.last().and_then(Item::as_text).map(str::to_owned)
     };
@@ -329,7 +334,7 @@ fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() 
             false => {
                 run.interrupt();
                 let outcome = run.outcome().await;
-                assert_eq!(outcome.reason, Reason::Interrupted(Phase::Tools));
+                assert_eq!(outcome.reason, EndReason::Interrupted(Phase::Tools));
                 assert_eq!(outcome.nested_usage, journal.nested_usage());
             }
         }
@@ -356,7 +361,7 @@ fn the_report_of_a_retry_opens_no_turn_and_counts_for_nothing() {
     journal.observe(&said("go"));
     let before = (journal.history(), journal.usage(), journal.phase());
     journal.observe(&report);
-    assert!(!journal.is_open());
+    assert!(!journal.has_open_turn());
     assert_eq!((journal.history(), journal.usage(), journal.phase()), before);
 
     // Nor does it end the results of the turn before.
@@ -364,7 +369,7 @@ fn the_report_of_a_retry_opens_no_turn_and_counts_for_nothing() {
     {
         journal.observe(event);
     }
-    assert!(journal.is_answered() && !journal.is_open());
+    assert!(journal.all_calls_answered() && !journal.has_open_turn());
     assert_eq!(journal.history().iter().filter_map(Item::as_tool_result).count(), 2);
 }
 
@@ -375,12 +380,12 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
     let started_turn = || Event::TurnStarted { turn: 1, model: "m".into(), transition: None };
     let retracted = || Event::from(TurnEvent::Retracted { why: "broken".into(), usage: usage(1) });
     let steered = || Event::Appended {
-        why: AppendedWhy::Steer,
+        why: AppendReason::Steer,
         id: "s".into(),
         items: vec![Item::user("by the way")],
     };
     let compacted = || Event::Rewritten {
-        why: RewrittenWhy::Compacted,
+        why: RewriteReason::Compacted,
         from: 0,
         to: 1,
         items: vec![Item::user("in short")],

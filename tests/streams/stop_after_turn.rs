@@ -3,7 +3,7 @@
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::Input;
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::ToolSpec;
 use turnstream::{Agent, Event, History, Item, Outcome, Tool};
@@ -35,14 +35,14 @@ async fn stopped_at(model: &Scripted, here: impl Fn(&Event) -> bool) -> (Outcome
             run.stop_after_turn();
             stopped = true;
         }
-        outcome = event.finished().cloned();
+        outcome = event.outcome().cloned();
     }
     assert!(stopped);
     (outcome.unwrap(), run.history())
 }
 
 #[track_caller]
-fn check((outcome, history): &(Outcome, History), reason: Reason, turns: u32, items: usize) {
+fn check((outcome, history): &(Outcome, History), reason: EndReason, turns: u32, items: usize) {
     assert_eq!((outcome.reason, outcome.turns, history.len()), (reason, turns, items));
     assert!(history.is_settled());
 }
@@ -57,7 +57,7 @@ async fn the_turn_and_its_tools_are_finished_and_no_request_follows() {
     ];
     for place in places {
         let model = model();
-        check(&stopped_at(&model, place).await, Reason::Stopped, 1, 4);
+        check(&stopped_at(&model, place).await, EndReason::Stopped, 1, 4);
         assert_eq!(model.requests().len(), 1);
     }
 }
@@ -66,17 +66,17 @@ async fn the_turn_and_its_tools_are_finished_and_no_request_follows() {
 async fn between_two_turns_and_before_the_first_no_request_follows() {
     let model = model();
     let between = stopped_at(&model, |event| matches!(event, Event::Continued { .. })).await;
-    check(&between, Reason::Stopped, 1, 4);
+    check(&between, EndReason::Stopped, 1, 4);
     assert_eq!(model.requests().len(), 1);
     let before = stopped_at(&model, |event| matches!(event, Event::Appended { .. })).await;
-    check(&before, Reason::Stopped, 0, 1);
+    check(&before, EndReason::Stopped, 0, 1);
     assert_eq!(model.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_model_that_is_done_by_then_has_completed() {
     let here = |event: &Event| event.text_delta().is_some_and(|text| text.as_str() == "It ");
-    check(&stopped_at(&model(), here).await, Reason::Completed, 2, 5);
+    check(&stopped_at(&model(), here).await, EndReason::Completed, 2, 5);
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn what_was_stopped_goes_on_from_a_file_without_a_word() {
     let file = serde_json::to_string(&history).unwrap();
     let loaded: History = serde_json::from_str(&file).unwrap();
     let outcome = agent(&model()).run_from(loaded, Input::default()).outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "It is 6."));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "It is 6."));
     assert_eq!((outcome.turns, outcome.new_items().len()), (1, 1));
 }
 
@@ -100,7 +100,7 @@ async fn what_was_steered_meanwhile_comes_back() {
             run.steer("Again!").unwrap();
             run.follow_up("Thanks").unwrap();
         }
-        outcome = event.finished().cloned();
+        outcome = event.outcome().cloned();
     }
     let undelivered = outcome.unwrap().undelivered.into_iter().flat_map(|it| it.items);
     assert_eq!(undelivered.collect::<Vec<_>>(), [Item::user("Again!"), Item::user("Thanks")]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use serde_json::{Value, json};
-use turnstream::agent::hook::{self, BeforeTool, OnStop};
+use turnstream::agent::hook::{self, CallDecision, StopDecision};
 use turnstream::agent::{Budget, Limits, Pool, Target};
 use turnstream::context::{Compaction, Compactor};
 use turnstream::env::CountingIds;
@@ -78,12 +78,12 @@ fn tool(name: &'static str, dice: &Arc<Dice>, tools: &Arc<Tools>) -> Tool {
         let (fate, pause) = (dice.roll(10), dice.roll(120));
         async move {
             running.look();
-            cx.changed("a thing");
+            cx.record_change("a thing");
             if name != "quick" {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
                 running.look();
             }
-            cx.evidence("seen");
+            cx.record_evidence("seen");
             match fate {
                 0 => panic!("the tool"),
                 1 => Err("it does not work".to_owned()),
@@ -155,10 +155,10 @@ impl Compactor for Forgetful {
 pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Agent {
     let limits = Limits {
         max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
-        corrections: dice.small(4),
-        retries: dice.small(3),
-        cut_calls: dice.small(3),
-        repeats_nudge: 2,
+        max_corrections: dice.small(4),
+        max_turn_retries: dice.small(3),
+        max_truncated_calls: dice.small(3),
+        nudge_after_repeats: 2,
         ..Limits::default()
     };
     let script = || {
@@ -174,10 +174,10 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
     };
     let mut agent = Agent::new(script())
         .with_fallback(script())
-        .with_kit(kit(dice, tools, pool, depth))
+        .with_toolkit(kit(dice, tools, pool, depth))
         .with_limits(limits)
         .with_budget(budget(dice, pool))
-        .with_ids(CountingIds::new("id"))
+        .with_id_generator(CountingIds::new("id"))
         .with_compactor(Forgetful(Arc::clone(dice)));
     if dice.one_in(2) {
         agent = agent.interactive();
@@ -193,14 +193,14 @@ fn kit(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Toolkit
         one("slow"),
         one("timed").with_timeout(Duration::from_millis(60)),
         one("alone").exclusive(),
-        one("ask").needs_approval(),
+        one("ask").requires_approval(),
         one("strict"),
         Tool::external(spec("out")).unwrap(),
     ];
     if depth > 0 {
         let mut sub = agent(dice, tools, pool, depth - 1).as_tool("sub", "It looks").unwrap();
         match dice.roll(5) {
-            0 => sub = sub.needs_approval(),
+            0 => sub = sub.requires_approval(),
             1 => sub = sub.exclusive(),
             2 => sub = sub.with_timeout(Duration::from_millis(100)),
             _ => {}
@@ -209,34 +209,35 @@ fn kit(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Toolkit
     }
     let mut kit = Toolkit::new(all);
     if dice.one_in(8) {
-        kit = kit.single_action();
+        kit = kit.first_call_only();
     }
     if dice.one_in(16) {
-        kit = kit.dry_run(true);
+        kit = kit.with_dry_run(true);
     }
     if dice.one_in(4) {
-        kit = kit.clip_results(usize::try_from(dice.roll(60)).unwrap());
+        kit = kit.with_max_result_bytes(usize::try_from(dice.roll(60)).unwrap());
     }
     if dice.one_in(4) {
-        kit = kit
-            .at_once(std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap());
+        kit = kit.with_max_concurrency(
+            std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap(),
+        );
     }
     kit
 }
 
 fn budget(dice: &Dice, pool: &Pool) -> Budget {
-    let mut budget = Budget::new().pool(pool);
+    let mut budget = Budget::new().with_pool(pool);
     if dice.one_in(2) {
-        budget = budget.wrap_up();
+        budget = budget.with_wrap_up();
     }
     if dice.one_in(6) {
-        budget = budget.tool_calls(dice.small(12));
+        budget = budget.with_tool_calls(dice.small(12));
     }
     if dice.one_in(6) {
-        budget = budget.target(Target::output_tokens(80));
+        budget = budget.with_target(Target::new(80));
     }
     if dice.one_in(6) {
-        budget = budget.time(Duration::from_millis(dice.roll(400)));
+        budget = budget.with_time_limit(Duration::from_millis(dice.roll(400)));
     }
     budget
 }
@@ -257,11 +258,11 @@ fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
         let at = Arc::clone(dice);
         agent = agent.with_hook(hook::before_tool(move |_, _| {
             let said = match at.roll(9) {
-                0 => BeforeTool::Deny("no".into()),
-                1 => BeforeTool::Ask,
-                2 => BeforeTool::Rewrite(r#"{"on":3,"prompt":"rewritten"}"#.into()),
-                3 => BeforeTool::Rewrite("{}".into()),
-                _ => BeforeTool::Run,
+                0 => CallDecision::Deny("no".into()),
+                1 => CallDecision::RequireApproval,
+                2 => CallDecision::RewriteArguments(r#"{"on":3,"prompt":"rewritten"}"#.into()),
+                3 => CallDecision::RewriteArguments("{}".into()),
+                _ => CallDecision::Allow,
             };
             let pause = at.roll(2) * 20;
             async move {
@@ -326,8 +327,8 @@ pub(crate) fn with_notes_and_objections(agent: Agent, dice: &Arc<Dice>) -> Agent
         }))
         .with_hook(hook::stop(move |_, _| {
             let answer = match stopping.roll(4) {
-                0 => OnStop::Block("Not yet.".into()),
-                _ => OnStop::LetGo,
+                0 => StopDecision::Block("Not yet.".into()),
+                _ => StopDecision::Allow,
             };
             async move { answer }
         }))

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::{FutureExt, StreamExt};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
-use turnstream::replay::{Recorded, Recorder, Recording, ReplayMismatch, Rerun};
+use turnstream::replay::{RecordedRun, Recorder, Recording, ReplayMismatch, ReplayRun};
 use turnstream::{Agent, ErrorKind, Event, Request};
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -17,7 +17,7 @@ static SEEN: AtomicUsize = AtomicUsize::new(0);
 /// Replays every run, where it is dropped.
 pub(crate) fn recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> =
-        LazyLock::new(|| Recorder::each(|run| check(&run, run.recording.replay(&run.agent))));
+        LazyLock::new(|| Recorder::on_run(|run| check(&run, run.recording.replay(&run.agent))));
     &RECORDER
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn one_in(n: usize, agent: Agent) -> Agent {
 
 /// Plays a run, which is the recorded one.
 #[track_caller]
-pub(crate) fn check(run: &Recorded, rerun: Rerun) {
+pub(crate) fn check(run: &RecordedRun, rerun: ReplayRun) {
     // What fails already is not made worse.
     if std::thread::panicking() {
         return;
@@ -48,9 +48,9 @@ pub(crate) fn check(run: &Recorded, rerun: Rerun) {
 
 /// Plays a recording to its end, which is that of the recorded run, and gives its requests.
 #[track_caller]
-fn replayed(recording: &Recording, mut rerun: Rerun) -> Vec<Request> {
+fn replayed(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
     let mut recorded = recording.events();
-    let error = recording.events().last().and_then(Event::finished).and_then(|it| it.error.clone());
+    let error = recording.events().last().and_then(Event::outcome).and_then(|it| it.error.clone());
     let mut failure = None;
     loop {
         // Nothing in it waits.

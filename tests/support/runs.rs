@@ -3,7 +3,7 @@
 use futures::{FutureExt, Stream, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
-use turnstream::event::{Phase, Reason, ToolEvent};
+use turnstream::event::{EndReason, Phase, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
@@ -24,13 +24,13 @@ pub(crate) fn scripted(
 pub(crate) fn agent(model: impl Provider + 'static) -> Agent {
     Agent::new(model)
         .with_limits(without_retries())
-        .with_ids(CountingIds::new("id"))
+        .with_id_generator(CountingIds::new("id"))
         .with_recorder(replays::recorder())
 }
 
 /// The default limits, but that a turn that broke off is not asked for again.
 pub(crate) fn without_retries() -> Limits {
-    Limits { retries: 0, ..Limits::default() }
+    Limits { max_turn_retries: 0, ..Limits::default() }
 }
 
 pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec<Tool>) -> Outcome {
@@ -77,7 +77,7 @@ pub(crate) async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Event
     loop {
         match run.next().await {
             Some(Ok(event)) if fits(&event) => return event,
-            Some(Ok(event)) => assert!(event.finished().is_none(), "no such event: {event:?}"),
+            Some(Ok(event)) => assert!(event.outcome().is_none(), "no such event: {event:?}"),
             Some(Err(error)) => panic!("the run failed: {error}"),
             None => panic!("no such event"),
         }
@@ -102,11 +102,11 @@ pub(crate) async fn events_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -
 pub(crate) fn keep(events: &mut Vec<Event>, item: Result<Event, Error>) {
     match item {
         Ok(event) => {
-            assert!(events.last().is_none_or(|last| last.finished().is_none()), "{event:?}");
+            assert!(events.last().is_none_or(|last| last.outcome().is_none()), "{event:?}");
             events.push(event);
         }
         Err(error) => {
-            let outcome = events.last().and_then(Event::finished);
+            let outcome = events.last().and_then(Event::outcome);
             let own = outcome.and_then(|outcome| outcome.error.as_ref());
             assert_eq!(own, Some(&error), "an error that is not that of the outcome");
         }
@@ -142,12 +142,12 @@ pub(crate) fn types(events: &[Event]) -> Vec<String> {
 /// The one ending among the events, which is the last of them.
 #[track_caller]
 pub(crate) fn ending(events: &[Event]) -> &Outcome {
-    assert_eq!(events.iter().filter_map(Event::finished).count(), 1, "one ending");
-    events.last().and_then(Event::finished).expect("the ending comes last")
+    assert_eq!(events.iter().filter_map(Event::outcome).count(), 1, "one ending");
+    events.last().and_then(Event::outcome).expect("the ending comes last")
 }
 
 #[track_caller]
-pub(crate) fn check(outcome: &Outcome, reason: Reason, turns: u32) {
+pub(crate) fn check(outcome: &Outcome, reason: EndReason, turns: u32) {
     assert_eq!((outcome.reason, outcome.turns), (reason, turns), "{outcome:?}");
 }
 

@@ -1,7 +1,7 @@
 //! An agent with one tool, and a run that has ended.
 
 use futures::StreamExt;
-use turnstream::event::{AppendedWhy, Reason, Transition};
+use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::item::{ItemKind, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Event, History, Item, Journal, Outcome, Run, RunHandle, TurnEvent, Usage};
@@ -70,7 +70,7 @@ pub(crate) async fn told_from(mut events: Vec<Event>, mut run: Run) -> Told {
     let history = handle.history();
     assert!(history.settled().is_settled(), "it can be sent");
     let answered = history.unanswered_calls().is_empty();
-    assert!(answered || outcome.reason == Reason::Pending, "every call has its result");
+    assert!(answered || outcome.reason == EndReason::Pending, "every call has its result");
     assert_eq!(outcome.partial, outcome.reason.is_partial());
     assert_eq!(outcome.usage, handle.usage());
     Told { events, outcome, handle }
@@ -78,7 +78,7 @@ pub(crate) async fn told_from(mut events: Vec<Event>, mut run: Run) -> Told {
 
 impl Told {
     #[track_caller]
-    pub(crate) fn check(&self, reason: Reason, turns: u32) -> &Self {
+    pub(crate) fn check(&self, reason: EndReason, turns: u32) -> &Self {
         let found = (self.outcome.reason, self.outcome.turns);
         assert_eq!(found, (reason, turns), "{:?}", self.outcome.error);
         self
@@ -113,7 +113,7 @@ impl Told {
     }
 
     /// What was appended for this reason, as texts.
-    pub(crate) fn appended(&self, wanted: AppendedWhy) -> Vec<String> {
+    pub(crate) fn appended(&self, wanted: AppendReason) -> Vec<String> {
         let items = self.events.iter().filter_map(|event| match event {
             Event::Appended { why, items, .. } if *why == wanted => Some(items),
             _ => None,

@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::Reason;
+use turnstream::agent::hook::{self, CallDecision};
+use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::{Output, OutputSchema};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::{Wire, lint};
-use turnstream::tool::{Risk, Tool, ToolSpec, Verdict, Why};
+use turnstream::tool::{Rationale, Risk, Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
 
 use crate::support::wires::encode;
@@ -67,7 +67,7 @@ fn put(more: &str) -> Reply {
 
 async fn run(tool: Tool, reply: Reply) -> Outcome {
     let model = Scripted::new([reply, Reply::text("Done.")]);
-    Agent::new(model).with_tools([tool]).audited().run("go").outcome().await
+    Agent::new(model).with_tools([tool]).with_rationale().run("go").outcome().await
 }
 
 fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
@@ -109,7 +109,7 @@ async fn arguments_that_do_not_fit_are_still_told() {
 #[tokio::test]
 async fn a_kit_by_hand_takes_it_off_as_well() {
     let given = Given::default();
-    let kit = Toolkit::new([raw(&given)]).audited();
+    let kit = Toolkit::new([raw(&given)]).with_rationale();
     let history = History::from_id("h");
     let model = Scripted::new([put(WHY)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
@@ -132,8 +132,8 @@ async fn a_sub_agent_is_told_its_prompt_alone() {
 #[tokio::test]
 async fn who_runs_it_outside_sees_what_was_written_and_it_is_checked_without() {
     let outcome = run(Tool::external(strict()).unwrap(), put(WHY)).await;
-    assert_eq!(outcome.reason, Reason::Pending);
-    let (why, arguments) = Why::split(&outcome.pending[0].arguments);
+    assert_eq!(outcome.reason, EndReason::Pending);
+    let (why, arguments) = Rationale::split_arguments(&outcome.pending[0].arguments);
     assert_eq!(why.risk, Some(Risk::High));
     assert_eq!(arguments, r#"{"text":"x"}"#);
     let wrong = run(Tool::external(strict()).unwrap(), put(r#""_why":{},"more":1"#)).await;
@@ -144,19 +144,19 @@ async fn who_runs_it_outside_sees_what_was_written_and_it_is_checked_without() {
 async fn a_rule_can_read_the_risk_and_ask_somebody() {
     let given = Given::default();
     let model = Scripted::new([put(WHY), Reply::text("Done.")]);
-    let agent = Agent::new(model).with_tools([raw(&given)]).audited().with_hook(hook::before_tool(
-        |_state, call| async move {
-            match Why::split(&call.arguments).0.risk {
-                Some(Risk::High) => BeforeTool::Ask,
-                Some(Risk::Low | Risk::Medium) | None => BeforeTool::Run,
+    let agent = Agent::new(model).with_tools([raw(&given)]).with_rationale().with_hook(
+        hook::before_tool(|_state, call| async move {
+            match Rationale::split_arguments(&call.arguments).0.risk {
+                Some(Risk::High) => CallDecision::RequireApproval,
+                Some(Risk::Low | Risk::Medium) | None => CallDecision::Allow,
             }
-        },
-    ));
+        }),
+    );
     let waiting = agent.run("go").outcome().await;
-    assert_eq!(waiting.reason, Reason::Pending);
+    assert_eq!(waiting.reason, EndReason::Pending);
     let verdicts = [(waiting.pending[0].clone(), Verdict::Approve)];
     let resumed = agent.resume(waiting.history, verdicts).unwrap().outcome().await;
-    assert_eq!(resumed.reason, Reason::Completed);
+    assert_eq!(resumed.reason, EndReason::Completed);
     assert_eq!(*given.lock().unwrap(), [json!({ "text": "x" })]);
 }
 
@@ -165,9 +165,9 @@ async fn what_a_rule_writes_needs_no_reason() {
     let given = Given::default();
     let model = Scripted::new([put(WHY), Reply::text("Done.")]);
     let rewrite = hook::before_tool(|_state, _call| async {
-        BeforeTool::Rewrite(r#"{"text":"y"}"#.to_owned())
+        CallDecision::RewriteArguments(r#"{"text":"y"}"#.to_owned())
     });
-    let agent = Agent::new(model).with_tools([raw(&given)]).audited().with_hook(rewrite);
+    let agent = Agent::new(model).with_tools([raw(&given)]).with_rationale().with_hook(rewrite);
     assert_eq!(kinds(&agent.run("go").outcome().await), [ResultKind::Ok]);
     assert_eq!(*given.lock().unwrap(), [json!({ "text": "y" })]);
 }
@@ -178,7 +178,7 @@ fn schema(kit: &Toolkit) -> Value {
 
 #[test]
 fn the_schema_has_room_for_it_once_and_does_not_ask_for_it() {
-    let kit = Toolkit::new([raw(&Given::default())]).audited();
+    let kit = Toolkit::new([raw(&Given::default())]).with_rationale();
     let schema_once = schema(&kit);
     let why = &schema_once["properties"]["_why"];
     assert_eq!(why["type"], "object");
@@ -187,7 +187,7 @@ fn the_schema_has_room_for_it_once_and_does_not_ask_for_it() {
     }
     assert_eq!(schema_once["required"], json!(["text"]));
     assert_eq!(schema_once["additionalProperties"], json!(false));
-    assert_eq!(schema(&kit.audited()), schema_once);
+    assert_eq!(schema(&kit.with_rationale()), schema_once);
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_tool_with_one_of_its_own_or_without_room_for_it_stays_as_it_is() {
             seen.lock().unwrap().push(args);
             async { "done" }
         });
-        let tool = tool.unwrap().audited();
+        let tool = tool.unwrap().with_rationale();
         assert_eq!(tool.spec().parameters, parameters);
         let reply = Reply::new().call_raw("c1", "put", r#"{"_why":"mine"}"#);
         assert_eq!(kinds(&run(tool, reply).await), [ResultKind::Ok]);
@@ -213,9 +213,13 @@ async fn a_tool_with_one_of_its_own_or_without_room_for_it_stays_as_it_is() {
 
 #[test]
 fn how_a_tool_wants_to_be_run_stays() {
-    let tool = raw(&Given::default()).exclusive().needs_approval().knows_dry_runs().audited();
-    assert!(tool.is_exclusive() && tool.wants_approval() && tool.runs_dry());
-    assert!(Tool::external(strict()).unwrap().audited().is_external());
+    let tool = raw(&Given::default())
+        .exclusive()
+        .requires_approval()
+        .with_dry_run_support()
+        .with_rationale();
+    assert!(tool.is_exclusive() && tool.is_approval_required() && tool.supports_dry_run());
+    assert!(Tool::external(strict()).unwrap().with_rationale().is_external());
 }
 
 #[tokio::test]
@@ -229,9 +233,9 @@ async fn only_an_audited_agent_asks_for_it_whatever_is_set_first() {
     let model = Scripted::new(["Hi."; 3]);
     assert!(!offered(agent(&model).with_tools(tools()), model.clone()).await);
     let model = Scripted::new(["Hi."; 3]);
-    assert!(offered(agent(&model).with_tools(tools()).audited(), model.clone()).await);
+    assert!(offered(agent(&model).with_tools(tools()).with_rationale(), model.clone()).await);
     let model = Scripted::new(["Hi."; 3]);
-    assert!(offered(agent(&model).audited().with_tools(tools()), model.clone()).await);
+    assert!(offered(agent(&model).with_rationale().with_tools(tools()), model.clone()).await);
 }
 
 #[tokio::test]
@@ -240,15 +244,15 @@ async fn the_same_call_for_another_reason_is_the_same_call() {
         let args = format!(r#"{{"text":"x","_why":{{"expected_outcome":"try {n}"}}}}"#);
         Reply::new().call_raw("", "put", &args)
     });
-    let agent = Agent::new(model).with_tools([raw(&Given::default())]).audited();
-    let limits = turnstream::agent::Limits { repeats_end: 3, ..Default::default() };
+    let agent = Agent::new(model).with_tools([raw(&Given::default())]).with_rationale();
+    let limits = turnstream::agent::Limits { end_after_repeats: 3, ..Default::default() };
     let outcome = agent.with_limits(limits).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.turns), (Reason::Repeating, 3));
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Repeating, 3));
 }
 
 #[test]
 fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
-    let kit = Toolkit::new([raw(&Given::default())]).audited();
+    let kit = Toolkit::new([raw(&Given::default())]).with_rationale();
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
     for wire in Wire::ALL {
@@ -268,8 +272,12 @@ fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
 #[tokio::test]
 async fn an_approval_shows_what_was_written() {
     let model = Scripted::new([put(WHY)]);
-    let agent = Agent::new(model).with_tools([raw(&Given::default()).needs_approval()]).audited();
+    let agent =
+        Agent::new(model).with_tools([raw(&Given::default()).requires_approval()]).with_rationale();
     let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
-    let call = events.iter().find_map(Event::approval).unwrap();
-    assert_eq!(Why::split(&call.arguments).0.expected_outcome.as_deref(), Some("it is there"));
+    let call = events.iter().find_map(Event::as_approval_request).unwrap();
+    assert_eq!(
+        Rationale::split_arguments(&call.arguments).0.expected_outcome.as_deref(),
+        Some("it is there")
+    );
 }

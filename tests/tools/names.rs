@@ -1,7 +1,7 @@
 //! Two tools of one name are a mistake, which is told before anything is sent.
 
 use serde_json::json;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Toolkit};
@@ -25,7 +25,7 @@ async fn an_agent_with_two_tools_of_one_name_sends_nothing() {
     let makes: [fn(Agent) -> Agent; 3] = [
         |agent| agent.with_tools([tool("t", "a"), tool("t", "b")]),
         |agent| agent.with_tool(tool("t", "a")).with_tool(tool("t", "b")),
-        |agent| agent.with_kit(Toolkit::new([tool("t", "a")]).with_tool(tool("t", "b"))),
+        |agent| agent.with_toolkit(Toolkit::new([tool("t", "a")]).with_tool(tool("t", "b"))),
     ];
     for make in makes {
         let model = Scripted::new(["never"]);
@@ -39,9 +39,9 @@ async fn an_agent_with_two_tools_of_one_name_sends_nothing() {
 async fn a_run_is_not_resumed_with_two_tools_of_one_name() {
     let ran = Counter::default();
     let model = Scripted::new([call_of("c", "t"), "never".into()]);
-    let agent = Agent::new(model).with_tool(fine("t", &ran).needs_approval());
+    let agent = Agent::new(model).with_tool(fine("t", &ran).requires_approval());
     let paused = agent.run("go").outcome().await;
-    assert_eq!(paused.reason, Reason::Pending);
+    assert_eq!(paused.reason, EndReason::Pending);
     let doubled = agent.with_tool(fine("t", &ran));
     let verdicts = paused.pending.into_iter().map(|call| (call, Verdict::Approve));
     check_doubled(&doubled.resume(paused.history, verdicts).unwrap_err());
@@ -51,24 +51,24 @@ async fn a_run_is_not_resumed_with_two_tools_of_one_name() {
 #[tokio::test]
 async fn a_tool_is_replaced_on_purpose_and_keeps_its_place() {
     let kit = Toolkit::new([tool("a", "a"), tool("t", "old"), tool("z", "z")]);
-    let kit = kit.replace(tool("t", "new"));
+    let kit = kit.with_replaced_tool(tool("t", "new"));
     let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["a", "t", "z"]);
     let model = Scripted::new([call_of("c", "t"), "fine".into()]);
-    let outcome = Agent::new(model).with_kit(kit).run("go").outcome().await;
+    let outcome = Agent::new(model).with_toolkit(kit).run("go").outcome().await;
     let result = outcome.new_items().iter().find_map(|item| item.as_tool_result()).unwrap();
     assert_eq!(result.content.text(), "new");
 }
 
 #[tokio::test]
 async fn a_tool_that_comes_later_into_an_audited_kit_is_audited_too() {
-    let kit = Toolkit::new([tool("a", "a")]).audited();
-    let kit = kit.with_tool(tool("b", "b")).replace(tool("a", "other"));
+    let kit = Toolkit::new([tool("a", "a")]).with_rationale();
+    let kit = kit.with_tool(tool("b", "b")).with_replaced_tool(tool("a", "other"));
     for spec in kit.specs().iter() {
         assert!(spec.parameters["properties"]["_why"].is_object(), "{}", spec.name);
     }
     let call = Reply::new().call("b", json!({ "_why": { "goal": "to see" } }));
     let model = Scripted::new([call, "fine".into()]);
-    let outcome = Agent::new(model).with_kit(kit).run("go").outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    let outcome = Agent::new(model).with_toolkit(kit).run("go").outcome().await;
+    assert_eq!(outcome.reason, EndReason::Completed);
 }

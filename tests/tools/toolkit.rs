@@ -13,7 +13,7 @@ use turnstream::event::ToolEvent;
 use turnstream::item::{Content, Part, ResultKind, ToolResult};
 use turnstream::provider::Reply;
 use turnstream::stream::Step;
-use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Update};
+use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, ToolUpdate};
 use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Toolkit};
 
@@ -98,7 +98,7 @@ async fn at_most_four_calls_run_at_once_unless_told_otherwise() {
         let (running, most) = (Arc::default(), Arc::default());
         let mut kit = Toolkit::new([nap(&running, &most)]);
         if let Some(limit) = limit {
-            kit = kit.at_once(NonZeroUsize::new(limit).unwrap());
+            kit = kit.with_max_concurrency(NonZeroUsize::new(limit).unwrap());
         }
         let events = run(&kit, naps(&[10; 10])).await;
         assert_eq!(outputs(&events).len(), 10);
@@ -194,7 +194,7 @@ async fn a_panic_is_a_result_wherever_it_happens() {
     }
     let in_drop = Tool::typed_streaming(spec("t"), |_: Value, _| {
         let bomb = Bomb;
-        futures::stream::iter([Update::output("fine")]).map(move |update| (&bomb, update).1)
+        futures::stream::iter([ToolUpdate::output("fine")]).map(move |update| (&bomb, update).1)
     })
     .unwrap();
     let result = result_of(in_drop, "t", "{}").await;
@@ -229,10 +229,10 @@ async fn a_streaming_tool_tells_how_far_it_is_and_is_dropped_behind_its_output()
     let tool = Tool::typed_streaming(spec("t"), move |_: Value, _| {
         let seen = seen.clone();
         let updates = vec![
-            Update::progress(&1),
-            Update::progress(&2),
-            Update::output("done"),
-            Update::output("late"),
+            ToolUpdate::progress(&1),
+            ToolUpdate::progress(&2),
+            ToolUpdate::output("done"),
+            ToolUpdate::output("late"),
         ];
         futures::stream::iter(updates).inspect(move |_| {
             seen.fetch_add(1, Ordering::Relaxed);
@@ -360,7 +360,7 @@ fn a_spec_that_no_provider_would_take_is_refused() {
 fn a_tool_is_replaced_by_one_of_its_name_and_added_where_there_is_none() {
     let first = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
     let second = Tool::raw(ToolSpec { description: "new".into(), ..spec("a") }, |_, _| async { 2 });
-    let kit = Toolkit::new([first]).replace(second.unwrap()).replace(echo());
+    let kit = Toolkit::new([first]).with_replaced_tool(second.unwrap()).with_replaced_tool(echo());
     let names: Vec<_> =
         kit.specs().iter().map(|s| format!("{} {}", s.name, s.description)).collect();
     assert_eq!(names, ["a new", "echo "]);
@@ -400,7 +400,7 @@ async fn nothing_of_a_closure_runs_before_its_started_is_given_out() {
         Tool::raw(spec("raw"), move |args, cx| ready(raw(args, cx))).unwrap(),
         Tool::typed(spec("typed"), move |args, cx| ready(typed(args, cx))).unwrap(),
         Tool::typed_streaming(spec("streaming"), move |args, cx| {
-            futures::stream::iter([Update::output(streaming(args, cx))])
+            futures::stream::iter([ToolUpdate::output(streaming(args, cx))])
         })
         .unwrap(),
     ];

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 use tokio::time::sleep;
-use turnstream::agent::hook::{self, BeforeTool};
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::agent::hook::{self, CallDecision};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, Verdict};
@@ -23,18 +23,20 @@ fn results(outcome: &Outcome) -> Vec<&ToolResult> {
 async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these() {
     let model = Scripted::new([Reply::new().call("ask", json!({ "q": "raw" })), "done".into()]);
     let agent = Agent::new(model).with_tools([Tool::external(spec("ask")).unwrap()]).with_hook(
-        hook::before_tool(|_, _| async { BeforeTool::Rewrite(r#"{"q":"polite"}"#.into()) }),
+        hook::before_tool(|_, _| async {
+            CallDecision::RewriteArguments(r#"{"q":"polite"}"#.into())
+        }),
     );
     let run = agent.run("go");
     let handle = run.handle();
     let outcome = run.outcome().await;
-    assert_eq!(outcome.reason, Reason::Pending);
+    assert_eq!(outcome.reason, EndReason::Pending);
     assert_eq!(outcome.pending[0].arguments, r#"{"q":"polite"}"#);
 
     let answer = |call| (call, Verdict::Output(ToolOutput::ok("42")));
     let answers = outcome.pending.into_iter().map(answer);
     let outcome = agent.resume(handle.history(), answers).unwrap().outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     let [result] = results(&outcome)[..] else { panic!("not one result") };
     assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
 }
@@ -53,17 +55,17 @@ async fn an_external_call_cannot_be_approved_and_still_takes_its_output() {
     let call = ToolCall { call_id: "c1".into(), name: "ask".into(), arguments: "{}".into() };
     assert_eq!(run.approve(&call).unwrap_err().kind(), ErrorKind::InvalidRequest);
     pull(&mut run);
-    run.handle().decide(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
-    assert_eq!(run.outcome().await.reason, Reason::Completed);
+    run.handle().submit_verdict(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
+    assert_eq!(run.outcome().await.reason, EndReason::Completed);
 }
 
 #[tokio::test]
 async fn no_verdict_is_taken_while_a_run_ends() {
-    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().needs_approval();
+    let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
     let reply = Reply::new().call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
     let mut run = Agent::new(Scripted::new([reply])).with_tools([tool]).interactive().run("go");
     let events = pull(&mut run);
-    let asked: Vec<_> = events.iter().filter_map(Event::approval).collect();
+    let asked: Vec<_> = events.iter().filter_map(Event::as_approval_request).collect();
     run.interrupt();
     let ending = run.next().await.unwrap().unwrap();
     assert!(matches!(&ending, Event::Tool(ToolEvent::Output(result)) if result.call_id == "c1"));
@@ -80,9 +82,9 @@ async fn an_output_from_outside_is_kept_also_where_its_tool_is_gone() {
 
     let verdict = Verdict::Output(ToolOutput::ok("42"));
     let answers = pending.into_iter().map(|call| (call, verdict.clone()));
-    let other = Agent::new(model).with_kit(Toolkit::new([]));
+    let other = Agent::new(model).with_toolkit(Toolkit::new([]));
     let outcome = other.resume(handle.history(), answers).unwrap().outcome().await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     let [result] = results(&outcome)[..] else { panic!("not one result") };
     assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
 }

@@ -277,7 +277,7 @@ fn a_file_by_its_address_is_unsupported_and_says_so() {
 #[cfg(feature = "http")]
 mod over_http {
     use super::*;
-    use turnstream::event::Reason;
+    use turnstream::event::EndReason;
     use turnstream::http::HttpClient;
     use turnstream::provider::OpenAiChat;
     use turnstream::stream::TurnEvents;
@@ -326,7 +326,7 @@ mod over_http {
         .unwrap();
         let outcome =
             Agent::new(model(&server)).with_tools([adds("add")]).run("2 + 3?").outcome().await;
-        assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "sum 5"));
+        assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "sum 5"));
         assert_eq!(server.connections(), 1);
         assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
     }

@@ -372,7 +372,7 @@ mod over_http {
     use std::time::Duration;
 
     use futures::StreamExt;
-    use turnstream::event::Reason;
+    use turnstream::event::EndReason;
     use turnstream::http::{HttpClient, Timeouts};
     use turnstream::provider::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider};
     use turnstream::request::Options;
@@ -520,7 +520,7 @@ mod over_http {
         for (wire, model) in models(&server, LONG) {
             let outcome = Agent::new(model).with_tools([add()]).run("sum up").outcome().await;
             let seen = (outcome.reason, outcome.text.as_str());
-            assert_eq!(seen, (Reason::Completed, "3, 7 and 11."), "{wire}");
+            assert_eq!(seen, (EndReason::Completed, "3, 7 and 11."), "{wire}");
             let last = server.requests().last().unwrap().to_string();
             assert!(
                 ["3", "7", "11"].iter().all(|sum| last.contains(&format!("\"{sum}\""))),

@@ -6,7 +6,7 @@ use std::io;
 use async_stream::stream;
 use futures::Stream;
 use serde_json::json;
-use turnstream::tool::{ToolContext, ToolOutput, Update};
+use turnstream::tool::{ToolContext, ToolOutput, ToolUpdate};
 
 use crate::tools::blocking;
 use crate::tools::root::{Files, Place};
@@ -64,7 +64,7 @@ impl Walk {
 pub(crate) fn stream_updates<W: PerFile>(
     start: impl FnOnce() -> Result<(W, Place, Files), String> + Send + 'static,
     cx: ToolContext,
-) -> impl Stream<Item = Update> + Send + 'static {
+) -> impl Stream<Item = ToolUpdate> + Send + 'static {
     stream! {
         let begun = blocking(start).await.map(|(work, place, files)| {
             (work, place, Walk { files, seen: 0 })
@@ -72,7 +72,7 @@ pub(crate) fn stream_updates<W: PerFile>(
         let (mut work, mut place, mut walk) = match begun {
             Ok(begun) => begun,
             Err(why) => {
-                yield Update::output(Err::<String, _>(why));
+                yield ToolUpdate::output(Err::<String, _>(why));
                 return;
             }
         };
@@ -95,16 +95,16 @@ pub(crate) fn stream_updates<W: PerFile>(
             (work, place, walk, more) = match part.await {
                 Ok(part) => part,
                 Err(why) => {
-                    yield Update::output(Err::<String, _>(why));
+                    yield ToolUpdate::output(Err::<String, _>(why));
                     return;
                 }
             };
             if !more {
                 break;
             }
-            yield Update::progress(&json!({ "files": walk.seen, "so_far": work.so_far() }));
+            yield ToolUpdate::progress(&json!({ "files": walk.seen, "so_far": work.so_far() }));
             size = LONGEST_PART.min(size * 2);
         }
-        yield Update::output(work.report(&place, &walk));
+        yield ToolUpdate::output(work.report(&place, &walk));
     }
 }

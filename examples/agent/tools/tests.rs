@@ -9,7 +9,7 @@ use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnEvents;
-use turnstream::tool::{Gate, Tool, ToolContext, Verdict};
+use turnstream::tool::{Tool, ToolContext, ToolPolicy, Verdict};
 use turnstream::{History, Request};
 
 /// A directory of its own, gone when dropped. What is to be out of reach stands beside `work`.
@@ -58,7 +58,7 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let run =
         super::kit(super::Root::new(root.to_path_buf(), None)).run(&history, &Arc::clone(&turn));
-    let mut run = run.gated(Allowing);
+    let mut run = run.with_policy(Allowing);
     let mut progress = 0;
     while let Some(event) = run.next().await {
         match event {
@@ -76,7 +76,7 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
 /// Allows every call.
 struct Allowing;
 
-impl Gate for Allowing {
+impl ToolPolicy for Allowing {
     fn verdict(&mut self, _call: &ToolCall) -> Option<Verdict> {
         Some(Verdict::Approve)
     }

@@ -30,7 +30,7 @@ pub(crate) fn write_file(root: Root) -> Tool {
         let root = root.clone();
         blocking(move || write(&root, &file, &cx))
     });
-    tool.exclusive().needs_approval()
+    tool.exclusive().requires_approval()
 }
 
 /// The text, and below it, next to the question, the file as it would be opened.
@@ -87,8 +87,8 @@ pub(super) fn write(root: &Root, file: &File, cx: &ToolContext) -> Result<String
     }
     entry.write(&content)?;
     match was_there {
-        true => cx.changed(name),
-        false => cx.created(name),
+        true => cx.record_change(name),
+        false => cx.record_creation(name),
     }
     let word = match (was_there, file.append) {
         (false, _) => "created",

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::agent::budget::{Pool, Target};
 use crate::error::{Error, ErrorKind};
-use crate::event::{BudgetKind, Exceeded};
-use crate::story::trace::BudgetsLeft;
+use crate::event::{BudgetExceeded, BudgetKind};
+use crate::story::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
 /// What a run may spend. Cheap to clone; without limits unless set.
@@ -15,25 +15,25 @@ use crate::usage::{Price, Prices, Usage};
 ///
 /// Limits are enforced between turns and before tools are started, never inside a turn: a
 /// response that crosses one is kept, since it was paid for, its calls are answered without being
-/// run, and the run ends. Only [`time`](Self::time) is kept by a timer. A limit of 0 is reached
-/// before the first request, but for that of [tool calls](Self::tool_calls): a model may answer
+/// run, and the run ends. Only [`time`](Self::with_time_limit) is kept by a timer. A limit of 0 is reached
+/// before the first request, but for that of [tool calls](Self::with_tool_calls): a model may answer
 /// without any.
 ///
 /// ```
 /// use std::time::Duration;
-/// use turnstream::agent::{Budget, Spent};
+/// use turnstream::agent::{Budget, BudgetUsage};
 /// use turnstream::event::BudgetKind;
 /// use turnstream::usage::{Price, Prices, Usage};
 ///
 /// // The prices are yours to give.
 /// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
 /// let budget = Budget::new()
-///     .output_tokens(50_000)
-///     .money(0.25, Prices::new().with("claude-sonnet-4", price))
-///     .time(Duration::from_secs(600));
+///     .with_output_tokens(50_000)
+///     .with_cost_limit(0.25, Prices::new().with("claude-sonnet-4", price))
+///     .with_time_limit(Duration::from_secs(600));
 ///
 /// let usage = Usage { input_tokens: 60_000, output_tokens: 5_000, ..Usage::default() };
-/// let spent = Spent { usage, cost: price.cost(&usage), ..Spent::default() };
+/// let spent = BudgetUsage { usage, cost: price.cost(&usage), ..BudgetUsage::default() };
 /// let exceeded = budget.exceeded(&spent).unwrap();
 /// assert_eq!(exceeded.kind, BudgetKind::Money);
 /// assert_eq!((exceeded.used, exceeded.limit), (255_000, 250_000));
@@ -43,19 +43,19 @@ pub struct Budget {
     output_tokens: Option<u64>,
     total_tokens: Option<u64>,
     pool: Option<Pool>,
-    money: Option<Money>,
+    money: Option<CostLimit>,
     time: Option<Duration>,
     tool_calls: Option<u32>,
     target: Option<Target>,
-    wrap_up: bool,
-    reserve: u64,
-    time_reserve: Duration,
+    has_wrap_up: bool,
+    wrap_up_tokens: u64,
+    wrap_up_time: Duration,
     /// No timer is made, and nothing is taken from the pool.
-    detached: bool,
+    is_offline: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Money {
+struct CostLimit {
     /// In millionths.
     limit: u64,
     prices: Prices,
@@ -63,7 +63,7 @@ struct Money {
 
 /// What a run has spent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Spent {
+pub struct BudgetUsage {
     /// All tokens, those of void attempts included.
     pub usage: Usage,
     /// What they cost, in millionths of the unit of the prices.
@@ -81,20 +81,20 @@ impl Budget {
     }
 
     /// Sets how many tokens the answers may have, reasoned ones included.
-    pub fn output_tokens(mut self, limit: u64) -> Self {
+    pub fn with_output_tokens(mut self, limit: u64) -> Self {
         self.output_tokens = Some(limit);
         self
     }
 
     /// Sets how many tokens requests and answers may have, cached ones included.
-    pub fn total_tokens(mut self, limit: u64) -> Self {
+    pub fn with_total_tokens(mut self, limit: u64) -> Self {
         self.total_tokens = Some(limit);
         self
     }
 
     /// Takes all tokens out of a pool that other runs may share, and waits for it before each request;
     /// see [`Pool`].
-    pub fn pool(mut self, pool: &Pool) -> Self {
+    pub fn with_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
@@ -104,8 +104,8 @@ impl Budget {
     ///
     /// A turn costs what the model costs that answered, if it has a price, else the one that was
     /// asked. If that has none, the run ends, see [`price_of`](Self::price_of).
-    pub fn money(mut self, limit: f64, prices: Prices) -> Self {
-        self.money = Some(Money { limit: Prices::millionths(limit), prices });
+    pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
+        self.money = Some(CostLimit { limit: Prices::millionths(limit), prices });
         self
     }
 
@@ -116,14 +116,14 @@ impl Budget {
     /// as interrupted. Tools that run are dropped and answered as
     /// [`Timeout`](crate::item::ResultKind::Timeout), calls that have not begun as
     /// [`Budget`](crate::item::ResultKind::Budget). The run ends as `budget`; no request is sent
-    /// afterwards, a [`wrap_up`](Self::wrap_up) included, unless
-    /// [time is kept](Self::wrap_up_reserve_time) for it. It bounds all attempts of a request
+    /// afterwards, a [`with_wrap_up`](Self::with_wrap_up) included, unless
+    /// [time is kept](Self::with_wrap_up_time) for it. It bounds all attempts of a request
     /// together; [`Timeouts`](crate::http::Timeouts) bound each.
     ///
     /// The timer is tokio's: outside of a tokio runtime, or in one whose time is not enabled, a run
     /// that has to wait for anything ends with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
-    pub fn time(mut self, limit: Duration) -> Self {
+    pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time = Some(limit);
         self
     }
@@ -133,61 +133,68 @@ impl Budget {
     /// ends. A call that is denied, or cannot run for another reason, does not count; one that waits
     /// for a verdict holds back those after it that may not all run. Calls that are answered from
     /// [outside](crate::Tool::external) are not started here, and do not count.
-    pub fn tool_calls(mut self, limit: u32) -> Self {
+    pub fn with_tool_calls(mut self, limit: u32) -> Self {
         self.tool_calls = Some(limit);
         self
     }
 
     /// Sets how many output tokens the model is to spend before the run ends.
-    pub fn target(mut self, target: Target) -> Self {
+    pub fn with_target(mut self, target: Target) -> Self {
         self.target = Some(target);
         self
     }
 
     /// Asks for one more turn with tools disabled when a limit, or the cap of turns, is reached
     /// and the model wants more, so that the run ends with words. None follows when a [pool](Self::pool)
-    /// is spent or the [time](Self::time) is over: for these,
-    /// [tokens](Self::wrap_up_reserve) or [time](Self::wrap_up_reserve_time) are kept.
-    pub fn wrap_up(mut self) -> Self {
-        self.wrap_up = true;
+    /// is spent or the [time](Self::with_time_limit) is over: for these,
+    /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are kept.
+    pub fn with_wrap_up(mut self) -> Self {
+        self.has_wrap_up = true;
         self
     }
 
-    /// As [`wrap_up`](Self::wrap_up), and keeps tokens for that turn: the limits of tokens (of
+    /// As [`with_wrap_up`](Self::with_wrap_up), and keeps tokens for that turn: the limits of tokens (of
     /// answers, of all, of the pool) count as reached so many tokens earlier. With a reserve as
     /// large as a limit that limit is reached at once.
-    pub fn wrap_up_reserve(mut self, tokens: u64) -> Self {
-        self.reserve = tokens;
-        self.wrap_up()
+    pub fn with_wrap_up_tokens(mut self, tokens: u64) -> Self {
+        self.wrap_up_tokens = tokens;
+        self.with_wrap_up()
     }
 
-    /// As [`wrap_up`](Self::wrap_up), and keeps time for that turn: what runs when only this much of
-    /// the [`time`](Self::time) is left is dropped, and the last turn begins. It is dropped, too, if
+    /// As [`with_wrap_up`](Self::with_wrap_up), and keeps time for that turn: what runs when only this much of
+    /// the [`time`](Self::with_time_limit) is left is dropped, and the last turn begins. It is dropped, too, if
     /// it is not complete when the time is over. With a reserve as long as the limit nothing but the
     /// limit counts.
-    pub fn wrap_up_reserve_time(mut self, time: Duration) -> Self {
-        self.time_reserve = time;
-        self.wrap_up()
+    pub fn with_wrap_up_time(mut self, time: Duration) -> Self {
+        self.wrap_up_time = time;
+        self.with_wrap_up()
     }
 
     /// The first limit that is reached, in the order of [`BudgetKind`]: output tokens, total
-    /// tokens, the pool, money, time. Calls of tools are [`calls_left`](Self::calls_left)'s: after
+    /// tokens, the pool, money, time. Calls of tools are [`remaining_calls`](Self::remaining_calls)'s: after
     /// the last one the model may still answer.
     ///
-    /// [`Exceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
-    pub fn exceeded(&self, spent: &Spent) -> Option<Exceeded> {
-        self.exceeded_within(spent, self.time_before_wrap_up().or(self.time))
+    /// [`BudgetExceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
+    pub fn exceeded(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
+        self.exceeded_with_time(spent, self.time_before_wrap_up().or(self.time))
     }
 
     /// The same where no last turn can follow: what runs may use the time that was kept for one.
-    pub(in crate::agent) fn exceeded_without_last_turn(&self, spent: &Spent) -> Option<Exceeded> {
-        self.exceeded_within(spent, self.time)
+    pub(in crate::agent) fn exceeded_without_reserve(
+        &self,
+        spent: &BudgetUsage,
+    ) -> Option<BudgetExceeded> {
+        self.exceeded_with_time(spent, self.time)
     }
 
-    fn exceeded_within(&self, spent: &Spent, time: Option<Duration>) -> Option<Exceeded> {
+    fn exceeded_with_time(
+        &self,
+        spent: &BudgetUsage,
+        time: Option<Duration>,
+    ) -> Option<BudgetExceeded> {
         let tokens = |kind, used, limit: Option<u64>| {
             let limit = limit?;
-            (used >= limit.saturating_sub(self.reserve)).then(|| exceeded(kind, used, limit))
+            (used >= limit.saturating_sub(self.wrap_up_tokens)).then(|| exceeded(kind, used, limit))
         };
         let plain = |kind, used, limit: Option<u64>| {
             limit.filter(|limit| used >= *limit).map(|limit| exceeded(kind, used, limit))
@@ -200,16 +207,17 @@ impl Budget {
             .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
             .or_else(|| plain(BudgetKind::Money, spent.cost, money))
             .or_else(|| {
-                self.time_up(spent.elapsed).filter(|_| time.is_some_and(|it| spent.elapsed >= it))
+                self.time_exceeded(spent.elapsed)
+                    .filter(|_| time.is_some_and(|it| spent.elapsed >= it))
             })
     }
 
     /// What is left of each limit of the run's own; the pool belongs to others, too. Requests are
     /// no budget but [`Limits::max_turns`](crate::agent::Limits::max_turns).
-    pub fn left(&self, spent: &Spent) -> BudgetsLeft {
+    pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.tool_calls.map(u64::from), u64::from(spent.tool_calls));
-        BudgetsLeft {
+        RemainingBudget {
             steps_remaining: None,
             tokens_remaining: left(self.total_tokens, spent.usage.total()),
             output_tokens_remaining: left(self.output_tokens, spent.usage.output_tokens),
@@ -225,24 +233,24 @@ impl Budget {
     }
 
     /// How many more calls of tools may be started; `None` for any number.
-    pub fn calls_left(&self, spent: &Spent) -> Option<u32> {
+    pub fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
         Some(self.tool_calls?.saturating_sub(spent.tool_calls))
     }
 
     /// What is exceeded by a call when no more may be started.
-    pub(in crate::agent) fn too_many_calls(&self) -> Option<Exceeded> {
+    pub(in crate::agent) fn call_limit_exceeded(&self) -> Option<BudgetExceeded> {
         let limit = u64::from(self.tool_calls?);
         Some(exceeded(BudgetKind::ToolCalls, limit, limit))
     }
 
     /// How many tokens of a pool are kept for a last turn.
-    pub(in crate::agent) fn reserve_tokens(&self) -> u64 {
-        self.reserve
+    pub(in crate::agent) fn wrap_up_tokens(&self) -> u64 {
+        self.wrap_up_tokens
     }
 
     /// Whether no request may be sent, not even a last one.
-    pub(in crate::agent) fn has_nothing_left(&self, spent: &Spent) -> bool {
-        self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_spent)
+    pub(in crate::agent) fn is_exhausted(&self, spent: &BudgetUsage) -> bool {
+        self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
 
     /// The price of a model; `None` if money is not limited.
@@ -265,37 +273,37 @@ impl Budget {
     }
 
     /// Takes tokens out of the pool, if there is one.
-    pub fn drain(&self, usage_delta: Usage) {
-        if let (Some(pool), false) = (&self.pool, self.detached) {
-            pool.drain(usage_delta);
+    pub fn charge(&self, usage_delta: Usage) {
+        if let (Some(pool), false) = (&self.pool, self.is_offline) {
+            pool.charge(usage_delta);
         }
     }
 
     /// Whether money is limited.
-    pub fn limits_money(&self) -> bool {
+    pub fn has_cost_limit(&self) -> bool {
         self.money.is_some()
     }
 
     /// The pool that the run takes its tokens from.
-    pub fn shared_pool(&self) -> Option<&Pool> {
+    pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
     /// How many output tokens the model is to spend, and how it is nudged on.
-    pub fn wanted(&self) -> Option<&Target> {
+    pub fn target(&self) -> Option<&Target> {
         self.target.as_ref()
     }
 
     /// The same limits for a run that performs nothing: no timer is made, and nothing is taken from the
     /// pool.
-    pub(in crate::agent) fn detached(mut self) -> Self {
-        self.detached = true;
+    pub(in crate::agent) fn offline(mut self) -> Self {
+        self.is_offline = true;
         self
     }
 
     /// How long the timer of the run takes, if it has one.
-    pub(in crate::agent) fn timer(&self) -> Option<Duration> {
-        self.time.filter(|_| !self.detached)
+    pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
+        self.time.filter(|_| !self.is_offline)
     }
 
     /// How long the run may take.
@@ -305,8 +313,8 @@ impl Budget {
 
     /// When the run has to wrap up, where time is kept for that.
     pub(in crate::agent) fn time_before_wrap_up(&self) -> Option<Duration> {
-        let before = self.time?.saturating_sub(self.time_reserve);
-        (self.wrap_up && !self.time_reserve.is_zero() && !before.is_zero()).then_some(before)
+        let before = self.time?.saturating_sub(self.wrap_up_time);
+        (self.has_wrap_up && !self.wrap_up_time.is_zero() && !before.is_zero()).then_some(before)
     }
 
     /// Whether all of the time was used, the part included that is kept for a last turn.
@@ -315,19 +323,19 @@ impl Budget {
     }
 
     /// What the time is exceeded by now, whatever the clock says: its timer has rung.
-    pub(in crate::agent) fn time_up(&self, elapsed: Duration) -> Option<Exceeded> {
+    pub(in crate::agent) fn time_exceeded(&self, elapsed: Duration) -> Option<BudgetExceeded> {
         let limit = self.time?;
         Some(exceeded(BudgetKind::Time, millis(elapsed), millis(limit)))
     }
 
     /// Whether a run that reached a limit gets one more turn with tools disabled.
-    pub fn wants_wrap_up(&self) -> bool {
-        self.wrap_up
+    pub fn has_wrap_up(&self) -> bool {
+        self.has_wrap_up
     }
 }
 
-fn exceeded(kind: BudgetKind, used: u64, limit: u64) -> Exceeded {
-    Exceeded { kind, used, limit, diminishing_returns: false }
+fn exceeded(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
+    BudgetExceeded { kind, used, limit, diminishing_returns: false }
 }
 
 fn millis(time: Duration) -> u64 {

@@ -4,6 +4,6 @@ mod limits;
 mod pool;
 mod target;
 
-pub use limits::{Budget, Spent};
-pub use pool::{Pool, Reservation, Reserve, Slot, WaitForSlot};
-pub use target::{Nudging, Target, Tracker};
+pub use limits::{Budget, BudgetUsage};
+pub use pool::{AcquireSlot, Pool, PoolSlot, ReserveTokens, TokenReservation};
+pub use target::{Target, TargetDecision, TargetProgress};

@@ -7,12 +7,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use crate::event::{BudgetKind, Exceeded};
+use crate::event::{BudgetExceeded, BudgetKind};
 use crate::lock::lock_ignoring_poison;
 use crate::usage::Usage;
 
 /// How many tokens an answer is expected to have at most, unless a limit is set.
-const PER_ANSWER: u64 = 4_096;
+const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
 /// Tokens, and a limit on concurrency, that a tree of agents shares. A clone is the same pool.
 ///
@@ -20,13 +20,13 @@ const PER_ANSWER: u64 = 4_096;
 ///
 /// - Before a run sends a request, it reserves the estimated tokens of the request and the longest
 ///   answer that its options allow: `max_output_tokens`, or 4,096 if that is not set
-///   ([`with_per_answer`](Self::with_per_answer)).
+///   ([`with_tokens_per_response`](Self::with_tokens_per_response)).
 /// - A request that does not fit beside the others waits until it is its turn. One that is alone is sent
 ///   while anything is left, so a pool that is smaller than a reservation sends one request at a time.
 /// - At the end of the turn the tokens that were used are taken out, and the rest is given back. A drop
 ///   gives the reservation back, too.
 /// - A run whose pool is spent ends as `budget`. A last turn to
-///   [wrap up](crate::agent::Budget::wrap_up) reserves its tokens like any other, so there is none on a
+///   [wrap up](crate::agent::Budget::with_wrap_up) reserves its tokens like any other, so there is none on a
 ///   spent pool.
 /// - With `max_output_tokens` set, a pool is exceeded by at most one request and its answer, as far as
 ///   the estimates of requests are right. Without it, also by the part of each answer that is longer
@@ -38,63 +38,63 @@ const PER_ANSWER: u64 = 4_096;
 /// [`with_max_concurrency`](Self::with_max_concurrency) limits how many requests are open and tool calls
 /// are running at once. Only leaves count: a call that runs a sub-agent takes no slot, so that parents
 /// cannot starve their children. A tool that runs an agent of the same pool itself has to be marked as
-/// [`running_agents`](crate::Tool::running_agents); otherwise that agent waits for ever for the slot of
+/// [`running_sub_agents`](crate::Tool::running_sub_agents); otherwise that agent waits for ever for the slot of
 /// the tool.
 ///
-/// Every agent of the tree gets the pool in its [`Budget`](crate::agent::Budget::pool). Waiting costs
+/// Every agent of the tree gets the pool in its [`Budget`](crate::agent::Budget::with_pool). Waiting costs
 /// no task: a run that waits is pending, and is woken.
 ///
 /// ```
 /// use turnstream::Usage;
 /// use turnstream::agent::Pool;
 ///
-/// let pool = Pool::tokens(1_000);
+/// let pool = Pool::new(1_000);
 /// let child = pool.clone();
-/// child.drain(Usage { input_tokens: 900, output_tokens: 150, ..Usage::default() });
+/// child.charge(Usage { input_tokens: 900, output_tokens: 150, ..Usage::default() });
 /// assert_eq!(pool.used(), 1_050);
-/// assert!(pool.is_spent());
+/// assert!(pool.is_exhausted());
 /// ```
 #[derive(Clone)]
 pub struct Pool {
     limit: u64,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<PoolState>>,
 }
 
 /// The counts, and who waits. The lock is never held while anything of a user runs.
 #[derive(Debug)]
-struct Shared {
+struct PoolState {
     per_answer: u64,
     max_concurrency: usize,
     used: u64,
     reserved: u64,
     /// How many reservations are held.
     reservations: usize,
-    tokens: Queue,
+    token_queue: WaitQueue,
     /// How many slots are taken.
     slots: usize,
-    for_slots: Queue,
+    slot_queue: WaitQueue,
 }
 
 /// Those that wait, in order.
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
+struct WaitQueue {
+    waiting: VecDeque<Waiter>,
     last_ticket: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Waiter {
     ticket: u64,
-    wants: Wanted,
+    wants: WaitRequest,
     waker: Waker,
 }
 
 /// What a waiting run asks for.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct WaitRequest {
     amount: u64,
     /// How much has to be left after it.
-    keeping: u64,
+    keep_free: u64,
     /// Goes before all others: it was its turn before, and it had to look at something else first.
     first: bool,
 }
@@ -106,10 +106,10 @@ struct Wakers {
     drop: Vec<Waker>,
 }
 
-impl Queue {
+impl WaitQueue {
     /// How many are before the holder of this ticket, or before a newcomer, and how much they want.
     /// That is kept for them, since they may be paused and come any time.
-    fn before(&self, ticket: Option<u64>, wants: Wanted) -> (usize, u64) {
+    fn ahead_of(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
         if ticket.is_none() && wants.first {
             return (0, 0);
         }
@@ -121,7 +121,7 @@ impl Queue {
     fn wait(
         &mut self,
         ticket: &mut Option<u64>,
-        wants: Wanted,
+        wants: WaitRequest,
         waker: &Waker,
         wakers: &mut Wakers,
     ) {
@@ -133,7 +133,7 @@ impl Queue {
                 self.last_ticket += 1;
                 *ticket = Some(self.last_ticket);
                 let waker = waker.clone();
-                let waiting = Waiting { ticket: self.last_ticket, wants, waker };
+                let waiting = Waiter { ticket: self.last_ticket, wants, waker };
                 match wants.first {
                     true => self.waiting.push_front(waiting),
                     false => self.waiting.push_back(waiting),
@@ -153,13 +153,13 @@ impl Queue {
     }
 }
 
-impl Shared {
+impl PoolState {
     /// Those whose turn it is to reserve tokens, or to hear that there are none.
     fn wake_for_tokens(&self, limit: u64, wakers: &mut Wakers) {
         let unused = limit.saturating_sub(self.used);
         let mut free = unused.saturating_sub(self.reserved);
-        for (at, waiting) in self.tokens.waiting.iter().enumerate() {
-            let Wanted { amount, keeping, .. } = waiting.wants;
+        for (at, waiting) in self.token_queue.waiting.iter().enumerate() {
+            let WaitRequest { amount, keep_free: keeping, .. } = waiting.wants;
             let is_alone = self.reservations == 0 && at == 0;
             if unused > keeping {
                 if amount.saturating_add(keeping) > free && !is_alone {
@@ -174,36 +174,36 @@ impl Shared {
     /// Those whose turn it is to take a slot.
     fn wake_for_slots(&self, wakers: &mut Wakers) {
         let free = self.max_concurrency.saturating_sub(self.slots);
-        let waiting = self.for_slots.waiting.iter().take(free);
+        let waiting = self.slot_queue.waiting.iter().take(free);
         wakers.wake.extend(waiting.map(|waiting| waiting.waker.clone()));
     }
 }
 
 impl Pool {
     /// Makes a pool of so many tokens.
-    pub fn tokens(limit: u64) -> Self {
-        let shared = Shared {
-            per_answer: PER_ANSWER,
+    pub fn new(limit: u64) -> Self {
+        let shared = PoolState {
+            per_answer: DEFAULT_TOKENS_PER_RESPONSE,
             max_concurrency: usize::MAX,
             used: 0,
             reserved: 0,
             reservations: 0,
-            tokens: Queue::default(),
+            token_queue: WaitQueue::default(),
             slots: 0,
-            for_slots: Queue::default(),
+            slot_queue: WaitQueue::default(),
         };
         Self { limit, shared: Arc::new(Mutex::new(shared)) }
     }
 
     /// Makes a pool that counts tokens and does not limit them.
     pub fn unlimited() -> Self {
-        Self::tokens(u64::MAX)
+        Self::new(u64::MAX)
     }
 
     /// Sets how many tokens are reserved for an answer whose length no `max_output_tokens` limits;
     /// 4,096 unless set.
-    pub fn with_per_answer(self, tokens: u64) -> Self {
-        self.with(|shared, _| shared.per_answer = tokens);
+    pub fn with_tokens_per_response(self, tokens: u64) -> Self {
+        self.with_state_mut(|shared, _| shared.per_answer = tokens);
         self
     }
 
@@ -215,7 +215,7 @@ impl Pool {
     /// wait until it is polled again or dropped. A request that is retried keeps its slot while it
     /// waits.
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
-        self.with(|shared, wakers| {
+        self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
             shared.wake_for_slots(wakers);
         });
@@ -224,19 +224,19 @@ impl Pool {
 
     /// Takes the [total](Usage::total) of what was used since the last time out of it. It never
     /// waits, and takes more than there is.
-    pub fn drain(&self, usage_delta: Usage) {
+    pub fn charge(&self, usage_delta: Usage) {
         let limit = self.limit;
-        self.with(|shared, wakers| {
+        self.with_state_mut(|shared, wakers| {
             shared.used = shared.used.saturating_add(usage_delta.total());
             shared.wake_for_tokens(limit, wakers);
         });
     }
 
     /// Reserves tokens for a request and its answer, when it is its turn. Dropping the future gives
-    /// the place in the order up, and dropping the [`Reservation`] gives the tokens back.
+    /// the place in the order up, and dropping the [`TokenReservation`] gives the tokens back.
     ///
     /// The agent does this by itself; a hand-written loop does it before each request, before it
-    /// waits for a [slot](Self::slot), and [drains](Self::drain) what was used before it drops the
+    /// waits for a [slot](Self::acquire_slot), and [drains](Self::charge) what was used before it drops the
     /// reservation.
     ///
     /// ```
@@ -246,12 +246,12 @@ impl Pool {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let pool = Pool::tokens(1_000);
+    /// let pool = Pool::new(1_000);
     /// let first = pool.reserve(800).await.unwrap();
     /// let mut second = pool.reserve(800);
     /// assert!((&mut second).now_or_never().is_none(), "it does not fit beside the first");
     ///
-    /// pool.drain(Usage { input_tokens: 400, output_tokens: 100, ..Usage::default() });
+    /// pool.charge(Usage { input_tokens: 400, output_tokens: 100, ..Usage::default() });
     /// drop(first);
     /// // Alone it is granted, though it may not fit.
     /// assert!(second.await.is_ok());
@@ -261,32 +261,32 @@ impl Pool {
     /// # Errors
     ///
     /// What is used and how much there was, if the pool is spent.
-    pub fn reserve(&self, tokens: u64) -> Reserve {
-        self.reserve_keeping(tokens, 0)
+    pub fn reserve(&self, tokens: u64) -> ReserveTokens {
+        self.reserve_above(tokens, 0)
     }
 
     /// The same, where this number of tokens has to be left: the pool counts as spent that much earlier.
-    pub(in crate::agent) fn reserve_keeping(&self, tokens: u64, keeping: u64) -> Reserve {
-        let wants = Wanted { amount: tokens, keeping, first: false };
-        Reserve { pool: self.clone(), wants, ticket: None }
+    pub(in crate::agent) fn reserve_above(&self, tokens: u64, keeping: u64) -> ReserveTokens {
+        let wants = WaitRequest { amount: tokens, keep_free: keeping, first: false };
+        ReserveTokens { pool: self.clone(), wants, ticket: None }
     }
 
     /// Waits for a slot of [`with_max_concurrency`](Self::with_max_concurrency), when it is its turn.
-    /// Dropping the future gives the place in the order up, and dropping the [`Slot`] gives it to the
+    /// Dropping the future gives the place in the order up, and dropping the [`PoolSlot`] gives it to the
     /// next in order. If you need tokens as well, [reserve](Self::reserve) them first.
-    pub fn slot(&self) -> WaitForSlot {
-        let wants = Wanted { amount: 1, keeping: 0, first: false };
-        WaitForSlot { pool: self.clone(), wants, ticket: None }
+    pub fn acquire_slot(&self) -> AcquireSlot {
+        let wants = WaitRequest { amount: 1, keep_free: 0, first: false };
+        AcquireSlot { pool: self.clone(), wants, ticket: None }
     }
 
     /// How many tokens were taken out.
     pub fn used(&self) -> u64 {
-        self.read(|shared| shared.used)
+        self.with_state(|shared| shared.used)
     }
 
     /// How many tokens are reserved for what is under way.
     pub fn reserved(&self) -> u64 {
-        self.read(|shared| shared.reserved)
+        self.with_state(|shared| shared.reserved)
     }
 
     /// How many tokens there were.
@@ -295,21 +295,21 @@ impl Pool {
     }
 
     /// How many tokens are reserved for an answer without a limit of its own.
-    pub fn per_answer(&self) -> u64 {
-        self.read(|shared| shared.per_answer)
+    pub fn tokens_per_response(&self) -> u64 {
+        self.with_state(|shared| shared.per_answer)
     }
 
     /// Whether all of it was used.
-    pub fn is_spent(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.used() >= self.limit()
     }
 
-    fn read<T>(&self, f: impl FnOnce(&Shared) -> T) -> T {
+    fn with_state<T>(&self, f: impl FnOnce(&PoolState) -> T) -> T {
         f(&lock_ignoring_poison(&self.shared))
     }
 
     /// Changes the counts, and then wakes those whose turn it is.
-    fn with<T>(&self, f: impl FnOnce(&mut Shared, &mut Wakers) -> T) -> T {
+    fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut Wakers) -> T) -> T {
         let mut wakers = Wakers::default();
         let value = f(&mut lock_ignoring_poison(&self.shared), &mut wakers);
         drop(wakers.drop);
@@ -331,61 +331,61 @@ impl fmt::Debug for Pool {
 /// Future for the [`reserve`](Pool::reserve) method.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Reserve {
+pub struct ReserveTokens {
     pool: Pool,
-    wants: Wanted,
+    wants: WaitRequest,
     ticket: Option<u64>,
 }
 
-impl Reserve {
+impl ReserveTokens {
     /// Goes before all others.
-    pub(in crate::agent) fn first(mut self, first: bool) -> Self {
+    pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
         self.wants.first = first;
         self
     }
 }
 
-impl Future for Reserve {
-    type Output = Result<Reservation, Exceeded>;
+impl Future for ReserveTokens {
+    type Output = Result<TokenReservation, BudgetExceeded>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { pool, wants, ticket } = self.get_mut();
-        let (limit, Wanted { amount, keeping, .. }) = (pool.limit, *wants);
-        pool.with(|shared, wakers| {
+        let (limit, WaitRequest { amount, keep_free: keeping, .. }) = (pool.limit, *wants);
+        pool.with_state_mut(|shared, wakers| {
             if shared.used >= limit.saturating_sub(keeping) {
-                shared.tokens.leave(ticket, wakers);
+                shared.token_queue.leave(ticket, wakers);
                 shared.wake_for_tokens(limit, wakers);
-                return Poll::Ready(Err(Exceeded {
+                return Poll::Ready(Err(BudgetExceeded {
                     kind: BudgetKind::Pool,
                     used: shared.used,
                     limit,
                     diminishing_returns: false,
                 }));
             }
-            let (before, kept) = shared.tokens.before(*ticket, *wants);
+            let (before, kept) = shared.token_queue.ahead_of(*ticket, *wants);
             let all = [shared.reserved, kept, amount, keeping];
             let all = all.iter().fold(shared.used, |sum, it| sum.saturating_add(*it));
             let is_alone = shared.reservations == 0 && before == 0;
             if all > limit && !is_alone {
-                shared.tokens.wait(ticket, *wants, cx.waker(), wakers);
+                shared.token_queue.wait(ticket, *wants, cx.waker(), wakers);
                 return Poll::Pending;
             }
-            shared.tokens.leave(ticket, wakers);
+            shared.token_queue.leave(ticket, wakers);
             shared.reserved = shared.reserved.saturating_add(amount);
             shared.reservations += 1;
             Poll::Ready(Ok(amount))
         })
         // Made after the pool is unlocked: dropping it locks the pool.
-        .map_ok(|tokens| Reservation { pool: pool.clone(), tokens })
+        .map_ok(|tokens| TokenReservation { pool: pool.clone(), tokens })
     }
 }
 
-impl Drop for Reserve {
+impl Drop for ReserveTokens {
     fn drop(&mut self) {
         let Self { pool, ticket, .. } = self;
         if ticket.is_some() {
-            pool.with(|shared, wakers| {
-                shared.tokens.leave(ticket, wakers);
+            pool.with_state_mut(|shared, wakers| {
+                shared.token_queue.leave(ticket, wakers);
                 shared.wake_for_tokens(pool.limit, wakers);
             });
         }
@@ -395,22 +395,22 @@ impl Drop for Reserve {
 /// Tokens of a [`Pool`] that are kept for a request and its answer. Dropping it gives them back.
 #[derive(Debug)]
 #[must_use = "dropping it gives the tokens back"]
-pub struct Reservation {
+pub struct TokenReservation {
     pool: Pool,
     tokens: u64,
 }
 
-impl Reservation {
+impl TokenReservation {
     /// How many tokens are kept.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 }
 
-impl Drop for Reservation {
+impl Drop for TokenReservation {
     fn drop(&mut self) {
         let Self { pool, tokens } = self;
-        pool.with(|shared, wakers| {
+        pool.with_state_mut(|shared, wakers| {
             shared.reserved = shared.reserved.saturating_sub(*tokens);
             shared.reservations = shared.reservations.saturating_sub(1);
             shared.wake_for_tokens(pool.limit, wakers);
@@ -418,16 +418,16 @@ impl Drop for Reservation {
     }
 }
 
-/// Future for the [`slot`](Pool::slot) method.
+/// Future for the [`slot`](Pool::acquire_slot) method.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct WaitForSlot {
+pub struct AcquireSlot {
     pool: Pool,
-    wants: Wanted,
+    wants: WaitRequest,
     ticket: Option<u64>,
 }
 
-impl WaitForSlot {
+impl AcquireSlot {
     /// Goes before all others.
     pub(in crate::agent) fn first(mut self, first: bool) -> Self {
         self.wants.first = first;
@@ -435,31 +435,31 @@ impl WaitForSlot {
     }
 }
 
-impl Future for WaitForSlot {
-    type Output = Slot;
+impl Future for AcquireSlot {
+    type Output = PoolSlot;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Slot> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PoolSlot> {
         let Self { pool, wants, ticket } = self.get_mut();
-        pool.with(|shared, wakers| {
-            let (before, _) = shared.for_slots.before(*ticket, *wants);
+        pool.with_state_mut(|shared, wakers| {
+            let (before, _) = shared.slot_queue.ahead_of(*ticket, *wants);
             if shared.slots.saturating_add(before) >= shared.max_concurrency {
-                shared.for_slots.wait(ticket, *wants, cx.waker(), wakers);
+                shared.slot_queue.wait(ticket, *wants, cx.waker(), wakers);
                 return Poll::Pending;
             }
-            shared.for_slots.leave(ticket, wakers);
+            shared.slot_queue.leave(ticket, wakers);
             shared.slots += 1;
             Poll::Ready(())
         })
-        .map(|()| Slot { pool: pool.clone() })
+        .map(|()| PoolSlot { pool: pool.clone() })
     }
 }
 
-impl Drop for WaitForSlot {
+impl Drop for AcquireSlot {
     fn drop(&mut self) {
         let Self { pool, ticket, .. } = self;
         if ticket.is_some() {
-            pool.with(|shared, wakers| {
-                shared.for_slots.leave(ticket, wakers);
+            pool.with_state_mut(|shared, wakers| {
+                shared.slot_queue.leave(ticket, wakers);
                 shared.wake_for_slots(wakers);
             });
         }
@@ -469,13 +469,13 @@ impl Drop for WaitForSlot {
 /// One of the slots of a [`Pool`]. Dropping it gives it to the next in order.
 #[derive(Debug)]
 #[must_use = "dropping it gives the slot away"]
-pub struct Slot {
+pub struct PoolSlot {
     pool: Pool,
 }
 
-impl Drop for Slot {
+impl Drop for PoolSlot {
     fn drop(&mut self) {
-        self.pool.with(|shared, wakers| {
+        self.pool.with_state_mut(|shared, wakers| {
             shared.slots = shared.slots.saturating_sub(1);
             shared.wake_for_slots(wakers);
         });

@@ -4,33 +4,33 @@
 ///
 /// When the model stops by itself below the target it is told so and goes on, until nine tenths of
 /// the target are used or it no longer gets further. A target never stops the model while it is at
-/// work; a limit ([`Budget::output_tokens`](crate::agent::Budget::output_tokens)) does.
+/// work; a limit ([`Budget::new`](crate::agent::Budget::new)) does.
 ///
 /// ```
-/// use turnstream::agent::{Nudging, Target, Tracker};
+/// use turnstream::agent::{TargetDecision, Target, TargetProgress};
 ///
-/// let target = Target::output_tokens(10_000);
-/// match target.decide(Tracker::default(), 2_500) {
-///     Nudging::GoOn { text, tracker } => {
+/// let target = Target::new(10_000);
+/// match target.decide(TargetProgress::default(), 2_500) {
+///     TargetDecision::Continue { text, tracker } => {
 ///         assert!(text.contains("25%"));
 ///         assert_eq!(tracker.continuations, 1);
 ///     }
-///     Nudging::Stop { .. } => unreachable!(),
+///     TargetDecision::Stop { .. } => unreachable!(),
 /// }
-/// let done = Nudging::Stop { diminishing_returns: false };
-/// assert_eq!(target.decide(Tracker::default(), 9_000), done);
+/// let done = TargetDecision::Stop { diminishing_returns: false };
+/// assert_eq!(target.decide(TargetProgress::default(), 9_000), done);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     tokens: u64,
     threshold: f64,
-    diminishing: u64,
-    continuations: u32,
+    min_delta: u64,
+    min_nudges: u32,
 }
 
 /// How far a run has got towards its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tracker {
+pub struct TargetProgress {
     /// How often the model was nudged on.
     pub continuations: u32,
     /// The output tokens between the last nudge and the one before.
@@ -41,13 +41,13 @@ pub struct Tracker {
 
 /// What comes when a model with a target has stopped by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Nudging {
+pub enum TargetDecision {
     /// It is asked to go on.
-    GoOn {
+    Continue {
         /// What it is told.
         text: String,
         /// The run's tracker from here on.
-        tracker: Tracker,
+        tracker: TargetProgress,
     },
     /// The run may end.
     Stop {
@@ -58,27 +58,27 @@ pub enum Nudging {
 
 impl Target {
     /// Makes a target of so many output tokens.
-    pub fn output_tokens(tokens: u64) -> Self {
-        Self { tokens, threshold: 0.9, diminishing: 500, continuations: 3 }
+    pub fn new(tokens: u64) -> Self {
+        Self { tokens, threshold: 0.9, min_delta: 500, min_nudges: 3 }
     }
 
     /// Sets which part of the target is enough; 0.9 unless set. More than 1 is 1; what is not a
     /// number is 0, with which nothing is nudged.
-    pub fn threshold(mut self, part: f64) -> Self {
+    pub fn with_threshold(mut self, part: f64) -> Self {
         self.threshold = part;
         self
     }
 
     /// Sets below how many output tokens between two nudges the model does not get further; 500
     /// unless set. Without a single token it never does.
-    pub fn diminishing(mut self, tokens: u64) -> Self {
-        self.diminishing = tokens;
+    pub fn with_min_delta(mut self, tokens: u64) -> Self {
+        self.min_delta = tokens;
         self
     }
 
     /// Sets after how many nudges it is looked at whether the model gets further; 3 unless set.
-    pub fn continuations(mut self, nudges: u32) -> Self {
-        self.continuations = nudges;
+    pub fn with_min_nudges(mut self, nudges: u32) -> Self {
+        self.min_nudges = nudges;
         self
     }
 
@@ -87,29 +87,29 @@ impl Target {
         self.tokens
     }
 
-    /// Decides whether a model that has stopped by itself goes on. `output_tokens` are those of
+    /// Decides whether a model that has stopped by itself goes on. `new` are those of
     /// the whole run.
     ///
     /// It goes on below the threshold, unless returns diminish: it was nudged often enough, and
     /// neither since the last nudge nor between the last two did it get further.
-    pub fn decide(&self, tracker: Tracker, output_tokens: u64) -> Nudging {
+    pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total);
-        let little = self.diminishing.max(1);
-        let diminishing = tracker.continuations >= self.continuations
+        let little = self.min_delta.max(1);
+        let diminishing = tracker.continuations >= self.min_nudges
             && delta < little
             && tracker.last_delta < little;
         if !self.is_below(output_tokens) {
-            return Nudging::Stop { diminishing_returns: false };
+            return TargetDecision::Stop { diminishing_returns: false };
         }
         if diminishing {
-            return Nudging::Stop { diminishing_returns: true };
+            return TargetDecision::Stop { diminishing_returns: true };
         }
-        let tracker = Tracker {
+        let tracker = TargetProgress {
             continuations: tracker.continuations.saturating_add(1),
             last_delta: delta,
             last_total: output_tokens,
         };
-        Nudging::GoOn { text: self.nudge(output_tokens), tracker }
+        TargetDecision::Continue { text: self.nudge(output_tokens), tracker }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]

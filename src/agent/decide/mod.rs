@@ -7,12 +7,12 @@ mod next;
 #[cfg(test)]
 mod tests;
 
-pub use next::{Decision, Next};
+pub use next::{Decision, NextAction};
 
-use crate::agent::hook::OnStop;
+use crate::agent::hook::StopDecision;
 use crate::agent::{Limits, State, words};
 use crate::error::{Error, ErrorKind};
-use crate::event::{AppendedWhy, Exceeded, Reason, Transition};
+use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};
 use crate::item::{ItemKind, StopReason};
 use crate::provider::another_could;
 use crate::turn::{PartialTurn, Turn};
@@ -25,19 +25,19 @@ pub struct Facts {
     /// The numbers.
     pub limits: Limits,
     /// Somebody waits to say something before the next request.
-    pub steered: bool,
+    pub has_steering: bool,
     /// Somebody waits to say something when the model stops by itself.
-    pub follow_up: bool,
+    pub has_follow_up: bool,
     /// A holder wants the run to stop at the next boundary.
-    pub stopping: bool,
+    pub stop_requested: bool,
     /// The budget that is spent.
-    pub exceeded: Option<Exceeded>,
+    pub exceeded: Option<BudgetExceeded>,
     /// The budget that the calls of the last turn passed: the first ones ran, the others did not.
-    pub too_many_calls: Option<Exceeded>,
+    pub call_limit_exceeded: Option<BudgetExceeded>,
     /// The turn that failed last broke off: asking again may help, and no provider has tried that already.
-    pub broke_off: bool,
+    pub incomplete_turn: bool,
     /// No request may be sent, not even a last one: the time is over, or the pool is spent.
-    pub nothing_left: bool,
+    pub budget_exhausted: bool,
     /// The history can be made shorter, and was not yet.
     pub can_compact: bool,
     /// How many providers the agent can fall back to.
@@ -54,8 +54,8 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
     };
 
-    if let Some(reason) = state.ending.wrapping_up {
-        return Decision::refuse(words::WRAPPING_UP, Next::Finish(reason));
+    if let Some(reason) = state.end.wrap_up_reason {
+        return Decision::refuse_tools(words::NOT_RUN_WRAP_UP, NextAction::Finish(reason));
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
@@ -63,60 +63,65 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         (Stop | ToolCalls, true) => match facts.exceeded {
             None => return Decision::RunTools,
             Some(exceeded) => {
-                let next = facts.or_wrap_up(state, Next::Finish(Reason::Budget));
-                return Decision::refuse(words::out_of_budget(&exceeded), next);
+                let next = facts.or_wrap_up(state, NextAction::Finish(EndReason::Budget));
+                return Decision::refuse_tools(words::not_run_budget(&exceeded), next);
             }
         },
-        (Stop | ToolCalls, false) if speaks(turn) => return Decision::Stop,
-        (Stop, false) if answers_tools(state) => return Decision::Stop,
-        (Stop, false) => correct(state, limits, words::EMPTY_REPLY.to_owned()),
-        (ToolCalls, false) => Next::Finish(Reason::Malformed),
-        (MaxTokens, false) if state.streaks.recovery_count < limits.continuations => Next::Say {
-            transition: Transition::MaxOutputTokensRecovery,
-            why: AppendedWhy::Continuation,
-            text: words::CUT_OFF.into(),
-        },
-        (MaxTokens, true) if state.streaks.cut_calls < limits.cut_calls => {
-            Next::Continue(Transition::MaxOutputTokensRecovery)
+        (Stop | ToolCalls, false) if has_visible_content(turn) => return Decision::Stop,
+        (Stop, false) if ends_with_tool_result(state) => return Decision::Stop,
+        (Stop, false) => correct_or_finish(state, limits, words::EMPTY_REPLY.to_owned()),
+        (ToolCalls, false) => NextAction::Finish(EndReason::Malformed),
+        (MaxTokens, false) if state.streaks.continuations < limits.max_continuations => {
+            NextAction::SendMessage {
+                transition: Transition::MaxOutputTokensRecovery,
+                why: AppendReason::Continuation,
+                text: words::CONTINUE_TRUNCATED.into(),
+            }
         }
-        (MaxTokens, _) => Next::Finish(Reason::Truncated),
+        (MaxTokens, true) if state.streaks.truncated_calls < limits.max_truncated_calls => {
+            NextAction::Continue(Transition::MaxOutputTokensRecovery)
+        }
+        (MaxTokens, _) => NextAction::Finish(EndReason::Truncated),
         // A text would have to be continued, calls are asked for again.
-        (ContextWindow, calls) if facts.can_compact && (calls || limits.continuations > 0) => {
-            Next::Compact
+        (ContextWindow, calls) if facts.can_compact && (calls || limits.max_continuations > 0) => {
+            NextAction::Compact
         }
-        (ContextWindow, _) => Next::Finish(Reason::ContextWindow),
-        (ContentFilter, _) => Next::Finish(Reason::Filtered),
-        (Refusal, _) => Next::Finish(Reason::Refused),
-        (Pause, _) => Next::Continue(Transition::PauseResumed),
+        (ContextWindow, _) => NextAction::Finish(EndReason::ContextWindow),
+        (ContentFilter, _) => NextAction::Finish(EndReason::Filtered),
+        (Refusal, _) => NextAction::Finish(EndReason::Refused),
+        (Pause, _) => NextAction::Continue(Transition::PauseResumed),
         (Other(_), false) => return Decision::Stop,
-        (Other(_), true) if state.streaks.asked_again => Next::Finish(Reason::Malformed),
-        (Other(_), true) => Next::Continue(Transition::Corrective),
+        (Other(_), true) if state.streaks.retried_unknown_stop => {
+            NextAction::Finish(EndReason::Malformed)
+        }
+        (Other(_), true) => NextAction::Continue(Transition::Corrective),
     };
-    Decision::Then(facts.limit(state, next))
+    Decision::Continue(facts.apply_limit(state, next))
 }
 
 /// Decides on a turn that failed. `None` ends the run with the error.
-pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<Next> {
-    let has_fallback = another_could(error.kind()) && state.asked.provider < facts.fallbacks;
+pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextAction> {
+    let has_fallback =
+        another_could(error.kind()) && state.model_selection.provider_index < facts.fallbacks;
     let next = match error.kind() {
-        ErrorKind::ContextWindow if facts.can_compact => Next::Compact,
+        ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
         // The model's own fault, and there is no call to answer.
-        ErrorKind::GenerationFailed if state.streaks.malformed < facts.limits.corrections => {
-            correct(state, &facts.limits, words::unreadable(error))
+        ErrorKind::GenerationFailed if state.streaks.malformed < facts.limits.max_corrections => {
+            correct_or_finish(state, &facts.limits, words::undecodable_reply(error))
         }
         // A provider with another after it is given up at once.
-        _ if has_fallback => Next::Continue(Transition::Fallback),
-        _ if facts.broke_off && state.streaks.retries < facts.limits.retries => {
-            Next::Continue(Transition::Retry)
+        _ if has_fallback => NextAction::Continue(Transition::Fallback),
+        _ if facts.incomplete_turn && state.streaks.retries < facts.limits.max_turn_retries => {
+            NextAction::Continue(Transition::Retry)
         }
         _ => return None,
     };
     // A limit is no reason to hide what went wrong.
-    facts.has_room(state).then_some(next)
+    facts.can_send_request(state).then_some(next)
 }
 
-/// Whether a turn that failed [broke off](Facts::broke_off).
-pub(in crate::agent) fn broke_off(error: &Error) -> bool {
+/// Whether a turn that failed [broke off](Facts::incomplete_turn).
+pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
     let has_begun = PartialTurn::of(error).is_some_and(|partial| !partial.items().is_empty());
     // A generation that failed did not break off: the model is told what was wrong with it.
     error.kind() != ErrorKind::GenerationFailed
@@ -126,146 +131,162 @@ pub(in crate::agent) fn broke_off(error: &Error) -> bool {
 }
 
 /// Decides when the calls of a turn have run. `state` has their answers.
-pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> Next {
+pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let limits = &facts.limits;
-    let times = state.streaks.repeats.times();
+    let times = state.streaks.repeats.count();
     let repeated = |every: u32| times > 0 && times.is_multiple_of(every);
-    let in_vain = limits.repeats_end > 0 && times >= limits.repeats_end;
+    let in_vain = limits.end_after_repeats > 0 && times >= limits.end_after_repeats;
     let next = match pending {
-        true => Next::Finish(Reason::Pending),
-        false if facts.too_many_calls.is_some() => {
-            facts.or_wrap_up(state, Next::Finish(Reason::Budget))
+        true => NextAction::Finish(EndReason::Pending),
+        false if facts.call_limit_exceeded.is_some() => {
+            facts.or_wrap_up(state, NextAction::Finish(EndReason::Budget))
         }
-        false if state.streaks.malformed > limits.corrections => Next::Finish(Reason::Malformed),
-        false if in_vain => Next::Finish(Reason::Repeating),
-        false if repeated(limits.repeats_nudge) => Next::Say {
+        false if state.streaks.malformed > limits.max_corrections => {
+            NextAction::Finish(EndReason::Malformed)
+        }
+        false if in_vain => NextAction::Finish(EndReason::Repeating),
+        false if repeated(limits.nudge_after_repeats) => NextAction::SendMessage {
             transition: Transition::NextTurn,
-            why: AppendedWhy::Nudge,
-            text: words::REPEATED.into(),
+            why: AppendReason::Nudge,
+            text: words::REPEATED_CALLS.into(),
         },
-        false => Next::Continue(Transition::NextTurn),
+        false => NextAction::Continue(Transition::NextTurn),
     };
-    facts.limit(state, next)
+    facts.apply_limit(state, next)
 }
 
 /// What those who may object to an end have said, in the order in which they are asked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AtStop {
+pub enum StopReview {
     /// The answer is not what it must be.
-    Objection(String),
+    ValidationFailed(String),
     /// A stop hook blocks or prevents.
-    Hook(OnStop),
+    Hook(StopDecision),
     /// The token target is not reached.
     Nudge(String),
     /// Nobody objects.
-    Fine,
+    Accept,
 }
 
 /// Decides when the model has stopped by itself.
-pub fn at_stop(state: &State, said: AtStop, facts: &Facts) -> Next {
-    let room = facts.has_room(state);
+pub fn at_stop(state: &State, said: StopReview, facts: &Facts) -> NextAction {
+    let room = facts.can_send_request(state);
     let next = match said {
         // Whoever waits to be heard is heard before anybody judges the end.
-        _ if facts.steered && room => Next::Continue(Transition::Steering),
-        AtStop::Objection(what) => correct(state, &facts.limits, words::rejected(&what)),
-        AtStop::Hook(OnStop::Block(text)) => Next::Say {
-            transition: Transition::StopHookBlocking,
-            why: AppendedWhy::StopHook,
-            text: text.into(),
-        },
-        AtStop::Hook(OnStop::Prove { text, .. }) if room && !state.claims.sent_back => Next::Say {
-            transition: Transition::StopHookBlocking,
-            why: AppendedWhy::StopHook,
-            text: text.into(),
-        },
-        AtStop::Hook(OnStop::Prevent(_)) => Next::Finish(Reason::StopHookPrevented),
-        AtStop::Hook(OnStop::Blocked(_)) => Next::Finish(Reason::Blocked),
-        AtStop::Hook(OnStop::Unproven(_) | OnStop::Prove { .. }) => Next::Finish(Reason::Unproven),
-        AtStop::Nudge(text) if room => {
-            Next::Say { transition: Transition::Nudge, why: AppendedWhy::Nudge, text: text.into() }
+        _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
+        StopReview::ValidationFailed(what) => {
+            correct_or_finish(state, &facts.limits, words::rejected_answer(&what))
         }
-        AtStop::Hook(OnStop::LetGo) | AtStop::Nudge(_) | AtStop::Fine
-            if facts.follow_up && room =>
+        StopReview::Hook(StopDecision::Block(text)) => NextAction::SendMessage {
+            transition: Transition::StopHookBlocking,
+            why: AppendReason::StopHook,
+            text: text.into(),
+        },
+        StopReview::Hook(StopDecision::RequireEvidence { text, .. })
+            if room && !state.evidence.claim_rejected =>
         {
-            Next::Continue(Transition::FollowUp)
+            NextAction::SendMessage {
+                transition: Transition::StopHookBlocking,
+                why: AppendReason::StopHook,
+                text: text.into(),
+            }
         }
-        AtStop::Hook(OnStop::LetGo) | AtStop::Nudge(_) | AtStop::Fine => {
-            Next::Finish(Reason::Completed)
+        StopReview::Hook(StopDecision::EndRun(_)) => {
+            NextAction::Finish(EndReason::StopHookPrevented)
+        }
+        StopReview::Hook(StopDecision::Blocked(_)) => NextAction::Finish(EndReason::Blocked),
+        StopReview::Hook(StopDecision::Unproven(_) | StopDecision::RequireEvidence { .. }) => {
+            NextAction::Finish(EndReason::Unproven)
+        }
+        StopReview::Nudge(text) if room => NextAction::SendMessage {
+            transition: Transition::Nudge,
+            why: AppendReason::Nudge,
+            text: text.into(),
+        },
+        StopReview::Hook(StopDecision::Allow) | StopReview::Nudge(_) | StopReview::Accept
+            if facts.has_follow_up && room =>
+        {
+            NextAction::Continue(Transition::FollowUp)
+        }
+        StopReview::Hook(StopDecision::Allow) | StopReview::Nudge(_) | StopReview::Accept => {
+            NextAction::Finish(EndReason::Completed)
         }
     };
-    facts.limit(state, next)
+    facts.apply_limit(state, next)
 }
 
 impl Facts {
     /// Why no further request may be sent, if none may. The last turn, which wraps up, is allowed
     /// while anything is left: one of the turns is kept for it where it is wanted, but never the only
     /// one.
-    pub fn at_limit(&self, state: &State) -> Option<Reason> {
-        if self.stopping {
-            Some(Reason::Stopped)
-        } else if state.ending.wrapping_up.is_some() {
-            self.nothing_left.then_some(Reason::Budget)
+    pub fn reached_limit(&self, state: &State) -> Option<EndReason> {
+        if self.stop_requested {
+            Some(EndReason::Stopped)
+        } else if state.end.wrap_up_reason.is_some() {
+            self.budget_exhausted.then_some(EndReason::Budget)
         } else if self.exceeded.is_some() {
-            Some(Reason::Budget)
+            Some(EndReason::Budget)
         } else if state.counts.model_calls >= self.limits.turns_before_wrap_up(self.wrap_up) {
-            Some(Reason::MaxTurns)
+            Some(EndReason::MaxTurns)
         } else {
             None
         }
     }
 
     /// What comes in the place of a request, where none may be sent: the end, or the last turn.
-    pub fn instead(&self, state: &State) -> Option<Next> {
-        let end = Next::Finish(self.at_limit(state)?);
+    pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
+        let end = NextAction::Finish(self.reached_limit(state)?);
         // A model that was never asked wants nothing more, unless calls of an earlier run were answered.
-        Some(match state.counts.model_calls > 0 || answers_tools(state) {
+        Some(match state.counts.model_calls > 0 || ends_with_tool_result(state) {
             true => self.or_wrap_up(state, end),
             false => end,
         })
     }
 
     /// What is next within the limits: nothing is asked again when no request is left.
-    fn limit(&self, state: &State, next: Next) -> Next {
-        match self.at_limit(state) {
-            Some(reason) if next.asks_again() => self.or_wrap_up(state, Next::Finish(reason)),
+    fn apply_limit(&self, state: &State, next: NextAction) -> NextAction {
+        match self.reached_limit(state) {
+            Some(reason) if next.sends_request() => {
+                self.or_wrap_up(state, NextAction::Finish(reason))
+            }
             _ => next,
         }
     }
 
     /// What is next, or a last turn before it, where that is wanted and there is one left.
-    fn or_wrap_up(&self, state: &State, next: Next) -> Next {
+    fn or_wrap_up(&self, state: &State, next: NextAction) -> NextAction {
         match next {
-            Next::Finish(reason @ (Reason::Budget | Reason::MaxTurns))
+            NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
                 if self.wrap_up
-                    && !self.stopping
+                    && !self.stop_requested
                     && state.counts.model_calls < self.limits.max_turns =>
             {
-                Next::WrapUp(reason)
+                NextAction::WrapUp(reason)
             }
             next => next,
         }
     }
 
     /// Whether the model may be asked again.
-    pub(in crate::agent) fn has_room(&self, state: &State) -> bool {
-        self.at_limit(state).is_none() && state.ending.wrapping_up.is_none()
+    pub(in crate::agent) fn can_send_request(&self, state: &State) -> bool {
+        self.reached_limit(state).is_none() && state.end.wrap_up_reason.is_none()
     }
 }
 
 /// Corrects a reply that cannot be used, unless it is one too many.
-fn correct(state: &State, limits: &Limits, what: String) -> Next {
-    match state.streaks.malformed < limits.corrections {
-        true => Next::Say {
+fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction {
+    match state.streaks.malformed < limits.max_corrections {
+        true => NextAction::SendMessage {
             transition: Transition::Corrective,
-            why: AppendedWhy::Corrective,
+            why: AppendReason::Corrective,
             text: what.into(),
         },
-        false => Next::Finish(Reason::Malformed),
+        false => NextAction::Finish(EndReason::Malformed),
     }
 }
 
 /// Whether there is something in the turn for somebody to read.
-fn speaks(turn: &Turn) -> bool {
+fn has_visible_content(turn: &Turn) -> bool {
     turn.items().iter().any(|item| match &item.kind {
         ItemKind::Text { text } => !text.is_empty(),
         ItemKind::Other => true,
@@ -278,6 +299,6 @@ fn speaks(turn: &Turn) -> bool {
 }
 
 /// Whether the newest entry is the result of a tool. An empty reply to it is a legal end.
-pub(in crate::agent) fn answers_tools(state: &State) -> bool {
+pub(in crate::agent) fn ends_with_tool_result(state: &State) -> bool {
     state.history.live_newest_first().next().is_some_and(|item| item.as_tool_result().is_some())
 }

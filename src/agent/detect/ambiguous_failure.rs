@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::agent::detect::seen::{Found, Seen, checks};
+use crate::agent::detect::seen::{DetectionInput, Finding, checks};
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 
 /// Words by which an answer speaks of a failure.
-const WORDS: &[&str] = &[
+const FAILURE_WORDS: &[&str] = &[
     "fail",
     "error",
     "could not",
@@ -31,7 +31,7 @@ const WORDS: &[&str] = &[
     "panic",
 ];
 
-type DealsWith = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
+type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 
 /// Sees a failure that is on record as a success, or that the model passes over.
 ///
@@ -41,55 +41,57 @@ type DealsWith = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 ///   speak of it. A model that calls something next is taken to deal with it.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
-    deals_with: Option<Arc<DealsWith>>,
+    deals_with: Option<Arc<AcknowledgementCheck>>,
 }
 
 impl AmbiguousFailure {
     /// Sets how it is known that an answer deals with a failed result. Unless set it has one of
     /// some English words, such as "fail", "error" or "could not".
-    pub fn deals_with(f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_acknowledgement_check(
+        f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static,
+    ) -> Self {
         Self { deals_with: Some(Arc::new(f)) }
     }
 
-    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
-        let (newest, earlier) = seen.fresh()?;
-        let recorded = newest.called.iter().find(|(call, result)| {
-            let before = earlier.iter().flat_map(|lap| &lap.called);
-            is_failure_in_disguise(result)
+    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let (newest, earlier) = seen.newest_and_earlier()?;
+        let recorded = newest.calls.iter().find(|(call, result)| {
+            let before = earlier.iter().flat_map(|lap| &lap.calls);
+            looks_like_failure(result)
                 && !before
                     .filter(|(other, _)| other.name == call.name)
-                    .any(|(_, result)| is_failure_in_disguise(result))
+                    .any(|(_, result)| looks_like_failure(result))
         });
         if let Some((call, _)) = recorded {
             let what = format!("a check of `{}` has failed, and its result is `ok`", call.name);
-            return Some(Found::in_call(call, what));
+            return Some(Finding::for_call(call, what));
         }
         if !seen.turn.calls().is_empty() {
             return None;
         }
-        let (call, result) = newest.called.iter().find(|(call, result)| {
-            let mut same = newest.called.iter().filter(|(other, _)| other.name == call.name);
+        let (call, result) = newest.calls.iter().find(|(call, result)| {
+            let mut same = newest.calls.iter().filter(|(other, _)| other.name == call.name);
             is_failure(result.kind)
                 && !same.any(|(_, result)| result.kind == ResultKind::Ok)
-                && !self.is_dealt_with(seen.turn, result)
+                && !self.is_acknowledged(seen.turn, result)
         })?;
         let what =
             format!("`{}` ended as `{}`, and the answer passes over it", call.name, result.kind);
-        Some(Found::in_call(call, what))
+        Some(Finding::for_call(call, what))
     }
 
-    fn is_dealt_with(&self, turn: &Turn, result: &ToolResult) -> bool {
+    fn is_acknowledged(&self, turn: &Turn, result: &ToolResult) -> bool {
         match &self.deals_with {
             Some(deals_with) => deals_with(turn, result),
             None => {
                 let text = turn.text().to_lowercase().replace('\u{2019}', "'");
-                WORDS.iter().any(|word| text.contains(word))
+                FAILURE_WORDS.iter().any(|word| text.contains(word))
             }
         }
     }
 }
 
-fn is_failure_in_disguise(result: &ToolResult) -> bool {
+fn looks_like_failure(result: &ToolResult) -> bool {
     let checks: Vec<_> = checks(result).collect();
     let is_mended = |at: usize| {
         checks[at + 1..]

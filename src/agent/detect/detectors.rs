@@ -6,10 +6,10 @@ use std::sync::Arc;
 use futures::future::ready;
 
 use crate::agent::State;
-use crate::agent::detect::seen::{Found, Seen};
+use crate::agent::detect::seen::{DetectionInput, Finding};
 use crate::agent::detect::{
-    AmbiguousFailure, ContextBloat, MissingTermination, Mode, NonIdempotentRetry,
-    PlanningWithoutExecution, Signal, Signals, SilentSideEffect,
+    AmbiguousFailure, ContextBloat, FailureMode, MissingTermination, NonIdempotentRetry,
+    PlanningWithoutExecution, Signal, SignalLog, SilentSideEffect,
 };
 use crate::agent::hook::{Hook, HookFuture};
 use crate::event::Outcome;
@@ -27,7 +27,7 @@ use crate::turn::Turn;
 ///
 /// ```
 /// use serde_json::json;
-/// use turnstream::agent::detect::{Detectors, Mode};
+/// use turnstream::agent::detect::{Detectors, FailureMode};
 /// use turnstream::item::Evidence;
 /// use turnstream::provider::{Reply, Scripted};
 /// use turnstream::tool::{Tool, ToolContext, ToolSpec};
@@ -43,7 +43,7 @@ use crate::turn::Turn;
 /// #     parameters: json!({ "type": "object" }),
 /// # };
 /// let tool = Tool::raw(spec, |_, cx: ToolContext| async move {
-///     cx.evidence(Evidence::from_command("cargo test", 101));
+///     cx.record_evidence(Evidence::from_command("cargo test", 101));
 ///     Err::<(), _>("1 failed")
 /// })?;
 ///
@@ -52,7 +52,7 @@ use crate::turn::Turn;
 /// Agent::new(model).with_tools([tool]).with_hook(detectors).run("Mend it").outcome().await;
 ///
 /// let signal = &signals.list()[0];
-/// assert_eq!((signal.mode, signal.turn), (Mode::MissingTermination, 4));
+/// assert_eq!((signal.mode, signal.turn), (FailureMode::MissingTermination, 4));
 /// assert_eq!(signal.what, "`cargo test` has failed 3 times in the same way");
 /// # Ok(())
 /// # }
@@ -66,7 +66,7 @@ pub struct Detectors {
     context_bloat: Option<ContextBloat>,
     planning: Option<PlanningWithoutExecution>,
     nudging: bool,
-    signals: Signals,
+    signals: SignalLog,
 }
 
 impl Detectors {
@@ -123,8 +123,8 @@ impl Detectors {
     }
 
     /// Also tells the model what to do about it, before its next request: the
-    /// [mitigation](Mode::mitigation) of the mode. If the run ends with the turn, it is not said.
-    pub fn nudging(mut self) -> Self {
+    /// [mitigation](FailureMode::mitigation) of the mode. If the run ends with the turn, it is not said.
+    pub fn with_nudges(mut self) -> Self {
         self.nudging = true;
         self
     }
@@ -137,20 +137,32 @@ impl Detectors {
     }
 
     /// Where the signals are kept. All clones share it, and with them all runs.
-    pub fn signals(&self) -> Signals {
+    pub fn signals(&self) -> SignalLog {
         self.signals.clone()
     }
 
-    fn look(&self, seen: &Seen<'_>) -> Vec<(Mode, Found)> {
+    fn detect(&self, seen: &DetectionInput<'_>) -> Vec<(FailureMode, Finding)> {
         let Self { missing_termination, ambiguous_failure, silent_side_effect, .. } = self;
         let Self { non_idempotent_retry, context_bloat, planning, .. } = self;
         let found = [
-            (Mode::MissingTermination, missing_termination.as_ref().and_then(|it| it.find(seen))),
-            (Mode::AmbiguousFailure, ambiguous_failure.as_ref().and_then(|it| it.find(seen))),
-            (Mode::SilentSideEffect, silent_side_effect.as_ref().and_then(|it| it.find(seen))),
-            (Mode::NonIdempotentRetry, non_idempotent_retry.as_ref().and_then(|it| it.find(seen))),
-            (Mode::ContextBloat, context_bloat.as_ref().and_then(|it| it.find(seen))),
-            (Mode::PlanningWithoutExecution, planning.as_ref().and_then(|it| it.find(seen))),
+            (
+                FailureMode::MissingTermination,
+                missing_termination.as_ref().and_then(|it| it.find(seen)),
+            ),
+            (
+                FailureMode::AmbiguousFailure,
+                ambiguous_failure.as_ref().and_then(|it| it.find(seen)),
+            ),
+            (
+                FailureMode::SilentSideEffect,
+                silent_side_effect.as_ref().and_then(|it| it.find(seen)),
+            ),
+            (
+                FailureMode::NonIdempotentRetry,
+                non_idempotent_retry.as_ref().and_then(|it| it.find(seen)),
+            ),
+            (FailureMode::ContextBloat, context_bloat.as_ref().and_then(|it| it.find(seen))),
+            (FailureMode::PlanningWithoutExecution, planning.as_ref().and_then(|it| it.find(seen))),
         ];
         found.into_iter().filter_map(|(mode, found)| Some((mode, found?))).collect()
     }
@@ -163,9 +175,11 @@ impl Hook for Detectors {
 
     fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
         let mut notes = Vec::new();
-        for (mode, Found { call_id, what }) in self.look(&Seen::new(state, turn)) {
+        for (mode, Finding { call_id, message: what }) in
+            self.detect(&DetectionInput::new(state, turn))
+        {
             let history_id = state.history.id().to_owned();
-            self.signals.give(Signal {
+            self.signals.push(Signal {
                 mode,
                 history_id,
                 turn: state.counts.model_calls,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::agent::detect::seen::{Found, Lap, Seen};
+use crate::agent::detect::seen::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
 /// Sees that the tools run on and on while what can be checked stays as it is.
@@ -12,34 +12,34 @@ use crate::item::Evidence;
 pub struct MissingTermination {
     /// So many times in a row a check fails with the same exit code and the same complaint,
     /// whatever was changed in between; 3 by default, 0 for never.
-    pub same_failures: u32,
+    pub max_same_failures: u32,
     /// For so many turns with calls, behind a check, no check says anything new and nothing is
     /// changed; 10 by default, 0 for never.
-    pub quiet_turns: u32,
+    pub max_quiet_turns: u32,
 }
 
 impl Default for MissingTermination {
     fn default() -> Self {
-        Self { same_failures: 3, quiet_turns: 10 }
+        Self { max_same_failures: 3, max_quiet_turns: 10 }
     }
 }
 
 impl MissingTermination {
-    pub(super) fn find(self, seen: &Seen<'_>) -> Option<Found> {
-        seen.fresh()?;
+    pub(super) fn find(self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        seen.newest_and_earlier()?;
         let mut last: HashMap<String, (Evidence, u32)> = HashMap::new();
         let mut quiet = 0;
         let mut found = None;
-        for lap in &seen.laps {
+        for lap in &seen.iterations {
             let (news, stuck) = self.count(lap, &mut last);
-            quiet = match news || lap.has_changed() || last.is_empty() {
+            quiet = match news || lap.has_side_effects() || last.is_empty() {
                 true => 0,
                 false => quiet + 1,
             };
-            let is_quiet = self.quiet_turns > 0 && quiet == self.quiet_turns;
-            let words = || Found {
+            let is_quiet = self.max_quiet_turns > 0 && quiet == self.max_quiet_turns;
+            let words = || Finding {
                 call_id: None,
-                what: format!("no check has said anything new for {quiet} turns"),
+                message: format!("no check has said anything new for {quiet} turns"),
             };
             // Only what has come about with the newest lap is told.
             found = stuck.or_else(|| is_quiet.then(words));
@@ -51,9 +51,9 @@ impl MissingTermination {
     /// the same way for the last time that is allowed.
     fn count(
         self,
-        lap: &Lap<'_>,
+        lap: &CompletedIteration<'_>,
         last: &mut HashMap<String, (Evidence, u32)>,
-    ) -> (bool, Option<Found>) {
+    ) -> (bool, Option<Finding>) {
         let (mut news, mut stuck) = (false, None);
         for (call, evidence) in lap.checks() {
             let times = match last.get(&evidence.command) {
@@ -61,10 +61,10 @@ impl MissingTermination {
                 Some(_) | None => 1,
             };
             news |= times == 1;
-            if !evidence.is_passing() && times == self.same_failures {
+            if !evidence.is_passing() && times == self.max_same_failures {
                 let command = &evidence.command;
                 let what = format!("`{command}` has failed {times} times in the same way");
-                stuck = Some(Found::in_call(call, what));
+                stuck = Some(Finding::for_call(call, what));
             }
             last.insert(evidence.command.clone(), (evidence, times));
         }

@@ -19,5 +19,5 @@ pub use detectors::Detectors;
 pub use missing_termination::MissingTermination;
 pub use non_idempotent_retry::NonIdempotentRetry;
 pub use planning::PlanningWithoutExecution;
-pub use signals::{Mode, Signal, Signals};
+pub use signals::{FailureMode, Signal, SignalLog};
 pub use silent_side_effect::SilentSideEffect;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::agent::detect::seen::{Found, Seen, side_effects};
+use crate::agent::detect::seen::{DetectionInput, Finding, side_effects};
 use crate::item::{SideEffect, ToolCall, ToolResult};
-use crate::tool::Why;
+use crate::tool::Rationale;
 
 /// So many calls of a tool are compared, so that a long run costs no more than a short one each turn.
-const LOOK_BACK: usize = 32;
+const MAX_COMPARED_CALLS: usize = 32;
 
 /// Sees the same call do its work twice.
 ///
@@ -26,20 +26,23 @@ pub struct NonIdempotentRetry {
 
 impl NonIdempotentRetry {
     /// Names the tools that are meant to be called again, for example one that rolls a log over.
-    pub fn repeatable<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+    pub fn with_repeatable_tools<N: Into<String>>(
+        mut self,
+        tools: impl IntoIterator<Item = N>,
+    ) -> Self {
         self.repeatable = tools.into_iter().map(Into::into).collect();
         self
     }
 
-    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
-        let (newest, earlier) = seen.fresh()?;
+    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let (newest, earlier) = seen.newest_and_earlier()?;
         let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier
             .iter()
             .chain([newest])
-            .flat_map(|lap| lap.called.iter().copied())
+            .flat_map(|lap| lap.calls.iter().copied())
             .filter(|(_, result)| !side_effects(result).is_empty())
             .collect();
-        let fresh = newest.called.iter().filter(|(_, result)| !side_effects(result).is_empty());
+        let fresh = newest.calls.iter().filter(|(_, result)| !side_effects(result).is_empty());
         for _ in 0..fresh.count() {
             // From the newest to the oldest of the lap, each with those before it.
             let (call, result) = calls.pop()?;
@@ -47,30 +50,30 @@ impl NonIdempotentRetry {
                 continue;
             }
             if let Some(what) =
-                made_twice(call, result, &calls).or_else(|| changed_twice(call, result, &calls))
+                created_twice(call, result, &calls).or_else(|| changed_twice(call, result, &calls))
             {
-                return Some(Found::in_call(call, what));
+                return Some(Finding::for_call(call, what));
             }
         }
         None
     }
 }
 
-fn made_twice(
+fn created_twice(
     call: &ToolCall,
     result: &ToolResult,
     before: &[(&ToolCall, &ToolResult)],
 ) -> Option<String> {
-    let now = targets(result, is_made);
+    let now = targets(result, is_creation);
     if now.is_empty() {
         return None;
     }
-    let arguments = Arguments::of(call);
+    let arguments = ParsedArgs::of(call);
     let makers = before.iter().rev().filter(|(other, _)| other.name == call.name);
-    let made = makers.map(|(other, result)| (other, targets(result, is_made)));
-    let made = made.filter(|(_, made)| !made.is_empty()).take(LOOK_BACK);
+    let made = makers.map(|(other, result)| (other, targets(result, is_creation)));
+    let made = made.filter(|(_, made)| !made.is_empty()).take(MAX_COMPARED_CALLS);
     let made: Vec<Vec<&str>> =
-        made.filter(|(other, _)| arguments.are_of(other)).map(|(_, made)| made).collect();
+        made.filter(|(other, _)| arguments.equal_those_of(other)).map(|(_, made)| made).collect();
     let [first] = &made[..] else { return None };
     let other = now.into_iter().find(|target| !first.contains(target))?;
     let name = &call.name;
@@ -87,35 +90,35 @@ fn changed_twice(
 ) -> Option<String> {
     let ((other, changed), before) = before.split_last()?;
     let is_second = !before.last().is_some_and(|(other, _)| is_same(call, other));
-    let changed = targets(changed, is_changed);
-    let twice = targets(result, is_changed).into_iter().find(|target| changed.contains(target))?;
+    let changed = targets(changed, is_change);
+    let twice = targets(result, is_change).into_iter().find(|target| changed.contains(target))?;
     (is_second && is_same(call, other)).then(|| {
         format!("`{}` was called again as before and has changed `{twice}` twice", call.name)
     })
 }
 
 fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
-    one.name == other.name && Arguments::of(one).are_of(other)
+    one.name == other.name && ParsedArgs::of(one).equal_those_of(other)
 }
 
 /// The arguments of a call, without what the model says of it: that makes it no other call.
-struct Arguments<'a> {
+struct ParsedArgs<'a> {
     written: &'a str,
     read: Option<Value>,
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> ParsedArgs<'a> {
     fn of(call: &'a ToolCall) -> Self {
         Self { written: &call.arguments, read: read(call) }
     }
 
-    fn are_of(&self, other: &ToolCall) -> bool {
+    fn equal_those_of(&self, other: &ToolCall) -> bool {
         self.written == other.arguments || (self.read.is_some() && self.read == read(other))
     }
 }
 
 fn read(call: &ToolCall) -> Option<Value> {
-    serde_json::from_str(&Why::split(call.arguments_or_empty()).1).ok()
+    serde_json::from_str(&Rationale::split_arguments(call.arguments_or_empty()).1).ok()
 }
 
 fn targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {
@@ -123,10 +126,10 @@ fn targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {
     effects.map(|effect| effect.target.as_str()).collect()
 }
 
-fn is_made(effect: &SideEffect) -> bool {
+fn is_creation(effect: &SideEffect) -> bool {
     matches!(&*effect.kind, "created" | "sent")
 }
 
-fn is_changed(effect: &SideEffect) -> bool {
+fn is_change(effect: &SideEffect) -> bool {
     effect.kind == "changed"
 }

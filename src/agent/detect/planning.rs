@@ -1,6 +1,6 @@
 //! Plans are made, and no tool is called.
 
-use crate::agent::detect::seen::{Found, Seen};
+use crate::agent::detect::seen::{DetectionInput, Finding};
 
 /// Sees a model that only speaks, again and again, though it is told to go on.
 ///
@@ -9,19 +9,21 @@ use crate::agent::detect::seen::{Found, Seen};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanningWithoutExecution {
     /// So many turns in a row have no call; 3 by default, 0 for never.
-    pub turns: u32,
+    pub max_planning_turns: u32,
 }
 
 impl Default for PlanningWithoutExecution {
     fn default() -> Self {
-        Self { turns: 3 }
+        Self { max_planning_turns: 3 }
     }
 }
 
 impl PlanningWithoutExecution {
-    pub(super) fn find(self, seen: &Seen<'_>) -> Option<Found> {
-        let turns = seen.state.streaks.idle + 1;
-        (seen.turn.calls().is_empty() && turns == self.turns)
-            .then(|| Found { call_id: None, what: format!("{turns} turns in a row have no call") })
+    pub(super) fn find(self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let turns = seen.state.streaks.idle_turns + 1;
+        (seen.turn.calls().is_empty() && turns == self.max_planning_turns).then(|| Finding {
+            call_id: None,
+            message: format!("{turns} turns in a row have no call"),
+        })
     }
 }

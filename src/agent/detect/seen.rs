@@ -5,55 +5,57 @@ use crate::item::{Evidence, SideEffect, ToolCall, ToolResult};
 use crate::turn::Turn;
 
 /// What is seen behind a turn, before its calls run.
-pub(super) struct Seen<'a> {
+pub(super) struct DetectionInput<'a> {
     /// The turns of this run whose calls were answered, oldest first.
-    pub(super) laps: Vec<Lap<'a>>,
+    pub(super) iterations: Vec<CompletedIteration<'a>>,
     /// The turn that has come.
     pub(super) turn: &'a Turn,
     /// Whether the newest lap is what this turn follows.
-    pub(super) is_fresh: bool,
+    pub(super) has_new_iteration: bool,
     pub(super) state: &'a State,
 }
 
 /// A turn whose calls were answered.
 #[derive(Default)]
-pub(super) struct Lap<'a> {
+pub(super) struct CompletedIteration<'a> {
     /// The calls with their results, in call order.
-    pub(super) called: Vec<(&'a ToolCall, &'a ToolResult)>,
+    pub(super) calls: Vec<(&'a ToolCall, &'a ToolResult)>,
     /// The tokens of its request.
     pub(super) input_tokens: u64,
 }
 
 /// Something that goes wrong.
-pub(super) struct Found {
+pub(super) struct Finding {
     pub(super) call_id: Option<String>,
-    pub(super) what: String,
+    pub(super) message: String,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> DetectionInput<'a> {
     pub(super) fn new(state: &'a State, turn: &'a Turn) -> Self {
-        let laps = laps(state);
+        let laps = completed_iterations(state);
         let behind = state.history.live_newest_first().take_while(|item| !item.is_model_output());
         let is_fresh =
             !laps.is_empty() && behind.into_iter().any(|item| item.as_tool_result().is_some());
-        Self { laps, turn, is_fresh, state }
+        Self { iterations: laps, turn, has_new_iteration: is_fresh, state }
     }
 
     /// The newest lap, where this turn is the first behind it, and those before it.
-    pub(super) fn fresh(&self) -> Option<(&Lap<'a>, &[Lap<'a>])> {
-        self.laps.split_last().filter(|_| self.is_fresh)
+    pub(super) fn newest_and_earlier(
+        &self,
+    ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
+        self.iterations.split_last().filter(|_| self.has_new_iteration)
     }
 }
 
 /// The laps of this run, which are the newest of the history.
-fn laps(state: &State) -> Vec<Lap<'_>> {
-    let mut laps: Vec<Lap<'_>> = Vec::new();
+fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
+    let mut laps: Vec<CompletedIteration<'_>> = Vec::new();
     let mut results: Vec<&ToolResult> = Vec::new();
     let (mut in_results, mut is_void, mut count) = (false, false, 0);
     for item in state.history.newest_first() {
         if let Some(result) = item.as_tool_result() {
             if !in_results {
-                if count >= state.counts.turn_count {
+                if count >= state.counts.turns {
                     break;
                 }
                 (in_results, is_void, count) = (true, true, count + 1);
@@ -63,7 +65,7 @@ fn laps(state: &State) -> Vec<Lap<'_>> {
                 continue;
             }
             if std::mem::take(&mut is_void) {
-                laps.push(Lap::default());
+                laps.push(CompletedIteration::default());
                 results.clear();
             }
             results.push(result);
@@ -84,25 +86,25 @@ fn laps(state: &State) -> Vec<Lap<'_>> {
         if let Some(call) = item.as_tool_call()
             && let Some(result) = answer(call)
         {
-            lap.called.insert(0, (call, result));
+            lap.calls.insert(0, (call, result));
         }
     }
     laps.reverse();
     laps
 }
 
-impl<'a> Lap<'a> {
+impl<'a> CompletedIteration<'a> {
     /// The checks that were put on record, with their calls.
     pub(super) fn checks(&self) -> impl Iterator<Item = (&'a ToolCall, Evidence)> {
-        self.called.iter().flat_map(|(call, result)| {
+        self.calls.iter().flat_map(|(call, result)| {
             let call = *call;
             checks(result).map(move |evidence| (call, evidence))
         })
     }
 
     /// Whether anything was changed, as far as was told.
-    pub(super) fn has_changed(&self) -> bool {
-        self.called.iter().any(|(_, result)| !side_effects(result).is_empty())
+    pub(super) fn has_side_effects(&self) -> bool {
+        self.calls.iter().any(|(_, result)| !side_effects(result).is_empty())
     }
 }
 
@@ -115,9 +117,9 @@ pub(super) fn side_effects(result: &ToolResult) -> &[SideEffect] {
     result.report.as_deref().map_or(&[], |report| &report.side_effects)
 }
 
-impl Found {
-    pub(super) fn in_call(call: &ToolCall, what: String) -> Self {
-        Self { call_id: Some(call.call_id.clone()), what }
+impl Finding {
+    pub(super) fn for_call(call: &ToolCall, what: String) -> Self {
+        Self { call_id: Some(call.call_id.clone()), message: what }
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
     use crate::item::{History, Item, Mark, ResultKind};
 
     #[test]
-    fn a_lap_that_became_void_is_left_out_and_none_before_the_run_comes_in_for_it() {
+    fn tombstoned_iterations_and_those_of_earlier_runs_are_ignored() {
         let mut items = Vec::new();
         for n in 0..4 {
             let call = Item::tool_call(format!("c{n}"), "look", "{}");
@@ -139,9 +141,9 @@ mod tests {
         }
         let history = History::from_items("h", items);
         // The first two laps are of an earlier run.
-        let state = State::new(history).with(|it| it.counts.turn_count = 2);
-        let laps = laps(&state);
-        let called = laps.iter().flat_map(|lap| &lap.called).map(|(call, _)| &*call.call_id);
+        let state = State::new(history).update(|it| it.counts.turns = 2);
+        let laps = completed_iterations(&state);
+        let called = laps.iter().flat_map(|lap| &lap.calls).map(|(call, _)| &*call.call_id);
         assert_eq!((laps.len(), called.collect::<Vec<_>>()), (1, vec!["c3"]));
     }
 }

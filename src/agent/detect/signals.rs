@@ -11,7 +11,7 @@ use crate::lock::lock_ignoring_poison;
 /// A way in which a run goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum FailureMode {
     /// The run goes on, and nothing that can be checked changes.
     MissingTermination,
     /// A failure is taken for a success.
@@ -30,7 +30,7 @@ pub enum Mode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signal {
     /// What goes wrong.
-    pub mode: Mode,
+    pub mode: FailureMode,
     /// The id of the history on which it was seen.
     pub history_id: String,
     /// The request of the run, counted from 1, behind whose turn it was seen.
@@ -46,21 +46,21 @@ type OnSignal = dyn Fn(&Signal) + Send + Sync;
 
 /// The signals of all runs that share it, oldest first. Cheap to clone.
 ///
-/// It keeps what nobody [takes](Self::take).
+/// It keeps what nobody [takes](Self::drain).
 #[derive(Clone, Default)]
-pub struct Signals {
+pub struct SignalLog {
     list: Arc<Mutex<Vec<Signal>>>,
     on_signal: Option<Arc<OnSignal>>,
 }
 
-impl Signals {
+impl SignalLog {
     /// All that were given so far.
     pub fn list(&self) -> Vec<Signal> {
         self.with(|list| list.clone())
     }
 
     /// Takes those that were given since the last time.
-    pub fn take(&self) -> Vec<Signal> {
+    pub fn drain(&self) -> Vec<Signal> {
         self.with(mem::take)
     }
 
@@ -68,7 +68,7 @@ impl Signals {
         self.on_signal = Some(on_signal);
     }
 
-    pub(super) fn give(&self, signal: Signal) {
+    pub(super) fn push(&self, signal: Signal) {
         if let Some(on_signal) = &self.on_signal {
             on_signal(&signal);
         }
@@ -80,7 +80,7 @@ impl Signals {
     }
 }
 
-impl Mode {
+impl FailureMode {
     /// What a model is told to do about it.
     pub fn mitigation(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Mode {
     }
 }
 
-impl fmt::Debug for Signals {
+impl fmt::Debug for SignalLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Signals").field("list", &self.list()).finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::agent::detect::seen::{Found, Seen, side_effects};
+use crate::agent::detect::seen::{DetectionInput, Finding, side_effects};
 use crate::item::ResultKind;
 use crate::lock::lock_ignoring_poison;
 
@@ -24,7 +24,10 @@ impl SilentSideEffect {
     /// Names the tools that change something in each call. A call of theirs that went well and put
     /// nothing on record, neither a side effect nor evidence, is silent. It is told once a run for
     /// each tool.
-    pub fn changing<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
+    pub fn with_mutating_tools<N: Into<String>>(
+        mut self,
+        tools: impl IntoIterator<Item = N>,
+    ) -> Self {
         self.changing = tools.into_iter().map(Into::into).collect();
         self
     }
@@ -40,14 +43,14 @@ impl SilentSideEffect {
         self
     }
 
-    pub(super) fn find(&self, seen: &Seen<'_>) -> Option<Found> {
-        let changed = self.compare(seen);
-        let (newest, earlier) = seen.fresh()?;
+    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let changed = self.changed_silently(seen);
+        let (newest, earlier) = seen.newest_and_earlier()?;
         let is_silent = |tool: &str, kind, is_empty: bool| {
             kind == ResultKind::Ok && is_empty && self.changing.iter().any(|name| name == tool)
         };
-        let declared = newest.called.iter().find(|(call, result)| {
-            let mut before = earlier.iter().flat_map(|lap| &lap.called);
+        let declared = newest.calls.iter().find(|(call, result)| {
+            let mut before = earlier.iter().flat_map(|lap| &lap.calls);
             is_silent(&call.name, result.kind, result.report.is_none())
                 && !before.any(|(other, result)| {
                     other.name == call.name
@@ -56,16 +59,16 @@ impl SilentSideEffect {
         });
         if let Some((call, _)) = declared {
             let what = format!("`{}` changes things, and has not said what it changed", call.name);
-            return Some(Found::in_call(call, what));
+            return Some(Finding::for_call(call, what));
         }
         let tools: Vec<_> =
-            newest.called.iter().map(|(call, _)| format!("`{}`", call.name)).collect();
-        changed.then(|| Found {
-            call_id: match &newest.called[..] {
+            newest.calls.iter().map(|(call, _)| format!("`{}`", call.name)).collect();
+        changed.then(|| Finding {
+            call_id: match &newest.calls[..] {
                 [(call, _)] => Some(call.call_id.clone()),
                 _ => None,
             },
-            what: format!(
+            message: format!(
                 "something is different behind {}, and nothing was told",
                 tools.join(", ")
             ),
@@ -73,14 +76,14 @@ impl SilentSideEffect {
     }
 
     /// Whether the newest lap is the first of a row that has changed something silently.
-    fn compare(&self, seen: &Seen<'_>) -> bool {
+    fn changed_silently(&self, seen: &DetectionInput<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();
         let mut last = lock_ignoring_poison(&self.last);
         let before = last.get(seen.state.history.id()).copied();
-        let is_silent = match (before, seen.fresh()) {
+        let is_silent = match (before, seen.newest_and_earlier()) {
             (Some((before, _)), Some((newest, _))) => {
-                let told = newest.called.iter().any(|(_, result)| !side_effects(result).is_empty());
+                let told = newest.calls.iter().any(|(_, result)| !side_effects(result).is_empty());
                 before != now && !told
             }
             (Some(_) | None, _) => false,

@@ -1,6 +1,6 @@
 //! Ending only with evidence: what a run changed, what was checked, and what that proves.
 //!
-//! [`Standing`] is what counts of the results of a run, [`Standing::verdict`] says what it proves,
+//! [`EvidenceLog`] is what counts of the results of a run, [`EvidenceLog::verdict`] says what it proves,
 //! and [`RequireEvidence`] is the policy that [`Agent::with_evidence`](crate::Agent::with_evidence)
 //! sets.
 
@@ -9,11 +9,11 @@ mod policy;
 mod standing;
 mod verdict;
 
-pub use claim::{BLOCKED, blocked_claim};
+pub use claim::{BLOCKED_PREFIX, strip_blocked_prefix};
 pub use policy::RequireEvidence;
-pub(super) use standing::is_cut_short;
-pub use standing::{Noted, Standing};
-pub use verdict::{Change, Missing, Verdict};
+pub(super) use standing::has_unknown_effects;
+pub use standing::{EvidenceEntry, EvidenceLog};
+pub use verdict::{EvidenceVerdict, RecordedChange, UnprovenReason};
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use futures::{FutureExt, future};
 
 use crate::agent::State;
-use crate::agent::evidence::verdict::Rules;
-use crate::agent::evidence::{Missing, Standing, Verdict, blocked_claim};
-use crate::agent::hook::{Hook, HookFuture, OnStop};
+use crate::agent::evidence::verdict::EvidenceRules;
+use crate::agent::evidence::{EvidenceLog, EvidenceVerdict, UnprovenReason, strip_blocked_prefix};
+use crate::agent::hook::{Hook, HookFuture, StopDecision};
 use crate::item::{Evidence, Json};
 use crate::turn::Turn;
 
@@ -19,8 +19,8 @@ change: run it with a tool, in a later turn than the change, and name it in your
 that failed has to pass before you end. If you cannot go on, answer with a first line `BLOCKED: ` \
 and the smallest thing that is missing, for example a permission, a file or a decision.";
 
-type Blocked = dyn Fn(&Turn) -> Option<String> + Send + Sync;
-type Read = dyn Fn(&Json) -> Option<Evidence> + Send + Sync;
+type BlockedDetector = dyn Fn(&Turn) -> Option<String> + Send + Sync;
+type EvidenceParser = dyn Fn(&Json) -> Option<Evidence> + Send + Sync;
 
 /// What a model that says it is done must have on record. Cheap to clone.
 ///
@@ -29,19 +29,19 @@ type Read = dyn Fn(&Json) -> Option<Evidence> + Send + Sync;
 #[derive(Clone)]
 pub struct RequireEvidence {
     only_after_changes: bool,
-    harmless: Arc<[String]>,
+    read_only_tools: Arc<[String]>,
     instructions: Arc<str>,
-    blocked: Arc<Blocked>,
-    read: Arc<Read>,
+    blocked: Arc<BlockedDetector>,
+    read: Arc<EvidenceParser>,
 }
 
 impl Default for RequireEvidence {
     fn default() -> Self {
         Self {
             only_after_changes: false,
-            harmless: Arc::default(),
+            read_only_tools: Arc::default(),
             instructions: INSTRUCTIONS.into(),
-            blocked: Arc::new(|turn| blocked_claim(&turn.text()).map(str::to_owned)),
+            blocked: Arc::new(|turn| strip_blocked_prefix(&turn.text()).map(str::to_owned)),
             read: Arc::new(Evidence::from_json),
         }
     }
@@ -56,15 +56,18 @@ impl RequireEvidence {
 
     /// Asks for evidence only where something was changed. A run that only looked at things, or
     /// whose checks failed while it changed nothing, may say so.
-    pub fn only_after_changes(mut self) -> Self {
+    pub fn only_if_changed(mut self) -> Self {
         self.only_after_changes = true;
         self
     }
 
     /// Names the tools that never change anything, so that a call of theirs that was interrupted,
     /// took too long or panicked is no change.
-    pub fn harmless<N: Into<String>>(mut self, tools: impl IntoIterator<Item = N>) -> Self {
-        self.harmless = tools.into_iter().map(Into::into).collect();
+    pub fn with_read_only_tools<N: Into<String>>(
+        mut self,
+        tools: impl IntoIterator<Item = N>,
+    ) -> Self {
+        self.read_only_tools = tools.into_iter().map(Into::into).collect();
         self
     }
 
@@ -76,11 +79,11 @@ impl RequireEvidence {
     }
 
     /// Sets how it is recognised that the model is blocked: what is missing, or an empty text if it
-    /// does not say. Unless set it is [`blocked_claim`] of the turn's text.
+    /// does not say. Unless set it is [`strip_blocked_prefix`] of the turn's text.
     ///
     /// It runs in the poll in which the model stops, so it must be quick. A panic ends the run with
     /// an error of kind [`Hook`](crate::ErrorKind::Hook).
-    pub fn with_blocked(
+    pub fn with_blocked_detector(
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
@@ -89,7 +92,7 @@ impl RequireEvidence {
     }
 
     /// Sets what counts as a check of what tools put on record; what is `None` counts as nothing.
-    /// Unless set it is [`Evidence::from_json`]. What is said of it at [`with_blocked`](Self::with_blocked)
+    /// Unless set it is [`Evidence::from_json`]. What is said of it at [`with_blocked_detector`](Self::with_blocked_detector)
     /// holds here, too.
     ///
     /// ```
@@ -97,14 +100,14 @@ impl RequireEvidence {
     /// use turnstream::item::Evidence;
     ///
     /// // A diff that somebody has reviewed is a check as well.
-    /// let policy = RequireEvidence::new().with_checks(|json| {
+    /// let policy = RequireEvidence::new().with_evidence_parser(|json| {
     ///     let reviewed = || json.to_value()["reviewed"].as_str().map(str::to_owned);
     ///     Evidence::from_json(json)
     ///         .or_else(|| Some(Evidence::from_command(format!("review of {}", reviewed()?), 0)))
     /// });
     /// # drop(policy);
     /// ```
-    pub fn with_checks(
+    pub fn with_evidence_parser(
         mut self,
         read: impl Fn(&Json) -> Option<Evidence> + Send + Sync + 'static,
     ) -> Self {
@@ -112,9 +115,9 @@ impl RequireEvidence {
         self
     }
 
-    /// What the results so far prove, by these settings; see [`Standing::verdict`].
-    pub fn verdict(&self, standing: &Standing) -> Verdict {
-        self.with_rules(|rules| standing.verdict_by(rules))
+    /// What the results so far prove, by these settings; see [`EvidenceLog::verdict`].
+    pub fn verdict(&self, standing: &EvidenceLog) -> EvidenceVerdict {
+        self.with_rules(|rules| standing.verdict_with(rules))
     }
 
     /// What the model is told in its system prompt.
@@ -124,32 +127,32 @@ impl RequireEvidence {
 
     /// What is missing for the turn to be the end as blocked: empty if it is not named, `None` if
     /// it is another claim.
-    pub fn blocked(&self, turn: &Turn) -> Option<String> {
+    pub fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked)(turn).map(|missing| missing.trim().to_owned())
     }
 
     /// The tools that never change anything.
-    pub(in crate::agent) fn harmless_tools(&self) -> Arc<[String]> {
-        Arc::clone(&self.harmless)
+    pub(in crate::agent) fn read_only_tools(&self) -> Arc<[String]> {
+        Arc::clone(&self.read_only_tools)
     }
 
-    fn missing(&self, standing: &Standing) -> Option<Missing> {
+    fn unproven_reason(&self, standing: &EvidenceLog) -> Option<UnprovenReason> {
         let changed = self.with_rules(|rules| standing.has_changed(rules));
         match self.verdict(standing) {
-            Verdict::Proven(_) => None,
-            Verdict::NothingChanged | Verdict::Unproven(_)
+            EvidenceVerdict::Proven(_) => None,
+            EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_)
                 if self.only_after_changes && !changed =>
             {
                 None
             }
-            Verdict::NothingChanged => Some(Missing::default()),
-            Verdict::Unproven(missing) => Some(missing),
+            EvidenceVerdict::NothingChanged => Some(UnprovenReason::default()),
+            EvidenceVerdict::Unproven(missing) => Some(missing),
         }
     }
 
-    fn with_rules<T>(&self, f: impl FnOnce(&Rules<'_>) -> T) -> T {
-        let is_harmless = |tool: &str| self.harmless.iter().any(|name| name == tool);
-        f(&Rules { is_harmless: &is_harmless, read: &*self.read })
+    fn with_rules<T>(&self, f: impl FnOnce(&EvidenceRules<'_>) -> T) -> T {
+        let is_harmless = |tool: &str| self.read_only_tools.iter().any(|name| name == tool);
+        f(&EvidenceRules { is_harmless: &is_harmless, read: &*self.read })
     }
 }
 
@@ -160,31 +163,35 @@ impl Hook for RequireEvidence {
     }
 
     fn gives_up(&self, _: &State, turn: &Turn) -> Option<String> {
-        self.blocked(turn).filter(|missing| !missing.is_empty())
+        self.blocked_reason(turn).filter(|missing| !missing.is_empty())
     }
 
-    fn judge(&self, state: &State) -> Option<Verdict> {
-        Some(self.verdict(&state.claims.standing))
+    fn judge(&self, state: &State) -> Option<EvidenceVerdict> {
+        Some(self.verdict(&state.evidence.log))
     }
 
-    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, OnStop> {
-        let said = match self.blocked(turn) {
-            Some(missing) if !missing.is_empty() => OnStop::Blocked(missing),
-            Some(_) => OnStop::Prove { text: blocked_without_a_name(), why: UNNAMED.to_owned() },
-            None => match self.missing(&state.claims.standing) {
-                None => OnStop::LetGo,
-                Some(missing) => {
-                    OnStop::Prove { text: without_proof(&missing), why: missing.to_string() }
-                }
+    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
+        let said = match self.blocked_reason(turn) {
+            Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
+            Some(_) => StopDecision::RequireEvidence {
+                text: blocked_prompt(),
+                why: NO_MISSING_ITEM_NAMED.to_owned(),
+            },
+            None => match self.unproven_reason(&state.evidence.log) {
+                None => StopDecision::Allow,
+                Some(missing) => StopDecision::RequireEvidence {
+                    text: unproven_prompt(&missing),
+                    why: missing.to_string(),
+                },
             },
         };
         future::ready(Ok(said)).boxed()
     }
 }
 
-const UNNAMED: &str = "it says that it is blocked, and does not name what is missing";
+const NO_MISSING_ITEM_NAMED: &str = "it says that it is blocked, and does not name what is missing";
 
-fn without_proof(missing: &Missing) -> String {
+fn unproven_prompt(missing: &UnprovenReason) -> String {
     format!(
         "You have stopped, but nothing proves that you are done: {missing}. Run a check that passes \
          and name it in your answer. If you cannot, answer with a first line `BLOCKED: ` and the \
@@ -192,7 +199,7 @@ fn without_proof(missing: &Missing) -> String {
     )
 }
 
-fn blocked_without_a_name() -> String {
+fn blocked_prompt() -> String {
     "You say that you are blocked, but not by what. Answer with a first line `BLOCKED: ` and the \
      smallest thing that is missing, or go on and end with a check that passes."
         .to_owned()
@@ -202,7 +209,7 @@ impl fmt::Debug for RequireEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequireEvidence")
             .field("only_after_changes", &self.only_after_changes)
-            .field("harmless", &self.harmless)
+            .field("harmless", &self.read_only_tools)
             .finish_non_exhaustive()
     }
 }

@@ -11,33 +11,33 @@ use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, To
 /// when they are compacted away.
 ///
 /// ```
-/// use turnstream::agent::evidence::{Standing, Verdict};
-/// use turnstream::item::{Evidence, Json, Report, ResultKind, SideEffect, ToolCall, ToolResult};
+/// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
+/// use turnstream::item::{Evidence, Json, EffectReport, ResultKind, SideEffect, ToolCall, ToolResult};
 ///
 /// let result = |id: &str, report| {
 ///     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
 ///     ToolResult::for_call(&call, ResultKind::Ok, "done").with_report(report)
 /// };
-/// let edit = Report { side_effects: vec![SideEffect::of_change("a.rs")], ..Report::default() };
+/// let edit = EffectReport { side_effects: vec![SideEffect::of_change("a.rs")], ..EffectReport::default() };
 /// let passed = Evidence::from_command("cargo test", 0);
-/// let check = Report { evidence: vec![Json::new(&passed)?], ..Report::default() };
+/// let check = EffectReport { evidence: vec![Json::new(&passed)?], ..EffectReport::default() };
 ///
-/// let mut standing = Standing::default();
-/// standing.note(&[result("c1", edit)]);
-/// assert!(matches!(standing.verdict(), Verdict::Unproven(_)));
-/// standing.note(&[result("c2", check)]);
-/// assert_eq!(standing.verdict(), Verdict::Proven(passed));
+/// let mut standing = EvidenceLog::default();
+/// standing.record(&[result("c1", edit)]);
+/// assert!(matches!(standing.verdict(), EvidenceVerdict::Unproven(_)));
+/// standing.record(&[result("c2", check)]);
+/// assert_eq!(standing.verdict(), EvidenceVerdict::Proven(passed));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    noted: Arc<Vec<Noted>>,
+pub struct EvidenceLog {
+    entries: Arc<Vec<EvidenceEntry>>,
     batches: u32,
 }
 
 /// A result that says what was changed or checked, or that leaves it open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct EvidenceEntry {
     /// The call that it answers.
     pub call_id: String,
     /// The tool's name.
@@ -50,34 +50,34 @@ pub struct Noted {
     pub batch: u32,
 }
 
-impl Standing {
+impl EvidenceLog {
     /// What the results among some items come to. Results with nothing between them are one batch.
     ///
     /// What stands in for results that were folded away may have been a change: nobody knows.
-    pub fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
+    pub fn from_items<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
         let mut standing = Self::default();
         let mut batch = Vec::new();
         for item in items.into_iter().filter(|item| !item.tombstone) {
             match item.as_tool_result() {
                 Some(result) => batch.push(result.clone()),
-                None => standing.note(&std::mem::take(&mut batch)),
+                None => standing.record(&std::mem::take(&mut batch)),
             }
             if item.compacted && item.as_user().is_some() {
-                standing.note(&[folded_away()]);
+                standing.record(&[compacted_result()]);
             }
         }
-        standing.note(&batch);
+        standing.record(&batch);
         standing
     }
 
     /// Notes the results of one batch of calls.
-    pub fn note(&mut self, results: &[ToolResult]) {
+    pub fn record(&mut self, results: &[ToolResult]) {
         if results.is_empty() {
             return;
         }
         self.batches += 1;
-        for result in results.iter().filter(|result| counts(result)) {
-            Arc::make_mut(&mut self.noted).push(Noted {
+        for result in results.iter().filter(|result| is_relevant(result)) {
+            Arc::make_mut(&mut self.entries).push(EvidenceEntry {
                 call_id: result.call_id.clone(),
                 tool: result.name.clone(),
                 kind: result.kind,
@@ -88,13 +88,13 @@ impl Standing {
     }
 
     /// The results, in their order.
-    pub fn noted(&self) -> &[Noted] {
-        &self.noted
+    pub fn entries(&self) -> &[EvidenceEntry] {
+        &self.entries
     }
 }
 
 /// What is known of the calls that a summary stands in for.
-fn folded_away() -> ToolResult {
+fn compacted_result() -> ToolResult {
     let target = "what a summary stands in for".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
     let call = ToolCall {
@@ -106,12 +106,12 @@ fn folded_away() -> ToolResult {
         .with_report(EffectReport { side_effects: vec![effect], ..EffectReport::default() })
 }
 
-fn counts(result: &ToolResult) -> bool {
-    result.report.is_some() || is_cut_short(result.kind)
+fn is_relevant(result: &ToolResult) -> bool {
+    result.report.is_some() || has_unknown_effects(result.kind)
 }
 
 /// Whether the tool may have done something that it came not to tell.
-pub(in crate::agent) fn is_cut_short(kind: ResultKind) -> bool {
+pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,
         ResultKind::Ok
@@ -125,7 +125,7 @@ pub(in crate::agent) fn is_cut_short(kind: ResultKind) -> bool {
     }
 }
 
-impl Noted {
+impl EvidenceEntry {
     /// What it says that was changed.
     pub fn side_effects(&self) -> &[SideEffect] {
         self.report.as_deref().map_or(&[], |report| &report.side_effects)
@@ -138,7 +138,7 @@ impl Noted {
 
     /// Whether it was interrupted, took too long or panicked: it may have changed something that it
     /// came not to tell.
-    pub fn is_cut_short(&self) -> bool {
-        is_cut_short(self.kind)
+    pub fn has_unknown_effects(&self) -> bool {
+        has_unknown_effects(self.kind)
     }
 }

@@ -39,11 +39,11 @@ fn result(id: usize, word: &str) -> ToolResult {
 }
 
 /// Turns are parted by `;`, the calls of one by spaces.
-fn standing(script: &str) -> Standing {
-    let mut standing = Standing::default();
+fn standing(script: &str) -> EvidenceLog {
+    let mut standing = EvidenceLog::default();
     for batch in script.split(';') {
         let words = batch.split_whitespace().enumerate();
-        standing.note(&words.map(|(id, word)| result(id, word)).collect::<Vec<_>>());
+        standing.record(&words.map(|(id, word)| result(id, word)).collect::<Vec<_>>());
     }
     standing
 }
@@ -51,9 +51,9 @@ fn standing(script: &str) -> Standing {
 #[track_caller]
 fn check(script: &str, expected: &str) {
     let said = match standing(script).verdict() {
-        Verdict::Proven(evidence) => format!("proven by {}", evidence.command),
-        Verdict::NothingChanged => "nothing".to_owned(),
-        Verdict::Unproven(Missing { failed, last_change }) => {
+        EvidenceVerdict::Proven(evidence) => format!("proven by {}", evidence.command),
+        EvidenceVerdict::NothingChanged => "nothing".to_owned(),
+        EvidenceVerdict::Unproven(UnprovenReason { failed, last_change }) => {
             let failed = failed.map(|evidence| format!("{} failed", evidence.command));
             let change = last_change.map(|_| "not checked".to_owned());
             failed.into_iter().chain(change).collect::<Vec<_>>().join(", ")
@@ -63,7 +63,7 @@ fn check(script: &str, expected: &str) {
 }
 
 #[test]
-fn a_check_counts_behind_the_last_change() {
+fn a_check_counts_only_after_the_last_change() {
     check("", "nothing");
     check("read; read read", "nothing");
     check("edit; a=0", "proven by a");
@@ -77,7 +77,7 @@ fn a_check_counts_behind_the_last_change() {
 }
 
 #[test]
-fn beside_a_change_in_one_batch_nothing_counts_but_in_its_own_result() {
+fn in_one_batch_a_check_counts_only_in_the_result_of_the_change() {
     check("edit a=0", "not checked");
     check("a=0 edit", "not checked");
     check("edit+a=0", "proven by a");
@@ -87,14 +87,14 @@ fn beside_a_change_in_one_batch_nothing_counts_but_in_its_own_result() {
 }
 
 #[test]
-fn what_failed_or_took_too_long_has_changed_what_it_changed() {
+fn failed_and_timed_out_calls_keep_their_side_effects() {
     check("a=0; edit!", "not checked");
     check("a=0; edit+late", "not checked");
     check("edit!; a=0", "proven by a");
 }
 
 #[test]
-fn a_call_that_was_cut_short_may_have_changed_something() {
+fn an_interrupted_call_counts_as_a_change() {
     for word in ["late", "cut", "panic"] {
         check(word, "not checked");
         check(&format!("a=0; {word}"), "not checked");
@@ -106,7 +106,7 @@ fn a_call_that_was_cut_short_may_have_changed_something() {
 }
 
 #[test]
-fn a_failure_is_mended_by_the_same_command_alone() {
+fn a_failed_check_is_fixed_only_by_the_same_command() {
     check("a=1", "a failed");
     check("edit; a=1", "a failed, not checked");
     check("edit; a=0; a=1", "a failed");
@@ -131,24 +131,25 @@ fn a_check_in_a_result_that_is_an_error_has_not_passed() {
 }
 
 #[test]
-fn what_is_no_check_proves_nothing() {
+fn evidence_that_is_not_a_check_proves_nothing() {
     check("edit; diff", "not checked");
     check("diff", "nothing");
-    let policy = RequireEvidence::new().with_checks(|_| Some(Evidence::from_command("diff", 0)));
+    let policy =
+        RequireEvidence::new().with_evidence_parser(|_| Some(Evidence::from_command("diff", 0)));
     let verdict = policy.verdict(&standing("edit; diff"));
-    assert_eq!(verdict, Verdict::Proven(Evidence::from_command("diff", 0)));
+    assert_eq!(verdict, EvidenceVerdict::Proven(Evidence::from_command("diff", 0)));
 }
 
 #[test]
-fn a_harmless_tool_that_was_cut_short_changed_nothing() {
-    let harmless = |name: &str| RequireEvidence::new().harmless([name]);
+fn an_interrupted_read_only_tool_is_not_a_change() {
+    let harmless = |name: &str| RequireEvidence::new().with_read_only_tools([name]);
     let standing = standing("a=0; late");
-    assert!(matches!(harmless("t").verdict(&standing), Verdict::Proven(_)));
-    assert!(matches!(harmless("other").verdict(&standing), Verdict::Unproven(_)));
+    assert!(matches!(harmless("t").verdict(&standing), EvidenceVerdict::Proven(_)));
+    assert!(matches!(harmless("other").verdict(&standing), EvidenceVerdict::Unproven(_)));
 }
 
 #[test]
-fn a_history_is_weighed_as_its_results_are() {
+fn a_log_from_items_equals_a_log_from_results() {
     let mut items = vec![Item::user("go")];
     for (at, word) in ["edit", "a=0", "|", "b=0"].iter().enumerate() {
         items.push(match *word {
@@ -156,26 +157,35 @@ fn a_history_is_weighed_as_its_results_are() {
             word => Item::tool_result(result(at, word)),
         });
     }
-    let verdict = Standing::of(&items[..3]).verdict();
-    assert!(matches!(verdict, Verdict::Unproven(_)), "one batch");
-    let verdict = Standing::of(&items).verdict();
-    assert_eq!(verdict, Verdict::Proven(Evidence::from_command("b", 0)));
+    let verdict = EvidenceLog::from_items(&items[..3]).verdict();
+    assert!(matches!(verdict, EvidenceVerdict::Unproven(_)), "one batch");
+    let verdict = EvidenceLog::from_items(&items).verdict();
+    assert_eq!(verdict, EvidenceVerdict::Proven(Evidence::from_command("b", 0)));
 }
 
 #[test]
-fn what_was_folded_away_before_a_check_is_proven_by_it_and_behind_it_by_nothing() {
+fn a_compaction_counts_as_a_change_that_a_later_check_proves() {
     let summary = || Item::user("We edited a file.").with_mark(Mark::Compacted);
     let check = || Item::tool_result(result(1, "a=0"));
-    assert!(matches!(Standing::of(&[summary()]).verdict(), Verdict::Unproven(_)));
-    assert!(matches!(Standing::of(&[check(), summary()]).verdict(), Verdict::Unproven(_)));
-    assert!(matches!(Standing::of(&[summary(), check()]).verdict(), Verdict::Proven(_)));
+    assert!(matches!(
+        EvidenceLog::from_items(&[summary()]).verdict(),
+        EvidenceVerdict::Unproven(_)
+    ));
+    assert!(matches!(
+        EvidenceLog::from_items(&[check(), summary()]).verdict(),
+        EvidenceVerdict::Unproven(_)
+    ));
+    assert!(matches!(
+        EvidenceLog::from_items(&[summary(), check()]).verdict(),
+        EvidenceVerdict::Proven(_)
+    ));
 }
 
 #[test]
-fn what_is_missing_is_said_in_words() {
+fn the_unproven_reason_is_displayed_as_text() {
     let said = |script| match standing(script).verdict() {
-        Verdict::Unproven(missing) => missing.to_string(),
-        Verdict::Proven(_) | Verdict::NothingChanged => String::new(),
+        EvidenceVerdict::Unproven(missing) => missing.to_string(),
+        EvidenceVerdict::Proven(_) | EvidenceVerdict::NothingChanged => String::new(),
     };
     assert_eq!(said("edit"), "no check has passed since the last change: changed `f` (by `t`)");
     assert_eq!(
@@ -196,13 +206,13 @@ fn what_is_missing_is_said_in_words() {
         "no check has passed since the last change: changed `f`, changed `f`, changed `f`, changed \
          `f`, changed `f` and 2 more (by `t`)"
     );
-    assert_eq!(Missing::default().to_string(), "no check is on record");
+    assert_eq!(UnprovenReason::default().to_string(), "no check is on record");
 }
 
 #[test]
-fn what_is_left_of_the_evidence_says_the_same_to_somebody_above() {
+fn the_unresolved_evidence_gives_a_parent_the_same_verdict() {
     let left = |script, failed| {
-        let evidence = standing(script).left(failed);
+        let evidence = standing(script).unresolved(failed);
         evidence.iter().map(Json::as_str).collect::<Vec<_>>().join(" ")
     };
     let (a, b) = (r#"{"command":"a","exit_code":0}"#, r#"{"command":"b","exit_code":0}"#);
@@ -216,8 +226,8 @@ fn what_is_left_of_the_evidence_says_the_same_to_somebody_above() {
 }
 
 #[test]
-fn a_blocked_claim_stands_at_the_beginning() {
-    let claim = |text| blocked_claim(text);
+fn a_blocked_claim_must_start_the_text() {
+    let claim = |text| strip_blocked_prefix(text);
     assert_eq!(claim("BLOCKED: a key"), Some("a key"));
     assert_eq!(claim("\n  blocked:a key  \nand more"), Some("a key"));
     assert_eq!(claim("BLOCKED:\na key"), Some(""));

@@ -2,35 +2,35 @@
 
 use std::fmt;
 
-use crate::agent::evidence::{Noted, Standing};
+use crate::agent::evidence::{EvidenceEntry, EvidenceLog};
 use crate::item::{Evidence, Json, ResultKind, SideEffect};
 
 /// So many side effects are named in words.
-const NAMED: usize = 5;
+const MAX_NAMED_EFFECTS: usize = 5;
 
 /// What the results of a run prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvidenceVerdict {
     /// This check passed behind the last change, and none that failed is left.
     Proven(Evidence),
     /// Nothing was changed, and nothing was checked.
     NothingChanged,
     /// A change is not checked, or a check has failed.
-    Unproven(Missing),
+    Unproven(UnprovenReason),
 }
 
 /// What is missing for a proof. As text it is said to the model and kept in the outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Missing {
+pub struct UnprovenReason {
     /// The newest check that failed and has not passed since.
     pub failed: Option<Evidence>,
     /// The last change, where none of the checks behind it has passed.
-    pub last_change: Option<Change>,
+    pub last_change: Option<RecordedChange>,
 }
 
 /// A call that changed something, or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct RecordedChange {
     /// The call.
     pub call_id: String,
     /// The tool's name.
@@ -41,7 +41,7 @@ pub struct Change {
 }
 
 /// What the rules are asked of a result besides what is in it.
-pub(super) struct Rules<'a> {
+pub(super) struct EvidenceRules<'a> {
     /// Whether a tool of this name never changes anything.
     pub(super) is_harmless: &'a dyn Fn(&str) -> bool,
     /// What was checked, where a piece of evidence is a check.
@@ -49,19 +49,19 @@ pub(super) struct Rules<'a> {
 }
 
 /// A check on record.
-struct Check<'a> {
-    by: &'a Noted,
+struct RecordedCheck<'a> {
+    entry: &'a EvidenceEntry,
     evidence: Evidence,
     passed: bool,
 }
 
 /// The changes and the checks among the results.
-struct Weighed<'a> {
-    changes: Vec<&'a Noted>,
-    checks: Vec<Check<'a>>,
+struct ChangesAndChecks<'a> {
+    changes: Vec<&'a EvidenceEntry>,
+    checks: Vec<RecordedCheck<'a>>,
 }
 
-impl Standing {
+impl EvidenceLog {
     /// What it proves.
     ///
     /// - A *change* is a result with side effects, also one of a call that failed. A call that was
@@ -71,21 +71,23 @@ impl Standing {
     ///   the same result. The order of calls that stand beside each other in a turn is not known.
     /// - A check that fails leaves nothing proven until the same command passes, in a later batch
     ///   or further down in the same result. Another command does not mend it.
-    pub fn verdict(&self) -> Verdict {
-        self.verdict_by(&Rules::usual())
+    pub fn verdict(&self) -> EvidenceVerdict {
+        self.verdict_with(&EvidenceRules::standard())
     }
 
-    pub(super) fn verdict_by(&self, rules: &Rules<'_>) -> Verdict {
-        let Weighed { changes, checks } = Weighed::of(self, rules);
-        let is_open = |at: usize| !checks[at].passed && !is_mended(&checks, at);
+    pub(super) fn verdict_with(&self, rules: &EvidenceRules<'_>) -> EvidenceVerdict {
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::of(self, rules);
+        let is_open = |at: usize| !checks[at].passed && !is_fixed(&checks, at);
         let failed = (0..checks.len()).rfind(|at| is_open(*at)).map(|at| &checks[at].evidence);
-        let proof = checks.iter().rfind(|check| check.counts(&changes));
+        let proof = checks.iter().rfind(|check| check.proves(&changes));
         match (failed, proof, changes.last()) {
-            (None, Some(check), _) => Verdict::Proven(check.evidence.clone()),
-            (None, None, None) => Verdict::NothingChanged,
-            (failed, proof, change) => Verdict::Unproven(Missing {
+            (None, Some(check), _) => EvidenceVerdict::Proven(check.evidence.clone()),
+            (None, None, None) => EvidenceVerdict::NothingChanged,
+            (failed, proof, change) => EvidenceVerdict::Unproven(UnprovenReason {
                 failed: failed.cloned(),
-                last_change: change.filter(|_| proof.is_none()).map(|noted| Change::of(noted)),
+                last_change: change
+                    .filter(|_| proof.is_none())
+                    .map(|noted| RecordedChange::of(noted)),
             }),
         }
     }
@@ -93,72 +95,71 @@ impl Standing {
     /// The evidence that still says something to somebody who cannot see what came before it:
     /// checks that passed behind the last change, unless the whole has failed, checks that failed
     /// and were not mended, and whatever is no check.
-    pub(in crate::agent) fn left(&self, has_failed: bool) -> Vec<Json> {
-        let rules = Rules::usual();
-        let Weighed { changes, checks } = Weighed::of(self, &rules);
-        let others = self.noted().iter().flat_map(Noted::evidence);
+    pub(in crate::agent) fn unresolved(&self, has_failed: bool) -> Vec<Json> {
+        let rules = EvidenceRules::standard();
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::of(self, &rules);
+        let others = self.entries().iter().flat_map(EvidenceEntry::evidence);
         let others = others.filter(|json| (rules.read)(json).is_none()).cloned();
         let left = checks.iter().enumerate().filter(|(at, check)| match check.passed {
-            true => !has_failed && check.counts(&changes),
-            false => !is_mended(&checks, *at),
+            true => !has_failed && check.proves(&changes),
+            false => !is_fixed(&checks, *at),
         });
         others.chain(left.filter_map(|(_, check)| check.to_json())).collect()
     }
 
     /// Whether it holds a change.
-    pub(super) fn has_changed(&self, rules: &Rules<'_>) -> bool {
-        self.noted().iter().any(|noted| is_change(noted, rules))
+    pub(super) fn has_changed(&self, rules: &EvidenceRules<'_>) -> bool {
+        self.entries().iter().any(|noted| is_change(noted, rules))
     }
 }
 
-fn is_change(noted: &Noted, rules: &Rules<'_>) -> bool {
-    !noted.side_effects().is_empty() || (noted.is_cut_short() && !(rules.is_harmless)(&noted.tool))
+fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
+    !noted.side_effects().is_empty()
+        || (noted.has_unknown_effects() && !(rules.is_harmless)(&noted.tool))
 }
 
 /// Whether one result is known to come from behind what the other did, or is that result.
-fn is_behind(later: &Noted, earlier: &Noted) -> bool {
+fn is_after(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
 
 /// Whether the same command has passed behind this check.
-fn is_mended(checks: &[Check<'_>], at: usize) -> bool {
+fn is_fixed(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     let Some((failed, later)) = checks.get(at..).and_then(<[_]>::split_first) else { return false };
     later.iter().any(|later| {
         later.passed
             && later.evidence.command == failed.evidence.command
-            && is_behind(later.by, failed.by)
+            && is_after(later.entry, failed.entry)
     })
 }
 
-impl Rules<'_> {
-    fn usual() -> Self {
-        Rules { is_harmless: &|_| false, read: &Evidence::from_json }
+impl EvidenceRules<'_> {
+    fn standard() -> Self {
+        EvidenceRules { is_harmless: &|_| false, read: &Evidence::from_json }
     }
 }
 
-impl<'a> Weighed<'a> {
-    fn of(standing: &'a Standing, rules: &Rules<'_>) -> Self {
-        let noted = standing.noted().iter();
+impl<'a> ChangesAndChecks<'a> {
+    fn of(standing: &'a EvidenceLog, rules: &EvidenceRules<'_>) -> Self {
+        let noted = standing.entries().iter();
         Self {
             changes: noted.clone().filter(|noted| is_change(noted, rules)).collect(),
-            checks: noted.flat_map(|noted| Check::all_of(noted, rules)).collect(),
+            checks: noted.flat_map(|noted| RecordedCheck::all_of(noted, rules)).collect(),
         }
     }
 }
 
-impl<'a> Check<'a> {
-    fn all_of(by: &'a Noted, rules: &Rules<'_>) -> impl Iterator<Item = Self> {
+impl<'a> RecordedCheck<'a> {
+    fn all_of(by: &'a EvidenceEntry, rules: &EvidenceRules<'_>) -> impl Iterator<Item = Self> {
         let is_ok = by.kind == ResultKind::Ok;
-        by.evidence().iter().filter_map(|json| (rules.read)(json)).map(move |evidence| Check {
-            by,
-            passed: is_ok && evidence.is_passing(),
-            evidence,
+        by.evidence().iter().filter_map(|json| (rules.read)(json)).map(move |evidence| {
+            RecordedCheck { entry: by, passed: is_ok && evidence.is_passing(), evidence }
         })
     }
 
     /// Whether it passed behind all changes.
-    fn counts(&self, changes: &[&Noted]) -> bool {
-        self.passed && changes.iter().all(|change| is_behind(self.by, change))
+    fn proves(&self, changes: &[&EvidenceEntry]) -> bool {
+        self.passed && changes.iter().all(|change| is_after(self.entry, change))
     }
 
     /// Of a call that failed nobody knows how the command ended.
@@ -168,8 +169,8 @@ impl<'a> Check<'a> {
     }
 }
 
-impl Change {
-    fn of(noted: &Noted) -> Self {
+impl RecordedChange {
+    fn of(noted: &EvidenceEntry) -> Self {
         Self {
             call_id: noted.call_id.clone(),
             tool: noted.tool.clone(),
@@ -178,17 +179,17 @@ impl Change {
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for RecordedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tool, side_effects, .. } = self;
         if side_effects.is_empty() {
             return write!(f, "a call of `{tool}` was cut short and may have changed something");
         }
-        for (at, effect) in side_effects.iter().take(NAMED).enumerate() {
+        for (at, effect) in side_effects.iter().take(MAX_NAMED_EFFECTS).enumerate() {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{} `{}`", effect.kind, effect.target)?;
         }
-        let more = side_effects.len().saturating_sub(NAMED);
+        let more = side_effects.len().saturating_sub(MAX_NAMED_EFFECTS);
         match more {
             0 => write!(f, " (by `{tool}`)"),
             _ => write!(f, " and {more} more (by `{tool}`)"),
@@ -196,7 +197,7 @@ impl fmt::Display for Change {
     }
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for UnprovenReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.failed, &self.last_change) {
             (None, None) => f.write_str("no check is on record"),

@@ -12,38 +12,38 @@ pub type HookFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// What [`before_tool`](super::Hook::before_tool) says to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum BeforeTool {
+pub enum CallDecision {
     /// It may run.
     #[default]
-    Run,
+    Allow,
     /// It must not run; the model reads why.
     Deny(String),
     /// It may run with other arguments: the text of a JSON object. The call in the history stays as
     /// the model wrote it.
-    Rewrite(String),
+    RewriteArguments(String),
     /// It waits for somebody to approve it.
-    Ask,
+    RequireApproval,
 }
 
 /// What [`stop`](super::Hook::stop) says to a model that is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum OnStop {
+pub enum StopDecision {
     /// The run may end.
     #[default]
-    LetGo,
+    Allow,
     /// The run goes on, and the model reads this.
     Block(String),
     /// The run ends here, as `stop_hook_prevented`: why, in words for a person, is in the
     /// [outcome](crate::Outcome::why).
-    Prevent(String),
-    /// The run ends here as `blocked`: the smallest thing that is missing.
+    EndRun(String),
+    /// The run ends here as `blocked_reason`: the smallest thing that is missing.
     Blocked(String),
     /// The run ends here as `unproven`: what was claimed without evidence.
     Unproven(String),
     /// The run goes on once: the model reads `text`. If it was sent back in this way before, and nothing
     /// was said to it since, or no request is left, the run ends as `unproven`, for the reason `why`. What
     /// another hook says comes before it.
-    Prove {
+    RequireEvidence {
         /// What the model reads.
         text: String,
         /// What was claimed without evidence, in words for a person.
@@ -52,43 +52,44 @@ pub enum OnStop {
 }
 
 /// What a closure may give for an answer: the answer itself, or a `Result` of it.
-pub trait IntoAnswer<T> {
+pub trait IntoHookResult<T> {
     /// Makes the result.
-    fn into_answer(self) -> Result<T, Error>;
+    fn into_hook_result(self) -> Result<T, Error>;
 }
 
-impl<T> IntoAnswer<T> for T {
-    fn into_answer(self) -> Result<T, Error> {
+impl<T> IntoHookResult<T> for T {
+    fn into_hook_result(self) -> Result<T, Error> {
         Ok(self)
     }
 }
 
-impl<T> IntoAnswer<T> for Result<T, Error> {
-    fn into_answer(self) -> Self {
+impl<T> IntoHookResult<T> for Result<T, Error> {
+    fn into_hook_result(self) -> Self {
         self
     }
 }
 
-impl OnStop {
+impl StopDecision {
     /// What two hooks say together: what blocks comes before what ends the run, and of two that end it
     /// the first counts.
-    pub(super) fn and(self, next: Self) -> Self {
+    pub(super) fn combine(self, next: Self) -> Self {
         if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
             return Self::Block(format!("{first}\n\n{next}"));
         }
-        let gives_way = matches!(self, Self::LetGo | Self::Prove { .. }) && next != Self::LetGo;
+        let gives_way =
+            matches!(self, Self::Allow | Self::RequireEvidence { .. }) && next != Self::Allow;
         if gives_way || matches!(next, Self::Block(_)) { next } else { self }
     }
 
     /// What is said, unless nothing is.
-    pub fn why(&self) -> Option<&str> {
+    pub fn message(&self) -> Option<&str> {
         match self {
-            Self::LetGo => None,
+            Self::Allow => None,
             Self::Block(why)
-            | Self::Prevent(why)
+            | Self::EndRun(why)
             | Self::Blocked(why)
             | Self::Unproven(why)
-            | Self::Prove { why, .. } => Some(why),
+            | Self::RequireEvidence { why, .. } => Some(why),
         }
     }
 }

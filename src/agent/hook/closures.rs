@@ -3,24 +3,24 @@
 use std::any::type_name;
 use std::borrow::Cow;
 
-use crate::agent::hook::definition::method;
+use crate::agent::hook::definition::hook_method;
 use crate::agent::hook::list::hook_points;
 use crate::agent::hook::list::prelude::*;
-use crate::agent::hook::{Hook, HookFuture, IntoAnswer};
+use crate::agent::hook::{Hook, HookFuture, IntoHookResult};
 
 /// A function for each point, which makes a hook of a closure.
-macro_rules! closures {
+macro_rules! closure_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
         together $together:tt
         $(#[$function_doc:meta])*
         closure: $function:ident;
     })*) => {
-        $(closure! { [$(#[$function_doc])*] $function, $kind $name $args [$($Answer)?] })*
+        $(closure_hook! { [$(#[$function_doc])*] $function, $kind $name $args [$($Answer)?] })*
     };
 }
 
-macro_rules! closure {
+macro_rules! closure_hook {
     // Called at once, it gets what the method gets.
     ([$($doc:tt)*] $function:ident,
         at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$($Answer:ty)?]) => {
@@ -41,7 +41,7 @@ macro_rules! closure {
                     Cow::Borrowed(type_name::<F>())
                 }
 
-                method! {
+                hook_method! {
                     [] at_once $name($state $(, $arg: $Given)*) [$($Answer)?]
                     |self| (self.0)($state $(, $arg)*)
                 }
@@ -53,19 +53,19 @@ macro_rules! closure {
     // What is borrowed is cloned for the future.
     ($doc:tt $function:ident,
         asked $name:ident($state:ident $(, $arg:ident: &'a $Own:ty)*) $answer:tt) => {
-        closure! {
+        closure_hook! {
             $doc $function, future of asked $name($state $(, $arg: &'a $Own => $Own)*) $answer
         }
     };
     ($doc:tt $function:ident,
         asked $name:ident($state:ident $(, $arg:ident: $Own:ty)*) $answer:tt) => {
-        closure! {
+        closure_hook! {
             $doc $function, future of asked $name($state $(, $arg: $Own => $Own)*) $answer
         }
     };
     ($doc:tt $function:ident,
         observing $name:ident($state:ident $(, $arg:ident: &$Own:ty)*) $answer:tt) => {
-        closure! {
+        closure_hook! {
             $doc $function, future of observing $name($state $(, $arg: &$Own => $Own)*) $answer
         }
     };
@@ -79,24 +79,24 @@ macro_rules! closure {
         pub fn $function<F, Fut>(f: F) -> impl Hook + 'static
         where
             F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,
-            Fut: Future<Output: IntoAnswer<$Answer>> + Send + 'static,
+            Fut: Future<Output: IntoHookResult<$Answer>> + Send + 'static,
         {
             struct Closure<F>(F);
 
             impl<F, Fut> Hook for Closure<F>
             where
                 F: Fn(State $(, $Own)*) -> Fut + Send + Sync + 'static,
-                Fut: Future<Output: IntoAnswer<$Answer>> + Send + 'static,
+                Fut: Future<Output: IntoHookResult<$Answer>> + Send + 'static,
             {
                 fn name(&self) -> Cow<'_, str> {
                     Cow::Borrowed(type_name::<F>())
                 }
 
-                method! {
+                hook_method! {
                     [] $kind $name($state $(, $arg: $Given)*) [$Answer]
                     |self| {
                         let answer = (self.0)($state.clone() $(, <$Own>::clone(&$arg))*);
-                        Box::pin(async move { answer.await.into_answer() })
+                        Box::pin(async move { answer.await.into_hook_result() })
                     }
                 }
             }
@@ -106,4 +106,4 @@ macro_rules! closure {
     };
 }
 
-hook_points! { closures }
+hook_points! { closure_hooks }

@@ -8,7 +8,7 @@ use crate::agent::hook::list::hook_points;
 use crate::agent::hook::list::prelude::*;
 
 /// A method with a body, by its kind.
-macro_rules! method {
+macro_rules! hook_method {
     ([$($doc:tt)*] asked $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
         |$self:ident| $body:expr) => {
         $($doc)*
@@ -32,21 +32,21 @@ macro_rules! method {
     };
 }
 
-pub(super) use method;
+pub(super) use hook_method;
 
 /// Each method with its default.
-macro_rules! defaults {
+macro_rules! default_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
         $($rest:tt)*
     })*) => {$(
-        method! {
-            [$(#[$doc])*] $kind $name $args [$($Answer)?] |self| default!($kind $default)
+        hook_method! {
+            [$(#[$doc])*] $kind $name $args [$($Answer)?] |self| default_body!($kind $default)
         }
     )*};
 }
 
-macro_rules! default {
+macro_rules! default_body {
     (at_once $default:expr) => {
         $default
     };
@@ -56,10 +56,10 @@ macro_rules! default {
 }
 
 /// Each method, passed on.
-macro_rules! forwards {
+macro_rules! forwarding_methods {
     ($($(#[$doc:meta])* $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
         $(-> $Answer:ty)? { $($rest:tt)* })*) => {$(
-        method! {
+        hook_method! {
             [] $kind $name($state $(, $arg: $Given)*) [$($Answer)?]
             |self| (**self).$name($state $(, $arg)*)
         }
@@ -91,18 +91,18 @@ macro_rules! forwards {
 ///
 /// ```
 /// use turnstream::agent::State;
-/// use turnstream::agent::hook::{HookFuture, BeforeTool, Hook};
+/// use turnstream::agent::hook::{HookFuture, CallDecision, Hook};
 /// use turnstream::item::{History, ToolCall};
 ///
 /// /// Lets nobody leave the folder.
 /// struct Fence;
 ///
 /// impl Hook for Fence {
-///     fn before_tool<'a>(&'a self, _: &'a State, call: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
+///     fn before_tool<'a>(&'a self, _: &'a State, call: &'a ToolCall) -> HookFuture<'a, CallDecision> {
 ///         Box::pin(async move {
 ///             Ok(match call.arguments.contains("..") {
-///                 true => BeforeTool::Deny("stay in the folder".into()),
-///                 false => BeforeTool::Run,
+///                 true => CallDecision::Deny("stay in the folder".into()),
+///                 false => CallDecision::Allow,
 ///             })
 ///         })
 ///     }
@@ -117,7 +117,7 @@ macro_rules! forwards {
 /// };
 /// let state = State::new(History::from_id("h"));
 /// let answer = Fence.before_tool(&state, &call).await?;
-/// assert_eq!(answer, BeforeTool::Deny("stay in the folder".into()));
+/// assert_eq!(answer, CallDecision::Deny("stay in the folder".into()));
 /// # Ok(())
 /// # }
 /// ```
@@ -133,20 +133,20 @@ pub trait Hook: Send + Sync {
         Cow::Borrowed(std::any::type_name::<Self>())
     }
 
-    hook_points! { defaults }
+    hook_points! { default_methods }
 }
 
 /// A hook behind a pointer is the hook.
-macro_rules! pointers {
+macro_rules! impl_hook_for_pointers {
     ($($Pointer:ident),*) => {$(
         impl<H: Hook + ?Sized> Hook for $Pointer<H> {
             fn name(&self) -> Cow<'_, str> {
                 (**self).name()
             }
 
-            hook_points! { forwards }
+            hook_points! { forwarding_methods }
         }
     )*};
 }
 
-pointers!(Arc, Box);
+impl_hook_for_pointers!(Arc, Box);

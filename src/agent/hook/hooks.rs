@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::agent::hook::ask::{ask, caught, failed};
+use crate::agent::hook::ask::{catch_hook_panic, hook_error, invoke};
 use crate::agent::hook::list::hook_points;
 use crate::agent::hook::list::prelude::*;
-use crate::agent::hook::observer::Answer;
+use crate::agent::hook::observer::ObserverFuture;
 use crate::agent::hook::{Hook, HookFuture, Observer};
-use crate::agent::within::Within;
+use crate::agent::within::TimedCall;
 use crate::env::TimeLimit;
 
 /// How long a hook may take for each answer, unless set.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hooks of an agent, in their order. Cheap to clone.
 ///
@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// future drops the answer that it waits for. Without a hook nothing is boxed, and no timer is made.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
-    all: Arc<Vec<Arc<dyn Hook>>>,
+    list: Arc<Vec<Arc<dyn Hook>>>,
     /// The policy on evidence: what other hooks say comes before it.
     policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
@@ -28,12 +28,16 @@ pub(in crate::agent) struct Hooks {
 impl Hooks {
     /// None, with 30 seconds for each answer.
     pub(in crate::agent) fn new() -> Self {
-        Self { all: Arc::default(), policy: None, timeout: TimeLimit::Default(TIMEOUT) }
+        Self {
+            list: Arc::default(),
+            policy: None,
+            timeout: TimeLimit::Default(DEFAULT_HOOK_TIMEOUT),
+        }
     }
 
     /// Adds one behind the others.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
-        Arc::make_mut(&mut self.all).push(hook);
+        Arc::make_mut(&mut self.list).push(hook);
     }
 
     /// Sets the one that comes after all others.
@@ -42,7 +46,7 @@ impl Hooks {
     }
 
     /// The same without any hook but the policy.
-    pub(in crate::agent) fn without_others(&self) -> Self {
+    pub(in crate::agent) fn policy_only(&self) -> Self {
         Self { policy: self.policy.clone(), ..Self::new() }
     }
 
@@ -53,11 +57,11 @@ impl Hooks {
 
     /// Whether there is none but the policy.
     pub(in crate::agent) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.list.is_empty()
     }
 
     /// What is asked: its context transformed, then the request prepared.
-    pub(in crate::agent) async fn request(
+    pub(in crate::agent) async fn prepare_request(
         &self,
         state: &State,
         mut request: Request,
@@ -66,18 +70,18 @@ impl Hooks {
         self.prepare(state, request).await
     }
 
-    fn each(&self) -> impl Iterator<Item = &dyn Hook> {
-        self.all.iter().chain(&self.policy).map(|hook| &**hook)
+    fn iter(&self) -> impl Iterator<Item = &dyn Hook> {
+        self.list.iter().chain(&self.policy).map(|hook| &**hook)
     }
 
-    fn ask<'a, T>(
+    fn invoke<'a, T>(
         &self,
         hook: &'a dyn Hook,
         method: &'static str,
         state: &'a State,
         question: impl FnOnce() -> HookFuture<'a, T>,
     ) -> impl Future<Output = Result<T, Error>> {
-        ask(hook, method, state, self.timeout, question)
+        invoke(hook, method, state, self.timeout, question)
     }
 
     /// Calls an observing method of each hook, as it is pulled.
@@ -88,27 +92,27 @@ impl Hooks {
         call: impl Fn(&dyn Hook) -> HookFuture<'static, T> + 'a,
     ) -> impl Iterator<Item = Observer> + 'a
     where
-        Answer: From<Within<'static, Result<T, Error>>>,
+        ObserverFuture: From<TimedCall<'static, Result<T, Error>>>,
     {
-        let hooks = self.all.iter();
-        hooks.map(move |hook| Observer::begin(hook, method, self.timeout, state, &call))
+        let hooks = self.list.iter();
+        hooks.map(move |hook| Observer::start(hook, method, self.timeout, state, &call))
     }
 }
 
 /// The method of [`Hooks`] for each point, by its kind and by what comes of several.
-macro_rules! compositions {
+macro_rules! impl_hooks {
     ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
         default: $default:expr;
         together { $($together:tt)* }
         $($rest:tt)*
     })*) => {
         impl Hooks {
-            $(composition! { $kind $name $args $($together)* })*
+            $(impl_hooks_method! { $kind $name $args $($together)* })*
         }
     };
 }
 
-macro_rules! composition {
+macro_rules! impl_hooks_method {
     (asked $name:ident($state:ident, $value:ident: $Value:ty)
         changing $changed:ident, keeping [$($kept:ident),*]) => {
         pub(in crate::agent) async fn $name(
@@ -117,9 +121,9 @@ macro_rules! composition {
             mut $value: $Value,
         ) -> Result<$Value, Error> {
             $(let $kept = $value.$kept.clone();)*
-            for hook in self.each() {
+            for hook in self.iter() {
                 let question = || hook.$name($state, $value);
-                $value = self.ask(hook, stringify!($name), $state, question).await?;
+                $value = self.invoke(hook, stringify!($name), $state, question).await?;
                 $($value.$kept.clone_from(&$kept);)*
             }
             Ok($value)
@@ -135,12 +139,12 @@ macro_rules! composition {
             $(, $arg: &$Given)*
         ) -> Result<$All, Error> {
             let mut $all: $All = $first;
-            for hook in self.each() {
+            for hook in self.iter() {
                 $(let $changed = &$change;)?
                 let question = || hook.$name($state $(, $arg)*);
-                let $answer = self.ask(hook, stringify!($name), $state, question).await?;
+                let $answer = self.invoke(hook, stringify!($name), $state, question).await?;
                 let next = || -> Result<$All, Error> { Ok($next) };
-                $all = next().map_err(|error| failed(hook, stringify!($name), $state, error))?;
+                $all = next().map_err(|error| hook_error(hook, stringify!($name), $state, error))?;
                 if $over {
                     break;
                 }
@@ -165,11 +169,11 @@ macro_rules! composition {
             $(, $arg: $Given)*
         ) -> Result<(), Error> {
             let mut outcome = Ok(());
-            for hook in self.each() {
+            for hook in self.iter() {
                 let mut changed = $changed.clone();
                 let called = {
                     let $changed = &mut changed;
-                    caught(|| hook.$name($state $(, $arg)*))
+                    catch_hook_panic(|| hook.$name($state $(, $arg)*))
                 };
                 match called {
                     Ok(()) => {
@@ -177,7 +181,7 @@ macro_rules! composition {
                         *$changed = changed;
                     }
                     Err(error) => {
-                        let error = failed(hook, stringify!($name), $state, error);
+                        let error = hook_error(hook, stringify!($name), $state, error);
                         outcome = outcome.and(Err(error));
                     }
                 }
@@ -194,9 +198,9 @@ macro_rules! composition {
             $(, $arg: $Given)*
         ) -> Result<$All, Error> {
             let mut $all: $All = $first;
-            for hook in self.each() {
-                let $answer = caught(|| hook.$name($state $(, $arg)*))
-                    .map_err(|error| failed(hook, stringify!($name), $state, error))?;
+            for hook in self.iter() {
+                let $answer = catch_hook_panic(|| hook.$name($state $(, $arg)*))
+                    .map_err(|error| hook_error(hook, stringify!($name), $state, error))?;
                 $all = $next;
                 if $over {
                     break;
@@ -208,10 +212,10 @@ macro_rules! composition {
     (at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
         telling |$hooks:ident, $panic:ident| $then:expr) => {
         pub(in crate::agent) fn $name(&self, $state: &State $(, $arg: $Given)*) {
-            for hook in self.each() {
-                if let Err(error) = caught(|| hook.$name($state $(, $arg)*)) {
+            for hook in self.iter() {
+                if let Err(error) = catch_hook_panic(|| hook.$name($state $(, $arg)*)) {
                     let ($hooks, $panic) =
-                        (self, failed(hook, stringify!($name), $state, error));
+                        (self, hook_error(hook, stringify!($name), $state, error));
                     $then
                 }
             }
@@ -219,4 +223,4 @@ macro_rules! composition {
     };
 }
 
-hook_points! { compositions }
+hook_points! { impl_hooks }

@@ -8,8 +8,10 @@ pub(super) mod prelude {
     pub(in crate::agent::hook) use std::sync::Arc;
 
     pub(in crate::agent::hook) use crate::agent::State;
-    pub(in crate::agent::hook) use crate::agent::evidence::Verdict;
-    pub(in crate::agent::hook) use crate::agent::hook::{BeforeTool, OnStop, Permitted};
+    pub(in crate::agent::hook) use crate::agent::evidence::EvidenceVerdict;
+    pub(in crate::agent::hook) use crate::agent::hook::{
+        CallDecision, CombinedDecision, StopDecision,
+    };
     pub(in crate::agent::hook) use crate::error::Error;
     pub(in crate::agent::hook) use crate::event::Outcome;
     pub(in crate::agent::hook) use crate::item::{History, Item, Json, ToolCall, ToolResult};
@@ -20,7 +22,7 @@ pub(super) mod prelude {
 /// Hands the list to the macro of this name. A point is written as
 ///
 /// ```text
-/// kind method(state, arguments) -> answer { default: …; together { … } closure: function; }
+/// kind hook_method(state, arguments) -> answer { default: …; together { … } closure: function; }
 /// ```
 ///
 /// The kind says how it is called:
@@ -209,26 +211,26 @@ macro_rules! hook_points {
 
     /// Decides on a call before it runs.
     ///
-    /// The first [`Deny`](BeforeTool::Deny) counts, and no hook behind it is asked. Rewrites chain:
-    /// each hook sees the call with the arguments so far. After an [`Ask`](BeforeTool::Ask) the
+    /// The first [`Deny`](CallDecision::Deny) counts, and no hook behind it is asked. Rewrites chain:
+    /// each hook sees the call with the arguments so far. After an [`Ask`](CallDecision::RequireApproval) the
     /// others are still asked, and may still deny. A rewrite to anything but the text of a JSON
     /// object is an error.
-    asked before_tool(state, call: &'a ToolCall) -> BeforeTool {
-        default: BeforeTool::Run;
+    asked before_tool(state, call: &'a ToolCall) -> CallDecision {
+        default: CallDecision::Allow;
         together {
-            |permitted: Permitted = Permitted::default(), answer| permitted.and(answer)?,
+            |permitted: CombinedDecision = CombinedDecision::default(), answer| permitted.combine(answer)?,
             until permitted.is_denied(),
-            with call = permitted.rewritten(call)
+            with call = permitted.rewritten_call(call)
         }
         /// A hook of its [`before_tool`](Hook::before_tool) alone.
         ///
         /// ```
-        /// use turnstream::agent::hook::{self, BeforeTool};
+        /// use turnstream::agent::hook::{self, CallDecision};
         ///
         /// let careful = hook::before_tool(|_state, call| async move {
         ///     match call.name.as_str() {
-        ///         "delete" => BeforeTool::Ask,
-        ///         _ => BeforeTool::Run,
+        ///         "delete" => CallDecision::RequireApproval,
+        ///         _ => CallDecision::Allow,
         ///     }
         /// });
         /// # let _ = careful;
@@ -340,29 +342,29 @@ macro_rules! hook_points {
     /// What the run proves when it ends as completed, if the hook judges that;
     /// [`Outcome::proof`](crate::Outcome::proof) has it. The first hook that judges counts. If none does,
     /// it is judged as [`RequireEvidence`](crate::agent::evidence::RequireEvidence) does by default.
-    at_once judge(state) -> Option<Verdict> {
+    at_once judge(state) -> Option<EvidenceVerdict> {
         default: None;
-        together { |given: Option<Verdict> = None, answer| given.or(answer), until given.is_some() }
+        together { |given: Option<EvidenceVerdict> = None, answer| given.or(answer), until given.is_some() }
         /// A hook of its [`judge`](Hook::judge) alone.
         closure: judge;
     }
 
     /// Decides whether a model that is done may stop. It is not asked when a request failed.
     ///
-    /// All hooks are asked. If any [blocks](OnStop::Block), the model reads what all of those say;
+    /// All hooks are asked. If any [blocks](StopDecision::Block), the model reads what all of those say;
     /// else the first that ends the run in another way than as completed counts.
-    asked stop(state, turn: &'a Turn) -> OnStop {
-        default: OnStop::LetGo;
-        together { |said: OnStop = OnStop::LetGo, answer| said.and(answer), until false }
+    asked stop(state, turn: &'a Turn) -> StopDecision {
+        default: StopDecision::Allow;
+        together { |said: StopDecision = StopDecision::Allow, answer| said.combine(answer), until false }
         /// A hook of its [`stop`](Hook::stop) alone.
         ///
         /// ```
-        /// use turnstream::agent::hook::{self, OnStop};
+        /// use turnstream::agent::hook::{self, StopDecision};
         ///
         /// let tested = hook::stop(|_state, turn| async move {
         ///     match turn.text().contains("tests pass") {
-        ///         true => OnStop::LetGo,
-        ///         false => OnStop::Block("Run the tests before you stop.".into()),
+        ///         true => StopDecision::Allow,
+        ///         false => StopDecision::Block("Run the tests before you stop.".into()),
         ///     }
         /// });
         /// # let _ = tested;

@@ -17,13 +17,13 @@ mod observer;
 mod permitted;
 mod unwrap;
 
-pub use answer::{BeforeTool, HookFuture, IntoAnswer, OnStop};
+pub use answer::{CallDecision, HookFuture, IntoHookResult, StopDecision};
 // A function for each hook point.
 pub use closures::*;
 pub use definition::Hook;
 pub(in crate::agent) use hooks::Hooks;
 pub(in crate::agent) use observer::Observer;
-pub(in crate::agent) use permitted::Permitted;
+pub(in crate::agent) use permitted::CombinedDecision;
 pub use unwrap::unwrap_json_string;
 
 #[cfg(test)]

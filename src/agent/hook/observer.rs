@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::agent::State;
-use crate::agent::hook::ask::{IT, failed};
+use crate::agent::hook::ask::{HOOK_NAME, hook_error};
 use crate::agent::hook::{Hook, HookFuture};
-use crate::agent::within::Within;
+use crate::agent::within::TimedCall;
 use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};
@@ -18,32 +18,32 @@ pub(in crate::agent) struct Observer {
     hook: Arc<dyn Hook>,
     method: &'static str,
     state: Arc<State>,
-    answer: Answer,
+    future: ObserverFuture,
 }
 
 /// What is awaited of it.
-pub(super) enum Answer {
-    End(Within<'static, Result<(), Error>>),
-    Notes(Within<'static, Result<Vec<Item>, Error>>),
+pub(super) enum ObserverFuture {
+    Unit(TimedCall<'static, Result<(), Error>>),
+    Notes(TimedCall<'static, Result<Vec<Item>, Error>>),
     /// It panicked before it gave a future.
     Panicked(Error),
 }
 
-impl From<Within<'static, Result<(), Error>>> for Answer {
-    fn from(end: Within<'static, Result<(), Error>>) -> Self {
-        Self::End(end)
+impl From<TimedCall<'static, Result<(), Error>>> for ObserverFuture {
+    fn from(end: TimedCall<'static, Result<(), Error>>) -> Self {
+        Self::Unit(end)
     }
 }
 
-impl From<Within<'static, Result<Vec<Item>, Error>>> for Answer {
-    fn from(notes: Within<'static, Result<Vec<Item>, Error>>) -> Self {
+impl From<TimedCall<'static, Result<Vec<Item>, Error>>> for ObserverFuture {
+    fn from(notes: TimedCall<'static, Result<Vec<Item>, Error>>) -> Self {
         Self::Notes(notes)
     }
 }
 
 impl Observer {
     /// Calls an observing method.
-    pub(super) fn begin<T>(
+    pub(super) fn start<T>(
         hook: &Arc<dyn Hook>,
         method: &'static str,
         limit: TimeLimit,
@@ -51,11 +51,11 @@ impl Observer {
         call: impl FnOnce(&dyn Hook) -> HookFuture<'static, T>,
     ) -> Self
     where
-        Answer: From<Within<'static, Result<T, Error>>>,
+        ObserverFuture: From<TimedCall<'static, Result<T, Error>>>,
     {
-        let answer = Within::new(IT, limit, || call(&**hook));
-        let answer = answer.map_or_else(Answer::Panicked, Answer::from);
-        Self { hook: Arc::clone(hook), method, state: Arc::clone(state), answer }
+        let answer = TimedCall::new(HOOK_NAME, limit, || call(&**hook));
+        let answer = answer.map_or_else(ObserverFuture::Panicked, ObserverFuture::from);
+        Self { hook: Arc::clone(hook), method, state: Arc::clone(state), future: answer }
     }
 
     /// The state of which the hook was told.
@@ -69,28 +69,32 @@ impl Observer {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Vec<Item>, Error>> {
-        let given = match &mut self.answer {
-            Answer::End(end) => end.poll(IT, cx).map(|given| given.flatten().map(|()| Vec::new())),
-            Answer::Notes(notes) => notes.poll(IT, cx).map(|given| checked(given.flatten()?)),
-            Answer::Panicked(error) => Poll::Ready(Err(error.clone())),
+        let given = match &mut self.future {
+            ObserverFuture::Unit(end) => {
+                end.poll(HOOK_NAME, cx).map(|given| given.flatten().map(|()| Vec::new()))
+            }
+            ObserverFuture::Notes(notes) => {
+                notes.poll(HOOK_NAME, cx).map(|given| check_notes(given.flatten()?))
+            }
+            ObserverFuture::Panicked(error) => Poll::Ready(Err(error.clone())),
         };
-        given.map_err(|error| failed(&*self.hook, self.method, &self.state, error))
+        given.map_err(|error| hook_error(&*self.hook, self.method, &self.state, error))
     }
 
     /// Drops the hook's future, which is an error if it panics.
     pub(in crate::agent) fn cancel(&mut self) -> Result<(), Error> {
-        let dropped = match &mut self.answer {
-            Answer::End(end) => end.cancel(IT),
-            Answer::Notes(notes) => notes.cancel(IT),
-            Answer::Panicked(_) => Ok(()),
+        let dropped = match &mut self.future {
+            ObserverFuture::Unit(end) => end.cancel(HOOK_NAME),
+            ObserverFuture::Notes(notes) => notes.cancel(HOOK_NAME),
+            ObserverFuture::Panicked(_) => Ok(()),
         };
-        dropped.map_err(|error| failed(&*self.hook, self.method, &self.state, error))
+        dropped.map_err(|error| hook_error(&*self.hook, self.method, &self.state, error))
     }
 }
 
 /// Words from outside; anything else is an error.
-fn checked(items: Vec<Item>) -> Result<Vec<Item>, Error> {
-    if !items.iter().all(is_words_from_outside) {
+fn check_notes(items: Vec<Item>) -> Result<Vec<Item>, Error> {
+    if !items.iter().all(is_input_item) {
         let what = "it may add only user and system items";
         return Err(Error::new(ErrorKind::Other, what));
     }
@@ -98,7 +102,7 @@ fn checked(items: Vec<Item>) -> Result<Vec<Item>, Error> {
     Ok(items.into_iter().map(|item| Item { turn: None, ..item }).collect())
 }
 
-fn is_words_from_outside(item: &Item) -> bool {
+fn is_input_item(item: &Item) -> bool {
     match item.kind {
         ItemKind::User { .. } | ItemKind::System { .. } => true,
         ItemKind::Text { .. }

@@ -4,40 +4,47 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::agent::hook::BeforeTool;
+use crate::agent::hook::CallDecision;
 use crate::error::{Error, ErrorKind};
 use crate::item::ToolCall;
 
 /// What all hooks together say to a call. `arguments` are set if a hook has rewritten them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::agent) enum Permitted {
+pub(in crate::agent) enum CombinedDecision {
     /// It may run.
-    Run { arguments: Option<String> },
+    Allow { arguments: Option<String> },
     /// It must not run; the model reads why.
     Deny { why: String },
     /// It waits for somebody to approve it, with these arguments.
-    Ask { arguments: Option<String> },
+    RequireApproval { arguments: Option<String> },
 }
 
-impl Default for Permitted {
+impl Default for CombinedDecision {
     fn default() -> Self {
-        Self::Run { arguments: None }
+        Self::Allow { arguments: None }
     }
 }
 
-impl Permitted {
+impl CombinedDecision {
     /// After the answer of one more hook.
-    pub(super) fn and(self, answer: BeforeTool) -> Result<Self, Error> {
+    pub(super) fn combine(self, answer: CallDecision) -> Result<Self, Error> {
         Ok(match (self, answer) {
-            (_, BeforeTool::Deny(why)) => Self::Deny { why },
-            (Self::Run { arguments }, BeforeTool::Ask) => Self::Ask { arguments },
-            (Self::Run { .. }, BeforeTool::Rewrite(arguments)) => {
-                Self::Run { arguments: Some(checked(arguments)?) }
+            (_, CallDecision::Deny(why)) => Self::Deny { why },
+            (Self::Allow { arguments }, CallDecision::RequireApproval) => {
+                Self::RequireApproval { arguments }
             }
-            (Self::Ask { .. }, BeforeTool::Rewrite(arguments)) => {
-                Self::Ask { arguments: Some(checked(arguments)?) }
+            (Self::Allow { .. }, CallDecision::RewriteArguments(arguments)) => {
+                Self::Allow { arguments: Some(check_object(arguments)?) }
             }
-            (permitted, BeforeTool::Run | BeforeTool::Ask | BeforeTool::Rewrite(_)) => permitted,
+            (Self::RequireApproval { .. }, CallDecision::RewriteArguments(arguments)) => {
+                Self::RequireApproval { arguments: Some(check_object(arguments)?) }
+            }
+            (
+                permitted,
+                CallDecision::Allow
+                | CallDecision::RequireApproval
+                | CallDecision::RewriteArguments(_),
+            ) => permitted,
         })
     }
 
@@ -46,20 +53,21 @@ impl Permitted {
     }
 
     /// The call with the arguments so far.
-    pub(super) fn rewritten<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
+    pub(super) fn rewritten_call<'a>(&self, call: &'a ToolCall) -> Cow<'a, ToolCall> {
         match self {
-            Self::Run { arguments: Some(arguments) } | Self::Ask { arguments: Some(arguments) } => {
+            Self::Allow { arguments: Some(arguments) }
+            | Self::RequireApproval { arguments: Some(arguments) } => {
                 Cow::Owned(ToolCall { arguments: arguments.clone(), ..call.clone() })
             }
-            Self::Run { arguments: None } | Self::Ask { arguments: None } | Self::Deny { .. } => {
-                Cow::Borrowed(call)
-            }
+            Self::Allow { arguments: None }
+            | Self::RequireApproval { arguments: None }
+            | Self::Deny { .. } => Cow::Borrowed(call),
         }
     }
 }
 
 /// Arguments that are a JSON object.
-fn checked(arguments: String) -> Result<String, Error> {
+fn check_object(arguments: String) -> Result<String, Error> {
     match serde_json::from_str::<Map<String, Value>>(&arguments) {
         Ok(_) => Ok(arguments),
         Err(source) => {

@@ -27,10 +27,10 @@ use crate::agent::hook::{Hook, repair};
 /// assert_eq!(unwrapping.repair(&state, &call, "not a JSON object"), None);
 /// ```
 pub fn unwrap_json_string() -> impl Hook + 'static {
-    repair(|_, call, _| unwrapped(&call.arguments))
+    repair(|_, call, _| unwrap_nested_strings(&call.arguments))
 }
 
-fn unwrapped(arguments: &str) -> Option<String> {
+fn unwrap_nested_strings(arguments: &str) -> Option<String> {
     let mut inner: String = serde_json::from_str(arguments).ok()?;
     // Each string is shorter than the one that it was in.
     while let Ok(deeper) = serde_json::from_str(&inner) {

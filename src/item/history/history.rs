@@ -180,7 +180,7 @@ impl History {
     /// ```
     /// use turnstream::Agent;
     /// use turnstream::env::SystemIds;
-    /// use turnstream::event::Reason;
+    /// use turnstream::event::EndReason;
     /// use turnstream::provider::{Reply, Scripted};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -188,11 +188,11 @@ impl History {
     /// let model = Scripted::new([Reply::new().refuse("No."), "Gladly.".into()]);
     /// let agent = Agent::new(model);
     /// let refused = agent.run("Do it").outcome().await;
-    /// assert_eq!(refused.reason, Reason::Refused);
+    /// assert_eq!(refused.reason, EndReason::Refused);
     ///
     /// let before = refused.history.before_last_prompt().fork(&SystemIds);
     /// let outcome = agent.run_from(before, "Explain it").outcome().await;
-    /// assert_eq!(outcome.reason, Reason::Completed);
+    /// assert_eq!(outcome.reason, EndReason::Completed);
     /// assert_eq!(outcome.history.len(), 2);
     /// # }
     /// ```

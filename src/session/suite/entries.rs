@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::event::RewrittenWhy;
+use crate::event::RewriteReason;
 use crate::item::{
     EffectReport, History, Item, Json, Mark, Part, PendingCall, ProviderData, ResultKind,
     SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
@@ -55,7 +55,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
     let mut entries: Vec<Entry> = others.iter().cloned().map(Entry::Item).collect();
     let history = History::from_items("s/d", first.to_vec());
     entries.push(Entry::Nested { call_id: "d".into(), history });
-    entries.push(Entry::Rewritten { why: RewrittenWhy::Compacted, from: 1, to: 3, items });
+    entries.push(Entry::Rewritten { why: RewriteReason::Compacted, from: 1, to: 3, items });
     entries.push(Entry::Pending {
         calls: vec![call("c").into(), PendingCall::from(call("e")).with_parent_call("d")],
     });

@@ -1,6 +1,6 @@
 //! What holds for every [`Store`], as tests for those who write one.
 //!
-//! [`check`] runs all claims on stores that a function makes, empty each time, and panics if one does not hold;
+//! [`check_store`] runs all claims on stores that a function makes, empty each time, and panics if one does not hold;
 //! [`session_suite!`](crate::session_suite) makes a test of each, named after what it claims.
 //!
 //! ```
@@ -9,7 +9,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! // In a test: `#[tokio::test] async fn my_store_keeps_the_contract()`.
-//! suite::check(MemoryStore::new).await;
+//! suite::check_store(MemoryStore::new).await;
 //! # }
 //! ```
 //!

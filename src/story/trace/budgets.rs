@@ -9,7 +9,7 @@ use crate::usage::{Prices, Usage};
 /// What is left of each budget behind a step. One without a limit is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct BudgetsLeft {
+pub struct RemainingBudget {
     /// How many more requests may be sent: one step each, where a turn has one call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_remaining: Option<u64>,
@@ -30,14 +30,14 @@ pub struct BudgetsLeft {
     pub time_remaining_ms: Option<u64>,
 }
 
-impl BudgetsLeft {
+impl RemainingBudget {
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
     /// What is left when so much was used.
-    pub(super) fn minus(&self, used: &Used, elapsed: Duration) -> Self {
+    pub(super) fn after_use(&self, used: &UsedBudget, elapsed: Duration) -> Self {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -53,7 +53,7 @@ impl BudgetsLeft {
 
 /// What a run has used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct UsedBudget {
     pub(super) requests: u64,
     pub(super) tool_calls: u64,
     pub(super) usage: Usage,
@@ -61,7 +61,7 @@ pub(super) struct Used {
     pub(super) cost: u64,
 }
 
-impl Used {
+impl UsedBudget {
     /// Counts what an attempt at a turn used.
     pub(super) fn add(&mut self, usage: Usage, model: &str, prices: &Prices) {
         self.usage += usage;

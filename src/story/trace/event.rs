@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::item::{Evidence, Json, SideEffect};
-use crate::story::trace::{BudgetsLeft, NormalizedError, ToolExit};
-use crate::tool::Why;
+use crate::story::trace::{NormalizedError, RemainingBudget, ToolExit};
+use crate::tool::Rationale;
 
 /// One step of a run: a call and its result, something said that was no end, or the end.
 ///
@@ -49,20 +49,20 @@ pub struct TraceEvent {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<Json>,
     /// What was done.
-    pub action: Action,
+    pub action: TraceAction,
     /// What came of it.
     #[serde(default, skip_serializing_if = "TraceResult::is_empty")]
     pub result: TraceResult,
     /// What was left behind it.
-    #[serde(default, skip_serializing_if = "BudgetsLeft::is_empty")]
-    pub budgets: BudgetsLeft,
+    #[serde(default, skip_serializing_if = "RemainingBudget::is_empty")]
+    pub budgets: RemainingBudget,
 }
 
 /// What a step did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Action {
+pub enum TraceAction {
     /// A tool was called.
     Tool {
         /// Its name as the model wrote it.
@@ -74,9 +74,9 @@ pub enum Action {
         /// or nested deeper than 100 levels, is a string; `None` if the call was made before the trace began.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<Json>,
-        /// What the model said of the call, if its tool is [audited](crate::Tool::audited).
+        /// What the model said of the call, if its tool is [audited](crate::Tool::with_rationale).
         #[serde(flatten)]
-        why: Why,
+        why: Rationale,
     },
     /// The model spoke without a call, and the run went on: a plan, a reply that was not accepted.
     Say {
@@ -88,7 +88,7 @@ pub enum Action {
     },
     /// The run ended.
     Stop {
-        /// `success` if it was completed with a [proof](TraceResult::verification_evidence); else the [reason](crate::event::Reason), such as `completed`, `blocked` or `unproven`.
+        /// `success` if it was completed with a [proof](TraceResult::verification_evidence); else the [reason](crate::event::EndReason), such as `completed`, `blocked_reason` or `unproven`.
         stop_reason: String,
         /// The last words, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]

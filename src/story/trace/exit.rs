@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Evidence, ResultKind, ToolResult};
 
 /// A summary has at most so many characters.
-const SUMMARY: usize = 240;
+const MAX_SUMMARY_CHARS: usize = 240;
 
 /// How a call ended, one of four words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub enum FailureKind {
 }
 
 /// How a result ended, and what went wrong where something did.
-pub(super) fn of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
+pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
         // A check that fails is no success, whatever the tool that ran it thinks.
         ResultKind::Ok | ResultKind::Error if has_failed_check(result) => {
@@ -98,7 +98,7 @@ fn has_failed_check(result: &ToolResult) -> bool {
 }
 
 /// What ended a run.
-pub(super) fn of_error(error: &Error) -> NormalizedError {
+pub(super) fn normalize_error(error: &Error) -> NormalizedError {
     let kind = match error.kind() {
         ErrorKind::Timeout => FailureKind::Timeout,
         ErrorKind::InvalidRequest
@@ -141,7 +141,7 @@ pub(super) fn one_line(text: &str) -> String {
             line.push(' ');
         }
         line.push_str(word);
-        if let Some((end, _)) = line.char_indices().nth(SUMMARY) {
+        if let Some((end, _)) = line.char_indices().nth(MAX_SUMMARY_CHARS) {
             line.truncate(end);
             line.push('…');
             break;

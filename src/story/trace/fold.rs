@@ -2,72 +2,72 @@
 
 use std::time::Duration;
 
-use crate::event::{AppendedWhy, Event, Outcome, Reason, ToolEvent};
+use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
 use crate::item::{
     History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, nesting_depth,
 };
-use crate::story::trace::budgets::{BudgetsLeft, Used};
-use crate::story::trace::exit::{of_error, of_result, one_line};
-use crate::story::trace::{Action, TraceEvent, TraceResult};
-use crate::tool::Why;
+use crate::story::trace::budgets::{RemainingBudget, UsedBudget};
+use crate::story::trace::exit::{exit_of_result, normalize_error, one_line};
+use crate::story::trace::{TraceAction, TraceEvent, TraceResult};
+use crate::tool::Rationale;
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::Prices;
 
 /// What is nested deeper is kept as text: readers of JSON stop at some 128 levels, of which a step has
 /// some itself.
-const DEEPEST: usize = 100;
+const MAX_JSON_DEPTH: usize = 100;
 
 /// What the events so far have told, as far as it is needed for the next step.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
-    pub(super) limits: BudgetsLeft,
+pub(super) struct TraceFold {
+    pub(super) limits: RemainingBudget,
     pub(super) prices: Prices,
     /// The calls of the runs that it is nested in.
-    within: Vec<String>,
+    parent_calls: Vec<String>,
     /// How many steps there were.
     step: u32,
-    run: Run,
+    run: RunTrace,
 }
 
 /// What begins anew with each run.
 #[derive(Debug, Default)]
-struct Run {
+struct RunTrace {
     turn: u32,
     model: String,
     /// A request was announced, and its turn is not complete.
     announced: bool,
-    used: Used,
+    used: UsedBudget,
     /// The calls that have no result.
-    open: OpenCalls<Open>,
+    open: OpenCalls<OpenToolCall>,
     /// A turn without calls that may be the last.
-    said: Option<Said>,
+    final_text: Option<FinalText>,
     /// What was noted for the next step.
     inputs: Vec<Json>,
     /// The sub-agents, by the calls that they run as.
-    children: Vec<(String, Fold)>,
+    children: Vec<(String, TraceFold)>,
     /// What sub-agents had done when they were suspended, by the calls that they run as.
     suspended: Vec<(String, History)>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenToolCall {
     call: ToolCall,
     turn: u32,
     model: String,
 }
 
 #[derive(Debug)]
-struct Said {
+struct FinalText {
     text: String,
     turn_stopped: String,
     turn: u32,
     model: String,
 }
 
-impl Fold {
+impl TraceFold {
     /// Takes the calls that were open before.
-    pub(super) fn begin_with(&mut self, history: &History) {
-        let open = |call| Open { call, turn: 0, model: String::new() };
+    pub(super) fn resume_from(&mut self, history: &History) {
+        let open = |call| OpenToolCall { call, turn: 0, model: String::new() };
         self.run.open.extend(history.unanswered_calls().into_iter().map(open));
         for call_id in history.suspended_calls() {
             let nested = history.nested_history(call_id).cloned();
@@ -75,8 +75,8 @@ impl Fold {
         }
     }
 
-    pub(super) fn note(&mut self, input: Json) {
-        self.run.inputs.push(readable(input));
+    pub(super) fn add_input(&mut self, input: Json) {
+        self.run.inputs.push(limit_depth(input));
     }
 
     /// Takes the next event; `elapsed` is the time since the first of the run. The steps that it
@@ -89,14 +89,14 @@ impl Fold {
     ) {
         match event {
             Event::TurnStarted { turn, model, .. } => {
-                self.say(elapsed, steps);
+                self.emit_message_step(elapsed, steps);
                 self.run.turn = *turn;
                 self.run.model.clone_from(model);
                 self.run.announced = true;
                 self.run.used.requests += 1;
             }
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
-                self.say(elapsed, steps);
+                self.emit_message_step(elapsed, steps);
                 self.turn(turn);
             }
             Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
@@ -109,17 +109,17 @@ impl Fold {
             Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
                 self.run.suspended.push((call_id.clone(), (**nested).clone()));
             }
-            Event::Turn(_) | Event::Continued { .. } => self.say(elapsed, steps),
+            Event::Turn(_) | Event::Continued { .. } => self.emit_message_step(elapsed, steps),
             Event::Tool(ToolEvent::Output(result)) => {
                 let step = self.result(result, elapsed);
                 steps.push(step);
             }
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.ask(call),
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.add_open_call(call),
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
             | Event::Nested { call_id, event, .. } => self.nested(call_id, event, steps),
             Event::Appended { why, items, .. } => {
-                if *why == AppendedWhy::Input {
-                    self.begin_anew();
+                if *why == AppendReason::Input {
+                    self.reset();
                 }
                 for result in items.iter().filter_map(Item::as_tool_result) {
                     let step = self.result(result, elapsed);
@@ -127,21 +127,21 @@ impl Fold {
                 }
             }
             Event::Finished(outcome) => {
-                let step = self.stop(outcome, elapsed);
+                let step = self.end_step(outcome, elapsed);
                 steps.push(step);
                 // Calls that are pending are answered by a later run.
-                let Run { open, suspended, .. } = std::mem::take(&mut self.run);
-                if outcome.reason == Reason::Pending {
-                    self.run = Run { open, suspended, ..Run::default() };
+                let RunTrace { open, suspended, .. } = std::mem::take(&mut self.run);
+                if outcome.reason == EndReason::Pending {
+                    self.run = RunTrace { open, suspended, ..RunTrace::default() };
                 }
             }
         }
     }
 
     /// A run has begun. One that was dropped has left what it was about.
-    fn begin_anew(&mut self) {
-        let Run { open, inputs, suspended, .. } = std::mem::take(&mut self.run);
-        self.run = Run { open, inputs, suspended, ..Run::default() };
+    fn reset(&mut self) {
+        let RunTrace { open, inputs, suspended, .. } = std::mem::take(&mut self.run);
+        self.run = RunTrace { open, inputs, suspended, ..RunTrace::default() };
     }
 
     fn turn(&mut self, turn: &Turn) {
@@ -156,7 +156,7 @@ impl Fold {
         let priced = if self.prices.get(&model).is_some() { &model } else { &run.model };
         run.used.add(turn.usage(), priced, &self.prices);
         if turn.tool_calls().next().is_none() {
-            run.said = Some(Said {
+            run.final_text = Some(FinalText {
                 text: one_line(&turn.text()),
                 turn_stopped: turn.stop_reason().as_str().to_owned(),
                 turn: run.turn,
@@ -164,30 +164,35 @@ impl Fold {
             });
             return;
         }
-        let open =
-            |call: &ToolCall| Open { call: call.clone(), turn: run.turn, model: model.clone() };
+        let open = |call: &ToolCall| OpenToolCall {
+            call: call.clone(),
+            turn: run.turn,
+            model: model.clone(),
+        };
         run.open.extend(turn.tool_calls().map(open));
     }
 
     /// The turn before was not the last.
-    fn say(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
-        let Some(Said { text, turn_stopped, turn, model }) = self.run.said.take() else { return };
-        let action = Action::Say { text, turn_stopped };
-        steps.push(self.next(turn, model, action, TraceResult::default(), elapsed));
+    fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
+        let Some(FinalText { text, turn_stopped, turn, model }) = self.run.final_text.take() else {
+            return;
+        };
+        let action = TraceAction::Say { text, turn_stopped };
+        steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
     }
 
     /// A call is shown to somebody whose turn the trace may not have seen.
-    fn ask(&mut self, call: &ToolCall) {
+    fn add_open_call(&mut self, call: &ToolCall) {
         let open = &mut self.run.open;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
-            open.extend([Open { call: call.clone(), turn: 0, model: String::new() }]);
+            open.extend([OpenToolCall { call: call.clone(), turn: 0, model: String::new() }]);
         }
     }
 
     fn result(&mut self, result: &ToolResult, elapsed: Duration) -> TraceEvent {
         let run = &mut self.run;
         run.used.tool_calls += u64::from(result.kind.has_executed());
-        let (exit, error) = of_result(result);
+        let (exit, error) = exit_of_result(result);
         let mut said = TraceResult {
             tool_exit: Some(exit),
             normalized_error: error,
@@ -203,30 +208,34 @@ impl Fold {
                         .push(SideEffect { kind: kind.clone(), target: target.clone() }),
                 }
             }
-            said.evidence = report.evidence.iter().cloned().map(readable).collect();
+            said.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
         }
         // A run that was dropped may have left one with the same id.
         let open = self.run.open.take_last(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match open {
-            Some(Open { call, turn, model }) => (turn, model, Some(call.arguments)),
+            Some(OpenToolCall { call, turn, model }) => (turn, model, Some(call.arguments)),
             None => (self.run.turn, self.run.model.clone(), None),
         };
-        let (why, args) = arguments.as_deref().map_or_else(Default::default, written);
-        let action =
-            Action::Tool { tool: result.name.clone(), call_id: result.call_id.clone(), args, why };
-        self.next(turn, model, action, said, elapsed)
+        let (why, args) = arguments.as_deref().map_or_else(Default::default, split_rationale);
+        let action = TraceAction::Tool {
+            tool: result.name.clone(),
+            call_id: result.call_id.clone(),
+            args,
+            why,
+        };
+        self.new_step(turn, model, action, said, elapsed)
     }
 
     fn nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
         let children = &mut self.run.children;
         let found = children.iter().rposition(|(id, _)| id == call_id);
         let at = found.unwrap_or_else(|| {
-            let mut within = self.within.clone();
+            let mut within = self.parent_calls.clone();
             within.push(call_id.to_owned());
-            let mut child = Self { within, ..Self::default() };
+            let mut child = Self { parent_calls: within, ..Self::default() };
             // The newest is what it continues with.
             if let Some((_, history)) = self.run.suspended.iter().rfind(|(id, _)| id == call_id) {
-                child.begin_with(history);
+                child.resume_from(history);
             }
             children.push((call_id.to_owned(), child));
             children.len() - 1
@@ -237,57 +246,57 @@ impl Fold {
         }
     }
 
-    fn stop(&mut self, outcome: &Outcome, elapsed: Duration) -> TraceEvent {
+    fn end_step(&mut self, outcome: &Outcome, elapsed: Duration) -> TraceEvent {
         let mut result = TraceResult {
-            normalized_error: outcome.error.as_ref().map(of_error),
+            normalized_error: outcome.error.as_ref().map(normalize_error),
             ..TraceResult::default()
         };
         let mut stop_reason = outcome.reason.as_str();
         match outcome.reason {
-            Reason::Completed if outcome.proof.is_some() => {
+            EndReason::Completed if outcome.proof.is_some() => {
                 stop_reason = "success";
                 result.verification_evidence = outcome.proof.as_deref().cloned();
             }
-            Reason::Blocked | Reason::Unproven => result.missing.clone_from(&outcome.why),
-            Reason::Pending => {
+            EndReason::Blocked | EndReason::Unproven => result.missing.clone_from(&outcome.why),
+            EndReason::Pending => {
                 let calls = outcome.pending.iter();
                 let calls: Vec<_> =
                     calls.map(|call| format!("`{}` ({})", call.name, call.call_id)).collect();
                 let what = format!("a verdict on or a result for {}", calls.join(", "));
                 result.missing = Some(what);
             }
-            Reason::Completed
-            | Reason::MaxTurns
-            | Reason::Interrupted(_)
-            | Reason::Stopped
-            | Reason::StopHookPrevented
-            | Reason::ContextWindow
-            | Reason::Truncated
-            | Reason::Refused
-            | Reason::Filtered
-            | Reason::Malformed
-            | Reason::Repeating
-            | Reason::Budget
-            | Reason::Incomplete
-            | Reason::ProviderError
-            | Reason::HookError
-            | Reason::Other => result.why.clone_from(&outcome.why),
+            EndReason::Completed
+            | EndReason::MaxTurns
+            | EndReason::Interrupted(_)
+            | EndReason::Stopped
+            | EndReason::StopHookPrevented
+            | EndReason::ContextWindow
+            | EndReason::Truncated
+            | EndReason::Refused
+            | EndReason::Filtered
+            | EndReason::Malformed
+            | EndReason::Repeating
+            | EndReason::Budget
+            | EndReason::Incomplete
+            | EndReason::ProviderError
+            | EndReason::HookError
+            | EndReason::Other => result.why.clone_from(&outcome.why),
         }
         // An attempt that broke off is told of nowhere else.
         self.run.used.usage = outcome.usage;
         self.run.used.cost = outcome.cost.unwrap_or(self.run.used.cost);
         let (turn, model) = (self.run.turn, self.run.model.clone());
-        let model = self.run.said.take().map_or(model, |said| said.model);
+        let model = self.run.final_text.take().map_or(model, |said| said.model);
         let text = one_line(&outcome.text);
-        let action = Action::Stop { stop_reason: stop_reason.to_owned(), text };
-        self.next(turn, model, action, result, elapsed)
+        let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text };
+        self.new_step(turn, model, action, result, elapsed)
     }
 
-    fn next(
+    fn new_step(
         &mut self,
         turn: u32,
         model: String,
-        action: Action,
+        action: TraceAction,
         result: TraceResult,
         elapsed: Duration,
     ) -> TraceEvent {
@@ -296,29 +305,29 @@ impl Fold {
             step: self.step,
             turn,
             model,
-            within: self.within.clone(),
+            within: self.parent_calls.clone(),
             inputs: std::mem::take(&mut self.run.inputs),
             action,
             result,
-            budgets: self.limits.minus(&self.run.used, elapsed),
+            budgets: self.limits.after_use(&self.run.used, elapsed),
         }
     }
 }
 
 /// Arguments as the trace has them.
-fn written(arguments: &str) -> (Why, Option<Json>) {
-    let (why, rest) = Why::split_whole(arguments);
+fn split_rationale(arguments: &str) -> (Rationale, Option<Json>) {
+    let (why, rest) = Rationale::split_well_formed(arguments);
     let text = || serde_json::Value::from(arguments).into();
     let args = match rest.trim() {
         "" => serde_json::Value::Object(serde_json::Map::new()).into(),
-        rest => Json::parse(rest).map_or_else(|_| text(), readable),
+        rest => Json::parse(rest).map_or_else(|_| text(), limit_depth),
     };
     (why, Some(args))
 }
 
 /// The value, or its text where it is nested too deep to be read again as a part of a step.
-fn readable(json: Json) -> Json {
-    match nesting_depth(json.as_str()) > DEEPEST {
+fn limit_depth(json: Json) -> Json {
+    match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
         true => serde_json::Value::from(json.as_str()).into(),
         false => json,
     }

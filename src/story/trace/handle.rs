@@ -9,17 +9,17 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::event::{AppendedWhy, Event};
+use crate::event::{AppendReason, Event};
 use crate::item::{History, Json};
 use crate::lock::lock_ignoring_poison;
-use crate::story::trace::fold::Fold;
-use crate::story::trace::sink::Sink;
-use crate::story::trace::{BudgetsLeft, TraceEvent};
+use crate::story::trace::fold::TraceFold;
+use crate::story::trace::sink::TraceWriters;
+use crate::story::trace::{RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
 /// What a run did, step by step. Clones share it.
 ///
-/// It is filled by [`traced`](crate::Events::traced), and can be looked at any time. A step is the
+/// It is filled by [`traced`](crate::EventStreamExt::trace_to), and can be looked at any time. A step is the
 /// result of one call, in the order in which results came; a turn without calls behind which the run
 /// went on; or the end. A run that is dropped has no end. A trace that is put on several runs, one
 /// after the other, goes on counting steps; budgets begin anew with each, which is where its input
@@ -32,7 +32,7 @@ use crate::usage::Prices;
 /// use futures::StreamExt;
 /// use turnstream::provider::{Reply, Scripted};
 /// use turnstream::tool::{Tool, ToolSpec};
-/// use turnstream::{Agent, Events};
+/// use turnstream::{Agent, EventStreamExt};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
@@ -46,13 +46,13 @@ use crate::usage::Prices;
 ///     parameters: serde_json::json!({ "type": "object" }),
 /// };
 /// let touch = Tool::raw(spec, |args, cx| async move {
-///     cx.changed(args["file"].as_str().unwrap_or_default());
+///     cx.record_change(args["file"].as_str().unwrap_or_default());
 ///     "done"
 /// })?;
 /// let agent = Agent::new(model).with_tools([touch]);
 ///
 /// let trace = agent.trace();
-/// agent.run("Make a.md").traced(&trace).for_each(|_| async {}).await;
+/// agent.run("Make a.md").trace_to(&trace).for_each(|_| async {}).await;
 /// let steps = trace.events();
 /// assert_eq!(steps.len(), 2);
 /// assert_eq!(steps[0].result.changed_files, ["a.md"]);
@@ -61,19 +61,19 @@ use crate::usage::Prices;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Trace(Arc<Shared>);
+pub struct Trace(Arc<TraceShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct TraceShared {
     /// Taken before `book`, so that lines are written in order, and whoever looks does not wait for
     /// a writer.
-    sink: Mutex<Sink>,
-    book: Mutex<Book>,
+    sink: Mutex<TraceWriters>,
+    book: Mutex<TraceState>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
-    fold: Fold,
+struct TraceState {
+    fold: TraceFold,
     /// When the run began.
     started: Option<Instant>,
     steps: Vec<TraceEvent>,
@@ -86,19 +86,19 @@ impl Trace {
     }
 
     /// Makes a trace of runs that may send so many requests each.
-    pub fn with_steps(steps: u32) -> Self {
+    pub fn from_max_steps(steps: u32) -> Self {
         let steps_remaining = Some(u64::from(steps));
-        Self::with_budgets(BudgetsLeft { steps_remaining, ..BudgetsLeft::default() })
+        Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
     }
 
     /// Makes a trace of runs that have so much left when they begin.
-    pub fn with_budgets(budgets: BudgetsLeft) -> Self {
+    pub fn from_budgets(budgets: RemainingBudget) -> Self {
         let trace = Self::default();
         trace.book().fold.limits = budgets;
         trace
     }
 
-    /// Sets what tokens cost, for [`BudgetsLeft::cost_remaining`].
+    /// Sets what tokens cost, for [`RemainingBudget::cost_remaining`].
     pub fn with_prices(self, prices: Prices) -> Self {
         self.book().fold.prices = prices;
         self
@@ -106,8 +106,8 @@ impl Trace {
 
     /// Tells the trace of the calls that a history has left open, so that it knows their arguments
     /// when a run [resumes](crate::Agent::resume) them.
-    pub fn continuing(self, history: &History) -> Self {
-        self.book().fold.begin_with(history);
+    pub fn with_resumed_history(self, history: &History) -> Self {
+        self.book().fold.resume_from(history);
         self
     }
 
@@ -129,9 +129,9 @@ impl Trace {
 
     /// Puts an input of the next step on record, such as what was selected for its request and why.
     /// A value that is no JSON is kept as `null`.
-    pub fn note(&self, input: impl Serialize) {
+    pub fn add_input(&self, input: impl Serialize) {
         let json = Json::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
-        self.book().fold.note(json);
+        self.book().fold.add_input(json);
     }
 
     /// Takes the next event. Taps do this; call it for events that pass no tap.
@@ -140,13 +140,13 @@ impl Trace {
         let mut steps = Vec::new();
         {
             let book = &mut *self.book();
-            if matches!(event, Event::Appended { why: AppendedWhy::Input, .. }) {
+            if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
                 // The run before may have been dropped.
                 book.started = None;
             }
             let elapsed = book.elapsed();
             book.fold.observe(event, elapsed, &mut steps);
-            if event.finished().is_some() {
+            if event.outcome().is_some() {
                 book.started = None;
             }
             book.steps.extend_from_slice(&steps);
@@ -165,7 +165,7 @@ impl Trace {
     }
 
     /// The steps so far for people, an empty line between two; see [`Yaml`](super::Yaml).
-    pub fn yaml(&self) -> String {
+    pub fn to_yaml(&self) -> String {
         let mut text = String::new();
         for step in &self.book().steps {
             let gap = if text.is_empty() { "" } else { "\n" };
@@ -175,16 +175,16 @@ impl Trace {
         text
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, TraceState> {
         lock_ignoring_poison(&self.0.book)
     }
 
-    fn sink(&self) -> MutexGuard<'_, Sink> {
+    fn sink(&self) -> MutexGuard<'_, TraceWriters> {
         lock_ignoring_poison(&self.0.sink)
     }
 }
 
-impl Book {
+impl TraceState {
     /// The time since the run's first event. Nobody looks at the time where it is not limited.
     fn elapsed(&mut self) -> Duration {
         if self.fold.limits.time_remaining_ms.is_none() {

@@ -10,12 +10,12 @@ mod sink;
 mod traced;
 mod yaml;
 
-pub use budgets::BudgetsLeft;
-pub use event::{Action, TraceEvent, TraceResult};
+pub use budgets::RemainingBudget;
+pub use event::{TraceAction, TraceEvent, TraceResult};
 pub use exit::{FailureKind, NormalizedError, ToolExit};
 pub use handle::Trace;
-pub use read::read_lines;
-pub use traced::Traced;
+pub use read::read_jsonl;
+pub use traced::TraceTo;
 pub use yaml::Yaml;
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use crate::story::trace::TraceEvent;
 /// are passed over, and so are fields that are not known.
 ///
 /// ```
-/// use turnstream::story::trace::read_lines;
+/// use turnstream::story::trace::read_jsonl;
 ///
 /// let lines = "{\"step\":1,\"action\":{\"type\":\"say\",\"text\":\"hm\"}}\n\n{\"step\":2}\n";
-/// let mut events = read_lines(lines.as_bytes());
+/// let mut events = read_jsonl(lines.as_bytes());
 /// assert_eq!(events.next().unwrap()?.step, 1);
 /// let error = events.next().unwrap().unwrap_err();
 /// assert!(error.to_string().contains("line 3"), "{error}");
@@ -25,18 +25,18 @@ use crate::story::trace::TraceEvent;
 ///
 /// [`Store`](ErrorKind::Store) with the number of the line: if it cannot be read, which is the last
 /// thing that comes then, or is no step.
-pub fn read_lines(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
+pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
     json_lines::read_lines(from).filter_map(|read| match read {
         Ok(line) if line.is_blank() => None,
         Ok(line) => Some(
             serde_json::from_slice(&line.text)
-                .map_err(|cause| failed(line.number, "is no step", cause)),
+                .map_err(|cause| read_error(line.number, "is no step", cause)),
         ),
-        Err((number, cause)) => Some(Err(failed(number, "cannot be read", cause))),
+        Err((number, cause)) => Some(Err(read_error(number, "cannot be read", cause))),
     })
 }
 
-fn failed(line: usize, what: &str, cause: impl StdError + Send + Sync + 'static) -> Error {
+fn read_error(line: usize, what: &str, cause: impl StdError + Send + Sync + 'static) -> Error {
     let message = format!("line {line} of the trace {what}: {cause}");
     Error::new(ErrorKind::Store, message).with_source(cause)
 }

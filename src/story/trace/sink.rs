@@ -8,17 +8,17 @@ use crate::story::trace::TraceEvent;
 
 /// The writers, and what went wrong first.
 #[derive(Debug, Default)]
-pub(super) struct Sink {
-    outs: Vec<LineWriter<Error>>,
+pub(super) struct TraceWriters {
+    writers: Vec<LineWriter<Error>>,
     pub(super) failure: Option<Error>,
 }
 
-impl Sink {
+impl TraceWriters {
     /// Writes what there is, and what comes from here on.
     pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
-        let mut out = LineWriter::new(out, failed);
+        let mut out = LineWriter::new(out, write_error);
         if self.append(&mut out, so_far) {
-            self.outs.push(out);
+            self.writers.push(out);
         }
     }
 
@@ -27,9 +27,9 @@ impl Sink {
         if steps.is_empty() {
             return;
         }
-        for mut out in std::mem::take(&mut self.outs) {
+        for mut out in std::mem::take(&mut self.writers) {
             if self.append(&mut out, steps) {
-                self.outs.push(out);
+                self.writers.push(out);
             }
         }
     }
@@ -45,7 +45,7 @@ impl Sink {
         let failure = match written {
             Ok(()) => out.failure().cloned(),
             Err(message) => {
-                Some(failed(io::Error::other(format!("the writer panicked: {message}"))))
+                Some(write_error(io::Error::other(format!("the writer panicked: {message}"))))
             }
         };
         let is_whole = failure.is_none();
@@ -54,7 +54,7 @@ impl Sink {
     }
 }
 
-fn failed(error: io::Error) -> Error {
+fn write_error(error: io::Error) -> Error {
     let message = format!("the trace cannot be written: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::item::{Evidence, Json, SideEffect};
-use crate::tool::Why;
+use crate::tool::Rationale;
 
 fn step(
     step: u32,
-    action: Action,
+    action: TraceAction,
     result: TraceResult,
     steps_remaining: Option<u64>,
 ) -> TraceEvent {
@@ -20,13 +20,13 @@ fn step(
         inputs: Vec::new(),
         action,
         result,
-        budgets: BudgetsLeft { steps_remaining, ..BudgetsLeft::default() },
+        budgets: RemainingBudget { steps_remaining, ..RemainingBudget::default() },
     }
 }
 
-fn tool(tool: &str, expected: &str) -> Action {
-    let why = Why { expected_outcome: Some(expected.to_owned()), ..Why::default() };
-    Action::Tool { tool: tool.to_owned(), call_id: String::new(), args: None, why }
+fn tool(tool: &str, expected: &str) -> TraceAction {
+    let why = Rationale { expected_outcome: Some(expected.to_owned()), ..Rationale::default() };
+    TraceAction::Tool { tool: tool.to_owned(), call_id: String::new(), args: None, why }
 }
 
 fn exit(exit: ToolExit) -> TraceResult {
@@ -50,7 +50,7 @@ fn check(event: &TraceEvent, yaml: &str, json: &Value) {
 }
 
 #[test]
-fn a_change_says_what_it_changed() {
+fn a_changing_step_shows_its_changed_files() {
     let action = tool("apply_patch", "Glossary updated with Acceptance criteria and Budget");
     check(
         &step(2, action, patched(), Some(17)),
@@ -81,7 +81,7 @@ budgets:
 }
 
 #[test]
-fn a_check_that_fails_says_what_it_complained_of() {
+fn a_failed_check_shows_its_error() {
     let stderr =
         "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]";
     let error = NormalizedError {
@@ -138,7 +138,7 @@ budgets:
 }
 
 #[test]
-fn a_fix_is_a_change_as_any_other() {
+fn a_fix_is_shown_as_a_change() {
     let action = tool("apply_patch", "Fix ordering/blank lines; markdown check passes");
     check(
         &step(4, action, patched(), Some(15)),
@@ -169,8 +169,8 @@ budgets:
 }
 
 #[test]
-fn a_success_cites_the_check_that_passed() {
-    let action = Action::Stop { stop_reason: "success".to_owned(), text: String::new() };
+fn a_successful_end_shows_the_passing_check() {
+    let action = TraceAction::Stop { stop_reason: "success".to_owned(), text: String::new() };
     let result = TraceResult {
         verification_evidence: Some(Evidence::from_command("markdownlint book/glossary.md", 0)),
         ..TraceResult::default()
@@ -201,7 +201,7 @@ result:
 }
 
 #[test]
-fn tests_that_fail_and_tests_that_pass() {
+fn failing_and_passing_test_runs_are_shown() {
     let failed = TraceResult {
         evidence: vec![evidence("pytest -q", 1, "E   AssertionError: expected 3, got 4")],
         ..exit(ToolExit::Failure)
@@ -250,7 +250,7 @@ budgets:
 /// A text stands so, quoted and, where it may, bare.
 #[track_caller]
 fn check_text(text: &str, bare: &str, quoted: &str) {
-    let action = Action::Stop { stop_reason: text.to_owned(), text: String::new() };
+    let action = TraceAction::Stop { stop_reason: text.to_owned(), text: String::new() };
     let result = TraceResult { changed_files: vec![text.to_owned()], ..TraceResult::default() };
     let yaml = step(1, action, result, None).to_string();
     let mut lines = yaml.lines();
@@ -259,7 +259,7 @@ fn check_text(text: &str, bare: &str, quoted: &str) {
 }
 
 #[test]
-fn any_text_is_quoted_so_that_it_is_a_text() {
+fn strings_are_quoted_if_yaml_would_read_another_type() {
     for plain in ["a", "src/lib.rs", "/tmp/x-1.md", "_why", "nothing"] {
         check_text(plain, plain, &format!("{plain:?}"));
     }
@@ -315,7 +315,7 @@ fn any_text_is_quoted_so_that_it_is_a_text() {
 }
 
 #[test]
-fn whatever_was_put_on_record_is_shown_with_its_fields_in_order() {
+fn recorded_json_is_shown_with_its_fields_in_order() {
     let diff = Json::parse(r#"{"z":[{"b":1.5,"a":null},[],{},[true,"x"]],"a b":{"c":{}}}"#);
     let result = TraceResult { evidence: vec![diff.unwrap()], ..exit(ToolExit::Success) };
     let yaml = step(1, tool("t", "x"), result, None).to_string();
@@ -336,7 +336,7 @@ fn whatever_was_put_on_record_is_shown_with_its_fields_in_order() {
 }
 
 #[test]
-fn a_very_long_name_of_a_field_says_that_it_is_one() {
+fn a_very_long_key_uses_explicit_yaml_key_syntax() {
     let name = "n".repeat(2_000);
     let result = TraceResult {
         evidence: vec![json!({ name.clone(): { "a": 1 }, "z": 2 }).into()],
@@ -348,23 +348,23 @@ fn a_very_long_name_of_a_field_says_that_it_is_one() {
 }
 
 #[test]
-fn what_is_there_to_repeat_a_step_is_shown_where_the_whole_is_wanted() {
+fn the_full_form_shows_what_is_needed_to_repeat_a_step() {
     let args = Some(Json::parse(r#"{"path":"a.md"}"#).unwrap());
     let (tool, call_id) = ("read".to_owned(), "c1".to_owned());
-    let action = Action::Tool { tool, call_id, args, why: Why::default() };
+    let action = TraceAction::Tool { tool, call_id, args, why: Rationale::default() };
     let mut event = step(1, action, exit(ToolExit::Success), None);
     (event.turn, event.model) = (3, "m-1".to_owned());
     event.inputs = vec![json!({ "files": ["a.md"], "why": "it is asked for" }).into()];
     let shown = |yaml: &str| {
         ["turn: 3", "model: m-1", "call_id: c1", "path: \"a.md\""].map(|it| yaml.contains(it))
     };
-    assert_eq!(shown(&event.yaml().to_string()), [false; 4]);
-    assert_eq!(shown(&event.yaml().whole().to_string()), [true; 4]);
+    assert_eq!(shown(&event.as_yaml().to_string()), [false; 4]);
+    assert_eq!(shown(&event.as_yaml().full().to_string()), [true; 4]);
     assert!(event.to_string().contains("inputs:\n  - files:\n      - \"a.md\"\n    why:"));
 }
 
 #[test]
-fn one_piece_of_evidence_is_written_as_it_is_and_several_as_a_list() {
+fn one_piece_of_evidence_is_a_value_and_several_are_a_list() {
     for (evidence, written) in [
         (vec![json!({ "diff": "x" })], json!({ "diff": "x" })),
         (vec![json!(1), json!("b")], json!([1, "b"])),
@@ -379,7 +379,7 @@ fn one_piece_of_evidence_is_written_as_it_is_and_several_as_a_list() {
 }
 
 #[test]
-fn side_effects_of_other_kinds_are_kept() {
+fn side_effects_of_unknown_kinds_are_kept() {
     let sent = SideEffect { kind: "sent".to_owned(), target: "a@b.c".to_owned() };
     let result = TraceResult { side_effects: vec![sent], ..TraceResult::default() };
     let text = serde_json::to_string(&result).unwrap();
@@ -387,10 +387,10 @@ fn side_effects_of_other_kinds_are_kept() {
 }
 
 #[test]
-fn lines_are_read_with_fields_that_nobody_knows_and_errors_have_the_number() {
+fn unknown_fields_are_ignored_and_errors_have_the_line_number() {
     let good = r#"{"step":1,"later":{},"action":{"type":"say","text":"x","later":1},"result":{"later":2},"budgets":{"later":3}}"#;
     let lines = format!("{good}\r\n\n  \n{{\n{good}");
-    let read: Vec<_> = read_lines(lines.as_bytes()).collect();
+    let read: Vec<_> = read_jsonl(lines.as_bytes()).collect();
     assert_eq!(read.len(), 3);
     assert_eq!((read[0].as_ref().unwrap().step, read[2].as_ref().unwrap().step), (1, 1));
     let error = read[1].as_ref().unwrap_err().to_string();
@@ -398,7 +398,7 @@ fn lines_are_read_with_fields_that_nobody_knows_and_errors_have_the_number() {
 }
 
 #[test]
-fn a_line_that_is_no_utf_8_is_no_step_and_a_reader_that_fails_is_the_end() {
+fn a_non_utf8_line_is_an_error_and_an_io_error_ends_the_reader() {
     struct Broken;
 
     impl std::io::Read for Broken {
@@ -407,8 +407,8 @@ fn a_line_that_is_no_utf_8_is_no_step_and_a_reader_that_fails_is_the_end() {
         }
     }
 
-    assert_eq!(read_lines(&b"\xff\n{}"[..]).filter(Result::is_err).count(), 2);
-    let read: Vec<_> = read_lines(std::io::BufReader::new(Broken)).collect();
+    assert_eq!(read_jsonl(&b"\xff\n{}"[..]).filter(Result::is_err).count(), 2);
+    let read: Vec<_> = read_jsonl(std::io::BufReader::new(Broken)).collect();
     let [Err(error)] = &read[..] else { panic!("not one error") };
     assert!(error.to_string().contains("line 1 of the trace cannot be read: gone"), "{error}");
 }

@@ -11,23 +11,23 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::story::trace::Trace;
 
-/// Stream for the [`traced`](crate::story::Events::traced) method.
+/// Stream for the [`traced`](crate::story::EventStreamExt::trace_to) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct Traced<T> {
+pub struct TraceTo<T> {
     #[pin]
     events: T,
     trace: Trace,
 }
 
-impl<T> Traced<T> {
+impl<T> TraceTo<T> {
     pub(in crate::story) fn new(events: T, trace: Trace) -> Self {
         Self { events, trace }
     }
 }
 
-impl<T: Stream<Item = Result<Event, Error>>> Stream for Traced<T> {
+impl<T: Stream<Item = Result<Event, Error>>> Stream for TraceTo<T> {
     type Item = Result<Event, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -44,7 +44,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for Traced<T> {
     }
 }
 
-impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for Traced<T> {
+impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for TraceTo<T> {
     fn is_terminated(&self) -> bool {
         self.events.is_terminated()
     }

@@ -9,38 +9,38 @@ use crate::story::trace::TraceEvent;
 /// A key with more bytes is written as one that says that it is a key, for of others "the `:` indicator
 /// must appear at most 1024 Unicode characters beyond the start of the key", escapes included.
 /// <https://yaml.org/spec/1.2.2/#742-flow-mappings>
-const LONGEST_KEY: usize = 128;
+const MAX_KEY_LEN: usize = 128;
 
 /// A step for people, in block YAML.
 ///
 /// Words of a fixed set, names of tools and paths stand plain, other texts in double quotes, so that
 /// nothing in them is taken for YAML. What is there to repeat the step (arguments, ids, the model)
-/// and the last words are left out, unless the [whole](Self::whole) is wanted.
+/// and the last words are left out, unless the [whole](Self::full) is wanted.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
     event: &'a TraceEvent,
-    whole: bool,
+    is_full: bool,
 }
 
 impl Yaml<'_> {
     /// The same with all that there is.
-    pub fn whole(mut self) -> Self {
-        self.whole = true;
+    pub fn full(mut self) -> Self {
+        self.is_full = true;
         self
     }
 }
 
 impl TraceEvent {
     /// The event for people; see [`Yaml`].
-    pub fn yaml(&self) -> Yaml<'_> {
-        Yaml { event: self, whole: false }
+    pub fn as_yaml(&self) -> Yaml<'_> {
+        Yaml { event: self, is_full: false }
     }
 }
 
 impl fmt::Display for TraceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.yaml().fmt(f)
+        self.as_yaml().fmt(f)
     }
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Yaml<'_> {
             // Nested too deep to be read: in one line, which is YAML as well.
             return writeln!(f, "{json}");
         };
-        if let (Value::Object(fields), false) = (&mut value, self.whole) {
+        if let (Value::Object(fields), false) = (&mut value, self.is_full) {
             fields.retain(|name, _| !matches!(name.as_str(), "turn" | "model"));
             if let Some(Value::Object(fields)) = fields.get_mut("action") {
                 let is_stop = fields.contains_key("stop_reason");
@@ -92,11 +92,11 @@ fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) 
                 // The first field follows what is there already.
                 let indent = if at == 0 { 0 } else { depth };
                 let key = Scalar(name, Style::Bare);
-                match name.len() > LONGEST_KEY {
+                match name.len() > MAX_KEY_LEN {
                     true => write!(f, "{:indent$}? {key}\n{:depth$}:", "", "")?,
                     false => write!(f, "{:indent$}{key}:", "")?,
                 }
-                write_behind(value, f, depth, Style::of(name))?;
+                write_after_key(value, f, depth, Style::of(name))?;
             }
             Ok(())
         }
@@ -108,12 +108,12 @@ fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) 
             }
             Ok(())
         }
-        _ => writeln!(f, "{}", Inline(value, style)),
+        _ => writeln!(f, "{}", InlineYaml(value, style)),
     }
 }
 
 /// Writes a value after the name of a field that is indented by `nesting_depth`.
-fn write_behind(
+fn write_after_key(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
     depth: usize,
@@ -128,9 +128,9 @@ fn write_behind(
 }
 
 /// What stands in one line.
-struct Inline<'a>(&'a Value, Style);
+struct InlineYaml<'a>(&'a Value, Style);
 
-impl fmt::Display for Inline<'_> {
+impl fmt::Display for InlineYaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::String(text) => Scalar(text, self.1).fmt(f),

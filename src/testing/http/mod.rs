@@ -25,7 +25,7 @@
 //!
 //! // Any HTTP client would do; this one is as small as they come.
 //! let mut client = TcpStream::connect(server.url().trim_start_matches("http://")).await?;
-//! client.push_items(b"GET /hello HTTP/1.1\r\n\r\n").await?;
+//! client.write_all(b"GET /hello HTTP/1.1\r\n\r\n").await?;
 //! let mut answer = String::new();
 //! client.read_to_string(&mut answer).await?;
 //!

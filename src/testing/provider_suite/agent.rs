@@ -1,6 +1,6 @@
 //! The claim about a whole run.
 
-use crate::event::Reason;
+use crate::event::EndReason;
 use crate::testing::provider_suite::report::{Unmet, ensure};
 use crate::testing::provider_suite::request::{
     ARGUMENT, RESULT, USER, answer, calling_answer, run, stop, text,
@@ -17,7 +17,7 @@ pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     let end = answer(subject, "text", &[text("It is "), text("done."), stop()])?;
     let server = Server::in_turn(vec![calling, end]).await?;
     let (outcome, ran) = run(subject, &server).await?;
-    ensure(outcome.reason == Reason::Completed && outcome.text == "It is done.", || {
+    ensure(outcome.reason == EndReason::Completed && outcome.text == "It is done.", || {
         format!(
             "the run ended as `{}` with {:?}: {:?}",
             outcome.reason, outcome.text, outcome.error

@@ -27,7 +27,7 @@
 //!             let choice = match piece {
 //!                 Piece::Text(text) => json!({ "delta": { "content": text } }),
 //!                 Piece::Stop(StopReason::Stop) => json!({ "delta": {}, "finish_reason": "stop" }),
-//!                 // Claims about calls and reasoning are skipped.
+//!                 // EvidenceState about calls and reasoning are skipped.
 //!                 _ => return None,
 //!             };
 //!             body += &format!("data: {}\n\n", json!({ "choices": [choice] }));

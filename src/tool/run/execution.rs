@@ -9,136 +9,136 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::tool::ToolContext;
-use crate::tool::run::calls::{Calls, Candidate};
-use crate::tool::run::guarded_gate::{OfGate, Slot};
-use crate::tool::run::places::Places;
-use crate::tool::run::running::{Running, Said};
+use crate::tool::run::calls::{ReadyCall, TurnCalls};
+use crate::tool::run::guarded_gate::{HeldSlot, PolicyFuture};
+use crate::tool::run::places::ConcurrencySlots;
+use crate::tool::run::running::{CallUpdate, RunningCall};
 
 /// Runs the calls that are allowed, each as soon as there is room, until each has its result.
-pub(super) struct Execution {
+pub(super) struct CallExecutor {
     /// Those that start as soon as there is room, in call order.
-    allowed: VecDeque<Candidate>,
+    ready: VecDeque<ReadyCall>,
     /// What the first of these waits for, with its place in the turn.
-    slot: Option<(usize, OfGate<Slot>)>,
-    places: Places,
-    running: SelectAll<Running>,
+    waiting_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
+    slots: ConcurrencySlots,
+    running: SelectAll<RunningCall>,
     /// When an event was last given out; `None` while no tool has a time limit.
-    gave_out: Option<Instant>,
-    is_timed: bool,
+    last_event_at: Option<Instant>,
+    has_timeouts: bool,
 }
 
-impl Execution {
+impl CallExecutor {
     pub(super) fn new(at_once: usize) -> Self {
         Self {
-            allowed: VecDeque::new(),
-            slot: None,
-            places: Places::new(at_once),
+            ready: VecDeque::new(),
+            waiting_slot: None,
+            slots: ConcurrencySlots::new(at_once),
             running: SelectAll::new(),
-            gave_out: None,
-            is_timed: false,
+            last_event_at: None,
+            has_timeouts: false,
         }
     }
 
     /// Lets a call start as soon as there is room, behind those before it in the turn.
-    pub(super) fn allow(&mut self, candidate: Candidate) {
-        let place = self.allowed.partition_point(|other| other.at < candidate.at);
-        self.allowed.insert(place, candidate);
+    pub(super) fn enqueue(&mut self, candidate: ReadyCall) {
+        let place = self.ready.partition_point(|other| other.index < candidate.index);
+        self.ready.insert(place, candidate);
     }
 
     /// The places for calls that are not allowed yet; `None` while one that is waits for its own.
-    pub(super) fn places(&self) -> Option<Places> {
-        self.allowed.is_empty().then_some(self.places)
+    pub(super) fn free_slots(&self) -> Option<ConcurrencySlots> {
+        self.ready.is_empty().then_some(self.slots)
     }
 
     /// The call that is to start next, if there is room for it.
-    pub(super) fn next(&self) -> Option<&Candidate> {
-        self.allowed.front().filter(|first| self.places.are_left(Some(&first.tool)))
+    pub(super) fn peek_next(&self) -> Option<&ReadyCall> {
+        self.ready.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
     }
 
     /// Takes the call that was to start next.
-    pub(super) fn take_next(&mut self) -> Option<Candidate> {
-        self.allowed.pop_front()
+    pub(super) fn take_next(&mut self) -> Option<ReadyCall> {
+        self.ready.pop_front()
     }
 
     /// Starts the [next](Self::next) call, once it has its slot. One that ends in this has not run.
     pub(super) fn start(
         &mut self,
-        calls: &mut Calls,
+        calls: &mut TurnCalls,
         cx: &mut Context<'_>,
-    ) -> Result<Option<Said>, Error> {
-        let has_room = |first: &&Candidate| self.places.are_left(Some(&first.tool));
-        let Some(first) = self.allowed.front().filter(has_room) else {
+    ) -> Result<Option<CallUpdate>, Error> {
+        let has_room = |first: &&ReadyCall| self.slots.has_slot_for(Some(&first.tool));
+        let Some(first) = self.ready.front().filter(has_room) else {
             // Other runs may wait for a slot that this one cannot use now.
-            give_up(&mut self.slot)?;
+            cancel_wait(&mut self.waiting_slot)?;
             return Ok(None);
         };
-        if self.slot.as_ref().is_some_and(|(whose, _)| *whose != first.at) {
-            give_up(&mut self.slot)?;
+        if self.waiting_slot.as_ref().is_some_and(|(whose, _)| *whose != first.index) {
+            cancel_wait(&mut self.waiting_slot)?;
         }
-        if self.slot.is_none() && !first.tool.runs_agents() {
-            let slot = calls.gate.ask(|gate| gate.slot(&first.call))?;
-            self.slot = slot.map(|slot| (first.at, OfGate::new(slot)));
+        if self.waiting_slot.is_none() && !first.tool.runs_sub_agents() {
+            let slot = calls.policy.call(|gate| gate.acquire_slot(&first.call))?;
+            self.waiting_slot = slot.map(|slot| (first.index, PolicyFuture::new(slot)));
         }
-        let slot = match &mut self.slot {
+        let slot = match &mut self.waiting_slot {
             Some((_, waiting)) => match waiting.poll(cx)? {
                 Poll::Ready(slot) => Some(slot),
                 Poll::Pending => return Ok(None),
             },
             None => None,
         };
-        self.slot = None;
-        let Some(candidate) = self.allowed.pop_front() else { return Ok(None) };
+        self.waiting_slot = None;
+        let Some(candidate) = self.ready.pop_front() else { return Ok(None) };
         let (call_id, turn) = (&candidate.call.call_id, Arc::clone(&calls.turn));
         let mut context = ToolContext::new(call_id, calls.history.id(), turn);
-        (context.dry_run, context.data) = (calls.kit.is_dry_run(), calls.data.clone());
-        calls.gate.ask(|gate| gate.starts(&context))?;
-        context.extension = calls.gate.ask(|gate| gate.extension())?;
-        let limit = calls.kit.time_limit(&candidate.tool);
+        (context.dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.data.clone());
+        calls.policy.call(|gate| gate.on_start(&context))?;
+        context.extension = calls.policy.call(|gate| gate.extension())?;
+        let limit = calls.toolkit.time_limit(&candidate.tool);
         let tool = candidate.tool.clone();
-        Ok(Some(match Running::begin(candidate, limit, context, slot) {
+        Ok(Some(match RunningCall::start(candidate, limit, context, slot) {
             Ok(running) => {
-                let started = running.started();
-                self.is_timed |= limit.is_some();
-                self.places.take(&tool);
+                let started = running.started_event();
+                self.has_timeouts |= limit.is_some();
+                self.slots.acquire(&tool);
                 self.running.push(running);
-                Said::Event(started)
+                CallUpdate::Event(started)
             }
-            Err(ended) => Said::Ended(ended),
+            Err(ended) => CallUpdate::Answered(ended),
         }))
     }
 
     /// What the next of those that run has to say; `None` if none runs.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Said>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let said = ready!(self.running.poll_next_unpin(cx));
-        if let Some(Said::Ended(_) | Said::Suspended { .. }) = said {
-            self.places.give_back();
+        if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = said {
+            self.slots.release();
         }
         Poll::Ready(said)
     }
 
     /// An event was given out: what the consumer takes until the next poll is not counted.
     pub(super) fn pause(&mut self) {
-        if self.is_timed {
-            self.gave_out = Some(Instant::now());
+        if self.has_timeouts {
+            self.last_event_at = Some(Instant::now());
         }
     }
 
     /// The consumer polls.
     pub(super) fn resume(&mut self) {
-        if let Some(since) = self.gave_out.take() {
+        if let Some(since) = self.last_event_at.take() {
             let pause = since.elapsed();
-            self.running.iter_mut().for_each(|running| running.shift(pause));
+            self.running.iter_mut().for_each(|running| running.extend_deadline(pause));
         }
     }
 
     /// Drops all calls.
     pub(super) fn clear(&mut self) {
-        self.allowed.clear();
+        self.ready.clear();
         self.running = SelectAll::new();
-        self.slot = None;
+        self.waiting_slot = None;
     }
 }
 
-fn give_up(slot: &mut Option<(usize, OfGate<Slot>)>) -> Result<(), Error> {
-    slot.take().map_or(Ok(()), |(_, mut waiting)| waiting.give_up())
+fn cancel_wait(slot: &mut Option<(usize, PolicyFuture<HeldSlot>)>) -> Result<(), Error> {
+    slot.take().map_or(Ok(()), |(_, mut waiting)| waiting.cancel())
 }

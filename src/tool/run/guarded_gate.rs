@@ -8,53 +8,57 @@ use futures::future::BoxFuture;
 
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::item::{ToolCall, ToolResult};
-use crate::tool::Gate;
+use crate::tool::ToolPolicy;
 
 /// The gate, if there is one: without it, what it says is the default of its type. A panic in it is an
 /// error.
 #[derive(Default)]
-pub(super) struct GuardedGate(Option<Box<dyn Gate>>);
+pub(super) struct PolicyHandle(Option<Box<dyn ToolPolicy>>);
 
 /// A future of the gate. It is dropped when it is ready.
-pub(super) struct OfGate<T>(Option<BoxFuture<'static, T>>);
+pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 
 /// What a call holds while it runs.
-pub(super) type Slot = Box<dyn Any + Send>;
+pub(super) type HeldSlot = Box<dyn Any + Send>;
 
-impl GuardedGate {
-    pub(super) fn new(gate: impl Gate + 'static) -> Self {
+impl PolicyHandle {
+    pub(super) fn new(gate: impl ToolPolicy + 'static) -> Self {
         Self(Some(Box::new(gate)))
     }
 
     /// Whether there is somebody to ask.
-    pub(super) fn can_be_asked(&self) -> bool {
+    pub(super) fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
     /// What a method of the gate says.
-    pub(super) fn ask<T: Default>(
+    pub(super) fn call<T: Default>(
         &mut self,
-        f: impl FnOnce(&mut dyn Gate) -> T,
+        f: impl FnOnce(&mut dyn ToolPolicy) -> T,
     ) -> Result<T, Error> {
-        self.try_ask(|gate| Ok(f(gate)))
+        self.try_call(|gate| Ok(f(gate)))
     }
 
     /// What a method of the gate says that may fail.
-    pub(super) fn try_ask<T: Default>(
+    pub(super) fn try_call<T: Default>(
         &mut self,
-        f: impl FnOnce(&mut dyn Gate) -> Result<T, Error>,
+        f: impl FnOnce(&mut dyn ToolPolicy) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match &mut self.0 {
-            Some(gate) => guarded(|| f(&mut **gate)).flatten(),
+            Some(gate) => catch_policy_panic(|| f(&mut **gate)).flatten(),
             None => Ok(T::default()),
         }
     }
 
     /// Where it fails, the result is as it was.
-    pub(super) fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
-        self.try_ask(|gate| {
+    pub(super) fn after_call(
+        &mut self,
+        call: &ToolCall,
+        result: &mut ToolResult,
+    ) -> Result<(), Error> {
+        self.try_call(|gate| {
             let was = result.clone();
-            let looked = guarded(|| gate.after(call, result)).flatten();
+            let looked = catch_policy_panic(|| gate.after_call(call, result)).flatten();
             if looked.is_err() {
                 *result = was;
             }
@@ -63,33 +67,33 @@ impl GuardedGate {
     }
 }
 
-impl<T> OfGate<T> {
+impl<T> PolicyFuture<T> {
     pub(super) fn new(future: BoxFuture<'static, T>) -> Self {
         Self(Some(future))
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<T>, Error> {
         let Some(future) = &mut self.0 else { return Ok(Poll::Pending) };
-        let polled = guarded(|| future.poll_unpin(cx))?;
+        let polled = catch_policy_panic(|| future.poll_unpin(cx))?;
         if polled.is_ready() {
-            self.give_up()?;
+            self.cancel()?;
         }
         Ok(polled)
     }
 
     /// Drops it.
-    pub(super) fn give_up(&mut self) -> Result<(), Error> {
+    pub(super) fn cancel(&mut self) -> Result<(), Error> {
         let future = self.0.take();
-        guarded(|| drop(future))
+        catch_policy_panic(|| drop(future))
     }
 }
 
-impl<T> Drop for OfGate<T> {
+impl<T> Drop for PolicyFuture<T> {
     fn drop(&mut self) {
-        let _ = self.give_up();
+        let _ = self.cancel();
     }
 }
 
-fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
+fn catch_policy_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Hook, "the gate", f)
 }

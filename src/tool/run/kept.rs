@@ -13,10 +13,10 @@ use crate::item::PendingCall;
 /// What the calls of a turn came to, to be kept: their results, the calls that stay open, and why they
 /// were ended, without their progress and the events of sub-agents.
 ///
-/// [`ToolRun::keeping`](crate::tool::ToolRun::keeping) makes it, and [`ToolRun::kept`](crate::tool::ToolRun::kept) answers with it.
+/// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) makes it, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) answers with it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct KeptCalls {
+pub struct SavedCalls {
     pub(super) events: Vec<Event>,
     pub(super) pending: Vec<PendingCall>,
     pub(super) limited: usize,
@@ -25,26 +25,26 @@ pub struct KeptCalls {
 }
 
 /// What a run of calls gives out instead of running anything.
-pub(super) struct Played {
+pub(super) struct ReplayedCalls {
     pub(super) events: BoxStream<'static, ToolEvent>,
     /// How it ends, without events.
-    pub(super) end: KeptCalls,
+    pub(super) end: SavedCalls,
 }
 
 /// Takes what the calls come to.
-pub(super) struct Keeper {
-    pub(super) kept: KeptCalls,
-    pub(super) keep: Box<dyn FnOnce(KeptCalls) + Send>,
+pub(super) struct SaveCallback {
+    pub(super) saved: SavedCalls,
+    pub(super) callback: Box<dyn FnOnce(SavedCalls) + Send>,
 }
 
-impl Played {
+impl ReplayedCalls {
     pub(super) fn new(events: impl Stream<Item = ToolEvent> + Send + 'static) -> Self {
-        Self { events: events.boxed(), end: KeptCalls::default() }
+        Self { events: events.boxed(), end: SavedCalls::default() }
     }
 }
 
-impl From<KeptCalls> for Played {
-    fn from(mut end: KeptCalls) -> Self {
+impl From<SavedCalls> for ReplayedCalls {
+    fn from(mut end: SavedCalls) -> Self {
         let events = mem::take(&mut end.events).into_iter().filter_map(|event| match event {
             Event::Tool(event) => Some(event),
             _ => None,

@@ -15,7 +15,7 @@ mod running;
 mod kept;
 mod results;
 
-pub use kept::KeptCalls;
-pub use results::Answered;
-pub(crate) use results::redact_all;
+pub use kept::SavedCalls;
+pub use results::ToolRunOutcome;
+pub(crate) use results::redact_each;
 pub use tool_run::ToolRun;

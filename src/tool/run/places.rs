@@ -4,33 +4,33 @@ use crate::tool::Tool;
 
 /// The places of the calls that run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(super) struct ConcurrencySlots {
     limit: usize,
-    taken: usize,
+    in_use: usize,
     /// The one that runs wants to be alone.
-    alone: bool,
+    is_exclusive: bool,
 }
 
-impl Places {
+impl ConcurrencySlots {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, taken: 0, alone: false }
+        Self { limit, in_use: 0, is_exclusive: false }
     }
 
     /// Whether there is a place for a call of this tool; of one that does not exist, as for any.
-    pub(super) fn are_left(&self, tool: Option<&Tool>) -> bool {
+    pub(super) fn has_slot_for(&self, tool: Option<&Tool>) -> bool {
         match tool.is_some_and(Tool::is_exclusive) {
-            true => self.taken == 0,
-            false => !self.alone && self.taken < self.limit,
+            true => self.in_use == 0,
+            false => !self.is_exclusive && self.in_use < self.limit,
         }
     }
 
-    pub(super) fn take(&mut self, tool: &Tool) {
-        self.taken += 1;
-        self.alone = tool.is_exclusive();
+    pub(super) fn acquire(&mut self, tool: &Tool) {
+        self.in_use += 1;
+        self.is_exclusive = tool.is_exclusive();
     }
 
-    pub(super) fn give_back(&mut self) {
-        self.taken = self.taken.saturating_sub(1);
-        self.alone = false;
+    pub(super) fn release(&mut self) {
+        self.in_use = self.in_use.saturating_sub(1);
+        self.is_exclusive = false;
     }
 }

@@ -14,18 +14,18 @@ use crate::event::{Event, ToolEvent};
 use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::request::check_names;
 use crate::stream::{Step, Steps};
-use crate::tool::run::admission::{Admission, Admitted};
-use crate::tool::run::calls::{Calls, Ended};
-use crate::tool::run::execution::Execution;
-use crate::tool::run::guarded_gate::GuardedGate;
-use crate::tool::run::kept::{Keeper, KeptCalls, Played};
-use crate::tool::run::results::{Answered, Results};
-use crate::tool::run::running::Said;
-use crate::tool::{Gate, RunData, Toolkit};
+use crate::tool::run::admission::{Admission, AdmissionStep};
+use crate::tool::run::calls::{AnsweredCall, TurnCalls};
+use crate::tool::run::execution::CallExecutor;
+use crate::tool::run::guarded_gate::PolicyHandle;
+use crate::tool::run::kept::{ReplayedCalls, SaveCallback, SavedCalls};
+use crate::tool::run::results::{ResultCollector, ToolRunOutcome};
+use crate::tool::run::running::CallUpdate;
+use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
 /// Reads the history that the events so far tell.
-type Told = Box<dyn FnOnce() -> History + Send>;
+type HistorySource = Box<dyn FnOnce() -> History + Send>;
 
 /// The calls of one turn while they run: a stream of their events, one output a call.
 ///
@@ -36,44 +36,44 @@ type Told = Box<dyn FnOnce() -> History + Send>;
 /// that a tool has started goes on by itself; it can look at
 /// [`is_cancelled`](crate::tool::ToolContext::is_cancelled).
 ///
-/// It ends when nothing runs and nobody is waited for. With a [`Gate`] some calls may be without a
-/// result then: they are [`pending`](crate::tool::Answered::pending).
+/// It ends when nothing runs and nobody is waited for. With a [`ToolPolicy`] some calls may be without a
+/// result then: they are [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
-    calls: Calls,
+    calls: TurnCalls,
     /// Which of them may run.
     admission: Admission,
     /// Those that do.
-    execution: Execution,
+    execution: CallExecutor,
     /// What they came to.
-    results: Results,
+    results: ResultCollector,
     /// What it gives out instead of running anything, and the calls that stay pending.
-    played: Option<Box<Played>>,
+    replayed: Option<Box<ReplayedCalls>>,
     /// Reads the history where its events were written into.
-    told: Option<Told>,
+    history_source: Option<HistorySource>,
     /// Takes what the calls come to.
-    keeper: Option<Box<Keeper>>,
-    over: bool,
+    save_callback: Option<Box<SaveCallback>>,
+    is_terminated: bool,
 }
 
 impl Toolkit {
     /// Runs the calls of a turn that follows `history`.
     ///
     /// Every call gets exactly one result, whatever happens: what may not run is answered without
-    /// running. Only a [`Gate`](crate::tool::Gate) may leave some pending. Calls run at once as far
+    /// running. Only a [`ToolPolicy`](crate::tool::ToolPolicy) may leave some pending. Calls run at once as far
     /// as the kit allows, and their events come as they happen; read the results back in call order
     /// with [`ToolRun::then_next`].
     ///
     /// Nothing runs before the first poll, and dropping the run drops every tool that is running.
     pub fn run(&self, history: &History, turn: &Arc<Turn>) -> ToolRun {
         let queue = turn.tool_calls().cloned().enumerate().collect();
-        ToolRun::new(Calls::new(self, history, Arc::clone(turn)), queue)
+        ToolRun::new(TurnCalls::new(self, history, Arc::clone(turn)), queue)
     }
 
     /// Runs the calls of the last turn of `history` that have no result, and no others.
     ///
     /// They are checked again, as by [`run`](Self::run): their ids are used once, their tools are
-    /// there, and their arguments fit. The [`Answered::history`](crate::tool::Answered::history) is
+    /// there, and their arguments fit. The [`Answered::history`](crate::tool::ToolRunOutcome::history) is
     /// `history` with their results.
     ///
     /// # Errors
@@ -109,22 +109,22 @@ impl Toolkit {
                  a `TurnInfo`",
             ));
         }
-        let calls = Calls::new(self, history, Arc::new(turn));
-        Ok(ToolRun::new(Calls { resumed: true, ..calls }, queue))
+        let calls = TurnCalls::new(self, history, Arc::new(turn));
+        Ok(ToolRun::new(TurnCalls { is_resumed: true, ..calls }, queue))
     }
 }
 
 impl ToolRun {
-    fn new(calls: Calls, queue: VecDeque<(usize, ToolCall)>) -> Self {
+    fn new(calls: TurnCalls, queue: VecDeque<(usize, ToolCall)>) -> Self {
         Self {
             admission: Admission::new(queue),
-            execution: Execution::new(calls.kit.limit()),
+            execution: CallExecutor::new(calls.toolkit.max_concurrency()),
             calls,
-            results: Results::default(),
-            played: None,
-            told: None,
-            keeper: None,
-            over: false,
+            results: ResultCollector::default(),
+            replayed: None,
+            history_source: None,
+            save_callback: None,
+            is_terminated: false,
         }
     }
 
@@ -135,8 +135,8 @@ impl ToolRun {
     ///
     /// If the gate gives an error or panics, everything that runs is dropped and the stream ends;
     /// [`finish`](Self::finish) gives the error. Results that were given out stay with the consumer.
-    pub fn gated(mut self, gate: impl Gate + 'static) -> Self {
-        self.calls.gate = GuardedGate::new(gate);
+    pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
+        self.calls.policy = PolicyHandle::new(gate);
         self
     }
 
@@ -147,27 +147,30 @@ impl ToolRun {
     }
 
     /// Runs no call: each is answered so. A veto of the turn keeps its own answer.
-    pub fn refused(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
+    pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
         self.calls.refusal = Some((kind, why.into()));
         self
     }
 
     /// Lets the first `calls` begin that may, in call order, and answers the others so. A call that
     /// is denied or cannot run does not count, nor does an [external](crate::Tool::external) one.
-    pub fn limited(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
-        self.admission.limit(calls, (kind, why.into()));
+    pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
+        self.admission.set_limit(calls, (kind, why.into()));
         self
     }
 
-    /// Denies calls of tools that [run agents](Tool::runs_agents).
-    pub(crate) fn refusing_agents(mut self) -> Self {
+    /// Denies calls of tools that [run agents](Tool::runs_sub_agents).
+    pub(crate) fn without_sub_agents(mut self) -> Self {
         self.calls.refuses_agents = true;
         self
     }
 
     /// Reads the history that it ends with from where its events are written, such as a journal.
-    pub(crate) fn told_by(mut self, history: impl FnOnce() -> History + Send + 'static) -> Self {
-        self.told = Some(Box::new(history));
+    pub(crate) fn with_history_source(
+        mut self,
+        history: impl FnOnce() -> History + Send + 'static,
+    ) -> Self {
+        self.history_source = Some(Box::new(history));
         self
     }
 
@@ -177,35 +180,36 @@ impl ToolRun {
     }
 
     /// Runs no tool and asks nobody: gives what the same calls came to before.
-    pub fn kept(mut self, kept: KeptCalls) -> Self {
-        self.played = Some(Box::new(kept.into()));
+    pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
+        self.replayed = Some(Box::new(kept.into()));
         self
     }
 
     /// Runs no tool and asks nobody: its events are these, and those of `pending`
     /// that are its own are left without a result at their end.
-    pub(crate) fn played(
+    pub(crate) fn with_replayed_events(
         mut self,
         events: impl Stream<Item = ToolEvent> + Send + 'static,
         mut pending: Vec<PendingCall>,
     ) -> Self {
         pending.retain(|it| self.calls().any(|call| call.call_id == it.root_call_id()));
-        let end = KeptCalls { pending, ..KeptCalls::default() };
-        self.played = Some(Box::new(Played { end, ..Played::new(events) }));
+        let end = SavedCalls { pending, ..SavedCalls::default() };
+        self.replayed = Some(Box::new(ReplayedCalls { end, ..ReplayedCalls::new(events) }));
         self
     }
 
     /// Hands on what the calls came to, in the poll in which the last of them ends. If it is dropped
     /// before, nothing is handed on.
-    pub fn keeping(mut self, keep: impl FnOnce(KeptCalls) + Send + 'static) -> Self {
-        self.keeper = Some(Box::new(Keeper { kept: KeptCalls::default(), keep: Box::new(keep) }));
+    pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
+        self.save_callback =
+            Some(Box::new(SaveCallback { saved: SavedCalls::default(), callback: Box::new(keep) }));
         self
     }
 
     /// Forwards the events of the tools, and goes on with the state that `next` makes of the
     /// history: by then it holds the turn and every result, in call order.
     ///
-    /// Dropping the steps drops every tool that is running. If a [`Gate`](crate::tool::Gate) ends
+    /// Dropping the steps drops every tool that is running. If a [`ToolPolicy`](crate::tool::ToolPolicy) ends
     /// the run with an error, that is the last step; calls that it leaves pending are without a
     /// result in the history ([`finish`](Self::finish) tells which they are).
     ///
@@ -270,15 +274,15 @@ impl ToolRun {
     ///
     /// # Errors
     ///
-    /// What the [`Gate`](crate::tool::Gate) ended it with.
-    pub fn finish(self) -> Result<Answered, Error> {
-        let (pending, limited) = (self.pending(), self.limited_calls());
-        self.results.finish(self.calls, self.told, pending, limited)
+    /// What the [`ToolPolicy`](crate::tool::ToolPolicy) ended it with.
+    pub fn finish(self) -> Result<ToolRunOutcome, Error> {
+        let (pending, limited) = (self.pending(), self.calls_over_limit());
+        self.results.finish(self.calls, self.history_source, pending, limited)
     }
 
     /// The calls that stay open, in call order.
     fn pending(&self) -> Vec<PendingCall> {
-        let Some(played) = &self.played else {
+        let Some(played) = &self.replayed else {
             return self.results.pending(self.admission.waiting());
         };
         let is_open = |call: &&PendingCall| !self.results.has(call.root_call_id());
@@ -286,13 +290,15 @@ impl ToolRun {
     }
 
     /// How many calls were answered since they were beyond the limit.
-    fn limited_calls(&self) -> usize {
-        self.played.as_ref().map_or_else(|| self.admission.limited(), |played| played.end.limited)
+    fn calls_over_limit(&self) -> usize {
+        self.replayed
+            .as_ref()
+            .map_or_else(|| self.admission.over_limit(), |played| played.end.limited)
     }
 
     fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
-        for judged in self.admission.judge(&mut self.calls)? {
-            if let Some(event) = self.admit(judged) {
+        for judged in self.admission.take_verdicts(&mut self.calls)? {
+            if let Some(event) = self.handle_admission(judged) {
                 return Ok(Poll::Ready(Some(event)));
             }
         }
@@ -301,89 +307,97 @@ impl ToolRun {
             if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
-            let places = self.execution.places();
+            let places = self.execution.free_slots();
             match self.admission.next(&mut self.calls, places, cx)? {
-                Admitted::Nothing => break,
+                AdmissionStep::Idle => break,
                 admitted => {
-                    if let Some(event) = self.admit(admitted) {
+                    if let Some(event) = self.handle_admission(admitted) {
                         return Ok(Poll::Ready(Some(event)));
                     }
                 }
             }
         }
         Ok(match self.execution.poll(cx) {
-            Poll::Ready(Some(said)) => Poll::Ready(Some(self.tell(said))),
+            Poll::Ready(Some(said)) => Poll::Ready(Some(self.emit_update(said))),
             Poll::Pending => Poll::Pending,
             // One that is allowed and has not begun waits for a slot.
-            Poll::Ready(None) if self.execution.places().is_none() => Poll::Pending,
-            Poll::Ready(None) if self.admission.is_waited_for(&mut self.calls)? => Poll::Pending,
-            Poll::Ready(None) if self.admission.lets_go() => return self.try_poll(cx),
+            Poll::Ready(None) if self.execution.free_slots().is_none() => Poll::Pending,
+            Poll::Ready(None) if self.admission.must_wait(&mut self.calls)? => Poll::Pending,
+            Poll::Ready(None) if self.admission.release_deferred() => return self.try_poll(cx),
             Poll::Ready(None) => Poll::Ready(None),
         })
     }
 
     /// Goes on with what became of a call that was looked at.
-    fn admit(&mut self, admitted: Admitted) -> Option<ToolEvent> {
+    fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
-            Admitted::Allowed(candidate) => {
-                self.execution.allow(candidate);
+            AdmissionStep::Allowed(candidate) => {
+                self.execution.enqueue(candidate);
                 None
             }
-            Admitted::Ended(ended) => Some(self.results.give_out(&mut self.calls, ended)),
-            Admitted::Asked(event) => Some(event),
-            Admitted::Further | Admitted::Nothing => None,
+            AdmissionStep::Answered(ended) => {
+                Some(self.results.emit_result(&mut self.calls, ended))
+            }
+            AdmissionStep::VerdictRequested(event) => Some(event),
+            AdmissionStep::Progressed | AdmissionStep::Idle => None,
         }
     }
 
     /// Starts the first of those that may, if there is room.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
-        let counts = self.execution.next().is_some_and(|next| !next.continues);
-        if counts && self.admission.is_used_up() {
-            let refusal = self.admission.beyond_limit();
+        let counts = self.execution.peek_next().is_some_and(|next| !next.is_resumed);
+        if counts && self.admission.is_limit_reached() {
+            let refusal = self.admission.refuse_over_limit();
             let Some(next) = self.execution.take_next() else { return Ok(None) };
-            let ended = Ended::refused(next.at, next.call, refusal);
-            return Ok(Some(self.results.give_out(&mut self.calls, ended)));
+            let ended = AnsweredCall::from_refusal(next.index, next.call, refusal);
+            return Ok(Some(self.results.emit_result(&mut self.calls, ended)));
         }
         let said = self.execution.start(&mut self.calls, cx)?;
-        if let Some(Said::Event(_)) = said
+        if let Some(CallUpdate::Event(_)) = said
             && counts
         {
-            self.admission.count();
+            self.admission.count_started();
         }
-        Ok(said.map(|said| self.tell(said)))
+        Ok(said.map(|said| self.emit_update(said)))
     }
 
     /// Gives out what a call that runs has to say.
-    fn tell(&mut self, said: Said) -> ToolEvent {
+    fn emit_update(&mut self, said: CallUpdate) -> ToolEvent {
         match said {
-            Said::Event(event) => self.results.redact(&mut self.calls, event),
-            Said::Ended(ended) => self.results.give_out(&mut self.calls, *ended),
-            Said::Suspended { at, call, suspension } => self.results.suspend(at, call, *suspension),
+            CallUpdate::Event(event) => self.results.redact_progress(&mut self.calls, event),
+            CallUpdate::Answered(ended) => self.results.emit_result(&mut self.calls, *ended),
+            CallUpdate::Suspended { at, call, suspension } => {
+                self.results.emit_suspended(at, call, *suspension)
+            }
         }
     }
 
     /// Gives the next of the events that are known.
-    fn play(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
+    fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
         let Some(event) = event else {
-            let error = self.played.as_mut().and_then(|played| played.end.error.take());
-            self.results.note_error(error.map_or(Ok(()), Err));
-            self.over = true;
+            let error = self.replayed.as_mut().and_then(|played| played.end.error.take());
+            self.results.set_error(error.map_or(Ok(()), Err));
+            self.is_terminated = true;
             return None;
         };
         let at = self.calls().position(|call| call.call_id == event.call_id());
-        self.results.keep(at.unwrap_or(usize::MAX), &event);
+        self.results.record_event(at.unwrap_or(usize::MAX), &event);
         Some(event)
     }
 
     /// Takes an item for the keeper, if there is one.
-    fn note(&mut self, event: Option<&ToolEvent>) {
-        match (event, &mut self.keeper) {
+    fn save_event(&mut self, event: Option<&ToolEvent>) {
+        match (event, &mut self.save_callback) {
             (_, None) | (Some(ToolEvent::Progress { .. } | ToolEvent::Nested { .. }), _) => {}
-            (Some(event), Some(keeper)) => keeper.kept.events.push(event.clone().into()),
+            (Some(event), Some(keeper)) => keeper.saved.events.push(event.clone().into()),
             (None, keeper) => {
-                let Some(Keeper { kept, keep }) = keeper.take().map(|it| *it) else { return };
-                let (pending, limited) = (self.pending(), self.limited_calls());
-                keep(KeptCalls { pending, limited, error: self.results.error().cloned(), ..kept });
+                let Some(SaveCallback { saved: kept, callback: keep }) =
+                    keeper.take().map(|it| *it)
+                else {
+                    return;
+                };
+                let (pending, limited) = (self.pending(), self.calls_over_limit());
+                keep(SavedCalls { pending, limited, error: self.results.error().cloned(), ..kept });
             }
         }
     }
@@ -394,16 +408,16 @@ impl Stream for ToolRun {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
         let this = &mut *self;
-        if this.over {
+        if this.is_terminated {
             return Poll::Ready(None);
         }
-        if let Some(played) = &mut this.played {
+        if let Some(played) = &mut this.replayed {
             let event = ready!(played.events.poll_next_unpin(cx));
-            return Poll::Ready(this.play(event));
+            return Poll::Ready(this.replay_event(event));
         }
         this.execution.resume();
         let item = this.try_poll(cx).unwrap_or_else(|error| {
-            this.results.note_error(Err(error));
+            this.results.set_error(Err(error));
             Poll::Ready(None)
         });
         let item = ready!(item);
@@ -414,15 +428,15 @@ impl Stream for ToolRun {
             this.admission.clear();
             this.execution.clear();
         }
-        this.over = has_failed || item.is_none();
-        this.note(item.as_ref());
+        this.is_terminated = has_failed || item.is_none();
+        this.save_event(item.as_ref());
         Poll::Ready(item)
     }
 }
 
 impl FusedStream for ToolRun {
     fn is_terminated(&self) -> bool {
-        self.over
+        self.is_terminated
     }
 }
 
@@ -431,7 +445,7 @@ impl fmt::Debug for ToolRun {
         f.debug_struct("ToolRun")
             .field("calls", &self.calls().count())
             .field("waiting", &self.admission.waiting().count())
-            .field("over", &self.over)
+            .field("over", &self.is_terminated)
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use turnstream::context::{
     Ageing, BytesDiv4, Compactor, Truncator, Window, estimate_tokens, was_reactively_compacted,
 };
-use turnstream::event::{Reason, RewrittenWhy};
+use turnstream::event::{EndReason, RewriteReason};
 use turnstream::item::ItemKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Wire, lint};
@@ -41,7 +41,7 @@ fn talk(turns: usize) -> Vec<Reply> {
 
 fn rewritten(told: &Told) -> usize {
     let is_it =
-        |event: &&Event| matches!(event, Event::Rewritten { why: RewrittenWhy::Compacted, .. });
+        |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
     told.events.iter().filter(is_it).count()
 }
 
@@ -52,7 +52,7 @@ async fn aged(turns: usize, ageing: Option<Ageing>) -> (Told, Vec<Request>) {
         agent = agent.with_ageing(ageing);
     }
     let told = told(agent.run("go")).await;
-    told.check(Reason::Completed, u32::try_from(turns).unwrap() + 1);
+    told.check(EndReason::Completed, u32::try_from(turns).unwrap() + 1);
     (told, model.requests())
 }
 
@@ -126,12 +126,12 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
         )
         .with_compactor(Truncator::new().with_keep_turns(1));
     let first = told(agent.run_from(history((0..5).flat_map(long_turn)), "go")).await;
-    first.check(Reason::Completed, 2);
+    first.check(EndReason::Completed, 2);
     assert_eq!(rewritten(&first), 2);
     assert!(was_reactively_compacted(&first.outcome.history));
     // Ageing goes on, and the note stays.
     let second = told(agent.run_from(first.outcome.history.clone(), "more")).await;
-    second.check(Reason::ContextWindow, 1);
+    second.check(EndReason::ContextWindow, 1);
     assert!(was_reactively_compacted(&second.outcome.history));
 }
 

@@ -9,7 +9,7 @@ use turnstream::agent::{Budget, hook};
 use turnstream::context::{
     Compaction, Compactor, Summarizer, Truncator, Window, compactor_fn, was_reactively_compacted,
 };
-use turnstream::event::{BudgetKind, Reason};
+use turnstream::event::{BudgetKind, EndReason};
 use turnstream::item::Mark;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
@@ -62,7 +62,7 @@ async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
     ]);
     let (summarize, cheap) = summarizer([sum()]);
     let (events, outcome) = told(agent(&model, summarize).run("I am Ada.")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("tttct", Reason::Completed));
+    assert_eq!((order(&events).as_str(), outcome.reason), ("tttct", EndReason::Completed));
     assert_eq!(outcome.usage, tokens(2_050, 45), "the summary counts");
     let rewritten = events.iter().find_map(|event| match event {
         Event::Rewritten { usage, .. } => Some(*usage),
@@ -158,7 +158,7 @@ async fn h58_one_that_came_to_nothing_is_not_tried_again_before_the_request_has_
         counted(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))));
     let (seen, failure) = failures();
     let (events, outcome) = told(agent(&model, fails).with_hook(failure).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttttt", Reason::Completed));
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttttt", EndReason::Completed));
     // At 844, with 34 for the result, not at 864 and 894, but at 914.
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::Other; 2]);
@@ -214,7 +214,7 @@ async fn a_model_is_asked_only_where_shortening_is_not_enough() {
             Truncator::new().with_keep_turns(1).with_max_result_bytes(400).or_else(summarize);
         let agent = agent(&model, chain).with_tools([look(bytes)]);
         let (events, outcome) = told(agent.run("go ".repeat(30))).await;
-        assert_eq!(outcome.reason, Reason::Completed);
+        assert_eq!(outcome.reason, EndReason::Completed);
         (order(&events), cheap.requests().len())
     };
     assert_eq!(run(1_600).await, ("ttct".to_owned(), 0));
@@ -237,7 +237,7 @@ async fn h58_what_waits_to_be_said_survives_an_automatic_compaction() {
             Event::TurnStarted { turn: 2, .. } => drop(run.steer("be brief").unwrap()),
             Event::Rewritten { .. } => drop(run.follow_up("thanks").unwrap()),
             Event::Finished(outcome) => {
-                assert_eq!(outcome.reason, Reason::Completed);
+                assert_eq!(outcome.reason, EndReason::Completed);
                 assert!(outcome.undelivered.is_empty());
                 let said = words(&outcome.history);
                 assert_eq!(said[said.len() - 4..], ["be brief", "done", "thanks", "bye"]);
@@ -283,7 +283,7 @@ async fn the_summary_is_pulled_by_the_run_and_a_drop_or_an_interrupt_drops_its_r
         if interrupt {
             run.interrupt();
             let outcome = run.outcome().await;
-            assert!(matches!(outcome.reason, Reason::Interrupted(_)));
+            assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
         } else {
             drop(run);
         }
@@ -296,9 +296,9 @@ async fn the_summary_is_pulled_by_the_run_and_a_drop_or_an_interrupt_drops_its_r
 async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
     let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "never".into()]);
     let (summarize, _) = summarizer([sum()]);
-    let agent = agent(&model, summarize).with_budget(Budget::new().total_tokens(940));
+    let agent = agent(&model, summarize).with_budget(Budget::new().with_total_tokens(940));
     let (events, outcome) = told(agent.run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttc", Reason::Budget));
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttc", EndReason::Budget));
     assert_eq!(outcome.budget.unwrap().kind, BudgetKind::TotalTokens);
     assert!(outcome.history.is_settled());
 }
@@ -309,7 +309,7 @@ async fn a_summary_is_paid_for_at_the_price_of_the_model_that_has_written_it() {
     let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
     let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
     let (summarize, _) = summarizer([Reply::text("Ada.").usage(tokens(50, 0))]);
-    let agent = agent(&model, summarize).with_budget(Budget::new().money(9.0, prices));
+    let agent = agent(&model, summarize).with_budget(Budget::new().with_cost_limit(9.0, prices));
     let (_, outcome) = told(agent.run("go")).await;
     assert_eq!(outcome.cost, Some(910 * 100 + 50));
 }
@@ -330,7 +330,7 @@ async fn h58_the_reactive_compaction_stays_once_whatever_happened_automatically(
     let (summarize, cheap) = summarizer([sum(), sum(), sum(), sum()]);
     let (events, outcome) = told(agent(&model, summarize).run("go")).await;
     assert_eq!(order(&events), "ttcttcttct");
-    assert_eq!((outcome.reason, cheap.requests().len()), (Reason::ContextWindow, 3));
+    assert_eq!((outcome.reason, cheap.requests().len()), (EndReason::ContextWindow, 3));
     assert!(was_reactively_compacted(&outcome.history), "a summary does not lose the note");
 }
 
@@ -345,7 +345,7 @@ async fn h58_a_reactive_summary_that_fails_is_counted_and_the_run_ends_with_the_
     ]);
     let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
     let (events, outcome) = told(agent(&model, summarize).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", Reason::ContextWindow));
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", EndReason::ContextWindow));
     assert_eq!((outcome.error, outcome.usage), (Some(full), tokens(70, 7)));
 
     // The same where a turn has said it.
@@ -357,7 +357,7 @@ async fn h58_a_reactive_summary_that_fails_is_counted_and_the_run_ends_with_the_
     ]);
     let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
     let (events, outcome) = told(agent(&model, summarize).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", Reason::ContextWindow));
+    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", EndReason::ContextWindow));
     assert_eq!((outcome.error, outcome.usage), (None, tokens(70, 7)));
 }
 
@@ -383,7 +383,7 @@ async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
         .with_window(Window::new(1_000).with_counter(|_: &str| -> u64 { panic!("no tokenizer") }))
         .with_hook(hook);
     let (events, outcome) = told(agent.run("go")).await;
-    assert_eq!((outcome.reason, order(&events).as_str()), (Reason::Completed, "tt"));
+    assert_eq!((outcome.reason, order(&events).as_str()), (EndReason::Completed, "tt"));
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::Panic, ErrorKind::Panic]);
 }
 
@@ -396,7 +396,7 @@ async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit()
     // 29 tokens each, of which 800 have room for 27 and 600 for 20.
     let long = history((0..40).map(|_| Item::user("x".repeat(100))));
     let (_, outcome) = told(agent(&model, forget).run_from(long, "go")).await;
-    assert_eq!(outcome.reason, Reason::Completed);
+    assert_eq!(outcome.reason, EndReason::Completed);
     assert!((10..=22).contains(&outcome.history.len()), "{}", outcome.history.len());
 }
 
@@ -419,7 +419,7 @@ async fn a_reactive_compaction_lets_the_next_one_come_at_the_limit_again() {
                 .chain([looks(tokens(830, 10)), "done".into()]),
         );
         let (events, outcome) = told(agent(&model, first_fails).run("go")).await;
-        assert_eq!(outcome.reason, Reason::Completed);
+        assert_eq!(outcome.reason, EndReason::Completed);
         (order(&events), asked.load(Ordering::Relaxed))
     };
     // At 844 it fails. At 874 it is above the limit, and below what it has to grow to.
@@ -439,8 +439,8 @@ async fn a_summary_that_came_to_nothing_is_paid_for_at_the_price_of_the_agents_m
         request.model = Some("dear".to_owned());
         request
     });
-    let agent = agent(&model, summarize).with_budget(Budget::new().money(9.0, prices));
+    let agent = agent(&model, summarize).with_budget(Budget::new().with_cost_limit(9.0, prices));
     let (events, outcome) = told(agent.with_hook(dear).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("tt0t", Reason::Completed));
+    assert_eq!((order(&events).as_str(), outcome.reason), ("tt0t", EndReason::Completed));
     assert_eq!(outcome.cost, Some(910 * 100 + 50));
 }

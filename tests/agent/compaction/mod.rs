@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::hook::{self, Hook};
-use turnstream::event::RewrittenWhy;
+use turnstream::event::RewriteReason;
 use turnstream::provider::Reply;
 use turnstream::tool::Tool;
 use turnstream::{ErrorKind, Event, Journal, Outcome, Run, Usage};
@@ -47,7 +47,7 @@ async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
         journal.observe(events.last().unwrap());
         assert!(run.history().settled().is_settled());
     }
-    let outcome = events.last().and_then(Event::finished).unwrap().clone();
+    let outcome = events.last().and_then(Event::outcome).unwrap().clone();
     assert!(journal.history() == outcome.history, "the events fold to the history");
     assert_eq!(journal.usage(), outcome.usage);
     (events, outcome)
@@ -56,7 +56,7 @@ async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
 /// The places of the compactions: `c` for one, `0` for one that came to nothing, `t` for a request.
 fn order(events: &[Event]) -> String {
     let sign = |event: &Event| match event {
-        Event::Rewritten { why: RewrittenWhy::Compacted, from, to, items, .. } => {
+        Event::Rewritten { why: RewriteReason::Compacted, from, to, items, .. } => {
             Some(if from == to && items.is_empty() { '0' } else { 'c' })
         }
         Event::TurnStarted { .. } => Some('t'),

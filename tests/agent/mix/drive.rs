@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use turnstream::agent::{Pool, RunContext, RunHandle, State, body};
-use turnstream::event::AppendedWhy;
+use turnstream::agent::{Pool, RunContext, RunHandle, State, loop_body};
+use turnstream::event::AppendReason;
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::replay::Recorder;
 use turnstream::stream::Step;
@@ -57,9 +57,9 @@ pub(crate) fn check(seed: u64) -> Vec<String> {
 async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(Tools::default());
-    let pool = Pool::tokens(if dice.one_in(4) { 400 } else { u64::MAX });
+    let pool = Pool::new(if dice.one_in(4) { 400 } else { u64::MAX });
     let agent = cast::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
-    let dry = agent.kit().is_dry_run();
+    let dry = agent.toolkit().is_dry_run();
     let mut mix = Mix {
         dice,
         tools,
@@ -130,11 +130,11 @@ fn talkative(
     state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
     async_stream::stream! {
-        if state.approvals.resuming.is_none() {
+        if state.approvals.resume_verdicts.is_none() {
             let items = vec![Item::user("Lap.")];
-            yield Ok(Step::Value(Event::Appended { why: AppendedWhy::Hook, id: cx.id(), items }));
+            yield Ok(Step::Value(Event::Appended { why: AppendReason::Hook, id: cx.new_id(), items }));
         }
-        let mut lap = Box::pin(body(cx, state));
+        let mut lap = Box::pin(loop_body(cx, state));
         while let Some(step) = lap.next().await {
             yield step;
         }
@@ -144,12 +144,12 @@ fn talkative(
 /// Replays every run, where it is dropped.
 pub(crate) fn recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
-        Recorder::each(|run| {
+        Recorder::on_run(|run| {
             let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
             replays::check(
                 &run,
                 match run.recording.events().any(is_lap) {
-                    true => run.recording.replay_by(&run.agent, talkative),
+                    true => run.recording.replay_with_body(&run.agent, talkative),
                     false => run.recording.replay(&run.agent),
                 },
             );
@@ -176,7 +176,7 @@ impl Mix {
 
     fn begun(&self, history: &History) -> Run {
         match self.dice.roll(3) {
-            0 => self.agent.run_by(talkative, history.clone(), "go"),
+            0 => self.agent.run_with_body(talkative, history.clone(), "go"),
             _ => self.agent.run_from(history.clone(), "go"),
         }
     }
@@ -213,7 +213,7 @@ impl Mix {
             self.verdicts.insert(key, (call.clone(), verdict.clone()));
         }
         let run = match self.dice.roll(3) {
-            0 => self.agent.resume_by(talkative, history.clone(), given),
+            0 => self.agent.resume_with_body(talkative, history.clone(), given),
             _ => self.agent.resume(history.clone(), given),
         };
         assert_eq!(self.tools.ran.lock().unwrap().len(), ran);
@@ -377,7 +377,7 @@ impl Mix {
         verdict: Verdict,
     ) {
         let Some(run) = at(handle, path) else { panic!("no child at {path:?}") };
-        if run.decide(call, verdict.clone()).is_ok() {
+        if run.submit_verdict(call, verdict.clone()).is_ok() {
             assert!(run.approve(call).is_err(), "twice");
             self.verdicts.insert(key.to_owned(), (call.into(), verdict));
         }
@@ -385,7 +385,7 @@ impl Mix {
 
     fn in_child(handle: &RunHandle, what: impl FnOnce(&RunHandle)) {
         let ids = handle.history().unanswered_calls();
-        if let Some(child) = ids.iter().find_map(|call| handle.nested(&call.call_id)) {
+        if let Some(child) = ids.iter().find_map(|call| handle.nested_handle(&call.call_id)) {
             what(&child);
         }
     }
@@ -393,7 +393,7 @@ impl Mix {
 
 /// The handle that the ids of calls lead to.
 fn at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
-    path.iter().try_fold(handle.clone(), |handle, call_id| handle.nested(call_id))
+    path.iter().try_fold(handle.clone(), |handle, call_id| handle.nested_handle(call_id))
 }
 
 /// An `Err` of the stream is the error of the outcome, after it.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use turnstream::agent::RunHandle;
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::PendingCall;
 use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
@@ -105,7 +105,7 @@ impl Mix {
             ids
         };
         assert_eq!(ids(&outcome.pending), ids(&history.pending_calls()), "{:?}", outcome.reason);
-        assert_eq!(outcome.reason == Reason::Pending, !outcome.pending.is_empty());
+        assert_eq!(outcome.reason == EndReason::Pending, !outcome.pending.is_empty());
         if history.iter().all(|item| !item.interrupted) {
             assert_eq!(history.is_settled(), outcome.pending.is_empty(), "{:?}", outcome.reason);
         }
@@ -114,7 +114,7 @@ impl Mix {
             let is_new = self.verdicts.get(&key).filter(|(judged, _)| judged == call);
             assert!(is_new.is_none(), "{key} has its verdict and is pending");
         }
-        if self.agent.kit().is_single_action() {
+        if self.agent.toolkit().is_first_call_only() {
             let mut turns = HashSet::new();
             for (key, ..) in &self.tools.ran.lock().unwrap()[ran_before..] {
                 let (run, call_id) = key.rsplit_once('/').unwrap();

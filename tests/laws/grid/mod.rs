@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
-use turnstream::event::{Phase, Reason, ToolEvent};
+use turnstream::event::{EndReason, Phase, ToolEvent};
 use turnstream::item::ResultKind;
 use turnstream::provider::Scripted;
-use turnstream::{Agent, Event, Events, History, Journal, Run};
+use turnstream::{Agent, Event, EventStreamExt, History, Journal, Run};
 
 use self::scripts::Case;
 use crate::support::clock;
@@ -39,9 +39,9 @@ impl World {
         let tools = Arc::new(Executions::default());
         let model = Scripted::new(case.replies.clone());
         let agent = replays::one_in(12, Agent::new(model.clone()))
-            .with_kit(scripts::kit(&tools, case))
+            .with_toolkit(scripts::kit(&tools, case))
             .with_limits(Limits { max_turns: 3, ..without_retries() })
-            .with_ids(CountingIds::new("id"));
+            .with_id_generator(CountingIds::new("id"));
         let run = agent.run_from(History::from_id("h"), "go");
         Self { run, model, tools, events: Vec::new(), polls: 0, looks: false }
     }
@@ -120,17 +120,20 @@ impl World {
 
     /// Laws 2, 3 and 6 at the end.
     fn check_end(&mut self) {
-        let finished: Vec<_> = self.events.iter().filter_map(Event::finished).collect();
+        let finished: Vec<_> = self.events.iter().filter_map(Event::outcome).collect();
         assert_eq!(finished.len(), 1, "law 6");
         let outcome = finished[0];
-        assert!(self.events.last().unwrap().finished().is_some(), "law 6: finished is last");
+        assert!(self.events.last().unwrap().outcome().is_some(), "law 6: finished is last");
         let failed = matches!(
             outcome.reason,
-            Reason::ProviderError | Reason::Incomplete | Reason::HookError | Reason::ContextWindow
+            EndReason::ProviderError
+                | EndReason::Incomplete
+                | EndReason::HookError
+                | EndReason::ContextWindow
         );
         assert!(outcome.error.is_none() || failed, "{outcome:?}");
         assert!(
-            outcome.error.is_some() || !failed || outcome.reason == Reason::ContextWindow,
+            outcome.error.is_some() || !failed || outcome.reason == EndReason::ContextWindow,
             "law 6: {outcome:?}"
         );
         assert_eq!(outcome.usage, self.run.usage());
@@ -206,7 +209,7 @@ fn an_interrupt_at_every_poll_ends_the_run_paired() {
             clock::paused().block_on(async {
                 let mut world = World::new(case);
                 world.poll_until(at).await;
-                let finished = world.events.last().is_some_and(|event| event.finished().is_some());
+                let finished = world.events.last().is_some_and(|event| event.outcome().is_some());
                 let phase = phase_after(&world.events, Phase::Streaming);
                 let sent = world.model.requests().len();
                 let calls = world.run.history().unanswered_calls().len();
@@ -221,10 +224,10 @@ fn an_interrupt_at_every_poll_ends_the_run_paired() {
                     assert_eq!(world.events.len(), cut, "a late interrupt changes nothing");
                     return;
                 }
-                let outcome = world.events.last().unwrap().finished().unwrap();
+                let outcome = world.events.last().unwrap().outcome().unwrap();
                 // The loop may have ended already, with only `finished` left to be given.
-                if !over || matches!(outcome.reason, Reason::Interrupted(_)) {
-                    assert_eq!(outcome.reason, Reason::Interrupted(phase));
+                if !over || matches!(outcome.reason, EndReason::Interrupted(_)) {
+                    assert_eq!(outcome.reason, EndReason::Interrupted(phase));
                     assert!(outcome.partial);
                     check_answers(&world.events[cut..], calls);
                 }
@@ -272,14 +275,14 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
                         },
                     )
                 })
-                .journaled(&journal)
+                .journal_to(&journal)
                 .finish_with(&journal)
                 .boxed();
                 let (mut finished, mut failed) = (0, 0);
                 for _ in 0..at {
                     match events.next().now_or_never() {
                         Some(Some(event)) => match event {
-                            Ok(event) => finished += usize::from(event.finished().is_some()),
+                            Ok(event) => finished += usize::from(event.outcome().is_some()),
                             Err(error) => {
                                 assert_eq!(finished, 1, "{error} comes after `Finished`");
                                 failed += 1;
@@ -292,7 +295,7 @@ fn a_hand_written_loop_is_as_lawful_as_the_agent() {
                 }
                 assert!(finished <= 1 && failed <= finished);
                 if finished == 1 {
-                    assert!(journal.is_answered());
+                    assert!(journal.all_calls_answered());
                 }
                 drop(events);
                 assert_eq!((model.in_flight(), tools.running()), (0, 0));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::provider::Reply;
-use turnstream::tool::{Tool, ToolSpec, Update};
+use turnstream::tool::{Tool, ToolSpec, ToolUpdate};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Toolkit, Usage};
 
@@ -37,7 +37,7 @@ fn spec(name: &str) -> ToolSpec {
 
 pub(crate) fn kit(seen: &Arc<Executions>, case: &Case) -> Toolkit {
     let at_once = std::num::NonZeroUsize::new(case.at_once).unwrap();
-    Toolkit::new(tools(seen)).at_once(at_once)
+    Toolkit::new(tools(seen)).with_max_concurrency(at_once)
 }
 
 fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
@@ -80,7 +80,7 @@ fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
         .unwrap(),
         Tool::typed_streaming(spec("chatty"), move |_: serde_json::Value, cx| {
             let running = chatty.enter(&cx);
-            futures::stream::iter([Update::progress(&1), Update::output("done")])
+            futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("done")])
                 .map(move |update| (&running, update).1)
         })
         .unwrap(),

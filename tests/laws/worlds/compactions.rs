@@ -158,7 +158,7 @@ fn added(world: &World, requests: &[Request], witnesses: &Witnesses, place: Opti
         }
     }
     // No request shows the last turn, nor the results of its calls.
-    let outcome = world.events.last().and_then(Event::finished).expect("the run has ended");
+    let outcome = world.events.last().and_then(Event::outcome).expect("the run has ended");
     if let Some(last) = last {
         record.extend(last.to_history_items());
         let passed = witnesses.results.lock().unwrap();

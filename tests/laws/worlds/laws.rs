@@ -1,6 +1,6 @@
 //! The laws, each as a check of one world at one instant.
 
-use turnstream::event::{Phase, Reason, ToolEvent};
+use turnstream::event::{EndReason, Phase, ToolEvent};
 use turnstream::item::ResultKind;
 use turnstream::provider::anthropic;
 use turnstream::turn::StopReason;
@@ -111,7 +111,7 @@ fn the_story_is_the_state(world: &World, history: &History) {
     world.equal(&folded.usage(), &world.handle.usage(), "law 7: so is the usage");
     let new = folded.new_items();
     world.equal(&new, &world.journal.new_items(), "law 7: and what is new");
-    if let Some(outcome) = world.events.last().and_then(Event::finished) {
+    if let Some(outcome) = world.events.last().and_then(Event::outcome) {
         world.equal(outcome.new_items(), &new[..], "law 7: the outcome's new items");
         world.equal(&outcome.usage, &folded.usage(), "law 7: the outcome's usage");
     }
@@ -131,9 +131,9 @@ pub(crate) fn requests_are_the_fold(world: &World) {
 
 /// Law 6: one ending, then nothing for ever; and with it law 2.
 pub(crate) async fn one_ending<'w>(world: &'w mut World<'_>) -> &'w Outcome {
-    let endings = world.events.iter().filter(|event| event.finished().is_some()).count();
+    let endings = world.events.iter().filter(|event| event.outcome().is_some()).count();
     world.equal(&endings, &1, "law 6: it ends once");
-    let last = world.events.last().and_then(Event::finished);
+    let last = world.events.last().and_then(Event::outcome);
     world.check(last.is_some(), "law 6: nothing comes behind the ending");
     nothing_runs(world);
     for _ in 0..2 {
@@ -142,15 +142,15 @@ pub(crate) async fn one_ending<'w>(world: &'w mut World<'_>) -> &'w Outcome {
     }
     at_any_instant(world);
     requests_are_the_fold(world);
-    let Some(outcome) = world.events.last().and_then(Event::finished) else {
+    let Some(outcome) = world.events.last().and_then(Event::outcome) else {
         unreachable!("it was looked at above")
     };
     let began = world.events.iter().filter(|event| matches!(event, Event::TurnStarted { .. }));
     world.equal(&(outcome.turns as usize), &began.count(), "law 6: the turns are counted");
-    let failed = matches!(outcome.reason, Reason::ProviderError | Reason::Incomplete);
+    let failed = matches!(outcome.reason, EndReason::ProviderError | EndReason::Incomplete);
     world.equal(&outcome.error.is_some(), &failed, "law 6: an error says what failed");
     world.equal(&outcome.partial, &outcome.reason.is_partial(), "law 6: partial");
-    if outcome.reason != Reason::Pending {
+    if outcome.reason != EndReason::Pending {
         let open = world.handle.history().unanswered_calls();
         world.check(open.is_empty(), "law 3: at the end every call has its result");
     }
@@ -183,8 +183,8 @@ pub(crate) fn interrupted(world: &World, cut: usize, phase: Phase, open: usize) 
     world.equal(&answers.len(), &open, "an interrupt: each open call is answered");
     let input = usize::from(cut == 0);
     world.equal(&behind.len(), &(input + open + 1), "an interrupt: nothing else is told");
-    let reason = behind.last().and_then(Event::finished).map(|outcome| outcome.reason);
-    world.equal(&reason, &Some(Reason::Interrupted(phase)), "an interrupt: the reason");
+    let reason = behind.last().and_then(Event::outcome).map(|outcome| outcome.reason);
+    world.equal(&reason, &Some(EndReason::Interrupted(phase)), "an interrupt: the reason");
 }
 
 /// Every item of the turn that broke off is marked, and none of its calls ran.

@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use turnstream::event::{Phase, Reason, Transition};
+use turnstream::event::{EndReason, Phase, Transition};
 use turnstream::provider::anthropic;
 use turnstream::{Event, Request};
 
@@ -169,14 +169,14 @@ async fn undisturbed<'a>(stage: &Stage, script: &'a Script) -> World<'a> {
     let mut world = World::new(stage, script, Disturbance::Nothing);
     while world.poll(None).await {
         laws::at_any_instant(&world);
-        if world.events.last().is_some_and(|event| event.finished().is_some()) {
+        if world.events.last().is_some_and(|event| event.outcome().is_some()) {
             laws::nothing_runs(&world);
         }
     }
     laws::same_bytes(&world, &again);
     let fortune = foretell(script);
     let outcome = laws::one_ending(&mut world).await.clone();
-    let reason = fortune.reason.unwrap_or(Reason::Completed);
+    let reason = fortune.reason.unwrap_or(EndReason::Completed);
     world.equal(&outcome.reason, &reason, "the ending is another than what is asked for");
     let turns = script.0.len() + usize::from(fortune.reason.is_none());
     world.equal(&(outcome.turns as usize), &turns, "it takes another number of turns");
@@ -208,7 +208,7 @@ async fn dropped(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
 async fn interrupted(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
     let mut world = World::new(stage, script, Disturbance::Interrupt(at));
     world.poll_until(at, plain).await;
-    let over = world.events.last().is_some_and(|event| event.finished().is_some());
+    let over = world.events.last().is_some_and(|event| event.outcome().is_some());
     let (phase, cut) = (phase_after(&world.events, Phase::Streaming), world.events.len());
     let open = world.handle.history().unanswered_calls().len();
     let (sent, ran, wakes) = (world.sent(), world.tools.ran(), world.wakes());
@@ -242,8 +242,8 @@ async fn broken(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault)
     laws::broken_off(&world);
     let outcome = laws::one_ending(&mut world).await.clone();
     let reason = match fault.how {
-        How::Cut => Reason::Incomplete,
-        How::Error => Reason::ProviderError,
+        How::Cut => EndReason::Incomplete,
+        How::Error => EndReason::ProviderError,
     };
     world.equal(&outcome.reason, &reason, "the ending of a turn that broke off");
     world.equal(&(outcome.turns as usize), &(fault.turn + 1), "nobody asks again");
@@ -263,7 +263,7 @@ async fn retried(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault
     let said_something = fault.behind > 1;
     world.check(again || !said_something, "a turn that broke off is asked for again");
     if again {
-        let ending = plain.events.last().and_then(Event::finished).map(|outcome| outcome.reason);
+        let ending = plain.events.last().and_then(Event::outcome).map(|outcome| outcome.reason);
         world.equal(&Some(outcome.reason), &ending, "the ending behind a retry");
     } else {
         world.check(outcome.error.is_some(), "the ending without a retry");

@@ -2,7 +2,7 @@
 //! agent, without a look at how it decides.
 
 use turnstream::agent::Limits;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 
 use super::script::{Ending, Fate, Script, Turn};
@@ -10,18 +10,19 @@ use super::script::{Ending, Fate, Script, Turn};
 /// Numbers so small that every counter is full within three turns.
 pub(crate) const LIMITS: Limits = Limits {
     max_turns: 3,
-    corrections: 2,
-    continuations: 1,
-    cut_calls: 1,
-    retries: 0,
-    repeats_nudge: 2,
-    repeats_end: 3,
+    max_corrections: 2,
+    max_continuations: 1,
+    max_truncated_calls: 1,
+    max_turn_retries: 0,
+    nudge_after_repeats: 2,
+    end_after_repeats: 3,
     max_depth: 8,
     max_turn_bytes: turnstream::turn::TurnBuilder::DEFAULT_MAX_BYTES,
 };
 
 /// Numbers with which a script of more turns ends only where it repeats.
-const LONG: Limits = Limits { max_turns: 20, repeats_nudge: 4, repeats_end: 6, ..LIMITS };
+const LONG: Limits =
+    Limits { max_turns: 20, nudge_after_repeats: 4, end_after_repeats: 6, ..LIMITS };
 
 /// The limits of the agent that a script is tried with.
 pub(crate) fn limits(script: &Script) -> Limits {
@@ -32,7 +33,7 @@ pub(crate) fn limits(script: &Script) -> Limits {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fortune {
     /// `None` if the model is asked for a turn behind the script.
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<EndReason>,
     /// The kinds of all results, in call order.
     pub(crate) results: Vec<ResultKind>,
 }
@@ -63,45 +64,45 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
                 bad = if all_bad { bad + 1 } else { 0 };
                 let counted = counted(turn, &mut rows);
                 let repeated = if counted { repeating_end(&rows) } else { 0 };
-                let nudged = counted && repeated % limits.repeats_nudge as usize == 0;
+                let nudged = counted && repeated % limits.nudge_after_repeats as usize == 0;
                 behind_results = !nudged;
                 if turn.calls.contains(&Fate::Asks) {
-                    Some(Reason::Pending)
+                    Some(EndReason::Pending)
                 } else if bad == 3 {
-                    Some(Reason::Malformed)
+                    Some(EndReason::Malformed)
                 } else {
-                    (repeated >= limits.repeats_end as usize).then_some(Reason::Repeating)
+                    (repeated >= limits.end_after_repeats as usize).then_some(EndReason::Repeating)
                 }
             }
-            (Ending::Stop | Ending::ToolCalls, false) if turn.words => Some(Reason::Completed),
-            (Ending::Stop, false) if was_behind_results => Some(Reason::Completed),
+            (Ending::Stop | Ending::ToolCalls, false) if turn.words => Some(EndReason::Completed),
+            (Ending::Stop, false) if was_behind_results => Some(EndReason::Completed),
             (Ending::Stop, false) => {
                 bad += 1;
                 behind_results = false;
-                (bad == 3).then_some(Reason::Malformed)
+                (bad == 3).then_some(EndReason::Malformed)
             }
-            (Ending::ToolCalls, false) => Some(Reason::Malformed),
+            (Ending::ToolCalls, false) => Some(EndReason::Malformed),
             (Ending::MaxTokens, false) => {
                 (bad, texts, behind_results) = (0, texts + 1, false);
-                (texts > LIMITS.continuations).then_some(Reason::Truncated)
+                (texts > LIMITS.max_continuations).then_some(EndReason::Truncated)
             }
             (Ending::MaxTokens, true) => {
                 (bad, cuts) = (0, cuts + 1);
-                (cuts > LIMITS.cut_calls).then_some(Reason::Truncated)
+                (cuts > LIMITS.max_truncated_calls).then_some(EndReason::Truncated)
             }
-            (Ending::ContentFilter, _) => Some(Reason::Filtered),
-            (Ending::Refusal, _) => Some(Reason::Refused),
+            (Ending::ContentFilter, _) => Some(EndReason::Filtered),
+            (Ending::Refusal, _) => Some(EndReason::Refused),
             (Ending::Pause, _) => {
                 bad = 0;
                 None
             }
             (Ending::ContextWindow, _) => {
-                std::mem::replace(&mut compacted, true).then_some(Reason::ContextWindow)
+                std::mem::replace(&mut compacted, true).then_some(EndReason::ContextWindow)
             }
-            (Ending::Other, false) => Some(Reason::Completed),
+            (Ending::Other, false) => Some(EndReason::Completed),
             (Ending::Other, true) => {
                 bad = 0;
-                std::mem::replace(&mut odd, true).then_some(Reason::Malformed)
+                std::mem::replace(&mut odd, true).then_some(EndReason::Malformed)
             }
         };
         if vetoed(turn) {
@@ -109,7 +110,7 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
             counted(turn, &mut rows);
         }
         if reason.is_none() && at + 1 == limits.max_turns as usize {
-            reason = Some(Reason::MaxTurns);
+            reason = Some(EndReason::MaxTurns);
         }
     }
     Fortune { reason, results }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use turnstream::agent::Limits;
-use turnstream::agent::hook::{self, BeforeTool};
+use turnstream::agent::hook::{self, CallDecision};
 use turnstream::context::{Compaction, compactor_fn};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Scripted};
@@ -42,24 +42,24 @@ impl Stage {
             fault = Some(wire);
             if wire.retried {
                 replies.insert(wire.turn, script.0[wire.turn].reply());
-                limits = Limits { retries: 1, max_turns: limits.max_turns + 1, ..limits };
+                limits = Limits { max_turn_retries: 1, max_turns: limits.max_turns + 1, ..limits };
             }
         }
         let model = Scripted::new(replies);
         let denied = hook::before_tool(|_, call| async move {
             match call.name == Fate::Denied.tool() {
-                true => BeforeTool::Deny("no".into()),
-                false => BeforeTool::Run,
+                true => CallDecision::Deny("no".into()),
+                false => CallDecision::Allow,
             }
         });
         let first = |_: &History| Ok(Some(Compaction::new(0, 1, vec![Item::user("in short")])));
         let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
         let agent = replays::one_in(50, Agent::new(line))
-            .with_kit(self.kit.clone())
+            .with_toolkit(self.kit.clone())
             .with_limits(limits)
             .with_hook(denied)
             .with_compactor(compactor_fn(first))
-            .with_ids(CountingIds::new("id"));
+            .with_id_generator(CountingIds::new("id"));
         (agent, model)
     }
 }
@@ -113,7 +113,7 @@ fn kit(tools: &Arc<Executions>) -> Toolkit {
             std::panic::resume_unwind(Box::new("boom"))
         }),
         tool(tools, Fate::Denied, async || "never"),
-        tool(tools, Fate::Asks, async || "allowed").needs_approval(),
+        tool(tools, Fate::Asks, async || "allowed").requires_approval(),
         tool(tools, Fate::Polls, async || "not yet").pollable(),
     ])
 }

@@ -1,7 +1,7 @@
 //! Worlds in which somebody has a say: who steers, who stops, who allows.
 
 use turnstream::agent::Receipt;
-use turnstream::event::{AppendedWhy, Phase, Reason};
+use turnstream::event::{AppendReason, EndReason, Phase};
 use turnstream::tool::Verdict;
 use turnstream::{Event, Item};
 
@@ -27,12 +27,12 @@ pub(crate) async fn talked_into(
         | Disturbance::Wire(_) => unreachable!("that is not said"),
     };
     world.poll_until(at, plain).await;
-    let over = world.events.last().is_some_and(|event| event.finished().is_some());
+    let over = world.events.last().is_some_and(|event| event.outcome().is_some());
     let began = world.starts.len();
     let said = match what {
-        Disturbance::Steer(_) => Some((world.handle.steer("by the way"), AppendedWhy::Steer)),
+        Disturbance::Steer(_) => Some((world.handle.steer("by the way"), AppendReason::Steer)),
         Disturbance::FollowUp(_) => {
-            Some((world.handle.follow_up("by the way"), AppendedWhy::FollowUp))
+            Some((world.handle.follow_up("by the way"), AppendReason::FollowUp))
         }
         _ => {
             world.handle.stop_after_turn();
@@ -54,8 +54,8 @@ pub(crate) async fn talked_into(
 }
 
 /// What was said is in the history once, in its place; or the outcome gives it back.
-fn heard_or_given_back(world: &World, receipt: &Receipt, why: AppendedWhy) {
-    let Some(outcome) = world.events.last().and_then(Event::finished) else { return };
+fn heard_or_given_back(world: &World, receipt: &Receipt, why: AppendReason) {
+    let Some(outcome) = world.events.last().and_then(Event::outcome) else { return };
     let back = outcome.undelivered.iter().filter(|back| back.id == receipt.id).count();
     let told = world.events.iter().filter(|event| match event {
         Event::Appended { why: of, id, .. } => *of == why && *id == receipt.id,
@@ -66,7 +66,7 @@ fn heard_or_given_back(world: &World, receipt: &Receipt, why: AppendedWhy) {
     let held = held.iter().filter(|item| **item == Item::user("by the way")).count();
     world.equal(&(told + back), &1, "what is said is delivered or comes back");
     world.equal(&held, &told, "what is delivered is in the history");
-    world.equal(&world.handle.delivered(receipt).is_some(), &(told == 1), "the receipt knows");
+    world.equal(&world.handle.delivered_in(receipt).is_some(), &(told == 1), "the receipt knows");
 }
 
 /// The run of a call that needs an approval ends as pending; then it goes on with each verdict, and
@@ -98,7 +98,7 @@ async fn resumed<'a>(
     let mut first = World::of(stage, script, Disturbance::Nothing, parts);
     while first.poll(None).await {}
     let outcome = laws::one_ending(&mut first).await.clone();
-    first.equal(&outcome.reason, &Reason::Pending, "a call that nobody judged is pending");
+    first.equal(&outcome.reason, &EndReason::Pending, "a call that nobody judged is pending");
     let asks = script.0[0].calls.iter().filter(|fate| **fate == Fate::Asks).count();
     first.equal(&outcome.pending.len(), &asks, "exactly these are pending");
     let history = first.handle.history();
@@ -119,7 +119,7 @@ async fn resumed<'a>(
         }
         (Disturbance::Interrupt(at), Some(plain)) => {
             world.poll_until(at, plain).await;
-            let over = world.events.last().is_some_and(|event| event.finished().is_some());
+            let over = world.events.last().is_some_and(|event| event.outcome().is_some());
             let phase = phase_after(&world.events, Phase::Tools);
             world.handle.interrupt();
             while world.poll(None).await {
@@ -127,14 +127,14 @@ async fn resumed<'a>(
                 laws::at_any_instant(&world);
             }
             let ended = laws::one_ending(&mut world).await.reason;
-            world.check(over || ended == Reason::Interrupted(phase), "an interrupt: the reason");
+            world.check(over || ended == EndReason::Interrupted(phase), "an interrupt: the reason");
         }
         _ => {
             while world.poll(None).await {
                 laws::at_any_instant(&world);
             }
             let ended = laws::one_ending(&mut world).await.reason;
-            world.equal(&ended, &Reason::Completed, "a run that is resumed goes on");
+            world.equal(&ended, &EndReason::Completed, "a run that is resumed goes on");
             let more = if *verdict == Verdict::Approve { asks } else { 0 };
             let ran_now = world.tools.ran().len() - ran;
             world.equal(&ran_now, &more, "exactly what was approved runs");

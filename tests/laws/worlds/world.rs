@@ -179,7 +179,7 @@ impl<'a> World<'a> {
                 true
             }
             Poll::Ready(Some(Err(error))) => {
-                let outcome = self.events.last().and_then(Event::finished);
+                let outcome = self.events.last().and_then(Event::outcome);
                 let own = outcome.and_then(|outcome| outcome.error.clone());
                 self.equal(&Some(error), &own, "law 6: the error of a failed run");
                 let over = self.run.as_ref().is_some_and(FusedStream::is_terminated);
@@ -189,7 +189,7 @@ impl<'a> World<'a> {
                 true
             }
             Poll::Ready(None) => {
-                let outcome = self.events.last().and_then(Event::finished);
+                let outcome = self.events.last().and_then(Event::outcome);
                 let failed = outcome.is_some_and(|outcome| outcome.error.is_some());
                 self.check(self.failed == failed, "law 6: a failed run yields its error once");
                 false

@@ -95,7 +95,7 @@ fn agent(keys: &Keys) -> Agent {
     Agent::new(model).with_tools([
         slow_tool("once", keys),
         slow_tool("again", keys).idempotent(),
-        slow_tool("asked", keys).needs_approval(),
+        slow_tool("asked", keys).requires_approval(),
     ])
 }
 

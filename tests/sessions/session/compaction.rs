@@ -5,7 +5,7 @@ use turnstream::context::{
     BytesDiv4, Compaction, Compactor, Summarizer, compactor_fn, count_tokens, estimate_tokens,
     was_reactively_compacted,
 };
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::item::Mark;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
@@ -23,7 +23,7 @@ fn summarize() -> Summarizer {
     Summarizer::new(Scripted::function(|_, _| "In short.")).with_keep_turns(1)
 }
 
-async fn say(session: &Session, replies: impl IntoIterator<Item = Reply>) -> Reason {
+async fn say(session: &Session, replies: impl IntoIterator<Item = Reply>) -> EndReason {
     let agent = Agent::new(Scripted::new(replies)).with_compactor(summarize());
     session.run(&agent, "And?").await.unwrap().outcome().await.unwrap().reason
 }
@@ -43,9 +43,9 @@ fn notes(history: &History) -> usize {
 async fn compacted(store: &(impl Store + Clone + 'static)) -> Session {
     let session = open(store).await;
     for text in ["One.", "Two."] {
-        assert_eq!(say(&session, [text.into()]).await, Reason::Completed);
+        assert_eq!(say(&session, [text.into()]).await, EndReason::Completed);
     }
-    assert_eq!(say(&session, [too_long(), "Three.".into()]).await, Reason::Completed);
+    assert_eq!(say(&session, [too_long(), "Three.".into()]).await, EndReason::Completed);
     assert!(was_reactively_compacted(&session.history()));
     session
 }
@@ -73,7 +73,7 @@ async fn compacts_again_and_again(store: impl Store + Clone + 'static) {
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     for session in [&session, &fork] {
         assert!(was_reactively_compacted(&session.history()));
-        assert_eq!(say(session, [too_long()]).await, Reason::ContextWindow);
+        assert_eq!(say(session, [too_long()]).await, EndReason::ContextWindow);
         assert_eq!(notes(&session.history()), 1);
     }
 }

@@ -150,7 +150,7 @@ impl World {
             self.tool("once", 5),
             self.tool("again", 10).idempotent(),
             self.tool("slow", 15),
-            self.tool("ask", 5).needs_approval(),
+            self.tool("ask", 5).requires_approval(),
             Tool::external(spec("out")).unwrap(),
         ];
         let shorter = compactor_fn(|history: &History| {

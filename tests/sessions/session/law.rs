@@ -29,7 +29,7 @@ fn drawn(seed: u64) -> Vec<String> {
 async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(Tools::default());
-    let agent = cast::agent(&dice, &tools, &Pool::tokens(u64::MAX), 2);
+    let agent = cast::agent(&dice, &tools, &Pool::new(u64::MAX), 2);
     let store = MemoryStore::new();
     let mut ends = Vec::new();
     let mut session = Session::open(store.clone(), "h").await.unwrap();
@@ -115,7 +115,7 @@ async fn drive(
         let event = event.expect("it ends with `Finished`").unwrap();
         folded.observe(&event);
         look(store, folded).await;
-        if let Some(call) = event.approval()
+        if let Some(call) = event.as_approval_request()
             && !dice.one_in(3)
         {
             let _ = if dice.one_in(3) { run.deny(call, "no") } else { run.approve(call) };
@@ -144,6 +144,6 @@ async fn look(store: &MemoryStore, folded: &Journal) {
     let same = durable.iter().zip(&told).take_while(|(a, b)| a == b).count();
     assert_eq!(durable.get(same), None, "durable at {same}, and told is {:?}", told.get(same));
     let more = &told[durable.len()..];
-    let is_open = folded.is_open() && more.iter().all(|item| item.interrupted);
+    let is_open = folded.has_open_turn() && more.iter().all(|item| item.interrupted);
     assert!(more.is_empty() || is_open, "it was told before it was durable: {more:?}");
 }

@@ -119,7 +119,7 @@ async fn a_fork_of_a_session_that_waits_waits_as_well() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({}))]);
-    let agent = Agent::new(model).with_tools([tool("look", &keys, false).needs_approval()]);
+    let agent = Agent::new(model).with_tools([tool("look", &keys, false).requires_approval()]);
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     assert_eq!(fork.state(), session.state());
@@ -134,7 +134,7 @@ async fn a_checkpoint_of_a_session_that_waits_parts_no_call_from_its_result() {
         1 => Reply::text("See.").call_raw("a", "look", "{}"),
         _ => Reply::text("And now.").call_raw("b", "ask", "{}"),
     });
-    let tools = [tool("look", &keys, false), tool("ask", &keys, false).needs_approval()];
+    let tools = [tool("look", &keys, false), tool("ask", &keys, false).requires_approval()];
     session.run(&Agent::new(model).with_tools(tools), "go").await.unwrap().outcome().await.unwrap();
     let (state, version) = (session.state(), session.version());
     // A finished call, its result, and the call that waits.

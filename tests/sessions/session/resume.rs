@@ -2,12 +2,12 @@
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use turnstream::agent::hook::{BeforeTool, before_tool};
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::agent::hook::{CallDecision, before_tool};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session, SessionState};
-use turnstream::tool::{Tool, Update, Verdict};
+use turnstream::tool::{Tool, ToolUpdate, Verdict};
 use turnstream::{Agent, ErrorKind, Event, Item};
 
 use crate::support::stores::{Keys, open, tool};
@@ -59,7 +59,7 @@ async fn what_a_crash_left_open_is_told_and_only_idempotent_tools_run_again() {
             false => session.resume(&agent, []).await,
         };
         let outcome = run.unwrap().outcome().await.unwrap();
-        assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "Done."));
+        assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
         let kinds = kinds(&session);
         assert_eq!(kinds, [("a".into(), ResultKind::Interrupted), ("b".into(), ResultKind::Ok)]);
         // Under the old key.
@@ -78,7 +78,7 @@ async fn a_streaming_tool_runs_again_as_well() {
     let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
     let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
     let streams = Tool::typed_streaming(spec("again"), |_args: serde_json::Value, _cx| {
-        futures::stream::iter([Update::progress(&1), Update::output("streamed")])
+        futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("streamed")])
     });
     let agent = Agent::new(calls_then("Done.")).with_tools([streams.unwrap().idempotent()]);
     session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
@@ -90,7 +90,7 @@ async fn hooks_and_approvals_are_asked_again_about_what_runs_again() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
     let agent = Agent::new(calls_then("x")).with_tools(hanging);
-    let denies = before_tool(|_, _| async { BeforeTool::Deny("not twice".into()) });
+    let denies = before_tool(|_, _| async { CallDecision::Deny("not twice".into()) });
     let again = || tool("again", &keys, false).idempotent();
     let done = || Agent::new(calls_then("Done."));
 
@@ -107,9 +107,9 @@ async fn hooks_and_approvals_are_asked_again_about_what_runs_again() {
         .with_tools([tool("once", &keys, true), tool("again", &keys, true).idempotent()]);
     let session = broken_off(&store, &agent).await;
     let ran = ran + 2;
-    let agent = done().with_tools([again().needs_approval()]);
+    let agent = done().with_tools([again().requires_approval()]);
     let outcome = session.run(&agent, "go on").await.unwrap().outcome().await.unwrap();
-    assert_eq!((outcome.reason, outcome.undelivered.len()), (Reason::Pending, 1));
+    assert_eq!((outcome.reason, outcome.undelivered.len()), (EndReason::Pending, 1));
     assert_eq!(keys.lock().unwrap().len(), ran, "it has not run");
     let SessionState::Pending { calls } = open(&store).await.state() else { panic!() };
     let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
@@ -167,7 +167,7 @@ async fn pending_calls_are_resumed_once_and_answered_as_interrupted_by_something
             1 => Reply::new().call("once", json!({})),
             _ => Reply::text("Done."),
         });
-        let agent = Agent::new(model).with_tools([tool("once", &keys, false).needs_approval()]);
+        let agent = Agent::new(model).with_tools([tool("once", &keys, false).requires_approval()]);
         let session = open(&store).await;
         session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
         let SessionState::Pending { calls } = open(&store).await.state() else { panic!() };

@@ -4,7 +4,7 @@ use std::slice;
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::Verdict;
@@ -91,7 +91,7 @@ async fn a_pending_call_of_a_session_cannot_become_void_and_what_is_before_it_ca
         Reply::text("So.").call("look", json!({})),
         Reply::text("Done."),
     ]);
-    let agent = Agent::new(model).with_tools([tool("look", &keys, false).needs_approval()]);
+    let agent = Agent::new(model).with_tools([tool("look", &keys, false).requires_approval()]);
     session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap();
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let SessionState::Pending { calls } = session.state() else { panic!("nothing is pending") };
@@ -106,7 +106,7 @@ async fn a_pending_call_of_a_session_cannot_become_void_and_what_is_before_it_ca
     assert_eq!(session.state(), SessionState::Pending { calls: calls.clone() });
     let verdicts = slice::from_ref(&calls[0]).iter().map(|it| (it.clone(), Verdict::Approve));
     let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
-    assert_eq!((outcome.reason, keys.lock().unwrap().len()), (Reason::Completed, 1));
+    assert_eq!((outcome.reason, keys.lock().unwrap().len()), (EndReason::Completed, 1));
 }
 
 #[tokio::test]

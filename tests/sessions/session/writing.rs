@@ -60,7 +60,7 @@ async fn a_store_that_fails_drops_the_run_in_that_call_and_no_finished_comes() {
     let mut last = None;
     while let Some(event) = run.next().await {
         if let Ok(event) = &event {
-            assert!(event.finished().is_none());
+            assert!(event.outcome().is_none());
             if event.turn_complete().is_some() {
                 store.fails.store(true, Ordering::Relaxed);
             }
@@ -131,7 +131,7 @@ async fn a_failed_run_of_a_session_ends_with_its_error_of_which_nothing_is_writt
     let refused = || Reply::error(Error::new(ErrorKind::Auth, "the key is wrong"));
     let agent = Agent::new(Scripted::new([refused(), refused(), "fine".into()]));
     let mut run = session.run(&agent, "go").await.unwrap();
-    while run.next().await.unwrap().unwrap().finished().is_none() {}
+    while run.next().await.unwrap().unwrap().outcome().is_none() {}
     assert!(!run.is_terminated());
     let (entries, version) = (store.entries.load(Ordering::Relaxed), session.version());
     assert_eq!(run.next().await.unwrap().unwrap_err().kind(), ErrorKind::Auth);

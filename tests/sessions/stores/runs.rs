@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use turnstream::agent::Agent;
-use turnstream::event::{Reason, ToolEvent};
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{Content, Mark, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 #[cfg(feature = "sqlite")]
@@ -113,7 +113,7 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_no_later_turn_be
             drop(session);
 
             let name = disk.name;
-            assert_eq!((outcome.reason, outcome.turns), (Reason::Stopped, 2), "{name}");
+            assert_eq!((outcome.reason, outcome.turns), (EndReason::Stopped, 2), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (2, 3), "{name}");
             // The next process finds all of the second turn, and nothing of a third.
             let session = disk.session().await;
@@ -126,7 +126,7 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_no_later_turn_be
             assert_eq!(session.state(), unfinished, "{name}: the model has not answered");
             // It goes on with the third turn, and runs no call again.
             let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
-            assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "done"), "{name}");
+            assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "done"), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (3, 3), "{name}");
             assert_eq!(used(&disk.session().await.history()), tokens(60, 6), "{name}");
         }
@@ -212,7 +212,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
             assert!(session.history().settled().is_settled(), "{at}");
             let outcome = session.run(&agent(Scripted::new(["I see."])), "go on").await;
             let outcome = outcome.unwrap().outcome().await.unwrap();
-            assert_eq!(outcome.reason, Reason::Completed, "{at}");
+            assert_eq!(outcome.reason, EndReason::Completed, "{at}");
             // A result that was told is there, any other call says that it was interrupted.
             let history = disk.session().await.history();
             assert!(history.is_settled(), "{at}");
@@ -270,7 +270,7 @@ async fn a_session_is_forked_before_the_prompt_that_was_refused() {
         assert_eq!(users[..2], ["hi", "more"], "{name}");
         assert_eq!((users.len(), calls(&fork.history()).len()), (3, 1), "{name}");
         let outcome = fork.run(&agent, "something good").await.unwrap().outcome().await.unwrap();
-        assert_eq!((outcome.reason, &*outcome.text), (Reason::Completed, "Gladly."), "{name}");
+        assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Gladly."), "{name}");
         // The session that was forked is as it was, and so is the fork for the next process.
         assert!(disk.session().await.history().iter().eq([&note]), "{name}");
         let other = Session::open(disk.open(), "other").await.unwrap();

@@ -4,17 +4,17 @@ use futures::FutureExt;
 use futures::stream::{FusedStream, StreamExt};
 use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
-use turnstream::tool::{Permit, Tool, ToolOutput, ToolRun, Verdict};
+use turnstream::tool::{Permission, Tool, ToolOutput, ToolRun, Verdict};
 use turnstream::{Step, Toolkit};
 
 use super::{Rules, calls, nap, only_result, run, shape, shapes, spec, turn};
 
 fn kit() -> Toolkit {
     Toolkit::new([
-        nap("ask").needs_approval(),
+        nap("ask").requires_approval(),
         nap("a"),
         Tool::external(spec("out")).unwrap(),
-        nap("alone").needs_approval().exclusive(),
+        nap("alone").requires_approval().exclusive(),
     ])
 }
 
@@ -36,7 +36,7 @@ async fn without_a_gate_every_call_gets_its_result() {
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_verdict_is_left_pending_when_its_siblings_have_ended() {
     let rules = Rules::default();
-    let mut tools = run(&kit(), &calls(&["ask", "a", "out"]).await).gated(rules.clone());
+    let mut tools = run(&kit(), &calls(&["ask", "a", "out"]).await).with_policy(rules.clone());
     assert_eq!(shapes(&mut tools).await, ["ask ask {}", "start a", "Ok a"]);
     assert!(tools.is_terminated());
     assert_eq!(rules.log()[1], "asked ask");
@@ -49,7 +49,7 @@ async fn a_call_without_a_verdict_is_left_pending_when_its_siblings_have_ended()
 
 #[tokio::test]
 async fn the_poll_behind_the_question_ends_the_stream() {
-    let mut tools = run(&kit(), &calls(&["ask"]).await).gated(Rules::default());
+    let mut tools = run(&kit(), &calls(&["ask"]).await).with_policy(Rules::default());
     assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
     assert_eq!(tools.next().now_or_never(), Some(None));
     assert_eq!(pending(tools), ["ask"]);
@@ -64,7 +64,7 @@ async fn a_verdict_between_the_pulls_counts() {
         (Verdict::Output(ToolOutput::error("mine")), &["Error ask"]),
     ] {
         let rules = Rules::default();
-        let mut tools = run(&kit(), &calls(&["ask"]).await).gated(rules.clone());
+        let mut tools = run(&kit(), &calls(&["ask"]).await).with_policy(rules.clone());
         tools.next().await.unwrap();
         rules.book().verdicts.insert("ask", verdict);
         assert_eq!(shapes(&mut tools).await, expected);
@@ -75,7 +75,7 @@ async fn a_verdict_between_the_pulls_counts() {
 #[tokio::test]
 async fn a_verdict_that_is_there_already_is_not_asked_for() {
     let rules = Rules::with(|book| drop(book.verdicts.insert("ask", Verdict::Approve)));
-    let mut tools = run(&kit(), &calls(&["ask"]).await).gated(rules.clone());
+    let mut tools = run(&kit(), &calls(&["ask"]).await).with_policy(rules.clone());
     assert_eq!(shapes(&mut tools).await, ["start ask", "Ok ask"]);
     assert_eq!(rules.log(), ["before ask", "after ask"]);
 }
@@ -86,7 +86,7 @@ async fn a_verdict_counts_until_the_last_sibling_has_ended() {
     let turn = turn(reply).await;
     for late in [false, true] {
         let rules = Rules::default();
-        let mut tools = run(&kit(), &turn).gated(rules.clone());
+        let mut tools = run(&kit(), &turn).with_policy(rules.clone());
         for expected in ["ask ask ", "start a", "Ok a"] {
             assert_eq!(shape(&tools.next().await.unwrap()), expected);
         }
@@ -103,7 +103,7 @@ async fn a_verdict_counts_until_the_last_sibling_has_ended() {
 #[tokio::test]
 async fn an_interactive_gate_is_waited_for() {
     let rules = Rules::with(|book| book.waits = true);
-    let mut tools = run(&kit(), &calls(&["ask", "out"]).await).gated(rules.clone());
+    let mut tools = run(&kit(), &calls(&["ask", "out"]).await).with_policy(rules.clone());
     assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
     for _ in 0..3 {
         assert_eq!(tools.next().now_or_never(), None, "it waits");
@@ -121,7 +121,7 @@ async fn an_external_call_is_answered_by_its_output_or_stays_pending() {
         (Verdict::Output(ToolOutput::ok("42")), &["Ok out"]),
     ] {
         let rules = Rules::with(|book| drop(book.verdicts.insert("out", verdict)));
-        let mut tools = run(&kit(), &calls(&["out"]).await).gated(rules);
+        let mut tools = run(&kit(), &calls(&["out"]).await).with_policy(rules);
         assert_eq!(shapes(&mut tools).await, expected);
         assert_eq!(pending(tools).is_empty(), !expected.is_empty());
     }
@@ -130,10 +130,10 @@ async fn an_external_call_is_answered_by_its_output_or_stays_pending() {
 #[tokio::test]
 async fn a_rule_may_ask_about_any_call_and_external_ones_are_not_asked_about() {
     let rules = Rules::with(|book| {
-        book.permits.insert("a", Permit::ask());
-        book.permits.insert("out", Permit::ask().with_arguments("{\"ms\":1}"));
+        book.permits.insert("a", Permission::require_approval());
+        book.permits.insert("out", Permission::require_approval().with_arguments("{\"ms\":1}"));
     });
-    let mut tools = run(&kit(), &calls(&["a", "out"]).await).gated(rules);
+    let mut tools = run(&kit(), &calls(&["a", "out"]).await).with_policy(rules);
     assert_eq!(shapes(&mut tools).await, ["ask a {}"]);
     let pending = tools.finish().unwrap().pending;
     assert_eq!(pending[1].arguments, "{\"ms\":1}", "what would run");
@@ -146,7 +146,7 @@ async fn an_exclusive_call_that_waits_blocks_nobody_and_then_runs_alone() {
         .call_raw("1", "a", "{\"ms\":50}")
         .call_raw("2", "a", "{\"ms\":80}");
     let rules = Rules::default();
-    let mut tools = run(&kit(), &turn(reply).await).gated(rules.clone());
+    let mut tools = run(&kit(), &turn(reply).await).with_policy(rules.clone());
     for expected in ["ask alone {\"ms\":10}", "start a", "start a"] {
         assert_eq!(shape(&tools.next().await.unwrap()), expected);
     }
@@ -158,10 +158,10 @@ async fn an_exclusive_call_that_waits_blocks_nobody_and_then_runs_alone() {
 
 #[tokio::test]
 async fn everybody_is_asked_while_an_exclusive_call_runs() {
-    let kit = Toolkit::new([nap("ask").needs_approval(), nap("slow").exclusive()]);
+    let kit = Toolkit::new([nap("ask").requires_approval(), nap("slow").exclusive()]);
     let reply = Reply::new().call_raw("1", "slow", "{\"ms\":9}").call_raw("2", "ask", "{}");
     tokio::time::pause();
-    let mut tools = run(&kit, &turn(reply).await).gated(Rules::default());
+    let mut tools = run(&kit, &turn(reply).await).with_policy(Rules::default());
     assert_eq!(shapes(&mut tools).await, ["start slow", "ask ask {}", "Ok 1"]);
 }
 
@@ -173,7 +173,8 @@ async fn an_approved_exclusive_call_is_not_overtaken_by_calls_that_did_not_begin
         });
     let rules = Rules::default();
     let two = std::num::NonZeroUsize::new(2).unwrap();
-    let mut tools = run(&kit().at_once(two), &turn(reply).await).gated(rules.clone());
+    let mut tools =
+        run(&kit().with_max_concurrency(two), &turn(reply).await).with_policy(rules.clone());
     for expected in ["ask alone {}", "start a", "start a"] {
         assert_eq!(shape(&tools.next().await.unwrap()), expected);
     }
@@ -190,7 +191,7 @@ async fn verdicts_that_come_together_each_have_their_event() {
     let reply =
         ["1", "2", "3", "4"].iter().fold(Reply::new(), |reply, id| reply.call_raw(id, "ask", "{}"));
     let rules = Rules::default();
-    let mut tools = run(&kit(), &turn(reply).await).gated(rules.clone());
+    let mut tools = run(&kit(), &turn(reply).await).with_policy(rules.clone());
     for _ in 0..4 {
         assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
     }

@@ -11,7 +11,7 @@ use turnstream::event::ToolEvent;
 use turnstream::item::{ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnEvents;
-use turnstream::tool::{Gate, Permit, Tool, ToolRun, ToolSpec, Verdict};
+use turnstream::tool::{Permission, Tool, ToolPolicy, ToolRun, ToolSpec, Verdict};
 use turnstream::{Error, ErrorKind, History, Request, Toolkit, Turn};
 
 pub(crate) fn spec(name: &str) -> ToolSpec {
@@ -76,7 +76,7 @@ pub(crate) struct Rules(Arc<Mutex<Book>>);
 #[derive(Default)]
 pub(crate) struct Book {
     /// By the name of the tool.
-    pub(crate) permits: HashMap<&'static str, Permit>,
+    pub(crate) permits: HashMap<&'static str, Permission>,
     /// By the arguments.
     pub(crate) repairs: HashMap<&'static str, &'static str>,
     /// By the id of the call.
@@ -124,17 +124,18 @@ impl Rules {
     }
 }
 
-impl Gate for Rules {
-    fn repair(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
+impl ToolPolicy for Rules {
+    fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         assert!(!why.is_empty());
         self.note("repair", call)?;
         Ok(self.book().repairs.get(&*call.arguments).map(|text| (*text).to_owned()))
     }
 
-    fn before(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permit, Error>> {
+    fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let slow = Duration::from_millis(self.book().slow);
         let noted = self.note("before", call);
-        let permit = self.book().permits.get(&*call.name).cloned().unwrap_or_else(Permit::run);
+        let permit =
+            self.book().permits.get(&*call.name).cloned().unwrap_or_else(Permission::allow);
         async move {
             tokio::time::sleep(slow).await;
             noted.map(|()| permit)
@@ -142,7 +143,7 @@ impl Gate for Rules {
         .boxed()
     }
 
-    fn asked(&mut self, call: &ToolCall) {
+    fn on_verdict_requested(&mut self, call: &ToolCall) {
         self.note("asked", call).unwrap();
     }
 
@@ -151,11 +152,11 @@ impl Gate for Rules {
         self.book().verdicts.get(&*call.call_id).cloned()
     }
 
-    fn waits(&self) -> bool {
+    fn waits_for_verdicts(&self) -> bool {
         self.book().waits
     }
 
-    fn after(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
+    fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
         if let Some(text) = &self.book().rewrites {
             result.content = text.clone().into();
         }

@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::stream::StreamExt;
 use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
-use turnstream::tool::{Answer, Permit, Tool, ToolOutput, Verdict};
+use turnstream::tool::{Permission, PermissionDecision, Tool, ToolOutput, Verdict};
 use turnstream::{ErrorKind, Toolkit};
 
 use super::{Rules, calls, nap, only_result, run, shapes, spec, turn};
@@ -21,7 +21,7 @@ async fn the_gate_is_asked_in_call_order_and_once_about_each_call_that_could_run
         .call_raw("3", "b", "{\"no\":1}")
         .call_raw("4", "b", "{");
     let rules = Rules::with(|book| book.slow = 10);
-    let mut tools = run(&kit, &turn(reply.call_raw("5", "b", "")).await).gated(rules.clone());
+    let mut tools = run(&kit, &turn(reply.call_raw("5", "b", "")).await).with_policy(rules.clone());
     shapes(&mut tools).await;
     let log = rules.log();
     let before: Vec<_> = log.iter().filter(|line| line.starts_with("before")).collect();
@@ -34,7 +34,7 @@ async fn calls_that_run_go_on_while_the_gate_takes_its_time() {
     let kit = Toolkit::new([nap("a"), nap("b")]);
     let reply = Reply::new().call_raw("1", "a", "{\"ms\":50}").call_raw("2", "b", "{}");
     let rules = Rules::with(|book| book.slow = 100);
-    let mut tools = run(&kit, &turn(reply).await).gated(rules);
+    let mut tools = run(&kit, &turn(reply).await).with_policy(rules);
     assert_eq!(shapes(&mut tools).await, ["start a", "Ok 1", "start b", "Ok 2"]);
 }
 
@@ -42,9 +42,9 @@ async fn calls_that_run_go_on_while_the_gate_takes_its_time() {
 async fn a_denied_call_is_answered_with_the_reason_and_its_siblings_run() {
     let kit = Toolkit::new([nap("a"), nap("b")]);
     let rules = Rules::with(|book| {
-        book.permits.insert("a", Permit::deny("not on Sundays"));
+        book.permits.insert("a", Permission::deny("not on Sundays"));
     });
-    let mut tools = run(&kit, &calls(&["a", "b"]).await).gated(rules);
+    let mut tools = run(&kit, &calls(&["a", "b"]).await).with_policy(rules);
     assert_eq!(shapes(&mut tools).await, ["Denied a", "start b", "Ok b"]);
     let denied = &tools.finish().unwrap().results[0];
     assert_eq!(denied.content.text(), "Denied: not on Sundays");
@@ -56,13 +56,16 @@ async fn rewritten_arguments_are_those_that_run_and_those_that_are_asked_about()
     let kit = Toolkit::new([nap("a")]);
     for asks in [false, true] {
         let rules = Rules::with(|book| {
-            let answer = if asks { Answer::Ask } else { Answer::Run };
-            book.permits.insert("a", Permit { answer, arguments: Some("{\"ms\":7}".into()) });
+            let decision =
+                if asks { PermissionDecision::RequireApproval } else { PermissionDecision::Allow };
+            book.permits.insert("a", Permission { decision, arguments: Some("{\"ms\":7}".into()) });
         });
-        let mut tools = run(&kit, &calls(&["a"]).await).gated(rules.clone());
+        let mut tools = run(&kit, &calls(&["a"]).await).with_policy(rules.clone());
         if asks {
             let event = tools.next().await.unwrap();
-            let Some(call) = turnstream::Event::from(event).approval().cloned() else { panic!() };
+            let Some(call) = turnstream::Event::from(event).as_approval_request().cloned() else {
+                panic!()
+            };
             assert_eq!(call.arguments, "{\"ms\":7}");
             rules.book().verdicts.insert("a", Verdict::Approve);
         }
@@ -75,9 +78,9 @@ async fn rewritten_arguments_that_do_not_fit_are_the_rules_fault() {
     let kit = Toolkit::new([nap("a")]);
     for bad in ["{\"ms\":\"x\"}", "[]", "{"] {
         let rules = Rules::with(|book| {
-            book.permits.insert("a", Permit::ask().with_arguments(bad));
+            book.permits.insert("a", Permission::require_approval().with_arguments(bad));
         });
-        let tools = run(&kit, &calls(&["a"]).await).gated(rules.clone());
+        let tools = run(&kit, &calls(&["a"]).await).with_policy(rules.clone());
         let result = only_result(tools).await;
         assert_eq!(result.kind, ResultKind::Error, "{bad}");
         assert!(result.content.text().contains("a rule rewrote"), "{result:?}");
@@ -89,7 +92,7 @@ async fn rewritten_arguments_that_do_not_fit_are_the_rules_fault() {
 async fn a_result_is_rewritten_before_anybody_sees_it() {
     let kit = Toolkit::new([nap("a")]);
     let rules = Rules::with(|book| book.rewrites = Some("[redacted]".into()));
-    let mut tools = run(&kit, &calls(&["a"]).await).gated(rules);
+    let mut tools = run(&kit, &calls(&["a"]).await).with_policy(rules);
     let events: Vec<_> = tools.by_ref().collect().await;
     let turnstream::event::ToolEvent::Output(seen) = &events[1] else { panic!("{events:?}") };
     assert_eq!(seen.content.text(), "[redacted]");
@@ -127,12 +130,12 @@ async fn an_error_or_a_panic_of_the_gate_drops_what_runs_and_ends_the_stream() {
         ("after b", true),
     ] {
         let running = Arc::default();
-        let kit = Toolkit::new([endless("a", &running), nap("b"), nap("c").needs_approval()]);
+        let kit = Toolkit::new([endless("a", &running), nap("b"), nap("c").requires_approval()]);
         let rules = Rules::with(|book| match panics {
             true => assert!(book.panics.insert(place)),
             false => assert!(book.fails.insert(place)),
         });
-        let mut tools = run(&kit, &calls(&["a", "b", "c"]).await).gated(rules);
+        let mut tools = run(&kit, &calls(&["a", "b", "c"]).await).with_policy(rules);
         let shapes = shapes(&mut tools).await;
         assert_eq!(shapes[..2], ["start a", "start b"], "{place}");
         assert_eq!(running.load(Ordering::Relaxed), 0, "{place}");
@@ -150,7 +153,7 @@ async fn a_result_that_the_gate_fails_at_is_given_out_as_it_was() {
         book.rewrites = Some("half rewritten".into());
         book.fails.insert("after a");
     });
-    let tools = run(&kit, &calls(&["a"]).await).gated(rules);
+    let tools = run(&kit, &calls(&["a"]).await).with_policy(rules);
     let events: Vec<_> = tools.collect().await;
     let turnstream::event::ToolEvent::Output(seen) = &events[1] else { panic!("{events:?}") };
     assert_eq!(seen.content.text(), "{}");
@@ -162,7 +165,7 @@ async fn an_error_of_the_gate_is_the_last_step_of_a_loop() {
     let rules = Rules::with(|book| {
         book.fails.insert("before a");
     });
-    let steps = run(&kit, &calls(&["a"]).await).gated(rules).then_next(|history| history);
+    let steps = run(&kit, &calls(&["a"]).await).with_policy(rules).then_next(|history| history);
     let steps: Vec<_> = steps.collect().await;
     assert!(matches!(&steps[..], [Err(error)] if error.kind() == ErrorKind::Hook));
 }
@@ -174,7 +177,7 @@ async fn a_drop_at_any_poll_leaves_nothing_running() {
         let running = Arc::<AtomicUsize>::default();
         let kit = Toolkit::new([
             endless("a", &running),
-            nap("b").needs_approval(),
+            nap("b").requires_approval(),
             endless("c", &running).exclusive(),
             endless("d", &running),
         ]);
@@ -183,7 +186,7 @@ async fn a_drop_at_any_poll_leaves_nothing_running() {
             let output = Verdict::Output(ToolOutput::ok("fine"));
             book.verdicts.insert("b", output);
         });
-        let mut tools = run(&kit, &calls(&["a", "b", "d", "c"]).await).gated(rules);
+        let mut tools = run(&kit, &calls(&["a", "b", "d", "c"]).await).with_policy(rules);
         for _ in 0..polls {
             tokio::time::advance(std::time::Duration::from_millis(2)).await;
             let _ = tools.next().now_or_never();
@@ -216,7 +219,7 @@ async fn a_check_that_refuses_is_asked_before_the_gate_and_nothing_runs() {
     {
         let rules = Rules::default();
         let reply = Reply::new().call_raw("a", "a", arguments);
-        let result = only_result(run(&kit, &turn(reply).await).gated(rules.clone())).await;
+        let result = only_result(run(&kit, &turn(reply).await).with_policy(rules.clone())).await;
         assert_eq!(result.kind, kind);
         assert_eq!(rules.log(), ["repair a", "after a"][1 - asked..]);
     }

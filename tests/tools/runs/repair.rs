@@ -8,7 +8,8 @@ use serde_json::json;
 use turnstream::item::{ResultKind, ToolResult};
 use turnstream::provider::Reply;
 use turnstream::tool::{
-    Answered, Permit, PreparedCall, Tool, ToolHandler, ToolOutput, ToolSpec, Update, Verdict,
+    Permission, PreparedCall, Tool, ToolHandler, ToolOutput, ToolRunOutcome, ToolSpec, ToolUpdate,
+    Verdict,
 };
 use turnstream::{ErrorKind, Event, Toolkit};
 
@@ -28,7 +29,7 @@ fn rules(repairs: &[(&'static str, &'static str)]) -> Rules {
 /// The result of one call of `a` under these rules.
 async fn result_of(arguments: &str, rules: &Rules) -> ToolResult {
     let kit = Toolkit::new([nap("a")]);
-    only_result(run(&kit, &turn(raw("a", arguments)).await).gated(rules.clone())).await
+    only_result(run(&kit, &turn(raw("a", arguments)).await).with_policy(rules.clone())).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,10 +37,10 @@ async fn repaired_arguments_run_and_pass_the_rules_and_the_history_keeps_the_raw
     for wrong in ["{\"ms\":", "[5]", "\"{}\"", "{\"ms\":\"5\"}", "{\"more\":1}"] {
         let rules = rules(&[(wrong, FIVE)]);
         let kit = Toolkit::new([nap("a")]);
-        let mut tools = run(&kit, &turn(raw("a", wrong)).await).gated(rules.clone());
+        let mut tools = run(&kit, &turn(raw("a", wrong)).await).with_policy(rules.clone());
         assert_eq!(shapes(&mut tools).await, ["start a", "Ok a"], "{wrong}");
         assert_eq!(rules.log(), ["repair a", "before a", "after a"]);
-        let Answered { history, results, .. } = tools.finish().unwrap();
+        let ToolRunOutcome { history, results, .. } = tools.finish().unwrap();
         assert_eq!(results[0].content.text(), FIVE);
         let call = history.iter().find_map(turnstream::Item::as_tool_call).unwrap();
         assert_eq!(call.arguments, wrong);
@@ -77,7 +78,7 @@ async fn what_a_call_is_answered_with_repeats_little_of_what_the_model_wrote() {
         (kit(checking(panicking)), "checking", arguments.clone(), "panicked"),
         (kit(strict.clone()), long.as_str(), "{}".to_owned(), "There is no tool"),
         (
-            kit(strict).dry_run(true),
+            kit(strict).with_dry_run(true),
             "strict",
             json!({ "x": "a", "y": long }).to_string(),
             "dry run",
@@ -113,24 +114,24 @@ async fn a_repair_that_does_not_fit_is_checked_once_and_the_model_is_told_of_its
 
 #[tokio::test]
 async fn only_calls_that_arguments_keep_from_running_are_asked_about() {
-    let kit = Toolkit::new([nap("a")]).single_action();
+    let kit = Toolkit::new([nap("a")]).first_call_only();
     let reply = raw("nobody", "[]").call_raw("a", "a", "[]");
     let rules = rules(&[("[]", "{}")]);
-    let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
+    let mut tools = run(&kit, &turn(reply).await).with_policy(rules.clone());
     assert_eq!(shapes(&mut tools).await, ["UnknownTool nobody", "Skipped a"]);
     let mut tools = run(&kit, &turn(raw("a", "[]")).await)
-        .refused(ResultKind::Skipped, "no")
-        .gated(rules.clone());
+        .with_refusal(ResultKind::Skipped, "no")
+        .with_policy(rules.clone());
     assert_eq!(shapes(&mut tools).await, ["Skipped a"]);
     assert!(!rules.log().iter().any(|line| line.starts_with("repair")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_approval_is_asked_for_the_repaired_arguments() {
-    let kit = Toolkit::new([nap("a").needs_approval()]);
+    let kit = Toolkit::new([nap("a").requires_approval()]);
     let rules = rules(&[("[]", FIVE)]);
-    let mut tools = run(&kit, &turn(raw("a", "[]")).await).gated(rules.clone());
-    let shown = Event::from(tools.next().await.unwrap()).approval().cloned().unwrap();
+    let mut tools = run(&kit, &turn(raw("a", "[]")).await).with_policy(rules.clone());
+    let shown = Event::from(tools.next().await.unwrap()).as_approval_request().cloned().unwrap();
     assert_eq!(shown.arguments, FIVE);
     rules.book().verdicts.insert("a", Verdict::Approve);
     assert_eq!(only_result(tools).await.content.text(), FIVE);
@@ -138,19 +139,19 @@ async fn an_approval_is_asked_for_the_repaired_arguments() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_left_pending_has_the_repaired_arguments_and_a_resume_repairs_again() {
-    let kit = Toolkit::new([nap("a").needs_approval(), Tool::external(spec("out")).unwrap()]);
+    let kit = Toolkit::new([nap("a").requires_approval(), Tool::external(spec("out")).unwrap()]);
     let rules = rules(&[("[]", FIVE)]);
     let reply = raw("a", "[]").call_raw("out", "out", "[]");
-    let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
+    let mut tools = run(&kit, &turn(reply).await).with_policy(rules.clone());
     shapes(&mut tools).await;
-    let Answered { history, pending, .. } = tools.finish().unwrap();
+    let ToolRunOutcome { history, pending, .. } = tools.finish().unwrap();
     assert!(pending.iter().all(|call| call.arguments == FIVE), "{pending:?}");
     assert!(history.unanswered_calls().iter().all(|call| call.arguments == "[]"));
 
     rules.book().log.clear();
     rules.book().verdicts.insert("a", Verdict::Approve);
     rules.book().verdicts.insert("out", Verdict::Output(ToolOutput::ok("elsewhere")));
-    let mut tools = kit.resume(&history).unwrap().gated(rules.clone());
+    let mut tools = kit.resume(&history).unwrap().with_policy(rules.clone());
     shapes(&mut tools).await;
     let texts = tools.finish().unwrap().results.into_iter().map(|result| result.content.text());
     assert_eq!(texts.collect::<Vec<_>>(), [FIVE, "elsewhere"]);
@@ -161,17 +162,17 @@ async fn what_is_left_pending_has_the_repaired_arguments_and_a_resume_repairs_ag
 #[tokio::test(start_paused = true)]
 async fn a_rule_may_rewrite_what_was_repaired() {
     let rules = rules(&[("[]", FIVE)]);
-    rules.book().permits.insert("a", Permit::run().with_arguments("{\"ms\":6}"));
+    rules.book().permits.insert("a", Permission::allow().with_arguments("{\"ms\":6}"));
     assert_eq!(result_of("[]", &rules).await.content.text(), "{\"ms\":6}");
-    rules.book().permits.insert("a", Permit::run().with_arguments("[]"));
+    rules.book().permits.insert("a", Permission::allow().with_arguments("[]"));
     let result = result_of("[]", &rules).await;
     assert_eq!(result.kind, ResultKind::Error, "a rewrite is not repaired: {result:?}");
 }
 
 #[tokio::test]
 async fn a_dry_run_tells_the_repaired_arguments() {
-    let kit = Toolkit::new([nap("a")]).dry_run(true);
-    let tools = run(&kit, &turn(raw("a", "[]")).await).gated(rules(&[("[]", FIVE)]));
+    let kit = Toolkit::new([nap("a")]).with_dry_run(true);
+    let tools = run(&kit, &turn(raw("a", "[]")).await).with_policy(rules(&[("[]", FIVE)]));
     let result = only_result(tools).await;
     assert!(result.content.text().contains(FIVE), "{result:?}");
 }
@@ -188,7 +189,7 @@ async fn an_error_or_a_panic_in_a_repair_ends_the_run() {
             rules.book().fails.insert(place);
         }
         let turn = turn(raw("a", FIVE).call_raw("b", "b", "[]")).await;
-        let mut tools = run(&kit, &turn).gated(rules);
+        let mut tools = run(&kit, &turn).with_policy(rules);
         assert_eq!(shapes(&mut tools).await, ["start a"], "what runs is dropped");
         let error = tools.finish().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Hook);
@@ -219,7 +220,7 @@ async fn a_tool_that_panics_over_arguments_is_not_asked_again() {
         let checks = Arc::<AtomicUsize>::default();
         let kit = Toolkit::new([Tool::from_handler(Touchy(spec("a"), checks.clone()))]);
         let rules = rules(&[("{\"first\":1}", "{}")]);
-        let tools = run(&kit, &turn(raw("a", arguments)).await).gated(rules);
+        let tools = run(&kit, &turn(raw("a", arguments)).await).with_policy(rules);
         let result = only_result(tools).await;
         assert_eq!(result.kind, ResultKind::Panic, "{result:?}");
         assert_eq!(checks.load(Ordering::Relaxed), asked);
@@ -273,7 +274,7 @@ impl ToolHandler for Counting {
         let (begun, output) = (Arc::clone(&self.begun), arguments.to_owned());
         Ok(PreparedCall::new(move |_| {
             begun.fetch_add(1, Ordering::Relaxed);
-            futures::stream::iter([Update::output(output)]).boxed()
+            futures::stream::iter([ToolUpdate::output(output)]).boxed()
         }))
     }
 }
@@ -282,7 +283,7 @@ const WRONG: &str = "{\"wrong\":1}";
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_reads_each_set_of_arguments_once() {
-    let fitting = |permit: Permit| Rules::with(|book| drop(book.permits.insert("a", permit)));
+    let fitting = |permit: Permission| Rules::with(|book| drop(book.permits.insert("a", permit)));
     let judged = |verdict| Rules::with(|book| drop(book.verdicts.insert("a", verdict)));
     let cases = [
         ("it runs", FIVE, Rules::default(), [1, 1]),
@@ -290,17 +291,17 @@ async fn a_tool_reads_each_set_of_arguments_once() {
         ("they are no JSON", "{", Rules::default(), [0, 0]),
         ("they do not fit", WRONG, Rules::default(), [1, 0]),
         ("they are repaired", WRONG, rules(&[(WRONG, FIVE)]), [2, 1]),
-        ("they are rewritten", FIVE, fitting(Permit::run().with_arguments("{}")), [2, 1]),
-        ("it is denied", FIVE, fitting(Permit::deny("no")), [1, 0]),
-        ("it waits", FIVE, fitting(Permit::ask()), [1, 0]),
+        ("they are rewritten", FIVE, fitting(Permission::allow().with_arguments("{}")), [2, 1]),
+        ("it is denied", FIVE, fitting(Permission::deny("no")), [1, 0]),
+        ("it waits", FIVE, fitting(Permission::require_approval()), [1, 0]),
         ("it is answered", FIVE, judged(Verdict::output("so")), [1, 1]),
     ];
     for (what, arguments, rules, counts) in cases {
         for audited in [false, true] {
             let tool = Counting::new();
             let kit = Toolkit::new([Tool::from_handler(tool.clone())]);
-            let kit = if audited { kit.audited() } else { kit };
-            let mut tools = run(&kit, &turn(raw("a", arguments)).await).gated(rules.clone());
+            let kit = if audited { kit.with_rationale() } else { kit };
+            let mut tools = run(&kit, &turn(raw("a", arguments)).await).with_policy(rules.clone());
             shapes(&mut tools).await;
             drop(tools);
             assert_eq!(tool.counts(), counts, "{what}");
@@ -312,10 +313,10 @@ async fn a_tool_reads_each_set_of_arguments_once() {
 async fn a_call_that_was_approved_begins_with_the_arguments_read_before() {
     for (verdict, begun) in [(Verdict::Approve, 1), (Verdict::deny("no"), 0)] {
         let tool = Counting::new();
-        let kit = Toolkit::new([Tool::from_handler(tool.clone()).needs_approval()]);
+        let kit = Toolkit::new([Tool::from_handler(tool.clone()).requires_approval()]);
         let rules = Rules::with(|book| book.waits = true);
-        let mut tools = run(&kit, &turn(raw("a", FIVE)).await).gated(rules.clone());
-        assert!(Event::from(tools.next().await.unwrap()).approval().is_some());
+        let mut tools = run(&kit, &turn(raw("a", FIVE)).await).with_policy(rules.clone());
+        assert!(Event::from(tools.next().await.unwrap()).as_approval_request().is_some());
         assert_eq!(tool.counts(), [1, 0]);
         rules.book().verdicts.insert("a", verdict);
         shapes(&mut tools).await;
@@ -354,13 +355,13 @@ impl ToolHandler for Explosive {
 #[tokio::test(start_paused = true)]
 async fn a_panic_when_a_call_begins_or_is_dropped_before_stays_inside() {
     for (when_dropped, permit, kind) in
-        [(false, Permit::run(), "Panic a"), (true, Permit::deny("no"), "Denied a")]
+        [(false, Permission::allow(), "Panic a"), (true, Permission::deny("no"), "Denied a")]
     {
         let tool = Tool::from_handler(Explosive { spec: spec("a"), when_dropped });
         let kit = Toolkit::new([tool, nap("b")]);
         let turn = turn(raw("a", FIVE).call_raw("b", "b", FIVE)).await;
         let rules = Rules::with(|book| drop(book.permits.insert("a", permit)));
-        let mut tools = run(&kit, &turn).gated(rules);
+        let mut tools = run(&kit, &turn).with_policy(rules);
         assert_eq!(shapes(&mut tools).await, [kind, "start b", "Ok b"]);
     }
 }

@@ -19,10 +19,10 @@ async fn what_a_tool_puts_on_record_is_the_report_of_its_result() {
         [("ok", ResultKind::Ok), ("error", ResultKind::Error), ("panic", ResultKind::Panic)]
     {
         let tool = Tool::raw(spec("a"), move |_, cx| async move {
-            cx.changed("a.rs");
-            cx.created("b.rs");
-            cx.side_effect(SideEffect { kind: "sent".into(), target: "mail".into() });
-            cx.evidence(json!({ "exit": 0 }));
+            cx.record_change("a.rs");
+            cx.record_creation("b.rs");
+            cx.record_side_effect(SideEffect { kind: "sent".into(), target: "mail".into() });
+            cx.record_evidence(json!({ "exit": 0 }));
             match fate {
                 "ok" => Ok("fine"),
                 "error" => Err("no"),
@@ -46,7 +46,7 @@ async fn what_is_put_on_record_while_the_tool_is_dropped_counts_and_nothing_late
     struct Undo(turnstream::tool::ToolContext);
     impl Drop for Undo {
         fn drop(&mut self) {
-            self.0.changed("undone");
+            self.0.record_change("undone");
         }
     }
     let kept = Arc::new(Mutex::new(None));
@@ -54,13 +54,13 @@ async fn what_is_put_on_record_while_the_tool_is_dropped_counts_and_nothing_late
     let tool = Tool::typed_streaming(spec("a"), move |_: serde_json::Value, cx| {
         *keep.lock().unwrap() = Some(cx.clone());
         let undo = Undo(cx);
-        futures::stream::once(async { turnstream::tool::Update::output("done") })
+        futures::stream::once(async { turnstream::tool::ToolUpdate::output("done") })
             .chain(futures::stream::pending())
             .map(move |update| (&undo, update).1)
     });
     let kit = Toolkit::new([tool.unwrap()]);
     let result = only_result(run(&kit, &calls(&["a"]).await)).await;
-    kept.lock().unwrap().take().unwrap().changed("late");
+    kept.lock().unwrap().take().unwrap().record_change("late");
     assert_eq!(result.report.unwrap().side_effects, [SideEffect::of_change("undone")]);
 }
 
@@ -73,13 +73,14 @@ async fn a_dry_run_calls_only_tools_that_know_it() {
         async {}
     });
     let look = Tool::raw(spec("look"), |_, cx| async move { cx.is_dry_run() });
-    let kit = Toolkit::new([write.unwrap(), look.unwrap().knows_dry_runs()]).dry_run(true);
+    let kit =
+        Toolkit::new([write.unwrap(), look.unwrap().with_dry_run_support()]).with_dry_run(true);
     let reply = Reply::new()
         .call_raw("1", "write", "{\"ms\":1}")
         .call_raw("2", "write", "{\"x\":1}")
         .call_raw("3", "look", "{}");
     let rules = Rules::default();
-    let mut tools = run(&kit, &turn(reply).await).gated(rules.clone());
+    let mut tools = run(&kit, &turn(reply).await).with_policy(rules.clone());
     let shapes = shapes(&mut tools).await;
     assert_eq!(shapes, ["Skipped 1", "InvalidArguments 2", "start look", "Ok 3"]);
     assert_eq!(rules.log().iter().filter(|line| line.starts_with("before")).count(), 1);
@@ -91,8 +92,8 @@ async fn a_dry_run_calls_only_tools_that_know_it() {
 
 #[tokio::test]
 async fn of_a_single_action_only_the_first_call_runs() {
-    let kit = Toolkit::new([nap("a"), nap("b")]).single_action();
-    assert!(kit.is_single_action() && !Toolkit::default().is_single_action());
+    let kit = Toolkit::new([nap("a"), nap("b")]).first_call_only();
+    assert!(kit.is_first_call_only() && !Toolkit::default().is_first_call_only());
     let mut tools = run(&kit, &calls(&["a", "b", "nobody"]).await);
     let shapes = shapes(&mut tools).await;
     assert_eq!(shapes.iter().filter(|shape| shape.starts_with("start")).count(), 1);
@@ -109,13 +110,13 @@ async fn of_a_single_action_only_the_first_call_runs() {
 async fn a_refused_run_answers_every_call_and_a_veto_keeps_its_own_answer() {
     let kit = Toolkit::new([nap("a")]);
     let mut tools =
-        run(&kit, &calls(&["a", "nobody"]).await).refused(ResultKind::Budget, "Not run.");
+        run(&kit, &calls(&["a", "nobody"]).await).with_refusal(ResultKind::Budget, "Not run.");
     let events: Vec<_> = tools.by_ref().map(|event| shape(&event)).collect().await;
     assert!(events.iter().all(|event| event.starts_with("Budget")) && events.len() == 2);
     assert_eq!(tools.finish().unwrap().results[0].content.text(), "Not run.");
 
     let cut = turn(Reply::new().call("a", json!({})).stop(StopReason::MaxTokens)).await;
-    let result = only_result(run(&kit, &cut).refused(ResultKind::Budget, "Not run.")).await;
+    let result = only_result(run(&kit, &cut).with_refusal(ResultKind::Budget, "Not run.")).await;
     assert_eq!(result.kind, ResultKind::Truncated);
 }
 
@@ -128,11 +129,12 @@ async fn a_long_result_is_clipped_and_the_whole_is_kept_if_asked_for() {
 
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&kept);
-    let kit =
-        Toolkit::new([long(), nap("b")]).clip_results(1_000).keep_whole(move |call, whole| {
+    let kit = Toolkit::new([long(), nap("b")]).with_max_result_bytes(1_000).on_truncate(
+        move |call, whole| {
             keep.lock().unwrap().push((call.call_id.clone(), whole.content.text_len()));
             Some("See a.txt.".into())
-        });
+        },
+    );
     let mut tools = run(&kit, &calls(&["a", "b"]).await);
     shapes(&mut tools).await;
     let answered = tools.finish().unwrap();
@@ -145,22 +147,23 @@ async fn a_long_result_is_clipped_and_the_whole_is_kept_if_asked_for() {
 #[tokio::test]
 async fn what_others_make_of_a_result_is_clipped_too() {
     let long = "y".repeat(500);
-    let kit = Toolkit::new([nap("a"), Tool::external(spec("out")).unwrap()]).clip_results(100);
+    let kit =
+        Toolkit::new([nap("a"), Tool::external(spec("out")).unwrap()]).with_max_result_bytes(100);
     let rules = Rules::with(|book| {
         book.verdicts.insert("out", Verdict::Output(ToolOutput::ok(long.clone())));
     });
-    let output = only_result(run(&kit, &calls(&["out"]).await).gated(rules)).await;
+    let output = only_result(run(&kit, &calls(&["out"]).await).with_policy(rules)).await;
     assert_eq!(output.content.text_len(), 100);
     let rules = Rules::with(|book| book.rewrites = Some(long));
-    let rewritten = only_result(run(&kit, &calls(&["a"]).await).gated(rules)).await;
+    let rewritten = only_result(run(&kit, &calls(&["a"]).await).with_policy(rules)).await;
     assert_eq!(rewritten.content.text_len(), 100);
 }
 
 #[tokio::test]
 async fn a_panic_while_the_whole_is_kept_leaves_a_clipped_result() {
     let kit = Toolkit::new([Tool::raw(spec("a"), |_, _| async { "x".repeat(500) }).unwrap()])
-        .clip_results(100)
-        .keep_whole(|_, _| std::panic::resume_unwind(Box::new("boom")));
+        .with_max_result_bytes(100)
+        .on_truncate(|_, _| std::panic::resume_unwind(Box::new("boom")));
     let result = only_result(run(&kit, &calls(&["a"]).await)).await;
     assert_eq!((result.kind, result.content.text_len()), (ResultKind::Ok, 100));
 }

@@ -2,21 +2,21 @@
 
 use turnstream::item::{Mark, ResultKind, TurnInfo};
 use turnstream::provider::Reply;
-use turnstream::tool::{Answered, Tool, Verdict};
+use turnstream::tool::{Tool, ToolRunOutcome, Verdict};
 use turnstream::turn::StopReason;
 use turnstream::{ErrorKind, History, Item, Toolkit, Usage};
 
 use super::{Rules, calls, nap, run, shapes, spec, turn};
 
 fn kit() -> Toolkit {
-    Toolkit::new([nap("a"), nap("ask").needs_approval(), Tool::external(spec("out")).unwrap()])
+    Toolkit::new([nap("a"), nap("ask").requires_approval(), Tool::external(spec("out")).unwrap()])
 }
 
 /// A run that is left with `ask` and `out` open.
-async fn suspended() -> Answered {
+async fn suspended() -> ToolRunOutcome {
     let turn = calls(&["ask", "a", "out"]).await;
     let history = History::from_items("h", [Item::user("go")]);
-    let mut tools = kit().run(&history, &turn).gated(Rules::default());
+    let mut tools = kit().run(&history, &turn).with_policy(Rules::default());
     shapes(&mut tools).await;
     tools.finish().unwrap()
 }
@@ -39,7 +39,7 @@ async fn exactly_the_open_calls_run() {
     // What is stored and read back resumes as well.
     let stored = serde_json::to_string(&before.history).unwrap();
     let history: History = serde_json::from_str(&stored).unwrap();
-    let mut tools = kit().resume(&history).unwrap().gated(rules.clone());
+    let mut tools = kit().resume(&history).unwrap().with_policy(rules.clone());
     let mut events = shapes(&mut tools).await;
     events.sort();
     assert_eq!(events, ["Denied out", "Ok ask", "start ask"]);
@@ -53,7 +53,7 @@ async fn exactly_the_open_calls_run() {
 #[tokio::test]
 async fn a_call_without_a_verdict_stays_open_and_can_be_resumed_again() {
     let before = suspended().await;
-    let mut tools = kit().resume(&before.history).unwrap().gated(Rules::default());
+    let mut tools = kit().resume(&before.history).unwrap().with_policy(Rules::default());
     assert_eq!(shapes(&mut tools).await, ["ask ask {}"]);
     let after = tools.finish().unwrap();
     assert_eq!((&after.history, after.pending), (&before.history, before.pending));

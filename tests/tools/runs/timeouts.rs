@@ -10,7 +10,7 @@ use tokio::time::{Instant, advance, sleep};
 use turnstream::Toolkit;
 use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
-use turnstream::tool::{Tool, ToolContext, Update};
+use turnstream::tool::{Tool, ToolContext, ToolUpdate};
 
 use super::{calls, nap, only_result, run, shape, shapes, spec, turn};
 
@@ -21,7 +21,7 @@ async fn a_call_that_takes_too_long_is_dropped_and_answered_and_its_siblings_go_
     let seen: Arc<Mutex<Option<ToolContext>>> = Arc::default();
     let kept = Arc::clone(&seen);
     let stuck = Tool::raw(spec("stuck"), move |_, cx| {
-        cx.changed("half.txt");
+        cx.record_change("half.txt");
         *kept.lock().unwrap() = Some(cx);
         std::future::pending::<()>()
     });
@@ -66,9 +66,9 @@ fn chatty() -> Tool {
         async_stream::stream! {
             for n in 0..3 {
                 sleep(Duration::from_millis(30)).await;
-                yield Update::progress(&n);
+                yield ToolUpdate::progress(&n);
             }
-            yield Update::output("done");
+            yield ToolUpdate::output("done");
         }
     })
     .unwrap()
@@ -113,7 +113,7 @@ async fn the_tool_is_polled_before_its_timer_is_looked_at() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_always_has_something_to_tell_times_out_too() {
     let busy = Tool::typed_streaming(spec("busy"), |_: Value, _| {
-        futures::stream::repeat(Update::progress(&0)).take(20)
+        futures::stream::repeat(ToolUpdate::progress(&0)).take(20)
     });
     let kit = Toolkit::new([busy.unwrap().with_timeout(Duration::ZERO)]);
     let events = shapes(&mut run(&kit, &calls(&["busy"]).await)).await;

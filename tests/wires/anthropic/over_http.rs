@@ -4,7 +4,7 @@ use futures::StreamExt;
 use std::time::Duration;
 
 use serde_json::json;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Provider, Reply};
 use turnstream::stream::TurnEvents;
@@ -57,7 +57,7 @@ async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
     .await
     .unwrap();
     let outcome = Agent::new(model(&server)).with_tools([add()]).run("sum up").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "3 and 7."));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "3 and 7."));
     assert_eq!(server.http().connections(), 1);
     let second = &server.requests()[1];
     assert_eq!(

@@ -4,7 +4,7 @@ use turnstream::http::HttpClient;
 use turnstream::provider::{Gemini, Provider};
 use turnstream::stream::TurnEvents;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
-use turnstream::{Agent, ErrorKind, Item, event::Reason};
+use turnstream::{Agent, ErrorKind, Item, event::EndReason};
 
 use super::{end, framed, history, parts, slices};
 
@@ -101,5 +101,5 @@ async fn an_error_as_an_array_gives_its_kind_and_no_key() {
 async fn an_agent_whose_prompt_is_blocked_ends_filtered() {
     let server = serve(vec![r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned()]).await;
     let outcome = Agent::new(at(&server.url(), "m")).run("hi").outcome().await;
-    assert_eq!(outcome.reason, Reason::Filtered);
+    assert_eq!(outcome.reason, EndReason::Filtered);
 }

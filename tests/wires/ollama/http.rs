@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::ollama::Chat;
 use turnstream::provider::{HttpProvider, Ollama, Provider, Reply};
@@ -82,7 +82,7 @@ async fn an_agent_runs_a_tool_and_the_model_sees_its_own_thought_and_the_result(
     let ran = Counter::default();
     let agent = Agent::new(at(&server.url())).with_tools([fine("look", &ran)]);
     let outcome = agent.run("Look.").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "It is fine."));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "It is fine."));
     assert_eq!((ran.began(), outcome.turns, outcome.usage.input_tokens), (1, 2, 20));
     let (first, second) = (body_of(&server, 0), body_of(&server, 1));
     assert_eq!(first["tools"][0]["function"]["name"], "look");
@@ -109,7 +109,7 @@ async fn an_agent_runs_a_tool_against_a_strict_server_that_gives_calls_no_ids() 
     let ran = Counter::default();
     let model = at(&server.url()).with_num_ctx(32_768);
     let outcome = Agent::new(model).with_tools([fine("look", &ran)]).run("Look.").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "It is fine."));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "It is fine."));
     assert_eq!((ran.began(), outcome.turns), (1, 2));
     let [first, second] = &server.requests()[..] else { panic!("two requests") };
     assert_eq!(

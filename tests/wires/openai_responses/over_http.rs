@@ -1,7 +1,7 @@
 //! The provider value, over a loopback connection.
 
 use super::*;
-use turnstream::event::Reason;
+use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiResponses, Provider};
 use turnstream::stream::TurnEvents;
@@ -56,7 +56,7 @@ async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
     .await
     .unwrap();
     let outcome = Agent::new(model(&server)).with_tools([adds("f")]).run("2 + 3?").outcome().await;
-    assert_eq!((outcome.reason, outcome.text.as_str()), (Reason::Completed, "sum 5"));
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "sum 5"));
     assert_eq!(server.connections(), 1);
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
 }

@@ -10,53 +10,60 @@ use tokio::time::{Instant, sleep};
 use super::*;
 
 #[test]
-fn an_error_names_the_hook_and_the_method_and_has_the_hooks_own_as_its_source() {
+fn a_hook_error_names_hook_and_method_and_keeps_its_source() {
     let failing = before_tool(|_, _| async { Err(Error::new(ErrorKind::Store, "disk full")) });
-    let hooks = hooks([Box::new(Named("f", failing)) as Box<dyn Hook>, answering(deny("a"))]);
-    let error = at_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
+    let hooks = hooks([
+        Box::new(NamedHook("f", failing)) as Box<dyn Hook>,
+        before_tool_returning(deny("a")),
+    ]);
+    let error = poll_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
     check_error(&error, "`f` failed in `before_tool`", (ErrorKind::Store, "disk full"));
 }
 
 #[test]
-fn an_error_names_a_hook_without_a_name_by_its_type() {
-    struct Fence;
+fn a_hook_without_a_name_is_named_by_its_type() {
+    struct StayInFolder;
 
-    impl Hook for Fence {
+    impl Hook for StayInFolder {
         fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
             Box::pin(ready(Err(Error::new(ErrorKind::Other, "no"))))
         }
     }
 
-    let hooks = hooks([Box::new(Fence) as Box<dyn Hook>]);
-    let error = at_once(hooks.should_stop(&state())).unwrap_err();
-    assert!(error.to_string().contains("Fence` failed in `should_stop`"), "{error}");
+    let hooks = hooks([Box::new(StayInFolder) as Box<dyn Hook>]);
+    let error = poll_once(hooks.should_stop(&state())).unwrap_err();
+    assert!(error.to_string().contains("StayInFolder` failed in `should_stop`"), "{error}");
 }
 
 #[test]
-fn h30_a_panic_is_an_error_wherever_it_comes() {
-    struct Bomb;
+fn a_panic_anywhere_in_a_hook_is_an_error() {
+    struct PanicsOnDrop;
 
-    impl Drop for Bomb {
+    impl Drop for PanicsOnDrop {
         fn drop(&mut self) {
             panic!("in the drop");
         }
     }
 
-    struct Dropping;
+    struct FuturePanicsOnDrop;
 
-    impl Hook for Dropping {
-        fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
-            let bomb = Bomb;
+    impl Hook for FuturePanicsOnDrop {
+        fn before_tool<'a>(
+            &'a self,
+            _: &'a State,
+            _: &'a ToolCall,
+        ) -> HookFuture<'a, CallDecision> {
+            let bomb = PanicsOnDrop;
             Box::pin(poll_fn(move |_| {
                 let _ = &bomb;
-                Poll::Ready(Ok(BeforeTool::Run))
+                Poll::Ready(Ok(CallDecision::Allow))
             }))
         }
     }
 
-    struct Nameless;
+    struct PanickingName;
 
-    impl Hook for Nameless {
+    impl Hook for PanickingName {
         fn name(&self) -> Cow<'_, str> {
             panic!("no name")
         }
@@ -68,30 +75,30 @@ fn h30_a_panic_is_an_error_wherever_it_comes() {
 
     let making = before_tool(|state: State, _| {
         assert_eq!(state.counts.model_calls, 9, "in making it");
-        ready(BeforeTool::Run)
+        ready(CallDecision::Allow)
     });
     let polling = before_tool(|state: State, _| async move {
         assert_eq!(state.counts.model_calls, 9, "in polling it");
-        BeforeTool::Run
+        CallDecision::Allow
     });
     for (hook, place) in [
         (Box::new(making) as Box<dyn Hook>, "in making it"),
         (Box::new(polling), "in polling it"),
-        (Box::new(Dropping), "in the drop"),
+        (Box::new(FuturePanicsOnDrop), "in the drop"),
     ] {
-        let hooks = one(Named("p", hook));
-        let error = at_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
+        let hooks = single_hook(NamedHook("p", hook));
+        let error = poll_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Hook);
         assert!(error.message().starts_with("the hook `p` failed in `before_tool`: it panicked: "));
         assert!(error.message().contains(place), "{error}");
     }
-    let error = at_once(one(Nameless).should_stop(&state())).unwrap_err();
+    let error = poll_once(single_hook(PanickingName).should_stop(&state())).unwrap_err();
     let source = (ErrorKind::Panic, "it panicked: in making it");
     check_error(&error, "`without a name` failed in `should_stop`", source);
 }
 
 #[test]
-fn a_panic_in_a_notification_keeps_it_from_no_other_and_that_of_finished_is_a_failure() {
+fn a_panic_in_a_notification_does_not_stop_the_others_and_in_on_finished_is_reported() {
     let heard = Shared::<Vec<String>>::default();
     let listening = |heard: Shared<Vec<String>>| {
         let end = heard.clone();
@@ -118,7 +125,7 @@ fn a_panic_in_a_notification_keeps_it_from_no_other_and_that_of_finished_is_a_fa
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_takes_too_long_is_dropped_and_an_error() {
+async fn a_hook_that_times_out_is_dropped_and_an_error() {
     let dropped = Arc::new(AtomicBool::new(false));
     let hanging = {
         let dropped = dropped.clone();
@@ -126,11 +133,11 @@ async fn an_answer_that_takes_too_long_is_dropped_and_an_error() {
             let guard = SetOnDrop(dropped.clone());
             async move {
                 let _guard = guard;
-                pending::<BeforeTool>().await
+                pending::<CallDecision>().await
             }
         })
     };
-    let hooks = one(Named("slow", hanging));
+    let hooks = single_hook(NamedHook("slow", hanging));
     let start = Instant::now();
     let error = hooks.before_tool(&state(), &call("{}")).await.unwrap_err();
     assert_eq!(start.elapsed(), Duration::from_secs(30));
@@ -140,7 +147,7 @@ async fn an_answer_that_takes_too_long_is_dropped_and_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_answer_of_each_hook_has_its_own_time() {
+async fn each_hook_call_has_its_own_timeout() {
     let slow = || {
         let late = |_| async {
             sleep(Duration::from_millis(900)).await;
@@ -169,7 +176,7 @@ impl Drop for SetOnDrop {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_question_drops_the_answer_in_that_call() {
+async fn dropping_the_invocation_drops_the_hook_future_synchronously() {
     let dropped = Arc::new(AtomicBool::new(false));
     let hanging = {
         let dropped = dropped.clone();
@@ -177,11 +184,11 @@ async fn dropping_the_question_drops_the_answer_in_that_call() {
             let guard = SetOnDrop(dropped.clone());
             async move {
                 let _guard = guard;
-                pending::<OnStop>().await
+                pending::<StopDecision>().await
             }
         })
     };
-    let (hooks, state, turn) = (one(hanging), state(), turn("done"));
+    let (hooks, state, turn) = (single_hook(hanging), state(), turn("done"));
     let mut question = Box::pin(hooks.stop(&state, &turn));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(question.as_mut().poll(&mut cx).is_pending());

@@ -1,20 +1,20 @@
 //! Whose hook runs.
 
 use super::*;
-use crate::agent::hook::ask::caught;
+use crate::agent::hook::ask::catch_hook_panic;
 
 fn labelled(label: &str) -> State {
-    state().with(|it| it.label = label.into())
+    state().update(|it| it.label = label.into())
 }
 
 /// Panics with the label wherever it is called.
-struct Says;
+struct PanicsWithLabel;
 
 fn says(state: &State) -> ! {
     panic!("{}", state.label)
 }
 
-impl Hook for Says {
+impl Hook for PanicsWithLabel {
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed("says")
     }
@@ -45,7 +45,11 @@ impl Hook for Says {
         }
     }
 
-    fn before_tool<'a>(&'a self, state: &'a State, _: &'a ToolCall) -> HookFuture<'a, BeforeTool> {
+    fn before_tool<'a>(
+        &'a self,
+        state: &'a State,
+        _: &'a ToolCall,
+    ) -> HookFuture<'a, CallDecision> {
         {
             let state = state.clone();
             Box::pin(async move { says(&state) })
@@ -72,7 +76,7 @@ impl Hook for Says {
         says(state)
     }
 
-    fn stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, OnStop> {
+    fn stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
         says(state)
     }
 
@@ -86,17 +90,17 @@ impl Hook for Says {
 }
 
 #[test]
-fn the_label_of_the_agent_reaches_every_method_and_the_names_in_errors() {
-    let hook = Arc::new(Box::new(Says));
-    let hooks = one(hook.clone());
+fn every_hook_method_sees_the_agent_label_and_errors_name_it() {
+    let hook = Arc::new(Box::new(PanicsWithLabel));
+    let hooks = single_hook(hook.clone());
     let (state, turn) = (Arc::new(labelled("a/b")), turn("hi"));
     let request = Request::new(History::from_id("h"));
     let first = |observers| observed(observers).remove(0).map(drop);
     let mut result = ToolResult::for_call(&call("{}"), ResultKind::Ok, "");
     let (mut progress, mut evidence) = (Json::new(&1).unwrap(), Json::new(&1).unwrap());
     let errors = [
-        ("transform_context", at_once(hooks.request(&state, request.clone())).map(drop)),
-        ("prepare", at_once(hooks.prepare(&state, request)).map(drop)),
+        ("transform_context", poll_once(hooks.prepare_request(&state, request.clone())).map(drop)),
+        ("prepare", poll_once(hooks.prepare(&state, request)).map(drop)),
         (
             "turn_started",
             first(Box::new(hooks.turn_started(&state)) as Box<dyn Iterator<Item = Observer>>),
@@ -104,12 +108,12 @@ fn the_label_of_the_agent_reaches_every_method_and_the_names_in_errors() {
         ("assistant_message", first(Box::new(hooks.assistant_message(&state, &turn)))),
         ("after_sampling", first(Box::new(hooks.after_sampling(&state, &turn)))),
         ("repair", hooks.repair(&state, &call("["), "not JSON").map(drop)),
-        ("before_tool", at_once(hooks.before_tool(&state, &call("{}"))).map(drop)),
+        ("before_tool", poll_once(hooks.before_tool(&state, &call("{}"))).map(drop)),
         ("after_tool", hooks.after_tool(&state, &call("{}"), &mut result)),
         ("redact_progress", hooks.redact_progress(&state, &call("{}"), &mut progress)),
         ("redact_evidence", hooks.redact_evidence(&state, &call("{}"), &mut evidence)),
-        ("should_stop", at_once(hooks.should_stop(&state)).map(drop)),
-        ("stop", at_once(hooks.stop(&state, &turn)).map(drop)),
+        ("should_stop", poll_once(hooks.should_stop(&state)).map(drop)),
+        ("stop", poll_once(hooks.stop(&state, &turn)).map(drop)),
     ]
     .map(|(method, given)| (method, given.unwrap_err()));
     for (method, error) in &errors {
@@ -117,15 +121,16 @@ fn the_label_of_the_agent_reaches_every_method_and_the_names_in_errors() {
         check_error(error, &named, (ErrorKind::Panic, "it panicked: a/b"));
     }
     let error = &errors[0].1;
-    for told in
-        [caught(|| hook.failure(&state, error)), caught(|| hook.finished(&state, &outcome()))]
-    {
+    for told in [
+        catch_hook_panic(|| hook.failure(&state, error)),
+        catch_hook_panic(|| hook.finished(&state, &outcome())),
+    ] {
         assert_eq!(told.unwrap_err().message(), "it panicked: a/b");
     }
 }
 
 #[test]
-fn a_panic_in_a_redaction_changes_nothing_and_the_others_still_get_the_data() {
+fn a_panic_in_a_redaction_discards_its_change_and_the_other_hooks_still_run() {
     let panicking = || {
         Box::new(redact_progress(|_, _, data: &mut Json| {
             *data = Json::new(&0).unwrap();

@@ -14,7 +14,7 @@ use futures::FutureExt;
 use super::*;
 use crate::agent::State;
 use crate::error::{Error, ErrorKind};
-use crate::event::{Outcome, Reason};
+use crate::event::{EndReason, Outcome};
 use crate::item::{History, Item, Json, ResultKind, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::story::Journal;
@@ -42,7 +42,7 @@ fn turn(text: &str) -> Arc<Turn> {
 }
 
 fn outcome() -> Outcome {
-    Journal::new(History::from_id("h")).outcome(Reason::Completed, None)
+    Journal::new(History::from_id("h")).outcome(EndReason::Completed, None)
 }
 
 fn hooks(hooks: impl IntoIterator<Item = Box<dyn Hook>>) -> Hooks {
@@ -53,13 +53,13 @@ fn hooks(hooks: impl IntoIterator<Item = Box<dyn Hook>>) -> Hooks {
     all
 }
 
-fn one(hook: impl Hook + 'static) -> Hooks {
+fn single_hook(hook: impl Hook + 'static) -> Hooks {
     hooks([Box::new(hook) as Box<dyn Hook>])
 }
 
 /// What a future gives at its first poll, outside of any runtime.
 #[track_caller]
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+fn poll_once<T>(future: impl Future<Output = T>) -> T {
     future.now_or_never().expect("an answer at the first poll")
 }
 
@@ -75,40 +75,40 @@ fn observed(observers: impl Iterator<Item = Observer>) -> Vec<Result<Vec<Item>, 
     polled.map(ready).collect()
 }
 
-fn answering(answer: BeforeTool) -> Box<dyn Hook> {
+fn before_tool_returning(answer: CallDecision) -> Box<dyn Hook> {
     Box::new(before_tool(move |_, _| ready(answer.clone())))
 }
 
-fn stopping(answer: OnStop) -> Box<dyn Hook> {
+fn on_stop_returning(answer: StopDecision) -> Box<dyn Hook> {
     Box::new(stop(move |_, _| ready(answer.clone())))
 }
 
-fn rewrite(arguments: &str) -> BeforeTool {
-    BeforeTool::Rewrite(arguments.to_owned())
+fn rewrite(arguments: &str) -> CallDecision {
+    CallDecision::RewriteArguments(arguments.to_owned())
 }
 
-fn deny(why: &str) -> BeforeTool {
-    BeforeTool::Deny(why.to_owned())
+fn deny(why: &str) -> CallDecision {
+    CallDecision::Deny(why.to_owned())
 }
 
-fn block(text: &str) -> OnStop {
-    OnStop::Block(text.to_owned())
+fn block(text: &str) -> StopDecision {
+    StopDecision::Block(text.to_owned())
 }
 
-fn prevent(why: &str) -> OnStop {
-    OnStop::Prevent(why.to_owned())
-}
-
-#[track_caller]
-fn check_before_tool<const N: usize>(answers: [BeforeTool; N], expected: &Permitted) {
-    let hooks = hooks(answers.map(answering));
-    assert_eq!(&at_once(hooks.before_tool(&state(), &call("{}"))).unwrap(), expected);
+fn prevent(why: &str) -> StopDecision {
+    StopDecision::EndRun(why.to_owned())
 }
 
 #[track_caller]
-fn check_stop<const N: usize>(answers: [OnStop; N], expected: &OnStop) {
-    let hooks = hooks(answers.map(stopping));
-    assert_eq!(&at_once(hooks.stop(&state(), &turn("done"))).unwrap(), expected);
+fn check_before_tool<const N: usize>(answers: [CallDecision; N], expected: &CombinedDecision) {
+    let hooks = hooks(answers.map(before_tool_returning));
+    assert_eq!(&poll_once(hooks.before_tool(&state(), &call("{}"))).unwrap(), expected);
+}
+
+#[track_caller]
+fn check_stop<const N: usize>(answers: [StopDecision; N], expected: &StopDecision) {
+    let hooks = hooks(answers.map(on_stop_returning));
+    assert_eq!(&poll_once(hooks.stop(&state(), &turn("done"))).unwrap(), expected);
 }
 
 /// Checks kind and message of an error, and the kind and the words of its source.
@@ -121,9 +121,9 @@ fn check_error(error: &Error, named: &str, source: (ErrorKind, &str)) {
 }
 
 /// A hook with a name.
-struct Named<H>(&'static str, H);
+struct NamedHook<H>(&'static str, H);
 
-impl<H: Hook> Hook for Named<H> {
+impl<H: Hook> Hook for NamedHook<H> {
     fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(self.0)
     }
@@ -132,7 +132,7 @@ impl<H: Hook> Hook for Named<H> {
         &'a self,
         state: &'a State,
         call: &'a ToolCall,
-    ) -> HookFuture<'a, BeforeTool> {
+    ) -> HookFuture<'a, CallDecision> {
         self.1.before_tool(state, call)
     }
 
@@ -150,16 +150,16 @@ impl<H: Hook> Hook for Named<H> {
 }
 
 /// A hook that does nothing.
-struct Nothing;
+struct NoopHook;
 
-impl Hook for Nothing {}
+impl Hook for NoopHook {}
 
 #[test]
-fn without_hooks_everything_is_let_through_at_the_first_poll() {
-    for hooks in [Hooks::new(), one(Nothing)] {
+fn without_hooks_every_method_is_ready_with_its_default() {
+    for hooks in [Hooks::new(), single_hook(NoopHook)] {
         let (state, turn) = (Arc::new(state()), turn("hi"));
         let request = Request { model: Some("m".into()), ..Request::new(state.history.clone()) };
-        let prepared = at_once(hooks.request(&state, request)).unwrap();
+        let prepared = poll_once(hooks.prepare_request(&state, request)).unwrap();
         assert_eq!((prepared.model.as_deref(), prepared.context.len()), (Some("m"), 0));
         for given in [
             observed(hooks.turn_started(&state)),
@@ -168,23 +168,23 @@ fn without_hooks_everything_is_let_through_at_the_first_poll() {
         ] {
             assert!(given.iter().all(|given| *given == Ok(Vec::new())));
         }
-        let permitted = at_once(hooks.before_tool(&state, &call("{}"))).unwrap();
-        assert_eq!(permitted, Permitted::Run { arguments: None });
-        assert!(!at_once(hooks.should_stop(&state)).unwrap());
-        assert_eq!(at_once(hooks.stop(&state, &turn)).unwrap(), OnStop::LetGo);
+        let permitted = poll_once(hooks.before_tool(&state, &call("{}"))).unwrap();
+        assert_eq!(permitted, CombinedDecision::Allow { arguments: None });
+        assert!(!poll_once(hooks.should_stop(&state)).unwrap());
+        assert_eq!(poll_once(hooks.stop(&state, &turn)).unwrap(), StopDecision::Allow);
         hooks.failure(&state, &Error::new(ErrorKind::Server, "no"));
         hooks.finished(&state, &outcome());
     }
-    assert!(Hooks::new().is_empty() && !one(Nothing).is_empty());
+    assert!(Hooks::new().is_empty() && !single_hook(NoopHook).is_empty());
 }
 
 #[test]
-fn the_first_deny_wins_and_ends_the_round() {
-    use BeforeTool::{Ask, Run};
-    check_before_tool([Run, Run], &Permitted::Run { arguments: None });
-    let denied = |why: &str| Permitted::Deny { why: why.to_owned() };
-    check_before_tool([Run, deny("a"), deny("b")], &denied("a"));
-    check_before_tool([Ask, deny("a")], &denied("a"));
+fn the_first_deny_wins_and_later_hooks_are_not_called() {
+    use CallDecision::{Allow, RequireApproval};
+    check_before_tool([Allow, Allow], &CombinedDecision::Allow { arguments: None });
+    let denied = |why: &str| CombinedDecision::Deny { why: why.to_owned() };
+    check_before_tool([Allow, deny("a"), deny("b")], &denied("a"));
+    check_before_tool([RequireApproval, deny("a")], &denied("a"));
     check_before_tool([rewrite("{}"), deny("a")], &denied("a"));
 
     let heard = Shared::<Vec<String>>::default();
@@ -192,60 +192,66 @@ fn the_first_deny_wins_and_ends_the_round() {
         let heard = heard.clone();
         before_tool(move |_, call| {
             heard.lock().unwrap().push(call.call_id);
-            ready(Run)
+            ready(Allow)
         })
     };
-    let hooks = hooks([answering(deny("a")), Box::new(observer)]);
-    at_once(hooks.before_tool(&state(), &call("{}"))).unwrap();
+    let hooks = hooks([before_tool_returning(deny("a")), Box::new(observer)]);
+    poll_once(hooks.before_tool(&state(), &call("{}"))).unwrap();
     assert!(heard.lock().unwrap().is_empty());
 }
 
 #[test]
-fn an_ask_is_remembered_together_with_rewrites_before_and_behind_it() {
-    use BeforeTool::{Ask, Run};
-    check_before_tool([Ask, Run], &Permitted::Ask { arguments: None });
-    let asked = Permitted::Ask { arguments: Some(r#"{"a":2}"#.to_owned()) };
-    check_before_tool([rewrite(r#"{"a":1}"#), Ask, rewrite(r#"{"a":2}"#)], &asked);
+fn require_approval_is_kept_with_earlier_and_later_rewrites() {
+    use CallDecision::{Allow, RequireApproval};
+    check_before_tool(
+        [RequireApproval, Allow],
+        &CombinedDecision::RequireApproval { arguments: None },
+    );
+    let asked = CombinedDecision::RequireApproval { arguments: Some(r#"{"a":2}"#.to_owned()) };
+    check_before_tool([rewrite(r#"{"a":1}"#), RequireApproval, rewrite(r#"{"a":2}"#)], &asked);
 }
 
 #[test]
-fn rewrites_chain() {
+fn each_hook_sees_the_arguments_rewritten_so_far() {
     let append = || {
         Box::new(before_tool(|_, call: ToolCall| async move {
-            BeforeTool::Rewrite(call.arguments.replace(']', ",1]"))
+            CallDecision::RewriteArguments(call.arguments.replace(']', ",1]"))
         })) as Box<dyn Hook>
     };
     let hooks = hooks([append(), append()]);
-    let permitted = at_once(hooks.before_tool(&state(), &call(r#"{"n":[0]}"#))).unwrap();
-    assert_eq!(permitted, Permitted::Run { arguments: Some(r#"{"n":[0,1,1]}"#.to_owned()) });
+    let permitted = poll_once(hooks.before_tool(&state(), &call(r#"{"n":[0]}"#))).unwrap();
+    assert_eq!(
+        permitted,
+        CombinedDecision::Allow { arguments: Some(r#"{"n":[0,1,1]}"#.to_owned()) }
+    );
 }
 
 #[test]
 fn a_rewrite_to_anything_but_an_object_is_an_error() {
     for arguments in ["", "[]", "null", "{", "{} {}"] {
-        let hooks = one(Named("r", answering(rewrite(arguments))));
-        let error = at_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
+        let hooks = single_hook(NamedHook("r", before_tool_returning(rewrite(arguments))));
+        let error = poll_once(hooks.before_tool(&state(), &call("{}"))).unwrap_err();
         let source = (ErrorKind::Other, "its arguments are not a JSON object");
         check_error(&error, "`r` failed in `before_tool`", source);
     }
 }
 
 #[test]
-fn blocking_is_looked_at_before_preventing() {
-    use OnStop::LetGo;
-    check_stop([LetGo, LetGo], &LetGo);
+fn block_takes_precedence_over_ending_the_run() {
+    use StopDecision::Allow;
+    check_stop([Allow, Allow], &Allow);
     check_stop([prevent("a"), prevent("b")], &prevent("a"));
     check_stop([prevent("a"), block("b")], &block("b"));
-    check_stop([block("a"), prevent("x"), LetGo, block("b")], &block("a\n\nb"));
-    let prove = || OnStop::Prove { text: "p".to_owned(), why: "w".to_owned() };
-    check_stop([prove(), LetGo], &prove());
+    check_stop([block("a"), prevent("x"), Allow, block("b")], &block("a\n\nb"));
+    let prove = || StopDecision::RequireEvidence { text: "p".to_owned(), why: "w".to_owned() };
+    check_stop([prove(), Allow], &prove());
     check_stop([prove(), prevent("x")], &prevent("x"));
     check_stop([block("a"), prove()], &block("a"));
     check_stop([block(""), prevent("x")], &block(""));
 }
 
 #[test]
-fn the_first_hook_that_stops_the_run_is_the_last_one_asked() {
+fn hooks_after_the_first_should_stop_are_not_called() {
     let asked = Shared::<Vec<u8>>::default();
     let hook = |id: u8, answer: bool| {
         let asked = asked.clone();
@@ -255,12 +261,12 @@ fn the_first_hook_that_stops_the_run_is_the_last_one_asked() {
         })) as Box<dyn Hook>
     };
     let hooks = hooks([hook(1, false), hook(2, true), hook(3, false)]);
-    assert!(at_once(hooks.should_stop(&state())).unwrap());
+    assert!(poll_once(hooks.should_stop(&state())).unwrap());
     assert_eq!(*asked.lock().unwrap(), [1, 2]);
 }
 
 #[test]
-fn the_context_is_changed_in_order_and_the_history_stays() {
+fn transform_context_runs_in_hook_order_and_leaves_the_history() {
     let push = |text: &'static str| {
         Box::new(transform_context(move |_, mut context| async move {
             context.push(Item::text(text));
@@ -276,7 +282,8 @@ fn the_context_is_changed_in_order_and_the_history_stays() {
     });
     let state = State::new(History::from_items("h", [Item::user("q")]));
     let hooks = hooks([push("a"), Box::new(meddling), push("b")]);
-    let request = at_once(hooks.request(&state, Request::new(state.history.clone()))).unwrap();
+    let request =
+        poll_once(hooks.prepare_request(&state, Request::new(state.history.clone()))).unwrap();
     let texts: Vec<_> = request.context.iter().filter_map(Item::as_text).collect();
     assert_eq!(texts, ["a", "b"]);
     assert_eq!(request.history, state.history);
@@ -284,9 +291,10 @@ fn the_context_is_changed_in_order_and_the_history_stays() {
 }
 
 #[test]
-fn items_for_the_next_turn_are_collected_from_all_hooks() {
+fn after_response_items_are_collected_from_all_hooks() {
     let saying = |item: Item| {
-        Box::new(Named("s", after_sampling(move |_, _| ready(vec![item.clone()])))) as Box<dyn Hook>
+        Box::new(NamedHook("s", after_sampling(move |_, _| ready(vec![item.clone()]))))
+            as Box<dyn Hook>
     };
     let all = hooks([saying(Item::user("1")), saying(Item::system("2"))]);
     let (state, turn) = (Arc::new(state()), turn("hi"));
@@ -311,7 +319,7 @@ fn items_for_the_next_turn_are_collected_from_all_hooks() {
 }
 
 #[test]
-fn a_result_is_changed_in_order_and_still_answers_its_call() {
+fn after_tool_runs_in_hook_order_and_keeps_the_call_id() {
     let append = |text: &'static str| {
         Box::new(after_tool(move |_, call: &ToolCall, result: &mut ToolResult| {
             assert_eq!(call.call_id, "c1");
@@ -328,7 +336,7 @@ fn a_result_is_changed_in_order_and_still_answers_its_call() {
 }
 
 #[test]
-fn a_panic_in_after_tool_changes_nothing_and_the_others_still_get_the_result() {
+fn a_panic_in_after_tool_discards_its_change_and_the_other_hooks_still_run() {
     let panicking = after_tool(|_, _: &ToolCall, result: &mut ToolResult| {
         result.content = "".into();
         panic!("boom");
@@ -338,7 +346,7 @@ fn a_panic_in_after_tool_changes_nothing_and_the_others_still_get_the_result() {
     });
     let second = after_tool(|_, _: &ToolCall, _: &mut ToolResult| panic!("boom again"));
     let hooks = hooks([
-        Box::new(Named("p", panicking)) as Box<dyn Hook>,
+        Box::new(NamedHook("p", panicking)) as Box<dyn Hook>,
         Box::new(redacting),
         Box::new(second),
     ]);
@@ -349,7 +357,7 @@ fn a_panic_in_after_tool_changes_nothing_and_the_others_still_get_the_result() {
 }
 
 #[test]
-fn the_futures_can_move_between_threads() {
+fn hook_futures_are_send() {
     fn is_send<T: Send>(future: T) -> T {
         future
     }
@@ -357,26 +365,26 @@ fn the_futures_can_move_between_threads() {
     can_move::<Observer>();
     let (hooks, state, turn) = (Hooks::new(), state(), turn("done"));
     let request = Request::new(state.history.clone());
-    at_once(is_send(hooks.request(&state, request))).unwrap();
-    at_once(is_send(hooks.before_tool(&state, &call("{}")))).unwrap();
-    at_once(is_send(hooks.should_stop(&state))).unwrap();
-    at_once(is_send(hooks.stop(&state, &turn))).unwrap();
+    poll_once(is_send(hooks.prepare_request(&state, request))).unwrap();
+    poll_once(is_send(hooks.before_tool(&state, &call("{}")))).unwrap();
+    poll_once(is_send(hooks.should_stop(&state))).unwrap();
+    poll_once(is_send(hooks.stop(&state, &turn))).unwrap();
 }
 
 #[test]
-fn a_closure_gives_an_answer_or_a_result_of_one() {
+fn a_hook_closure_may_return_a_value_or_a_result() {
     fn failing() -> Result<bool, Error> {
         Err(Error::new(ErrorKind::Store, "no"))
     }
     let plain = before_tool(async |_, call: ToolCall| match call.arguments.is_empty() {
-        true => BeforeTool::Ask,
-        false => BeforeTool::Run,
+        true => CallDecision::RequireApproval,
+        false => CallDecision::Allow,
     });
     let fallible = before_tool(|_, _| async move {
         if failing()? {
-            return Ok(BeforeTool::Ask);
+            return Ok(CallDecision::RequireApproval);
         }
-        Ok(BeforeTool::Run)
+        Ok(CallDecision::Allow)
     });
     let counting = Shared::<u32>::default();
     let capturing = {
@@ -391,11 +399,11 @@ fn a_closure_gives_an_answer_or_a_result_of_one() {
         Ok(())
     });
     let (state, turn) = (state(), turn("hi"));
-    assert_eq!(at_once(plain.before_tool(&state, &call(""))), Ok(BeforeTool::Ask));
-    let error = at_once(fallible.before_tool(&state, &call(""))).unwrap_err();
+    assert_eq!(poll_once(plain.before_tool(&state, &call(""))), Ok(CallDecision::RequireApproval));
+    let error = poll_once(fallible.before_tool(&state, &call(""))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
-    at_once(capturing.turn_started(&state)).unwrap();
+    poll_once(capturing.turn_started(&state)).unwrap();
     assert_eq!(*counting.lock().unwrap(), 1);
-    at_once(said.assistant_message(&state, &turn)).unwrap();
-    assert!(plain.name().contains("a_closure_gives_an_answer_or_a_result_of_one"));
+    poll_once(said.assistant_message(&state, &turn)).unwrap();
+    assert!(plain.name().contains("a_hook_closure_may_return_a_value_or_a_result"));
 }

@@ -2,19 +2,19 @@
 
 use super::*;
 
-fn giving(given: Option<&'static str>) -> Box<dyn Hook> {
+fn repair_returning(given: Option<&'static str>) -> Box<dyn Hook> {
     Box::new(repair(move |_, _, _| given.map(str::to_owned)))
 }
 
 #[track_caller]
 fn check_repair<const N: usize>(given: [Option<&'static str>; N], expected: Option<&str>) {
-    let hooks = hooks(given.map(giving));
+    let hooks = hooks(given.map(repair_returning));
     let repaired = hooks.repair(&state(), &call("["), "not JSON").unwrap();
     assert_eq!(repaired.as_deref(), expected);
 }
 
 #[test]
-fn the_first_text_counts() {
+fn the_first_repair_wins() {
     check_repair([], None);
     check_repair([None, None], None);
     check_repair([None, Some("{}"), Some("{\"a\":1}")], Some("{}"));
@@ -22,24 +22,24 @@ fn the_first_text_counts() {
 }
 
 #[test]
-fn no_hook_behind_the_first_text_is_asked() {
+fn hooks_after_the_first_repair_are_not_called() {
     let never = Box::new(repair(|_, _, _| panic!("not asked"))) as Box<dyn Hook>;
-    let hooks = hooks([giving(Some("{}")), never]);
+    let hooks = hooks([repair_returning(Some("{}")), never]);
     assert_eq!(hooks.repair(&state(), &call("["), "not JSON").unwrap().as_deref(), Some("{}"));
 }
 
 #[test]
-fn a_repair_sees_the_call_as_the_model_wrote_it_and_why_it_does_not_fit() {
+fn repair_gets_the_original_call_and_the_validation_error() {
     let seeing = repair(|_, call, why| Some(format!("{} {} {why}", call.call_id, call.arguments)));
-    assert!(seeing.name().contains("a_repair_sees_the_call"));
+    assert!(seeing.name().contains("repair_gets_the_original_call"));
     let shared = Arc::new(Box::new(seeing));
-    let repaired = one(shared).repair(&state(), &call("["), "not JSON").unwrap();
+    let repaired = single_hook(shared).repair(&state(), &call("["), "not JSON").unwrap();
     assert_eq!(repaired.as_deref(), Some("c1 [ not JSON"));
 }
 
 #[test]
-fn a_panic_in_a_repair_is_an_error_with_its_name() {
-    let hooks = one(Named("r", repair(|_, _, _| panic!("boom"))));
+fn a_panic_in_repair_is_an_error_naming_the_hook() {
+    let hooks = single_hook(NamedHook("r", repair(|_, _, _| panic!("boom"))));
     let error = hooks.repair(&state(), &call("["), "not JSON").unwrap_err();
     check_error(&error, "`r` failed in `repair`", (ErrorKind::Panic, "it panicked: boom"));
 }
@@ -51,7 +51,7 @@ fn check_unwrap(arguments: &str, expected: Option<&str>) {
 }
 
 #[test]
-fn a_string_with_an_object_in_it_is_unwrapped_however_often_it_is_wrapped() {
+fn an_object_encoded_as_a_json_string_is_unwrapped_at_any_depth() {
     let object = r#"{"a":"\"{}\""}"#;
     let mut wrapped = object.to_owned();
     for _ in 0..4 {
@@ -63,7 +63,7 @@ fn a_string_with_an_object_in_it_is_unwrapped_however_often_it_is_wrapped() {
 }
 
 #[test]
-fn nothing_else_is_unwrapped() {
+fn other_arguments_are_not_unwrapped() {
     for other in [
         "",
         "null",
