@@ -38,8 +38,11 @@ async fn main() -> Result<(), Error> {
     let count = Tool::new("count", "Counts letters", async |it: Word, _cx| it.word.len());
     let agent = Agent::new(model).with_tools([count]);
 
-    let run =
-        agent.run_with_body(loop_body, History::new(&SystemIds), "How long are `stream` and `turn`?");
+    let run = agent.run_with_body(
+        loop_body,
+        History::new(&SystemIds),
+        "How long are `stream` and `turn`?",
+    );
     let outcome = run.outcome().await.into_result()?;
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
     Ok(())
@@ -49,7 +52,7 @@ async fn main() -> Result<(), Error> {
 ///
 /// Dropping the stream drops the request, the hooks and the tools that run.
 #[expect(clippy::too_many_lines, reason = "a lap is read from its top to its end")]
-pub fn loop_body(
+fn loop_body(
     cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {

@@ -14,7 +14,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn a_lock_is_taken_also_after_a_panic_while_it_was_held() {
+    fn a_poisoned_mutex_can_still_be_locked() {
         let mutex = Mutex::new(1);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _held = mutex.lock();

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_programs_have_the_same_mark() {
+    fn approval_markers_are_unique_per_process() {
         let marks = || Approval::new(&Args::default(), true);
         // One of 65,536 is the same by chance; three in a row are not.
         assert!((0..3).any(|_| marks() != marks()));

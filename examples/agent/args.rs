@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_words_are_no_prompt() {
+    fn without_arguments_there_is_no_prompt() {
         assert_eq!(args(&[]), Args::default());
         assert_eq!(args(&["--"]), Args::default());
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_help() {
+    fn the_help_flag_selects_help() {
         assert_eq!(read(&["--json", "--help", "--nonsense"]), Ok(Command::Help));
         assert_eq!(read(&["-h"]), Ok(Command::Help));
     }
@@ -256,7 +256,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_word_that_is_not_utf_8_is_bad_usage() {
+    fn an_argument_that_is_not_utf_8_is_bad_usage() {
         use std::os::unix::ffi::OsStringExt;
         let word = OsString::from_vec(vec![b'a', 0xff]);
         assert!(parse([word]).unwrap_err().contains("not UTF-8"));

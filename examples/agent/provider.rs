@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_comes_first_then_the_address_then_the_keys() {
+    fn the_provider_flag_takes_precedence_over_the_url_and_the_keys() {
         let none = Args::default();
         let keys = [("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("GEMINI_API_KEY", "g")];
         check(&none, &[], (Name::Offline, "offline", None, None));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_environment_is_for_its_provider_only() {
+    fn a_base_url_variable_applies_only_to_its_provider() {
         let env = [("OPENAI_BASE_URL", "o"), ("ANTHROPIC_BASE_URL", "a")];
         check(&Args::default(), &env[1..], (Name::Offline, "offline", None, None));
         let args = Args { provider: Some(Name::OpenAi), ..Args::default() };
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_key_the_address_of_openai_means_openai() {
+    fn an_openai_base_url_without_a_key_selects_openai() {
         let none = Args::default();
         let mut env = vec![("OPENAI_BASE_URL", "o"), ("ANTHROPIC_BASE_URL", "a")];
         check(&none, &env, (Name::OpenAi, "gpt-5-mini", Some("o"), None));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dialect_is_that_of_the_flag_or_of_the_host() {
+    fn the_dialect_is_taken_from_the_flag_or_the_host() {
         for (url, given, expected) in [
             ("https://api.deepseek.com", None, Some("deepseek")),
             ("https://API.DeepSeek.com/v1/?x=/y", None, Some("deepseek")),
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_has_its_own_address_model_and_key() {
+    fn a_dialect_has_its_own_url_model_and_key() {
         let args = Args { dialect: Some(&Dialect::DEEPSEEK), ..Args::default() };
         let mut env = vec![("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o")];
         check(&args, &env, (Name::OpenAi, "deepseek-chat", None, None));
@@ -409,26 +409,26 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_unset() {
+    fn an_empty_variable_counts_as_unset() {
         let env = [("ANTHROPIC_API_KEY", ""), ("OPENAI_API_KEY", " o\n"), ("OPENAI_BASE_URL", " ")];
         check(&Args::default(), &env, (Name::OpenAi, "gpt-5-mini", None, Some("o")));
     }
 
     #[test]
-    fn a_named_model_is_taken() {
+    fn a_model_flag_is_used() {
         let args = Args { model: Some("m".to_owned()), ..Args::default() };
         check(&args, &[], (Name::Offline, "m", None, None));
     }
 
     #[test]
-    fn responses_are_asked_for_by_name_and_have_the_vendors_key() {
+    fn the_responses_api_is_selected_by_name_and_uses_the_openai_key() {
         let env = [("OPENAI_API_KEY", "o"), ("OPENAI_BASE_URL", "u")];
         let args = Args { provider: Some(Name::OpenAiResponses), ..Args::default() };
         check(&args, &env, (Name::OpenAiResponses, "gpt-5-mini", Some("u"), Some("o")));
     }
 
     #[test]
-    fn ollama_is_asked_for_by_name_only_and_needs_no_key() {
+    fn ollama_is_selected_only_by_name_and_needs_no_key() {
         let env = [("OLLAMA_API_KEY", "k"), ("OLLAMA_BASE_URL", "u")];
         check(&Args::default(), &env, (Name::Offline, "offline", None, None));
         let args = Args { provider: Some(Name::Ollama), ..Args::default() };
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_not_is_bad_usage() {
+    fn an_unknown_provider_or_dialect_is_bad_usage() {
         assert!(Name::parse("acme").unwrap_err().contains("there are anthropic, openai, "));
         let args = Args {
             provider: Some(Name::Offline),

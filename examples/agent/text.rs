@@ -132,14 +132,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_escape_sequence_passes() {
+    fn escape_sequences_are_removed() {
         let evil = "a\u{1b}[31mb\u{9b}2Jc\u{202e}d\u{7}";
         assert_eq!(one_line(evil, 99), "a\u{fffd}[31mb\u{fffd}2Jc\u{fffd}d\u{fffd}");
         assert_eq!(many_lines("a\r\n\tb\u{1b}]0;x\u{7}"), "a\n\tb\u{fffd}]0;x\u{fffd}");
     }
 
     #[test]
-    fn no_c1_control_and_no_mark_of_direction_passes() {
+    fn c1_controls_and_bidi_marks_are_removed() {
         let marks = ('\u{80}'..='\u{9f}')
             .chain(['\u{61c}', '\u{200e}', '\u{200f}'])
             .chain('\u{202a}'..='\u{202e}')
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_shows_what_is_not_seen_and_both_ends() {
+    fn exactly_escapes_invisible_characters_and_keeps_both_ends() {
         assert_eq!(exactly("a  b \n\u{200b}\u{a0}c", 99), "a  b \\n\\u{200b}\\u{a0}c");
         let long = format!("{}{}{}", "a".repeat(6), "b".repeat(500), "c".repeat(3));
         assert_eq!(exactly(&long, 9), "aaaaaa … (500 characters more) … ccc");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_is_the_same_value_without_what_a_terminal_acts_on() {
+    fn a_sanitized_json_line_has_the_same_value_and_no_control_characters() {
         let evil =
             "a\u{1b}[2J\u{7f}\u{9b}2J\u{61c}\u{2028}\u{2029}\u{202e}\u{2066} \\ \" ö \u{1f600}";
         let value = serde_json::json!({ evil: [evil] });
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_in_a_text_is_escaped() {
+    fn invisible_characters_are_escaped() {
         let unseen = "\u{ad}\u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180e}\u{200b}\u{2065}\u{206a}\
                       \u{206f}\u{2800}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{fff9}\u{fffb}\u{1d173}\
                       \u{1d17a}\u{e0001}\u{e0fff}";
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_path_the_extent_and_every_character_are_seen() {
+    fn a_path_is_shown_in_full_with_delimiters() {
         for (path, expected) in [
             ("src/a-b_1.rs", r#""src/a-b_1.rs""#),
             ("größe/文件.txt", r#""größe/文件.txt""#),

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_is_not_clear_changes_nothing() {
+    fn an_ambiguous_patch_changes_nothing() {
         for patch in ["", "+x\n", "?x\n", " z\n+x\n", " a\n+x\n"] {
             check("a\na\n", patch, &Err(String::new()));
         }

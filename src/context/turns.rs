@@ -69,7 +69,7 @@ mod tests {
     use crate::item::Mark;
 
     #[test]
-    fn a_void_item_parts_no_words_of_the_user_and_belongs_to_none() {
+    fn a_tombstoned_item_neither_splits_a_prompt_nor_belongs_to_one() {
         let void = || Item::user("void").with_mark(Mark::Tombstone);
         let items = [void(), Item::user("a"), void(), Item::user("b"), Item::text("c"), void()];
         let items: Vec<&Item> = items.iter().collect();

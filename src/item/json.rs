@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_goes_and_order_stays() {
+    fn white_space_is_removed_and_key_order_is_kept() {
         check(" { \"b\" : [ 1 , -2 , 1.5 ] , \"a\" : { } } ", r#"{"b":[1,-2,1.5],"a":{}}"#);
         check("[ ]", "[]");
         check(r#""a\nb""#, r#""a\nb""#);
@@ -367,14 +367,14 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_through_a_value_and_back() {
+    fn a_json_text_round_trips_through_a_value() {
         let json = Json::parse(r#"{"a":[1,{"b":false}]}"#).unwrap();
         let value = serde_json::to_value(&json).unwrap();
         assert_eq!(Json::deserialize(value).unwrap(), json);
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_a_string() {
+    fn too_deeply_nested_values_become_strings() {
         let nested = |levels| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
         let json = |text: String| Json(text.into());
         assert_eq!(json(nested(64)).limit_depth().as_str(), nested(64));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_rejected() {
         assert!(Json::parse("{\"a\":").is_err());
         assert!(Json::parse("1 2").is_err());
     }

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_is_held_and_a_clone_goes_its_own_way() {
+    fn inserted_ids_are_contained_and_clones_are_independent() {
         let mut ids = KnownIds::default();
         for n in 0..5_000 {
             ids.insert(&format!("call_{n}"));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_differ_in_their_last_bits_only_are_told_apart() {
+    fn numbers_that_differ_only_in_their_last_bits_are_distinguished() {
         let mut numbers = NumberSet::default();
         assert!(numbers.insert(0));
         assert!(numbers.insert(1 << 63));

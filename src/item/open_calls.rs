@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_are_held_in_any_order_are_read_in_call_order() {
+    fn results_buffered_in_any_order_are_read_in_call_order() {
         let mut calls = calls(&["a", "b", "c"]);
         assert_eq!(calls.buffer_result(|id| *id == "c", 3), None);
         assert_eq!(calls.buffer_result(|id| *id == "a", 1), None);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_no_call_waits_for_is_given_back() {
+    fn a_result_without_an_open_call_is_returned() {
         let mut calls = calls(&["a"]);
         assert_eq!(calls.buffer_result(|id| *id == "b", 1), Some(1));
         assert_eq!(calls.buffer_result(|id| *id == "a", 2), None);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn of_calls_with_one_id_the_first_that_waits_is_meant() {
+    fn of_calls_with_one_id_the_first_unanswered_one_matches() {
         let mut calls = calls(&["a", "a"]);
         assert_eq!(calls.position(|id| *id == "a"), Some(0));
         calls.buffer_result(|id| *id == "a", 1);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_taken_leaves_the_others_in_their_order() {
+    fn taking_a_call_keeps_the_order_of_the_others() {
         let mut calls: OpenCalls<(&str, u32)> =
             [("a", 1), ("b", 2), ("a", 3), ("a", 4)].into_iter().collect();
         assert_eq!(calls.take_first(|(id, _)| *id == "a"), Some(("a", 1)));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_to_calls_a_look_at_all_that_happened_tells_the_same() {
+    fn any_sequence_of_operations_agrees_with_a_naive_model() {
         for seed in 0..4_000 {
             let draw = Draw::new(seed);
             let (mut calls, mut model) = (OpenCalls::default(), Model::default());

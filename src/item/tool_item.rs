@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_shown_as_it_is_written() {
+    fn a_result_kind_displays_as_it_serializes() {
         for kind in [ResultKind::Ok, ResultKind::InvalidArguments, ResultKind::UnknownTool] {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_with_their_line_numbers_and_a_torn_last_line_is_told() {
+    fn values_are_parsed_with_line_numbers_and_a_truncated_last_line_is_returned() {
         check("", Ok((&[], None)));
         check("1\n\n \r\n2\n", Ok((&[1, 2], None)));
         check("1\n2", Ok((&[1, 2], None)));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_a_reader_are_those_of_its_text() {
+    fn lines_from_a_reader_equal_those_of_its_text() {
         for text in ["", "\n", "a", "a\n\nb\r\n", "a\nb"] {
             let read: Vec<_> = read_lines(text.as_bytes()).map(Result::unwrap).collect();
             let split = split_lines(text.as_bytes());

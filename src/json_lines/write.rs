@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_written_together_and_many_bytes_do_not_wait() {
+    fn lines_are_buffered_up_to_a_number_of_bytes() {
         let (mut lines, room) = LimitedSink::new(usize::MAX);
         lines.append(&1);
         lines.append_json(Ok("[2]".to_owned()));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_not_json_is_a_failure_and_the_lines_before_it_are_written() {
+    fn an_unserializable_value_is_a_failure_and_earlier_lines_are_written() {
         let (mut lines, room) = LimitedSink::new(usize::MAX);
         lines.append(&1);
         lines.append(&std::collections::HashMap::from([([1], 1)]));

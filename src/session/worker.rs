@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_run_in_the_order_in_which_they_came() {
+    fn jobs_run_in_submission_order() {
         let worker = Worker::new("test", Vec::new());
         block_on(async {
             let push = |n: i32| {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_whose_future_is_dropped_is_done_and_one_never_polled_is_not() {
+    fn a_job_runs_once_its_future_was_polled_even_if_dropped_afterwards() {
         let worker = Worker::new("test", 0);
         drop(worker.run(|n| {
             *n += 100;

@@ -221,7 +221,7 @@ fn check(seed: u64) -> Option<EndReason> {
 }
 
 #[test]
-fn at_every_boundary_the_history_is_the_fold_of_the_events_and_all_is_counted_once() {
+fn at_every_boundary_the_history_is_the_fold_of_the_events_and_usage_is_counted_once() {
     let reasons = seeds::endings(1..1_500, |seed| vec![format!("{:?}", check(seed))]);
     assert!(reasons.len() > 11, "{reasons:?}");
 }

@@ -38,7 +38,7 @@ fn not_yet(budget: &Budget) {
 }
 
 #[test]
-fn h53_a_limit_is_reached_when_as_much_is_used() {
+fn a_limit_is_reached_when_usage_equals_it() {
     use BudgetKind::{Money, OutputTokens, Time, TotalTokens};
     not_yet(&Budget::new());
     not_yet(&Budget::new().with_output_tokens(21));
@@ -56,7 +56,7 @@ fn h53_a_limit_is_reached_when_as_much_is_used() {
 }
 
 #[test]
-fn a_limit_of_nothing_is_reached_at_once() {
+fn a_limit_of_zero_is_reached_immediately() {
     use BudgetKind::{Money, OutputTokens, Pool as Shared, Time, TotalTokens};
     let at_once = |budget: Budget, kind| {
         assert_eq!(budget.exceeded(&BudgetUsage::default()), Some(reached(kind, 0, 0)));
@@ -71,7 +71,7 @@ fn a_limit_of_nothing_is_reached_at_once() {
 }
 
 #[test]
-fn of_several_limits_the_first_in_the_order_of_the_kinds_is_told() {
+fn if_several_limits_are_reached_the_first_in_kind_order_is_reported() {
     let pool = Pool::new(1);
     pool.charge(Usage { input_tokens: 2, ..Usage::default() });
     let mut budget = Budget::new().with_tool_calls(1);
@@ -89,7 +89,7 @@ fn of_several_limits_the_first_in_the_order_of_the_kinds_is_told() {
 }
 
 #[test]
-fn a_reserve_makes_limits_of_tokens_count_as_reached_earlier() {
+fn a_token_reserve_lowers_the_point_at_which_token_limits_are_reached() {
     use BudgetKind::{OutputTokens, Pool as Shared, TotalTokens};
     not_yet(&Budget::new().with_output_tokens(31).with_wrap_up_tokens(10));
     check(
@@ -117,14 +117,14 @@ fn a_reserve_makes_limits_of_tokens_count_as_reached_earlier() {
 }
 
 #[test]
-fn a_wrap_up_is_asked_for_by_either_setting() {
+fn either_setting_enables_the_wrap_up_turn() {
     assert!(!Budget::new().with_output_tokens(5).has_wrap_up());
     assert!(Budget::new().with_wrap_up().has_wrap_up());
     assert!(Budget::new().with_wrap_up_tokens(10).has_wrap_up());
 }
 
 #[test]
-fn h52_a_limit_of_calls_says_how_many_more_may_begin() {
+fn a_call_limit_reports_the_number_of_calls_that_may_still_start() {
     let left = |limit| Budget::new().with_tool_calls(limit).remaining_calls(&spent());
     assert_eq!((left(5), left(3), left(1)), (Some(2), Some(0), Some(0)));
     assert_eq!(left(u32::MAX), Some(u32::MAX - 3));
@@ -132,7 +132,7 @@ fn h52_a_limit_of_calls_says_how_many_more_may_begin() {
 }
 
 #[test]
-fn where_money_is_limited_a_model_without_a_usable_price_is_an_error() {
+fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
     let bad = Price { output: f64::NAN, ..PRICE };
     let budget = Budget::new().with_cost_limit(1.0, prices().with("bad", bad));
     assert_eq!(budget.price_of("m-1").unwrap(), Some(PRICE));
@@ -147,7 +147,7 @@ fn where_money_is_limited_a_model_without_a_usable_price_is_an_error() {
 }
 
 #[test]
-fn a_pool_is_drained_by_all_that_share_it() {
+fn a_pool_is_drained_by_every_run_that_shares_it() {
     let pool = Pool::new(1_000);
     let budget = Budget::new().with_pool(&pool);
     let members: Vec<Budget> = (0..8).map(|_| budget.clone()).collect();
@@ -188,7 +188,7 @@ fn stops(target: Target, tracker: (u32, u64, u64), used: u64, diminishing_return
 }
 
 #[test]
-fn below_nine_tenths_the_model_is_nudged_on() {
+fn below_90_percent_of_the_token_target_the_model_is_nudged() {
     let target = Target::new(10_000);
     nudged(target, (0, 0, 0), 0, (1, 0, 0));
     nudged(target, (0, 0, 0), 2_000, (1, 2_000, 2_000));
@@ -211,7 +211,7 @@ fn returns_diminish_after_three_nudges_and_two_small_steps() {
 }
 
 #[test]
-fn the_numbers_of_a_target_are_settings() {
+fn the_thresholds_of_a_token_target_are_configurable() {
     let target = Target::new(1_000).with_threshold(0.5).with_min_delta(10).with_min_nudges(1);
     stops(target, (0, 0, 0), 500, false);
     nudged(target, (1, 9, 100), 110, (2, 10, 110));
@@ -224,7 +224,7 @@ fn the_numbers_of_a_target_are_settings() {
 }
 
 #[test]
-fn a_nudge_says_how_much_of_the_target_is_used() {
+fn a_nudge_states_how_much_of_the_token_target_is_used() {
     let text = match Target::new(3_000).decide(TargetProgress::default(), 1_000) {
         TargetDecision::Continue { text, .. } => text,
         TargetDecision::Stop { .. } => panic!("it stops"),

@@ -37,7 +37,7 @@ fn accepts(from: usize, to: usize, items: Vec<Item>) {
 }
 
 #[test]
-fn h58_a_compaction_never_parts_a_call_from_its_result() {
+fn a_compaction_never_separates_a_call_from_its_result() {
     let parted = "a call and its result would be parted";
     refuses(0, 4, vec![], parted);
     refuses(4, 5, vec![], parted);
@@ -58,7 +58,7 @@ fn h58_a_compaction_never_parts_a_call_from_its_result() {
 }
 
 #[test]
-fn a_range_that_is_none_of_the_history_is_refused() {
+fn a_compaction_range_outside_the_history_is_rejected() {
     refuses(0, 10, vec![], "0..10 is no range of 9 entries");
     refuses(10, 10, vec![], "10..10 is no range");
     refuses(5, 1, vec![], "5..1 is no range");
@@ -66,7 +66,7 @@ fn a_range_that_is_none_of_the_history_is_refused() {
 }
 
 #[test]
-fn a_call_id_from_elsewhere_in_the_history_is_refused() {
+fn a_compaction_that_reuses_a_call_id_of_the_history_is_rejected() {
     refuses(0, 5, vec![call("c1", "{}"), result("c1", "r")], "the call id `c1` is taken");
     let mut history = history(session(2));
     history.rewrite(0..5, []);
@@ -76,7 +76,7 @@ fn a_call_id_from_elsewhere_in_the_history_is_refused() {
 }
 
 #[test]
-fn what_was_unlawful_before_is_no_fault_of_a_compaction() {
+fn a_compaction_is_not_rejected_for_an_already_unsettled_history() {
     let open = history([Item::user("a"), ends(call("c", "{}"))]);
     let compaction = Compaction::new(0, 1, vec![Item::user("b")]);
     assert!(applied(&compaction, &open).settled().is_settled());
@@ -96,7 +96,7 @@ fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
 }
 
 #[test]
-fn h58_the_note_stands_between_two_turns_behind_what_was_replaced() {
+fn the_compaction_note_is_placed_between_turns_after_the_replaced_range() {
     let history = history(session(2));
     let same = |from: usize, to: usize| {
         Compaction::new(from, to, history.iter().take(to).skip(from).cloned().collect())
@@ -117,7 +117,7 @@ fn h58_the_note_stands_between_two_turns_behind_what_was_replaced() {
 }
 
 #[test]
-fn the_note_does_not_stand_among_the_results_of_a_turn() {
+fn the_compaction_note_is_never_placed_among_the_results_of_a_turn() {
     let void = result("c1", "void").with_mark(Mark::Tombstone);
     let history = history([
         call("c1", "{}"),
@@ -133,7 +133,7 @@ fn the_note_does_not_stand_among_the_results_of_a_turn() {
 }
 
 #[test]
-fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
+fn a_turn_without_calls_is_a_boundary_and_a_tombstoned_result_is_not() {
     let void = result("c1", "void").with_mark(Mark::Tombstone);
     let batch = [call("c1", "{}"), void.clone(), ends(call("c2", "{}"))];
     let history = history(batch.into_iter().chain([
@@ -149,7 +149,7 @@ fn a_void_result_ends_no_turn_and_a_turn_without_calls_does() {
 }
 
 #[test]
-fn a_range_beyond_the_history_is_left_to_the_check() {
+fn an_out_of_range_compaction_gets_its_note_and_is_rejected_by_check() {
     let history = history(session(1));
     for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
         let compaction = mark_reactive(Compaction::new(from, to, vec![]), &history);
@@ -158,7 +158,7 @@ fn a_range_beyond_the_history_is_left_to_the_check() {
 }
 
 #[test]
-fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
+fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
     let before = history(session(3));
     let compaction = mark_reactive(Compaction::new(0, 5, vec![]), &before);
     let mut history = applied(&compaction, &before);
@@ -182,7 +182,7 @@ fn h58_the_note_outlives_a_store_a_settling_a_fork_and_further_turns() {
 }
 
 #[test]
-fn other_compacted_items_are_not_taken_for_the_note() {
+fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
     let compacted = |item: Item| item.with_mark(Mark::Compacted);
     let foreign = json!({ "compaction": "reactive" });
     assert!(!was_reactively_compacted(&history([
@@ -197,7 +197,7 @@ fn other_compacted_items_are_not_taken_for_the_note() {
 // The wires.
 
 #[test]
-fn every_wire_takes_the_note_wherever_it_stands() {
+fn every_wire_accepts_the_compaction_note_at_any_position() {
     let before = history(session(3));
     for wire in Wire::ALL {
         assert_eq!(lint::request(wire, &encoded(wire, &before)), [""; 0]);
@@ -219,7 +219,7 @@ fn every_wire_takes_the_note_wherever_it_stands() {
 // Compactors.
 
 #[test]
-fn a_function_and_a_shared_compactor_are_compactors() {
+fn closures_and_shared_compactors_implement_compactor() {
     let history = history(session(1));
     let never = Arc::new(compactor_fn(|_: &History| Ok(None)));
     let shared: Arc<dyn Compactor> = never;
@@ -233,7 +233,7 @@ fn a_function_and_a_shared_compactor_are_compactors() {
 // The plain one.
 
 #[test]
-fn old_turns_keep_a_prefix_of_thoughts_and_inputs_and_all_of_the_rest() {
+fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
     let long = "x".repeat(5_000);
     let mut items = vec![
         Item::system("rule"),
@@ -276,7 +276,7 @@ fn old_turns_keep_a_prefix_of_thoughts_and_inputs_and_all_of_the_rest() {
 }
 
 #[test]
-fn results_are_clipped_where_it_is_asked_for() {
+fn results_are_truncated_only_if_configured() {
     let long = "x".repeat(5_000);
     let mut items = vec![Item::user("u"), ends(call("big", "{}"))];
     items.push(result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]));
@@ -303,7 +303,7 @@ fn shortened(arguments: &str, max: usize) -> Option<String> {
 }
 
 #[test]
-fn shortened_arguments_are_an_object_of_at_most_the_bytes_asked_for() {
+fn shortened_arguments_are_a_json_object_within_the_configured_bytes() {
     let text = |n: usize| "ü\\n\\\"".repeat(n);
     let many: Vec<String> = (0..50).map(|n| format!("\"k{n}\":\"{}\"", text(9))).collect();
     let cases = [
@@ -334,7 +334,7 @@ fn shortened_arguments_are_an_object_of_at_most_the_bytes_asked_for() {
 }
 
 #[test]
-fn thoughts_go_altogether_where_that_is_asked_for() {
+fn reasoning_is_removed_entirely_if_configured() {
     let mut items = vec![Item::user("u"), Item::reasoning("hm"), ends(Item::text("so"))];
     items.extend(turn(1));
     let before = history(items);
@@ -366,7 +366,7 @@ fn the_results_of_an_old_turn_are_old_too() {
 }
 
 #[test]
-fn what_is_compacted_already_or_void_is_left_alone() {
+fn compacted_and_tombstoned_items_are_not_shortened_again() {
     let long = || result("c1", "x".repeat(2_000));
     let mut items = vec![call("c1", "{}"), ends(call("c2", "{}"))];
     items.extend([long().with_mark(Mark::Tombstone), long().with_mark(Mark::Compacted)]);
@@ -381,7 +381,7 @@ fn what_is_compacted_already_or_void_is_left_alone() {
 }
 
 #[test]
-fn a_huge_result_of_the_newest_turn_is_clipped_to_eight_times_the_length() {
+fn a_huge_result_of_the_newest_turn_is_truncated_to_eight_times_the_limit() {
     let before =
         history([Item::user("u"), ends(call("c", "{}")), result("c", "ü".repeat(500_000))]);
     let shorten = Truncator::new().with_max_result_bytes(100);
@@ -392,7 +392,7 @@ fn a_huge_result_of_the_newest_turn_is_clipped_to_eight_times_the_length() {
 }
 
 #[test]
-fn a_turn_that_ends_in_a_thought_is_still_a_turn() {
+fn a_turn_that_ends_in_reasoning_stays_a_turn_after_shortening() {
     let thought = signed(Item::reasoning("hm"), "anthropic", json!({ "signature": "s" }));
     let mut items =
         vec![Item::user("u"), ends(thought), ends(Item::reasoning("")), Item::user("v")];
@@ -406,7 +406,7 @@ fn a_turn_that_ends_in_a_thought_is_still_a_turn() {
 }
 
 #[test]
-fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
+fn turns_with_a_provider_item_keep_their_reasoning_and_arguments() {
     let own = Item::provider_item(ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
@@ -427,7 +427,7 @@ fn beside_an_item_of_the_providers_own_reasoning_and_arguments_stay() {
 }
 
 #[test]
-fn a_history_with_nothing_to_drop_is_left_alone() {
+fn a_history_with_nothing_to_shorten_yields_no_compaction() {
     assert_eq!(Truncator::new().compaction(&history([])), None);
     assert_eq!(Truncator::new().compaction(&history([Item::user("x".repeat(9_000_000))])), None);
     let bare = Truncator::new().with_max_reasoning_bytes(0);

@@ -128,7 +128,7 @@ async fn bytes_of_a_result() -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_table_of_defaults_in_the_guide_is_true() {
+async fn the_guide_lists_the_actual_default_values() {
     let (backoff, limits, timeouts) = (Backoff::default(), Limits::default(), Timeouts::default());
     let millis = |time: Duration| match time.as_millis() {
         1_000 => "random, up to 1 s".to_owned(),

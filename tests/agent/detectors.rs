@@ -84,7 +84,7 @@ fn check(seen: &[(FailureMode, u32)], expected: &[(FailureMode, u32)]) {
 }
 
 #[tokio::test]
-async fn an_ordinary_run_gives_no_signal() {
+async fn an_ordinary_run_raises_no_signal() {
     let mut replies: Vec<Reply> = (0..20).map(read).collect();
     for n in 0..5 {
         replies.push(call("make", json!({ "changed": format!("{n}.rs"), "n": n })));
@@ -97,7 +97,7 @@ async fn an_ordinary_run_gives_no_signal() {
 }
 
 #[tokio::test]
-async fn the_same_failure_again_and_again_is_missing_termination() {
+async fn a_failure_that_repeats_is_reported_as_missing_termination() {
     let edit = |n: usize| call("make", json!({ "changed": format!("{n}.rs") }));
     let same =
         vec![failing("e"), edit(1), failing("e"), edit(2), failing("e"), read(1), failing("e")];
@@ -116,7 +116,7 @@ async fn the_same_failure_again_and_again_is_missing_termination() {
 }
 
 #[tokio::test]
-async fn tools_that_run_on_behind_a_check_are_missing_termination() {
+async fn tool_calls_after_a_passing_check_are_reported_as_missing_termination() {
     let passed = || call("run", json!({ "check": ["test", 0, ""] }));
     let on = |turns: usize| [vec![passed()], (0..turns).map(read).collect()].concat();
     check(&seen(on(10)).await, &[(FailureMode::MissingTermination, 12)]);
@@ -133,7 +133,7 @@ async fn tools_that_run_on_behind_a_check_are_missing_termination() {
 }
 
 #[tokio::test]
-async fn a_failed_check_in_a_good_result_is_ambiguous() {
+async fn failed_evidence_in_a_successful_result_is_an_ambiguous_failure() {
     let disguised = || call("run", json!({ "check": ["test", 1, "e"] }));
     let other = || call("other", json!({ "check": ["lint", 1, "e"] }));
     let signals = seen(vec![disguised(), read(1), disguised(), other()]).await;
@@ -144,7 +144,7 @@ async fn a_failed_check_in_a_good_result_is_ambiguous() {
 }
 
 #[tokio::test]
-async fn an_answer_that_passes_over_a_failure_is_ambiguous() {
+async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
     let ends = |replies: Vec<Reply>, words: &'static str| async move {
         let detectors = Detectors::all();
         let signals = detectors.signals();
@@ -168,7 +168,7 @@ async fn an_answer_that_passes_over_a_failure_is_ambiguous() {
 }
 
 #[tokio::test]
-async fn how_an_answer_deals_with_a_failure_can_be_set() {
+async fn whether_an_answer_acknowledges_a_failure_is_configurable() {
     let strict = AmbiguousFailure::with_acknowledgement_check(|turn, result| {
         turn.text().contains(&result.name)
     });
@@ -178,7 +178,7 @@ async fn how_an_answer_deals_with_a_failure_can_be_set() {
 }
 
 #[tokio::test]
-async fn a_changing_tool_that_tells_nothing_is_silent() {
+async fn a_mutating_tool_without_a_report_is_a_silent_side_effect() {
     let detectors = || {
         Detectors::all().with_silent_side_effect(
             SilentSideEffect::default().with_mutating_tools(["make", "other"]),
@@ -199,7 +199,7 @@ async fn a_changing_tool_that_tells_nothing_is_silent() {
 }
 
 #[tokio::test]
-async fn a_world_that_is_another_behind_a_call_that_told_nothing_was_changed_silently() {
+async fn an_unreported_change_of_the_fingerprint_is_a_silent_side_effect() {
     let world = Arc::new(AtomicU64::new(0));
     let change = {
         let world = Arc::clone(&world);
@@ -232,7 +232,7 @@ async fn a_world_that_is_another_behind_a_call_that_told_nothing_was_changed_sil
 }
 
 #[tokio::test]
-async fn a_repeated_call_that_makes_another_thing_is_no_retry() {
+async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
     let ticket = || call("make", json!({ "created": "ticket-#", "title": "Bug" }));
     let signals = run(Detectors::all(), vec![ticket(), read(1), ticket(), ticket()]).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
@@ -257,7 +257,7 @@ async fn a_repeated_call_that_makes_another_thing_is_no_retry() {
 }
 
 #[tokio::test]
-async fn the_same_edit_twice_is_no_retry_unless_something_was_changed_in_between() {
+async fn the_same_edit_twice_is_a_retry_only_if_something_changed_in_between() {
     let append = || call("make", json!({ "changed": "log" }));
     let other = || call("other", json!({ "changed": "log" }));
     check(
@@ -272,7 +272,7 @@ fn reading(n: usize, tokens: u64) -> Reply {
 }
 
 #[tokio::test]
-async fn a_request_over_the_cap_is_bloat() {
+async fn a_request_over_the_token_cap_is_context_bloat() {
     let grows = |tokens: &[u64]| {
         tokens.iter().enumerate().map(|(n, tokens)| reading(n, *tokens)).collect::<Vec<_>>()
     };
@@ -282,7 +282,7 @@ async fn a_request_over_the_cap_is_bloat() {
 }
 
 #[tokio::test]
-async fn a_context_that_grows_and_comes_to_nothing_is_bloat() {
+async fn a_context_that_grows_without_progress_is_context_bloat() {
     let grows = || (0..14).map(|n: usize| reading(n, 8_000 * (n as u64 + 1))).collect::<Vec<_>>();
     let signals = run(Detectors::all(), grows()).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
@@ -297,7 +297,7 @@ async fn a_context_that_grows_and_comes_to_nothing_is_bloat() {
 }
 
 #[tokio::test]
-async fn a_model_that_only_speaks_is_planning() {
+async fn turns_without_tool_calls_are_reported_as_planning() {
     let words = |n: usize| (0..n).map(|n| Reply::text(&format!("Plan {n}."))).collect::<Vec<_>>();
     let go_on = |times: usize| {
         let left = Mutex::new(times);
@@ -326,7 +326,7 @@ async fn a_model_that_only_speaks_is_planning() {
 }
 
 #[tokio::test]
-async fn answers_to_somebody_who_follows_up_are_no_plans() {
+async fn answers_to_follow_ups_are_not_reported_as_planning() {
     let detectors = Detectors::all();
     let signals = detectors.signals();
     let run = agent(["1", "2", "3", "4"].map(Reply::text).into()).with_hook(detectors).run("go");
@@ -349,7 +349,7 @@ async fn a_nudge_tells_the_model_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_nudge_leaves_the_policy_on_evidence_as_it_is() {
+async fn a_detector_nudge_does_not_affect_the_evidence_policy() {
     let replies = vec![failing("e"), failing("e"), failing("e"), "done".into(), "done".into()];
     let detectors = Detectors::all().with_nudges();
     let agent = agent(replies).with_hook(detectors).with_evidence(RequireEvidence::new());
@@ -358,7 +358,7 @@ async fn a_nudge_leaves_the_policy_on_evidence_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_run_did_is_not_looked_at() {
+async fn calls_of_earlier_runs_are_not_examined() {
     let detectors = Detectors::all();
     let signals = detectors.signals();
     let replies =
@@ -370,7 +370,7 @@ async fn what_an_earlier_run_did_is_not_looked_at() {
 }
 
 #[tokio::test]
-async fn signals_are_told_as_they_come_and_can_be_kept() {
+async fn signals_are_reported_as_they_occur_and_can_be_collected() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let detectors = {
         let told = Arc::clone(&told);
@@ -396,7 +396,7 @@ async fn signals_are_told_as_they_come_and_can_be_kept() {
 }
 
 #[tokio::test]
-async fn what_the_model_says_of_a_call_makes_it_no_other_call() {
+async fn the_rationale_of_a_call_does_not_make_it_a_different_call() {
     let make =
         |why: &str| call("make", json!({ "created": "t#", "_why": { "expected_outcome": why } }));
     let detectors = Detectors::all();
@@ -408,7 +408,7 @@ async fn what_the_model_says_of_a_call_makes_it_no_other_call() {
 }
 
 #[tokio::test]
-async fn a_thing_that_was_made_long_ago_is_not_looked_for() {
+async fn targets_created_long_ago_are_forgotten_by_the_retry_detector() {
     let make = |n: usize| call("make", json!({ "created": "t#", "n": n }));
     let after = |others: usize| (0..=others).chain([0]).map(make).collect();
     check(&seen(after(31)).await, &[(FailureMode::NonIdempotentRetry, 34)]);

@@ -68,7 +68,7 @@ fn answers_in_pieces() -> Scripted {
 }
 
 #[test]
-fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
+fn a_complete_answer_resets_the_count_of_truncated_texts() {
     let run = Agent::new(answers_in_pieces()).run("go");
     for _ in 0..2 {
         run.follow_up("more").unwrap();
@@ -92,7 +92,7 @@ fn an_answer_that_was_finished_ends_the_row_of_texts_that_were_cut_off() {
 }
 
 #[test]
-fn calls_that_were_cut_off_pass_no_limit_of_calls() {
+fn truncated_calls_do_not_count_toward_the_call_limit() {
     let two = call().call("t", json!({})).stop(StopReason::MaxTokens);
     let agent = Agent::new(Scripted::new([two, call(), Reply::text("fine")]))
         .with_tools([tool()])
@@ -102,7 +102,7 @@ fn calls_that_were_cut_off_pass_no_limit_of_calls() {
 }
 
 #[test]
-fn a_run_that_is_to_stop_announces_no_last_turn() {
+fn a_run_that_is_asked_to_stop_announces_no_wrap_up_turn() {
     let agent = Agent::new(Scripted::new([call()]))
         .with_tools([tool()])
         .with_budget(Budget::new().with_tool_calls(0).with_wrap_up());
@@ -117,7 +117,7 @@ fn a_run_that_is_to_stop_announces_no_last_turn() {
 }
 
 #[test]
-fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
+fn a_run_dropped_while_it_ends_has_still_charged_the_pool() {
     let pool = Pool::new(1_000);
     let agent = Agent::new(Scripted::new([call().usage(used(7))]))
         .with_tools([tool()])
@@ -136,7 +136,7 @@ fn a_run_that_is_dropped_in_its_ending_has_drained_the_pool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_that_time_is_kept_for() {
+async fn a_limit_reached_between_turns_still_allows_the_reserved_wrap_up_turn() {
     let seconds = Duration::from_secs;
     for (pause, last_turn) in [(seconds(7), true), (seconds(20), false)] {
         let model = Scripted::new([call(), Reply::text("what I have")]);
@@ -171,7 +171,7 @@ async fn a_limit_that_is_reached_between_two_turns_leaves_the_last_turn_that_tim
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
+async fn a_limit_reached_before_the_first_request_ends_the_run_without_a_request() {
     let model = Scripted::new(["x"]);
     let budget = Budget::new().with_time_limit(Duration::ZERO).with_wrap_up();
     let outcome = Agent::new(model.clone()).with_budget(budget).run("go").outcome().await;
@@ -179,7 +179,7 @@ async fn a_limit_that_is_reached_before_the_first_request_ends_without_any() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_a_run_begins_with_its_first_poll() {
+async fn the_time_limit_of_a_run_starts_at_its_first_poll() {
     let budget = Budget::new().with_time_limit(Duration::from_secs(10));
     let mut run = Agent::new(Scripted::new(["x"])).with_budget(budget).run("go");
     tokio::time::advance(Duration::from_secs(20)).await;
@@ -189,7 +189,7 @@ async fn the_time_of_a_run_begins_with_its_first_poll() {
 }
 
 #[test]
-fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
+fn a_finished_event_that_a_body_forwards_does_not_end_the_run() {
     let inner = Agent::new(Scripted::new(["inner"]));
     let agent = Agent::new(Scripted::new(["x"]));
     let own = move |_: RunContext, state: State| {
@@ -204,7 +204,7 @@ fn an_ending_that_a_body_hands_on_is_not_the_runs_own() {
 }
 
 #[test]
-fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wrong_request() {
+fn a_body_polled_ahead_of_its_run_ends_the_run_with_an_error_before_any_wrong_request() {
     let provider = Scripted::new(["never"]);
     let requests = provider.clone();
     let ahead = |cx: RunContext, state: State| {
@@ -230,7 +230,7 @@ fn a_body_that_is_polled_ahead_of_its_run_ends_it_with_an_error_and_makes_no_wro
 }
 
 #[test]
-fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
+fn partial_output_is_kept_if_the_turn_is_not_retried() {
     let reply = Reply::text("half an ").fail(too_long());
     let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::ContextWindow, "half an "));
@@ -239,7 +239,7 @@ fn what_came_of_a_turn_stays_where_no_other_attempt_is_made() {
 }
 
 #[test]
-fn a_history_that_gets_no_shorter_is_sent_to_the_fallback() {
+fn a_history_that_cannot_be_compacted_is_sent_to_the_fallback() {
     let agent = Agent::new(Scripted::new([Reply::error(too_long())]))
         .with_fallback(Scripted::new(["fits"]));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
@@ -258,7 +258,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
+fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
     struct Wild;
     impl Provider for Wild {
         fn stream_turn(&self, request: Request) -> TurnStream {
@@ -285,7 +285,7 @@ fn a_panic_in_the_drop_of_a_provider_costs_a_dropped_run_nothing() {
 }
 
 #[test]
-fn a_target_that_is_reached_in_the_end_was_not_given_up() {
+fn a_token_target_reached_at_the_end_is_not_reported_as_given_up() {
     let target = Target::new(1_000).with_min_nudges(0);
     let model = Scripted::new([
         Reply::text("little").usage(used(10)),
@@ -298,7 +298,7 @@ fn a_target_that_is_reached_in_the_end_was_not_given_up() {
 }
 
 #[test]
-fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
+fn the_reported_budget_is_the_one_that_ended_the_run() {
     let model = Scripted::new([call().usage(used(10)), Reply::text("words").usage(used(200))]);
     let agent = Agent::new(model)
         .with_tools([tool()])
@@ -309,7 +309,7 @@ fn the_budget_that_is_told_is_the_one_that_ended_the_run() {
 }
 
 #[test]
-fn what_a_request_cost_that_was_interrupted_is_counted() {
+fn the_usage_of_an_interrupted_request_is_counted() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
     let prices = Prices::new().with("scripted", price);
     let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
@@ -331,7 +331,7 @@ fn what_a_request_cost_that_was_interrupted_is_counted() {
 }
 
 #[test]
-fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
+fn hooks_are_notified_of_a_panic_in_the_provider() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&told);
     let model = Scripted::function(|_, _| -> Reply { std::panic::resume_unwind(Box::new("boom")) });
@@ -343,7 +343,7 @@ fn a_provider_that_panics_is_a_failure_that_hooks_are_told_of() {
 }
 
 #[test]
-fn a_hook_may_stop_the_run_wherever_the_model_would_be_asked_again() {
+fn a_hook_can_stop_the_run_before_any_further_request() {
     for reply in [
         call(),
         call().stop(StopReason::MaxTokens),
@@ -361,7 +361,7 @@ fn a_hook_may_stop_the_run_wherever_the_model_would_be_asked_again() {
 }
 
 #[test]
-fn a_reply_that_could_not_be_read_is_corrected_and_the_third_in_a_row_ends() {
+fn a_malformed_reply_is_corrected_and_the_third_in_a_row_ends_the_run() {
     let unreadable = || {
         let error = Error::new(ErrorKind::GenerationFailed, "MALFORMED_FUNCTION_CALL");
         Reply::text("I call").fail(error)
@@ -398,7 +398,7 @@ fn explode<T>() -> T {
 }
 
 #[test]
-fn what_code_panics_with_may_panic_in_its_own_drop_and_the_run_has_its_one_ending() {
+fn a_panic_payload_that_panics_on_drop_still_leaves_exactly_one_ending() {
     let calls = || Scripted::new([Reply::new().call("t", json!({})), Reply::text("done")]);
     let tool = |run: fn() -> &'static str| Tool::raw(spec("t"), move |_, _| async move { run() });
     let agents = [

@@ -99,7 +99,7 @@ fn outcome(agent: &Agent) -> Outcome {
 }
 
 #[test]
-fn every_ending_has_the_history_what_was_added_and_what_it_cost() {
+fn every_outcome_has_the_history_the_new_items_and_the_usage() {
     let mut seen = BTreeSet::new();
     for (reason, agent) in all() {
         let outcome = outcome(&agent);
@@ -155,7 +155,7 @@ impl Told {
 }
 
 #[test]
-fn every_ending_is_told_to_hooks_once_and_nothing_is_told_after_it() {
+fn hooks_are_notified_of_every_ending_exactly_once_and_last() {
     for (reason, agent) in all() {
         let told = Told::default();
         // One ending and no second one: `outcome` sees to it.
@@ -169,7 +169,7 @@ fn every_ending_is_told_to_hooks_once_and_nothing_is_told_after_it() {
 }
 
 #[test]
-fn the_table_of_endings_has_every_reason() {
+fn the_test_table_covers_every_finish_reason() {
     // `EndReason` may grow, so that no match outside of the crate can name all of it: its source does.
     let source = include_str!("../../src/event/reason.rs");
     let names = source.split_once("\nreason_names! {").unwrap().1;

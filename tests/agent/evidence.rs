@@ -78,7 +78,7 @@ const NOT_CHECKED: &str = "no check has passed since the last change: changed `a
 const NOTHING: &str = "no check is on record";
 
 #[tokio::test]
-async fn a_claim_behind_a_check_that_passed_is_a_success() {
+async fn a_completion_claim_after_a_passing_check_is_a_success() {
     let outcome = outcome([changes(), checks("test", 0), "done".into()]).await;
     check(&outcome, EndReason::Completed, 3, None);
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
@@ -86,7 +86,7 @@ async fn a_claim_behind_a_check_that_passed_is_a_success() {
 }
 
 #[tokio::test]
-async fn a_claim_without_evidence_is_sent_back_once_and_then_unproven() {
+async fn a_claim_without_evidence_is_rejected_once_and_then_ends_as_unproven() {
     let outcome = outcome([changes(), "done".into(), "really".into()]).await;
     check(&outcome, EndReason::Unproven, 3, Some(NOT_CHECKED));
     assert!(!outcome.partial);
@@ -96,7 +96,7 @@ async fn a_claim_without_evidence_is_sent_back_once_and_then_unproven() {
 }
 
 #[tokio::test]
-async fn a_claim_that_was_sent_back_may_be_proven() {
+async fn a_rejected_claim_can_be_proven_afterwards() {
     let replies = [changes(), "done".into(), checks("test", 0), "done".into()];
     let events: Vec<_> = agent(replies).0.run("go").collect().await;
     let transitions = events.iter().filter_map(|event| match event {
@@ -114,7 +114,7 @@ async fn a_claim_that_was_sent_back_may_be_proven() {
 }
 
 #[tokio::test]
-async fn it_is_sent_back_once_however_much_it_does_in_between() {
+async fn a_claim_is_rejected_once_no_matter_how_much_happens_in_between() {
     let replies = ["done".into(), changes(), checks("test", 1), "done".into()];
     let outcome = outcome(replies).await;
     let why = format!("`test` failed with exit code 1 and has not passed since, and {NOT_CHECKED}");
@@ -122,7 +122,7 @@ async fn it_is_sent_back_once_however_much_it_does_in_between() {
 }
 
 #[tokio::test]
-async fn the_message_names_the_check_that_failed() {
+async fn the_rejection_message_names_the_failed_check() {
     let outcome =
         outcome([changes(), checks("a", 0), checks("b", 7), "done".into(), "done".into()]).await;
     let why = "`b` failed with exit code 7 and has not passed since";
@@ -131,7 +131,7 @@ async fn the_message_names_the_check_that_failed() {
 }
 
 #[tokio::test]
-async fn a_run_that_changed_nothing_needs_evidence_unless_it_is_told_otherwise() {
+async fn a_run_without_changes_needs_evidence_unless_configured_otherwise() {
     let (agent, _) = agent(["It is 7.".into(), "It is 7.".into()]);
     check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some(NOTHING));
 
@@ -150,7 +150,7 @@ async fn a_run_that_changed_nothing_needs_evidence_unless_it_is_told_otherwise()
 }
 
 #[tokio::test]
-async fn in_one_turn_a_check_beside_a_change_does_not_count() {
+async fn a_check_in_the_same_turn_as_a_change_does_not_count() {
     let both = Reply::new().call("edit", json!({})).call("check", json!({}));
     check(
         &outcome([both, "done".into(), "done".into()]).await,
@@ -161,14 +161,14 @@ async fn in_one_turn_a_check_beside_a_change_does_not_count() {
 }
 
 #[tokio::test]
-async fn blocked_names_what_is_missing() {
+async fn a_blocked_answer_must_name_what_is_missing() {
     let outcome =
         outcome([changes(), "BLOCKED: a key for the registry\nAll else is done.".into()]).await;
     check(&outcome, EndReason::Blocked, 2, Some("a key for the registry"));
 }
 
 #[tokio::test]
-async fn blocked_by_nothing_is_sent_back_once() {
+async fn a_blocked_answer_without_a_reason_is_rejected_once() {
     let named = outcome(["blocked:".into(), "BLOCKED: a key".into()]).await;
     check(&named, EndReason::Blocked, 2, Some("a key"));
     assert!(said(&named)[0].contains("but not by what"));
@@ -183,13 +183,13 @@ async fn blocked_by_nothing_is_sent_back_once() {
 }
 
 #[tokio::test]
-async fn a_plain_failure_is_a_claim_like_any_other() {
+async fn a_reported_failure_needs_evidence_like_any_claim() {
     let outcome = outcome(["I could not do it.".into(), "I am blocked by a key.".into()]).await;
     check(&outcome, EndReason::Unproven, 2, Some(NOTHING));
 }
 
 #[tokio::test]
-async fn how_a_blocked_model_says_so_can_be_set() {
+async fn the_marker_of_a_blocked_answer_is_configurable() {
     let policy = RequireEvidence::new().with_blocked_detector(|turn| {
         let json: serde_json::Value = serde_json::from_str(&turn.text()).ok()?;
         json["needs"].as_str().map(str::to_owned)
@@ -199,7 +199,7 @@ async fn how_a_blocked_model_says_so_can_be_set() {
 }
 
 #[tokio::test]
-async fn a_policy_that_panics_ends_the_run_as_a_hook_does() {
+async fn a_panic_in_the_evidence_policy_ends_the_run_like_a_panic_in_a_hook() {
     let policy = RequireEvidence::new().with_blocked_detector(|_| panic!("oops"));
     let agent = Agent::new(Scripted::new(["done"])).with_evidence(policy);
     let outcome = agent.run("go").outcome().await;
@@ -210,7 +210,7 @@ async fn a_policy_that_panics_ends_the_run_as_a_hook_does() {
 }
 
 #[tokio::test]
-async fn the_model_is_told_at_the_end_of_the_stable_zone() {
+async fn the_evidence_instructions_are_appended_to_the_stable_system_prompt() {
     let (asked, model) = agent(["BLOCKED: all".into()]);
     asked.with_system("Be kind.").with_volatile_system("It is noon.").run("go").outcome().await;
     let system = &model.requests()[0].system;
@@ -245,7 +245,7 @@ async fn evidence_of_an_earlier_run_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_run_without_an_input_goes_on_with_what_is_there() {
+async fn a_run_without_input_must_prove_changes_of_the_previous_run() {
     let (agent, _) = agent([changes(), "done".into(), "done".into()]);
     let mut run = agent.run("go");
     while let Some(Ok(event)) = run.next().await {
@@ -260,7 +260,7 @@ async fn a_run_without_an_input_goes_on_with_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_has_to_prove_what_was_changed_before_it() {
+async fn a_resumed_run_must_prove_changes_made_before_the_resume() {
     let cases = [
         (Verdict::Approve, EndReason::Completed),
         (Verdict::Deny("no".into()), EndReason::Unproven),
@@ -277,7 +277,7 @@ async fn a_resumed_run_has_to_prove_what_was_changed_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_took_too_long_may_have_changed_something() {
+async fn a_timed_out_call_counts_as_a_possible_change() {
     let slow = Tool::raw(spec("slow"), |_, _| async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         "late"
@@ -301,7 +301,7 @@ async fn a_call_that_took_too_long_may_have_changed_something() {
 }
 
 #[tokio::test]
-async fn what_was_checked_is_known_behind_a_compaction() {
+async fn evidence_survives_a_compaction() {
     // Everything but the newest entry is folded away when the context is full.
     let forget = compactor_fn(|history: &History| {
         let to = history.len();
@@ -323,7 +323,7 @@ async fn what_was_checked_is_known_behind_a_compaction() {
 }
 
 #[tokio::test]
-async fn a_result_keeps_its_report_when_it_is_clipped_or_shortened() {
+async fn a_truncated_or_shortened_result_keeps_its_report() {
     let loud = Tool::raw(spec("loud"), |_, cx: ToolContext| async move {
         cx.record_change("a.rs");
         cx.record_evidence(Evidence::from_command("test", 0));
@@ -349,7 +349,7 @@ async fn a_result_keeps_its_report_when_it_is_clipped_or_shortened() {
 }
 
 #[tokio::test]
-async fn stop_hooks_are_heard_first() {
+async fn stop_hooks_run_before_the_evidence_policy() {
     let (agent, _) = agent([checks("test", 0), "done".into(), "Done, kindly.".into()]);
     let kind = hook::stop(|_, turn| async move {
         match turn.text().contains("kindly") {
@@ -361,7 +361,7 @@ async fn stop_hooks_are_heard_first() {
 }
 
 #[tokio::test]
-async fn a_stop_hook_that_blocks_does_not_use_up_the_one_time() {
+async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
     let (agent, _) = agent(["done".into(), "kindly".into(), "kindly".into()]);
     let kind = hook::stop(|_, turn| async move {
         match turn.text().contains("kindly") {
@@ -375,14 +375,14 @@ async fn a_stop_hook_that_blocks_does_not_use_up_the_one_time() {
 }
 
 #[tokio::test]
-async fn a_stop_hook_that_ends_the_run_ends_it_for_its_own_reason() {
+async fn a_stop_hook_that_ends_the_run_determines_the_reason() {
     let (agent, _) = agent(["done".into()]);
     let agent = agent.with_hook(hook::stop(|_, _| async { StopDecision::EndRun("no".into()) }));
     check(&agent.run("go").outcome().await, EndReason::StopHookPrevented, 1, Some("no"));
 }
 
 #[tokio::test]
-async fn an_answer_is_validated_before_it_is_proven_unless_the_model_is_blocked() {
+async fn output_is_validated_before_evidence_is_checked_unless_the_answer_is_blocked() {
     let (strict, _) = agent(["done".into(), "7".into(), checks("test", 0), "7".into()]);
     let number = |turn: &turnstream::Turn| match turn.text().parse::<u32>() {
         Ok(_) => Ok(()),
@@ -398,7 +398,7 @@ async fn an_answer_is_validated_before_it_is_proven_unless_the_model_is_blocked(
 }
 
 #[tokio::test]
-async fn where_nothing_more_may_be_asked_a_claim_is_unproven_at_once() {
+async fn without_a_further_turn_a_claim_without_evidence_ends_as_unproven_immediately() {
     let (capped, _) = agent([changes(), "done".into()]);
     let outcome = capped.with_max_turns(2).run("go").outcome().await;
     check(&outcome, EndReason::Unproven, 2, Some(NOT_CHECKED));
@@ -414,14 +414,14 @@ async fn where_nothing_more_may_be_asked_a_claim_is_unproven_at_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_wraps_up_ends_for_its_limit() {
+async fn a_run_in_its_wrap_up_turn_ends_with_its_limit_as_the_reason() {
     let (capped, _) = agent([changes(), changes(), "I did what I could.".into()]);
     let agent = capped.with_max_turns(3).with_budget(Budget::new().with_wrap_up());
     check(&agent.run("go").outcome().await, EndReason::MaxTurns, 3, None);
 }
 
 #[tokio::test]
-async fn something_new_lets_a_claim_be_sent_back_once_more() {
+async fn new_input_allows_a_claim_to_be_rejected_once_more() {
     let (agent, _) =
         agent(["done".into(), "done".into(), "done".into(), "BLOCKED: nothing else".into()]);
     let mut run = agent.run("go");
@@ -440,7 +440,7 @@ async fn something_new_lets_a_claim_be_sent_back_once_more() {
 }
 
 #[tokio::test]
-async fn whoever_follows_up_is_heard_when_the_claim_is_proven() {
+async fn a_follow_up_is_delivered_after_the_claim_is_proven() {
     let (agent, _) = agent([
         checks("test", 0),
         "done".into(),
@@ -457,7 +457,7 @@ async fn whoever_follows_up_is_heard_when_the_claim_is_proven() {
 }
 
 #[tokio::test]
-async fn a_token_target_nudges_only_behind_the_proof() {
+async fn a_token_target_nudges_only_after_the_claim_is_proven() {
     let (agent, _) = agent(["done".into(), checks("test", 0), "done".into(), "done".into()]);
     let agent = agent.with_budget(Budget::new().with_target(Target::new(1_000_000)));
     let outcome = agent.with_max_turns(4).run("go").outcome().await;
@@ -466,7 +466,7 @@ async fn a_token_target_nudges_only_behind_the_proof() {
 }
 
 #[tokio::test]
-async fn one_action_a_turn_proves_like_any_other() {
+async fn evidence_works_the_same_with_one_action_per_turn() {
     let kit = Toolkit::new(tools()).first_call_only();
     let both = Reply::new().call("edit", json!({})).call("check", json!({}));
     let model = Scripted::new([both, checks("test", 0), "done".into()]);
@@ -475,7 +475,7 @@ async fn one_action_a_turn_proves_like_any_other() {
 }
 
 #[tokio::test]
-async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
+async fn the_outcome_contains_the_evidence_even_without_a_policy() {
     let run = |replies: Vec<Reply>| {
         Agent::new(Scripted::new(replies)).with_tools(tools()).run("go").outcome()
     };
@@ -489,7 +489,7 @@ async fn the_proof_is_in_the_outcome_also_where_nobody_asks_for_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_stopped_while_the_claim_is_judged_ends_as_stopped() {
+async fn a_run_stopped_while_its_claim_is_evaluated_ends_as_stopped() {
     let (agent, _) = agent([Reply::text("Done.")]);
     let kept = std::sync::Arc::new(std::sync::OnceLock::<turnstream::RunHandle>::new());
     let stops = std::sync::Arc::clone(&kept);
@@ -503,7 +503,7 @@ async fn a_run_that_is_stopped_while_the_claim_is_judged_ends_as_stopped() {
 }
 
 #[tokio::test]
-async fn a_hook_of_ones_own_asks_for_proof_gives_up_and_judges_as_the_policy_does() {
+async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
     let asks = || {
         hook::stop(|_, turn| async move {
             match turn.text().contains("proof") {
@@ -548,7 +548,7 @@ fn with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
 }
 
 #[tokio::test]
-async fn what_a_child_changed_and_proved_is_its_parents() {
+async fn changes_and_evidence_of_a_sub_agent_count_for_its_parent() {
     let proven = vec![changes(), checks("test", 1), changes(), checks("test", 0), "done".into()];
     let outcome = with_child(proven, vec!["done".into()]).run("go").outcome().await;
     check(&outcome, EndReason::Completed, 2, None);
@@ -569,7 +569,7 @@ async fn what_a_child_changed_and_proved_is_its_parents() {
 }
 
 #[tokio::test]
-async fn a_parent_reads_what_its_child_is_missing() {
+async fn a_parent_is_told_what_evidence_its_sub_agent_is_missing() {
     let child = Agent::new(Scripted::new(["BLOCKED: a key"])).with_evidence(RequireEvidence::new());
     let tool = child.as_tool("child", "").unwrap();
     let model = Scripted::new([
@@ -585,7 +585,7 @@ async fn a_parent_reads_what_its_child_is_missing() {
 }
 
 #[tokio::test]
-async fn a_failed_call_that_changed_something_has_to_be_checked() {
+async fn a_failed_call_that_reported_a_change_needs_evidence() {
     let breaks = Tool::raw(spec("breaks"), |_, cx: ToolContext| async move {
         cx.record_change("a.rs");
         Err::<&str, Error>(Error::new(ErrorKind::Other, "half done"))
@@ -602,7 +602,7 @@ async fn a_failed_call_that_changed_something_has_to_be_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_of_a_child_that_was_cut_short_may_have_changed_something() {
+async fn an_interrupted_call_of_a_sub_agent_counts_as_a_possible_change() {
     let slow = |name: &str| {
         let tool = Tool::raw(spec(name), |_, _| async {
             tokio::time::sleep(Duration::from_mins(1)).await;

@@ -69,7 +69,7 @@ async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
 }
 
 #[tokio::test]
-async fn a_loop_over_the_events_with_a_question_mark_fails_as_the_run_did() {
+async fn a_loop_over_the_events_with_the_question_mark_operator_returns_the_runs_error() {
     async fn print(mut run: Run) -> Result<usize, Error> {
         let mut events = 0;
         while let Some(_event) = run.try_next().await? {
@@ -118,7 +118,7 @@ async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_ended_for_another_reason_than_a_failure_yields_no_error() {
+async fn only_failed_runs_yield_an_error() {
     let agent = |reply: Reply| {
         let model = Scripted::function(move |_, _| reply.clone());
         Agent::new(model).with_tools([tool("t"), tool("ask").requires_approval()])
@@ -153,7 +153,7 @@ async fn a_run_that_ended_for_another_reason_than_a_failure_yields_no_error() {
 }
 
 #[tokio::test]
-async fn a_run_in_a_task_of_its_own_fails_as_it_does_without() {
+async fn a_run_moved_into_a_task_yields_the_same_error() {
     for ahead in [1, 64] {
         let run = refused().run("go").in_task(NonZeroUsize::new(ahead).unwrap());
         check_failed(&drain(run).await, ErrorKind::Auth);
@@ -178,7 +178,7 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
 }
 
 #[tokio::test]
-async fn the_finished_of_a_run_inside_a_loop_is_kept_and_its_error_follows() {
+async fn a_nested_runs_finished_event_is_forwarded_and_its_error_follows() {
     // `finish_with` leaves the ending alone that comes from below.
     let journal = Journal::new(History::from_id("h"));
     let events = refused().run("go").journal_to(&journal).finish_with(&journal);
@@ -186,7 +186,7 @@ async fn the_finished_of_a_run_inside_a_loop_is_kept_and_its_error_follows() {
 }
 
 #[tokio::test]
-async fn of_a_run_inside_a_body_only_the_error_gets_out() {
+async fn a_run_nested_in_a_body_forwards_only_its_error() {
     let outer = |inner: Agent| {
         Agent::new(Scripted::new(Vec::<Reply>::new())).run_with_body(
             move |_parts, _state| inner.run("go").map_ok(Step::Value),
@@ -202,7 +202,7 @@ async fn of_a_run_inside_a_body_only_the_error_gets_out() {
 }
 
 #[tokio::test]
-async fn nothing_that_keeps_events_writes_the_error_after_finished() {
+async fn no_recorder_stores_the_error_after_the_finished_event() {
     let page = Buffer::new();
     let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
     let trace = agent.trace();
@@ -234,7 +234,7 @@ async fn the_replay_of_a_failed_run_ends_with_the_same_error() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_failed_is_a_result_of_its_call_and_no_error_of_its_parent() {
+async fn a_failed_sub_agent_is_a_tool_result_and_not_an_error_of_its_parent() {
     let child = refused().as_tool("child", "Fails").unwrap();
     let model =
         Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);

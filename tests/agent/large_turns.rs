@@ -79,7 +79,7 @@ fn limited(max_turn_bytes: usize) -> Limits {
 }
 
 #[tokio::test]
-async fn a_run_ends_as_too_large_at_its_limit_on_bytes_whatever_the_provider() {
+async fn a_run_ends_as_too_large_at_its_byte_limit_with_any_provider() {
     for (name, provider) in providers() {
         let run = agent(provider).with_limits(limited(LIMIT)).run("go");
         let handle = run.handle();
@@ -96,7 +96,7 @@ async fn a_run_ends_as_too_large_at_its_limit_on_bytes_whatever_the_provider() {
 }
 
 #[tokio::test]
-async fn the_limit_of_a_request_can_be_above_the_default_through_any_layer() {
+async fn a_request_can_raise_its_byte_limit_above_the_default_through_any_provider_layer() {
     let model = from_stream("large", |_| {
         let pieces = stream::repeat_with(|| Ok(Piece::Text("x".repeat(1 << 20)))).take(65);
         pieces.chain(stream::iter([Ok(StopReason::Stop.into())]))
@@ -110,7 +110,7 @@ async fn the_limit_of_a_request_can_be_above_the_default_through_any_layer() {
 }
 
 #[tokio::test]
-async fn every_wire_is_held_to_the_limit_on_bytes() {
+async fn every_wire_enforces_the_byte_limit() {
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", [Reply::text(&"word ".repeat(1000))]);
         let outcome = agent(model).with_limits(limited(LIMIT)).run("go").outcome().await;
@@ -121,7 +121,7 @@ async fn every_wire_is_held_to_the_limit_on_bytes() {
 }
 
 #[tokio::test]
-async fn a_replay_is_held_to_the_limit_on_bytes() {
+async fn a_replay_enforces_the_byte_limit() {
     let paper = Buffer::new();
     let record = Record::to(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
     record.stream_turn(request()).into_turn().await.unwrap();
@@ -132,7 +132,7 @@ async fn a_replay_is_held_to_the_limit_on_bytes() {
 }
 
 #[tokio::test]
-async fn without_an_agent_a_turn_has_at_most_64_mib() {
+async fn without_an_agent_a_turn_is_limited_to_64_mib() {
     let piece = TurnEvent::TextDelta { index: 0, text: "x".repeat(1 << 20).into() };
     let endless = stream::repeat_with(move || Ok(piece.clone()));
     let mut turn = seal(&History::from_id("h"), endless);
@@ -161,7 +161,7 @@ impl Decode for Silent {
 }
 
 #[tokio::test]
-async fn an_answer_of_frames_that_say_nothing_ends_as_too_large() {
+async fn a_response_of_empty_frames_ends_as_too_large() {
     let frame = Bytes::from(format!("data: {}\n\n", "x".repeat(1 << 20)));
     let frames = Arc::new(AtomicUsize::new(0));
     let count = frames.clone();

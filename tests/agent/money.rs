@@ -38,7 +38,7 @@ async fn spends(agent: Agent, expected: u64) {
 }
 
 #[tokio::test]
-async fn a_turn_costs_what_the_model_costs_that_a_hook_has_chosen() {
+async fn a_turn_is_priced_by_the_model_that_a_hook_selected() {
     let escalate = hook::prepare(|state, mut request| async move {
         request.model = (state.counts.model_calls > 1).then(|| "dear".to_owned());
         request
@@ -47,7 +47,7 @@ async fn a_turn_costs_what_the_model_costs_that_a_hook_has_chosen() {
 }
 
 #[tokio::test]
-async fn a_turn_of_a_fallback_costs_what_the_fallback_costs() {
+async fn a_turn_answered_by_a_fallback_is_priced_by_the_fallbacks_model() {
     let cheap = Scripted::function(|_, n| match n {
         0 => Reply::new().call("t", json!({})).usage(TOKENS),
         _ => Reply::text("I").usage(TOKENS).fail(Error::new(ErrorKind::Overloaded, "busy")),
@@ -57,7 +57,7 @@ async fn a_turn_of_a_fallback_costs_what_the_fallback_costs() {
 }
 
 #[tokio::test]
-async fn a_turn_costs_what_the_model_costs_that_has_answered() {
+async fn a_turn_is_priced_by_the_model_that_answered() {
     let busy = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
     let model = Fallback::new(busy.with_model("cheap")).or(insatiable("dear"));
     spends(Agent::new(model), 2 * 100_000).await;

@@ -65,7 +65,7 @@ fn run(agent: &Agent) -> (usize, Outcome) {
 }
 
 #[test]
-fn sub_agents_run_eight_deep_and_the_call_beyond_is_denied() {
+fn sub_agents_nest_eight_levels_deep_and_the_next_call_is_denied() {
     let (depth, outcome) = run(&tower(8, as_tool));
     assert_eq!((depth, outcome.reason), (8, EndReason::Completed));
     assert!(outcome.text.ends_with("deepest"), "{}", outcome.text);
@@ -76,7 +76,7 @@ fn sub_agents_run_eight_deep_and_the_call_beyond_is_denied() {
 }
 
 #[test]
-fn the_limit_on_depth_of_the_run_that_the_program_began_holds_for_all_below_it() {
+fn the_depth_limit_of_the_outermost_run_applies_to_all_sub_agents() {
     for (max_depth, levels, reached) in [(2, 5, 2), (12, 12, 12), (0, 1, 0)] {
         let agent = tower(levels, as_tool).with_limits(limits(max_depth));
         assert_eq!(run(&agent).0, reached, "{levels} levels, {max_depth} allowed");
@@ -121,7 +121,7 @@ fn thirty_sub_agents_inside_one_another_fit_a_stack_of_two_mib() {
 }
 
 #[test]
-fn evidence_and_progress_of_any_depth_are_read_back_from_the_events_of_a_tower() {
+fn evidence_and_progress_of_deeply_nested_sub_agents_survive_serialization() {
     let deep = (0..500).fold(json!("bottom"), |inner, _| json!([inner]));
     let tool = Tool::typed_streaming(spec("sub"), {
         move |_: serde_json::Value, cx: ToolContext| {
@@ -137,7 +137,7 @@ fn evidence_and_progress_of_any_depth_are_read_back_from_the_events_of_a_tower()
 }
 
 #[test]
-fn evidence_and_progress_that_hooks_have_set_are_read_back_from_the_events_of_a_tower() {
+fn evidence_and_progress_set_by_hooks_survive_serialization_at_any_depth() {
     let deep = Json::new(&(0..500).fold(json!("bottom"), |inner, _| json!([inner]))).unwrap();
     let tool = || {
         Tool::typed_streaming(spec("sub"), |_: serde_json::Value, cx: ToolContext| {
@@ -178,7 +178,7 @@ fn check_read_back(agent: &Agent) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn agents_that_share_a_hook_are_told_apart_also_after_an_await() {
+async fn a_shared_hook_knows_its_current_agent_even_after_an_await() {
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let log = {
         let seen = Arc::clone(&seen);
@@ -230,7 +230,7 @@ async fn agents_that_share_a_hook_are_told_apart_also_after_an_await() {
 }
 
 #[test]
-fn the_error_of_a_hook_says_which_agent_of_a_tree_it_belongs_to() {
+fn the_error_of_a_hook_names_the_agent_it_ran_for() {
     let failing = hook::turn_started(|_| async { Err(Error::new(ErrorKind::Other, "no")) });
     let told = Arc::<Mutex<Vec<String>>>::default();
     let telling = {

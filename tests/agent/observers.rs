@@ -111,7 +111,7 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_limit_of_hooks_ends_an_observer_and_is_told_as_its_failure() {
+async fn the_hook_timeout_ends_an_observer_and_is_reported_as_its_failure() {
     let counter = Counter::default();
     let (told, failure) = failures();
     let (agent, _) = scripted([naps(&[60_000]), "done".into()], vec![nap("nap")]);
@@ -131,7 +131,7 @@ async fn the_time_limit_of_hooks_ends_an_observer_and_is_told_as_its_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_that_fails_late_is_told_when_it_does_and_the_run_goes_on() {
+async fn a_late_observer_failure_is_reported_when_it_occurs_and_the_run_continues() {
     let (told, failure) = failures();
     let panics = hook::turn_started(|state| async move {
         sleep(3 * SECOND).await;
@@ -153,7 +153,7 @@ async fn an_observer_that_fails_late_is_told_when_it_does_and_the_run_goes_on() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn notes_are_said_in_the_first_request_that_is_built_after_they_are_there() {
+async fn observer_notes_are_added_to_the_next_request_that_is_built() {
     let script = [naps(&[10_000]), naps(&[10_000]), "done".into()];
     let (agent, model) = scripted(script, vec![nap("nap")]);
     let agent = agent
@@ -175,7 +175,7 @@ async fn notes_are_said_in_the_first_request_that_is_built_after_they_are_there(
 }
 
 #[tokio::test]
-async fn notes_of_several_observers_that_are_ready_at_once_are_one_event_in_the_order_of_hooks() {
+async fn notes_of_observers_that_are_ready_together_form_one_event_in_hook_order() {
     let (agent, _) =
         scripted([call_of("c", "t"), "done".into()], vec![fine("t", &Counter::default())]);
     let agent = agent.with_hook(noting(1, "first", Duration::ZERO)).with_hook(noting(
@@ -227,7 +227,7 @@ fn waiting_body(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_of_ones_own_has_its_observers_polled_as_well() {
+async fn observers_are_also_polled_with_a_custom_body() {
     let counter = Counter::default();
     let (told, failure) = failures();
     let model = Scripted::new(["one", "two"]);
@@ -278,7 +278,7 @@ async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_run_drops_its_observers_in_that_call_and_tells_no_hook() {
+async fn dropping_the_run_drops_its_observers_synchronously_and_notifies_no_hook() {
     let (counter, child) = (Counter::default(), Counter::default());
     let (told, failure) = failures();
     let below = agent(Scripted::new([Reply::text("x").hang()]))
@@ -328,7 +328,7 @@ fn noisy(
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_poll_of_the_run_polls_its_observers_first_in_the_order_in_which_they_began() {
+async fn each_poll_of_the_run_polls_its_observers_first_in_start_order() {
     let log = Shared::<Vec<&str>>::default();
     let (first, second, tool) = (Arc::clone(&log), Arc::clone(&log), Arc::clone(&log));
     let noisy_tool = answering("t", &Counter::default(), move |_| noisy(&tool, "tool"));
@@ -357,7 +357,7 @@ async fn each_poll_of_the_run_polls_its_observers_first_in_the_order_in_which_th
 }
 
 #[tokio::test]
-async fn an_observer_that_is_ready_at_once_is_over_before_the_next_event_is_given() {
+async fn an_observer_that_is_ready_immediately_ends_before_the_next_event_is_yielded() {
     let log = Shared::<Vec<&str>>::default();
     let (started, said) = (Arc::clone(&log), Arc::clone(&log));
     let (agent, _) =
@@ -392,7 +392,7 @@ impl ArcWake for Wakes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_woken_by_its_observers_and_does_not_poll_in_circles() {
+async fn observers_wake_the_run_without_a_busy_loop() {
     let (go_on, wait) = oneshot::channel::<()>();
     let (wait, heard) = (Mutex::new(Some(wait)), Counter::default());
     let again = heard.clone();
@@ -422,7 +422,7 @@ async fn a_run_is_woken_by_its_observers_and_does_not_poll_in_circles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_observer_brings_about_is_seen_while_the_loop_waits_for_it() {
+async fn an_observer_can_unblock_the_loop_that_waits_for_its_effect() {
     let (go_on, wait) = oneshot::channel::<String>();
     let (go_on, wait) = (Mutex::new(Some(go_on)), Mutex::new(Some(wait)));
     let tells = hook::assistant_message(move |_, _| {
@@ -459,7 +459,7 @@ fn bomb() -> impl Future<Output = ()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_drop_of_an_observer_keeps_the_run_from_nothing() {
+async fn a_panic_in_an_observers_drop_does_not_affect_the_run() {
     let hooked = || {
         let (told, failure) = failures();
         let (agent, _) = scripted(["done".into()], vec![]);
@@ -482,7 +482,7 @@ async fn a_panic_in_the_drop_of_an_observer_keeps_the_run_from_nothing() {
 }
 
 #[test]
-fn without_timers_an_observer_has_no_default_limit_and_a_limit_that_was_set_is_its_failure() {
+fn without_timers_an_explicit_observer_timeout_fails_and_the_default_is_ignored() {
     let told = || {
         let told = Shared::<Vec<Error>>::default();
         let keep = Arc::clone(&told);
@@ -505,7 +505,7 @@ fn without_timers_an_observer_has_no_default_limit_and_a_limit_that_was_set_is_i
 }
 
 #[tokio::test]
-async fn nothing_begins_to_observe_once_the_run_is_over() {
+async fn no_observer_starts_after_the_run_has_ended() {
     let (counter, kept) = (Counter::default(), Shared::<Option<(RunContext, State)>>::default());
     let keep = Arc::clone(&kept);
     let (agent, _) = scripted(["done".into()], vec![]);

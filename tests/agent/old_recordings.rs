@@ -166,7 +166,7 @@ fn check_text(name: &str, text: &str, agent: &Agent, runs: usize) {
 }
 
 #[test]
-fn recordings_of_version_1_are_played() {
+fn version_1_recordings_can_be_replayed() {
     check("hooked", &hooked(), 1);
     check("stopped", &stopped(), 1);
     check("compacting", &compacting(), 1);
@@ -181,13 +181,13 @@ fn recordings_of_version_1_are_played() {
 }
 
 #[test]
-fn recordings_of_version_2_are_played() {
+fn version_2_recordings_can_be_replayed() {
     check("hooked_2", &hooked(), 1);
     check("compacting_2", &compacting(), 1);
 }
 
 #[test]
-fn a_recording_that_has_notes_after_the_turn_instead_of_before_they_are_said_is_played() {
+fn recordings_with_notes_stored_after_the_turn_can_be_replayed() {
     let text = read("hooked");
     let mut lines: Vec<&str> = text.lines().collect();
     let notes = lines.iter().position(|line| line.contains(r#""of":"notes""#)).unwrap();

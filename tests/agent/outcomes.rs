@@ -45,7 +45,7 @@ fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
 }
 
 #[tokio::test]
-async fn completed_when_the_model_has_no_more_calls() {
+async fn a_run_completes_when_the_model_makes_no_more_calls() {
     let outcome = outcome([call(), "done".into()]).await;
     check(&outcome, EndReason::Completed, false, 2);
     assert_eq!(outcome.text, "done");
@@ -53,7 +53,7 @@ async fn completed_when_the_model_has_no_more_calls() {
 }
 
 #[tokio::test]
-async fn the_events_of_a_run_in_their_order() {
+async fn a_run_yields_its_events_in_the_documented_order() {
     let (agent, _) = agent([Reply::text("so").call("t", json!({})), "done".into()]);
     let events: Vec<_> = agent.run("go").collect().await;
     let types: Vec<String> = events
@@ -89,7 +89,7 @@ async fn the_events_of_a_run_in_their_order() {
 }
 
 #[tokio::test]
-async fn max_turns_runs_the_last_tools_and_is_partial() {
+async fn at_max_turns_the_last_tools_run_and_the_outcome_is_partial() {
     let (agent, model) = agent([call(), call(), call()]);
     let outcome = agent.with_max_turns(2).run("go").outcome().await;
     check(&outcome, EndReason::MaxTurns, true, 2);
@@ -99,7 +99,7 @@ async fn max_turns_runs_the_last_tools_and_is_partial() {
 }
 
 #[tokio::test]
-async fn a_cap_of_zero_sends_nothing() {
+async fn a_turn_limit_of_zero_sends_no_request() {
     let (agent, model) = agent([call()]);
     let outcome = agent.with_max_turns(0).run("go").outcome().await;
     check(&outcome, EndReason::MaxTurns, true, 0);
@@ -107,14 +107,14 @@ async fn a_cap_of_zero_sends_nothing() {
 }
 
 #[tokio::test]
-async fn the_cap_is_twenty_unless_set() {
+async fn the_default_turn_limit_is_twenty() {
     let model = Scripted::function(|_, _| call());
     let outcome = Agent::new(model).with_tools([tool("t")]).run("go").outcome().await;
     check(&outcome, EndReason::MaxTurns, true, 20);
 }
 
 #[tokio::test]
-async fn refused_filtered_and_a_full_window_end_at_once_and_answer_their_calls() {
+async fn refusals_filters_and_a_full_window_end_the_run_and_answer_their_calls() {
     for (stop, reason, partial, kind) in [
         (StopReason::Refusal, EndReason::Refused, false, ResultKind::Skipped),
         (StopReason::ContentFilter, EndReason::Filtered, false, ResultKind::Skipped),
@@ -131,7 +131,7 @@ async fn refused_filtered_and_a_full_window_end_at_once_and_answer_their_calls()
 }
 
 #[tokio::test]
-async fn three_turns_in_a_row_none_of_whose_calls_could_start_are_malformed() {
+async fn three_consecutive_turns_without_a_startable_call_end_as_malformed() {
     let wrong = || Reply::new().call("nobody", json!({}));
     let outcome_ = outcome([wrong(), wrong(), wrong(), "never".into()]).await;
     check(&outcome_, EndReason::Malformed, true, 3);
@@ -142,7 +142,7 @@ async fn three_turns_in_a_row_none_of_whose_calls_could_start_are_malformed() {
 }
 
 #[tokio::test]
-async fn an_empty_reply_is_told_so_and_the_third_in_a_row_is_malformed() {
+async fn an_empty_reply_is_corrected_and_the_third_in_a_row_ends_as_malformed() {
     let outcome_ = outcome([Reply::new(), "sorry".into()]).await;
     check(&outcome_, EndReason::Completed, false, 2);
     let (agent, _) = agent([Reply::new(), Reply::new().think("hm"), Reply::new()]);
@@ -155,12 +155,12 @@ async fn an_empty_reply_is_told_so_and_the_third_in_a_row_is_malformed() {
 }
 
 #[tokio::test]
-async fn an_empty_reply_behind_tool_results_is_the_end() {
+async fn an_empty_reply_after_tool_results_completes_the_run() {
     check(&outcome([call(), Reply::new()]).await, EndReason::Completed, false, 2);
 }
 
 #[tokio::test]
-async fn tool_calls_without_a_call_never_asks_again() {
+async fn a_tool_calls_stop_reason_without_calls_never_sends_another_request() {
     let words = outcome([Reply::text("x").stop(StopReason::ToolCalls)]).await;
     check(&words, EndReason::Completed, false, 1);
     let nothing = outcome([Reply::new().stop(StopReason::ToolCalls)]).await;
@@ -168,7 +168,7 @@ async fn tool_calls_without_a_call_never_asks_again() {
 }
 
 #[tokio::test]
-async fn a_stop_reason_that_is_not_understood_is_asked_about_once() {
+async fn an_unknown_stop_reason_causes_one_further_request() {
     let odd = || call().stop(StopReason::Other("odd".into()));
     check(&outcome([odd(), "done".into()]).await, EndReason::Completed, false, 2);
     let outcome_ = outcome([odd(), odd(), "never".into()]).await;
@@ -186,7 +186,7 @@ async fn a_paused_turn_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_and_says_why() {
+async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_with_a_reason() {
     for (answer, reason, partial) in [
         (StopDecision::EndRun("enough".into()), EndReason::StopHookPrevented, true),
         (StopDecision::Blocked("enough".into()), EndReason::Blocked, false),
@@ -201,7 +201,7 @@ async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_and_says_why
 }
 
 #[tokio::test]
-async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
+async fn a_stop_hook_overridden_by_steering_does_not_set_the_reason() {
     let steering = Arc::new(OnceLock::<RunHandle>::new());
     let given = Arc::clone(&steering);
     let stop = hook::stop(move |state, _| {
@@ -223,7 +223,7 @@ async fn a_stop_hook_that_was_steered_past_has_not_said_why_the_run_ended() {
 }
 
 #[tokio::test]
-async fn a_text_that_was_cut_off_and_continued_is_one_text() {
+async fn a_truncated_text_and_its_continuation_are_one_text() {
     let cut = |text: &str| Reply::text(text).stop(StopReason::MaxTokens);
     let outcome_ = outcome([cut("one "), cut("two "), "three".into()]).await;
     check(&outcome_, EndReason::Completed, false, 3);
@@ -237,7 +237,7 @@ async fn a_text_that_was_cut_off_and_continued_is_one_text() {
 }
 
 #[tokio::test]
-async fn the_fourth_text_in_a_row_that_is_cut_off_ends_the_run() {
+async fn the_fourth_consecutive_truncated_text_ends_the_run() {
     let cut = || Reply::text("x").stop(StopReason::MaxTokens);
     check(&outcome([cut(), cut(), cut(), cut()]).await, EndReason::Truncated, true, 4);
     // A turn with tools in between begins anew.
@@ -246,7 +246,7 @@ async fn the_fourth_text_in_a_row_that_is_cut_off_ends_the_run() {
 }
 
 #[tokio::test]
-async fn calls_that_were_cut_off_are_asked_for_again_once() {
+async fn truncated_calls_are_requested_once_more() {
     let cut = || call().stop(StopReason::MaxTokens);
     let outcome_ = outcome([cut(), call(), "done".into()]).await;
     check(&outcome_, EndReason::Completed, false, 3);
@@ -255,7 +255,7 @@ async fn calls_that_were_cut_off_are_asked_for_again_once() {
 }
 
 #[tokio::test]
-async fn the_outcome_has_the_history_of_the_run_on_every_ending() {
+async fn every_outcome_has_the_history_of_the_run() {
     let (agent, _) = agent([call(), Reply::text("half").cut()]);
     let mut run = agent.run("go");
     until(&mut run, |event| event.outcome().is_some()).await;
@@ -267,7 +267,7 @@ async fn the_outcome_has_the_history_of_the_run_on_every_ending() {
 }
 
 #[tokio::test]
-async fn a_cut_turn_is_incomplete_and_keeps_what_was_said() {
+async fn a_turn_that_breaks_off_is_incomplete_and_keeps_its_text() {
     let outcome = outcome([call(), Reply::text("half a").cut()]).await;
     check(&outcome, EndReason::Incomplete, true, 2);
     assert_eq!(outcome.text, "half a");
@@ -302,7 +302,7 @@ async fn a_provider_that_panics_ends_the_run_with_an_error() {
 }
 
 #[tokio::test]
-async fn interrupted_before_the_first_poll_sends_nothing() {
+async fn an_interrupt_before_the_first_poll_sends_no_request() {
     let (agent, model) = agent([call()]);
     let run = agent.run("go");
     run.interrupt();
@@ -314,7 +314,7 @@ async fn interrupted_before_the_first_poll_sends_nothing() {
 }
 
 #[tokio::test]
-async fn interrupted_during_tools_keeps_results_and_says_which_had_started() {
+async fn an_interrupt_during_tools_keeps_results_and_marks_started_calls() {
     let slow = { Tool::raw(spec("slow"), |_, _| std::future::pending::<()>()).unwrap() };
     let reply = Reply::new().call("t", json!({})).call("slow", json!({})).call("t", json!({}));
     let one_at_once = std::num::NonZeroUsize::MIN;
@@ -333,7 +333,7 @@ async fn interrupted_during_tools_keeps_results_and_says_which_had_started() {
 }
 
 #[tokio::test]
-async fn an_interrupt_from_elsewhere_wakes_a_run_that_waits() {
+async fn an_interrupt_from_another_task_wakes_a_waiting_run() {
     let (agent, _) = agent([Reply::text("x").hang()]);
     let run = agent.run("go");
     let handle = run.handle();
@@ -358,7 +358,7 @@ async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) {
 }
 
 #[tokio::test]
-async fn what_is_steered_comes_before_the_next_request_and_behind_all_results() {
+async fn steered_input_is_added_after_all_results_and_before_the_next_request() {
     let (agent, model) = agent([call().call("t", json!({})), "done".into()]);
     let mut run = agent.run("go");
     until(&mut run, |event| event.tool_output().is_some()).await;
@@ -376,7 +376,7 @@ async fn what_is_steered_comes_before_the_next_request_and_behind_all_results() 
 }
 
 #[tokio::test]
-async fn what_is_steered_while_the_model_stops_gets_one_more_turn() {
+async fn input_steered_while_the_model_stops_gets_another_turn() {
     let (agent, model) = agent(["first".into(), "second".into()]);
     let mut run = agent.run("go");
     until(&mut run, |event| event.turn_complete().is_some()).await;
@@ -390,7 +390,7 @@ async fn what_is_steered_while_the_model_stops_gets_one_more_turn() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_delivered_comes_back() {
+async fn undelivered_input_is_returned_in_the_outcome() {
     let (agent, _) = agent(["first".into()]);
     let mut run = agent.with_max_turns(1).run("go");
     until(&mut run, |event| event.turn_complete().is_some()).await;
@@ -405,7 +405,7 @@ async fn what_cannot_be_delivered_comes_back() {
 }
 
 #[tokio::test]
-async fn a_history_goes_on_where_it_was_left() {
+async fn a_run_can_continue_a_previous_history() {
     let (agent, model) = agent([call(), "one".into(), "two".into()]);
     let mut run = agent.run("first");
     until(&mut run, |event| event.outcome().is_some()).await;
@@ -418,7 +418,7 @@ async fn a_history_goes_on_where_it_was_left() {
 }
 
 #[tokio::test]
-async fn a_history_with_open_calls_is_settled_before_it_goes_on() {
+async fn a_history_with_open_calls_is_settled_before_the_run_continues() {
     let (agent, model) = agent([call(), "again".into()]);
     let mut run = agent.run("first");
     until(&mut run, |event| event.turn_complete().is_some()).await;
@@ -452,7 +452,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 }
 
 #[tokio::test]
-async fn a_thousand_turns_keep_state_and_journal_equal() {
+async fn after_a_thousand_turns_run_state_and_journal_are_equal() {
     let model = Scripted::function(|_, n| if n < 1000 { call() } else { "done".into() });
     let limits = Limits { max_turns: 2000, end_after_repeats: 0, ..Limits::default() };
     let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(limits);
@@ -475,7 +475,7 @@ async fn a_thousand_turns_keep_state_and_journal_equal() {
 }
 
 #[test]
-fn a_run_is_send_and_static_and_its_parts_are_small() {
+fn a_run_is_send_static_and_small() {
     fn send<T: Send + 'static>() {}
     fn sync<T: Send + Sync + 'static>() {}
     send::<Run>();

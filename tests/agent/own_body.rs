@@ -19,7 +19,8 @@ fn imports(file: &str) -> Vec<String> {
 fn example() -> Option<String> {
     let (head, copied) = EXAMPLES.split_at(EXAMPLES.find(BODY)?);
     let body = AGENTS.get(AGENTS.find(BODY)?..)?;
-    let body = body.replace("crate::", "turnstream::").replacen("pub fn body(", "fn body(", 1);
+    let body =
+        body.replace("crate::", "turnstream::").replacen("pub fn loop_body(", "fn loop_body(", 1);
     let (before, behind) = copied.split_once(MARK)?;
     let ours = before.lines().last()?;
     let follows = behind.lines().nth(1)?;
@@ -28,7 +29,7 @@ fn example() -> Option<String> {
 }
 
 #[test]
-fn the_copy_differs_in_the_one_line_that_is_marked() {
+fn the_example_body_differs_from_the_builtin_in_one_marked_line() {
     assert_eq!(EXAMPLES.matches(MARK).count(), 2, "in the head, and behind the line");
     let (head, _) = EXAMPLES.split_at(EXAMPLES.find(BODY).unwrap());
     assert!(head.contains(MARK));
@@ -41,7 +42,7 @@ fn the_copy_differs_in_the_one_line_that_is_marked() {
 }
 
 #[test]
-fn the_copy_imports_what_the_agents_own_body_imports() {
+fn the_example_body_has_the_same_imports_as_the_builtin_body() {
     let example = imports(EXAMPLES);
     for import in imports(AGENTS) {
         assert!(example.contains(&import), "the example does not import {import}");

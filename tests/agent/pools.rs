@@ -78,7 +78,7 @@ async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn agents_on_several_threads_keep_to_the_pool_and_none_waits_for_ever() {
+async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
     for _ in 0..20 {
         let pool = Pool::new(3_000);
         let model = Scripted::function(|request, _| {
@@ -115,7 +115,7 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_limit_of_answers_so_many_tokens_are_reserved_as_the_pool_says() {
+async fn without_an_output_limit_the_pools_default_reservation_is_used() {
     // An answer is four times as long as it is expected.
     let pool = Pool::new(3_000).with_tokens_per_response(100);
     let agent = agent(busy(400))
@@ -132,7 +132,7 @@ async fn without_a_limit_of_answers_so_many_tokens_are_reserved_as_the_pool_says
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_does_not_fit_goes_alone_while_anything_is_left() {
+async fn a_request_larger_than_the_rest_of_the_pool_is_sent_alone() {
     let pool = Pool::new(50);
     let model = Scripted::function(|_, _| {
         Reply::text("fine").usage(Usage { input_tokens: 10, ..Usage::default() }).delay(SECOND)
@@ -151,7 +151,7 @@ async fn a_request_that_does_not_fit_goes_alone_while_anything_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_wait_are_served_in_order_and_none_overtakes() {
+async fn waiting_requests_are_granted_in_fifo_order() {
     let pool = Pool::new(100);
     let first = pool.reserve(60).await.unwrap();
     let mut large = pool.reserve(80);
@@ -168,7 +168,7 @@ async fn those_that_wait_are_served_in_order_and_none_overtakes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_dropped_gives_back_what_it_reserved_at_any_poll() {
+async fn a_run_dropped_at_any_poll_returns_its_reservation() {
     let pool = Pool::new(1_000);
     let make = || {
         let agent = agent(busy(100)).with_tools([fine("t", &Counter::default())]);
@@ -218,7 +218,7 @@ async fn waiting(model: &Scripted, budget: Budget) -> Run {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_said_while_a_run_waited_for_the_pool_is_in_its_request() {
+async fn input_steered_while_waiting_for_the_pool_is_in_the_request() {
     let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
@@ -231,7 +231,7 @@ async fn what_was_said_while_a_run_waited_for_the_pool_is_in_its_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_told_something_while_it_waits_keeps_its_place_in_the_order() {
+async fn a_run_steered_while_it_waits_keeps_its_queue_position() {
     let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
@@ -290,7 +290,7 @@ fn three_calls(name: &'static str) -> Scripted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_and_calls_of_a_tree_keep_to_one_limit_and_parents_do_not_starve_children() {
+async fn a_tree_of_agents_shares_one_limit_without_parents_starving_sub_agents() {
     for limit in [1, 2, 5, 100] {
         let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(limit).unwrap());
         let budget = Budget::new().with_pool(&pool);
@@ -311,7 +311,7 @@ async fn requests_and_calls_of_a_tree_keep_to_one_limit_and_parents_do_not_starv
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_wait_for_a_slot_begin_in_call_order() {
+async fn calls_waiting_for_a_concurrency_slot_start_in_call_order() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
     let tools = Counter::default();
     let model = three_calls("t");
@@ -349,7 +349,7 @@ fn asking_and_slow(pool: &Pool) -> Run {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_waits_for_a_person_takes_no_slot() {
+async fn a_call_waiting_for_approval_takes_no_concurrency_slot() {
     let pool = one_at_a_time();
     let mut run = asking_and_slow(&pool);
     // The other call runs and ends while the first one waits.
@@ -359,7 +359,7 @@ async fn a_call_that_waits_for_a_person_takes_no_slot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_that_nobody_takes_any_more_goes_to_the_next_in_order() {
+async fn a_slot_granted_to_a_dropped_waiter_goes_to_the_next_one() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
     let held = pool.acquire_slot().await;
     let (mut first, mut second) = (pool.acquire_slot(), pool.acquire_slot());
@@ -377,7 +377,7 @@ fn five_calls() -> Reply {
 }
 
 #[tokio::test]
-async fn of_five_calls_where_three_may_run_the_first_three_run_and_the_run_ends() {
+async fn of_five_calls_with_a_limit_of_three_the_first_three_run_and_the_run_ends() {
     let ran = Counter::default();
     let model = Scripted::new([five_calls(), "never".into()]);
     let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
@@ -391,7 +391,7 @@ async fn of_five_calls_where_three_may_run_the_first_three_run_and_the_run_ends(
 }
 
 #[tokio::test]
-async fn after_the_last_call_that_may_run_the_model_may_still_answer() {
+async fn the_model_may_still_answer_after_the_last_allowed_call() {
     let ran = Counter::default();
     let model = Scripted::new([call("a"), "fine".into()]);
     let agent = agent(model).with_tools([fine("t", &ran)]);
@@ -403,7 +403,7 @@ async fn after_the_last_call_that_may_run_the_model_may_still_answer() {
 }
 
 #[tokio::test]
-async fn calls_that_cannot_run_use_up_no_place_of_those_that_can() {
+async fn calls_that_cannot_run_do_not_count_toward_the_call_limit() {
     let ran = Counter::default();
     let calls = call_of("x", "nothing").call_raw("y", "t", "[").call_raw("a", "t", "{}");
     let model = Scripted::new([calls.call_raw("b", "t", "{}"), "never".into()]);
@@ -416,7 +416,7 @@ async fn calls_that_cannot_run_use_up_no_place_of_those_that_can() {
 }
 
 #[tokio::test]
-async fn with_a_last_turn_the_model_reads_what_was_not_run() {
+async fn in_the_wrap_up_turn_the_model_sees_which_calls_did_not_run() {
     let model = Scripted::new([five_calls(), "what I have".into()]);
     let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
     let told =
@@ -447,7 +447,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn between_two_pulls_another_agent_of_the_pool_can_judge_the_turn_that_is_complete() {
+async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
     let judge = agent(Scripted::function(|_, _| Reply::text("fine"))).with_budget(budget());
@@ -469,7 +469,7 @@ async fn between_two_pulls_another_agent_of_the_pool_can_judge_the_turn_that_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_asks_an_agent_of_the_pool_before_a_request_does_not_wait_for_ever() {
+async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
     let router = agent(Scripted::function(|_, _| Reply::text("small"))).with_budget(budget());
@@ -488,7 +488,7 @@ async fn a_hook_that_asks_an_agent_of_the_pool_before_a_request_does_not_wait_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_reserved_is_what_hooks_made_of_the_request() {
+async fn the_reservation_is_computed_after_hooks_changed_the_request() {
     for (per_answer, longest, reserved) in [(10, 5_000, 5_000), (u64::MAX, 7, 7)] {
         let pool = Pool::new(100_000).with_tokens_per_response(per_answer);
         let hook = hook::prepare(move |_, mut request: Request| async move {
@@ -505,7 +505,7 @@ async fn what_is_reserved_is_what_hooks_made_of_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_any_length_goes_alone() {
+async fn a_request_without_an_output_bound_runs_alone() {
     let pool = Pool::new(100).with_tokens_per_response(u64::MAX);
     let agent = agent(busy(10)).with_budget(Budget::new().with_pool(&pool));
     let agent = agent.with_tools([fine("t", &Counter::default())]);
@@ -515,7 +515,7 @@ async fn an_answer_of_any_length_goes_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_waits_can_be_interrupted_and_sends_nothing() {
+async fn a_run_waiting_for_the_pool_can_be_interrupted_without_a_request() {
     let pool = Pool::new(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
@@ -528,7 +528,7 @@ async fn a_run_that_waits_can_be_interrupted_and_sends_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_waits_while_the_pool_is_spent_ends_without_a_request() {
+async fn a_run_waiting_when_the_pool_is_exhausted_ends_without_a_request() {
     for wraps_up in [false, true] {
         let pool = Pool::new(100);
         let _all = pool.reserve(100).await.unwrap();
@@ -544,7 +544,7 @@ async fn a_run_that_waits_while_the_pool_is_spent_ends_without_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_a_spent_pool_there_is_no_last_turn_unless_tokens_were_kept_for_it() {
+async fn on_an_exhausted_pool_there_is_no_wrap_up_turn_without_a_reserve() {
     let run = async |budget: Budget, pool: &Pool| {
         let usage = Usage { output_tokens: 900, ..Usage::default() };
         let model = Scripted::new([call("a").usage(usage), "what I have".into()]);
@@ -566,7 +566,7 @@ async fn on_a_spent_pool_there_is_no_last_turn_unless_tokens_were_kept_for_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_counter_that_panics_is_replaced_by_a_guess() {
+async fn a_panicking_token_counter_is_replaced_by_an_estimate() {
     let pool = Pool::new(100_000);
     let window = Window::new(100_000).with_counter(|_: &str| -> u64 { panic!("the counter") });
     let model = Scripted::new(["fine"]);
@@ -575,7 +575,7 @@ async fn a_counter_that_panics_is_replaced_by_a_guess() {
 }
 
 #[tokio::test]
-async fn calls_that_are_denied_use_up_no_place_of_those_that_run() {
+async fn denied_calls_do_not_count_toward_the_call_limit() {
     let ran = Counter::default();
     let model = Scripted::new([five_calls(), "never".into()]);
     let denies = hook::before_tool(|_, call| async move {
@@ -593,7 +593,7 @@ async fn calls_that_are_denied_use_up_no_place_of_those_that_run() {
 }
 
 #[tokio::test]
-async fn calls_that_are_answered_from_outside_do_not_count() {
+async fn externally_answered_calls_do_not_count_toward_the_call_limit() {
     let ran = Counter::default();
     let outside = Tool::external(spec("outside")).unwrap();
     let calls = call_of("x", "outside").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
@@ -606,7 +606,7 @@ async fn calls_that_are_answered_from_outside_do_not_count() {
 }
 
 #[tokio::test]
-async fn a_run_is_not_ended_by_calls_that_an_earlier_one_had_too_many_of() {
+async fn excess_calls_of_an_earlier_run_do_not_end_the_next_run() {
     let model = Scripted::new([five_calls(), "fine".into()]);
     let agent = agent(model).with_tools([fine("t", &Counter::default())]);
     let agent = agent.with_budget(Budget::new().with_tool_calls(3));

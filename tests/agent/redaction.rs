@@ -52,7 +52,7 @@ fn redacting(agent: Agent) -> Agent {
 }
 
 #[tokio::test]
-async fn what_is_redacted_is_in_no_event_history_journal_session_or_recording() {
+async fn redacted_text_appears_in_no_event_history_journal_session_or_recording() {
     let told = told(leaking().run("go")).await;
     let shown = serde_json::to_string(&told.events).unwrap();
     assert_eq!(shown.matches(SECRET).count(), 1 + 3, "without the hooks: {shown}");
@@ -79,7 +79,7 @@ async fn what_is_redacted_is_in_no_event_history_journal_session_or_recording() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
+async fn the_evidence_of_a_dropped_call_is_redacted() {
     let drops = Tool::raw(spec("t"), |_, cx: ToolContext| async move {
         cx.record_evidence(json!({ "password": SECRET }));
         std::future::pending::<String>().await
@@ -99,7 +99,7 @@ async fn the_evidence_of_a_call_that_is_dropped_is_redacted_too() {
 }
 
 #[tokio::test]
-async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failure() {
+async fn a_redaction_panic_on_the_evidence_of_a_dropped_call_is_reported() {
     let reports = Tool::raw(spec("t"), |_, cx: ToolContext| async move {
         cx.record_evidence(json!({ "password": SECRET }));
         std::future::pending::<String>().await
@@ -124,7 +124,7 @@ async fn a_hook_that_panics_at_the_evidence_of_a_dropped_call_is_told_as_a_failu
 }
 
 #[tokio::test]
-async fn a_hook_that_panics_lets_nothing_through_and_ends_the_run() {
+async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
     type Make = fn(Agent) -> Agent;
     let makes: [Make; 2] = [
         |agent| agent.with_hook(hook::redact_progress(|_, _, _| panic!("boom"))),
@@ -139,7 +139,7 @@ async fn a_hook_that_panics_lets_nothing_through_and_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_result_without_a_report_is_as_it_was() {
+async fn a_result_without_a_report_is_unchanged() {
     let model = Scripted::new([Reply::new().call("t", json!({})), "fine".into()]);
     let tool = Tool::raw(spec("t"), |_, _| async { "done" }).unwrap();
     let told = told(redacting(agent(model).with_tools([tool])).run("go")).await;

@@ -92,7 +92,7 @@ async fn a_cycle_of_up_to_four_turns_ends_the_run_as_repeating() {
 }
 
 #[tokio::test]
-async fn longer_cycles_and_results_that_differ_are_bounded_by_the_cap_alone() {
+async fn longer_cycles_and_differing_results_are_bounded_only_by_the_turn_limit() {
     let end = (EndReason::MaxTurns, 60);
     let five: &[&[&str]] = &[&["a"], &["b"], &["c"], &["d"], &["e"]];
     check(ends(&around(five, UNCAPPED)).await, end, &[]);
@@ -103,7 +103,7 @@ async fn longer_cycles_and_results_that_differ_are_bounded_by_the_cap_alone() {
 }
 
 #[tokio::test]
-async fn polls_alone_are_no_repetition_and_end_at_the_cap() {
+async fn polling_calls_alone_are_not_repetition_and_end_at_the_turn_limit() {
     let end = (EndReason::MaxTurns, 60);
     check(ends(&around(&[&["poll"]], UNCAPPED)).await, end, &[]);
     check(ends(&around(&[&["poll", "poll"], &["poll"]], UNCAPPED)).await, end, &[]);
@@ -114,7 +114,7 @@ async fn polls_alone_are_no_repetition_and_end_at_the_cap() {
 }
 
 #[tokio::test]
-async fn polls_between_and_beside_the_same_calls_hide_no_repetition() {
+async fn polling_calls_between_identical_calls_do_not_hide_repetition() {
     let limits = Limits { end_after_repeats: 6, ..UNCAPPED };
     let beside: &[&[&str]] = &[&["a", "poll"], &["poll", "a", "poll"], &["a"]];
     check(ends(&around(beside, limits)).await, (EndReason::Repeating, 6), &[4]);
@@ -126,7 +126,7 @@ async fn polls_between_and_beside_the_same_calls_hide_no_repetition() {
 }
 
 #[tokio::test]
-async fn arguments_with_their_fields_in_another_order_are_the_same_call() {
+async fn calls_that_differ_only_in_argument_field_order_are_equal() {
     let model = Scripted::function(|_, n| {
         let arguments = [r#"{"x":1,"y":{"a":2,"b":3}}"#, r#"{ "y": {"b":3, "a":2}, "x": 1 }"#];
         Reply::new().call_raw(&format!("c{n}"), "a", arguments[n % 2])
@@ -138,7 +138,7 @@ async fn arguments_with_their_fields_in_another_order_are_the_same_call() {
 }
 
 #[tokio::test]
-async fn the_outcome_says_that_the_same_calls_were_repeated() {
+async fn the_outcome_reports_repeated_calls() {
     let limits = Limits { end_after_repeats: 2, ..UNCAPPED };
     let (outcome, _) = ends(&around(&[&["a"]], limits)).await;
     assert!(outcome.partial && outcome.error.is_none());
@@ -153,7 +153,7 @@ async fn the_outcome_says_that_the_same_calls_were_repeated() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_repeats_is_a_failed_result_for_its_parent() {
+async fn a_repeating_sub_agent_is_a_failed_result_for_its_parent() {
     let child = around(&[&["a"], &["b"]], UNCAPPED).as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I give up.".into()])).with_tools([child]);

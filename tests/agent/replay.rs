@@ -93,7 +93,7 @@ fn check(rerun: ReplayRun, events: usize, part: &str) {
 }
 
 #[test]
-fn a_replay_is_the_run_again_and_nothing_runs() {
+fn a_replay_yields_the_same_events_without_requests_or_tools() {
     let (agent, ran, model) = agent();
     let recording = recorded(&agent);
     assert_eq!((*ran.lock().unwrap(), model.requests().len()), (2, 2));
@@ -105,7 +105,7 @@ fn a_replay_is_the_run_again_and_nothing_runs() {
 }
 
 #[test]
-fn the_first_thing_that_differs_is_told_by_its_place() {
+fn the_first_divergence_is_reported_with_its_location() {
     let (agent, ..) = agent();
     let recording = recorded(&agent);
     let replay = |agent: Agent| recording.replay(&agent);
@@ -118,7 +118,7 @@ fn the_first_thing_that_differs_is_told_by_its_place() {
 }
 
 #[test]
-fn another_context_is_told_by_its_first_entry() {
+fn a_different_context_is_reported_by_its_first_differing_entry() {
     let (agent, ..) = agent();
     let text = lines(&agent, whole).replace("rain", "snow");
     let recording = Recording::from_text(&text).unwrap();
@@ -132,7 +132,7 @@ fn another_context_is_told_by_its_first_entry() {
 }
 
 #[tokio::test]
-async fn it_stops_at_any_step_and_shows_the_state_there() {
+async fn a_replay_can_stop_at_any_step_and_show_its_state() {
     let (agent, ..) = agent();
     let recording = recorded(&agent);
     assert_eq!(recording.step_count(), 4);
@@ -155,7 +155,7 @@ async fn it_stops_at_any_step_and_shows_the_state_there() {
 }
 
 #[tokio::test]
-async fn one_result_is_changed_and_the_run_goes_on_from_there() {
+async fn a_run_can_continue_from_a_replaced_result() {
     let (agent, ran, model) = agent();
     let recording = recorded(&agent);
     let moment = recording.at_step(4).with_tool_result("b", ToolOutput::ok("the sun")).unwrap();
@@ -174,7 +174,7 @@ async fn one_result_is_changed_and_the_run_goes_on_from_there() {
 }
 
 #[tokio::test]
-async fn in_the_midst_of_a_turn_the_other_calls_have_their_recorded_results() {
+async fn when_one_result_is_replaced_the_sibling_calls_keep_their_recorded_results() {
     let (agent, ran, _) = agent();
     let recording = recorded(&agent);
     let moment = recording.at_step(2);
@@ -184,7 +184,7 @@ async fn in_the_midst_of_a_turn_the_other_calls_have_their_recorded_results() {
 }
 
 #[tokio::test]
-async fn the_prompt_is_changed_and_the_run_begins_anew() {
+async fn a_run_can_restart_with_a_replaced_prompt() {
     let (agent, ran, model) = agent();
     let recording = recorded(&agent);
     let outcome = recording.at_step(3).with_prompt("And there?").run(&agent).outcome().await;
@@ -194,7 +194,7 @@ async fn the_prompt_is_changed_and_the_run_begins_anew() {
 }
 
 #[test]
-fn an_interrupt_is_played_at_the_same_event() {
+fn an_interrupt_is_replayed_at_the_same_event() {
     let (agent, ..) = agent();
     let recording = recorded(&agent);
     for at in 0..recording.events().count() {
@@ -214,7 +214,7 @@ fn an_interrupt_is_played_at_the_same_event() {
 }
 
 #[test]
-fn a_drop_and_a_torn_line_play_to_where_they_stop() {
+fn a_dropped_or_truncated_recording_replays_up_to_its_end() {
     let (agent, ..) = agent();
     let text = lines(&agent, whole);
     let behind_header = text.find('\n').unwrap();
@@ -231,7 +231,7 @@ fn a_drop_and_a_torn_line_play_to_where_they_stop() {
 }
 
 #[test]
-fn a_sub_agent_is_played_from_its_parents_recording() {
+fn a_sub_agent_is_replayed_from_its_parents_recording() {
     let child = Scripted::new(["Oslo."]);
     let boss = Scripted::new([
         Reply::new().call_raw("c", "ask", r#"{"prompt":"where?"}"#),
@@ -248,7 +248,7 @@ fn a_sub_agent_is_played_from_its_parents_recording() {
 }
 
 #[test]
-fn hooks_are_not_asked_again_and_what_they_said_is_played() {
+fn hooks_are_not_called_in_a_replay_and_their_recorded_decisions_are_used() {
     let asked = Arc::new(Mutex::new(0));
     let (agent, ..) = agent();
     let count = Arc::clone(&asked);
@@ -277,7 +277,7 @@ fn hooks_are_not_asked_again_and_what_they_said_is_played() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notes_are_played_in_the_requests_that_said_them_without_waiting_for_the_hook() {
+async fn observer_notes_are_replayed_in_their_requests_without_waiting_for_the_hook() {
     let noting = |seconds: u64| {
         hook::after_sampling(move |state, _| async move {
             if state.counts.model_calls == 1 && seconds > 0 {
@@ -311,7 +311,7 @@ async fn notes_are_played_in_the_requests_that_said_them_without_waiting_for_the
 }
 
 #[tokio::test]
-async fn calls_that_were_resumed_are_played_as_they_came_out() {
+async fn resumed_calls_are_replayed_with_their_recorded_results() {
     let ran = Arc::default();
     let model = Scripted::new([Reply::new().call_raw("c", "danger", "{}"), "Done.".into()]);
     let agent = Agent::new(model).with_tools([counting("danger", &ran).requires_approval()]);
@@ -332,7 +332,7 @@ async fn calls_that_were_resumed_are_played_as_they_came_out() {
 }
 
 #[test]
-fn a_step_of_an_own_body_is_played_and_not_performed_again() {
+fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
     let (agent, ..) = agent();
     let performed = Arc::new(Mutex::new(0));
     let own = |performed: &Arc<Mutex<u32>>| {
@@ -377,7 +377,7 @@ fn a_step_of_an_own_body_is_played_and_not_performed_again() {
 }
 
 #[test]
-fn a_run_that_was_interrupted_while_a_hook_thought_is_played_as_that() {
+fn a_run_interrupted_during_a_hook_is_replayed_as_interrupted() {
     let (agent, ran, model) = agent();
     let agent = agent.with_hook(hook::prepare(|_, _| std::future::pending::<Request>()));
     let text = lines(&agent, |mut run| {
@@ -395,7 +395,7 @@ fn a_run_that_was_interrupted_while_a_hook_thought_is_played_as_that() {
 }
 
 #[test]
-fn runs_that_go_on_at_once_share_a_file() {
+fn concurrent_runs_can_share_a_recording_file() {
     let (agent, ..) = agent();
     let page = Buffer::new();
     let writing = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
@@ -409,7 +409,7 @@ fn runs_that_go_on_at_once_share_a_file() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_its_line() {
+fn an_invalid_recording_is_rejected_with_its_line_number() {
     let refused = |text: &str| Recording::from_text(text).unwrap_err().to_string();
     let header = r#"{"type":"run","run":1,"version":1,"history":{"id":"h"}}"#;
     assert!(refused("").contains("there is no run"));
@@ -423,7 +423,7 @@ fn what_is_no_recording_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_full_disk_breaks_no_run() {
+fn a_full_disk_does_not_fail_the_recorded_run() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -442,7 +442,7 @@ fn a_full_disk_breaks_no_run() {
 }
 
 #[test]
-fn a_recording_is_written_a_few_times_a_turn_and_what_a_request_follows_is_written_before_it() {
+fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
     struct Counted(Buffer, Arc<Mutex<usize>>);
     impl Write for Counted {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -472,7 +472,7 @@ fn a_recording_is_written_a_few_times_a_turn_and_what_a_request_follows_is_writt
 }
 
 #[test]
-fn a_recording_grows_with_what_is_said() {
+fn the_size_of_a_recording_is_linear_in_the_conversation() {
     let bytes = |turns: u32| {
         let model = Scripted::function(move |_, turn| match turn + 1 < turns as usize {
             true => Reply::new().call("look", json!({ "n": turn })),

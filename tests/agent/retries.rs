@@ -30,7 +30,7 @@ async fn run(agent: Agent) -> Told {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_a_retry_below_has_tried_again_is_not_asked_for_again() {
+async fn the_agent_does_not_retry_a_turn_that_an_inner_retry_has_retried() {
     for kind in [ErrorKind::Overloaded, ErrorKind::IncompleteTurn, ErrorKind::Timeout] {
         let model = Scripted::function(move |_, _| broken(kind));
         let retry = Retry::new(model.clone()).with_retraction();
@@ -41,7 +41,7 @@ async fn a_turn_that_a_retry_below_has_tried_again_is_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_a_retry_below_leaves_alone_is_asked_for_again() {
+async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
     type Change = fn(Retry) -> Retry;
     let changes: [Change; 3] = [
         |retry| retry,
@@ -60,8 +60,7 @@ async fn a_turn_that_a_retry_below_leaves_alone_is_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_failed_before_the_answer_is_left_to_the_provider_and_an_answer_without_a_word_is_not()
-{
+async fn the_provider_retries_failures_before_a_response_and_the_agent_retries_empty_ones() {
     for kind in [ErrorKind::Overloaded, ErrorKind::Timeout, ErrorKind::Connect] {
         let model = Scripted::new([Reply::error(error(kind)), "never".into()]);
         let told = run(agent(model).with_limits(retrying(1))).await;
@@ -73,7 +72,7 @@ async fn what_failed_before_the_answer_is_left_to_the_provider_and_an_answer_wit
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_a_word_that_a_retry_below_has_tried_again_is_not_asked_for_again() {
+async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retried() {
     let model = Scripted::function(|_, _| Reply::new().cut());
     run(agent(Retry::new(model.clone())).with_limits(retrying(5))).await;
     assert_eq!(model.requests().len(), 3);
@@ -94,7 +93,7 @@ fn waits(told: &Told) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_whose_fallback_cannot_be_asked_any_more_retries_by_itself() {
+async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
     let busy = || Reply::error(error(ErrorKind::Overloaded));
     let first = || Scripted::new([busy(), "first".into()]);
     let with_fallback = |first| agent(Retry::new(first)).with_fallback(Scripted::new(["second"]));
@@ -115,7 +114,7 @@ async fn a_provider_whose_fallback_cannot_be_asked_any_more_retries_by_itself() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fallback_is_no_reason_to_fail_where_a_limit_is_reached_while_the_request_is_open() {
+async fn a_limit_reached_during_a_request_ends_the_run_even_with_a_fallback() {
     let first = |usage| {
         let busy = Reply::new().delay(SECOND).usage(usage).fail(error(ErrorKind::Overloaded));
         Scripted::new([busy, "first".into()])

@@ -29,7 +29,7 @@ fn asking() -> Scripted {
 }
 
 #[tokio::test]
-async fn the_tools_of_a_run_have_its_data_and_those_of_another_run_do_not() {
+async fn run_data_is_visible_only_to_the_tools_of_its_run() {
     let agent = agent(asking()).with_tools([who()]);
     let ada = agent.run("go").with_data(User("ada")).with_data(7_u32);
     let bob = agent.run("go").with_data(User("eve")).with_data(User("bob"));
@@ -39,7 +39,7 @@ async fn the_tools_of_a_run_have_its_data_and_those_of_another_run_do_not() {
 }
 
 #[tokio::test]
-async fn sub_agents_have_the_data_of_their_parent() {
+async fn sub_agents_inherit_the_run_data_of_their_parent() {
     let child = agent(asking()).with_tools([who()]).as_tool("who", "Asks").unwrap();
     let middle = agent(Scripted::function(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
@@ -59,7 +59,7 @@ async fn sub_agents_have_the_data_of_their_parent() {
 }
 
 #[tokio::test]
-async fn a_tool_hands_its_data_on_to_a_run_that_it_begins() {
+async fn a_tool_can_pass_its_run_data_to_a_run_it_starts() {
     let inner = agent(asking()).with_tools([who()]);
     let begins = move |_, cx: turnstream::tool::ToolContext| {
         let inner = inner.clone();
@@ -71,7 +71,7 @@ async fn a_tool_hands_its_data_on_to_a_run_that_it_begins() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_resumed_is_given_its_data_again() {
+async fn run_data_is_passed_again_when_a_run_is_resumed() {
     let agent = agent(asking()).with_tools([who().requires_approval()]);
     let paused = agent.run("go").with_data(User("ada")).outcome().await;
     assert_eq!(paused.reason, EndReason::Pending);
@@ -84,7 +84,7 @@ async fn a_run_that_is_resumed_is_given_its_data_again() {
 }
 
 #[tokio::test]
-async fn the_runs_of_a_session_take_data_too() {
+async fn session_runs_accept_run_data() {
     let agent = agent(asking()).with_tools([who()]);
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let run = session.run(&agent, "go").await.unwrap().with_data(User("ada"));
@@ -94,7 +94,7 @@ async fn the_runs_of_a_session_take_data_too() {
 }
 
 #[tokio::test]
-async fn the_data_of_a_run_is_dropped_with_its_end_and_shows_only_its_types() {
+async fn run_data_is_dropped_at_the_end_and_its_debug_output_shows_only_types() {
     let data = std::sync::Arc::new(());
     let run = agent(Scripted::new([call_of("c", "who"), "fine".into()])).with_tools([who()]);
     let run = run.run("go").with_data(std::sync::Arc::clone(&data));

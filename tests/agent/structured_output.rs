@@ -100,7 +100,7 @@ fn does_not_fit(answer: &str, at: &str) {
 }
 
 #[test]
-fn an_answer_may_stand_in_white_space_and_one_fence() {
+fn an_answer_may_be_wrapped_in_white_space_and_one_code_fence() {
     fits(OSLO);
     for around in [
         format!(" \r\n\t{OSLO}\n\n"),
@@ -114,7 +114,7 @@ fn an_answer_may_stand_in_white_space_and_one_fence() {
 }
 
 #[test]
-fn json_is_not_looked_for_among_words() {
+fn json_is_not_extracted_from_surrounding_prose() {
     not_json(&format!("Here it is: {OSLO}"), (1, 1));
     not_json(&format!("{OSLO} I hope it helps."), (1, OSLO.len() + 2));
     not_json(&format!("```rust\n{OSLO}\n```"), (1, 1));
@@ -124,7 +124,7 @@ fn json_is_not_looked_for_among_words() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_its_path() {
+fn a_schema_mismatch_is_reported_with_its_path() {
     does_not_fit(r#"{"name":"Oslo","people":700}"#, "people");
     does_not_fit(r#"{"name":"Oslo","people":7,"parts":[{"a":1},{"b":null}]}"#, "parts[1].b");
     does_not_fit(r#"{"name":"Oslo"}"#, ".");
@@ -136,7 +136,7 @@ fn what_does_not_fit_is_told_with_its_path() {
 }
 
 #[tokio::test]
-async fn a_turn_that_has_no_answer_says_why() {
+async fn a_turn_without_an_answer_reports_why() {
     let text = || OSLO.to_owned();
     for (reply, expected) in [
         (Reply::new(), ParseError::NoText),
@@ -160,7 +160,7 @@ async fn a_turn_that_has_no_answer_says_why() {
 }
 
 #[test]
-fn a_failure_is_the_source_of_an_error_on_one_line() {
+fn an_output_failure_is_the_source_of_a_one_line_error() {
     for (failure, kind) in [
         (ParseError::Refused { text: "no\nno".into() }, ErrorKind::Filtered),
         (ParseError::Filtered { text: String::new() }, ErrorKind::Filtered),
@@ -195,14 +195,14 @@ fn check(outcome: &Outcome, reason: EndReason, turns: u32) {
 }
 
 #[tokio::test]
-async fn an_answer_that_fits_completes_the_run() {
+async fn an_answer_that_matches_the_schema_completes_the_run() {
     let outcome = outcome([OSLO.into()]).await;
     check(&outcome, EndReason::Completed, 1);
     assert_eq!(outcome.parse(), Ok(oslo()));
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_told_so_and_asked_for_again() {
+async fn an_answer_that_does_not_match_is_corrected_and_requested_again() {
     let (agent, model) = agent([r#"{"name":"Oslo","people":"no"}"#.to_owned().into(), OSLO.into()]);
     let run = agent.run("go");
     let events: Vec<_> = run.map(Result::unwrap).collect().await;
@@ -222,7 +222,7 @@ async fn an_answer_that_does_not_fit_is_told_so_and_asked_for_again() {
 }
 
 #[tokio::test]
-async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
+async fn the_third_consecutive_mismatch_ends_as_malformed() {
     let wrong = || Reply::text("Oslo");
     let outcome_ = outcome([wrong(), wrong(), wrong(), OSLO.into()]).await;
     check(&outcome_, EndReason::Malformed, 3);
@@ -237,7 +237,7 @@ async fn the_third_answer_in_a_row_that_does_not_fit_is_malformed() {
 }
 
 #[tokio::test]
-async fn how_often_an_answer_is_corrected_can_be_set() {
+async fn the_number_of_corrections_is_configurable() {
     let wrong = || Reply::text("Oslo");
     let (none, _) = agent([wrong(), OSLO.into()]);
     check(&none.with_max_corrections(0).run("go").outcome().await, EndReason::Malformed, 1);
@@ -248,7 +248,7 @@ async fn how_often_an_answer_is_corrected_can_be_set() {
 }
 
 #[tokio::test]
-async fn a_validator_that_objects_to_an_answer_that_fits_is_heard_as_well() {
+async fn a_validator_can_reject_an_answer_that_matches_the_schema() {
     let (agent, _) = agent([OSLO.into(), OSLO.into()]);
     let agent = agent.with_validation(|_| Err("not that one")).with_max_corrections(1);
     let outcome = agent.run("go").outcome().await;
@@ -259,7 +259,7 @@ async fn a_validator_that_objects_to_an_answer_that_fits_is_heard_as_well() {
 }
 
 #[tokio::test]
-async fn refusals_and_truncated_answers_are_not_asked_for_again() {
+async fn refusals_and_truncated_answers_are_not_corrected() {
     for (stop, reason) in [
         (StopReason::Refusal, EndReason::Refused),
         (StopReason::ContentFilter, EndReason::Filtered),
@@ -287,13 +287,13 @@ async fn a_turn_with_calls_is_not_validated() {
 }
 
 #[tokio::test]
-async fn an_empty_reply_behind_tool_results_is_validated() {
+async fn an_empty_reply_after_tool_results_is_validated() {
     let call = || Reply::new().call("nobody", serde_json::json!({}));
     check(&outcome([call(), Reply::new(), OSLO.into()]).await, EndReason::Completed, 3);
 }
 
 #[tokio::test]
-async fn a_steered_run_goes_on_instead_of_being_validated() {
+async fn a_steered_run_continues_instead_of_being_validated() {
     let (agent, _) = agent(["Oslo".into(), OSLO.into()]);
     let mut run = agent.run("go");
     while run.next().await.unwrap().unwrap().turn_complete().is_none() {}
@@ -319,7 +319,7 @@ async fn a_validator_that_panics_ends_the_run_with_an_error() {
 
 #[cfg(feature = "schemars")]
 #[tokio::test]
-async fn an_agent_with_an_output_asks_for_its_schema_and_checks_it() {
+async fn an_agent_with_a_typed_output_sends_its_schema_and_validates_the_answer() {
     #[derive(Debug, Deserialize, PartialEq, schemars::JsonSchema)]
     struct Page<T> {
         /// From 1.
@@ -368,7 +368,7 @@ fn row(n: u32) -> JsonLine<Row> {
 }
 
 #[tokio::test]
-async fn every_complete_line_is_an_object_and_the_last_needs_no_end() {
+async fn every_complete_line_is_an_object_and_the_last_needs_no_newline() {
     let found =
         lines(&["{\"n\":1}\n{\"n\"", ":2}\r\n\n```json\n{\"n\":3}\n```\n  {\"n\":4}"]).await;
     assert_eq!(found, [1, 2, 3, 4].map(|n| Ok(row(n))));
@@ -376,7 +376,7 @@ async fn every_complete_line_is_an_object_and_the_last_needs_no_end() {
 }
 
 #[tokio::test]
-async fn an_object_comes_in_the_poll_in_which_its_line_ends() {
+async fn an_object_is_yielded_in_the_poll_that_completes_its_line() {
     let mut events = events(&["{\"n\":1}", "\n{\"n\":2}\n{\"n\":3}\n"]);
     events.push(complete(StopReason::Stop).await);
     let mut taken = 0;
@@ -390,7 +390,7 @@ async fn an_object_comes_in_the_poll_in_which_its_line_ends() {
 }
 
 #[tokio::test]
-async fn a_line_that_cannot_be_read_is_told_and_the_rest_is_read() {
+async fn an_invalid_line_is_reported_and_later_lines_are_parsed() {
     let found = lines(&["oh\n{\"n\":1}\n{\"n\":-1}\n", "{\"n\":2}\n{\"n\":"]).await;
     let invalid = |at: usize| match &found[at] {
         Ok(JsonLine::Invalid(LineError { line, error })) => (*line, error.clone()),
@@ -405,7 +405,7 @@ async fn a_line_that_cannot_be_read_is_told_and_the_rest_is_read() {
 }
 
 #[tokio::test]
-async fn only_a_line_feed_ends_a_line() {
+async fn only_a_line_feed_terminates_a_line() {
     let odd = "{\"n\":1,\"s\":\"a\u{2028}b\u{85}c\u{b}\"}";
     let found = lines(&["{\"n\":1,\"s\":\"a\u{2028}b\u{85}\"}\n"]).await;
     assert_eq!(found, [Ok(JsonLine::Object(Row { n: 1, s: "a\u{2028}b\u{85}".into() }))]);
@@ -414,7 +414,7 @@ async fn only_a_line_feed_ends_a_line() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_told_once_and_not_kept() {
+async fn an_overlong_line_is_reported_once_and_not_buffered() {
     let long = format!("{{\"n\":1,\"s\":\"{}\"}}", "x".repeat(40));
     let too_long = |line| {
         let error = ParseError::TooLong { limit: 40 };
@@ -428,7 +428,7 @@ async fn a_line_that_is_too_long_is_told_once_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_retracted_turn_voids_its_lines_and_is_counted_anew() {
+async fn a_retracted_turn_invalidates_its_lines_and_restarts_line_numbers() {
     let mut parts = events(&["{\"n\":1}\n{\"n\":2}\n{\"n\":"]);
     let (why, usage) = ("again".into(), turnstream::Usage::default());
     parts.push(Ok(TurnEvent::Retracted { why, usage }));
@@ -441,7 +441,7 @@ async fn a_retracted_turn_voids_its_lines_and_is_counted_anew() {
 }
 
 #[tokio::test]
-async fn a_list_that_may_be_short_ends_with_an_error() {
+async fn a_possibly_truncated_list_ends_with_an_error() {
     for (stop, kind) in [
         (StopReason::MaxTokens, ErrorKind::Malformed),
         (StopReason::ContextWindow, ErrorKind::Malformed),
@@ -480,7 +480,7 @@ fn the_example_corrects_twice_and_prints_the_review() {
 
 #[cfg(feature = "schemars")]
 #[tokio::test]
-async fn commentary_before_an_answer_is_not_part_of_a_typed_outcome() {
+async fn commentary_before_an_answer_is_not_parsed_as_typed_output() {
     let said = |id: &str, phase: &str, text: &str| {
         json!({ "type": "message", "id": id, "role": "assistant", "phase": phase,
             "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
@@ -498,7 +498,7 @@ async fn commentary_before_an_answer_is_not_part_of_a_typed_outcome() {
 }
 
 #[test]
-fn the_message_of_an_answer_that_does_not_fit_repeats_little_of_it() {
+fn a_mismatch_message_quotes_only_a_short_part_of_the_answer() {
     let answer = serde_json::json!({ "k".repeat(100_000): "x".repeat(100_000) }).to_string();
     let error = ParseError::read::<HashMap<String, u32>>(&answer).unwrap_err();
     assert!(error.to_string().len() < 1000, "{} bytes", error.to_string().len());

@@ -60,7 +60,7 @@ fn that_end_early(text: &str) -> Vec<(EndReason, Agent, &'static str)> {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_was_cut_short_with_words_is_a_result_with_a_stamp() {
+async fn a_sub_agent_ended_early_with_text_is_a_result_marked_as_partial() {
     for (reason, child, why) in that_end_early("Two of ten.") {
         let (ended, kind, text) = result_of(child).await;
         assert_eq!((ended, kind), (reason, ResultKind::Ok), "{text}");
@@ -71,7 +71,7 @@ async fn a_sub_agent_that_was_cut_short_with_words_is_a_result_with_a_stamp() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_was_cut_short_without_a_word_has_failed() {
+async fn a_sub_agent_ended_early_without_text_is_a_failed_result() {
     for (reason, child, why) in that_end_early(" ") {
         let (ended, kind, text) = result_of(child).await;
         assert_eq!((ended, kind), (reason, ResultKind::Error), "{text}");
@@ -80,7 +80,7 @@ async fn a_sub_agent_that_was_cut_short_without_a_word_has_failed() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_that_failed_is_an_error_whatever_it_has_said() {
+async fn a_failed_sub_agent_is_an_error_result_even_with_text() {
     let busy = Error::new(ErrorKind::Overloaded, "busy");
     let repeats = Limits { end_after_repeats: 1, ..Limits::default() };
     let full = Reply::text("half").stop(StopReason::ContextWindow);
@@ -100,7 +100,7 @@ async fn a_sub_agent_that_failed_is_an_error_whatever_it_has_said() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_has_eighty_turns_unless_its_own_cap_is_set() {
+async fn the_default_turn_limit_of_a_sub_agent_is_eighty() {
     for (cap, expected) in [(None, 80), (Some(3), 3), (Some(90), 90)] {
         let asked = Arc::new(AtomicUsize::new(0));
         let n = Arc::clone(&asked);

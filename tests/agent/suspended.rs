@@ -108,7 +108,7 @@ fn pending(path: &[&str], call_id: &str, name: &str) -> PendingCall {
 }
 
 #[tokio::test]
-async fn a_call_of_a_sub_agent_that_waits_suspends_the_run_with_the_path_to_it() {
+async fn a_pending_call_of_a_sub_agent_suspends_the_run_and_has_its_path() {
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
     let waits = pending(&["sub_1"], "delete_1", "delete");
@@ -126,7 +126,7 @@ async fn a_call_of_a_sub_agent_that_waits_suspends_the_run_with_the_path_to_it()
 }
 
 #[tokio::test]
-async fn a_suspended_sub_agent_under_a_gate_that_knows_no_run_begins_anew_with_its_prompt() {
+async fn a_suspended_sub_agent_under_a_custom_policy_restarts_with_its_prompt() {
     struct Foreign;
     impl ToolPolicy for Foreign {
         fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -150,7 +150,7 @@ async fn a_suspended_sub_agent_under_a_gate_that_knows_no_run_begins_anew_with_i
 }
 
 #[tokio::test]
-async fn own_pending_calls_have_no_path_in_json() {
+async fn pending_calls_of_the_run_itself_have_no_path_in_json() {
     let outcome = suspended(&cleaner(&Ran::default())).await;
     let json = serde_json::to_string(&outcome.pending).unwrap();
     let expected = r#"[{"call_id":"delete_1","name":"delete","arguments":"{\"prompt\":\"go\"}"}]"#;
@@ -212,7 +212,7 @@ fn busy(ran: &Ran) -> Agent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue() {
+async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue_on_resume() {
     let ran = Ran::default();
     let outcome = suspended(&busy(&ran)).await;
     let waits = [
@@ -267,7 +267,7 @@ async fn a_run_on_the_history_of_a_suspended_one_answers_the_call_as_interrupted
 }
 
 #[tokio::test]
-async fn what_cannot_be_resumed_is_refused_before_anything_runs() {
+async fn an_invalid_resume_is_rejected_before_anything_runs() {
     let ran = Ran::default();
     let outcome = suspended(&chief(&ran)).await;
     let (history, call) = (stored(&outcome.history), outcome.pending[0].clone());
@@ -306,7 +306,7 @@ async fn what_cannot_be_resumed_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
+async fn a_sub_agents_call_can_be_approved_between_two_polls_by_its_path() {
     let ran = Ran::default();
     let mut run = chief(&ran).run_from(History::from_id("h"), "go");
     let mut asked = 0;
@@ -329,7 +329,7 @@ async fn a_call_of_a_sub_agent_is_approved_between_two_pulls_by_its_path() {
 }
 
 #[tokio::test]
-async fn neither_rules_nor_limits_are_asked_again_about_the_call_of_a_suspended_sub_agent() {
+async fn policies_and_limits_are_not_applied_again_to_a_suspended_sub_agents_call() {
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -347,7 +347,7 @@ async fn neither_rules_nor_limits_are_asked_again_about_the_call_of_a_suspended_
 
 /// Drops a resumed run after each of its events, resumes what is left, and counts what ran.
 #[tokio::test]
-async fn a_resumed_run_that_is_dropped_anywhere_continues_with_what_its_sub_agent_has_done() {
+async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progress() {
     let outcome = suspended(&boss(&Ran::default())).await;
     let resumed = |ran: &Ran, history: &History| -> Run {
         let verdicts = approved(&history.pending_calls());
@@ -377,7 +377,7 @@ async fn a_resumed_run_that_is_dropped_anywhere_continues_with_what_its_sub_agen
 }
 
 #[tokio::test]
-async fn the_events_of_a_suspended_run_are_its_history_also_when_they_were_written_and_read() {
+async fn serialized_events_of_a_suspended_run_fold_to_its_history() {
     let ran = Ran::default();
     let mut run = chief(&ran).run_from(History::from_id("h"), "go");
     let journal = Journal::new(History::from_id("h"));
@@ -397,7 +397,7 @@ async fn the_events_of_a_suspended_run_are_its_history_also_when_they_were_writt
 }
 
 #[tokio::test]
-async fn a_fork_of_a_suspended_run_has_keys_of_its_own() {
+async fn a_fork_of_a_suspended_run_has_its_own_idempotency_keys() {
     let ran = Ran::default();
     let outcome = suspended(&chief(&ran)).await;
     let forked = outcome.history.fork(&turnstream::env::CountingIds::new("f"));
@@ -410,7 +410,7 @@ async fn a_fork_of_a_suspended_run_has_keys_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_suspended_sub_agent_did_is_not_sent() {
+async fn the_history_of_a_suspended_sub_agent_is_not_sent_to_the_model() {
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
     let request = turnstream::Request::new(stored(&outcome.history));
@@ -433,7 +433,7 @@ async fn what_a_suspended_sub_agent_did_is_not_sent() {
 }
 
 #[tokio::test]
-async fn without_an_agent_above_it_a_sub_agent_that_waits_ends_with_an_error_result() {
+async fn without_a_parent_agent_a_waiting_sub_agent_ends_with_an_error_result() {
     let ran = Ran::default();
     let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran))]);
     let model = calling(&[("sub_1", "clean")]);
@@ -451,7 +451,7 @@ async fn without_an_agent_above_it_a_sub_agent_that_waits_ends_with_an_error_res
 }
 
 #[tokio::test]
-async fn without_an_agent_above_it_the_call_of_a_suspended_sub_agent_is_admitted_like_any_other() {
+async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any_other() {
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
     let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran)).requires_approval()]);
@@ -468,7 +468,7 @@ fn interactive(agent: &Agent) -> Run {
 }
 
 #[tokio::test]
-async fn an_interactive_run_that_nothing_can_answer_is_suspended() {
+async fn an_interactive_run_without_handles_is_suspended() {
     let ran = Ran::default();
     let outcome = interactive(&cleaner(&ran)).outcome().await;
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
@@ -480,7 +480,7 @@ async fn an_interactive_run_that_nothing_can_answer_is_suspended() {
 }
 
 #[tokio::test]
-async fn an_interactive_run_waits_while_there_is_a_handle_and_ends_when_the_last_is_dropped() {
+async fn an_interactive_run_waits_until_its_last_handle_is_dropped() {
     let ran = Ran::default();
     let child = cleaner(&ran).interactive();
     let parent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
@@ -506,7 +506,7 @@ async fn an_interactive_run_waits_while_there_is_a_handle_and_ends_when_the_last
 }
 
 #[tokio::test]
-async fn an_interactive_run_that_is_polled_as_a_stream_waits_for_its_owner() {
+async fn an_interactive_run_polled_as_a_stream_waits_for_a_verdict() {
     let ran = Ran::default();
     let child = cleaner(&ran).interactive();
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
@@ -520,7 +520,7 @@ async fn an_interactive_run_that_is_polled_as_a_stream_waits_for_its_owner() {
 }
 
 #[tokio::test]
-async fn a_suspended_sub_agent_continues_though_its_arguments_had_to_be_repaired() {
+async fn a_suspended_sub_agent_with_repaired_arguments_can_continue() {
     let ran = Ran::default();
     let model = Scripted::function(|request, _| {
         match request.history.iter().find_map(Item::as_tool_result) {
@@ -536,7 +536,7 @@ async fn a_suspended_sub_agent_continues_though_its_arguments_had_to_be_repaired
 }
 
 #[tokio::test]
-async fn a_sub_agent_whose_history_cannot_continue_is_refused_before_anything_runs() {
+async fn resuming_a_sub_agent_with_an_unusable_history_is_rejected_before_anything_runs() {
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
     let mut json = serde_json::to_value(&outcome.history).unwrap();
@@ -549,7 +549,7 @@ async fn a_sub_agent_whose_history_cannot_continue_is_refused_before_anything_ru
 }
 
 #[tokio::test]
-async fn what_a_suspended_sub_agent_changed_is_on_record_however_its_call_is_answered() {
+async fn the_side_effects_of_a_suspended_sub_agent_are_reported_however_its_call_is_answered() {
     let changed = |outcome: &Outcome| {
         let result = outcome.history.iter().find_map(Item::as_tool_result).unwrap().clone();
         assert_eq!(result.kind, ResultKind::Interrupted);
@@ -617,7 +617,7 @@ fn once(id: &'static str, name: &'static str) -> Scripted {
 }
 
 #[tokio::test]
-async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues() {
+async fn items_before_a_suspended_call_can_be_tombstoned_and_its_sub_agent_continues() {
     for levels in [1, 2] {
         let build = |ran: &Ran| {
             let agent = match levels {
@@ -656,7 +656,7 @@ async fn items_before_a_suspended_call_become_void_and_its_sub_agent_continues()
 }
 
 #[tokio::test]
-async fn a_run_that_is_suspended_again_makes_items_void_at_its_end() {
+async fn a_run_that_is_suspended_again_applies_tombstones_at_its_end() {
     let ran = Ran::default();
     let child = deleting_twice(&ran);
     let agent = Agent::new(calling(&[("sub_1", "clean")]))
@@ -676,7 +676,7 @@ async fn a_run_that_is_suspended_again_makes_items_void_at_its_end() {
 }
 
 #[tokio::test]
-async fn siblings_of_a_suspended_call_become_void_at_the_end_and_it_stays() {
+async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_stays() {
     let ran = Ran::default();
     let agent = Agent::new(calling(&[("sub_1", "clean"), ("look_0", "look"), ("sub_2", "clean")]))
         .with_tools([sub("clean", &cleaner(&ran)), ran.tool("look")])
@@ -702,7 +702,7 @@ async fn siblings_of_a_suspended_call_become_void_at_the_end_and_it_stays() {
 }
 
 #[tokio::test]
-async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_said_when_it_continues() {
+async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resume() {
     let counter = crate::support::tools::Counter::default();
     let alive = counter.clone();
     let endless = hook::assistant_message(move |_, _| {
@@ -727,7 +727,7 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_said_when_it
 }
 
 #[tokio::test]
-async fn items_of_a_sub_agent_become_void_at_its_end_though_it_is_suspended() {
+async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
     let ran = Ran::default();
     let agent = boss(&ran).with_recorder(replays::recorder());
     let journal = Journal::new(History::from_id("h"));

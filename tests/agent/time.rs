@@ -44,7 +44,7 @@ async fn timed(agent: &Agent) -> (Told, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_open_turn_is_dropped_its_tokens_count_and_its_text_stays_as_interrupted() {
+async fn at_the_time_limit_the_open_turn_is_dropped_counted_and_kept_as_interrupted() {
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let words = Reply::text("It is ").usage(usage).hang();
     let model = Scripted::new([words, "never".into()]);
@@ -58,7 +58,7 @@ async fn the_open_turn_is_dropped_its_tokens_count_and_its_text_stays_as_interru
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_tools_are_dropped_and_answered_and_those_that_have_not_begun_never_run() {
+async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_never_start() {
     let (slow, late) = (Counter::default(), Counter::default());
     let calls =
         call_of("done", "fine").call_raw("slow", "slow", "{}").call_raw("late", "late", "{}");
@@ -88,7 +88,7 @@ async fn running_tools_are_dropped_and_answered_and_those_that_have_not_begun_ne
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_a_person_counts() {
+async fn waiting_for_approval_counts_toward_the_time_limit() {
     let ran = Counter::default();
     let model = Scripted::new([call_of("a", "t"), "never".into()]);
     let agent =
@@ -100,7 +100,7 @@ async fn the_wait_for_a_person_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_thinks_is_dropped() {
+async fn at_the_time_limit_a_pending_hook_is_dropped() {
     let slow = hook::before_tool(|_, _| async {
         sleep(20 * SECOND).await;
         CallDecision::Allow
@@ -124,7 +124,7 @@ async fn a_hook_that_thinks_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_agent_is_dropped_with_its_parent_and_its_tokens_count() {
+async fn at_the_time_limit_sub_agents_are_dropped_and_their_usage_is_counted() {
     let usage = Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() };
     let inner = Scripted::new([call_of("x", "t").usage(usage), Reply::text("I ").hang()]);
     let child = agent(inner.clone()).with_tools([fine("t", &Counter::default())]);
@@ -138,7 +138,7 @@ async fn a_sub_agent_is_dropped_with_its_parent_and_its_tokens_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_of_the_consumer_counts_whatever_was_going_on() {
+async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
     let ran = Counter::default();
     let script = || {
         let calls =
@@ -180,7 +180,7 @@ async fn pull_all(agent: &Agent) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_between_a_request_and_its_first_output_counts_also_while_a_retry_waits() {
+async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
     let busy = || Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
     let is_wait = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
     for kept in [None, Some(2 * SECOND)] {
@@ -207,7 +207,7 @@ async fn a_pause_between_a_request_and_its_first_output_counts_also_while_a_retr
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_into_the_time_that_is_kept_sends_nothing_but_the_last_turn() {
+async fn a_pause_into_the_reserved_time_leaves_only_the_wrap_up_turn() {
     let model = Scripted::new(["what I have"]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
     let mut run = agent(model.clone()).with_budget(budget).run("go");
@@ -221,7 +221,7 @@ async fn a_pause_into_the_time_that_is_kept_sends_nothing_but_the_last_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_between_two_turns_into_the_time_that_is_kept_leaves_the_last_turn() {
+async fn a_pause_between_turns_into_the_reserved_time_leaves_the_wrap_up_turn() {
     let model = Scripted::new([call_of("a", "t"), "what I have".into()]);
     let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
     let budget = time(30).with_wrap_up_time(20 * SECOND);
@@ -238,7 +238,7 @@ async fn a_pause_between_two_turns_into_the_time_that_is_kept_leaves_the_last_tu
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_compaction_begins_when_the_time_is_over() {
+async fn no_compaction_starts_after_the_time_limit() {
     let long = "a long text ".repeat(200);
     let turn = || [Item::user(long.as_str()), Item::text(&long)];
     let history = History::from_items("h", (0..4).flat_map(|_| turn()));
@@ -261,7 +261,7 @@ async fn no_compaction_begins_when_the_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_compaction_that_is_open_when_the_time_is_over_sends_nothing_more() {
+async fn a_compaction_at_the_time_limit_sends_no_further_request() {
     let busy = Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
     let summaries = Scripted::new([busy, "never".into()]);
     let compactor = Summarizer::new(Retry::new(summaries.clone())).with_keep_turns(1);
@@ -280,7 +280,7 @@ async fn a_compaction_that_is_open_when_the_time_is_over_sends_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_last_turn_takes_no_follow_up() {
+async fn a_wrap_up_turn_delivers_no_follow_ups() {
     let model = Scripted::new(["one".into(), Reply::text("tw").hang(), "what I have".into()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
     let run = agent(model).with_budget(budget).run("go");
@@ -295,7 +295,7 @@ async fn a_last_turn_takes_no_follow_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_hooks_noted_is_said_in_the_last_turn() {
+async fn observer_notes_are_sent_in_the_wrap_up_turn() {
     let notes = || hook::after_sampling(|_, _| std::future::ready(vec![Item::user("a note")]));
     let model = Scripted::new([naps(&[20_000]), "what I have".into()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
@@ -308,7 +308,7 @@ async fn what_hooks_noted_is_said_in_the_last_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tools_run_in_the_time_that_was_kept_where_no_last_turn_can_come() {
+async fn tools_use_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let script = || Scripted::new([call_of("a", "t").delay(8 * SECOND), "never".into()]);
     let budget = || time(10).with_wrap_up_time(4 * SECOND);
     let ran = Counter::default();
@@ -323,7 +323,7 @@ async fn tools_run_in_the_time_that_was_kept_where_no_last_turn_can_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_last_turn_can_come_what_runs_has_the_time_that_was_kept_for_it() {
+async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let slow = || Scripted::new([Reply::text("fine").delay(8 * SECOND), "never".into()]);
     let budget = || time(10).with_wrap_up_time(4 * SECOND);
     // It was the only request.
@@ -351,7 +351,7 @@ async fn where_no_last_turn_can_come_what_runs_has_the_time_that_was_kept_for_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_resumed_gets_its_last_turn_too() {
+async fn a_resumed_run_gets_a_wrap_up_turn() {
     let model = Scripted::new([naps(&[1]), "what I have".into()]);
     let asking = agent(model.clone()).with_tools([nap("nap").requires_approval()]);
     let outcome = asking.run("go").outcome().await;
@@ -371,7 +371,7 @@ async fn a_run_that_is_resumed_gets_its_last_turn_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_begins_with_the_first_poll_and_anew_with_each_run() {
+async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
     let model = Scripted::function(|_, _| Reply::text("fine").delay(3 * SECOND));
     let agent = agent(model).with_budget(time(5));
     let run = agent.run("go");
@@ -383,7 +383,7 @@ async fn the_time_begins_with_the_first_poll_and_anew_with_each_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_nothing_sends_nothing_and_one_beyond_the_clock_is_none() {
+async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored() {
     let model = Scripted::function(|_, _| Reply::text("fine").delay(SECOND));
     let (told, took) = timed(&agent(model.clone()).with_budget(time(0))).await;
     check_time_up(&told.outcome, 0);
@@ -396,7 +396,7 @@ async fn a_limit_of_nothing_sends_nothing_and_one_beyond_the_clock_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_last_turn_follows_unless_time_was_kept_for_it() {
+async fn without_reserved_time_no_wrap_up_turn_follows() {
     for budget in [time(5).with_wrap_up(), time(5).with_wrap_up_tokens(100)] {
         let model = Scripted::new([naps(&[9_000]), "what I have".into()]);
         let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
@@ -407,7 +407,7 @@ async fn no_last_turn_follows_unless_time_was_kept_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_was_done() {
+async fn with_reserved_time_running_tools_are_dropped_and_the_wrap_up_turn_sees_their_results() {
     let ran = Counter::default();
     let calls = call_of("done", "t").call_raw("slow", "nap", r#"{"ms":60000}"#);
     let model = Scripted::new([calls, Reply::text("what I have").delay(SECOND)]);
@@ -424,7 +424,7 @@ async fn with_time_kept_what_runs_is_dropped_then_and_the_last_turn_knows_what_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_time_kept_an_open_turn_is_dropped_then_and_its_words_are_known() {
+async fn with_reserved_time_an_open_turn_is_dropped_and_its_text_is_kept() {
     let model = Scripted::new([Reply::text("It is ").hang(), "what I have".into()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
     let (told, took) = timed(&agent(model.clone()).with_budget(budget)).await;
@@ -434,7 +434,7 @@ async fn with_time_kept_an_open_turn_is_dropped_then_and_its_words_are_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_last_turn_that_is_not_complete_in_time_is_dropped() {
+async fn a_wrap_up_turn_that_exceeds_the_time_limit_is_dropped() {
     let model = Scripted::new([naps(&[60_000]), Reply::text("what ").hang()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
     let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
@@ -445,7 +445,7 @@ async fn a_last_turn_that_is_not_complete_in_time_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_ends_in_time_leaves_no_timer() {
+async fn a_run_that_ends_before_its_time_limit_leaves_no_timer() {
     let model = Scripted::new(["fine"]);
     let mut run = agent(model).with_budget(time(5)).run("go");
     assert_eq!(pull(&mut run).last().unwrap().outcome().unwrap().reason, EndReason::Completed);
@@ -454,7 +454,7 @@ async fn a_run_that_ends_in_time_leaves_no_timer() {
 }
 
 #[test]
-fn without_a_timer_a_run_that_need_not_wait_is_fine_and_one_that_must_says_what_it_needs() {
+fn without_a_timer_only_runs_that_must_wait_fail() {
     let quick = Agent::new(Scripted::new([call_of("a", "t"), "fine".into()]));
     let quick = quick.with_tools([fine("t", &Counter::default())]).with_budget(time(5));
     assert_eq!(block_on(quick.run("go").outcome()).reason, EndReason::Completed);
@@ -482,7 +482,7 @@ fn twice(name: &str) -> Tool {
 }
 
 #[test]
-fn without_a_timer_the_default_limit_of_a_tool_is_none_and_one_that_was_set_is_an_error_of_it() {
+fn without_a_timer_an_explicit_tool_timeout_fails_and_the_default_is_ignored() {
     let run = |tool: Tool| {
         let model = Scripted::new([call_of("a", "t"), "fine".into()]);
         block_on(Agent::new(model).with_tools([tool]).run("go").outcome())
@@ -502,7 +502,7 @@ fn without_a_timer_the_default_limit_of_a_tool_is_none_and_one_that_was_set_is_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_has_ten_minutes_unless_it_or_its_kit_was_told_otherwise() {
+async fn the_default_tool_timeout_is_ten_minutes() {
     assert_eq!(tool::DEFAULT_TIMEOUT, Duration::from_mins(10));
     let minutes = |minutes: u64| naps(&[minutes * 60_000]);
     let run = async |tool: Tool, kit: Option<Duration>, reply: Reply| {
@@ -526,7 +526,7 @@ async fn a_tool_has_ten_minutes_unless_it_or_its_kit_was_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_runs_agents_has_no_limit_unless_its_kit_sets_one() {
+async fn a_tool_that_runs_agents_has_no_timeout_unless_its_toolkit_sets_one() {
     let run = async |kit: turnstream::Toolkit| {
         let model = Scripted::new([naps(&[99 * 60_000]), "fine".into()]);
         let (told, took) = timed(&agent(model).with_toolkit(kit)).await;
@@ -538,7 +538,7 @@ async fn a_tool_that_runs_agents_has_no_limit_unless_its_kit_sets_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_agent_and_a_wait_for_a_person_have_no_limit_of_their_own() {
+async fn sub_agents_and_approvals_have_no_timeout_of_their_own() {
     let inner = Scripted::new([Reply::text("fine").delay(Duration::from_hours(3))]);
     let child = agent(inner).as_tool("child", "Helps").unwrap();
     let model =
@@ -560,7 +560,7 @@ async fn a_sub_agent_and_a_wait_for_a_person_have_no_limit_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_tool_had_finished_stays_though_the_run_is_out_of_time_before_it_is_told() {
+async fn a_finished_tool_result_is_kept_even_if_the_time_limit_passes_before_it_is_yielded() {
     // Both are done at the same moment, and the consumer pauses after the first.
     let model = Scripted::new([naps(&[1_000, 1_000]), "never".into()]);
     let agent = agent(model).with_tools([nap("nap")]).with_budget(time(5));

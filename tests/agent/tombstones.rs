@@ -64,7 +64,7 @@ fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
 }
 
 #[test]
-fn a_call_takes_its_result_and_the_reasoning_of_its_turn_along_and_a_result_its_call() {
+fn tombstoning_a_call_or_its_result_includes_both_and_the_reasoning_of_the_turn() {
     // Begin, and a turn of a thought, words, a call, and its result.
     let items = session(2);
     becomes_void(&items, 0, &[0]);
@@ -76,7 +76,7 @@ fn a_call_takes_its_result_and_the_reasoning_of_its_turn_along_and_a_result_its_
 }
 
 #[test]
-fn siblings_of_a_call_stay_and_end_their_turn() {
+fn siblings_of_a_tombstoned_call_stay_and_end_their_turn() {
     let mut items = session(1);
     items.insert(3, Item::tool_call("first", "look", "{}"));
     items.insert(5, crate::support::items::result("first", "done"));
@@ -90,7 +90,7 @@ fn siblings_of_a_call_stay_and_end_their_turn() {
 }
 
 #[test]
-fn an_item_of_the_providers_own_takes_its_whole_turn_along() {
+fn tombstoning_a_provider_item_includes_its_whole_turn() {
     let data = turnstream::item::ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
@@ -105,7 +105,7 @@ fn an_item_of_the_providers_own_takes_its_whole_turn_along() {
 }
 
 #[test]
-fn positions_far_apart_are_ranges_of_their_own_and_a_void_item_changes_nothing() {
+fn distant_positions_are_separate_edits_and_tombstoned_items_are_skipped() {
     let mut history = history(session(5));
     let range = |made: &TombstoneEdit| (made.from, made.to);
     let made = history.tombstone_edits([0, 18, 19, 3]).unwrap();
@@ -120,7 +120,7 @@ fn positions_far_apart_are_ranges_of_their_own_and_a_void_item_changes_nothing()
 }
 
 #[test]
-fn a_position_beyond_the_end_and_a_call_that_waits_are_refused_by_name() {
+fn tombstoning_a_missing_position_or_a_pending_call_is_a_named_error() {
     let mut items = session(2);
     items.pop();
     let history = history(items);
@@ -133,7 +133,7 @@ fn a_position_beyond_the_end_and_a_call_that_waits_are_refused_by_name() {
 }
 
 #[test]
-fn the_note_of_a_reactive_compaction_counts_also_when_it_is_void() {
+fn a_tombstoned_reactive_compaction_note_still_counts() {
     let before = history(session(3));
     let compaction = turnstream::context::mark_reactive(Compaction::new(0, 5, vec![]), &before);
     let mut history = before;
@@ -149,7 +149,7 @@ fn the_note_of_a_reactive_compaction_counts_also_when_it_is_void() {
 // In a run.
 
 #[tokio::test]
-async fn items_become_void_before_the_next_request_and_are_not_sent_on_any_wire() {
+async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
     for wire in Wire::ALL {
         let model = OnWire::new(wire, "m", [call("c"), call("d"), "Done.".into()]);
         let mut run = agent(model.clone()).with_tools([tool("t")]).run("The secret word.");
@@ -176,7 +176,7 @@ async fn items_become_void_before_the_next_request_and_are_not_sent_on_any_wire(
 }
 
 #[tokio::test]
-async fn before_its_first_request_a_run_makes_void_what_was_there_before() {
+async fn a_run_can_tombstone_earlier_items_before_its_first_request() {
     let model = Scripted::new(["Done."]);
     let run = agent(model.clone()).run_from(history(session(1)), "go");
     run.tombstone([0, 3]).unwrap();
@@ -186,7 +186,7 @@ async fn before_its_first_request_a_run_makes_void_what_was_there_before() {
 }
 
 #[tokio::test]
-async fn items_become_void_before_the_end_where_no_request_follows() {
+async fn tombstones_are_applied_before_the_end_if_no_request_follows() {
     // The model stops; an interrupt; an error.
     let failed = Error::new(ErrorKind::Auth, "no");
     for (reply, reason) in
@@ -211,7 +211,7 @@ async fn items_become_void_before_the_end_where_no_request_follows() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_dropped_makes_nothing_void() {
+async fn a_dropped_run_applies_no_tombstones() {
     let run = agent(Scripted::new(["Done."])).run_from(history(session(1)), "go");
     run.tombstone([0]).unwrap();
     let handle = run.handle();
@@ -221,7 +221,7 @@ async fn a_run_that_was_dropped_makes_nothing_void() {
 }
 
 #[tokio::test]
-async fn only_items_of_completed_turns_whose_calls_have_their_results_become_void() {
+async fn only_items_of_completed_and_answered_turns_can_be_tombstoned() {
     let replies = [Reply::text("So.").call_raw("c", "t", "{}"), "Done.".into()];
     let mut run = agent(Scripted::new(replies)).with_tools([tool("t")]).run("go");
     until(&mut run, |event| event.text_delta().is_some()).await;
@@ -238,7 +238,7 @@ async fn only_items_of_completed_turns_whose_calls_have_their_results_become_voi
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_an_approval_cannot_become_void_and_the_rest_can() {
+async fn a_call_awaiting_approval_cannot_be_tombstoned_and_other_items_can() {
     let model = Scripted::new([call("c")]);
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
     let mut run = agent(model).with_tools([tool]).run_from(history(session(1)), "go");
@@ -254,7 +254,7 @@ async fn a_call_that_waits_for_an_approval_cannot_become_void_and_the_rest_can()
 }
 
 #[tokio::test]
-async fn a_call_that_waits_between_items_that_became_void_still_runs_when_it_is_approved() {
+async fn a_pending_call_between_tombstoned_items_still_runs_when_approved() {
     let model = Scripted::new([
         Reply::new().call_raw("a", "t", "{}").call_raw("w", "ask", "{}").call_raw("b", "t", "{}"),
         "Done.".into(),
@@ -281,7 +281,7 @@ async fn a_call_that_waits_between_items_that_became_void_still_runs_when_it_is_
 }
 
 #[tokio::test]
-async fn positions_follow_their_items_through_a_compaction() {
+async fn requested_tombstones_follow_their_items_through_a_compaction() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Folds the first five items away and shortens the call after them.
     let compactor = compactor_fn(|history: &History| {
@@ -309,7 +309,7 @@ async fn positions_follow_their_items_through_a_compaction() {
 }
 
 #[tokio::test]
-async fn a_thought_that_a_compaction_has_shortened_becomes_void_all_the_same() {
+async fn reasoning_shortened_by_a_compaction_can_still_be_tombstoned() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let agent = agent(Scripted::new([too_long(), "Done.".into()]))
         .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
@@ -324,7 +324,7 @@ async fn a_thought_that_a_compaction_has_shortened_becomes_void_all_the_same() {
 }
 
 #[tokio::test]
-async fn of_two_equal_items_the_one_that_a_compaction_has_kept_does_not_become_void() {
+async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     // Folds the first words away, and keeps the same words after them.
     let compactor = compactor_fn(|history: &History| {
@@ -342,7 +342,7 @@ async fn of_two_equal_items_the_one_that_a_compaction_has_kept_does_not_become_v
 }
 
 #[tokio::test]
-async fn signed_thoughts_that_a_compaction_drops_keep_no_other_item_from_becoming_void() {
+async fn dropped_signed_reasoning_does_not_prevent_other_tombstones() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let agent = agent(Scripted::new([too_long(), "Done.".into()]))
         .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
@@ -367,7 +367,7 @@ async fn signed_thoughts_that_a_compaction_drops_keep_no_other_item_from_becomin
 }
 
 #[tokio::test]
-async fn before_one_request_notes_are_said_items_become_void_and_words_are_said_in_this_order() {
+async fn before_a_request_notes_then_tombstones_then_steered_input_are_applied() {
     let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
     let model = Scripted::new([call("c"), "So.".into(), "Done.".into()]);
     let mut run = agent(model.clone()).with_tools([tool("t")]).with_hook(noting).run("go");
@@ -399,7 +399,7 @@ async fn before_one_request_notes_are_said_items_become_void_and_words_are_said_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_last_turn_whose_time_was_kept_has_the_notes_and_not_what_became_void() {
+async fn a_wrap_up_turn_with_reserved_time_has_notes_and_no_tombstoned_items() {
     use std::time::Duration;
     use turnstream::agent::Budget;
     let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
@@ -423,7 +423,7 @@ async fn a_last_turn_whose_time_was_kept_has_the_notes_and_not_what_became_void(
 }
 
 #[tokio::test]
-async fn a_request_that_waits_for_its_pool_is_made_anew_without_what_became_void() {
+async fn a_request_waiting_for_its_pool_is_rebuilt_without_tombstoned_items() {
     use turnstream::agent::{Budget, Pool};
     let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
     let model = Scripted::function(|_, _| "Done.");
@@ -485,14 +485,14 @@ async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn notes_that_come_while_a_request_waits_for_its_pool_are_said_if_it_is_made_anew() {
+async fn notes_that_arrive_while_a_request_waits_are_sent_if_it_is_rebuilt() {
     notes_while_waiting(|_| {}, &["go"]).await;
     notes_while_waiting(|run| run.tombstone([0]).unwrap(), &["note"]).await;
     notes_while_waiting(|run| drop(run.steer("left").unwrap()), &["go", "note", "left"]).await;
 }
 
 #[tokio::test]
-async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
+async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() {
     let body = |cx: RunContext, state| {
         // As the agent's own, but that it begins with the request.
         async_stream::try_stream! {
@@ -515,7 +515,7 @@ async fn a_body_that_delivers_nothing_makes_items_void_at_the_end() {
 // What looks at a history.
 
 #[tokio::test]
-async fn room_that_tombstones_made_needs_no_compaction() {
+async fn tombstones_that_free_enough_tokens_avoid_a_compaction() {
     let full = call("c").usage(tokens(900, 10));
     let asks = async |tombstones: bool| {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -539,7 +539,7 @@ async fn room_that_tombstones_made_needs_no_compaction() {
 }
 
 #[test]
-fn a_void_prompt_is_not_the_last_prompt() {
+fn a_tombstoned_prompt_is_not_the_last_prompt() {
     let void = || Item::user("void").with_mark(Mark::Tombstone);
     let items = [
         Item::user("Hi"),
@@ -555,7 +555,7 @@ fn a_void_prompt_is_not_the_last_prompt() {
 }
 
 #[test]
-fn the_steps_of_a_narrow_context_leave_void_calls_out() {
+fn the_step_summary_of_injected_context_omits_tombstoned_calls() {
     let mut history = history(session(3));
     for tombstones in history.tombstone_edits([3]).unwrap() {
         tombstones.apply(&mut history);
@@ -567,7 +567,7 @@ fn the_steps_of_a_narrow_context_leave_void_calls_out() {
 }
 
 #[test]
-fn a_guess_counts_no_tombstone() {
+fn token_counts_exclude_tombstoned_items() {
     let mut history = history(session(1));
     let before = count_tokens(&history, &BytesDiv4);
     let journal = Journal::new(history.clone());

@@ -85,7 +85,7 @@ fn check(steps: &[TraceEvent], expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_step_is_one_call_or_the_end() {
+async fn a_trace_step_is_one_call_or_the_end_of_the_run() {
     let agent = agent([
         calls(json!({ "changes": ["a.md"] })),
         calls(json!({ "checks": [1] }))
@@ -112,7 +112,7 @@ async fn a_step_is_one_call_or_the_end() {
 }
 
 #[tokio::test]
-async fn only_a_check_behind_the_last_change_makes_it_a_success() {
+async fn only_a_check_after_the_last_change_makes_the_trace_a_success() {
     for (replies, ending) in [
         (vec![], "stop completed"),
         (vec![json!({ "checks": [0] })], "stop success"),
@@ -128,7 +128,7 @@ async fn only_a_check_behind_the_last_change_makes_it_a_success() {
 }
 
 #[tokio::test]
-async fn a_claim_that_is_sent_back_is_a_step_and_what_is_missing_is_named() {
+async fn a_rejected_claim_is_a_step_that_names_the_missing_evidence() {
     let agent = |second: &str| {
         let change = calls(json!({ "changes": ["a.md"] }));
         agent([change, Reply::text("Done."), Reply::text(second)])
@@ -144,7 +144,7 @@ async fn a_claim_that_is_sent_back_is_a_step_and_what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn words_that_are_no_end_are_a_step() {
+async fn text_that_does_not_end_the_run_is_a_step() {
     let model = Scripted::new([Reply::text("I plan to."), Reply::text("Done.")]);
     let agent = Agent::new(model).with_tools([act()]).with_hook(turnstream::agent::hook::stop({
         let asked = Arc::new(Mutex::new(0));
@@ -187,7 +187,7 @@ fn check_kind(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
 }
 
 #[test]
-fn every_kind_of_result_has_one_of_four_exits() {
+fn every_result_kind_maps_to_one_of_four_exits() {
     use ResultKind as Kind;
     check_kind(Kind::Ok, ToolExit::Success, None);
     check_kind(Kind::Error, ToolExit::Failure, Some(FailureKind::Runtime));
@@ -251,7 +251,7 @@ async fn the_steps_of_a_prefix_are_a_prefix_and_the_same_events_have_the_same_st
 }
 
 #[tokio::test]
-async fn every_run_ends_with_exactly_one_stop_and_a_dropped_one_with_none() {
+async fn every_trace_ends_with_one_stop_except_that_of_a_dropped_run() {
     for agent in scripts() {
         let (events, steps) = run(&agent).await;
         let endings = |steps: &[TraceEvent]| {
@@ -284,7 +284,7 @@ async fn every_call_of_a_run_is_one_step() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_has_numbers_of_its_own() {
+async fn a_sub_agents_steps_are_numbered_separately() {
     let (_, steps) = run(&parent()).await;
     let (own, childs): (Vec<_>, Vec<_>) =
         steps.into_iter().partition(|step| step.within.is_empty());
@@ -295,7 +295,7 @@ async fn a_sub_agent_has_numbers_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_names_what_is_missing() {
+async fn the_trace_of_a_suspended_run_names_what_it_waits_for() {
     let agent = Agent::new(Scripted::new([Reply::new().call_raw("c1", "act", "{}")]))
         .with_tools([act().requires_approval()]);
     let steps = steps(agent.clone()).await;
@@ -327,7 +327,7 @@ async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
 }
 
 #[tokio::test]
-async fn a_call_that_was_pending_is_known_by_the_history_or_by_the_run_before() {
+async fn a_resumed_call_is_traced_with_its_arguments_from_the_history_or_previous_run() {
     let told = resumed(false).await;
     check(&told, &["act success", "stop completed"]);
     let same = resumed(true).await;
@@ -356,7 +356,7 @@ async fn an_interrupted_call_is_a_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_each_budget_is_counted_down() {
+async fn the_remaining_amount_of_each_budget_decreases() {
     let wait = Tool::raw(spec("wait"), |_, _| async {
         tokio::time::sleep(Duration::from_millis(250)).await;
         "done"
@@ -394,7 +394,7 @@ async fn what_is_left_of_each_budget_is_counted_down() {
 }
 
 #[tokio::test]
-async fn the_cost_at_the_stop_is_that_of_the_outcome_which_knows_who_wrote_a_summary() {
+async fn the_cost_at_the_stop_is_that_of_the_outcome_including_summaries() {
     let usage = |input_tokens| Usage { input_tokens, ..Usage::default() };
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
@@ -416,7 +416,7 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_which_knows_who_wrote_a_sum
 }
 
 #[tokio::test]
-async fn a_trace_goes_on_with_the_next_run_and_its_budgets_begin_anew() {
+async fn a_trace_continues_with_the_next_run_and_resets_its_budgets() {
     let agent = agent([calls(json!({})), Reply::text("Done."), Reply::text("Bye.")]);
     let trace = agent.trace();
     agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
@@ -464,7 +464,7 @@ impl Write for Shared {
 }
 
 #[tokio::test]
-async fn each_step_is_a_line_as_it_happens_and_is_read_again() {
+async fn each_step_is_written_as_one_line_and_can_be_read_back() {
     let agent = agent([
         calls(json!({ "changes": ["a"] })),
         calls(json!({ "fails": "x" })),
@@ -486,7 +486,7 @@ async fn each_step_is_a_line_as_it_happens_and_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_writer_that_fails_or_panics_breaks_nothing_but_itself() {
+async fn a_failing_or_panicking_trace_writer_does_not_affect_the_run() {
     for panics in [false, true] {
         let agent = agent([calls(json!({})), calls(json!({ "a": 1 })), Reply::text("Done.")]);
         let (trace, good) = (agent.trace(), Shared::default());
@@ -531,7 +531,7 @@ async fn a_hand_written_loop_is_traced_as_well() {
 }
 
 #[tokio::test]
-async fn what_ends_a_run_is_told() {
+async fn the_trace_reports_the_reason_of_the_end() {
     let auth = Error::new(ErrorKind::Auth, "the key is wrong");
     let steps = steps(agent([Reply::text("Half").fail(auth)])).await;
     check(&steps, &["stop provider_error"]);
@@ -541,7 +541,7 @@ async fn what_ends_a_run_is_told() {
 }
 
 #[test]
-fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
+fn arguments_are_traced_verbatim_and_invalid_json_as_a_string() {
     for (written, args) in [
         (r#"{"z":1,"a":2}"#, r#"{"z":1,"a":2}"#),
         ("", "{}"),
@@ -564,7 +564,7 @@ fn arguments_are_kept_as_they_were_written_and_what_is_no_json_as_a_text() {
 }
 
 #[tokio::test]
-async fn the_budgets_begin_anew_behind_a_run_that_was_dropped() {
+async fn budgets_are_reset_after_a_dropped_run() {
     let agent = agent([calls(json!({})), Reply::text("A plan."), Reply::text("Bye.")]);
     let trace = agent.trace();
     let mut dropped = agent.run("go").trace_to(&trace);
@@ -580,7 +580,7 @@ async fn the_budgets_begin_anew_behind_a_run_that_was_dropped() {
 }
 
 #[tokio::test]
-async fn what_a_compaction_has_used_is_taken_off_the_budgets() {
+async fn the_usage_of_a_compaction_is_deducted_from_the_budgets() {
     let usage = |tokens| Usage { input_tokens: tokens, ..Usage::default() };
     let trace = Trace::from_budgets(RemainingBudget {
         tokens_remaining: Some(1_000),
@@ -595,7 +595,7 @@ async fn what_a_compaction_has_used_is_taken_off_the_budgets() {
 }
 
 #[tokio::test]
-async fn whatever_is_nested_deep_is_shown_and_read_again() {
+async fn deeply_nested_values_are_traced_and_read_back() {
     for depth in [100, 125, 126, 127, 128, 400] {
         let arguments = format!("{}{}", r#"{"a":"#.repeat(depth), "1") + &"}".repeat(depth);
         let tool = Tool::raw(spec("deep"), |args: Value, cx| async move {
@@ -620,7 +620,7 @@ async fn whatever_is_nested_deep_is_shown_and_read_again() {
 }
 
 #[test]
-fn a_call_that_did_not_run_takes_nothing_off_and_the_newest_of_an_id_is_meant() {
+fn a_call_that_did_not_run_costs_nothing_and_a_reused_id_means_the_newest_call() {
     let tool_calls_remaining = Some(5);
     let mut trace =
         Trace::from_budgets(RemainingBudget { tool_calls_remaining, ..RemainingBudget::default() });

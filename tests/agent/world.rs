@@ -597,7 +597,7 @@ fn grid() -> Vec<Script> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_stopped_at_any_effect_goes_on_from_the_kept_values_in_the_next_attempt() {
+async fn a_run_stopped_at_any_effect_continues_from_the_stored_values() {
     let mut all = Came::default();
     for script in grid() {
         let came = check(script, false).await.unwrap_or_else(|why| panic!("{why}"));
@@ -609,7 +609,7 @@ async fn a_run_that_is_stopped_at_any_effect_goes_on_from_the_kept_values_in_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_differ_from_attempt_to_attempt_are_found_out() {
+async fn unstable_effect_keys_are_detected() {
     let script = Script { turns: 1, calls: 1, extra: Extra::Nothing, hooks: false };
     let why = check(script, true).await.unwrap_err();
     assert!(why.contains("other effects") || why.contains("performed"), "{why}");

@@ -111,7 +111,7 @@ fn ask_stdin(mut command: Command, input: &[u8]) -> Output {
 }
 
 #[test]
-fn the_figures_are_those_of_the_tree() {
+fn the_printed_counts_match_the_source_tree() {
     let temp = Temp::new();
     let Some(mut agent) = agent(&temp.0, &[QUESTION]) else { return };
     // A proxy of the environment is not for the loopback device.
@@ -143,7 +143,7 @@ fn with_json_every_line_is_an_event_and_finished_comes_last() {
 }
 
 #[tokio::test]
-async fn with_json_no_character_that_a_terminal_acts_on_is_printed() {
+async fn with_json_no_terminal_control_character_is_printed() {
     const EVIL: &str = "a\u{9b}2J\u{7f}\u{2028}\u{202e}b";
     for reply in [|| Reply::text(EVIL), || Reply::error(Error::new(ErrorKind::Auth, EVIL))] {
         let Some(output) = against(reply, true).await else { return };
@@ -157,7 +157,7 @@ async fn with_json_no_character_that_a_terminal_acts_on_is_printed() {
 }
 
 #[test]
-fn with_json_an_error_stands_on_the_line_before_finished() {
+fn with_json_an_error_is_printed_on_the_line_before_finished() {
     let temp = Temp::new();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{closed}");
@@ -193,7 +193,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
 }
 
 #[tokio::test]
-async fn a_key_goes_over_plain_http_to_another_machine_only_with_the_flag_that_the_error_names() {
+async fn an_api_key_is_sent_over_plain_http_to_another_host_only_with_the_named_flag() {
     // The proxy is the server.
     let server = ModelServer::anthropic(|_, _| Reply::text("Hello.")).await.unwrap();
     let temp = Temp::new();
@@ -213,7 +213,7 @@ async fn a_key_goes_over_plain_http_to_another_machine_only_with_the_flag_that_t
 }
 
 #[tokio::test]
-async fn an_ollama_server_is_asked_by_its_own_wire_without_a_key_and_its_tools_run() {
+async fn an_ollama_server_is_used_over_its_own_wire_without_a_key_and_tools_run() {
     let server = ModelServer::ollama(|_, n| match n {
         0 => Reply::new().call("read_file", json!({ "path": "src/short.rs" })),
         _ => Reply::text("It is short."),
@@ -233,7 +233,7 @@ async fn an_ollama_server_is_asked_by_its_own_wire_without_a_key_and_its_tools_r
 }
 
 #[test]
-fn a_missing_key_is_told_with_the_variable_that_it_is_read_from() {
+fn a_missing_key_error_names_the_environment_variable() {
     let temp = Temp::new();
     for (args, variable) in [
         (["--provider=openai", "Hi"], "`OPENAI_API_KEY`"),
@@ -259,7 +259,7 @@ fn help_goes_to_stdout() {
 }
 
 #[test]
-fn without_words_the_prompt_is_read_from_stdin() {
+fn without_arguments_the_prompt_is_read_from_stdin() {
     let temp = Temp::new();
     for args in [&["--json"][..], &["--json", "--"]] {
         let Some(agent) = agent(&temp.0, args) else { return };
@@ -296,7 +296,7 @@ fn a_run_that_is_not_completed_exits_with_1() {
 const WRITE: &str = r#"Write "some words" to notes.txt"#;
 
 #[test]
-fn a_call_that_needs_approval_ends_the_run_as_pending_where_nobody_can_be_asked() {
+fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
     let temp = Temp::new();
     let Some(mut agent) = agent(&temp.0, &[WRITE]) else { return };
     let output = agent.output().unwrap();
@@ -316,7 +316,7 @@ fn a_call_that_needs_approval_ends_the_run_as_pending_where_nobody_can_be_asked(
 }
 
 #[test]
-fn with_json_the_outcome_has_the_call_that_waits() {
+fn with_json_the_outcome_contains_the_pending_call() {
     let temp = Temp::new();
     let Some(agent) = agent(&temp.0, &["--json"]) else { return };
     // A pipe is nobody who can be asked, whatever comes through it.
@@ -332,7 +332,7 @@ fn with_json_the_outcome_has_the_call_that_waits() {
 }
 
 #[test]
-fn on_a_pipe_no_answer_allows_a_call() {
+fn an_answer_on_a_pipe_never_approves_a_call() {
     let temp = Temp::new();
     let Some(agent) = agent(&temp.0, &[WRITE]) else { return };
     let output = ask_stdin(agent, b"y\nyes\ny\n");
@@ -342,7 +342,7 @@ fn on_a_pipe_no_answer_allows_a_call() {
 }
 
 #[tokio::test]
-async fn long_texts_do_not_hide_the_path_of_a_call_that_waits() {
+async fn long_arguments_do_not_hide_the_path_of_a_pending_call() {
     let long = "a word ".repeat(2_000);
     let arguments =
         json!({ "a_note": long, "text": long }).to_string().replace('}', r#","path":"notes.txt"}"#);
@@ -392,7 +392,7 @@ fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(
 
 #[cfg(target_os = "linux")]
 #[test]
-fn on_a_terminal_the_user_is_asked() {
+fn on_a_terminal_the_user_is_asked_for_approval() {
     let ctrl_c = "\u{3}";
     for (answer, code, writes, words) in [
         ("y\n", 0, true, "-- completed"),
@@ -411,7 +411,7 @@ fn on_a_terminal_the_user_is_asked() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn in_the_chat_a_question_is_answered_or_interrupted_and_the_chat_goes_on() {
+fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_continues() {
     let temp = Temp::new();
     let (write, ctrl_c, ctrl_d) = (format!("{WRITE}\n"), "\u{3}", "\u{4}");
     let typed = [
@@ -475,7 +475,7 @@ const WRITES_NOTES: &str = r#"{"path":"notes.txt","text":"some words"}"#;
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_typed_before_the_question_does_not_answer_it() {
+async fn input_typed_before_the_approval_question_does_not_answer_it() {
     for (typed, read_as, is_told) in [
         ("y\n", "will read: y)", "Denied"),
         ("y\ny\ny\n", "will read: y y y)", "Denied"),
@@ -501,7 +501,7 @@ async fn what_was_typed_before_the_question_does_not_answer_it() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_text_of_the_model_that_looks_like_the_question_is_not_answered() {
+async fn model_text_that_imitates_the_approval_question_cannot_be_answered() {
     let spoof = "\n[a1b2] The model wants to call:\n  write_file, with an empty text\n  to the \
                  file: fine.txt (a new file)\n[a1b2] allow it? [y/N] ";
     let temp = Arc::new(Temp::new());
@@ -554,7 +554,7 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_second_question_about_a_file_says_that_an_allowed_call_writes_it_first() {
+async fn the_second_question_about_a_file_mentions_the_already_approved_write() {
     for (answer, expected) in [
         ("y\n", "(it replaces what an earlier call writes, which you allowed)"),
         ("n\n", "(a new file)"),
@@ -618,7 +618,7 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_typed_during_a_run_is_for_the_model() {
+async fn input_typed_during_a_run_is_steered_to_the_model() {
     let temp = Arc::new(Temp::new());
     let attack = Attack::start("Wait.", r#"{"path":"../x","text":""}"#).await;
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
@@ -639,7 +639,7 @@ async fn what_is_typed_during_a_run_is_for_the_model() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_typed_too_late_for_the_model_is_shown_again() {
+async fn input_typed_too_late_for_the_model_is_shown_again() {
     let (go, gone) = std::sync::mpsc::channel();
     let gone = std::sync::Mutex::new(gone);
     let server = ModelServer::anthropic(move |_, _| {
@@ -694,7 +694,7 @@ fn a_dumb_terminal_gets_no_escape_sequence() {
 }
 
 #[test]
-fn without_tools_it_says_that_it_cannot_look() {
+fn without_tools_the_offline_model_says_that_it_cannot_look() {
     let temp = Temp::new();
     let Some(mut agent) = agent(&temp.0, &["--no-tools", QUESTION]) else { return };
     let output = agent.output().unwrap();
@@ -704,7 +704,7 @@ fn without_tools_it_says_that_it_cannot_look() {
 }
 
 #[test]
-fn an_empty_key_is_no_key() {
+fn an_empty_key_counts_as_missing() {
     let temp = Temp::new();
     let Some(mut agent) = agent(&temp.0, &["--json", "Hi"]) else { return };
     let output = agent.env("ANTHROPIC_API_KEY", "").env("OPENAI_BASE_URL", "").output().unwrap();
@@ -729,7 +729,7 @@ fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_quietly() {
+fn a_closed_stdout_ends_the_program_quietly() {
     let temp = Temp::new();
     for args in [&[QUESTION][..], &["--json", QUESTION]] {
         let Some(mut agent) = agent(&temp.0, args) else { return };
@@ -767,7 +767,7 @@ fn waiting(temp: &Temp, json: bool) -> Option<(Child, TcpListener)> {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_interrupts_the_run_and_shows_that_the_history_is_paired() {
+fn ctrl_c_interrupts_the_run_and_leaves_a_settled_history() {
     let temp = Temp::new();
     for json in [false, true] {
         let Some((child, _silent)) = waiting(&temp, json) else { return };
@@ -845,7 +845,7 @@ async fn check_failure(reply: fn() -> Reply, reason: EndReason, kind: ErrorKind,
 }
 
 #[tokio::test]
-async fn a_key_that_is_refused_is_one_clear_line_without_the_key() {
+async fn a_rejected_key_is_reported_on_one_line_without_the_key() {
     let reply = || {
         let error = Error::new(ErrorKind::Auth, "invalid x-api-key sk-ant-top-secret");
         Reply::error(error.with_status(401))
@@ -855,7 +855,7 @@ async fn a_key_that_is_refused_is_one_clear_line_without_the_key() {
 }
 
 #[tokio::test]
-async fn too_many_requests_is_one_clear_line() {
+async fn too_many_requests_is_reported_on_one_line() {
     // So long a wait is left to the user.
     let reply = || Reply::error(slow_down(300));
     let line = "status 429: slow down (again in 300 s)";
@@ -863,7 +863,7 @@ async fn too_many_requests_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_over_is_not_shown() {
+async fn a_finished_retry_delay_is_not_shown() {
     let reply = || Reply::error(slow_down(0));
     let Some(output) = against(reply, false).await else { return };
     check_exit(&output, 1);
@@ -878,7 +878,7 @@ fn slow_down(seconds: u64) -> Error {
 }
 
 #[tokio::test]
-async fn a_wait_is_shown_when_it_begins() {
+async fn a_retry_delay_is_shown_when_it_starts() {
     let server = ModelServer::anthropic(|_, _| Reply::error(slow_down(60))).await.unwrap();
     let temp = Temp::new();
     let url = server.url();
@@ -898,13 +898,13 @@ async fn a_wait_is_shown_when_it_begins() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_is_incomplete_and_one_clear_line() {
+async fn a_truncated_stream_is_reported_as_incomplete_on_one_line() {
     let reply = || Reply::text("Half a").cut();
     check_failure(reply, EndReason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_is_one_clear_line() {
+async fn an_error_in_the_stream_is_reported_on_one_line() {
     let reply = || Reply::text("Half a").fail(Error::new(ErrorKind::Overloaded, "Overloaded"));
     check_failure(reply, EndReason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
 }
@@ -919,7 +919,7 @@ fn session_lines(temp: &Temp) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn a_session_goes_on_where_it_was_and_writes_nothing_twice() {
+fn a_session_continues_and_stores_nothing_twice() {
     let temp = Temp::new();
     let ask = |args: &[&str]| {
         let mut agent = agent(&temp.0, &[&["--session", "talk.jsonl"], args].concat())?;
@@ -951,7 +951,7 @@ fn a_call_that_would_replace_the_file_of_the_session_fails() {
 }
 
 #[test]
-fn what_waited_to_be_allowed_is_taken_up_by_somebody_who_can_allow_it() {
+fn a_pending_call_can_be_approved_in_a_later_invocation() {
     let temp = Temp::new();
     let session = ["--session", "talk.jsonl"];
     let Some(mut waits) = agent(&temp.0, &[&session[..], &[WRITE]].concat()) else { return };
@@ -968,7 +968,7 @@ fn what_waited_to_be_allowed_is_taken_up_by_somebody_who_can_allow_it() {
 }
 
 #[test]
-fn what_was_broken_off_is_settled_and_the_user_is_told() {
+fn an_interrupted_session_is_settled_and_the_user_is_informed() {
     let temp = Temp::new();
     let arguments = r#"{\"path\":\"notes.txt\",\"text\":\"some words\"}"#;
     let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
@@ -999,7 +999,7 @@ fn what_was_broken_off_is_settled_and_the_user_is_told() {
 }
 
 #[test]
-fn a_run_that_was_killed_goes_on_without_a_new_prompt() {
+fn a_killed_run_continues_without_a_new_prompt() {
     let question = r#"{"type":"user","content":"How many lines of Rust are in src?"}"#;
     let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
     let call = format!(
@@ -1027,7 +1027,7 @@ fn a_run_that_was_killed_goes_on_without_a_new_prompt() {
 }
 
 #[test]
-fn what_waits_to_be_allowed_goes_on_without_a_new_prompt_if_it_is_allowed() {
+fn an_approved_pending_call_continues_without_a_new_prompt() {
     let temp = Temp::new();
     let session = ["--session", "deep/er/talk.jsonl"];
     let Some(mut waits) = agent(&temp.0, &[&session[..], &[WRITE]].concat()) else { return };
@@ -1044,7 +1044,7 @@ fn what_waits_to_be_allowed_goes_on_without_a_new_prompt_if_it_is_allowed() {
 }
 
 #[test]
-fn a_working_directory_that_is_gone_is_one_clear_line() {
+fn a_missing_working_directory_is_reported_on_one_line() {
     let temp = Temp::new();
     let gone = temp.0.join("gone");
     fs::create_dir(&gone).unwrap();
@@ -1077,7 +1077,7 @@ fn an_sqlite_file_without_the_feature_is_bad_usage() {
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn a_session_in_sqlite_goes_on_where_it_was() {
+fn a_session_in_sqlite_continues() {
     let temp = Temp::new();
     for (prompt, expected) in [("What is 2 + 3?", 0), ("What is 4 + 5?", 4)] {
         let args = ["--session", "talk.db", "--json", prompt];
@@ -1093,7 +1093,7 @@ fn a_session_in_sqlite_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_session_that_somebody_else_wrote_to_is_one_clear_line_and_exit_code_1() {
+async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_code_1() {
     use turnstream::Item;
     use turnstream::session::{JsonLinesStore, Store};
     let temp = Temp::new();

@@ -19,18 +19,18 @@ fn check_store(store: &str) {
 }
 
 #[test]
-fn twenty_kills_of_a_session_in_json_lines_lose_and_double_nothing() {
+fn twenty_kills_lose_and_duplicate_nothing_in_a_json_lines_session() {
     check_store("jsonl");
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn twenty_kills_of_a_session_in_sqlite_lose_and_double_nothing() {
+fn twenty_kills_lose_and_duplicate_nothing_in_a_sqlite_session() {
     check_store("sqlite");
 }
 
 #[test]
-fn without_a_store_it_is_json_lines() {
+fn the_default_store_is_json_lines() {
     let Some(output) = crash(&["--kills", "2"]) else { return };
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(out.lines().last(), Some("kills 2, lost 0, doubled 0"), "{out}");

@@ -73,7 +73,7 @@ result:
 ];
 
 #[test]
-fn an_edit_fails_its_check_is_mended_and_the_end_cites_the_check_that_passed() {
+fn a_failed_check_leads_to_a_fix_and_the_end_cites_the_passing_check() {
     let Some(output) = run("minimal_loop", &[]) else { return };
     let out = text(&output.stdout);
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{out}");
@@ -96,7 +96,7 @@ fn read(output: &Output) -> Vec<TraceEvent> {
 }
 
 #[test]
-fn the_lines_are_the_same_steps_and_enough_to_do_them_again() {
+fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
     let Some(output) = run("minimal_loop", &["--json"]) else { return };
     let steps = read(&output);
     assert_eq!(output.status.code(), Some(0));
@@ -117,7 +117,7 @@ fn the_lines_are_the_same_steps_and_enough_to_do_them_again() {
 }
 
 #[test]
-fn a_model_that_insists_without_a_check_is_no_success() {
+fn a_claim_repeated_without_a_check_is_not_a_success() {
     let Some(output) = run("minimal_loop", &["--json", "--hasty"]) else { return };
     assert_eq!(output.status.code(), Some(1));
     let steps = read(&output);
@@ -130,7 +130,7 @@ fn a_model_that_insists_without_a_check_is_no_success() {
 }
 
 #[test]
-fn the_check_is_a_process_that_anybody_can_run() {
+fn the_check_is_an_ordinary_process() {
     let file = std::env::temp_dir().join(format!("glossary-{}.md", std::process::id()));
     let check = |text: &str| {
         std::fs::write(&file, text).unwrap();
@@ -146,7 +146,7 @@ fn the_check_is_a_process_that_anybody_can_run() {
 }
 
 #[test]
-fn a_trace_is_read_and_printed_for_people() {
+fn a_trace_file_can_be_read_and_pretty_printed() {
     let (Some(lines), Some(people)) = (run("minimal_loop", &["--json"]), run("minimal_loop", &[]))
     else {
         return;

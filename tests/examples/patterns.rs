@@ -45,7 +45,7 @@ fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
 }
 
 #[test]
-fn a_word_in_the_stream_closes_the_connection_and_leaves_a_paired_history() {
+fn a_matched_word_in_the_stream_closes_the_connection_and_leaves_a_settled_history() {
     let closed = "the server saw 1 connection close early";
     let paired = "1 call, 1 result, lawful: true";
     check(
@@ -67,7 +67,7 @@ fn a_word_in_the_stream_closes_the_connection_and_leaves_a_paired_history() {
 }
 
 #[test]
-fn a_council_streams_side_by_side_and_a_drop_cancels_all_of_it() {
+fn council_members_stream_concurrently_and_a_drop_cancels_all_of_them() {
     check(
         "model_council",
         &[
@@ -83,7 +83,7 @@ fn a_council_streams_side_by_side_and_a_drop_cancels_all_of_it() {
 }
 
 #[test]
-fn a_body_of_ones_own_says_what_was_decided() {
+fn a_custom_body_reports_its_decisions() {
     check(
         "own_body",
         &[
@@ -96,7 +96,7 @@ fn a_body_of_ones_own_says_what_was_decided() {
 }
 
 #[test]
-fn a_run_is_paused_and_continued_by_another_process_and_one_is_dropped_in_a_tool() {
+fn a_run_paused_or_dropped_in_a_tool_is_continued_by_another_process() {
     check(
         "pause_and_resume",
         &[
@@ -113,7 +113,7 @@ fn a_run_is_paused_and_continued_by_another_process_and_one_is_dropped_in_a_tool
 }
 
 #[test]
-fn objects_are_used_while_they_stream_and_forgotten_when_the_turn_starts_over() {
+fn objects_are_used_while_they_stream_and_discarded_when_the_turn_is_retracted() {
     check(
         "streaming_structured_output",
         &[
@@ -129,7 +129,7 @@ fn objects_are_used_while_they_stream_and_forgotten_when_the_turn_starts_over() 
 }
 
 #[test]
-fn a_recorded_run_is_played_stopped_and_gone_on_from_with_another_result() {
+fn a_recorded_run_is_replayed_stopped_and_continued_with_another_result() {
     check(
         "replay",
         &[

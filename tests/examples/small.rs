@@ -29,7 +29,7 @@ fn check_lines(out: &str, expected: &[&str]) {
 }
 
 #[test]
-fn approval_runs_what_is_allowed_in_both_forms() {
+fn approval_runs_approved_calls_in_both_forms() {
     let Some(out) = run("approval", &["--yes"]) else { return };
     let form = ["draft.txt\"}? [y/N] --yes", "thesis.txt\"}? [y/N] --yes", "completed: I did"];
     let suspended = ["# suspended", "ends as pending, 2 calls wait"].iter().chain(&form);
@@ -40,7 +40,7 @@ fn approval_runs_what_is_allowed_in_both_forms() {
 }
 
 #[test]
-fn approval_runs_nothing_that_is_not_allowed() {
+fn approval_runs_no_denied_call() {
     for args in [&["--no"][..], &[]] {
         let Some(out) = run("approval", args) else { return };
         let denied = "The model reads: Denied: the user wants to keep it";
@@ -51,7 +51,7 @@ fn approval_runs_nothing_that_is_not_allowed() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn approval_takes_no_answer_that_was_typed_before_its_question() {
+fn approval_ignores_input_typed_before_its_question() {
     let Some(program) = example("approval") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     // Two answers to the first of four questions.
@@ -69,7 +69,7 @@ fn approval_takes_no_answer_that_was_typed_before_its_question() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn on_a_terminal_the_chat_has_a_prompt_sign() {
+fn on_a_terminal_the_chat_shows_a_prompt() {
     let Some(program) = example("chat") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("\n> ");
@@ -84,7 +84,7 @@ fn on_a_terminal_the_chat_has_a_prompt_sign() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn on_a_terminal_trace_says_what_it_waits_for() {
+fn on_a_terminal_the_trace_example_says_what_it_waits_for() {
     let Some(program) = example("trace") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
@@ -94,7 +94,7 @@ fn on_a_terminal_trace_says_what_it_waits_for() {
 }
 
 #[test]
-fn auto_compaction_still_knows_from_the_summary_what_was_said_first() {
+fn auto_compaction_preserves_early_facts_in_the_summary() {
     let Some(out) = run("auto_compaction", &[]) else { return };
     check_lines(
         &out,
@@ -118,7 +118,7 @@ fn own_wire_runs_a_tool_and_answers_from_its_result() {
 }
 
 #[test]
-fn budget_says_what_was_spent_and_what_ended_it() {
+fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
     let Some(out) = run("budget", &[]) else { return };
     check_lines(
         &out,
@@ -141,7 +141,7 @@ fn budget_says_what_was_spent_and_what_ended_it() {
 }
 
 #[test]
-fn fallback_drops_what_was_taken_back_and_goes_on_with_the_other_model() {
+fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
     let Some(out) = run("fallback", &[]) else { return };
     let taken_back = "taken back: \"The clock says that it \"";
     let mut lines = vec!["# with_fallback", "shaky has spoken"];
@@ -177,7 +177,7 @@ fn model_escalation_stays_with_the_stronger_model() {
 }
 
 #[test]
-fn sub_agents_are_told_apart_and_leave_their_transcripts() {
+fn sub_agents_are_distinguished_and_leave_their_transcripts() {
     let Some(out) = run("sub_agents", &[]) else { return };
     for name in ["benches", "examples", "tests"] {
         check_lines(

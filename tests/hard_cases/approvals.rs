@@ -1,4 +1,4 @@
-//! Approvals, and tools that run elsewhere: H25 to H28.
+//! Approvals, and tools that run elsewhere.
 
 use std::sync::Arc;
 
@@ -20,152 +20,163 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, answering, fine, spec, strict};
 use crate::support::wires::{frame, sendable};
 
-// H25: an approval that is denied.
+mod denied_call {
+    //! A denied call is answered with the reason and the run continues.
 
-#[tokio::test]
-async fn h25_a_denial_is_told_with_its_reason_and_the_siblings_and_the_run_go_on() {
-    let (counter, other) = (Counter::default(), Counter::default());
-    let tools = vec![fine("t", &counter).requires_approval(), fine("u", &other)];
-    let reply = call_of("c1", "t").call_raw("c2", "u", "{}");
-    let (agent, model) = scripted([reply, "done".into()], tools);
-    let mut run = agent.interactive().run("go");
-    let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
-    run.deny(asked.as_approval_request().unwrap(), "not on a Sunday").unwrap();
-    let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
-    assert_eq!((counter.began(), other.began()), (0, 1));
-    let told = results(&model.requests()[1].history)[0].content.text();
-    assert!(told.contains("not on a Sunday"), "{told}");
+    use super::*;
+
+    #[tokio::test]
+    async fn a_denial_reports_its_reason_and_siblings_and_run_continue() {
+        let (counter, other) = (Counter::default(), Counter::default());
+        let tools = vec![fine("t", &counter).requires_approval(), fine("u", &other)];
+        let reply = call_of("c1", "t").call_raw("c2", "u", "{}");
+        let (agent, model) = scripted([reply, "done".into()], tools);
+        let mut run = agent.interactive().run("go");
+        let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+        run.deny(asked.as_approval_request().unwrap(), "not on a Sunday").unwrap();
+        let outcome = run.outcome().await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
+        assert_eq!((counter.began(), other.began()), (0, 1));
+        let told = results(&model.requests()[1].history)[0].content.text();
+        assert!(told.contains("not on a Sunday"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn consecutive_denials_are_not_counted_as_malformed_replies() {
+        let counter = Counter::default();
+        let reply = || Reply::new().call("t", json!({}));
+        let replies = [reply(), reply(), reply(), reply(), reply(), "I see".into()];
+        let never = hook::before_tool(|_, _| ready(CallDecision::Deny("no".to_owned())));
+        let (agent, _) = scripted(replies, vec![fine("t", &counter)]);
+        let outcome = agent.with_hook(never).run("go").outcome().await;
+        check(&outcome, EndReason::Completed, 6);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied; 5]);
+        assert_eq!(counter.began(), 0);
+    }
 }
-
-#[tokio::test]
-async fn h25_denials_in_a_row_are_not_taken_for_malformed_replies() {
-    let counter = Counter::default();
-    let reply = || Reply::new().call("t", json!({}));
-    let replies = [reply(), reply(), reply(), reply(), reply(), "I see".into()];
-    let never = hook::before_tool(|_, _| ready(CallDecision::Deny("no".to_owned())));
-    let (agent, _) = scripted(replies, vec![fine("t", &counter)]);
-    let outcome = agent.with_hook(never).run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 6);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied; 5]);
-    assert_eq!(counter.began(), 0);
-}
-
-// H26: approvals that are forged or stale.
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(given: Result<T, Error>) {
     assert_eq!(given.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
-#[tokio::test]
-async fn h26_an_approval_holds_for_exactly_the_call_that_was_shown_and_once() {
-    let counter = Counter::default();
-    let tools =
-        vec![answering("echo", &counter, |args| ready(args.to_string())).requires_approval()];
-    let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1}"#);
-    let (agent, _) = scripted([reply, "done".into()], tools);
-    let mut run = agent.interactive().run("go");
-    let real =
-        ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
-    refused(run.approve(&real));
-    let events = pull(&mut run);
-    assert_eq!(events.iter().find_map(Event::as_approval_request), Some(&real));
-    refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
-    refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
-    refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
-    refused(run.approve(&ToolCall { call_id: "c2".into(), ..real.clone() }));
-    assert!(pull(&mut run).is_empty() && counter.began() == 0);
-    run.approve(&real).unwrap();
-    refused(run.approve(&real));
-    refused(run.deny(&real, "changed my mind"));
-    let outcome = run.outcome().await;
-    assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
-}
+mod scope_of_an_approval {
+    //! An approval applies once, to exactly the call that was shown.
 
-#[tokio::test]
-async fn h26_an_approval_does_not_stick_to_the_tool() {
-    let counter = Counter::default();
-    let tools = vec![fine("t", &counter).requires_approval()];
-    let (agent, _) = scripted([call_of("c1", "t"), call_of("c1", "t"), "never".into()], tools);
-    let mut run = agent.interactive().run("go");
-    let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
-    run.approve(asked.as_approval_request().unwrap()).unwrap();
-    let again = until(&mut run, |event| event.as_approval_request().is_some()).await;
-    assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
-    refused(run.approve(asked.as_approval_request().unwrap()));
-    assert!(pull(&mut run).is_empty());
-    assert_eq!(counter.began(), 1);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h26_a_resumed_call_is_judged_again_by_schema_and_rules() {
-    let counter = Counter::default();
-    let reply = Reply::new().call_raw("c1", "strict", r#"{"n":1}"#);
-    let (first, _) = scripted([reply], vec![strict(&counter).requires_approval()]);
-    let run = first.run("go");
-    let (handle, outcome) = (run.handle(), run.outcome().await);
-    let history = handle.history();
-    let approved = |arguments: &str| {
-        let call = PendingCall { arguments: arguments.into(), ..outcome.pending[0].clone() };
-        [(call, Verdict::Approve)]
-    };
-    // Other arguments than those that were shown.
-    refused(first.resume(history.clone(), approved(r#"{"n":2}"#)));
-    // A schema that has changed since.
-    let parameters = json!({ "type": "object", "required": ["m"] });
-    let changed =
-        Tool::raw(ToolSpec { parameters, ..spec("strict") }, |_, _| ready("ran")).unwrap();
-    let kit = Toolkit::new([changed.requires_approval()]);
-    let (next, _) = scripted(["done".into()], vec![]);
-    let resumed = next.clone().with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
-    let kinds_ = kinds(resumed.unwrap().outcome().await.new_items());
-    assert_eq!(kinds_, [ResultKind::InvalidArguments]);
-    // A rule that says no.
-    let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
-    let no = hook::before_tool(|_, _| ready(CallDecision::Deny("not any more".to_owned())));
-    let resumed = next.with_hook(no).resume(history.clone(), approved(r#"{"n":1}"#));
-    assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
-    // A rule that makes other arguments of those that were approved.
-    let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
-    let other =
-        hook::before_tool(|_, _| ready(CallDecision::RewriteArguments(r#"{"n":9}"#.to_owned())));
-    let resumed = next.with_hook(other).resume(history, approved(r#"{"n":1}"#));
-    assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
-    assert_eq!(counter.began(), 0);
-}
+    #[tokio::test]
+    async fn an_approval_applies_once_and_only_to_the_call_that_was_shown() {
+        let counter = Counter::default();
+        let tools =
+            vec![answering("echo", &counter, |args| ready(args.to_string())).requires_approval()];
+        let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1}"#);
+        let (agent, _) = scripted([reply, "done".into()], tools);
+        let mut run = agent.interactive().run("go");
+        let real =
+            ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
+        refused(run.approve(&real));
+        let events = pull(&mut run);
+        assert_eq!(events.iter().find_map(Event::as_approval_request), Some(&real));
+        refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
+        refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
+        refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
+        refused(run.approve(&ToolCall { call_id: "c2".into(), ..real.clone() }));
+        assert!(pull(&mut run).is_empty() && counter.began() == 0);
+        run.approve(&real).unwrap();
+        refused(run.approve(&real));
+        refused(run.deny(&real, "changed my mind"));
+        let outcome = run.outcome().await;
+        assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
+    }
 
-#[tokio::test]
-async fn h26_an_approval_of_the_parents_call_does_not_count_for_the_childs() {
-    let (own, childs) = (Counter::default(), Counter::default());
-    let child = Agent::new(Scripted::new([call_of("c1", "danger"), "done".into()]))
-        .with_tools([fine("danger", &childs).requires_approval()])
-        .interactive();
-    let tools =
-        vec![child.as_tool("child", "Works").unwrap(), fine("danger", &own).requires_approval()];
-    let reply =
-        Reply::new().call_raw("c0", "child", r#"{"prompt":"work"}"#).call_raw("c1", "danger", "{}");
-    let (agent, _) = scripted([reply, "done".into()], tools);
-    let mut run = agent.interactive().run("go");
-    let events = pull(&mut run);
-    let asked = events.iter().find_map(Event::as_approval_request).unwrap().clone();
-    let nested = run.handle().nested_handle("c0").unwrap();
-    let childs_ask = events.iter().find_map(|event| match event {
-        Event::Nested { event, .. } => event.as_approval_request(),
-        _ => None,
-    });
-    assert_eq!(childs_ask, Some(&asked), "the same call to look at");
-    run.approve(&asked).unwrap();
-    pull(&mut run);
-    assert_eq!((own.began(), childs.began()), (1, 0));
-    refused(run.approve(&asked));
-    nested.approve(&asked).unwrap();
-    check(&run.outcome().await, EndReason::Completed, 2);
-    assert_eq!((own.began(), childs.began()), (1, 1));
-}
+    #[tokio::test]
+    async fn an_approval_does_not_apply_to_later_calls_of_the_tool() {
+        let counter = Counter::default();
+        let tools = vec![fine("t", &counter).requires_approval()];
+        let (agent, _) = scripted([call_of("c1", "t"), call_of("c1", "t"), "never".into()], tools);
+        let mut run = agent.interactive().run("go");
+        let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+        run.approve(asked.as_approval_request().unwrap()).unwrap();
+        let again = until(&mut run, |event| event.as_approval_request().is_some()).await;
+        assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
+        refused(run.approve(asked.as_approval_request().unwrap()));
+        assert!(pull(&mut run).is_empty());
+        assert_eq!(counter.began(), 1);
+    }
 
-// H27: tools that run elsewhere.
+    #[tokio::test]
+    async fn a_resumed_call_is_checked_again_by_schema_and_policy() {
+        let counter = Counter::default();
+        let reply = Reply::new().call_raw("c1", "strict", r#"{"n":1}"#);
+        let (first, _) = scripted([reply], vec![strict(&counter).requires_approval()]);
+        let run = first.run("go");
+        let (handle, outcome) = (run.handle(), run.outcome().await);
+        let history = handle.history();
+        let approved = |arguments: &str| {
+            let call = PendingCall { arguments: arguments.into(), ..outcome.pending[0].clone() };
+            [(call, Verdict::Approve)]
+        };
+        // Other arguments than those that were shown.
+        refused(first.resume(history.clone(), approved(r#"{"n":2}"#)));
+        // A schema that has changed since.
+        let parameters = json!({ "type": "object", "required": ["m"] });
+        let changed =
+            Tool::raw(ToolSpec { parameters, ..spec("strict") }, |_, _| ready("ran")).unwrap();
+        let kit = Toolkit::new([changed.requires_approval()]);
+        let (next, _) = scripted(["done".into()], vec![]);
+        let resumed =
+            next.clone().with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
+        let kinds_ = kinds(resumed.unwrap().outcome().await.new_items());
+        assert_eq!(kinds_, [ResultKind::InvalidArguments]);
+        // A rule that says no.
+        let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
+        let no = hook::before_tool(|_, _| ready(CallDecision::Deny("not any more".to_owned())));
+        let resumed = next.with_hook(no).resume(history.clone(), approved(r#"{"n":1}"#));
+        assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
+        // A rule that makes other arguments of those that were approved.
+        let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
+        let other = hook::before_tool(|_, _| {
+            ready(CallDecision::RewriteArguments(r#"{"n":9}"#.to_owned()))
+        });
+        let resumed = next.with_hook(other).resume(history, approved(r#"{"n":1}"#));
+        assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
+        assert_eq!(counter.began(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_approval_of_a_parents_call_does_not_apply_to_its_sub_agent() {
+        let (own, childs) = (Counter::default(), Counter::default());
+        let child = Agent::new(Scripted::new([call_of("c1", "danger"), "done".into()]))
+            .with_tools([fine("danger", &childs).requires_approval()])
+            .interactive();
+        let tools = vec![
+            child.as_tool("child", "Works").unwrap(),
+            fine("danger", &own).requires_approval(),
+        ];
+        let reply = Reply::new()
+            .call_raw("c0", "child", r#"{"prompt":"work"}"#)
+            .call_raw("c1", "danger", "{}");
+        let (agent, _) = scripted([reply, "done".into()], tools);
+        let mut run = agent.interactive().run("go");
+        let events = pull(&mut run);
+        let asked = events.iter().find_map(Event::as_approval_request).unwrap().clone();
+        let nested = run.handle().nested_handle("c0").unwrap();
+        let childs_ask = events.iter().find_map(|event| match event {
+            Event::Nested { event, .. } => event.as_approval_request(),
+            _ => None,
+        });
+        assert_eq!(childs_ask, Some(&asked), "the same call to look at");
+        run.approve(&asked).unwrap();
+        pull(&mut run);
+        assert_eq!((own.began(), childs.began()), (1, 0));
+        refused(run.approve(&asked));
+        nested.approve(&asked).unwrap();
+        check(&run.outcome().await, EndReason::Completed, 2);
+        assert_eq!((own.began(), childs.began()), (1, 1));
+    }
+}
 
 /// A run that ended with one call answered and one that waits for somebody outside.
 async fn with_external() -> (Agent, Scripted, Outcome, History, Counter) {
@@ -178,66 +189,70 @@ async fn with_external() -> (Agent, Scripted, Outcome, History, Counter) {
     (agent, model, outcome, handle.history(), counter)
 }
 
-#[tokio::test]
-async fn h27_an_external_call_ends_the_run_as_pending_behind_its_siblings() {
-    let (_, model, outcome, history, counter) = with_external().await;
-    check(&outcome, EndReason::Pending, 1);
-    assert!(outcome.partial);
-    let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
-    assert_eq!(pending, ["c1"]);
-    assert_eq!(answers(outcome.new_items()), [("c2", ResultKind::Ok, "fine".to_owned())]);
-    assert_eq!(history.pending_calls(), outcome.pending);
-    assert_eq!((model.requests().len(), counter.began()), (1, 1));
-}
+mod external_calls {
+    //! Calls that an external party answers, and resuming a run with their results.
 
-#[tokio::test]
-async fn h27_an_interactive_run_does_not_wait_for_somebody_outside() {
-    let tools = vec![Tool::external(spec("ask_user")).unwrap()];
-    let (agent, _) = scripted([call_of("c1", "ask_user")], tools);
-    let events = pull(&mut agent.interactive().run("go"));
-    check(ending(&events), EndReason::Pending, 1);
-    assert!(!events.iter().any(|event| event.as_approval_request().is_some()));
-}
+    use super::*;
 
-#[tokio::test]
-async fn h27_a_resume_takes_exactly_the_calls_that_wait() {
-    let (agent, model, outcome, history, _) = with_external().await;
-    let waits = outcome.pending[0].clone();
-    let answered = |call: &PendingCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
-    let extra = PendingCall { call_id: "c9".into(), ..waits.clone() };
-    let done = PendingCall::from(calls(&history)[1]);
-    for verdicts in [
-        vec![],
-        vec![answered(&extra)],
-        vec![answered(&waits), answered(&extra)],
-        vec![answered(&waits), answered(&done)],
-        vec![answered(&waits), answered(&waits)],
-        vec![(waits.clone(), Verdict::Approve)],
-    ] {
-        refused(agent.resume(history.clone(), verdicts));
+    #[tokio::test]
+    async fn an_external_call_ends_the_run_as_pending_after_its_siblings() {
+        let (_, model, outcome, history, counter) = with_external().await;
+        check(&outcome, EndReason::Pending, 1);
+        assert!(outcome.partial);
+        let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
+        assert_eq!(pending, ["c1"]);
+        assert_eq!(answers(outcome.new_items()), [("c2", ResultKind::Ok, "fine".to_owned())]);
+        assert_eq!(history.pending_calls(), outcome.pending);
+        assert_eq!((model.requests().len(), counter.began()), (1, 1));
     }
-    assert_eq!(model.requests().len(), 1, "nothing was sent");
-    let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
-    check(&resumed, EndReason::Completed, 1);
-    let sent = &model.requests()[1].history;
-    assert!(sent.is_settled());
-    let texts: Vec<_> = answers(sent).into_iter().map(|answer| answer.2).collect();
-    assert_eq!(texts.len(), 2);
-    assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
-    // Once answered, nothing is open any more.
-    refused(agent.resume(sent.clone(), [answered(&waits)]));
-}
 
-#[tokio::test]
-async fn h27_a_run_that_does_not_resume_answers_the_calls_as_interrupted() {
-    let (agent, model, _, history, _) = with_external().await;
-    check(&agent.run_from(history, "never mind").outcome().await, EndReason::Completed, 1);
-    let sent = &model.requests()[1].history;
-    assert!(sent.is_settled());
-    assert!(kinds(sent).contains(&ResultKind::Interrupted));
-}
+    #[tokio::test]
+    async fn an_interactive_run_does_not_wait_for_an_external_result() {
+        let tools = vec![Tool::external(spec("ask_user")).unwrap()];
+        let (agent, _) = scripted([call_of("c1", "ask_user")], tools);
+        let events = pull(&mut agent.interactive().run("go"));
+        check(ending(&events), EndReason::Pending, 1);
+        assert!(!events.iter().any(|event| event.as_approval_request().is_some()));
+    }
 
-// H28: tools that the provider runs.
+    #[tokio::test]
+    async fn a_resume_accepts_exactly_the_pending_calls() {
+        let (agent, model, outcome, history, _) = with_external().await;
+        let waits = outcome.pending[0].clone();
+        let answered = |call: &PendingCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
+        let extra = PendingCall { call_id: "c9".into(), ..waits.clone() };
+        let done = PendingCall::from(calls(&history)[1]);
+        for verdicts in [
+            vec![],
+            vec![answered(&extra)],
+            vec![answered(&waits), answered(&extra)],
+            vec![answered(&waits), answered(&done)],
+            vec![answered(&waits), answered(&waits)],
+            vec![(waits.clone(), Verdict::Approve)],
+        ] {
+            refused(agent.resume(history.clone(), verdicts));
+        }
+        assert_eq!(model.requests().len(), 1, "nothing was sent");
+        let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
+        check(&resumed, EndReason::Completed, 1);
+        let sent = &model.requests()[1].history;
+        assert!(sent.is_settled());
+        let texts: Vec<_> = answers(sent).into_iter().map(|answer| answer.2).collect();
+        assert_eq!(texts.len(), 2);
+        assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
+        // Once answered, nothing is open any more.
+        refused(agent.resume(sent.clone(), [answered(&waits)]));
+    }
+
+    #[tokio::test]
+    async fn a_new_run_answers_pending_calls_as_interrupted() {
+        let (agent, model, _, history, _) = with_external().await;
+        check(&agent.run_from(history, "never mind").outcome().await, EndReason::Completed, 1);
+        let sent = &model.requests()[1].history;
+        assert!(sent.is_settled());
+        assert!(kinds(sent).contains(&ResultKind::Interrupted));
+    }
+}
 
 /// A run over the Anthropic wire, where the server may search by itself.
 async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, History, usize) {
@@ -266,58 +281,64 @@ const STOP_1: &str = r#"{"type":"content_block_stop","index":1}"#;
 const END_TURN: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
 const PAUSE: &str = r#"{"type":"message_delta","delta":{"stop_reason":"pause_turn"}}"#;
 
-#[tokio::test]
-async fn h28_what_the_provider_runs_is_never_run_here_and_gets_no_result_of_ours() {
-    let counter = Counter::default();
-    let turn = vec![SEARCH, STOP_0, FOUND, STOP_1, END_TURN];
-    let (outcome, history, asked) = over_anthropic(vec![turn], &counter).await;
-    check(&outcome, EndReason::Completed, 1);
-    assert_eq!((counter.began(), asked), (0, 1));
-    assert_eq!((calls(&history).len(), results(&history).len()), (0, 0));
-    let own = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
-    assert_eq!(own, 2);
-    assert_eq!(history.settled(), history, "settling leaves them alone");
-    let sent = sendable(Wire::Anthropic, &history).to_string();
-    assert!(sent.contains("srv1"), "{sent}");
-}
+mod provider_executed_calls {
+    //! Calls that the provider executes are never run or answered locally.
 
-#[tokio::test]
-async fn h28_a_result_of_the_provider_may_come_in_a_later_turn() {
-    let counter = Counter::default();
-    let later = FOUND.replace(r#""index":1"#, r#""index":0"#);
-    let turns = vec![vec![SEARCH, STOP_0, PAUSE], vec![&later, STOP_0, END_TURN]];
-    let (outcome, history, asked) = over_anthropic(turns, &counter).await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!((counter.began(), asked, results(&history).len()), (0, 2, 0));
-    let sent = sendable(Wire::Anthropic, &history);
-    assert_eq!(sent.to_string().matches("srv1").count(), 2);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h28_a_call_of_ours_beside_one_of_the_provider_runs_alone() {
-    let counter = Counter::default();
-    let ours = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"web_search","input":{}}}"#;
-    let tool_use = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
-    let words =
-        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"done"}}"#;
-    let turns = vec![vec![SEARCH, STOP_0, ours, STOP_1, tool_use], vec![words, STOP_0, END_TURN]];
-    let (outcome, history, _) = over_anthropic(turns, &counter).await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!(counter.began(), 1);
-    assert_eq!(answers(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
-    // The run never offered a tool of the provider's, so that its result will not come.
-    let sent = sendable(Wire::Anthropic, &history).to_string();
-    assert!(!sent.contains("srv1"), "{sent}");
-}
+    #[tokio::test]
+    async fn a_provider_executed_call_is_never_run_or_answered_locally() {
+        let counter = Counter::default();
+        let turn = vec![SEARCH, STOP_0, FOUND, STOP_1, END_TURN];
+        let (outcome, history, asked) = over_anthropic(vec![turn], &counter).await;
+        check(&outcome, EndReason::Completed, 1);
+        assert_eq!((counter.began(), asked), (0, 1));
+        assert_eq!((calls(&history).len(), results(&history).len()), (0, 0));
+        let own = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
+        assert_eq!(own, 2);
+        assert_eq!(history.settled(), history, "settling leaves them alone");
+        let sent = sendable(Wire::Anthropic, &history).to_string();
+        assert!(sent.contains("srv1"), "{sent}");
+    }
 
-#[tokio::test]
-async fn h28_a_use_of_the_provider_that_paused_is_not_sent_once_the_user_speaks() {
-    let counter = Counter::default();
-    let turns = vec![vec![SEARCH, STOP_0, PAUSE]; 30];
-    let (outcome, mut history, asked) = over_anthropic(turns, &counter).await;
-    assert_ne!(outcome.reason, EndReason::Completed);
-    assert!((2..30).contains(&asked), "{asked}");
-    history.push(turnstream::item::Item::user("never mind"));
-    let sent = sendable(Wire::Anthropic, &history).to_string();
-    assert!(!sent.contains("srv1"), "{sent}");
+    #[tokio::test]
+    async fn a_provider_result_may_arrive_in_a_later_turn() {
+        let counter = Counter::default();
+        let later = FOUND.replace(r#""index":1"#, r#""index":0"#);
+        let turns = vec![vec![SEARCH, STOP_0, PAUSE], vec![&later, STOP_0, END_TURN]];
+        let (outcome, history, asked) = over_anthropic(turns, &counter).await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!((counter.began(), asked, results(&history).len()), (0, 2, 0));
+        let sent = sendable(Wire::Anthropic, &history);
+        assert_eq!(sent.to_string().matches("srv1").count(), 2);
+    }
+
+    #[tokio::test]
+    async fn only_the_local_call_runs_beside_a_provider_executed_one() {
+        let counter = Counter::default();
+        let ours = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"web_search","input":{}}}"#;
+        let tool_use = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
+        let words = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"done"}}"#;
+        let turns =
+            vec![vec![SEARCH, STOP_0, ours, STOP_1, tool_use], vec![words, STOP_0, END_TURN]];
+        let (outcome, history, _) = over_anthropic(turns, &counter).await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!(counter.began(), 1);
+        assert_eq!(answers(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
+        // The run never offered a tool of the provider's, so that its result will not come.
+        let sent = sendable(Wire::Anthropic, &history).to_string();
+        assert!(!sent.contains("srv1"), "{sent}");
+    }
+
+    #[tokio::test]
+    async fn a_paused_provider_call_is_not_sent_after_new_user_input() {
+        let counter = Counter::default();
+        let turns = vec![vec![SEARCH, STOP_0, PAUSE]; 30];
+        let (outcome, mut history, asked) = over_anthropic(turns, &counter).await;
+        assert_ne!(outcome.reason, EndReason::Completed);
+        assert!((2..30).contains(&asked), "{asked}");
+        history.push(turnstream::item::Item::user("never mind"));
+        let sent = sendable(Wire::Anthropic, &history).to_string();
+        assert!(!sent.contains("srv1"), "{sent}");
+    }
 }

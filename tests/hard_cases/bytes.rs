@@ -1,4 +1,4 @@
-//! Bytes: the prefix that a cache holds, transforms, and frames cut anywhere. H63 to H65.
+//! Bytes: the prefix that a cache holds, transforms, and frames cut anywhere..
 
 use std::time::Duration;
 
@@ -48,56 +48,63 @@ fn head(body: &Value) -> String {
     names.iter().map(|name| body[*name].to_string().replace("\"cache_control\"", "")).collect()
 }
 
-#[tokio::test]
-async fn h63_every_request_of_a_run_begins_with_the_blocks_of_the_one_before() {
-    for wire in Wire::ALL {
-        let replies = [
-            Reply::new()
-                .think("hm")
-                .say("two")
-                .call_raw("same", "t", "{\"ms\":1}")
-                .call("t", json!({})),
-            // An id that was used, an unknown tool, arguments that are none.
-            Reply::new().call_raw("same", "t", "{}").call("nobody", json!({})),
-            Reply::new().call_raw("odd", "t", "{\"ms\":\"x\"}"),
-            Reply::text("cut").stop(StopReason::MaxTokens),
-            Reply::text("done"),
-        ];
-        let model = OnWire::new(wire, "m", replies);
-        let agent = agent(model.clone()).with_tools([tool("t")]).with_system("be brief");
-        told(agent.run("go")).await.check(EndReason::Completed, 5);
-        let sent = model.sent();
-        let bodies: Vec<_> = sent.iter().map(|body| blocks(wire, body)).collect();
-        assert_eq!(bodies.len(), 5);
-        for (n, pair) in bodies.windows(2).enumerate() {
-            assert!(pair[1].len() > pair[0].len(), "{wire} {n}");
-            assert_eq!(pair[1][..pair[0].len()], pair[0][..], "{wire} {n}");
-        }
-        assert!(sent.iter().all(|body| head(body) == head(&sent[0])), "{wire}");
-    }
-}
+mod prompt_cache_prefix {
+    //! Each request of a run extends the previous one, so that prompt caches stay valid.
 
-#[test]
-fn h63_repairs_follow_from_the_entries_alone() {
-    let items = [
-        Item::user("u"),
-        Item::tool_call("a", "t", "{}"),
-        Item::user("u"),
-        Item::tool_call("a", "t", "{\"ms\":"),
-        Item::user("u"),
-    ];
-    let request =
-        |id: &str| Request::new(History::from_items(id, items.to_vec())).with_tools([spec("t")]);
-    for wire in Wire::ALL {
-        let body = encode(wire, "m", &request("h"));
-        assert_eq!(encode(wire, "m", &request("h")), body, "{wire}");
-        assert_eq!(encode(wire, "m", &request("another")), body, "{wire}: not even of its id");
-        // What comes later changes nothing of it.
-        let mut longer = History::from_items("h", items.to_vec());
-        longer.extend([Item::text("x"), Item::user("y")]);
-        let longer = encode(wire, "m", &Request::new(longer).with_tools([spec("t")]));
-        let (short, long) = (blocks(wire, &body), blocks(wire, &longer));
-        assert_eq!(long[..short.len()], short[..], "{wire}");
+    use super::*;
+
+    #[tokio::test]
+    async fn each_request_of_a_run_extends_the_previous_one() {
+        for wire in Wire::ALL {
+            let replies = [
+                Reply::new()
+                    .think("hm")
+                    .say("two")
+                    .call_raw("same", "t", "{\"ms\":1}")
+                    .call("t", json!({})),
+                // An id that was used, an unknown tool, arguments that are none.
+                Reply::new().call_raw("same", "t", "{}").call("nobody", json!({})),
+                Reply::new().call_raw("odd", "t", "{\"ms\":\"x\"}"),
+                Reply::text("cut").stop(StopReason::MaxTokens),
+                Reply::text("done"),
+            ];
+            let model = OnWire::new(wire, "m", replies);
+            let agent = agent(model.clone()).with_tools([tool("t")]).with_system("be brief");
+            told(agent.run("go")).await.check(EndReason::Completed, 5);
+            let sent = model.sent();
+            let bodies: Vec<_> = sent.iter().map(|body| blocks(wire, body)).collect();
+            assert_eq!(bodies.len(), 5);
+            for (n, pair) in bodies.windows(2).enumerate() {
+                assert!(pair[1].len() > pair[0].len(), "{wire} {n}");
+                assert_eq!(pair[1][..pair[0].len()], pair[0][..], "{wire} {n}");
+            }
+            assert!(sent.iter().all(|body| head(body) == head(&sent[0])), "{wire}");
+        }
+    }
+
+    #[test]
+    fn history_repairs_are_deterministic() {
+        let items = [
+            Item::user("u"),
+            Item::tool_call("a", "t", "{}"),
+            Item::user("u"),
+            Item::tool_call("a", "t", "{\"ms\":"),
+            Item::user("u"),
+        ];
+        let request = |id: &str| {
+            Request::new(History::from_items(id, items.to_vec())).with_tools([spec("t")])
+        };
+        for wire in Wire::ALL {
+            let body = encode(wire, "m", &request("h"));
+            assert_eq!(encode(wire, "m", &request("h")), body, "{wire}");
+            assert_eq!(encode(wire, "m", &request("another")), body, "{wire}: not even of its id");
+            // What comes later changes nothing of it.
+            let mut longer = History::from_items("h", items.to_vec());
+            longer.extend([Item::text("x"), Item::user("y")]);
+            let longer = encode(wire, "m", &Request::new(longer).with_tools([spec("t")]));
+            let (short, long) = (blocks(wire, &body), blocks(wire, &longer));
+            assert_eq!(long[..short.len()], short[..], "{wire}");
+        }
     }
 }
 
@@ -115,134 +122,148 @@ impl Provider for Stopped {
     }
 }
 
-#[tokio::test]
-async fn h64_a_transform_that_stops_the_stream_leaves_one_ending_and_no_call() {
-    let script = || Scripted::new([Reply::text("one two").call("t", json!({ "ms": 1 }))]);
-    let whole = script().stream_turn(Request::new(History::from_id("h"))).count().await;
-    assert!(whole > 5);
-    for events in 0..whole {
-        // Both what is counted and that it ends once is looked at by `told`.
-        let told = told(agent(Stopped(script(), events)).with_tools([tool("t")]).run("go")).await;
-        told.check(EndReason::Incomplete, 1);
-        assert_eq!(told.started(), 0, "stopped behind {events}");
-    }
-    let told = told(agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
-    told.check(EndReason::MaxTurns, 1);
-}
+mod turn_transforms {
+    //! Transforms that end, fail or reorder the stream of a turn.
 
-#[tokio::test]
-async fn h64_a_transform_that_fails_is_the_error_of_the_run() {
-    struct Failing(Scripted);
-    impl Provider for Failing {
-        fn stream_turn(&self, request: Request) -> TurnStream {
-            let history = request.history.clone();
-            let objection = |event: Result<TurnEvent, Error>| match event {
-                Ok(TurnEvent::TextDelta { text, .. }) if text.contains("two") => {
-                    Err(Error::new(ErrorKind::Other, "not that word"))
-                }
-                event => event,
-            };
-            self.0.stream_turn(request).map(objection).seal(&history)
-        }
-        fn model(&self) -> &str {
-            self.0.model()
-        }
-    }
-    let told = told(agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
-    told.check(EndReason::ProviderError, 1);
-    assert_eq!(
-        (told.text(), told.outcome.error.as_ref().unwrap().kind()),
-        ("one ", ErrorKind::Other)
-    );
-}
+    use super::*;
 
-#[test]
-fn h64_thoughts_told_apart_from_text_keep_the_order() {
-    let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::STRICT };
-    let text = "<think>first\nsecond</think>third fourth";
-    let cuts = 0..=text.len();
-    for (from, to) in cuts.clone().flat_map(|from| cuts.clone().map(move |to| (from, to))) {
-        if from > to {
-            continue;
+    #[tokio::test]
+    async fn a_transform_that_ends_the_stream_leaves_one_ending_and_no_calls() {
+        let script = || Scripted::new([Reply::text("one two").call("t", json!({ "ms": 1 }))]);
+        let whole = script().stream_turn(Request::new(History::from_id("h"))).count().await;
+        assert!(whole > 5);
+        for events in 0..whole {
+            // Both what is counted and that it ends once is looked at by `told`.
+            let told =
+                told(agent(Stopped(script(), events)).with_tools([tool("t")]).run("go")).await;
+            told.check(EndReason::Incomplete, 1);
+            assert_eq!(told.started(), 0, "stopped behind {events}");
         }
-        let pieces = [&text[..from], &text[from..to], &text[to..]];
-        let mut body = String::new();
-        for piece in pieces {
-            let chunk = json!({ "choices": [{ "delta": { "content": piece } }] });
-            body.extend(["data: ", &chunk.to_string(), "\n\n"]);
+        let told = told(agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
+        told.check(EndReason::MaxTurns, 1);
+    }
+
+    #[tokio::test]
+    async fn an_error_from_a_transform_is_the_runs_error() {
+        struct Failing(Scripted);
+        impl Provider for Failing {
+            fn stream_turn(&self, request: Request) -> TurnStream {
+                let history = request.history.clone();
+                let objection = |event: Result<TurnEvent, Error>| match event {
+                    Ok(TurnEvent::TextDelta { text, .. }) if text.contains("two") => {
+                        Err(Error::new(ErrorKind::Other, "not that word"))
+                    }
+                    event => event,
+                };
+                self.0.stream_turn(request).map(objection).seal(&history)
+            }
+            fn model(&self) -> &str {
+                self.0.model()
+            }
         }
-        body.push_str(
-            "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+        let told = told(agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
+        told.check(EndReason::ProviderError, 1);
+        assert_eq!(
+            (told.text(), told.outcome.error.as_ref().unwrap().kind()),
+            ("one ", ErrorKind::Other)
         );
-        let decoding = Decoding::new(stream::iter([Ok(body.into())]), Decoder::new("m", &tagged));
-        let events = block_on(seal(&History::from_id("h"), decoding).collect::<Vec<_>>());
-        let (mut thought, mut said) = (String::new(), String::new());
-        for event in events {
-            match event.unwrap() {
-                TurnEvent::ReasoningDelta { text, .. } => {
-                    assert!(said.is_empty(), "thoughts come first");
-                    thought.push_str(&text);
+    }
+
+    #[test]
+    fn a_transform_that_splits_reasoning_from_text_keeps_their_order() {
+        let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::STRICT };
+        let text = "<think>first\nsecond</think>third fourth";
+        let cuts = 0..=text.len();
+        for (from, to) in cuts.clone().flat_map(|from| cuts.clone().map(move |to| (from, to))) {
+            if from > to {
+                continue;
+            }
+            let pieces = [&text[..from], &text[from..to], &text[to..]];
+            let mut body = String::new();
+            for piece in pieces {
+                let chunk = json!({ "choices": [{ "delta": { "content": piece } }] });
+                body.extend(["data: ", &chunk.to_string(), "\n\n"]);
+            }
+            body.push_str(
+                "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+            );
+            let decoding =
+                Decoding::new(stream::iter([Ok(body.into())]), Decoder::new("m", &tagged));
+            let events = block_on(seal(&History::from_id("h"), decoding).collect::<Vec<_>>());
+            let (mut thought, mut said) = (String::new(), String::new());
+            for event in events {
+                match event.unwrap() {
+                    TurnEvent::ReasoningDelta { text, .. } => {
+                        assert!(said.is_empty(), "thoughts come first");
+                        thought.push_str(&text);
+                    }
+                    TurnEvent::TextDelta { text, .. } => said.push_str(&text),
+                    _ => {}
                 }
-                TurnEvent::TextDelta { text, .. } => said.push_str(&text),
-                _ => {}
             }
-        }
-        assert_eq!((thought.as_str(), said.as_str()), ("first\nsecond", "third fourth"));
-    }
-}
-
-#[test]
-fn h65_a_body_is_the_same_turn_wherever_it_is_cut_in_two() {
-    let reply = || Reply::text("\u{e9}\u{1f44d}\u{2028}");
-    for wire in Wire::ALL {
-        let bodies = bodies(wire, &reply());
-        let expected = events(wire, [bodies[0].clone()]);
-        assert!(matches!(expected.last(), Some(TurnEvent::TurnComplete { .. })));
-        // LF; CRLF, comments and a mark; CR without the last blank line, and a mark.
-        for n in [0, 13, 21] {
-            let body = &bodies[n];
-            for at in 0..=body.len() {
-                let found = events(wire, [body[..at].to_vec(), body[at..].to_vec()]);
-                assert!(found == expected, "{wire}, body {n}, cut at {at}");
-            }
+            assert_eq!((thought.as_str(), said.as_str()), ("first\nsecond", "third fourth"));
         }
     }
 }
 
-#[test]
-fn h65_data_of_several_lines_is_one_frame() {
-    let body = "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    let found = events(Wire::OpenAiChat, [body.as_bytes().to_vec()]);
-    let said = found.into_iter().map(Event::from).find_map(|event| event.text_delta().cloned());
-    assert_eq!(said.as_deref(), Some("hi"));
-}
+mod split_frames {
+    //! Bodies that are split at any byte decode to the same turn.
 
-/// Gemini has no word behind its finish reason: there it is the end of the body, or a timeout.
-#[tokio::test(start_paused = true)]
-async fn h65_a_connection_that_stays_open_behind_the_last_word_is_no_matter() {
-    for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
-        let body = Answer::reply("hello").bytes(wire);
-        let open = stream::iter([Ok(body.into())]).chain(stream::pending());
-        let turn = on_wire(wire, "m", &History::from_id("h"), open).into_turn();
-        let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;
-        assert_eq!(turn.expect("it ends").unwrap().text(), "hello", "{wire}");
+    use super::*;
+
+    #[test]
+    fn a_body_split_at_any_byte_decodes_to_the_same_turn() {
+        let reply = || Reply::text("\u{e9}\u{1f44d}\u{2028}");
+        for wire in Wire::ALL {
+            let bodies = bodies(wire, &reply());
+            let expected = events(wire, [bodies[0].clone()]);
+            assert!(matches!(expected.last(), Some(TurnEvent::TurnComplete { .. })));
+            // LF; CRLF, comments and a mark; CR without the last blank line, and a mark.
+            for n in [0, 13, 21] {
+                let body = &bodies[n];
+                for at in 0..=body.len() {
+                    let found = events(wire, [body[..at].to_vec(), body[at..].to_vec()]);
+                    assert!(found == expected, "{wire}, body {n}, cut at {at}");
+                }
+            }
+        }
     }
-}
 
-#[test]
-fn h65_lines_of_json_end_at_a_line_feed_and_nowhere_else() {
-    let line = |text: &str| {
-        serde_json::to_string(&Event::Appended {
-            why: turnstream::event::AppendReason::Input,
-            id: "i".into(),
-            items: vec![Item::user(text)],
-        })
-    };
-    let lines = [line("a\u{2028}b\u{2029}c\u{85}d\r").unwrap(), line("next\n").unwrap()];
-    let body = lines.join("\n");
-    let read: Vec<Event> =
-        body.split('\n').map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(read.len(), 2);
-    let Event::Appended { items, .. } = &read[0] else { panic!("{read:?}") };
-    assert_eq!(items[0], Item::user("a\u{2028}b\u{2029}c\u{85}d\r"));
+    #[test]
+    fn several_data_lines_form_one_frame() {
+        let body = "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+        let found = events(Wire::OpenAiChat, [body.as_bytes().to_vec()]);
+        let said = found.into_iter().map(Event::from).find_map(|event| event.text_delta().cloned());
+        assert_eq!(said.as_deref(), Some("hi"));
+    }
+
+    /// Gemini has no word behind its finish reason: there it is the end of the body, or a timeout.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_left_open_after_the_end_marker_does_not_delay_the_turn() {
+        for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
+            let body = Answer::reply("hello").bytes(wire);
+            let open = stream::iter([Ok(body.into())]).chain(stream::pending());
+            let turn = on_wire(wire, "m", &History::from_id("h"), open).into_turn();
+            let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;
+            assert_eq!(turn.expect("it ends").unwrap().text(), "hello", "{wire}");
+        }
+    }
+
+    #[test]
+    fn only_a_line_feed_terminates_a_json_line() {
+        let line = |text: &str| {
+            serde_json::to_string(&Event::Appended {
+                why: turnstream::event::AppendReason::Input,
+                id: "i".into(),
+                items: vec![Item::user(text)],
+            })
+        };
+        let lines = [line("a\u{2028}b\u{2029}c\u{85}d\r").unwrap(), line("next\n").unwrap()];
+        let body = lines.join("\n");
+        let read: Vec<Event> =
+            body.split('\n').map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(read.len(), 2);
+        let Event::Appended { items, .. } = &read[0] else { panic!("{read:?}") };
+        assert_eq!(items[0], Item::user("a\u{2028}b\u{2029}c\u{85}d\r"));
+    }
 }

@@ -1,4 +1,4 @@
-//! Reasons to stop that are none of the good ones, and what a run makes of them: H38 to H48.
+//! Reasons to stop that are none of the good ones, and what a run makes of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,39 +20,122 @@ use crate::support::tools::{Counter, fine, tool};
 use crate::support::wires::{frames, read_frames};
 use crate::support::world::{self, World, told};
 
-#[tokio::test]
-async fn h38_calls_that_the_output_limit_cut_off_never_run_and_are_asked_for_once_more() {
-    let cut = |id| {
-        let whole = Reply::new().call_raw("whole", "t", "{}");
-        whole.call_unfinished(id, "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens)
-    };
-    let world = World::new([cut("a"), "shorter".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(told.kinds(), [ResultKind::Truncated; 2]);
-    assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
-    assert!(told.results()[0].contains("cut off by the output limit"));
-    assert_eq!(world.ran(), 0);
-    // The second in a row ends it, paired.
-    let world = World::new([cut("a"), cut("b"), "never".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Truncated, 2);
-    assert_eq!(told.kinds(), [ResultKind::Truncated; 4]);
-    assert!(told.outcome.partial && told.outcome.error.is_none() && world.ran() == 0);
-}
+mod calls_truncated_by_output_limit {
+    //! Calls that the output limit truncated never run and are requested once more.
 
-#[tokio::test]
-async fn h38_a_call_that_was_cut_off_goes_to_every_wire_as_a_lawful_one() {
-    let cut = Reply::new().call_unfinished("c", "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens);
-    let told = World::new([cut, "so".into()]).run().await;
-    let history = told.handle.history();
-    let raw = history.iter().find_map(Item::as_tool_call).unwrap();
-    assert_eq!(raw.arguments, r#"{"path":"/a"#, "the raw text is kept");
-    for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", ["hello"]);
-        let next = agent(model.clone()).with_tools([tool("t")]);
-        told_ok(next.run_from(history.clone(), "go on")).await;
-        assert_eq!(model.sent().len(), 1);
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_truncated_by_the_output_limit_never_run_and_are_requested_once_more() {
+        let cut = |id| {
+            let whole = Reply::new().call_raw("whole", "t", "{}");
+            whole.call_unfinished(id, "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens)
+        };
+        let world = World::new([cut("a"), "shorter".into()]);
+        let told = world.run().await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!(told.kinds(), [ResultKind::Truncated; 2]);
+        assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
+        assert!(told.results()[0].contains("cut off by the output limit"));
+        assert_eq!(world.ran(), 0);
+        // The second in a row ends it, paired.
+        let world = World::new([cut("a"), cut("b"), "never".into()]);
+        let told = world.run().await;
+        told.check(EndReason::Truncated, 2);
+        assert_eq!(told.kinds(), [ResultKind::Truncated; 4]);
+        assert!(told.outcome.partial && told.outcome.error.is_none() && world.ran() == 0);
+    }
+
+    #[tokio::test]
+    async fn a_truncated_call_is_sent_as_a_valid_call_on_every_wire() {
+        let cut =
+            Reply::new().call_unfinished("c", "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens);
+        let told = World::new([cut, "so".into()]).run().await;
+        let history = told.handle.history();
+        let raw = history.iter().find_map(Item::as_tool_call).unwrap();
+        assert_eq!(raw.arguments, r#"{"path":"/a"#, "the raw text is kept");
+        for wire in Wire::ALL {
+            let model = OnWire::new(wire, "m", ["hello"]);
+            let next = agent(model.clone()).with_tools([tool("t")]);
+            told_ok(next.run_from(history.clone(), "go on")).await;
+            assert_eq!(model.sent().len(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_truncation_reported_under_another_stop_reason_is_recognized() {
+        let truncated = ResultKind::Truncated;
+        let odd = || StopReason::Other("odd".into());
+        for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
+            // A hook cannot repair arguments whose end is not known, and the whole call does not run.
+            let repair = hook::repair(|_, _, _| Some("{}".into()));
+            let cut = || relabelled(stop.clone(), 50);
+            let world = World::new([cut(), call("c"), cut(), cut(), "never".into()]);
+            let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));
+            let told = world.run().await;
+            // It is asked for again once, a good turn resets the count, and the second in a row ends it.
+            told.check(EndReason::Truncated, 4);
+            let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
+            assert_eq!((told.kinds(), world.ran(), world.sent()), (kinds, 1, 4), "{stop:?}");
+            assert!(told.results()[1].contains("cut off by the output limit"));
+            let (cut, next) = (Transition::MaxOutputTokensRecovery, Transition::NextTurn);
+            assert_eq!(told.transitions(), [cut, next, cut]);
+            assert!(told.outcome.partial && told.outcome.error.is_none());
+            let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+            let own = StopReason::as_str(&stop).to_owned();
+            assert_eq!(turn.stop_reason(), &StopReason::MaxTokens);
+            assert_eq!(turn.raw_stop_reason(), Some(&*own), "the server's word is kept");
+        }
+    }
+
+    #[tokio::test]
+    async fn invalid_arguments_below_the_output_limit_are_a_model_error() {
+        let (ok, invalid) = (ResultKind::Ok, ResultKind::InvalidArguments);
+        for output_tokens in [49, 0] {
+            let reply = relabelled(StopReason::ToolCalls, output_tokens);
+            let world = World::new([reply, "done".into()]).with(at_most_50);
+            let told = world.run().await;
+            told.check(EndReason::Completed, 2);
+            assert_eq!((told.kinds(), world.ran()), (vec![ok, invalid], 1));
+        }
+        // Nor is there a limit to reach where none was set.
+        let world = World::new([relabelled(StopReason::ToolCalls, 50), "done".into()]);
+        assert_eq!((world.run().await.kinds(), world.ran()), (vec![ok, invalid], 1));
+    }
+
+    #[tokio::test]
+    async fn a_disguised_truncation_is_recognized_on_every_wire_that_can_report_it() {
+        for wire in Wire::ALL {
+            let cut = match wire {
+                // Arguments are an object here, which cannot be cut: only a call in pieces can.
+                Wire::Gemini => frames(&[
+                    r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","willContinue":true}}]}}]}"#,
+                    r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}],"willContinue":true}}]}}]}"#,
+                    r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":50}}"#,
+                ])
+                .into_bytes(),
+                // Here, too; but gateways write arguments as text.
+                Wire::Ollama => concat!(
+                    r#"{"message":{"tool_calls":[{"function":{"name":"t","arguments":"{\"path\":\"/a"}}]}}"#,
+                    "\n",
+                    r#"{"done":true,"prompt_eval_count":10,"eval_count":50}"#,
+                    "\n",
+                )
+                .into(),
+                _ => {
+                    let cut = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
+                    Answer::reply(cut.usage(tokens(10, 50))).bytes(wire)
+                }
+            };
+            let cut = Answer::raw("text/event-stream", cut);
+            let model = OnWire::new(wire, "m", [cut, Answer::reply("shorter")]);
+            let ran = Counter::default();
+            let agent = at_most_50(agent(model.clone())).with_tools([fine("t", &ran)]);
+            let told = told(agent.run("go")).await;
+            told.check(EndReason::Completed, 2);
+            assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::Truncated], 0), "{wire}");
+            assert_eq!(model.sent().len(), 2, "{wire}");
+        }
     }
 }
 
@@ -70,379 +153,379 @@ fn at_most_50(agent: Agent) -> Agent {
     agent.with_options(Options { max_output_tokens: Some(50), ..Options::default() })
 }
 
-#[tokio::test]
-async fn h38_a_cut_that_the_server_reports_under_another_reason_is_a_cut() {
-    let truncated = ResultKind::Truncated;
-    let odd = || StopReason::Other("odd".into());
-    for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
-        // A hook cannot repair arguments whose end is not known, and the whole call does not run.
-        let repair = hook::repair(|_, _, _| Some("{}".into()));
-        let cut = || relabelled(stop.clone(), 50);
-        let world = World::new([cut(), call("c"), cut(), cut(), "never".into()]);
-        let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));
+mod complete_calls_of_a_truncated_turn {
+    //! Complete calls of a turn that hit the output limit do not run either.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn complete_calls_of_a_truncated_turn_do_not_run() {
+        let cut = |id: &str| call(id).stop(StopReason::MaxTokens);
+        let world = World::new([cut("a"), call("b"), cut("c"), call("d"), "done".into()]);
         let told = world.run().await;
-        // It is asked for again once, a good turn resets the count, and the second in a row ends it.
+        told.check(EndReason::Completed, 5);
+        let (truncated, ok) = (ResultKind::Truncated, ResultKind::Ok);
+        assert_eq!(told.kinds(), [truncated, ok, truncated, ok], "a good turn resets the count");
+        assert_eq!(world.ran(), 2);
+        let told = World::new([cut("a"), cut("b")]).run().await;
+        told.check(EndReason::Truncated, 2);
+        assert_eq!(told.kinds(), [truncated; 2], "never dangling");
+    }
+}
+
+mod text_truncated_by_output_limit {
+    //! A truncated text is continued a bounded number of times.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_truncated_text_is_continued_at_most_three_times_in_a_row() {
+        let cut = |words: &str| Reply::text(words).stop(StopReason::MaxTokens);
+        let told = World::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
+        told.check(EndReason::Completed, 4);
+        assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
+        let prompts = told.appended(AppendReason::Continuation);
+        let prompt = "user: You were cut off. Please continue from where you stopped.";
+        assert_eq!(prompts, [prompt; 3]);
+        assert_eq!(told.words()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
+
+        let world = World::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
+        let told = world.run().await;
         told.check(EndReason::Truncated, 4);
-        let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
-        assert_eq!((told.kinds(), world.ran(), world.sent()), (kinds, 1, 4), "{stop:?}");
-        assert!(told.results()[1].contains("cut off by the output limit"));
-        let (cut, next) = (Transition::MaxOutputTokensRecovery, Transition::NextTurn);
-        assert_eq!(told.transitions(), [cut, next, cut]);
+        assert_eq!((told.text(), world.sent()), ("abcd", 4));
         assert!(told.outcome.partial && told.outcome.error.is_none());
-        let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
-        let own = StopReason::as_str(&stop).to_owned();
-        assert_eq!(turn.stop_reason(), &StopReason::MaxTokens);
-        assert_eq!(turn.raw_stop_reason(), Some(&*own), "the server's word is kept");
+        // A next turn begins the count anew.
+        let world = World::new([
+            cut("a"),
+            cut("b"),
+            cut("c"),
+            call("x"),
+            cut("d"),
+            cut("e"),
+            cut("f"),
+            "g".into(),
+        ]);
+        world.run().await.check(EndReason::Completed, 8);
     }
 }
 
-#[tokio::test]
-async fn h38_broken_arguments_below_the_limit_or_without_a_count_are_the_models_fault() {
-    let (ok, invalid) = (ResultKind::Ok, ResultKind::InvalidArguments);
-    for output_tokens in [49, 0] {
-        let reply = relabelled(StopReason::ToolCalls, output_tokens);
-        let world = World::new([reply, "done".into()]).with(at_most_50);
-        let told = world.run().await;
-        told.check(EndReason::Completed, 2);
-        assert_eq!((told.kinds(), world.ran()), (vec![ok, invalid], 1));
-    }
-    // Nor is there a limit to reach where none was set.
-    let world = World::new([relabelled(StopReason::ToolCalls, 50), "done".into()]);
-    assert_eq!((world.run().await.kinds(), world.ran()), (vec![ok, invalid], 1));
-}
+mod content_filter {
+    //! A content filter ends the run without an error.
 
-#[tokio::test]
-async fn h38_a_cut_under_another_reason_is_seen_on_every_wire_that_can_carry_one() {
-    for wire in Wire::ALL {
-        let cut = match wire {
-            // Arguments are an object here, which cannot be cut: only a call in pieces can.
-            Wire::Gemini => frames(&[
-                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","willContinue":true}}]}}]}"#,
-                r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}],"willContinue":true}}]}}]}"#,
-                r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":50}}"#,
-            ])
-            .into_bytes(),
-            // Here, too; but gateways write arguments as text.
-            Wire::Ollama => concat!(
-                r#"{"message":{"tool_calls":[{"function":{"name":"t","arguments":"{\"path\":\"/a"}}]}}"#,
-                "\n",
-                r#"{"done":true,"prompt_eval_count":10,"eval_count":50}"#,
-                "\n",
-            )
-            .into(),
-            _ => {
-                let cut = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
-                Answer::reply(cut.usage(tokens(10, 50))).bytes(wire)
-            }
-        };
-        let cut = Answer::raw("text/event-stream", cut);
-        let model = OnWire::new(wire, "m", [cut, Answer::reply("shorter")]);
-        let ran = Counter::default();
-        let agent = at_most_50(agent(model.clone())).with_tools([fine("t", &ran)]);
-        let told = told(agent.run("go")).await;
-        told.check(EndReason::Completed, 2);
-        assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::Truncated], 0), "{wire}");
-        assert_eq!(model.sent().len(), 2, "{wire}");
+    use super::*;
+
+    #[tokio::test]
+    async fn a_content_filter_ends_the_run_without_an_error() {
+        for reply in [Reply::new(), Reply::text("I was going to")] {
+            let world = World::new([reply.stop(StopReason::ContentFilter), "never".into()]);
+            let told = world.run().await;
+            told.check(EndReason::Filtered, 1);
+            assert!(told.outcome.error.is_none() && !told.outcome.partial);
+            assert_eq!(world.sent(), 1);
+        }
+    }
+
+    #[test]
+    fn an_empty_filtered_response_is_a_turn_on_wires_that_report_the_filter() {
+        for (wire, frame) in [
+            (Wire::OpenAiChat, r#"{"choices":[{"delta":{},"finish_reason":"content_filter"}]}"#),
+            (Wire::Gemini, r#"{"candidates":[{"finishReason":"SAFETY"}]}"#),
+        ] {
+            let turn =
+                read_frames(wire, &[frame, "[DONE]"][..1]).map(|turn| turn.stop_reason().clone());
+            assert_eq!(turn.unwrap(), StopReason::ContentFilter, "{wire}");
+        }
     }
 }
 
-#[tokio::test]
-async fn h39_complete_calls_under_the_output_limit_do_not_run_either() {
-    let cut = |id: &str| call(id).stop(StopReason::MaxTokens);
-    let world = World::new([cut("a"), call("b"), cut("c"), call("d"), "done".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Completed, 5);
-    let (truncated, ok) = (ResultKind::Truncated, ResultKind::Ok);
-    assert_eq!(told.kinds(), [truncated, ok, truncated, ok], "a good turn resets the count");
-    assert_eq!(world.ran(), 2);
-    let told = World::new([cut("a"), cut("b")]).run().await;
-    told.check(EndReason::Truncated, 2);
-    assert_eq!(told.kinds(), [truncated; 2], "never dangling");
-}
+mod calls_of_a_filtered_turn {
+    //! Calls of a turn that a content filter ended are answered and never run.
 
-#[tokio::test]
-async fn h40_a_text_that_was_cut_off_is_continued_at_most_three_times_in_a_row() {
-    let cut = |words: &str| Reply::text(words).stop(StopReason::MaxTokens);
-    let told = World::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
-    told.check(EndReason::Completed, 4);
-    assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
-    let prompts = told.appended(AppendReason::Continuation);
-    let prompt = "user: You were cut off. Please continue from where you stopped.";
-    assert_eq!(prompts, [prompt; 3]);
-    assert_eq!(told.words()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
+    use super::*;
 
-    let world = World::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Truncated, 4);
-    assert_eq!((told.text(), world.sent()), ("abcd", 4));
-    assert!(told.outcome.partial && told.outcome.error.is_none());
-    // A next turn begins the count anew.
-    let world = World::new([
-        cut("a"),
-        cut("b"),
-        cut("c"),
-        call("x"),
-        cut("d"),
-        cut("e"),
-        cut("f"),
-        "g".into(),
-    ]);
-    world.run().await.check(EndReason::Completed, 8);
-}
-
-#[tokio::test]
-async fn h41_a_content_filter_is_an_ending_and_no_error() {
-    for reply in [Reply::new(), Reply::text("I was going to")] {
-        let world = World::new([reply.stop(StopReason::ContentFilter), "never".into()]);
+    #[tokio::test]
+    async fn calls_of_a_filtered_turn_are_answered_and_never_run() {
+        let world = World::new([call("a").call("t", json!({})).stop(StopReason::ContentFilter)]);
         let told = world.run().await;
         told.check(EndReason::Filtered, 1);
-        assert!(told.outcome.error.is_none() && !told.outcome.partial);
-        assert_eq!(world.sent(), 1);
+        assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 2], 0));
     }
 }
 
-#[test]
-fn h41_a_filtered_answer_without_words_is_a_turn_on_the_wires_that_can_say_so() {
-    for (wire, frame) in [
-        (Wire::OpenAiChat, r#"{"choices":[{"delta":{},"finish_reason":"content_filter"}]}"#),
-        (Wire::Gemini, r#"{"candidates":[{"finishReason":"SAFETY"}]}"#),
-    ] {
-        let turn =
-            read_frames(wire, &[frame, "[DONE]"][..1]).map(|turn| turn.stop_reason().clone());
-        assert_eq!(turn.unwrap(), StopReason::ContentFilter, "{wire}");
+mod refusal {
+    //! A refusal ends the run, keeps its text and details, and the history can be forked before it.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_ends_the_run_and_keeps_its_text() {
+        let world = World::new([Reply::new().refuse("I will not."), "never".into()]);
+        let told = world.run().await;
+        told.check(EndReason::Refused, 1);
+        assert_eq!((told.text(), world.sent()), ("I will not.", 1));
+        assert!(told.outcome.error.is_none());
+        let world = World::new([call("c").stop(StopReason::Refusal)]);
+        let told = world.run().await;
+        told.check(EndReason::Refused, 1);
+        assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped], 0));
+    }
+
+    #[test]
+    fn the_details_of_a_refusal_are_kept() {
+        let turn = read_frames(
+            Wire::Anthropic,
+            &[
+                r#"{"type":"message_start","message":{"id":"m1"}}"#,
+                r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"No."}}"#,
+                r#"{"type":"content_block_stop","index":0}"#,
+                r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"category":"cyber"}}}"#,
+                r#"{"type":"message_stop"}"#,
+            ],
+        )
+        .unwrap();
+        assert_eq!(turn.stop_reason(), &StopReason::Refusal);
+        assert!(serde_json::to_string(&*turn).unwrap().contains("cyber"), "{turn:?}");
+    }
+
+    #[tokio::test]
+    async fn a_history_can_be_truncated_before_the_refused_prompt() {
+        let model = Scripted::new(["hi".into(), Reply::new().refuse("No."), "gladly".into()]);
+        let agent = agent(model.clone());
+        let first = told(agent.run("hello")).await;
+        let before = first.handle.history();
+        let refused = told(agent.run_from(before.clone(), "something bad")).await;
+        refused.check(EndReason::Refused, 1);
+        let history = refused.handle.history();
+        let fork = history.before_last_prompt().fork(&CountingIds::new("fork"));
+        let told = told(agent.run_from(fork, "something good")).await;
+        told.check(EndReason::Completed, 1);
+        assert_eq!(told.words(), ["user: hello", "hi", "user: something good", "gladly"]);
+        assert_ne!(told.handle.history().id(), history.id());
     }
 }
 
-#[tokio::test]
-async fn h42_calls_under_a_content_filter_are_answered_and_none_runs() {
-    let world = World::new([call("a").call("t", json!({})).stop(StopReason::ContentFilter)]);
-    let told = world.run().await;
-    told.check(EndReason::Filtered, 1);
-    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 2], 0));
-}
+mod paused_turn {
+    //! A turn that the provider pauses is resumed as one logical turn.
 
-#[tokio::test]
-async fn h43_a_refusal_is_an_ending_with_its_words() {
-    let world = World::new([Reply::new().refuse("I will not."), "never".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Refused, 1);
-    assert_eq!((told.text(), world.sent()), ("I will not.", 1));
-    assert!(told.outcome.error.is_none());
-    let world = World::new([call("c").stop(StopReason::Refusal)]);
-    let told = world.run().await;
-    told.check(EndReason::Refused, 1);
-    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped], 0));
-}
+    use super::*;
 
-#[test]
-fn h43_the_details_of_a_refusal_are_kept() {
-    let turn = read_frames(
-        Wire::Anthropic,
-        &[
-            r#"{"type":"message_start","message":{"id":"m1"}}"#,
-            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"No."}}"#,
-            r#"{"type":"content_block_stop","index":0}"#,
-            r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"category":"cyber"}}}"#,
-            r#"{"type":"message_stop"}"#,
-        ],
-    )
-    .unwrap();
-    assert_eq!(turn.stop_reason(), &StopReason::Refusal);
-    assert!(serde_json::to_string(&*turn).unwrap().contains("cyber"), "{turn:?}");
-}
+    #[tokio::test]
+    async fn a_paused_turn_is_resumed_and_its_usage_summed() {
+        let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
+        let world =
+            World::new([paused("one"), paused("two"), Reply::text("three").usage(tokens(5, 1))]);
+        let told = world.run().await;
+        told.check(EndReason::Completed, 3);
+        assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
+        assert_eq!(told.outcome.usage, tokens(25, 3));
+        // It is sent again as it is: nothing is said in between.
+        assert_eq!(told.words(), ["user: go", "one", "two", "three"]);
+        assert_eq!(world.model.requests()[2].history.len(), 3);
+    }
 
-#[tokio::test]
-async fn h43_a_history_can_be_forked_before_the_prompt_that_was_refused() {
-    let model = Scripted::new(["hi".into(), Reply::new().refuse("No."), "gladly".into()]);
-    let agent = agent(model.clone());
-    let first = told(agent.run("hello")).await;
-    let before = first.handle.history();
-    let refused = told(agent.run_from(before.clone(), "something bad")).await;
-    refused.check(EndReason::Refused, 1);
-    let history = refused.handle.history();
-    let fork = history.before_last_prompt().fork(&CountingIds::new("fork"));
-    let told = told(agent.run_from(fork, "something good")).await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!(told.words(), ["user: hello", "hi", "user: something good", "gladly"]);
-    assert_ne!(told.handle.history().id(), history.id());
-}
+    #[tokio::test]
+    async fn a_paused_turn_and_its_continuation_count_as_one_turn() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = seen.clone();
+        let prepare = hook::prepare(move |state, request| {
+            noted.lock().unwrap().push((state.counts.model_calls, state.counts.turns));
+            async { request }
+        });
+        let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
+        let replies =
+            [paused("one "), paused("two "), Reply::text("three"), call("c"), "end".into()];
+        let world = World::new(replies).with(|agent| agent.with_hook(prepare));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 3);
+        assert_eq!(
+            (told.text(), world.sent()),
+            ("one two three", 3),
+            "one answer of three requests"
+        );
+        // A turn whose tools have answered counts, a pause does not.
+        let next = world::told(world.agent.run_from(told.handle.history(), "more")).await;
+        next.check(EndReason::Completed, 2);
+        assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
+    }
 
-#[tokio::test]
-async fn h44_a_paused_turn_is_resumed_and_its_usage_summed() {
-    let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
-    let world =
-        World::new([paused("one"), paused("two"), Reply::text("three").usage(tokens(5, 1))]);
-    let told = world.run().await;
-    told.check(EndReason::Completed, 3);
-    assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
-    assert_eq!(told.outcome.usage, tokens(25, 3));
-    // It is sent again as it is: nothing is said in between.
-    assert_eq!(told.words(), ["user: go", "one", "two", "three"]);
-    assert_eq!(world.model.requests()[2].history.len(), 3);
-}
+    #[tokio::test]
+    async fn a_paused_turn_is_sent_back_as_the_last_single_message() {
+        let paused = |words: &str| Answer::reply(Reply::text(words).stop(StopReason::Pause));
+        let model = OnWire::new(
+            Wire::Anthropic,
+            "m",
+            [paused("one "), paused("two "), Answer::reply("three")],
+        );
+        let told = told(agent(model.clone()).run("go")).await;
+        told.check(EndReason::Completed, 3);
+        assert_eq!(told.text(), "one two three");
+        let expected = [
+            vec!["user go"],
+            vec!["user go", "assistant one"],
+            vec!["user go", "assistant one two"],
+        ];
+        for (sent, expected) in model.sent().iter().zip(expected) {
+            let text = |message: &Value| {
+                let blocks = message["content"].as_array().unwrap().iter();
+                let words =
+                    blocks.map(|block| format!(" {}", block["text"].as_str().unwrap().trim()));
+                format!("{}{}", message["role"].as_str().unwrap(), words.collect::<String>())
+            };
+            let messages = sent["messages"].as_array().unwrap();
+            assert_eq!(messages.iter().map(text).collect::<Vec<_>>(), expected, "{sent}");
+        }
+    }
 
-#[tokio::test]
-async fn h44_a_paused_turn_and_what_resumes_it_are_one_logical_turn() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let noted = seen.clone();
-    let prepare = hook::prepare(move |state, request| {
-        noted.lock().unwrap().push((state.counts.model_calls, state.counts.turns));
-        async { request }
-    });
-    let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
-    let replies = [paused("one "), paused("two "), Reply::text("three"), call("c"), "end".into()];
-    let world = World::new(replies).with(|agent| agent.with_hook(prepare));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 3);
-    assert_eq!((told.text(), world.sent()), ("one two three", 3), "one answer of three requests");
-    // A turn whose tools have answered counts, a pause does not.
-    let next = world::told(world.agent.run_from(told.handle.history(), "more")).await;
-    next.check(EndReason::Completed, 2);
-    assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
-}
-
-#[tokio::test]
-async fn h44_on_the_wire_that_pauses_the_turn_is_sent_back_last_and_as_one_message() {
-    let paused = |words: &str| Answer::reply(Reply::text(words).stop(StopReason::Pause));
-    let model =
-        OnWire::new(Wire::Anthropic, "m", [paused("one "), paused("two "), Answer::reply("three")]);
-    let told = told(agent(model.clone()).run("go")).await;
-    told.check(EndReason::Completed, 3);
-    assert_eq!(told.text(), "one two three");
-    let expected =
-        [vec!["user go"], vec!["user go", "assistant one"], vec!["user go", "assistant one two"]];
-    for (sent, expected) in model.sent().iter().zip(expected) {
-        let text = |message: &Value| {
-            let blocks = message["content"].as_array().unwrap().iter();
-            let words = blocks.map(|block| format!(" {}", block["text"].as_str().unwrap().trim()));
-            format!("{}{}", message["role"].as_str().unwrap(), words.collect::<String>())
+    #[tokio::test]
+    async fn endless_pauses_are_bounded() {
+        // By default, and its usage is that of all of it.
+        let paused = |_: &turnstream::Request, _| {
+            Reply::text("x").usage(tokens(10, 1)).stop(StopReason::Pause)
         };
-        let messages = sent["messages"].as_array().unwrap();
-        assert_eq!(messages.iter().map(text).collect::<Vec<_>>(), expected, "{sent}");
+        let told = World::of(Scripted::function(paused)).run().await;
+        told.check(EndReason::MaxTurns, 20);
+        assert_eq!((told.outcome.usage, told.outcome.partial), (tokens(200, 20), true));
+        let model = Scripted::function(|_, _| call("c").stop(StopReason::Pause));
+        let world = World::of(model).with(|agent| agent.with_max_turns(4));
+        let told = world.run().await;
+        told.check(EndReason::MaxTurns, 4);
+        assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 4], 0));
     }
 }
 
-#[tokio::test]
-async fn h44_a_turn_that_pauses_for_ever_is_capped() {
-    // By default, and its usage is that of all of it.
-    let paused =
-        |_: &turnstream::Request, _| Reply::text("x").usage(tokens(10, 1)).stop(StopReason::Pause);
-    let told = World::of(Scripted::function(paused)).run().await;
-    told.check(EndReason::MaxTurns, 20);
-    assert_eq!((told.outcome.usage, told.outcome.partial), (tokens(200, 20), true));
-    let model = Scripted::function(|_, _| call("c").stop(StopReason::Pause));
-    let world = World::of(model).with(|agent| agent.with_max_turns(4));
-    let told = world.run().await;
-    told.check(EndReason::MaxTurns, 4);
-    assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 4], 0));
-}
+mod unknown_stop_reason {
+    //! An unknown stop reason completes text and runs no calls.
 
-#[tokio::test]
-async fn h45_an_unknown_reason_completes_words_and_runs_no_call() {
-    let odd = |reply: Reply| reply.stop(StopReason::Other("moon_phase".into()));
-    let told = World::new([odd(Reply::text("x"))]).run().await;
-    told.check(EndReason::Completed, 1);
-    let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
-    assert_eq!(turn.raw_stop_reason(), Some("moon_phase"));
+    use super::*;
 
-    let world = World::new([odd(call("a")), "done".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(told.transitions(), [Transition::Corrective]);
-    let world_ = World::new([odd(call("a")), odd(call("b")), "never".into()]);
-    let told = world_.run().await;
-    told.check(EndReason::Malformed, 2);
-    assert_eq!(told.kinds(), [ResultKind::Skipped; 2]);
-    assert_eq!((world.ran(), world_.ran()), (0, 0));
-}
+    #[tokio::test]
+    async fn an_unknown_stop_reason_completes_text_and_runs_no_calls() {
+        let odd = |reply: Reply| reply.stop(StopReason::Other("moon_phase".into()));
+        let told = World::new([odd(Reply::text("x"))]).run().await;
+        told.check(EndReason::Completed, 1);
+        let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+        assert_eq!(turn.raw_stop_reason(), Some("moon_phase"));
 
-#[test]
-fn h45_words_that_servers_have_for_stop_are_known_and_others_are_kept() {
-    let read = |word: &str| {
-        let frame =
-            format!(r#"{{"choices":[{{"delta":{{"content":"x"}},"finish_reason":"{word}"}}]}}"#);
-        let turn = read_frames(Wire::OpenAiChat, &[&frame, "[DONE]"]).unwrap();
-        (turn.stop_reason().clone(), turn.raw_stop_reason().unwrap().to_owned())
-    };
-    assert_eq!(read("end"), (StopReason::Stop, "end".into()));
-    assert_eq!(read("eclipse"), (StopReason::Other("eclipse".into()), "eclipse".into()));
-}
-
-#[tokio::test]
-async fn h46_an_empty_or_a_thinking_only_turn_is_corrected_and_the_third_in_a_row_ends() {
-    let told = World::new([Reply::new(), "sorry".into()]).run().await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(told.transitions(), [Transition::Corrective]);
-    assert_eq!(told.appended(AppendReason::Corrective).len(), 1);
-    let world = World::new([Reply::new(), Reply::new().think("hm"), Reply::new(), "never".into()]);
-    let told = world.run().await;
-    told.check(EndReason::Malformed, 3);
-    assert_eq!(world.sent(), 3);
-    // One good reply in between resets the count. Behind its results an empty one would be an end.
-    let told = World::new([
-        Reply::new(),
-        Reply::new(),
-        call("c"),
-        Reply::new().stop(StopReason::Other("odd".into())),
-    ]);
-    told.run().await.check(EndReason::Completed, 4);
-}
-
-#[tokio::test]
-async fn h46_what_is_corrected_goes_lawfully_to_every_wire() {
-    for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", [Reply::new().think("hm"), Reply::text("hello")]);
-        told(agent(model.clone()).run("go")).await.check(EndReason::Completed, 2);
-        assert_eq!(model.sent().len(), 2, "{wire}");
-    }
-}
-
-#[test]
-fn h47_a_chunk_of_usage_behind_the_terminal_marker_counts_and_content_does_not() {
-    let turn = read_frames(
-        Wire::OpenAiChat,
-        &[
-            r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#,
-            r#"{"choices":[{"delta":{"content":" there"},"finish_reason":null}]}"#,
-            r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}"#,
-            "[DONE]",
-            r#"{"choices":[{"delta":{"content":"!"}}]}"#,
-        ],
-    )
-    .unwrap();
-    assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)));
-}
-
-#[tokio::test]
-async fn h47_nothing_comes_behind_the_end_of_a_turn() {
-    let late = turnstream::TurnEvent::TextDelta { index: 0, text: "late".into() };
-    let told = World::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!(told.words(), ["user: go", "hi"]);
-}
-
-#[tokio::test]
-async fn h46_a_picture_alone_is_an_answer() {
-    let picture =
-        json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AA" } }]);
-    let chunk = |delta, reason: Option<&str>| {
-        let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
-        json!({ "choices": [choice] }).to_string()
-    };
-    let body = frames(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
-    let model = Bodies::new(vec![vec![body]], Wire::OpenAiChat);
-    let told = told(agent(model).run("go")).await;
-    told.check(EndReason::Completed, 1);
-    let kept = told.handle.history().last().unwrap().provider_data.clone().unwrap();
-    assert!(kept.value.as_str().contains("data:image/png"), "{kept:?}");
-}
-
-#[tokio::test]
-async fn h48_an_empty_stop_behind_tool_results_is_completed() {
-    for last in [Reply::new(), Reply::new().think("all done")] {
-        let world = World::new([call("c"), last, "never".into()]);
+        let world = World::new([odd(call("a")), "done".into()]);
         let told = world.run().await;
         told.check(EndReason::Completed, 2);
-        assert_eq!((told.text(), world.sent()), ("", 2));
+        assert_eq!(told.transitions(), [Transition::Corrective]);
+        let world_ = World::new([odd(call("a")), odd(call("b")), "never".into()]);
+        let told = world_.run().await;
+        told.check(EndReason::Malformed, 2);
+        assert_eq!(told.kinds(), [ResultKind::Skipped; 2]);
+        assert_eq!((world.ran(), world_.ran()), (0, 0));
+    }
+
+    #[test]
+    fn known_aliases_of_stop_are_recognized_and_unknown_reasons_are_kept() {
+        let read = |word: &str| {
+            let frame = format!(
+                r#"{{"choices":[{{"delta":{{"content":"x"}},"finish_reason":"{word}"}}]}}"#
+            );
+            let turn = read_frames(Wire::OpenAiChat, &[&frame, "[DONE]"]).unwrap();
+            (turn.stop_reason().clone(), turn.raw_stop_reason().unwrap().to_owned())
+        };
+        assert_eq!(read("end"), (StopReason::Stop, "end".into()));
+        assert_eq!(read("eclipse"), (StopReason::Other("eclipse".into()), "eclipse".into()));
+    }
+}
+
+mod empty_turn {
+    //! An empty or reasoning-only turn is corrected a bounded number of times.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_empty_or_reasoning_only_turn_is_corrected_and_the_third_in_a_row_ends_the_run() {
+        let told = World::new([Reply::new(), "sorry".into()]).run().await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!(told.transitions(), [Transition::Corrective]);
+        assert_eq!(told.appended(AppendReason::Corrective).len(), 1);
+        let world =
+            World::new([Reply::new(), Reply::new().think("hm"), Reply::new(), "never".into()]);
+        let told = world.run().await;
+        told.check(EndReason::Malformed, 3);
+        assert_eq!(world.sent(), 3);
+        // One good reply in between resets the count. Behind its results an empty one would be an end.
+        let told = World::new([
+            Reply::new(),
+            Reply::new(),
+            call("c"),
+            Reply::new().stop(StopReason::Other("odd".into())),
+        ]);
+        told.run().await.check(EndReason::Completed, 4);
+    }
+
+    #[tokio::test]
+    async fn a_corrected_history_is_valid_on_every_wire() {
+        for wire in Wire::ALL {
+            let model = OnWire::new(wire, "m", [Reply::new().think("hm"), Reply::text("hello")]);
+            told(agent(model.clone()).run("go")).await.check(EndReason::Completed, 2);
+            assert_eq!(model.sent().len(), 2, "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_image_without_text_is_an_answer() {
+        let picture =
+            json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AA" } }]);
+        let chunk = |delta, reason: Option<&str>| {
+            let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
+            json!({ "choices": [choice] }).to_string()
+        };
+        let body =
+            frames(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
+        let model = Bodies::new(vec![vec![body]], Wire::OpenAiChat);
+        let told = told(agent(model).run("go")).await;
+        told.check(EndReason::Completed, 1);
+        let kept = told.handle.history().last().unwrap().provider_data.clone().unwrap();
+        assert!(kept.value.as_str().contains("data:image/png"), "{kept:?}");
+    }
+}
+
+mod events_after_the_end {
+    //! Events after the end marker: usage counts, content does not.
+
+    use super::*;
+
+    #[test]
+    fn usage_after_the_end_marker_counts_and_content_does_not() {
+        let turn = read_frames(
+            Wire::OpenAiChat,
+            &[
+                r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}"#,
+                r#"{"choices":[{"delta":{"content":" there"},"finish_reason":null}]}"#,
+                r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}"#,
+                "[DONE]",
+                r#"{"choices":[{"delta":{"content":"!"}}]}"#,
+            ],
+        )
+        .unwrap();
+        assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)));
+    }
+
+    #[tokio::test]
+    async fn no_event_follows_the_end_of_a_turn() {
+        let late = turnstream::TurnEvent::TextDelta { index: 0, text: "late".into() };
+        let told = World::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
+        told.check(EndReason::Completed, 1);
+        assert_eq!(told.words(), ["user: go", "hi"]);
+    }
+}
+
+mod empty_reply_after_tool_results {
+    //! An empty reply after tool results completes the run.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_empty_reply_after_tool_results_completes_the_run() {
+        for last in [Reply::new(), Reply::new().think("all done")] {
+            let world = World::new([call("c"), last, "never".into()]);
+            let told = world.run().await;
+            told.check(EndReason::Completed, 2);
+            assert_eq!((told.text(), world.sent()), ("", 2));
+        }
     }
 }

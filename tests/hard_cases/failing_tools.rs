@@ -1,4 +1,4 @@
-//! Tools that fail, are not there, or say too much: H14 to H17, H29 and H31.
+//! Tools that fail, are not there, or say too much.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,179 +35,195 @@ fn late(name: &str, counter: &Counter) -> Tool {
     endless(name, counter).with_timeout(Duration::from_millis(50))
 }
 
-// H14: a tool that fails.
+mod failing_tool {
+    //! A tool that fails yields an error result; its siblings and the run continue.
 
-#[tokio::test]
-async fn h14_a_failure_is_a_result_and_its_siblings_and_the_run_go_on() {
-    let counter = Counter::default();
-    let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
-    let (outcome, history, _) =
-        story([reply, "done".into()], vec![fails("bad"), fine("t", &counter)]).await;
-    check(&outcome, EndReason::Completed, 2);
-    let expected = [
-        ("c1", ResultKind::Error, "Error: the disk is full".to_owned()),
-        ("c2", ResultKind::Ok, "fine".to_owned()),
-    ];
-    assert_eq!(answers(outcome.new_items()), expected);
-    for wire in Wire::ALL {
-        assert!(sendable(wire, &history).to_string().contains("the disk is full"), "{wire:?}");
-    }
-}
+    use super::*;
 
-#[tokio::test(start_paused = true)]
-async fn h14_no_failure_of_a_tool_ends_a_run() {
-    use ResultKind::{Error, Panic, Timeout};
-
-    let silent = Tool::typed_streaming(spec("silent"), |_: Value, _| stream::empty()).unwrap();
-    let says_so =
-        Tool::raw(spec("says_so"), |_, _| ready(ToolOutput::error("try elsewhere"))).unwrap();
-    let counter = Counter::default();
-    let tools = vec![fails("bad"), panics("wild"), late("late", &counter), silent, says_so];
-    let reply = call_of("c1", "bad")
-        .call_raw("c2", "wild", "{}")
-        .call_raw("c3", "late", "{}")
-        .call_raw("c4", "silent", "{}")
-        .call_raw("c5", "says_so", "{}");
-    let outcome = outcome([reply, "done".into()], tools).await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!(kinds(outcome.new_items()), [Error, Panic, Timeout, Error, Error]);
-    assert!(results(outcome.new_items()).iter().all(|result| result.is_error()));
-}
-
-// H15: a tool that panics.
-
-#[tokio::test]
-async fn h15_a_panic_is_a_result_wherever_it_happens_and_nothing_else_is_touched() {
-    use ResultKind::{Ok, Panic};
-
-    fn boom() -> ! {
-        std::panic::resume_unwind(Box::new("boom"))
-    }
-    let at_once = Tool::raw(spec("at_once"), |_, _| {
-        boom();
-        #[allow(unreachable_code, reason = "it says the type")]
-        ready(())
-    });
-    let between = Tool::typed_streaming(spec("between"), |_: Value, _| {
-        let updates = stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("never")]);
-        updates.map(|update| match update {
-            ToolUpdate::Output(_) => boom(),
-            update => update,
-        })
-    });
-    let counter = Counter::default();
-    let tools = vec![at_once.unwrap(), between.unwrap(), panics("within"), fine("t", &counter)];
-    let reply = call_of("c1", "at_once")
-        .call_raw("c2", "between", "{}")
-        .call_raw("c3", "within", "{}")
-        .call_raw("c4", "t", "{}");
-    let again = call_of("c5", "t");
-    let outcome = outcome([reply, again, "done".into()], tools).await;
-    check(&outcome, EndReason::Completed, 3);
-    assert_eq!(kinds(outcome.new_items()), [Panic, Panic, Panic, Ok, Ok]);
-    for result in &results(outcome.new_items())[..3] {
-        assert!(result.content.text().contains("boom"), "{result:?}");
-    }
-    assert_eq!((counter.began(), counter.now()), (2, 0));
-}
-
-// H16: a tool that takes too long.
-
-#[tokio::test(start_paused = true)]
-async fn h16_a_timeout_is_a_result_and_its_future_is_dropped_before_it_is_seen() {
-    let (counter, slow) = (Counter::default(), Counter::default());
-    let nap = answering("nap", &slow, |_| async {
-        sleep(Duration::from_millis(100)).await;
-        "rested".to_owned()
-    });
-    let reply = call_of("c1", "late").call_raw("c2", "nap", "{}");
-    let (agent, _) = scripted([reply, "done".into()], vec![late("late", &counter), nap]);
-    let mut run = agent.run("go");
-    until(&mut run, is_started).await;
-    let began = Instant::now();
-    let event = until(&mut run, |event| event.tool_output().is_some()).await;
-    let result = event.tool_output().unwrap();
-    assert_eq!((&*result.call_id, result.kind), ("c1", ResultKind::Timeout));
-    assert!(result.content.text().starts_with("Timed out after 50ms"), "{result:?}");
-    assert_eq!(began.elapsed(), Duration::from_millis(50));
-    assert_eq!((counter.began(), counter.now(), slow.now()), (1, 0, 1));
-    let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout, ResultKind::Ok]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn h16_a_late_value_is_nobodys_and_blocking_work_is_told_to_end() {
-    // What a thread would hold that was started by the tool.
-    type Thread = (oneshot::Sender<String>, ToolContext);
-    let thread: Arc<Mutex<Option<Thread>>> = Arc::default();
-    let held = Arc::clone(&thread);
-    let blocking = Tool::raw(spec("t"), move |_, cx| {
-        let (late, value) = oneshot::channel();
-        *held.lock().unwrap() = Some((late, cx));
-        value.map(|value| value.unwrap())
-    });
-    let limit = Duration::from_millis(50);
-    let (agent, _) =
-        scripted([call_of("c1", "t"), "done".into()], vec![blocking.unwrap().with_timeout(limit)]);
-    let mut run = agent.run("go");
-    pull(&mut run);
-    assert!(!thread.lock().unwrap().as_ref().unwrap().1.is_cancelled());
-    until(&mut run, |event| event.tool_output().is_some()).await;
-    let (late, cx) = thread.lock().unwrap().take().unwrap();
-    assert!(cx.is_cancelled());
-    late.send("late".to_owned()).unwrap_err();
-    let outcome = run.outcome().await;
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout]);
-}
-
-// H17: a tool that is not there.
-
-#[tokio::test]
-async fn h17_an_unknown_tool_is_told_which_there_are_and_its_siblings_run() {
-    use ResultKind::{Ok, UnknownTool};
-
-    let counter = Counter::default();
-    let reply = call_of("c1", "t").call_raw("c2", "nope", "{}").call_raw("c3", "t", "{}");
-    let tools = vec![fine("t", &counter), fine("u", &counter)];
-    let outcome = outcome([reply, "done".into()], tools).await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!(kinds(outcome.new_items()), [Ok, UnknownTool, Ok]);
-    let told = results(outcome.new_items())[1].content.text();
-    assert!(told.contains("`nope`") && told.contains("`t`") && told.contains("`u`"), "{told}");
-    assert_eq!(counter.began(), 2);
-}
-
-#[tokio::test]
-async fn h17_a_tool_that_this_request_did_not_offer_is_unknown_in_its_turn() {
-    let counter = Counter::default();
-    let only_first = hook::prepare(|state, mut request| async move {
-        if state.counts.model_calls == 1 {
-            request.tools = request.tools.iter().filter(|it| it.name == "t").cloned().collect();
+    #[tokio::test]
+    async fn a_tool_failure_is_a_result_and_siblings_and_run_continue() {
+        let counter = Counter::default();
+        let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
+        let (outcome, history, _) =
+            story([reply, "done".into()], vec![fails("bad"), fine("t", &counter)]).await;
+        check(&outcome, EndReason::Completed, 2);
+        let expected = [
+            ("c1", ResultKind::Error, "Error: the disk is full".to_owned()),
+            ("c2", ResultKind::Ok, "fine".to_owned()),
+        ];
+        assert_eq!(answers(outcome.new_items()), expected);
+        for wire in Wire::ALL {
+            assert!(sendable(wire, &history).to_string().contains("the disk is full"), "{wire:?}");
         }
-        request
-    });
-    let reply = |id: &str| call_of(id, "u");
-    let tools = vec![fine("t", &Counter::default()), fine("u", &counter)];
-    let (agent, _) = scripted([reply("c1"), reply("c2"), "done".into()], tools);
-    let outcome = agent.with_hook(only_first).run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 3);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool, ResultKind::Ok]);
-    let told = results(outcome.new_items())[0].content.text();
-    assert!(told.contains("The tools are: `t`."), "{told}");
-    assert_eq!(counter.began(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_tool_failure_ends_the_run() {
+        use ResultKind::{Error, Panic, Timeout};
+
+        let silent = Tool::typed_streaming(spec("silent"), |_: Value, _| stream::empty()).unwrap();
+        let says_so =
+            Tool::raw(spec("says_so"), |_, _| ready(ToolOutput::error("try elsewhere"))).unwrap();
+        let counter = Counter::default();
+        let tools = vec![fails("bad"), panics("wild"), late("late", &counter), silent, says_so];
+        let reply = call_of("c1", "bad")
+            .call_raw("c2", "wild", "{}")
+            .call_raw("c3", "late", "{}")
+            .call_raw("c4", "silent", "{}")
+            .call_raw("c5", "says_so", "{}");
+        let outcome = outcome([reply, "done".into()], tools).await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!(kinds(outcome.new_items()), [Error, Panic, Timeout, Error, Error]);
+        assert!(results(outcome.new_items()).iter().all(|result| result.is_error()));
+    }
 }
 
-#[tokio::test]
-async fn h17_the_third_turn_in_a_row_without_a_known_tool_ends_the_run() {
-    let wrong = || Reply::new().call("nope", json!({}));
-    let outcome = outcome([wrong(), wrong(), wrong(), "never".into()], vec![]).await;
-    check(&outcome, EndReason::Malformed, 3);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool; 3]);
-    assert!(results(outcome.new_items())[0].content.text().contains("There are no tools."));
+mod panicking_tool {
+    //! A tool that panics anywhere yields an error result and affects nothing else.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tool_panic_is_an_error_result_and_affects_nothing_else() {
+        use ResultKind::{Ok, Panic};
+
+        fn boom() -> ! {
+            std::panic::resume_unwind(Box::new("boom"))
+        }
+        let at_once = Tool::raw(spec("at_once"), |_, _| {
+            boom();
+            #[allow(unreachable_code, reason = "it says the type")]
+            ready(())
+        });
+        let between = Tool::typed_streaming(spec("between"), |_: Value, _| {
+            let updates = stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("never")]);
+            updates.map(|update| match update {
+                ToolUpdate::Output(_) => boom(),
+                update => update,
+            })
+        });
+        let counter = Counter::default();
+        let tools = vec![at_once.unwrap(), between.unwrap(), panics("within"), fine("t", &counter)];
+        let reply = call_of("c1", "at_once")
+            .call_raw("c2", "between", "{}")
+            .call_raw("c3", "within", "{}")
+            .call_raw("c4", "t", "{}");
+        let again = call_of("c5", "t");
+        let outcome = outcome([reply, again, "done".into()], tools).await;
+        check(&outcome, EndReason::Completed, 3);
+        assert_eq!(kinds(outcome.new_items()), [Panic, Panic, Panic, Ok, Ok]);
+        for result in &results(outcome.new_items())[..3] {
+            assert!(result.content.text().contains("boom"), "{result:?}");
+        }
+        assert_eq!((counter.began(), counter.now()), (2, 0));
+    }
 }
 
-// H29: results that are huge.
+mod tool_timeout {
+    //! A tool that exceeds its timeout is dropped and answered; late values are discarded.
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_is_a_result_and_the_tool_is_dropped_before_it_is_yielded() {
+        let (counter, slow) = (Counter::default(), Counter::default());
+        let nap = answering("nap", &slow, |_| async {
+            sleep(Duration::from_millis(100)).await;
+            "rested".to_owned()
+        });
+        let reply = call_of("c1", "late").call_raw("c2", "nap", "{}");
+        let (agent, _) = scripted([reply, "done".into()], vec![late("late", &counter), nap]);
+        let mut run = agent.run("go");
+        until(&mut run, is_started).await;
+        let began = Instant::now();
+        let event = until(&mut run, |event| event.tool_output().is_some()).await;
+        let result = event.tool_output().unwrap();
+        assert_eq!((&*result.call_id, result.kind), ("c1", ResultKind::Timeout));
+        assert!(result.content.text().starts_with("Timed out after 50ms"), "{result:?}");
+        assert_eq!(began.elapsed(), Duration::from_millis(50));
+        assert_eq!((counter.began(), counter.now(), slow.now()), (1, 0, 1));
+        let outcome = run.outcome().await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout, ResultKind::Ok]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_value_is_discarded_and_blocking_work_is_cancelled() {
+        // What a thread would hold that was started by the tool.
+        type Thread = (oneshot::Sender<String>, ToolContext);
+        let thread: Arc<Mutex<Option<Thread>>> = Arc::default();
+        let held = Arc::clone(&thread);
+        let blocking = Tool::raw(spec("t"), move |_, cx| {
+            let (late, value) = oneshot::channel();
+            *held.lock().unwrap() = Some((late, cx));
+            value.map(|value| value.unwrap())
+        });
+        let limit = Duration::from_millis(50);
+        let (agent, _) = scripted(
+            [call_of("c1", "t"), "done".into()],
+            vec![blocking.unwrap().with_timeout(limit)],
+        );
+        let mut run = agent.run("go");
+        pull(&mut run);
+        assert!(!thread.lock().unwrap().as_ref().unwrap().1.is_cancelled());
+        until(&mut run, |event| event.tool_output().is_some()).await;
+        let (late, cx) = thread.lock().unwrap().take().unwrap();
+        assert!(cx.is_cancelled());
+        late.send("late".to_owned()).unwrap_err();
+        let outcome = run.outcome().await;
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout]);
+    }
+}
+
+mod unknown_tool {
+    //! A call of a tool that does not exist or was not offered.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unknown_tool_is_answered_with_the_available_names_and_siblings_run() {
+        use ResultKind::{Ok, UnknownTool};
+
+        let counter = Counter::default();
+        let reply = call_of("c1", "t").call_raw("c2", "nope", "{}").call_raw("c3", "t", "{}");
+        let tools = vec![fine("t", &counter), fine("u", &counter)];
+        let outcome = outcome([reply, "done".into()], tools).await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!(kinds(outcome.new_items()), [Ok, UnknownTool, Ok]);
+        let told = results(outcome.new_items())[1].content.text();
+        assert!(told.contains("`nope`") && told.contains("`t`") && told.contains("`u`"), "{told}");
+        assert_eq!(counter.began(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_tool_not_offered_in_the_request_is_unknown() {
+        let counter = Counter::default();
+        let only_first = hook::prepare(|state, mut request| async move {
+            if state.counts.model_calls == 1 {
+                request.tools = request.tools.iter().filter(|it| it.name == "t").cloned().collect();
+            }
+            request
+        });
+        let reply = |id: &str| call_of(id, "u");
+        let tools = vec![fine("t", &Counter::default()), fine("u", &counter)];
+        let (agent, _) = scripted([reply("c1"), reply("c2"), "done".into()], tools);
+        let outcome = agent.with_hook(only_first).run("go").outcome().await;
+        check(&outcome, EndReason::Completed, 3);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool, ResultKind::Ok]);
+        let told = results(outcome.new_items())[0].content.text();
+        assert!(told.contains("The tools are: `t`."), "{told}");
+        assert_eq!(counter.began(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_third_consecutive_turn_with_only_unknown_tools_ends_the_run() {
+        let wrong = || Reply::new().call("nope", json!({}));
+        let outcome = outcome([wrong(), wrong(), wrong(), "never".into()], vec![]).await;
+        check(&outcome, EndReason::Malformed, 3);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool; 3]);
+        assert!(results(outcome.new_items())[0].content.text().contains("There are no tools."));
+    }
+}
 
 async fn clipped(text: &str, max: usize) -> (String, String) {
     let owned = text.to_owned();
@@ -219,79 +235,89 @@ async fn clipped(text: &str, max: usize) -> (String, String) {
     (kept, results(&model.requests()[1].history)[0].content.text())
 }
 
-#[tokio::test]
-async fn h29_a_huge_result_is_clipped_on_entry_between_two_characters() {
-    for unit in ["a", "é", "…", "👩‍🚀", "a👍é"] {
-        let text = unit.repeat(400);
-        for max in 60..100 {
-            let (kept, sent) = clipped(&text, max).await;
-            assert!(kept.len() <= max, "{} of {max}", kept.len());
-            let (head, rest) = kept.split_once("\n[").unwrap();
-            let (_, tail) = rest.split_once("here]\n").unwrap();
-            assert!(text.starts_with(head) && text.ends_with(tail), "{kept}");
-            assert!(!kept.contains('\u{fffd}'));
-            assert_eq!(kept, sent, "what is kept is what is sent");
+mod oversized_result {
+    //! A result above the byte limit is truncated at a character boundary.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_huge_result_is_truncated_at_a_character_boundary() {
+        for unit in ["a", "é", "…", "👩‍🚀", "a👍é"] {
+            let text = unit.repeat(400);
+            for max in 60..100 {
+                let (kept, sent) = clipped(&text, max).await;
+                assert!(kept.len() <= max, "{} of {max}", kept.len());
+                let (head, rest) = kept.split_once("\n[").unwrap();
+                let (_, tail) = rest.split_once("here]\n").unwrap();
+                assert!(text.starts_with(head) && text.ends_with(tail), "{kept}");
+                assert!(!kept.contains('\u{fffd}'));
+                assert_eq!(kept, sent, "what is kept is what is sent");
+            }
         }
     }
-}
 
-#[tokio::test]
-async fn h29_a_result_that_fits_is_not_touched() {
-    let text = "é".repeat(50);
-    assert_eq!(clipped(&text, 100).await.0, text);
-}
+    #[tokio::test]
+    async fn a_result_within_the_limit_is_unchanged() {
+        let text = "é".repeat(50);
+        assert_eq!(clipped(&text, 100).await.0, text);
+    }
 
-#[tokio::test]
-async fn h29_the_default_limit_holds_for_any_result() {
-    let long = || "👍".repeat(100_000);
-    let fails = Tool::raw(spec("bad"), move |_, _| ready(Err::<(), _>(long()))).unwrap();
-    let big = answering("t", &Counter::default(), move |_| ready(long()));
-    let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
-    let outcome = outcome([reply, "done".into()], vec![fails, big]).await;
-    for result in results(outcome.new_items()) {
-        let len = result.content.text().len();
-        assert!((60_000..=64 * 1024).contains(&len), "{len}");
+    #[tokio::test]
+    async fn the_default_limit_applies_to_every_result() {
+        let long = || "👍".repeat(100_000);
+        let fails = Tool::raw(spec("bad"), move |_, _| ready(Err::<(), _>(long()))).unwrap();
+        let big = answering("t", &Counter::default(), move |_| ready(long()));
+        let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
+        let outcome = outcome([reply, "done".into()], vec![fails, big]).await;
+        for result in results(outcome.new_items()) {
+            let len = result.content.text().len();
+            assert!((60_000..=64 * 1024).contains(&len), "{len}");
+        }
+    }
+
+    #[tokio::test]
+    async fn media_of_a_result_are_kept_and_its_texts_share_the_limit() {
+        let parts = || {
+            vec![
+                Part::Text { text: "é".repeat(300) },
+                Part::image("image/png", "AAAA"),
+                Part::Text { text: "👍".repeat(300) },
+            ]
+        };
+        let shows = Tool::raw(spec("t"), move |_, _| ready(parts())).unwrap();
+        let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![]);
+        let kit = Toolkit::new([shows]).with_max_result_bytes(101);
+        let outcome = agent.with_toolkit(kit).run("go").outcome().await;
+        let result = results(outcome.new_items())[0];
+        assert!(result.content.text_len() <= 101);
+        let Content::Parts(parts) = &result.content else { panic!("{result:?}") };
+        assert!(parts.iter().any(|part| matches!(part, Part::Image(_))), "{parts:?}");
     }
 }
 
-#[tokio::test]
-async fn h29_media_in_a_result_stay_and_its_texts_are_clipped_together() {
-    let parts = || {
-        vec![
-            Part::Text { text: "é".repeat(300) },
-            Part::image("image/png", "AAAA"),
-            Part::Text { text: "👍".repeat(300) },
-        ]
-    };
-    let shows = Tool::raw(spec("t"), move |_, _| ready(parts())).unwrap();
-    let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![]);
-    let kit = Toolkit::new([shows]).with_max_result_bytes(101);
-    let outcome = agent.with_toolkit(kit).run("go").outcome().await;
-    let result = results(outcome.new_items())[0];
-    assert!(result.content.text_len() <= 101);
-    let Content::Parts(parts) = &result.content else { panic!("{result:?}") };
-    assert!(parts.iter().any(|part| matches!(part, Part::Image(_))), "{parts:?}");
-}
+mod special_tool_names {
+    //! Tool names that are special in other languages are ordinary names here.
 
-// H31: names that mean something elsewhere.
+    use super::*;
 
-#[tokio::test]
-async fn h31_names_that_other_languages_know_are_just_unknown_tools() {
-    let counter = Counter::default();
-    for name in ["constructor", "__proto__", "toString", "hasOwnProperty", "prototype", ""] {
-        let reply = call_of("c1", name).call_raw("c2", "t", "{}");
-        let outcome = outcome([reply, "done".into()], vec![fine("t", &counter)]).await;
-        check(&outcome, EndReason::Completed, 2);
-        let expected = [ResultKind::UnknownTool, ResultKind::Ok];
-        assert_eq!(kinds(outcome.new_items()), expected, "{name}");
+    #[tokio::test]
+    async fn names_special_in_other_languages_are_ordinary_unknown_tools() {
+        let counter = Counter::default();
+        for name in ["constructor", "__proto__", "toString", "hasOwnProperty", "prototype", ""] {
+            let reply = call_of("c1", name).call_raw("c2", "t", "{}");
+            let outcome = outcome([reply, "done".into()], vec![fine("t", &counter)]).await;
+            check(&outcome, EndReason::Completed, 2);
+            let expected = [ResultKind::UnknownTool, ResultKind::Ok];
+            assert_eq!(kinds(outcome.new_items()), expected, "{name}");
+        }
     }
-}
 
-#[tokio::test]
-async fn h31_a_tool_may_have_such_a_name_and_such_arguments() {
-    let ctor = answering("constructor", &Counter::default(), |args| ready(args.to_string()));
-    let arguments = r#"{"__proto__":{"admin":true}}"#;
-    let reply = Reply::new().call_raw("c1", "constructor", arguments);
-    let outcome = outcome([reply, "done".into()], vec![ctor]).await;
-    assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, arguments.to_owned())]);
+    #[tokio::test]
+    async fn a_tool_may_have_a_name_special_in_other_languages() {
+        let ctor = answering("constructor", &Counter::default(), |args| ready(args.to_string()));
+        let arguments = r#"{"__proto__":{"admin":true}}"#;
+        let reply = Reply::new().call_raw("c1", "constructor", arguments);
+        let outcome = outcome([reply, "done".into()], vec![ctor]).await;
+        assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, arguments.to_owned())]);
+    }
 }

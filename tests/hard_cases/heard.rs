@@ -1,4 +1,4 @@
-//! Whoever speaks while a run goes on, or objects to its end: H55 to H57.
+//! Whoever speaks while a run goes on, or objects to its end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,107 +13,119 @@ use crate::support::runs::{agent, call, events_until};
 use crate::support::tools::{nap, naps};
 use crate::support::world::{World, told, told_from};
 
-#[tokio::test(start_paused = true)]
-async fn h55_what_is_steered_during_tools_comes_behind_all_results_and_skips_no_call() {
-    let model = Scripted::new([naps(&[10, 20, 30]), "done".into()]);
-    let mut run = agent(model.clone()).with_tools([nap("nap")]).run("go");
-    let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
-    let handle = run.handle();
-    let receipt = run.steer("be brief").unwrap();
-    assert_eq!(handle.delivered_in(&receipt), None, "it waits");
-    let told = told_from(events, run).await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(told.results(), ["10", "20", "30"], "no call is skipped");
-    let said = told.words();
-    assert_eq!(said[said.len() - 2..], ["user: be brief", "done"]);
-    assert!(said[said.len() - 3].starts_with("result"));
-    assert_eq!(handle.delivered_in(&receipt), Some(2));
-    let acknowledged = told.events.iter().find_map(|event| match event {
-        Event::Appended { why: AppendReason::Steer, id, .. } => Some(id.clone()),
-        _ => None,
-    });
-    assert_eq!(acknowledged, Some(receipt.id));
-    assert!(told.outcome.undelivered.is_empty());
-}
+mod steering_during_tools {
+    //! Input steered while tools run, and input that arrives too late.
 
-#[tokio::test]
-async fn h55_what_came_too_late_comes_back() {
-    let world =
-        World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(1));
-    let mut run = world.agent.run("go");
-    let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
-    let steered = run.steer("one").unwrap();
-    let followed = run.follow_up("two").unwrap();
-    let handle = run.handle();
-    let told = told_from(events, run).await;
-    told.check(EndReason::MaxTurns, 1);
-    let back: Vec<_> = told.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
-    assert_eq!(back, [steered.id.clone(), followed.id]);
-    assert_eq!(told.outcome.undelivered[0].items, [Item::user("one")]);
-    assert_eq!(handle.delivered_in(&steered), None);
-    assert_eq!(handle.steer("three").unwrap_err().items, [Item::user("three")]);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h55_an_interrupt_and_an_error_give_back_what_waits() {
-    let broken = Reply::text("x").fail(Error::new(ErrorKind::Server, "no"));
-    for (replies, interrupts) in [(vec![call("a"), "b".into()], true), (vec![broken], false)] {
-        let mut run = World::new(replies).agent.run("go");
-        let events = events_until(&mut run, |event| matches!(event, Event::Turn(_))).await;
-        run.steer("one").unwrap();
-        if interrupts {
-            run.interrupt();
-        }
+    #[tokio::test(start_paused = true)]
+    async fn input_steered_during_tools_follows_all_results_and_skips_no_call() {
+        let model = Scripted::new([naps(&[10, 20, 30]), "done".into()]);
+        let mut run = agent(model.clone()).with_tools([nap("nap")]).run("go");
+        let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
+        let handle = run.handle();
+        let receipt = run.steer("be brief").unwrap();
+        assert_eq!(handle.delivered_in(&receipt), None, "it waits");
         let told = told_from(events, run).await;
-        assert_eq!(told.outcome.undelivered.len(), 1, "{:?}", told.outcome.reason);
+        told.check(EndReason::Completed, 2);
+        assert_eq!(told.results(), ["10", "20", "30"], "no call is skipped");
+        let said = told.words();
+        assert_eq!(said[said.len() - 2..], ["user: be brief", "done"]);
+        assert!(said[said.len() - 3].starts_with("result"));
+        assert_eq!(handle.delivered_in(&receipt), Some(2));
+        let acknowledged = told.events.iter().find_map(|event| match event {
+            Event::Appended { why: AppendReason::Steer, id, .. } => Some(id.clone()),
+            _ => None,
+        });
+        assert_eq!(acknowledged, Some(receipt.id));
+        assert!(told.outcome.undelivered.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_late_steer_is_returned_in_the_outcome() {
+        let world =
+            World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(1));
+        let mut run = world.agent.run("go");
+        let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
+        let steered = run.steer("one").unwrap();
+        let followed = run.follow_up("two").unwrap();
+        let handle = run.handle();
+        let told = told_from(events, run).await;
+        told.check(EndReason::MaxTurns, 1);
+        let back: Vec<_> = told.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
+        assert_eq!(back, [steered.id.clone(), followed.id]);
+        assert_eq!(told.outcome.undelivered[0].items, [Item::user("one")]);
+        assert_eq!(handle.delivered_in(&steered), None);
+        assert_eq!(handle.steer("three").unwrap_err().items, [Item::user("three")]);
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_or_error_returns_undelivered_input() {
+        let broken = Reply::text("x").fail(Error::new(ErrorKind::Server, "no"));
+        for (replies, interrupts) in [(vec![call("a"), "b".into()], true), (vec![broken], false)] {
+            let mut run = World::new(replies).agent.run("go");
+            let events = events_until(&mut run, |event| matches!(event, Event::Turn(_))).await;
+            run.steer("one").unwrap();
+            if interrupts {
+                run.interrupt();
+            }
+            let told = told_from(events, run).await;
+            assert_eq!(told.outcome.undelivered.len(), 1, "{:?}", told.outcome.reason);
+        }
     }
 }
 
-#[tokio::test]
-async fn h56_steering_as_the_model_stops_gets_one_more_turn() {
-    let world = World::new(["first".into(), "second".into()]);
-    let mut run = world.agent.run("go");
-    let events = events_until(&mut run, |event| event.turn_complete().is_some()).await;
-    run.steer("and?").unwrap();
-    let told = told_from(events, run).await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(told.transitions(), [Transition::Steering]);
-    assert_eq!(told.words(), ["user: go", "first", "user: and?", "second"]);
-}
+mod steering_at_the_end {
+    //! Steering and follow-ups when the model stops.
 
-#[tokio::test]
-async fn h56_follow_ups_wait_until_the_model_stops_and_are_said_one_by_one() {
-    let world = World::new([call("c"), "one".into(), "two".into(), "three".into()]);
-    let run = world.agent.run("go");
-    let handle = run.handle();
-    let receipts = [run.follow_up("more").unwrap(), run.follow_up("and more").unwrap()];
-    let told = told_from(Vec::new(), run).await;
-    told.check(EndReason::Completed, 4);
-    assert_eq!(
-        told.transitions(),
-        [Transition::NextTurn, Transition::FollowUp, Transition::FollowUp]
-    );
-    assert_eq!(told.words()[3..], ["one", "user: more", "two", "user: and more", "three"]);
-    let delivered = receipts.map(|receipt| handle.delivered_in(&receipt));
-    assert_eq!(delivered, [Some(3), Some(4)]);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h56_a_hook_that_always_steers_stays_bounded() {
-    let handle: Arc<OnceLock<RunHandle>> = Arc::default();
-    let steering = handle.clone();
-    let always = hook::assistant_message(move |_, _| {
-        steering.get().unwrap().steer("go on").unwrap();
-        async {}
-    });
-    let world = World::of(Scripted::function(|_, _| Reply::text("done")))
-        .with(|agent| agent.with_max_turns(5).with_hook(always));
-    let run = world.agent.run("go");
-    handle.set(run.handle()).unwrap();
-    let told = told(run).await;
-    assert_eq!((told.outcome.turns, world.sent()), (5, 5));
-    assert_eq!(told.transitions(), [Transition::Steering; 4]);
-    assert_eq!(told.outcome.undelivered.len(), 1, "the last one comes back");
+    #[tokio::test]
+    async fn steering_while_the_model_stops_gets_another_turn() {
+        let world = World::new(["first".into(), "second".into()]);
+        let mut run = world.agent.run("go");
+        let events = events_until(&mut run, |event| event.turn_complete().is_some()).await;
+        run.steer("and?").unwrap();
+        let told = told_from(events, run).await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!(told.transitions(), [Transition::Steering]);
+        assert_eq!(told.words(), ["user: go", "first", "user: and?", "second"]);
+    }
+
+    #[tokio::test]
+    async fn follow_ups_are_delivered_one_at_a_time_when_the_model_stops() {
+        let world = World::new([call("c"), "one".into(), "two".into(), "three".into()]);
+        let run = world.agent.run("go");
+        let handle = run.handle();
+        let receipts = [run.follow_up("more").unwrap(), run.follow_up("and more").unwrap()];
+        let told = told_from(Vec::new(), run).await;
+        told.check(EndReason::Completed, 4);
+        assert_eq!(
+            told.transitions(),
+            [Transition::NextTurn, Transition::FollowUp, Transition::FollowUp]
+        );
+        assert_eq!(told.words()[3..], ["one", "user: more", "two", "user: and more", "three"]);
+        let delivered = receipts.map(|receipt| handle.delivered_in(&receipt));
+        assert_eq!(delivered, [Some(3), Some(4)]);
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_always_steers_is_bounded_by_the_turn_limit() {
+        let handle: Arc<OnceLock<RunHandle>> = Arc::default();
+        let steering = handle.clone();
+        let always = hook::assistant_message(move |_, _| {
+            steering.get().unwrap().steer("go on").unwrap();
+            async {}
+        });
+        let world = World::of(Scripted::function(|_, _| Reply::text("done")))
+            .with(|agent| agent.with_max_turns(5).with_hook(always));
+        let run = world.agent.run("go");
+        handle.set(run.handle()).unwrap();
+        let told = told(run).await;
+        assert_eq!((told.outcome.turns, world.sent()), (5, 5));
+        assert_eq!(told.transitions(), [Transition::Steering; 4]);
+        assert_eq!(told.outcome.undelivered.len(), 1, "the last one comes back");
+    }
 }
 
 /// A stop hook that blocks so often, and how often it was asked.
@@ -129,74 +141,80 @@ fn blocking(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsize>) {
     (stop, asked)
 }
 
-#[tokio::test]
-async fn h57_a_stop_hook_that_blocks_is_heard_and_the_run_goes_on() {
-    let (stop, asked) = blocking(1);
-    let world =
-        World::new([call("c"), "done".into(), "really".into()]).with(|agent| agent.with_hook(stop));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 3);
-    assert_eq!(told.transitions(), [Transition::NextTurn, Transition::StopHookBlocking]);
-    assert_eq!(told.appended(AppendReason::StopHook), ["user: run the tests"]);
-    assert_eq!(asked.load(Ordering::Relaxed), 2, "not asked while the model wants tools");
-}
+mod stop_hooks {
+    //! Stop hooks that block or prevent the end of a run.
 
-#[tokio::test]
-async fn h57_a_stop_hook_that_always_blocks_is_bounded_by_the_cap() {
-    let (stop, _) = blocking(usize::MAX);
-    let world = World::of(Scripted::function(|_, _| Reply::text("done")))
-        .with(|agent| agent.with_hook(stop).with_max_turns(4));
-    let told = world.run().await;
-    told.check(EndReason::MaxTurns, 4);
-    assert_eq!(told.transitions(), [Transition::StopHookBlocking; 3]);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h57_a_stop_hook_that_prevents_ends_the_run_and_blocking_comes_first() {
-    let prevent = || hook::stop(|_, _| async { StopDecision::EndRun("not now".into()) });
-    let told = World::new(["done".into()]).with(|agent| agent.with_hook(prevent())).run().await;
-    told.check(EndReason::StopHookPrevented, 1);
-    assert!(told.outcome.partial && told.outcome.error.is_none());
-    let (block, _) = blocking(1);
-    let world = World::new(["done".into(), "again".into()])
-        .with(|agent| agent.with_hook(prevent()).with_hook(block));
-    let told = world.run().await;
-    told.check(EndReason::StopHookPrevented, 2);
-    assert_eq!(told.transitions(), [Transition::StopHookBlocking]);
-}
-
-#[tokio::test]
-async fn h57_stop_hooks_are_not_asked_about_anything_but_a_model_that_is_done() {
-    let failed = Error::new(ErrorKind::Server, "no");
-    for (reply, reason) in [
-        (Reply::error(failed.clone()), EndReason::ProviderError),
-        (Reply::text("x").fail(failed), EndReason::ProviderError),
-        (Reply::text("x").cut(), EndReason::Incomplete),
-        (Reply::new().refuse("no"), EndReason::Refused),
-        (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
-    ] {
-        let (stop, asked) = blocking(usize::MAX);
-        let told = World::new([reply]).with(|agent| agent.with_hook(stop)).run().await;
-        told.check(reason, 1);
-        assert_eq!(asked.load(Ordering::Relaxed), 0, "{reason}");
+    #[tokio::test]
+    async fn a_blocking_stop_hook_continues_the_run_with_its_message() {
+        let (stop, asked) = blocking(1);
+        let world = World::new([call("c"), "done".into(), "really".into()])
+            .with(|agent| agent.with_hook(stop));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 3);
+        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::StopHookBlocking]);
+        assert_eq!(told.appended(AppendReason::StopHook), ["user: run the tests"]);
+        assert_eq!(asked.load(Ordering::Relaxed), 2, "not asked while the model wants tools");
     }
-}
 
-#[tokio::test]
-async fn h57_what_counts_recoveries_is_kept_across_a_stop_hook_and_the_hook_sees_it() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let noted = seen.clone();
-    let stop = hook::stop(move |state, _| {
-        let mut noted = noted.lock().unwrap();
-        noted.push((state.counts.model_calls, state.counts.turns, state.streaks.continuations));
-        let blocks = noted.len() == 1;
-        async move { if blocks { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
-    });
-    let cut = || Reply::text("half").stop(StopReason::MaxTokens);
-    // Three continuations in a row in all: the stop hook in between does not begin them anew.
-    let world = World::new([call("c"), cut(), cut(), "x".into(), cut(), cut(), "never".into()])
-        .with(|agent| agent.with_hook(stop));
-    let told = world.run().await;
-    told.check(EndReason::Truncated, 6);
-    assert_eq!(*seen.lock().unwrap(), [(4, 1, 2)]);
+    #[tokio::test]
+    async fn a_stop_hook_that_always_blocks_is_bounded_by_the_turn_limit() {
+        let (stop, _) = blocking(usize::MAX);
+        let world = World::of(Scripted::function(|_, _| Reply::text("done")))
+            .with(|agent| agent.with_hook(stop).with_max_turns(4));
+        let told = world.run().await;
+        told.check(EndReason::MaxTurns, 4);
+        assert_eq!(told.transitions(), [Transition::StopHookBlocking; 3]);
+    }
+
+    #[tokio::test]
+    async fn a_preventing_stop_hook_ends_the_run_unless_another_blocks() {
+        let prevent = || hook::stop(|_, _| async { StopDecision::EndRun("not now".into()) });
+        let told = World::new(["done".into()]).with(|agent| agent.with_hook(prevent())).run().await;
+        told.check(EndReason::StopHookPrevented, 1);
+        assert!(told.outcome.partial && told.outcome.error.is_none());
+        let (block, _) = blocking(1);
+        let world = World::new(["done".into(), "again".into()])
+            .with(|agent| agent.with_hook(prevent()).with_hook(block));
+        let told = world.run().await;
+        told.check(EndReason::StopHookPrevented, 2);
+        assert_eq!(told.transitions(), [Transition::StopHookBlocking]);
+    }
+
+    #[tokio::test]
+    async fn stop_hooks_run_only_when_the_model_is_done() {
+        let failed = Error::new(ErrorKind::Server, "no");
+        for (reply, reason) in [
+            (Reply::error(failed.clone()), EndReason::ProviderError),
+            (Reply::text("x").fail(failed), EndReason::ProviderError),
+            (Reply::text("x").cut(), EndReason::Incomplete),
+            (Reply::new().refuse("no"), EndReason::Refused),
+            (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
+        ] {
+            let (stop, asked) = blocking(usize::MAX);
+            let told = World::new([reply]).with(|agent| agent.with_hook(stop)).run().await;
+            told.check(reason, 1);
+            assert_eq!(asked.load(Ordering::Relaxed), 0, "{reason}");
+        }
+    }
+
+    #[tokio::test]
+    async fn recovery_counters_survive_a_stop_hook_and_are_visible_to_it() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = seen.clone();
+        let stop = hook::stop(move |state, _| {
+            let mut noted = noted.lock().unwrap();
+            noted.push((state.counts.model_calls, state.counts.turns, state.streaks.continuations));
+            let blocks = noted.len() == 1;
+            async move { if blocks { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
+        });
+        let cut = || Reply::text("half").stop(StopReason::MaxTokens);
+        // Three continuations in a row in all: the stop hook in between does not begin them anew.
+        let world = World::new([call("c"), cut(), cut(), "x".into(), cut(), cut(), "never".into()])
+            .with(|agent| agent.with_hook(stop));
+        let told = world.run().await;
+        told.check(EndReason::Truncated, 6);
+        assert_eq!(*seen.lock().unwrap(), [(4, 1, 2)]);
+    }
 }

@@ -1,4 +1,4 @@
-//! Hooks that fail: H30.
+//! Hooks that fail.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,8 +19,6 @@ use crate::support::runs::{
     answers, call_of, check, ending, kinds, rest, results, scripted, until,
 };
 use crate::support::tools::{Counter, endless, fine};
-
-// H30: hooks that fail.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
@@ -134,208 +132,222 @@ async fn told_of(bad: Bad) -> (Vec<Event>, History, Vec<Error>) {
     (events, run.history(), told)
 }
 
-#[tokio::test(start_paused = true)]
-async fn h30_a_hook_that_decides_and_fails_in_any_way_ends_the_run_once_and_is_told_once() {
-    let methods = ["transform_context", "prepare", "before_tool", "should_stop", "stop"];
-    for method in methods {
-        for how in [How::Fails, How::Panics, How::Hangs] {
-            let began = Instant::now();
-            let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
-            let outcome = ending(&events);
-            assert_eq!(outcome.reason, EndReason::HookError, "{method} {how:?}");
-            let error = outcome.error.as_ref().unwrap();
-            assert_eq!(error.kind(), ErrorKind::Hook);
-            let message = error.to_string();
-            assert!(message.contains("bad") && message.contains(method), "{message}");
-            assert_eq!(told, std::slice::from_ref(error), "{method} {how:?}");
-            let waited = if how == How::Hangs { 30 } else { 0 };
-            assert_eq!(began.elapsed().as_secs(), waited, "{method} {how:?}");
-            assert!(history.is_settled(), "{method} {how:?}: {history:?}");
+mod failing_hooks {
+    //! Hooks, checks and compactors that fail or panic.
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_deciding_hook_ends_the_run_and_is_reported_once() {
+        let methods = ["transform_context", "prepare", "before_tool", "should_stop", "stop"];
+        for method in methods {
+            for how in [How::Fails, How::Panics, How::Hangs] {
+                let began = Instant::now();
+                let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
+                let outcome = ending(&events);
+                assert_eq!(outcome.reason, EndReason::HookError, "{method} {how:?}");
+                let error = outcome.error.as_ref().unwrap();
+                assert_eq!(error.kind(), ErrorKind::Hook);
+                let message = error.to_string();
+                assert!(message.contains("bad") && message.contains(method), "{message}");
+                assert_eq!(told, std::slice::from_ref(error), "{method} {how:?}");
+                let waited = if how == How::Hangs { 30 } else { 0 };
+                assert_eq!(began.elapsed().as_secs(), waited, "{method} {how:?}");
+                assert!(history.is_settled(), "{method} {how:?}: {history:?}");
+            }
         }
     }
-}
 
-#[tokio::test(start_paused = true)]
-async fn h30_a_hook_that_observes_and_fails_in_any_way_is_told_of_and_ends_nothing() {
-    for method in ["turn_started", "assistant_message", "after_sampling"] {
-        for how in [How::Fails, How::Panics, How::Hangs] {
-            let began = Instant::now();
-            let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
-            check(ending(&events), EndReason::Completed, 2);
-            assert_eq!(ending(&events).error, None, "{method} {how:?}");
-            assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
-            assert_eq!(kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
-            // One that hangs has not failed when the run ends.
-            let times = usize::from(how != How::Hangs);
-            let expected = vec![ErrorKind::Hook; times];
-            let found: Vec<_> = told.iter().map(Error::kind).collect();
-            assert_eq!(found, expected, "{method} {how:?}");
-            let names =
-                |error: &Error| error.message().contains(&format!("`bad` failed in `{method}`"));
-            assert!(told.iter().all(names), "{told:?}");
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_observing_hook_is_reported_and_does_not_end_the_run() {
+        for method in ["turn_started", "assistant_message", "after_sampling"] {
+            for how in [How::Fails, How::Panics, How::Hangs] {
+                let began = Instant::now();
+                let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
+                check(ending(&events), EndReason::Completed, 2);
+                assert_eq!(ending(&events).error, None, "{method} {how:?}");
+                assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
+                assert_eq!(kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
+                // One that hangs has not failed when the run ends.
+                let times = usize::from(how != How::Hangs);
+                let expected = vec![ErrorKind::Hook; times];
+                let found: Vec<_> = told.iter().map(Error::kind).collect();
+                assert_eq!(found, expected, "{method} {how:?}");
+                let names = |error: &Error| {
+                    error.message().contains(&format!("`bad` failed in `{method}`"))
+                };
+                assert!(told.iter().all(names), "{told:?}");
+            }
         }
     }
-}
 
-#[tokio::test(start_paused = true)]
-async fn h30_results_that_are_there_are_kept_when_a_hook_fails() {
-    use ResultKind::{Interrupted, Ok};
-    for (method, nth, expected) in [
-        ("before_tool", 1, [Interrupted, Interrupted]),
-        ("before_tool", 2, [Ok, Interrupted]),
-        ("should_stop", 1, [Ok, Ok]),
-        ("prepare", 2, [Ok, Ok]),
-        ("stop", 1, [Ok, Ok]),
-    ] {
-        for how in [How::Fails, How::Panics, How::Hangs] {
-            let (events, history) = run_with(Bad::new(method, how, nth)).await;
+    #[tokio::test(start_paused = true)]
+    async fn finished_results_are_kept_when_a_hook_fails() {
+        use ResultKind::{Interrupted, Ok};
+        for (method, nth, expected) in [
+            ("before_tool", 1, [Interrupted, Interrupted]),
+            ("before_tool", 2, [Ok, Interrupted]),
+            ("should_stop", 1, [Ok, Ok]),
+            ("prepare", 2, [Ok, Ok]),
+            ("stop", 1, [Ok, Ok]),
+        ] {
+            for how in [How::Fails, How::Panics, How::Hangs] {
+                let (events, history) = run_with(Bad::new(method, how, nth)).await;
+                assert_eq!(ending(&events).reason, EndReason::HookError);
+                assert_eq!(kinds(&history), expected, "{method} {nth} {how:?}");
+                assert_eq!(kinds(ending(&events).new_items()), expected);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_after_tool_keeps_the_original_result() {
+        for (nth, second) in [(1, ResultKind::Interrupted), (2, ResultKind::Ok)] {
+            let (events, history) = run_with(Bad::new("after_tool", How::Panics, nth)).await;
             assert_eq!(ending(&events).reason, EndReason::HookError);
-            assert_eq!(kinds(&history), expected, "{method} {nth} {how:?}");
-            assert_eq!(kinds(ending(&events).new_items()), expected);
+            assert_eq!(ending(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
+            assert_eq!(kinds(&history), [ResultKind::Ok, second]);
+            assert_eq!(results(&history)[0].content.text(), "fine");
         }
     }
-}
 
-#[tokio::test]
-async fn h30_a_panic_in_after_tool_keeps_the_result_as_it_was() {
-    for (nth, second) in [(1, ResultKind::Interrupted), (2, ResultKind::Ok)] {
-        let (events, history) = run_with(Bad::new("after_tool", How::Panics, nth)).await;
-        assert_eq!(ending(&events).reason, EndReason::HookError);
-        assert_eq!(ending(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
-        assert_eq!(kinds(&history), [ResultKind::Ok, second]);
-        assert_eq!(results(&history)[0].content.text(), "fine");
-    }
-}
-
-#[tokio::test]
-async fn h30_a_panic_in_a_repair_ends_the_run_once_with_its_error() {
-    let counter = Counter::default();
-    let reply = call_of("c1", "endless").call_raw("c2", "endless", "[");
-    let (agent, _) = scripted([reply, "never".into()], vec![endless("endless", &counter)]);
-    let mut run = agent.with_hook(Bad::new("repair", How::Panics, 1)).run("go");
-    let events = rest(&mut run).await;
-    let outcome = ending(&events);
-    check(outcome, EndReason::HookError, 1);
-    let message = outcome.error.as_ref().unwrap().to_string();
-    assert!(message.contains("`bad` failed in `repair`"), "{message}");
-    // What was started beside it is dropped before its first poll.
-    assert_eq!((counter.began(), counter.now()), (0, 0));
-    assert_eq!(kinds(&run.history()), [ResultKind::Interrupted; 2]);
-}
-
-#[tokio::test]
-async fn h30_a_panic_in_a_notification_changes_nothing() {
-    let (events, _, told) = told_of(Bad::new("finished", How::Panics, 1)).await;
-    check(ending(&events), EndReason::Completed, 2);
-    let [error] = &told[..] else { panic!("{told:?}") };
-    assert!(error.message().ends_with("`bad` failed in `finished`: it panicked: boom"), "{error}");
-    let error = Error::new(ErrorKind::Server, "broken");
-    let (agent, _) = scripted([Reply::error(error.clone())], vec![]);
-    let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
-    let outcome = hooked.run("go").outcome().await;
-    check(&outcome, EndReason::ProviderError, 1);
-    assert_eq!(outcome.error, Some(error));
-}
-
-#[tokio::test]
-async fn h30_each_error_that_ends_a_run_is_told_once_wherever_it_comes_from() {
-    fn boom() -> ! {
-        std::panic::resume_unwind(Box::new("boom"))
-    }
-    let broken = Error::new(ErrorKind::Server, "broken");
-    let words = || scripted(["done".into()], vec![]).0;
-    let two = || [fine("t", &Counter::default()), fine("t", &Counter::default())];
-    let after_tool = Bad::new("after_tool", How::Panics, 1);
-    let cases = [
-        (scripted([Reply::error(broken)], vec![]).0, ErrorKind::Server),
-        (scripted([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
-        (words().with_tools(two()), ErrorKind::InvalidRequest),
-        (Agent::new(Scripted::function(|_, _| -> Reply { boom() })), ErrorKind::Panic),
-        (words().with_validation(|_| -> Result<(), String> { boom() }), ErrorKind::Hook),
-        (
-            scripted([call_of("c", "t")], vec![fine("t", &Counter::default())])
-                .0
-                .with_hook(after_tool),
-            ErrorKind::Hook,
-        ),
-    ];
-    for (agent, kind) in cases {
-        let told = Arc::<Mutex<Vec<Error>>>::default();
-        let keep = Arc::clone(&told);
-        let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
-        let outcome = agent.with_hook(failure).run("go").outcome().await;
-        let error = outcome.error.expect("it failed");
-        assert_eq!(error.kind(), kind);
-        assert_eq!(*told.lock().unwrap(), [error]);
-    }
-}
-
-#[tokio::test]
-async fn h30_an_error_in_the_poll_of_an_interrupt_is_told_though_the_run_is_interrupted() {
-    let handle = Arc::<OnceLock<RunHandle>>::default();
-    let own = Arc::clone(&handle);
-    let failing = hook::stop(move |_, _| {
-        own.get().unwrap().interrupt();
-        async { Err::<StopDecision, _>(Error::new(ErrorKind::Other, "no")) }
-    });
-    let told = Arc::<Mutex<Vec<ErrorKind>>>::default();
-    let keep = Arc::clone(&told);
-    let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.kind()));
-    let (agent, _) = scripted(["done".into()], vec![]);
-    let run = agent.with_hook(failing).with_hook(failure).run("go");
-    handle.set(run.handle()).unwrap();
-    let outcome = run.outcome().await;
-    assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
-    assert_eq!((outcome.error, told.lock().unwrap().as_slice()), (None, &[ErrorKind::Hook][..]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn h30_a_hook_that_fails_drops_what_runs_beside_it() {
-    for how in [How::Fails, How::Panics, How::Hangs] {
+    #[tokio::test]
+    async fn a_panic_in_a_repair_hook_ends_the_run_with_its_error() {
         let counter = Counter::default();
-        let reply = call_of("c1", "endless").call_raw("c2", "endless", "{}");
-        let (agent, _) = scripted([reply], vec![endless("endless", &counter)]);
-        let mut run = agent.with_hook(Bad::new("before_tool", how, 2)).run("go");
+        let reply = call_of("c1", "endless").call_raw("c2", "endless", "[");
+        let (agent, _) = scripted([reply, "never".into()], vec![endless("endless", &counter)]);
+        let mut run = agent.with_hook(Bad::new("repair", How::Panics, 1)).run("go");
+        let events = rest(&mut run).await;
+        let outcome = ending(&events);
+        check(outcome, EndReason::HookError, 1);
+        let message = outcome.error.as_ref().unwrap().to_string();
+        assert!(message.contains("`bad` failed in `repair`"), "{message}");
+        // What was started beside it is dropped before its first poll.
+        assert_eq!((counter.began(), counter.now()), (0, 0));
+        assert_eq!(kinds(&run.history()), [ResultKind::Interrupted; 2]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_notification_hook_changes_nothing() {
+        let (events, _, told) = told_of(Bad::new("finished", How::Panics, 1)).await;
+        check(ending(&events), EndReason::Completed, 2);
+        let [error] = &told[..] else { panic!("{told:?}") };
+        assert!(
+            error.message().ends_with("`bad` failed in `finished`: it panicked: boom"),
+            "{error}"
+        );
+        let error = Error::new(ErrorKind::Server, "broken");
+        let (agent, _) = scripted([Reply::error(error.clone())], vec![]);
+        let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
+        let outcome = hooked.run("go").outcome().await;
+        check(&outcome, EndReason::ProviderError, 1);
+        assert_eq!(outcome.error, Some(error));
+    }
+
+    #[tokio::test]
+    async fn every_error_that_ends_a_run_is_reported_once() {
+        fn boom() -> ! {
+            std::panic::resume_unwind(Box::new("boom"))
+        }
+        let broken = Error::new(ErrorKind::Server, "broken");
+        let words = || scripted(["done".into()], vec![]).0;
+        let two = || [fine("t", &Counter::default()), fine("t", &Counter::default())];
+        let after_tool = Bad::new("after_tool", How::Panics, 1);
+        let cases = [
+            (scripted([Reply::error(broken)], vec![]).0, ErrorKind::Server),
+            (scripted([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
+            (words().with_tools(two()), ErrorKind::InvalidRequest),
+            (Agent::new(Scripted::function(|_, _| -> Reply { boom() })), ErrorKind::Panic),
+            (words().with_validation(|_| -> Result<(), String> { boom() }), ErrorKind::Hook),
+            (
+                scripted([call_of("c", "t")], vec![fine("t", &Counter::default())])
+                    .0
+                    .with_hook(after_tool),
+                ErrorKind::Hook,
+            ),
+        ];
+        for (agent, kind) in cases {
+            let told = Arc::<Mutex<Vec<Error>>>::default();
+            let keep = Arc::clone(&told);
+            let failure =
+                hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
+            let outcome = agent.with_hook(failure).run("go").outcome().await;
+            let error = outcome.error.expect("it failed");
+            assert_eq!(error.kind(), kind);
+            assert_eq!(*told.lock().unwrap(), [error]);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_in_the_poll_of_an_interrupt_is_still_reported() {
+        let handle = Arc::<OnceLock<RunHandle>>::default();
+        let own = Arc::clone(&handle);
+        let failing = hook::stop(move |_, _| {
+            own.get().unwrap().interrupt();
+            async { Err::<StopDecision, _>(Error::new(ErrorKind::Other, "no")) }
+        });
+        let told = Arc::<Mutex<Vec<ErrorKind>>>::default();
+        let keep = Arc::clone(&told);
+        let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.kind()));
+        let (agent, _) = scripted(["done".into()], vec![]);
+        let run = agent.with_hook(failing).with_hook(failure).run("go");
+        handle.set(run.handle()).unwrap();
+        let outcome = run.outcome().await;
+        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
+        assert_eq!(
+            (outcome.error, told.lock().unwrap().as_slice()),
+            (None, &[ErrorKind::Hook][..])
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_hook_drops_concurrent_work() {
+        for how in [How::Fails, How::Panics, How::Hangs] {
+            let counter = Counter::default();
+            let reply = call_of("c1", "endless").call_raw("c2", "endless", "{}");
+            let (agent, _) = scripted([reply], vec![endless("endless", &counter)]);
+            let mut run = agent.with_hook(Bad::new("before_tool", how, 2)).run("go");
+            until(&mut run, |event| event.tool_output().is_some()).await;
+            // Only a hook that hangs lets it come to its first poll.
+            let began = usize::from(matches!(how, How::Hangs));
+            assert_eq!((counter.began(), counter.now()), (began, 0), "{how:?}");
+            let outcome = run.outcome().await;
+            check(&outcome, EndReason::HookError, 1);
+            let texts: Vec<_> = answers(outcome.new_items()).into_iter().map(|it| it.2).collect();
+            assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_after_tool_drops_concurrent_calls() {
+        let counter = Counter::default();
+        let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
+        let reply = call_of("c1", "endless").call_raw("c2", "t", "{}");
+        let bad = Bad::new("after_tool", How::Panics, 1);
+        let mut run = scripted([reply], tools).0.with_hook(bad).run("go");
         until(&mut run, |event| event.tool_output().is_some()).await;
-        // Only a hook that hangs lets it come to its first poll.
-        let began = usize::from(matches!(how, How::Hangs));
-        assert_eq!((counter.began(), counter.now()), (began, 0), "{how:?}");
+        assert_eq!((counter.began(), counter.now()), (1, 0));
         let outcome = run.outcome().await;
         check(&outcome, EndReason::HookError, 1);
-        let texts: Vec<_> = answers(outcome.new_items()).into_iter().map(|it| it.2).collect();
-        assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted, ResultKind::Ok]);
     }
-}
 
-#[tokio::test]
-async fn h30_a_panic_in_after_tool_drops_what_runs_beside_the_result() {
-    let counter = Counter::default();
-    let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
-    let reply = call_of("c1", "endless").call_raw("c2", "t", "{}");
-    let bad = Bad::new("after_tool", How::Panics, 1);
-    let mut run = scripted([reply], tools).0.with_hook(bad).run("go");
-    until(&mut run, |event| event.tool_output().is_some()).await;
-    assert_eq!((counter.began(), counter.now()), (1, 0));
-    let outcome = run.outcome().await;
-    check(&outcome, EndReason::HookError, 1);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted, ResultKind::Ok]);
-}
+    #[tokio::test]
+    async fn a_panicking_check_or_compactor_ends_the_run_once() {
+        fn boom() -> ! {
+            std::panic::resume_unwind(Box::new("boom"))
+        }
+        let (first, _) = scripted(["done".into()], vec![]);
+        let checked = first.with_validation(|_| -> Result<(), String> { boom() });
+        let events = rest(&mut checked.run("go")).await;
+        check(ending(&events), EndReason::HookError, 1);
+        assert_eq!(ending(&events).text, "done");
 
-#[tokio::test]
-async fn h30_a_check_or_a_compactor_that_panics_ends_the_run_once() {
-    fn boom() -> ! {
-        std::panic::resume_unwind(Box::new("boom"))
+        let full = Error::new(ErrorKind::ContextWindow, "too long");
+        let (second, _) = scripted([Reply::error(full.clone())], vec![]);
+        let compacted = second.with_compactor(context::compactor_fn(|_| boom()));
+        let events = rest(&mut compacted.run("go")).await;
+        check(ending(&events), EndReason::ContextWindow, 1);
+        assert_eq!(ending(&events).error, Some(full));
     }
-    let (first, _) = scripted(["done".into()], vec![]);
-    let checked = first.with_validation(|_| -> Result<(), String> { boom() });
-    let events = rest(&mut checked.run("go")).await;
-    check(ending(&events), EndReason::HookError, 1);
-    assert_eq!(ending(&events).text, "done");
-
-    let full = Error::new(ErrorKind::ContextWindow, "too long");
-    let (second, _) = scripted([Reply::error(full.clone())], vec![]);
-    let compacted = second.with_compactor(context::compactor_fn(|_| boom()));
-    let events = rest(&mut compacted.run("go")).await;
-    check(ending(&events), EndReason::ContextWindow, 1);
-    assert_eq!(ending(&events).error, Some(full));
 }

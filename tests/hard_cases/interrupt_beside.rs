@@ -1,4 +1,4 @@
-//! An interrupt beside other ends, sub-agents and approvals: H09 to H11.
+//! An interrupt beside other ends, sub-agents and approvals.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,8 +23,6 @@ use crate::support::tools::{Counter, answering, endless, fine, spec};
 
 const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
 const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
-
-// H09: an interrupt beside an end of another kind.
 
 /// The handle of a run, for hooks and tools that are made before it begins.
 #[derive(Clone, Default)]
@@ -54,25 +52,140 @@ fn interrupting(held: &Held, says: StopDecision) -> impl Hook + 'static {
     })
 }
 
-#[tokio::test]
-async fn h09_no_hook_turns_an_interrupt_into_success_or_into_another_turn() {
-    let why = || "why".to_owned();
-    for says in [
-        StopDecision::Allow,
-        StopDecision::Block(why()),
-        StopDecision::EndRun(why()),
-        StopDecision::Blocked(why()),
-        StopDecision::Unproven(why()),
-    ] {
+mod interrupt_versus_other_endings {
+    //! An interrupt overrides whatever else ends the run in the same poll.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_hook_can_override_an_interrupt() {
+        let why = || "why".to_owned();
+        for says in [
+            StopDecision::Allow,
+            StopDecision::Block(why()),
+            StopDecision::EndRun(why()),
+            StopDecision::Blocked(why()),
+            StopDecision::Unproven(why()),
+        ] {
+            let held = Held::default();
+            let (agent, model) = scripted(["done".into(), "never".into()], vec![]);
+            let mut run = agent.with_hook(interrupting(&held, says.clone())).run("go");
+            held.hold(&run);
+            let events = rest(&mut run).await;
+            check(ending(&events), STREAMING, 1);
+            assert_eq!(model.requests().len(), 1, "{says:?}");
+            assert_eq!(ending(&events).text, "done", "what was said is kept");
+            assert_eq!((&ending(&events).why, &ending(&events).proof), (&None, &None), "{says:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_from_a_hook_overrides_that_hooks_answer() {
         let held = Held::default();
-        let (agent, model) = scripted(["done".into(), "never".into()], vec![]);
-        let mut run = agent.with_hook(interrupting(&held, says.clone())).run("go");
+        for (name, agent, model) in deciding(&held) {
+            let mut run = agent.run("go");
+            held.hold(&run);
+            let events = rest(&mut run).await;
+            let outcome = ending(&events);
+            assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{name}: {outcome:?}");
+            assert_eq!((&outcome.error, outcome.pending.len()), (&None, 0), "{name}");
+            assert!(model.requests().len() <= 1, "{name}: nothing is sent any more");
+            assert!(outcome.history.settled().is_settled(), "{name}");
+            assert!(run.next().await.is_none(), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_overrides_a_simultaneous_stop() {
+        for interrupts_first in [true, false] {
+            let held = Held::default();
+            let (at, answers) = (held.clone(), Counter::default());
+            let tool = answering("t", &answers, move |_| {
+                if interrupts_first {
+                    at.interrupt();
+                    at.stop_after_turn();
+                } else {
+                    at.stop_after_turn();
+                    at.interrupt();
+                }
+                std::future::ready("fine".to_owned())
+            });
+            let (agent, model) = scripted([call_of("c1", "t"), "never".into()], vec![tool]);
+            let run = agent.run("go");
+            held.hold(&run);
+            let outcome = run.outcome().await;
+            assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
+            assert_eq!((model.requests().len(), answers.began()), (1, 1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_overrides_a_simultaneous_limit() {
+        // The time is over.
+        let (agent, _) = scripted([call_of("c1", "t")], vec![endless("t", &Counter::default())]);
+        let limited = agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(1)));
+        let mut run = limited.run("go");
+        pull(&mut run);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        run.interrupt();
+        let outcome = run.outcome().await;
+        check(&outcome, TOOLS, 1);
+        assert_eq!(
+            (kinds(outcome.new_items()), outcome.budget),
+            (vec![ResultKind::Interrupted], None)
+        );
+        // The last turn is used up, or the tokens are.
+        for budget in [Budget::new(), Budget::new().with_total_tokens(1)] {
+            let reply = call_of("c1", "t").usage(tokens(1, 0));
+            let (agent, _) =
+                scripted([reply, "never".into()], vec![fine("t", &Counter::default())]);
+            let mut run = agent.with_max_turns(1).with_budget(budget).run("go");
+            until(&mut run, |event| event.tool_output().is_some()).await;
+            run.interrupt();
+            let outcome = run.outcome().await;
+            assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_overrides_a_simultaneous_failure() {
+        let fails = || Error::new(ErrorKind::Server, "broken");
+        let reply = Reply::text("x").delay(Duration::from_secs(1)).fail(fails());
+        let mut run = scripted([reply], vec![]).0.run("go");
+        pull(&mut run);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        run.interrupt();
+        let outcome = run.outcome().await;
+        check(&outcome, STREAMING, 1);
+        assert_eq!(outcome.error, None);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_reports_cancellation_has_merely_failed() {
+        let cancelled =
+            Tool::raw(spec("t"), |_, _| async { Err::<(), _>("operation was cancelled") }).unwrap();
+        let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![cancelled]);
+        let outcome = agent.run("go").outcome().await;
+        check(&outcome, EndReason::Completed, 2);
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Error]);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_interrupts_its_run_keeps_its_result() {
+        let held = Held::default();
+        let at = held.clone();
+        let tool = answering("t", &Counter::default(), move |_| {
+            at.interrupt();
+            async { "fine".to_owned() }
+        });
+        let (agent, model) =
+            scripted([call_of("c1", "t").call_raw("c2", "t", "{}"), "never".into()], vec![tool]);
+        let mut run = agent.run("go");
         held.hold(&run);
         let events = rest(&mut run).await;
-        check(ending(&events), STREAMING, 1);
-        assert_eq!(model.requests().len(), 1, "{says:?}");
-        assert_eq!(ending(&events).text, "done", "what was said is kept");
-        assert_eq!((&ending(&events).why, &ending(&events).proof), (&None, &None), "{says:?}");
+        check(ending(&events), TOOLS, 1);
+        assert_eq!(kinds(ending(&events).new_items()).len(), 2);
+        assert_eq!(model.requests().len(), 1);
     }
 }
 
@@ -115,113 +228,6 @@ fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
     agents
 }
 
-#[tokio::test]
-async fn h09_an_interrupt_wins_whatever_the_hook_that_called_it_answers() {
-    let held = Held::default();
-    for (name, agent, model) in deciding(&held) {
-        let mut run = agent.run("go");
-        held.hold(&run);
-        let events = rest(&mut run).await;
-        let outcome = ending(&events);
-        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{name}: {outcome:?}");
-        assert_eq!((&outcome.error, outcome.pending.len()), (&None, 0), "{name}");
-        assert!(model.requests().len() <= 1, "{name}: nothing is sent any more");
-        assert!(outcome.history.settled().is_settled(), "{name}");
-        assert!(run.next().await.is_none(), "{name}");
-    }
-}
-
-#[tokio::test]
-async fn h09_an_interrupt_wins_against_a_stop_of_the_same_moment() {
-    for interrupts_first in [true, false] {
-        let held = Held::default();
-        let (at, answers) = (held.clone(), Counter::default());
-        let tool = answering("t", &answers, move |_| {
-            if interrupts_first {
-                at.interrupt();
-                at.stop_after_turn();
-            } else {
-                at.stop_after_turn();
-                at.interrupt();
-            }
-            std::future::ready("fine".to_owned())
-        });
-        let (agent, model) = scripted([call_of("c1", "t"), "never".into()], vec![tool]);
-        let run = agent.run("go");
-        held.hold(&run);
-        let outcome = run.outcome().await;
-        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
-        assert_eq!((model.requests().len(), answers.began()), (1, 1));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn h09_an_interrupt_wins_against_a_limit_of_the_same_moment() {
-    // The time is over.
-    let (agent, _) = scripted([call_of("c1", "t")], vec![endless("t", &Counter::default())]);
-    let limited = agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(1)));
-    let mut run = limited.run("go");
-    pull(&mut run);
-    tokio::time::advance(Duration::from_secs(2)).await;
-    run.interrupt();
-    let outcome = run.outcome().await;
-    check(&outcome, TOOLS, 1);
-    assert_eq!((kinds(outcome.new_items()), outcome.budget), (vec![ResultKind::Interrupted], None));
-    // The last turn is used up, or the tokens are.
-    for budget in [Budget::new(), Budget::new().with_total_tokens(1)] {
-        let reply = call_of("c1", "t").usage(tokens(1, 0));
-        let (agent, _) = scripted([reply, "never".into()], vec![fine("t", &Counter::default())]);
-        let mut run = agent.with_max_turns(1).with_budget(budget).run("go");
-        until(&mut run, |event| event.tool_output().is_some()).await;
-        run.interrupt();
-        let outcome = run.outcome().await;
-        assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn h09_an_interrupt_wins_against_a_failure_of_the_same_moment() {
-    let fails = || Error::new(ErrorKind::Server, "broken");
-    let reply = Reply::text("x").delay(Duration::from_secs(1)).fail(fails());
-    let mut run = scripted([reply], vec![]).0.run("go");
-    pull(&mut run);
-    tokio::time::advance(Duration::from_secs(2)).await;
-    run.interrupt();
-    let outcome = run.outcome().await;
-    check(&outcome, STREAMING, 1);
-    assert_eq!(outcome.error, None);
-}
-
-#[tokio::test]
-async fn h09_a_tool_that_says_it_was_cancelled_has_failed_and_nothing_else() {
-    let cancelled =
-        Tool::raw(spec("t"), |_, _| async { Err::<(), _>("operation was cancelled") }).unwrap();
-    let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![cancelled]);
-    let outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 2);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Error]);
-}
-
-#[tokio::test]
-async fn h09_a_tool_that_interrupts_its_run_and_answers_keeps_its_answer() {
-    let held = Held::default();
-    let at = held.clone();
-    let tool = answering("t", &Counter::default(), move |_| {
-        at.interrupt();
-        async { "fine".to_owned() }
-    });
-    let (agent, model) =
-        scripted([call_of("c1", "t").call_raw("c2", "t", "{}"), "never".into()], vec![tool]);
-    let mut run = agent.run("go");
-    held.hold(&run);
-    let events = rest(&mut run).await;
-    check(ending(&events), TOOLS, 1);
-    assert_eq!(kinds(ending(&events).new_items()).len(), 2);
-    assert_eq!(model.requests().len(), 1);
-}
-
-// H10: sub-agents.
-
 fn with_child(child: &Scripted) -> (Agent, Scripted) {
     let tool = Agent::new(child.clone())
         .with_recorder(replays::recorder())
@@ -231,45 +237,49 @@ fn with_child(child: &Scripted) -> (Agent, Scripted) {
     scripted([asks, "done without it".into()], vec![tool])
 }
 
-#[tokio::test]
-async fn h10_a_child_that_is_interrupted_is_one_failed_result_for_its_parent() {
-    let child = Scripted::new([Reply::text("half of it").hang()]);
-    let (agent, _) = with_child(&child);
-    let mut run = agent.run("go");
-    pull(&mut run);
-    run.handle().nested_handle("c1").unwrap().interrupt();
-    let events = rest(&mut run).await;
-    let outcome = ending(&events);
-    check(outcome, EndReason::Completed, 2);
-    let [(id, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
-    assert_eq!((*id, *kind), ("c1", ResultKind::Error));
-    assert!(text.contains("half of it") && text.contains("interrupted"), "{text}");
-    assert_eq!(child.in_flight(), 0);
-}
+mod interrupt_and_sub_agents {
+    //! Interrupts of sub-agents and of their parents.
 
-#[tokio::test]
-async fn h10_a_parent_that_is_interrupted_drops_its_child_and_keeps_its_story() {
-    let child = Scripted::new([Reply::text("half of it").hang()]);
-    let (agent, model) = with_child(&child);
-    let mut run = agent.run("go");
-    pull(&mut run);
-    assert_eq!(child.in_flight(), 1);
-    run.interrupt();
-    let first = run.next().await.unwrap().unwrap();
-    assert!(first.tool_output().is_some());
-    assert_eq!(child.in_flight(), 0);
-    let story = run.journal().nested_journal("c1").unwrap().history();
-    let outcome = run.outcome().await;
-    check(&outcome, TOOLS, 1);
-    let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
-    assert_eq!(answers(outcome.new_items()), [expected]);
-    assert_eq!(model.requests().len(), 1);
-    assert_eq!(story.len(), 2);
-    let last = story.last().unwrap();
-    assert_eq!((last.as_text(), last.interrupted), (Some("half of it"), true));
-}
+    use super::*;
 
-// H11: an approval that is pending.
+    #[tokio::test]
+    async fn an_interrupted_sub_agent_is_one_failed_result_for_its_parent() {
+        let child = Scripted::new([Reply::text("half of it").hang()]);
+        let (agent, _) = with_child(&child);
+        let mut run = agent.run("go");
+        pull(&mut run);
+        run.handle().nested_handle("c1").unwrap().interrupt();
+        let events = rest(&mut run).await;
+        let outcome = ending(&events);
+        check(outcome, EndReason::Completed, 2);
+        let [(id, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
+        assert_eq!((*id, *kind), ("c1", ResultKind::Error));
+        assert!(text.contains("half of it") && text.contains("interrupted"), "{text}");
+        assert_eq!(child.in_flight(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_parent_drops_its_sub_agent_and_keeps_its_history() {
+        let child = Scripted::new([Reply::text("half of it").hang()]);
+        let (agent, model) = with_child(&child);
+        let mut run = agent.run("go");
+        pull(&mut run);
+        assert_eq!(child.in_flight(), 1);
+        run.interrupt();
+        let first = run.next().await.unwrap().unwrap();
+        assert!(first.tool_output().is_some());
+        assert_eq!(child.in_flight(), 0);
+        let story = run.journal().nested_journal("c1").unwrap().history();
+        let outcome = run.outcome().await;
+        check(&outcome, TOOLS, 1);
+        let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
+        assert_eq!(answers(outcome.new_items()), [expected]);
+        assert_eq!(model.requests().len(), 1);
+        assert_eq!(story.len(), 2);
+        let last = story.last().unwrap();
+        assert_eq!((last.as_text(), last.interrupted), (Some("half of it"), true));
+    }
+}
 
 fn asking(counter: &Counter) -> (Run, ToolCall) {
     let (agent, _) = scripted(
@@ -287,95 +297,102 @@ fn refused(verdict: Result<(), Error>) {
     assert_eq!(verdict.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
-#[tokio::test]
-async fn h11_a_call_that_waits_for_an_approval_is_answered_as_interrupted() {
-    let counter = Counter::default();
-    let (mut run, asked) = asking(&counter);
-    let handle = run.handle();
-    handle.interrupt();
-    let events = rest(&mut run).await;
-    check(ending(&events), TOOLS, 1);
-    let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
-    assert_eq!(answers(ending(&events).new_items()), [expected]);
-    assert!(ending(&events).pending.is_empty());
-    refused(handle.approve(&asked));
-    refused(handle.deny(&asked, "too late"));
-    assert!(run.next().await.is_none());
-    assert_eq!(counter.began(), 0);
-}
+mod interrupt_and_approvals {
+    //! Interrupts while a call awaits approval, and verdicts that arrive too late.
 
-#[tokio::test]
-async fn h11_an_approval_behind_a_drop_or_a_suspension_is_refused() {
-    let counter = Counter::default();
-    let (run, asked) = asking(&counter);
-    let handle = run.handle();
-    drop(run);
-    refused(handle.approve(&asked));
+    use super::*;
 
-    let (agent, _) = scripted([call_of("c1", "t")], vec![fine("t", &counter).requires_approval()]);
-    let run = agent.run("go");
-    let handle = run.handle();
-    let outcome = run.outcome().await;
-    check(&outcome, EndReason::Pending, 1);
-    refused(handle.approve(&outcome.pending[0]));
-    assert_eq!(counter.began(), 0);
-}
+    #[tokio::test]
+    async fn a_call_awaiting_approval_is_answered_as_interrupted() {
+        let counter = Counter::default();
+        let (mut run, asked) = asking(&counter);
+        let handle = run.handle();
+        handle.interrupt();
+        let events = rest(&mut run).await;
+        check(ending(&events), TOOLS, 1);
+        let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
+        assert_eq!(answers(ending(&events).new_items()), [expected]);
+        assert!(ending(&events).pending.is_empty());
+        refused(handle.approve(&asked));
+        refused(handle.deny(&asked, "too late"));
+        assert!(run.next().await.is_none());
+        assert_eq!(counter.began(), 0);
+    }
 
-#[tokio::test(start_paused = true)]
-async fn h11_a_verdict_counts_until_the_last_sibling_has_ended() {
-    for in_time in [true, false] {
-        let (counter, slow) = (Counter::default(), Counter::default());
-        let naps = answering("nap", &slow, |_| async {
-            sleep(Duration::from_secs(1)).await;
-            "rested".to_owned()
-        });
-        let reply = call_of("c1", "t").call_raw("c2", "nap", "{}");
-        let tools = vec![fine("t", &counter).requires_approval(), naps];
-        let (agent, _) = scripted([reply, "done".into()], tools);
-        let mut run = agent.run("go");
-        let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
-        until(&mut run, is_started).await;
-        if in_time {
-            run.approve(asked.as_approval_request().unwrap()).unwrap();
-        }
+    #[tokio::test]
+    async fn an_approval_after_a_drop_or_suspension_is_rejected() {
+        let counter = Counter::default();
+        let (run, asked) = asking(&counter);
+        let handle = run.handle();
+        drop(run);
+        refused(handle.approve(&asked));
+
+        let (agent, _) =
+            scripted([call_of("c1", "t")], vec![fine("t", &counter).requires_approval()]);
+        let run = agent.run("go");
         let handle = run.handle();
         let outcome = run.outcome().await;
-        if in_time {
-            check(&outcome, EndReason::Completed, 2);
-            assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2]);
-        } else {
-            check(&outcome, EndReason::Pending, 1);
-            assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
-            refused(handle.approve(asked.as_approval_request().unwrap()));
-        }
-        assert_eq!(counter.began(), usize::from(in_time));
+        check(&outcome, EndReason::Pending, 1);
+        refused(handle.approve(&outcome.pending[0]));
+        assert_eq!(counter.began(), 0);
     }
-}
 
-#[tokio::test]
-async fn h11_a_verdict_and_an_interrupt_of_the_same_moment_run_nothing() {
-    let counter = Counter::default();
-    let (run, asked) = asking(&counter);
-    run.approve(&asked).unwrap();
-    run.interrupt();
-    check(&run.outcome().await, TOOLS, 1);
-    assert_eq!(counter.began(), 0);
-}
+    #[tokio::test(start_paused = true)]
+    async fn a_verdict_is_accepted_until_the_last_sibling_has_ended() {
+        for in_time in [true, false] {
+            let (counter, slow) = (Counter::default(), Counter::default());
+            let naps = answering("nap", &slow, |_| async {
+                sleep(Duration::from_secs(1)).await;
+                "rested".to_owned()
+            });
+            let reply = call_of("c1", "t").call_raw("c2", "nap", "{}");
+            let tools = vec![fine("t", &counter).requires_approval(), naps];
+            let (agent, _) = scripted([reply, "done".into()], tools);
+            let mut run = agent.run("go");
+            let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+            until(&mut run, is_started).await;
+            if in_time {
+                run.approve(asked.as_approval_request().unwrap()).unwrap();
+            }
+            let handle = run.handle();
+            let outcome = run.outcome().await;
+            if in_time {
+                check(&outcome, EndReason::Completed, 2);
+                assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2]);
+            } else {
+                check(&outcome, EndReason::Pending, 1);
+                assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
+                refused(handle.approve(asked.as_approval_request().unwrap()));
+            }
+            assert_eq!(counter.began(), usize::from(in_time));
+        }
+    }
 
-#[tokio::test]
-async fn h11_an_approval_for_a_child_of_an_interrupted_parent_is_refused() {
-    let counter = Counter::default();
-    let child = Agent::new(Scripted::new([call_of("c1", "t")]))
-        .with_tools([fine("t", &counter).requires_approval()])
-        .interactive();
-    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
-    let tools = vec![child.as_tool("child", "Looks").unwrap()];
-    let mut run = scripted([asks], tools).0.run("go");
-    pull(&mut run);
-    let nested = run.handle().nested_handle("call_1_1").unwrap();
-    let asked = calls(&nested.history())[0].clone();
-    run.interrupt();
-    rest(&mut run).await;
-    refused(nested.approve(&asked));
-    assert_eq!(counter.began(), 0);
+    #[tokio::test]
+    async fn a_simultaneous_verdict_and_interrupt_run_nothing() {
+        let counter = Counter::default();
+        let (run, asked) = asking(&counter);
+        run.approve(&asked).unwrap();
+        run.interrupt();
+        check(&run.outcome().await, TOOLS, 1);
+        assert_eq!(counter.began(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_approval_for_a_sub_agent_of_an_interrupted_parent_is_rejected() {
+        let counter = Counter::default();
+        let child = Agent::new(Scripted::new([call_of("c1", "t")]))
+            .with_tools([fine("t", &counter).requires_approval()])
+            .interactive();
+        let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+        let tools = vec![child.as_tool("child", "Looks").unwrap()];
+        let mut run = scripted([asks], tools).0.run("go");
+        pull(&mut run);
+        let nested = run.handle().nested_handle("call_1_1").unwrap();
+        let asked = calls(&nested.history())[0].clone();
+        run.interrupt();
+        rest(&mut run).await;
+        refused(nested.approve(&asked));
+        assert_eq!(counter.began(), 0);
+    }
 }

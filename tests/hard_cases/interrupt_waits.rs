@@ -1,4 +1,4 @@
-//! An interrupt in a wait, and the order of hooks at the end: H12 and H13.
+//! An interrupt in a wait, and the order of hooks at the end.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,8 +22,6 @@ use crate::support::tools::{Counter, fine};
 const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
 const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
 
-// H12: an interrupt in a wait.
-
 /// Interrupts a run that waits, and sees it end without any time passing.
 async fn ends_at_once(run: Run, reason: EndReason) -> Outcome {
     let handle = run.handle();
@@ -39,15 +37,77 @@ async fn ends_at_once(run: Run, reason: EndReason) -> Outcome {
     outcome
 }
 
-#[tokio::test(start_paused = true)]
-async fn h12_an_interrupt_in_a_backoff_ends_at_once_and_sends_nothing_more() {
-    let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
-    let model = Scripted::new([Reply::error(busy), "never".into()]);
-    let run = Agent::new(Retry::new(model.clone())).with_recorder(replays::recorder()).run("go");
-    let outcome = ends_at_once(run, STREAMING).await;
-    assert_eq!(outcome.error, None);
-    sleep(Duration::from_hours(1)).await;
-    assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
+mod interrupt_during_a_wait {
+    //! An interrupt during a backoff, a hook, a compaction or an approval ends the run immediately.
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_during_a_backoff_ends_immediately_without_a_request() {
+        let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
+        let model = Scripted::new([Reply::error(busy), "never".into()]);
+        let run =
+            Agent::new(Retry::new(model.clone())).with_recorder(replays::recorder()).run("go");
+        let outcome = ends_at_once(run, STREAMING).await;
+        assert_eq!(outcome.error, None);
+        sleep(Duration::from_hours(1)).await;
+        assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_during_any_deciding_hook_ends_immediately() {
+        for (method, reason) in [
+            ("transform_context", STREAMING),
+            ("prepare", STREAMING),
+            ("before_tool", STREAMING),
+            ("should_stop", TOOLS),
+            ("stop", STREAMING),
+        ] {
+            let (counter, ran) = (Counter::default(), Counter::default());
+            let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &ran)]);
+            let run = agent.with_hook(Silent(method, counter.clone())).run("go");
+            let outcome = ends_at_once(run, reason).await;
+            assert_eq!((counter.began(), counter.now()), (1, 0), "{method}");
+            let result = if ran.began() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
+            let called = usize::from(!calls(outcome.new_items()).is_empty());
+            assert_eq!(kinds(outcome.new_items()), vec![result; called], "{method}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_during_a_compaction_ends_immediately_and_rewrites_nothing() {
+        struct Endless(Counter);
+        impl Compactor for Endless {
+            fn compact(
+                &self,
+                _: &History,
+            ) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+                let alive = self.0.count();
+                async move {
+                    let _alive = alive;
+                    std::future::pending().await
+                }
+                .boxed()
+            }
+        }
+        let counter = Counter::default();
+        let full = Error::new(ErrorKind::ContextWindow, "too long");
+        let (agent, model) = scripted([Reply::error(full), "never".into()], vec![]);
+        let run = agent.with_compactor(Endless(counter.clone())).run("go");
+        let outcome = ends_at_once(run, STREAMING).await;
+        assert_eq!((counter.began(), counter.now(), model.requests().len()), (1, 0, 1));
+        assert_eq!(outcome.new_items(), [Item::user("go")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_during_an_approval_ends_immediately() {
+        let counter = Counter::default();
+        let tools = vec![fine("t", &counter).requires_approval()];
+        let run = scripted([call_of("c1", "t")], tools).0.interactive().run("go");
+        let outcome = ends_at_once(run, TOOLS).await;
+        assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted]);
+        assert_eq!(counter.began(), 0);
+    }
 }
 
 /// A hook that never answers in one of the methods that decide.
@@ -84,60 +144,6 @@ impl Hook for Silent {
         self.answer("stop", StopDecision::Allow)
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn h12_an_interrupt_in_any_hook_that_decides_ends_at_once() {
-    for (method, reason) in [
-        ("transform_context", STREAMING),
-        ("prepare", STREAMING),
-        ("before_tool", STREAMING),
-        ("should_stop", TOOLS),
-        ("stop", STREAMING),
-    ] {
-        let (counter, ran) = (Counter::default(), Counter::default());
-        let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &ran)]);
-        let run = agent.with_hook(Silent(method, counter.clone())).run("go");
-        let outcome = ends_at_once(run, reason).await;
-        assert_eq!((counter.began(), counter.now()), (1, 0), "{method}");
-        let result = if ran.began() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
-        let called = usize::from(!calls(outcome.new_items()).is_empty());
-        assert_eq!(kinds(outcome.new_items()), vec![result; called], "{method}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn h12_an_interrupt_in_a_compaction_ends_at_once_and_rewrites_nothing() {
-    struct Endless(Counter);
-    impl Compactor for Endless {
-        fn compact(&self, _: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-            let alive = self.0.count();
-            async move {
-                let _alive = alive;
-                std::future::pending().await
-            }
-            .boxed()
-        }
-    }
-    let counter = Counter::default();
-    let full = Error::new(ErrorKind::ContextWindow, "too long");
-    let (agent, model) = scripted([Reply::error(full), "never".into()], vec![]);
-    let run = agent.with_compactor(Endless(counter.clone())).run("go");
-    let outcome = ends_at_once(run, STREAMING).await;
-    assert_eq!((counter.began(), counter.now(), model.requests().len()), (1, 0, 1));
-    assert_eq!(outcome.new_items(), [Item::user("go")]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn h12_an_interrupt_in_an_approval_ends_at_once() {
-    let counter = Counter::default();
-    let tools = vec![fine("t", &counter).requires_approval()];
-    let run = scripted([call_of("c1", "t")], tools).0.interactive().run("go");
-    let outcome = ends_at_once(run, TOOLS).await;
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted]);
-    assert_eq!(counter.began(), 0);
-}
-
-// H13: the order of hooks at the end.
 
 /// Writes down what it is told.
 #[derive(Clone, Default)]
@@ -185,64 +191,70 @@ fn told_once(log: &Log, reason: EndReason) {
     assert!(told.last().unwrap().starts_with("finished"), "nothing is told behind it: {told:?}");
 }
 
-#[tokio::test]
-async fn h13_finished_is_told_once_and_last_wherever_the_interrupt_comes() {
-    let mut reasons = Vec::new();
-    for polls in 0..40 {
-        let log = Log::default();
-        let reply = Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
-        let (agent, _) = scripted([reply, "done".into()], vec![fine("t", &Counter::default())]);
-        let mut run = agent.with_hook(log.clone()).run("go");
-        let mut events = Vec::new();
-        for _ in 0..polls {
-            events.extend(run.next().await.map(Result::unwrap));
+mod hooks_at_the_end {
+    //! What hooks are notified of when a run ends, is interrupted or is dropped.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn hooks_see_finished_once_and_last_at_any_interrupt() {
+        let mut reasons = Vec::new();
+        for polls in 0..40 {
+            let log = Log::default();
+            let reply = Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
+            let (agent, _) = scripted([reply, "done".into()], vec![fine("t", &Counter::default())]);
+            let mut run = agent.with_hook(log.clone()).run("go");
+            let mut events = Vec::new();
+            for _ in 0..polls {
+                events.extend(run.next().await.map(Result::unwrap));
+            }
+            run.interrupt();
+            events.extend(rest(&mut run).await);
+            told_once(&log, ending(&events).reason);
+            reasons.push(ending(&events).reason);
         }
-        run.interrupt();
-        events.extend(rest(&mut run).await);
-        told_once(&log, ending(&events).reason);
-        reasons.push(ending(&events).reason);
+        assert!(reasons.contains(&STREAMING) && reasons.contains(&TOOLS));
+        assert!(reasons.contains(&EndReason::Completed), "the last interrupts come too late");
     }
-    assert!(reasons.contains(&STREAMING) && reasons.contains(&TOOLS));
-    assert!(reasons.contains(&EndReason::Completed), "the last interrupts come too late");
-}
 
-#[tokio::test]
-async fn h13_finished_is_told_once_for_every_way_to_end() {
-    let error = Error::new(ErrorKind::Server, "broken");
-    for (reply, reason) in [
-        (Reply::text("done"), EndReason::Completed),
-        (Reply::error(error), EndReason::ProviderError),
-        (Reply::text("x").cut(), EndReason::Incomplete),
-        (call_of("c1", "careful"), EndReason::Pending),
-        (Reply::new().refuse("no"), EndReason::Refused),
-    ] {
+    #[tokio::test]
+    async fn hooks_see_finished_once_for_every_ending() {
+        let error = Error::new(ErrorKind::Server, "broken");
+        for (reply, reason) in [
+            (Reply::text("done"), EndReason::Completed),
+            (Reply::error(error), EndReason::ProviderError),
+            (Reply::text("x").cut(), EndReason::Incomplete),
+            (call_of("c1", "careful"), EndReason::Pending),
+            (Reply::new().refuse("no"), EndReason::Refused),
+        ] {
+            let log = Log::default();
+            let careful = fine("careful", &Counter::default()).requires_approval();
+            let mut run = scripted([reply], vec![careful]).0.with_hook(log.clone()).run("go");
+            let events = rest(&mut run).await;
+            assert_eq!(ending(&events).reason, reason);
+            assert!(run.next().await.is_none());
+            told_once(&log, reason);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_is_not_a_failure_and_calls_no_stop_hook() {
         let log = Log::default();
-        let careful = fine("careful", &Counter::default()).requires_approval();
-        let mut run = scripted([reply], vec![careful]).0.with_hook(log.clone()).run("go");
-        let events = rest(&mut run).await;
-        assert_eq!(ending(&events).reason, reason);
-        assert!(run.next().await.is_none());
-        told_once(&log, reason);
+        let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+        let mut run = agent.with_hook(log.clone()).run("go");
+        pull(&mut run);
+        run.interrupt();
+        rest(&mut run).await;
+        assert_eq!(*log.0.lock().unwrap(), ["prepare", "finished interrupted"]);
     }
-}
 
-#[tokio::test]
-async fn h13_an_interrupt_is_no_failure_and_asks_no_stop_hook() {
-    let log = Log::default();
-    let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
-    let mut run = agent.with_hook(log.clone()).run("go");
-    pull(&mut run);
-    run.interrupt();
-    rest(&mut run).await;
-    assert_eq!(*log.0.lock().unwrap(), ["prepare", "finished interrupted"]);
-}
-
-#[tokio::test]
-async fn h13_a_drop_is_no_end_and_tells_no_hook() {
-    let log = Log::default();
-    let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
-    let mut run = agent.with_hook(log.clone()).run("go");
-    pull(&mut run);
-    drop(run);
-    assert_eq!(*log.0.lock().unwrap(), ["prepare"]);
+    #[tokio::test]
+    async fn a_drop_is_not_an_ending_and_notifies_no_hook() {
+        let log = Log::default();
+        let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+        let mut run = agent.with_hook(log.clone()).run("go");
+        pull(&mut run);
+        drop(run);
+        assert_eq!(*log.0.lock().unwrap(), ["prepare"]);
+    }
 }

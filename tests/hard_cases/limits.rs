@@ -1,4 +1,4 @@
-//! The order of results, and what bounds a run: H49 to H54.
+//! The order of results, and what bounds a run.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -24,18 +24,24 @@ use crate::support::tools::{nap, naps, spec, tool};
 use crate::support::wires::encode;
 use crate::support::world::{Told, World, told};
 
-#[tokio::test(start_paused = true)]
-async fn h49_results_come_as_they_are_ready_and_stand_in_call_order() {
-    let reply = naps(&[30]).call("nobody", json!({})).call("nap", json!({ "ms": 10 }));
-    let model = Scripted::new([reply, "done".into()]);
-    let told = told(agent(model).with_tools([nap("nap")]).run("go")).await;
-    told.check(EndReason::Completed, 2);
-    let came = told.results_as_they_came();
-    assert_eq!((came[1].as_str(), came[2].as_str()), ("10", "30"));
-    assert!(came[0].contains("nobody"), "what needs not run is answered at once");
-    let stand = told.results();
-    assert_eq!((&stand[0], &stand[1], &stand[2]), (&came[2], &came[0], &came[1]));
-    assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]);
+mod result_order {
+    //! Results are yielded when ready and stored in call order.
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn results_are_yielded_when_ready_and_stored_in_call_order() {
+        let reply = naps(&[30]).call("nobody", json!({})).call("nap", json!({ "ms": 10 }));
+        let model = Scripted::new([reply, "done".into()]);
+        let told = told(agent(model).with_tools([nap("nap")]).run("go")).await;
+        told.check(EndReason::Completed, 2);
+        let came = told.results_as_they_came();
+        assert_eq!((came[1].as_str(), came[2].as_str()), ("10", "30"));
+        assert!(came[0].contains("nobody"), "what needs not run is answered at once");
+        let stand = told.results();
+        assert_eq!((&stand[0], &stand[1], &stand[2]), (&came[2], &came[0], &came[1]));
+        assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]);
+    }
 }
 
 /// Counts how many of its calls run at once.
@@ -52,90 +58,103 @@ fn busy(name: &str, now: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
     Tool::raw(spec(name), run).unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn h50_at_most_so_many_calls_run_at_once() {
-    for (at_once, expected) in [(None, 4), (NonZeroUsize::new(2), 2), (NonZeroUsize::new(9), 6)] {
-        let (now, most) = (Arc::default(), Arc::default());
-        let kit = Toolkit::new([busy("busy", &now, &most)]);
-        let kit = at_once.map_or(kit.clone(), |at_once| kit.with_max_concurrency(at_once));
-        let six = (0..6).fold(Reply::new(), |reply, _| reply.call("busy", json!({})));
-        let model = Scripted::new([six, "done".into()]);
-        told(agent(model).with_toolkit(kit).run("go")).await.check(EndReason::Completed, 2);
-        assert_eq!(most.load(Ordering::Relaxed), expected);
-    }
-}
+mod concurrency {
+    //! Concurrent calls are bounded and exclusive calls run alone.
 
-#[tokio::test(start_paused = true)]
-async fn h50_an_exclusive_call_runs_alone_between_those_before_and_behind_it() {
-    let (now, most, alone) = (Arc::default(), Arc::default(), Arc::default());
-    let tools = [busy("safe", &now, &most), busy("only", &now, &alone).exclusive()];
-    let names = ["safe", "safe", "only", "only", "safe", "safe"];
-    let batch = names.iter().fold(Reply::new(), |reply, name| reply.call(name, json!({})));
-    let began = Instant::now();
-    let model = Scripted::new([batch, "done".into()]);
-    let told = told(agent(model).with_tools(tools).run("go")).await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(most.load(Ordering::Relaxed), 2, "safe ones run together");
-    assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive one runs beside nothing");
-    assert_eq!(began.elapsed(), Duration::from_millis(40), "four segments of ten");
-}
+    use super::*;
 
-#[tokio::test]
-async fn h51_at_the_cap_the_last_tools_run_and_nothing_is_pending() {
-    let world =
-        World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(3));
-    let told = world.run().await;
-    told.check(EndReason::MaxTurns, 3);
-    assert_eq!((world.ran(), world.sent()), (3, 3));
-    assert!(told.outcome.partial && told.outcome.pending.is_empty());
-    assert_eq!(told.kinds(), [ResultKind::Ok; 3]);
-    assert_eq!(told.outcome.error, None);
-}
-
-#[tokio::test]
-async fn h51_a_last_turn_has_its_tools_listed_and_disabled() {
-    let world = World::new([call("a"), call("b"), "what I have".into(), "never".into()])
-        .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
-    let told = world.run().await;
-    told.check(EndReason::MaxTurns, 3);
-    assert_eq!((told.text(), world.ran()), ("what I have", 2));
-    assert!(told.outcome.partial);
-    assert_eq!(told.transitions(), [Transition::NextTurn, Transition::WrapUp]);
-    assert_eq!(told.appended(AppendReason::WrapUp).len(), 1);
-    let requests = world.model.requests();
-    let choices: Vec<_> = requests.iter().map(|it| it.options.tool_choice.clone()).collect();
-    assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
-    assert!(requests.iter().all(|request| request.tools == requests[0].tools));
-    for wire in Wire::ALL {
-        let body = encode(wire, "m", &requests[2]);
-        if wire == Wire::Ollama {
-            // It has no word that disables them: they are left out.
-            assert_eq!((&body["tools"], &body["tool_choice"]), (&json!(null), &json!(null)));
-            continue;
+    #[tokio::test(start_paused = true)]
+    async fn concurrency_is_bounded() {
+        for (at_once, expected) in [(None, 4), (NonZeroUsize::new(2), 2), (NonZeroUsize::new(9), 6)]
+        {
+            let (now, most) = (Arc::default(), Arc::default());
+            let kit = Toolkit::new([busy("busy", &now, &most)]);
+            let kit = at_once.map_or(kit.clone(), |at_once| kit.with_max_concurrency(at_once));
+            let six = (0..6).fold(Reply::new(), |reply, _| reply.call("busy", json!({})));
+            let model = Scripted::new([six, "done".into()]);
+            told(agent(model).with_toolkit(kit).run("go")).await.check(EndReason::Completed, 2);
+            assert_eq!(most.load(Ordering::Relaxed), expected);
         }
-        let body = body.to_string();
-        assert!(body.contains("\"name\":\"t\""), "{wire} lists the tools: {body}");
-        assert!(body.to_lowercase().contains("none"), "{wire} disables them: {body}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exclusive_call_runs_alone_between_its_neighbours() {
+        let (now, most, alone) = (Arc::default(), Arc::default(), Arc::default());
+        let tools = [busy("safe", &now, &most), busy("only", &now, &alone).exclusive()];
+        let names = ["safe", "safe", "only", "only", "safe", "safe"];
+        let batch = names.iter().fold(Reply::new(), |reply, name| reply.call(name, json!({})));
+        let began = Instant::now();
+        let model = Scripted::new([batch, "done".into()]);
+        let told = told(agent(model).with_tools(tools).run("go")).await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!(most.load(Ordering::Relaxed), 2, "safe ones run together");
+        assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive one runs beside nothing");
+        assert_eq!(began.elapsed(), Duration::from_millis(40), "four segments of ten");
     }
 }
 
-#[tokio::test]
-async fn h51_calls_in_the_last_turn_are_answered_without_being_run() {
-    let world = World::of(Scripted::function(|_, _| call("c")))
-        .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
-    let told = world.run().await;
-    told.check(EndReason::MaxTurns, 3);
-    assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
-    assert_eq!(world.ran(), 2);
-}
+mod turn_limit {
+    //! At the turn limit the last tools run, or a wrap-up turn is reserved.
 
-#[tokio::test]
-async fn h51_the_only_turn_is_not_kept_for_the_wrap_up() {
-    let world = World::new(["hi".into()])
-        .with(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!(world.model.requests()[0].options.tool_choice, ToolChoice::Auto);
+    use super::*;
+
+    #[tokio::test]
+    async fn at_the_turn_limit_the_last_tools_run_and_nothing_is_pending() {
+        let world =
+            World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(3));
+        let told = world.run().await;
+        told.check(EndReason::MaxTurns, 3);
+        assert_eq!((world.ran(), world.sent()), (3, 3));
+        assert!(told.outcome.partial && told.outcome.pending.is_empty());
+        assert_eq!(told.kinds(), [ResultKind::Ok; 3]);
+        assert_eq!(told.outcome.error, None);
+    }
+
+    #[tokio::test]
+    async fn a_wrap_up_turn_lists_its_tools_with_tool_choice_none() {
+        let world = World::new([call("a"), call("b"), "what I have".into(), "never".into()])
+            .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
+        let told = world.run().await;
+        told.check(EndReason::MaxTurns, 3);
+        assert_eq!((told.text(), world.ran()), ("what I have", 2));
+        assert!(told.outcome.partial);
+        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::WrapUp]);
+        assert_eq!(told.appended(AppendReason::WrapUp).len(), 1);
+        let requests = world.model.requests();
+        let choices: Vec<_> = requests.iter().map(|it| it.options.tool_choice.clone()).collect();
+        assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
+        assert!(requests.iter().all(|request| request.tools == requests[0].tools));
+        for wire in Wire::ALL {
+            let body = encode(wire, "m", &requests[2]);
+            if wire == Wire::Ollama {
+                // It has no word that disables them: they are left out.
+                assert_eq!((&body["tools"], &body["tool_choice"]), (&json!(null), &json!(null)));
+                continue;
+            }
+            let body = body.to_string();
+            assert!(body.contains("\"name\":\"t\""), "{wire} lists the tools: {body}");
+            assert!(body.to_lowercase().contains("none"), "{wire} disables them: {body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_in_the_wrap_up_turn_are_answered_without_running() {
+        let world = World::of(Scripted::function(|_, _| call("c")))
+            .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
+        let told = world.run().await;
+        told.check(EndReason::MaxTurns, 3);
+        assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
+        assert_eq!(world.ran(), 2);
+    }
+
+    #[tokio::test]
+    async fn with_a_limit_of_one_turn_there_is_no_wrap_up() {
+        let world = World::new(["hi".into()])
+            .with(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 1);
+        assert_eq!(world.model.requests()[0].options.tool_choice, ToolChoice::Auto);
+    }
 }
 
 fn budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
@@ -150,197 +169,217 @@ fn spent(told: &Told, kind: BudgetKind, used: u64, limit: u64) {
     assert_eq!((budget.kind, budget.used, budget.limit), (kind, used, limit));
 }
 
-#[tokio::test]
-async fn h52_of_more_calls_than_are_left_the_first_run_and_the_others_are_answered() {
-    let two = || call("a").call("t", json!({}));
-    let three = two().call("t", json!({}));
-    let world =
-        World::new([two(), three, "never".into()]).with(budget(Budget::new().with_tool_calls(4)));
-    let told = world.run().await;
-    spent(&told, BudgetKind::ToolCalls, 4, 4);
-    let (ok, budget_) = (ResultKind::Ok, ResultKind::Budget);
-    assert_eq!(told.kinds(), [ok, ok, ok, ok, budget_]);
-    assert_eq!((world.ran(), world.sent(), told.outcome.turns), (4, 2, 2));
-}
+mod call_limit {
+    //! Calls beyond the call limit are answered without running.
 
-#[tokio::test]
-async fn h52_behind_the_last_call_of_the_budget_the_model_may_still_speak() {
-    let world = World::new([call("a").call("t", json!({})), "done".into()])
-        .with(budget(Budget::new().with_tool_calls(2)));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!((told.text(), world.ran(), told.outcome.budget), ("done", 2, None));
-}
+    use super::*;
 
-#[tokio::test]
-async fn h52_calls_that_never_ran_cost_nothing_of_the_budget() {
-    let wrong = Reply::new().call("nobody", json!({}));
-    let world = World::new([wrong, call("a"), "done".into()])
-        .with(budget(Budget::new().with_tool_calls(1)));
-    world.run().await.check(EndReason::Completed, 3);
-    assert_eq!(world.ran(), 1);
-}
-
-#[tokio::test]
-async fn h52_a_last_turn_behind_spent_calls_still_says_which_budget_it_was() {
-    let world = World::new([call("a"), call("b"), "what I have".into()])
-        .with(budget(Budget::new().with_tool_calls(1).with_wrap_up()));
-    let told = world.run().await;
-    spent(&told, BudgetKind::ToolCalls, 1, 1);
-    assert_eq!((told.text(), world.ran()), ("what I have", 1));
-}
-
-#[tokio::test]
-async fn h53_a_response_that_crosses_a_limit_is_kept_and_its_calls_do_not_start() {
-    for (limits, kind, used) in [
-        (Budget::new().with_output_tokens(100), BudgetKind::OutputTokens, 120),
-        (Budget::new().with_total_tokens(500), BudgetKind::TotalTokens, 520),
-    ] {
-        let crossing = Reply::text("paid for").call_raw("b", "t", "{}").usage(tokens(300, 60));
-        let world = World::new([call("a").usage(tokens(100, 60)), crossing, "never".into()])
-            .with(budget(limits));
+    #[tokio::test]
+    async fn calls_beyond_the_call_limit_are_answered_without_running() {
+        let two = || call("a").call("t", json!({}));
+        let three = two().call("t", json!({}));
+        let world = World::new([two(), three, "never".into()])
+            .with(budget(Budget::new().with_tool_calls(4)));
         let told = world.run().await;
-        let limit = if kind == BudgetKind::OutputTokens { 100 } else { 500 };
-        spent(&told, kind, used, limit);
-        assert_eq!((told.text(), world.ran(), world.sent()), ("paid for", 1, 2));
-        assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Budget]);
-        assert_eq!(told.outcome.usage, tokens(400, 120));
+        spent(&told, BudgetKind::ToolCalls, 4, 4);
+        let (ok, budget_) = (ResultKind::Ok, ResultKind::Budget);
+        assert_eq!(told.kinds(), [ok, ok, ok, ok, budget_]);
+        assert_eq!((world.ran(), world.sent(), told.outcome.turns), (4, 2, 2));
+    }
+
+    #[tokio::test]
+    async fn after_the_last_allowed_call_the_model_may_still_answer() {
+        let world = World::new([call("a").call("t", json!({})), "done".into()])
+            .with(budget(Budget::new().with_tool_calls(2)));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!((told.text(), world.ran(), told.outcome.budget), ("done", 2, None));
+    }
+
+    #[tokio::test]
+    async fn calls_that_never_ran_are_not_counted() {
+        let wrong = Reply::new().call("nobody", json!({}));
+        let world = World::new([wrong, call("a"), "done".into()])
+            .with(budget(Budget::new().with_tool_calls(1)));
+        world.run().await.check(EndReason::Completed, 3);
+        assert_eq!(world.ran(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_wrap_up_turn_after_the_call_limit_still_names_the_budget() {
+        let world = World::new([call("a"), call("b"), "what I have".into()])
+            .with(budget(Budget::new().with_tool_calls(1).with_wrap_up()));
+        let told = world.run().await;
+        spent(&told, BudgetKind::ToolCalls, 1, 1);
+        assert_eq!((told.text(), world.ran()), ("what I have", 1));
     }
 }
 
-#[tokio::test]
-async fn h53_a_model_that_is_done_when_it_crosses_a_limit_is_done() {
-    let world = World::new([Reply::text("done").usage(tokens(1, 100))])
-        .with(budget(Budget::new().with_output_tokens(50)));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!(told.text(), "done");
-    assert_eq!(told.outcome.budget, None, "no budget ended it");
-}
+mod budgets {
+    //! Token, cost and time budgets, alone and shared in a pool.
 
-#[tokio::test]
-async fn h53_cached_and_reasoned_tokens_count() {
-    let usage = Usage {
-        input_tokens: 400,
-        output_tokens: 100,
-        cache_read_input_tokens: 390,
-        cache_write_input_tokens: 5,
-        reasoning_tokens: 95,
-    };
-    for limits in [Budget::new().with_total_tokens(500), Budget::new().with_output_tokens(100)] {
-        let world = World::new([call("a").usage(usage)]).with(budget(limits));
-        world.run().await.check(EndReason::Budget, 1);
-        assert_eq!(world.ran(), 0);
+    use super::*;
+
+    #[tokio::test]
+    async fn a_response_that_crosses_a_limit_is_kept_and_its_calls_do_not_start() {
+        for (limits, kind, used) in [
+            (Budget::new().with_output_tokens(100), BudgetKind::OutputTokens, 120),
+            (Budget::new().with_total_tokens(500), BudgetKind::TotalTokens, 520),
+        ] {
+            let crossing = Reply::text("paid for").call_raw("b", "t", "{}").usage(tokens(300, 60));
+            let world = World::new([call("a").usage(tokens(100, 60)), crossing, "never".into()])
+                .with(budget(limits));
+            let told = world.run().await;
+            let limit = if kind == BudgetKind::OutputTokens { 100 } else { 500 };
+            spent(&told, kind, used, limit);
+            assert_eq!((told.text(), world.ran(), world.sent()), ("paid for", 1, 2));
+            assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Budget]);
+            assert_eq!(told.outcome.usage, tokens(400, 120));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_final_answer_that_crosses_a_limit_completes_the_run() {
+        let world = World::new([Reply::text("done").usage(tokens(1, 100))])
+            .with(budget(Budget::new().with_output_tokens(50)));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 1);
+        assert_eq!(told.text(), "done");
+        assert_eq!(told.outcome.budget, None, "no budget ended it");
+    }
+
+    #[tokio::test]
+    async fn cached_and_reasoning_tokens_count() {
+        let usage = Usage {
+            input_tokens: 400,
+            output_tokens: 100,
+            cache_read_input_tokens: 390,
+            cache_write_input_tokens: 5,
+            reasoning_tokens: 95,
+        };
+        for limits in [Budget::new().with_total_tokens(500), Budget::new().with_output_tokens(100)]
+        {
+            let world = World::new([call("a").usage(usage)]).with(budget(limits));
+            world.run().await.check(EndReason::Budget, 1);
+            assert_eq!(world.ran(), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_of_retracted_attempts_count() {
+        let busy = || Error::new(ErrorKind::Overloaded, "busy");
+        let void = || Reply::text("void").usage(tokens(300, 10)).fail(busy());
+        let limits = || Budget::new().with_total_tokens(700);
+        // Inside of a retrying provider.
+        let model = Scripted::new([void(), void(), call("a").usage(tokens(100, 10))]);
+        let agent_ = agent(Retry::new(model).with_retraction()).with_tools([tool("t")]);
+        let told_ = told(agent_.with_budget(limits()).run("go")).await;
+        spent(&told_, BudgetKind::TotalTokens, 730, 700);
+        assert_eq!(told_.kinds(), [ResultKind::Budget]);
+        // And those of the agent's own retries.
+        let world = World::new([void(), void(), call("a").usage(tokens(100, 10))])
+            .with(budget(limits()))
+            .with(|agent| agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() }));
+        let told = world.run().await;
+        spent(&told, BudgetKind::TotalTokens, 730, 700);
+        assert_eq!(told.outcome.turns, 3);
+    }
+
+    #[tokio::test]
+    async fn cost_is_computed_from_the_configured_prices() {
+        let price = Price { input: 1.0, output: 10.0, cache_read: 0.1, cache_write: 2.0 };
+        let prices = || Prices::new().with("scripted", price);
+        let usage = Usage { cache_read_input_tokens: 100, ..tokens(200, 30) };
+        // 100 fresh, 100 cached at a tenth, 30 answered: 100 + 10 + 300 millionths.
+        let world = World::new([call("a").usage(usage), call("b").usage(usage), "never".into()])
+            .with(budget(Budget::new().with_cost_limit(0.000_8, prices())));
+        let told = world.run().await;
+        spent(&told, BudgetKind::Money, 820, 800);
+        assert_eq!((world.ran(), world.sent()), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_model_without_a_price_is_an_error_and_not_free() {
+        let world =
+            World::new([call("a")]).with(budget(Budget::new().with_cost_limit(1.0, Prices::new())));
+        let told = world.run().await;
+        told.check(EndReason::ProviderError, 0);
+        assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
+        assert_eq!(world.sent(), 0, "nothing was sent");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tool_running_at_the_time_limit_is_dropped_and_answered_as_timed_out() {
+        let model = Scripted::new([naps(&[900]), "never".into()]);
+        let agent = agent(model.clone()).with_tools([nap("nap")]);
+        let told = told(
+            agent.with_budget(Budget::new().with_time_limit(Duration::from_millis(500))).run("go"),
+        )
+        .await;
+        spent(&told, BudgetKind::Time, 500, 500);
+        assert_eq!((told.kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
+        assert!(told.results()[0].contains("may have been done in part"));
+    }
+
+    #[tokio::test]
+    async fn parent_and_sub_agents_share_one_pool() {
+        let pool = Pool::new(1_000);
+        let shared = || Budget::new().with_pool(&pool);
+        let child = Scripted::new([Reply::text("found").usage(tokens(800, 100))]);
+        let child = agent(child).with_budget(shared()).as_tool("child", "d").unwrap();
+        let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(90, 20));
+        let model = Scripted::new([ask, "never".into()]);
+        let told =
+            told(agent(model.clone()).with_tools([child]).with_budget(shared()).run("go")).await;
+        spent(&told, BudgetKind::Pool, 1_010, 1_000);
+        assert_eq!((pool.used(), model.requests().len()), (1_010, 1));
+        assert_eq!(told.results(), ["found"], "what was paid for is there");
+        assert_eq!(told.outcome.nested_usage, tokens(800, 100));
+        assert_eq!(told.outcome.usage, tokens(90, 20));
+    }
+
+    #[tokio::test]
+    async fn a_sub_agent_stops_when_its_parent_has_exhausted_the_pool() {
+        let pool = Pool::new(100);
+        let shared = || Budget::new().with_pool(&pool);
+        let child = Scripted::new([call("x").usage(tokens(60, 0)), "never".into()]);
+        let child_agent = agent(child.clone()).with_tools([tool("t")]).with_budget(shared());
+        let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(50, 0));
+        let model = Scripted::new([ask, "never".into()]);
+        let parent = agent(model).with_tools([child_agent.as_tool("child", "d").unwrap()]);
+        let told = told(parent.with_budget(shared()).run("go")).await;
+        spent(&told, BudgetKind::Pool, 110, 100);
+        assert_eq!(child.requests().len(), 1);
+        assert!(told.results()[0].contains("budget was spent"), "{:?}", told.results());
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn h53_tokens_of_attempts_that_were_thrown_away_count() {
-    let busy = || Error::new(ErrorKind::Overloaded, "busy");
-    let void = || Reply::text("void").usage(tokens(300, 10)).fail(busy());
-    let limits = || Budget::new().with_total_tokens(700);
-    // Inside of a retrying provider.
-    let model = Scripted::new([void(), void(), call("a").usage(tokens(100, 10))]);
-    let agent_ = agent(Retry::new(model).with_retraction()).with_tools([tool("t")]);
-    let told_ = told(agent_.with_budget(limits()).run("go")).await;
-    spent(&told_, BudgetKind::TotalTokens, 730, 700);
-    assert_eq!(told_.kinds(), [ResultKind::Budget]);
-    // And those of the agent's own retries.
-    let world = World::new([void(), void(), call("a").usage(tokens(100, 10))])
-        .with(budget(limits()))
-        .with(|agent| agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() }));
-    let told = world.run().await;
-    spent(&told, BudgetKind::TotalTokens, 730, 700);
-    assert_eq!(told.outcome.turns, 3);
-}
+mod missing_or_repeated_usage {
+    //! Usage that is missing, late or reported twice.
 
-#[tokio::test]
-async fn h53_money_is_counted_by_the_prices_that_are_given() {
-    let price = Price { input: 1.0, output: 10.0, cache_read: 0.1, cache_write: 2.0 };
-    let prices = || Prices::new().with("scripted", price);
-    let usage = Usage { cache_read_input_tokens: 100, ..tokens(200, 30) };
-    // 100 fresh, 100 cached at a tenth, 30 answered: 100 + 10 + 300 millionths.
-    let world = World::new([call("a").usage(usage), call("b").usage(usage), "never".into()])
-        .with(budget(Budget::new().with_cost_limit(0.000_8, prices())));
-    let told = world.run().await;
-    spent(&told, BudgetKind::Money, 820, 800);
-    assert_eq!((world.ran(), world.sent()), (1, 2));
-}
+    use super::*;
 
-#[tokio::test]
-async fn h53_a_model_without_a_price_is_an_error_and_not_free() {
-    let world =
-        World::new([call("a")]).with(budget(Budget::new().with_cost_limit(1.0, Prices::new())));
-    let told = world.run().await;
-    told.check(EndReason::ProviderError, 0);
-    assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
-    assert_eq!(world.sent(), 0, "nothing was sent");
-}
+    #[tokio::test]
+    async fn a_request_without_usage_still_counts() {
+        let world = World::of(Scripted::function(|_, _| call("c")))
+            .with(|agent| agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10)));
+        let told = world.run().await;
+        told.check(EndReason::MaxTurns, 2);
+        assert_eq!(told.outcome.usage, Usage::default());
+    }
 
-#[tokio::test(start_paused = true)]
-async fn h53_a_tool_that_runs_when_the_time_is_over_is_dropped_and_answered_as_timeout() {
-    let model = Scripted::new([naps(&[900]), "never".into()]);
-    let agent = agent(model.clone()).with_tools([nap("nap")]);
-    let told = told(
-        agent.with_budget(Budget::new().with_time_limit(Duration::from_millis(500))).run("go"),
-    )
-    .await;
-    spent(&told, BudgetKind::Time, 500, 500);
-    assert_eq!((told.kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
-    assert!(told.results()[0].contains("may have been done in part"));
-}
+    #[tokio::test]
+    async fn repeated_usage_replaces_and_never_adds() {
+        let reply = call("c").usage(tokens(10, 1)).usage(tokens(10, 5)).usage(tokens(12, 9));
+        let told = World::new([reply, Reply::text("x").usage(tokens(20, 1))]).run().await;
+        assert_eq!(told.outcome.usage, tokens(32, 10));
+    }
 
-#[tokio::test]
-async fn h53_parent_and_sub_agents_drain_one_pool() {
-    let pool = Pool::new(1_000);
-    let shared = || Budget::new().with_pool(&pool);
-    let child = Scripted::new([Reply::text("found").usage(tokens(800, 100))]);
-    let child = agent(child).with_budget(shared()).as_tool("child", "d").unwrap();
-    let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(90, 20));
-    let model = Scripted::new([ask, "never".into()]);
-    let told = told(agent(model.clone()).with_tools([child]).with_budget(shared()).run("go")).await;
-    spent(&told, BudgetKind::Pool, 1_010, 1_000);
-    assert_eq!((pool.used(), model.requests().len()), (1_010, 1));
-    assert_eq!(told.results(), ["found"], "what was paid for is there");
-    assert_eq!(told.outcome.nested_usage, tokens(800, 100));
-    assert_eq!(told.outcome.usage, tokens(90, 20));
-}
-
-#[tokio::test]
-async fn h53_a_sub_agent_stops_when_its_parent_has_spent_the_pool() {
-    let pool = Pool::new(100);
-    let shared = || Budget::new().with_pool(&pool);
-    let child = Scripted::new([call("x").usage(tokens(60, 0)), "never".into()]);
-    let child_agent = agent(child.clone()).with_tools([tool("t")]).with_budget(shared());
-    let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(50, 0));
-    let model = Scripted::new([ask, "never".into()]);
-    let parent = agent(model).with_tools([child_agent.as_tool("child", "d").unwrap()]);
-    let told = told(parent.with_budget(shared()).run("go")).await;
-    spent(&told, BudgetKind::Pool, 110, 100);
-    assert_eq!(child.requests().len(), 1);
-    assert!(told.results()[0].contains("budget was spent"), "{:?}", told.results());
-}
-
-#[tokio::test]
-async fn h54_a_request_without_usage_still_counts() {
-    let world = World::of(Scripted::function(|_, _| call("c")))
-        .with(|agent| agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10)));
-    let told = world.run().await;
-    told.check(EndReason::MaxTurns, 2);
-    assert_eq!(told.outcome.usage, Usage::default());
-}
-
-#[tokio::test]
-async fn h54_usage_that_is_told_again_replaces_and_never_adds() {
-    let reply = call("c").usage(tokens(10, 1)).usage(tokens(10, 5)).usage(tokens(12, 9));
-    let told = World::new([reply, Reply::text("x").usage(tokens(20, 1))]).run().await;
-    assert_eq!(told.outcome.usage, tokens(32, 10));
-}
-
-#[tokio::test]
-async fn h54_usage_that_comes_late_or_not_at_all_is_no_error_on_any_wire() {
-    for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", ["hello"]);
-        told(agent(model).run("go")).await.check(EndReason::Completed, 1);
+    #[tokio::test]
+    async fn late_or_missing_usage_is_not_an_error_on_any_wire() {
+        for wire in Wire::ALL {
+            let model = OnWire::new(wire, "m", ["hello"]);
+            told(agent(model).run("go")).await.check(EndReason::Completed, 1);
+        }
     }
 }

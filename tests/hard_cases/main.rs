@@ -1,26 +1,26 @@
-//! The hard cases of an agent's loop, in rows: each test begins with the number of its row.
+//! The hard cases of an agent's loop: each is a module whose first line says what goes wrong.
 //!
-//! | rows | file | what goes wrong |
-//! |---|---|---|
-//! | H01 to H05 | `interrupt` | an interrupt, in every phase |
-//! | H06 to H08 | `stop_and_drop` | a stop, a drop, a consumer that pauses |
-//! | H09 to H11 | `interrupt_beside` | an interrupt beside failures, sub-agents, approvals |
-//! | H12, H13 | `interrupt_waits` | an interrupt in a wait, and what hooks hear of the end |
-//! | H14 to H17, H29, H31 | `failing_tools` | tools that fail, are not there, or say too much |
-//! | H18 to H24 | `arguments` | arguments that cannot be used, ids that are not unique |
-//! | H25 to H28 | `approvals` | approvals, and tools that run elsewhere |
-//! | H30 | `hooks` | hooks that fail |
-//! | H32 to H37 | `terminal` | what the end of a turn says, and turns without one |
-//! | H38 to H48 | `ending` | the other reasons to stop |
-//! | H49 to H54 | `limits` | the order of results, and what bounds a run |
-//! | H55 to H57 | `heard` | words that come while a run goes on, and objections to its end |
-//! | H58 to H61 | `history` | compaction, crashes, a change of the model |
-//! | H62 | `repair` | histories that are not lawful |
-//! | H63 to H65 | `bytes` | caches, transforms, frames cut anywhere |
-//! | H28, H35, H41, H47, H54 | `wires` | the same rows on each of the wires |
+//! | file | what goes wrong |
+//! |---|---|
+//! | `interrupt` | an interrupt, in every phase |
+//! | `stop_and_drop` | a stop, a drop, a consumer that pauses |
+//! | `interrupt_beside` | an interrupt that coincides with failures, sub-agents, approvals |
+//! | `interrupt_waits` | an interrupt during a wait, and what hooks are told at the end |
+//! | `failing_tools` | tools that fail, do not exist, or return too much |
+//! | `arguments` | arguments that cannot be used, ids that are not unique |
+//! | `approvals` | approvals, and tools that run elsewhere |
+//! | `hooks` | hooks that fail |
+//! | `terminal` | the end of a turn, and turns without one |
+//! | `ending` | the other reasons to stop |
+//! | `limits` | the order of results, and what bounds a run |
+//! | `heard` | input during a run, and objections to its end |
+//! | `history` | compaction, crashes, a change of the model |
+//! | `repair` | histories that are not settled |
+//! | `bytes` | caches, transforms, frames cut anywhere |
+//! | `wires` | five of the cases again, on each of the wires |
 //!
-//! H06, H43 and H59 are also checked over each store, in the binary `sessions`, and H13 at every ending
-//! of a run, in the binary `agent`.
+//! `stop_after_turn`, `refusal` and `crash_of_a_stored_run` are also checked over each store, in the binary
+//! `sessions`, and `hooks_at_the_end` at every ending of a run, in the binary `agent`.
 
 mod approvals;
 mod arguments;
@@ -41,7 +41,7 @@ mod support;
 mod terminal;
 mod wires;
 
-/// The files with tests, in the order of their rows.
+/// The files with tests.
 const SOURCES: [&str; 16] = [
     include_str!("interrupt.rs"),
     include_str!("stop_and_drop.rs"),
@@ -61,12 +61,86 @@ const SOURCES: [&str; 16] = [
     include_str!("wires.rs"),
 ];
 
+/// Each case has a module of this name.
+const CASES: [&str; 65] = [
+    "interrupt_while_a_call_streams",
+    "interrupt_before_tools_start",
+    "interrupt_while_tools_run",
+    "interrupt_before_the_first_poll",
+    "interrupt_twice_or_late",
+    "stop_after_turn",
+    "drop_cancels",
+    "slow_consumer",
+    "interrupt_versus_other_endings",
+    "interrupt_and_sub_agents",
+    "interrupt_and_approvals",
+    "interrupt_during_a_wait",
+    "hooks_at_the_end",
+    "failing_tool",
+    "panicking_tool",
+    "tool_timeout",
+    "unknown_tool",
+    "invalid_json_arguments",
+    "schema_mismatch",
+    "empty_arguments",
+    "non_object_arguments",
+    "identical_calls_with_one_id",
+    "different_calls_with_one_id",
+    "empty_call_ids",
+    "denied_call",
+    "scope_of_an_approval",
+    "external_calls",
+    "provider_executed_calls",
+    "oversized_result",
+    "failing_hooks",
+    "special_tool_names",
+    "tool_calls_reason_without_calls",
+    "calls_with_reason_stop",
+    "missing_end_marker",
+    "calls_without_end_marker",
+    "error_as_first_event",
+    "error_mid_stream",
+    "calls_truncated_by_output_limit",
+    "complete_calls_of_a_truncated_turn",
+    "text_truncated_by_output_limit",
+    "content_filter",
+    "calls_of_a_filtered_turn",
+    "refusal",
+    "paused_turn",
+    "unknown_stop_reason",
+    "empty_turn",
+    "events_after_the_end",
+    "empty_reply_after_tool_results",
+    "result_order",
+    "concurrency",
+    "turn_limit",
+    "call_limit",
+    "budgets",
+    "missing_or_repeated_usage",
+    "steering_during_tools",
+    "steering_at_the_end",
+    "stop_hooks",
+    "context_overflow",
+    "crash_of_a_stored_run",
+    "calls_running_at_a_crash",
+    "model_handoff",
+    "unsettled_histories",
+    "prompt_cache_prefix",
+    "turn_transforms",
+    "split_frames",
+];
+
 #[test]
-fn every_row_has_a_test() {
-    let is_told = |row: &u32| {
-        let name = format!("fn h{row:02}_");
-        SOURCES.iter().any(|source| source.contains(&name))
+fn every_case_has_a_sentence_and_a_test() {
+    let has_test = |case: &&str| {
+        let module = format!("\nmod {case} {{\n    //! ");
+        let tests = SOURCES.iter().filter_map(|source| source.split_once(&module));
+        tests.clone().next().is_some()
+            && tests.into_iter().all(|(_, module)| {
+                let end = module.find("\n}\n").unwrap_or(module.len());
+                module[..end].contains("#[test]") || module[..end].contains("#[tokio::test")
+            })
     };
-    let missing: Vec<_> = (1..=65).filter(|row| !is_told(row)).collect();
-    assert_eq!(missing, [0; 0]);
+    let missing: Vec<_> = CASES.iter().filter(|case| !has_test(case)).collect();
+    assert_eq!(missing, [&""; 0]);
 }

@@ -1,4 +1,4 @@
-//! What makes a loaded history lawful: H62.
+//! What makes a loaded history lawful.
 
 use std::sync::Arc;
 
@@ -81,421 +81,569 @@ fn check(items: &[Item], expected: &[&str]) -> History {
     settled
 }
 
-#[test]
-fn h62_a_dangling_call_is_answered_as_interrupted() {
-    let settled = check(
-        &[user(), ends(calls("a")), user()],
-        &["user: u", "call a", "result a Interrupted", "user: u"],
-    );
-    let answer = settled.iter().find_map(Item::as_tool_result).unwrap();
-    assert_eq!(answer.content.text(), "Interrupted mid-execution");
-}
+mod unsettled_histories {
+    //! Histories with missing, orphaned, duplicate or misplaced results are settled deterministically.
 
-#[test]
-fn h62_of_a_partly_answered_batch_only_the_missing_results_are_made_up() {
-    let batch = [calls("a"), calls("b"), ends(calls("c"))];
-    let items = [&[user()][..], &batch, &[result("b"), user()]].concat();
-    let settled = check(
-        &items,
-        &[
-            "user: u",
-            "call a",
-            "call b",
-            "call c",
-            "result b",
-            "result a Interrupted",
-            "result c Interrupted",
-            "user: u",
-        ],
-    );
-    assert_eq!(settled.len(), 8);
-}
+    use super::*;
 
-#[test]
-fn h62_incomplete_arguments_of_a_completed_turn_stay_as_they_are() {
-    let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
-    let settled =
-        check(&[user(), cut, user()], &["user: u", "call a", "result a Interrupted", "user: u"]);
-    let call = settled.iter().find_map(Item::as_tool_call).unwrap();
-    assert_eq!(call.arguments, r#"{"path":"/a"#);
-}
-
-#[test]
-fn h62_calls_of_a_turn_that_never_completed_are_left_out_and_its_words_stay() {
-    let half = |item: Item| item.with_mark(Mark::Interrupted);
-    let items = [user(), half(Item::text("so")), half(calls("a")), result("a"), user()];
-    let settled = check(&items, &["user: u", "so", "user: u"]);
-    assert!(settled.has_used_call_id("a"), "its id is not given again");
-}
-
-#[test]
-fn h62_a_result_before_its_call_comes_behind_it() {
-    check(
-        &[user(), result("a"), ends(calls("a")), user()],
-        &["user: u", "call a", "result a", "user: u"],
-    );
-}
-
-#[test]
-fn h62_a_result_that_came_late_comes_back_to_its_turn() {
-    check(
-        &[user(), ends(calls("a")), user(), result("a"), Item::text("x")],
-        &["user: u", "call a", "result a", "user: u", "x"],
-    );
-}
-
-#[test]
-fn h62_an_orphan_result_is_left_out() {
-    check(&[user(), result("nobody's"), Item::text("x")], &["user: u", "x"]);
-}
-
-#[test]
-fn h62_an_id_that_was_used_again_gets_another_and_so_does_its_result() {
-    let items = [
-        user(),
-        ends(calls("a")),
-        said("a", "one"),
-        ends(calls("a")),
-        said("a", "two"),
-        ends(calls("a")),
-        said("a", "three"),
-    ];
-    let settled = check(
-        &items,
-        &[
-            "user: u",
-            "call a",
-            "result a",
-            "call a_dup1",
-            "result a_dup1",
-            "call a_dup2",
-            "result a_dup2",
-        ],
-    );
-    let texts: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
-    let texts: Vec<_> = texts.iter().map(|result| result.content.text()).collect();
-    assert_eq!(texts, ["one", "two", "three"]);
-}
-
-#[test]
-fn h62_an_id_that_was_used_again_before_it_was_answered_answers_the_newer_call() {
-    let items = [user(), ends(calls("a")), user(), ends(calls("a")), result("a"), user()];
-    check(
-        &items,
-        &[
-            "user: u",
-            "call a",
-            "result a Interrupted",
-            "user: u",
-            "call a_dup1",
-            "result a_dup1",
-            "user: u",
-        ],
-    );
-}
-
-#[test]
-fn h62_an_id_used_twice_in_one_turn_is_told_apart_and_answered_in_order() {
-    let items = [user(), calls("a"), ends(calls("a")), said("a", "x"), said("a", "y")];
-    let settled = check(&items, &["user: u", "call a", "call a_dup1", "result a", "result a_dup1"]);
-    let results: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
-    assert_eq!((results[0].content.text(), results[1].content.text()), ("x".into(), "y".into()));
-}
-
-#[test]
-fn h62_a_duplicate_result_is_left_out_and_the_first_is_kept() {
-    let items = [user(), ends(calls("a")), said("a", "one"), said("a", "two"), user()];
-    let settled = check(&items, &["user: u", "call a", "result a", "user: u"]);
-    let kept = settled.iter().find_map(Item::as_tool_result).unwrap();
-    assert_eq!(kept.content.text(), "one");
-}
-
-#[test]
-fn h62_what_the_provider_ran_itself_is_untouched() {
-    let search = own(r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);
-    let found = own(r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#);
-    let beside = [user(), search.clone(), found.clone(), ends(Item::text("x")), user()];
-    let lawful = History::from_items("h", beside.to_vec());
-    assert_eq!(lawful.settled(), lawful);
-    // Also where something beside them is repaired.
-    let items = [user(), search.clone(), found.clone(), ends(calls("a")), user()];
-    let settled =
-        check(&items, &["user: u", "other", "other", "call a", "result a Interrupted", "user: u"]);
-    let kept: Vec<_> = settled.iter().skip(1).take(2).cloned().collect();
-    assert_eq!(kept, [search, found]);
-}
-
-#[test]
-fn h62_a_trailing_open_call_is_answered_too() {
-    check(&[user(), ends(calls("a"))], &["user: u", "call a", "result a Interrupted"]);
-    let items = [user(), calls("a"), ends(calls("b")), result("a")];
-    check(&items, &["user: u", "call a", "call b", "result a", "result b Interrupted"]);
-}
-
-#[tokio::test]
-async fn h62_only_a_resume_keeps_a_trailing_call_open() {
-    let deferred = tool("t").requires_approval();
-    let model = Scripted::new([call("a"), "one".into(), "two".into()]);
-    let agent = agent(model.clone()).with_tools([deferred]);
-    let first = told(agent.run("go")).await;
-    first.check(EndReason::Pending, 1);
-    let history = first.handle.history();
-    assert_eq!(history.unanswered_calls().len(), 1, "pending, and not yet settled");
-    let verdicts = first.outcome.pending.iter().cloned();
-    let verdicts = verdicts.map(|call| (call, Verdict::Approve));
-    let resumed = told(agent.resume(history.clone(), verdicts).unwrap()).await;
-    assert_eq!(resumed.kinds(), [ResultKind::Ok]);
-    let settled = told(agent.run_from(history, "never mind")).await;
-    assert_eq!(settled.kinds(), [ResultKind::Interrupted]);
-}
-
-#[test]
-fn h62_a_lawful_history_stays_byte_for_byte() {
-    let items = [
-        Item::system("s"),
-        user(),
-        Item::reasoning("hm"),
-        calls("a"),
-        ends(calls("b")),
-        result("b"),
-        result("a"),
-        Item::system("late"),
-        Item::text("x"),
-        user(),
-        Item::text("half").with_mark(Mark::Interrupted),
-        user(),
-        calls("void").with_mark(Mark::Tombstone),
-        result("void").with_mark(Mark::Tombstone),
-        user(),
-    ];
-    let history = History::from_items("h", items);
-    assert!(history.is_settled());
-    let bytes = |history: &History| serde_json::to_vec(history).unwrap();
-    assert_eq!(bytes(&history.settled()), bytes(&history));
-}
-
-#[test]
-fn h62_a_repaired_history_that_was_stored_is_the_same_again() {
-    let items = [user(), ends(calls("a")), user(), ends(calls("a")), result("a"), result("x")];
-    let history = History::from_items("h", items);
-    let settled = history.settled();
-    let stored = serde_json::to_string(&settled).unwrap();
-    let loaded: History = serde_json::from_str(&stored).unwrap();
-    assert_eq!(serde_json::to_string(&loaded.settled()).unwrap(), stored);
-}
-
-#[tokio::test]
-async fn h62_what_transform_context_gives_is_repaired_as_well() {
-    // Forgets the first call and keeps its result.
-    let forget = || {
-        hook::transform_context(|_, mut context| async move {
-            context.rewrite(1..context.len().min(2), []);
-            context.push(result("nobody's"));
-            context
-        })
-    };
-    for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", [call("a"), call("b"), "done".into()]);
-        let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(forget());
-        let told = told(agent.run("go")).await;
-        told.check(EndReason::Completed, 3);
-        assert_eq!(model.sent().len(), 3, "{wire}: each is one that its vendor takes");
-        assert_eq!(told.handle.history().len(), 6, "{wire}: the ledger stays");
+    #[test]
+    fn a_dangling_call_is_answered_as_interrupted() {
+        let settled = check(
+            &[user(), ends(calls("a")), user()],
+            &["user: u", "call a", "result a Interrupted", "user: u"],
+        );
+        let answer = settled.iter().find_map(Item::as_tool_result).unwrap();
+        assert_eq!(answer.content.text(), "Interrupted mid-execution");
     }
-}
 
-#[test]
-fn h62_a_cut_call_and_its_whole_sibling_are_both_kept_and_answered() {
-    let cut = ends(Item::tool_call("b", "t", r#"{"path":"/a"#));
-    let settled = check(
-        &[user(), Item::text("so"), calls("a"), cut, user()],
-        &[
-            "user: u",
-            "so",
-            "call a",
-            "call b",
-            "result a Interrupted",
-            "result b Interrupted",
-            "user: u",
-        ],
-    );
-    // Where a wire needs an object, the raw text is wrapped in one.
-    let mut sent = settled.clone();
-    sent.push(user());
-    for wire in [Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
-        assert!(
-            encode(wire, "m", &Request::new(sent.clone())).to_string().contains("INVALID_JSON")
+    #[test]
+    fn only_missing_results_of_a_batch_are_synthesized() {
+        let batch = [calls("a"), calls("b"), ends(calls("c"))];
+        let items = [&[user()][..], &batch, &[result("b"), user()]].concat();
+        let settled = check(
+            &items,
+            &[
+                "user: u",
+                "call a",
+                "call b",
+                "call c",
+                "result b",
+                "result a Interrupted",
+                "result c Interrupted",
+                "user: u",
+            ],
+        );
+        assert_eq!(settled.len(), 8);
+    }
+
+    #[test]
+    fn incomplete_arguments_of_a_completed_turn_are_unchanged() {
+        let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
+        let settled = check(
+            &[user(), cut, user()],
+            &["user: u", "call a", "result a Interrupted", "user: u"],
+        );
+        let call = settled.iter().find_map(Item::as_tool_call).unwrap();
+        assert_eq!(call.arguments, r#"{"path":"/a"#);
+    }
+
+    #[test]
+    fn an_incomplete_turn_loses_its_calls_and_keeps_its_text() {
+        let half = |item: Item| item.with_mark(Mark::Interrupted);
+        let items = [user(), half(Item::text("so")), half(calls("a")), result("a"), user()];
+        let settled = check(&items, &["user: u", "so", "user: u"]);
+        assert!(settled.has_used_call_id("a"), "its id is not given again");
+    }
+
+    #[test]
+    fn a_result_before_its_call_is_moved_after_it() {
+        check(
+            &[user(), result("a"), ends(calls("a")), user()],
+            &["user: u", "call a", "result a", "user: u"],
         );
     }
-}
 
-#[test]
-fn h62_a_turn_of_which_only_a_call_had_begun_leaves_nothing() {
-    let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).with_mark(Mark::Interrupted);
-    check(&[user(), begun.clone(), user(), Item::text("x")], &["user: u", "user: u", "x"]);
-    check(&[user(), begun], &["user: u"]);
-}
-
-#[test]
-fn h62_a_whole_call_of_a_turn_that_never_completed_is_left_out_with_its_sibling() {
-    let half = |item: Item| item.with_mark(Mark::Interrupted);
-    let items = [user(), half(calls("a")), half(Item::text("and")), half(calls("b")), user()];
-    check(&items, &["user: u", "and", "user: u"]);
-}
-
-#[test]
-fn h62_an_open_call_right_before_another_reply_is_answered_in_between() {
-    check(
-        &[user(), ends(calls("a")), ends(Item::text("I could not look.")), user()],
-        &["user: u", "call a", "result a Interrupted", "I could not look.", "user: u"],
-    );
-}
-
-#[test]
-fn h62_an_open_call_right_before_an_instruction_is_answered_before_it() {
-    check(
-        &[user(), ends(calls("a")), Item::system("late"), user()],
-        &["user: u", "call a", "result a Interrupted", "system: late", "user: u"],
-    );
-}
-
-#[test]
-fn h62_open_calls_of_several_turns_are_answered_each_behind_its_own() {
-    check(
-        &[user(), ends(calls("a")), ends(calls("b")), user(), ends(calls("c"))],
-        &[
-            "user: u",
-            "call a",
-            "result a Interrupted",
-            "call b",
-            "result b Interrupted",
-            "user: u",
-            "call c",
-            "result c Interrupted",
-        ],
-    );
-}
-
-#[test]
-fn h62_a_result_between_the_calls_of_a_turn_comes_behind_its_call_and_ends_no_call() {
-    // A turn as its one writer had it: the second call comes after the first one's result.
-    check(
-        &[user(), calls("a"), result("a"), ends(calls("b")), result("b"), user()],
-        &["user: u", "call a", "result a", "call b", "result b", "user: u"],
-    );
-}
-
-#[test]
-fn h62_results_in_another_order_than_their_calls_stay_as_they_came() {
-    let items = [user(), calls("a"), ends(calls("b")), result("b"), result("a"), user()];
-    let expected = ["user: u", "call a", "call b", "result b", "result a", "user: u"];
-    let settled = check(&items, &expected);
-    assert_eq!(settled, History::from_items("h", items), "it was lawful");
-}
-
-#[test]
-fn h62_an_orphan_result_at_the_end_is_left_out() {
-    check(&[user(), ends(Item::text("x")), result("ghost")], &["user: u", "x"]);
-    check(&[result("ghost")], &[]);
-}
-
-#[test]
-fn h62_an_orphan_result_and_an_open_call_are_each_repaired() {
-    check(
-        &[user(), result("ghost"), ends(calls("a")), user(), Item::text("x")],
-        &["user: u", "call a", "result a Interrupted", "user: u", "x"],
-    );
-    // An orphan answers no other call, not even the only open one.
-    check(
-        &[user(), ends(calls("a")), result("ghost"), user()],
-        &["user: u", "call a", "result a Interrupted", "user: u"],
-    );
-}
-
-#[test]
-fn h62_a_result_that_says_what_was_wrong_answers_its_call() {
-    let call = ToolCall { call_id: "a".into(), name: "t".into(), arguments: "{}".into() };
-    for kind in [ResultKind::InvalidArguments, ResultKind::Error, ResultKind::Denied] {
-        let wrong = Item::tool_result(ToolResult::for_call(&call, kind, "wrong"));
-        let items = [user(), ends(calls("a")), wrong, ends(Item::text("x")), user()];
-        let answer = format!("result a {kind:?}");
-        let settled = check(&items, &["user: u", "call a", &answer, "x", "user: u"]);
-        assert_eq!(settled, History::from_items("h", items));
+    #[test]
+    fn a_late_result_is_moved_to_its_turn() {
+        check(
+            &[user(), ends(calls("a")), user(), result("a"), Item::text("x")],
+            &["user: u", "call a", "result a", "user: u", "x"],
+        );
     }
-}
 
-#[test]
-fn h62_an_id_that_was_used_again_does_not_hide_that_the_later_call_is_open() {
-    check(
-        &[user(), ends(calls("a")), said("a", "one"), ends(calls("a")), user(), Item::text("x")],
-        &[
-            "user: u",
-            "call a",
-            "result a",
-            "call a_dup1",
-            "result a_dup1 Interrupted",
-            "user: u",
-            "x",
-        ],
-    );
-}
+    #[test]
+    fn an_orphan_result_is_removed() {
+        check(&[user(), result("nobody's"), Item::text("x")], &["user: u", "x"]);
+    }
 
-#[test]
-fn h62_a_new_id_is_none_that_stands_elsewhere_in_the_history() {
-    check(
-        &[
+    #[test]
+    fn a_reused_id_is_renamed_together_with_its_result() {
+        let items = [
             user(),
             ends(calls("a")),
-            result("a"),
+            said("a", "one"),
             ends(calls("a")),
-            result("a"),
-            ends(calls("a_dup1")),
-            result("a_dup1"),
-        ],
-        &[
-            "user: u",
-            "call a",
-            "result a",
-            "call a_dup2",
-            "result a_dup2",
-            "call a_dup1",
-            "result a_dup1",
-        ],
-    );
-}
+            said("a", "two"),
+            ends(calls("a")),
+            said("a", "three"),
+        ];
+        let settled = check(
+            &items,
+            &[
+                "user: u",
+                "call a",
+                "result a",
+                "call a_dup1",
+                "result a_dup1",
+                "call a_dup2",
+                "result a_dup2",
+            ],
+        );
+        let texts: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
+        let texts: Vec<_> = texts.iter().map(|result| result.content.text()).collect();
+        assert_eq!(texts, ["one", "two", "three"]);
+    }
 
-#[test]
-fn h62_a_void_call_has_no_result_and_a_void_result_answers_no_call() {
-    let void = |item: Item| item.with_mark(Mark::Tombstone);
-    check(
-        &[user(), void(ends(calls("a"))), result("a"), Item::text("x")],
-        &["user: u", "call a", "x"],
-    );
-    check(
-        &[user(), ends(calls("a")), void(result("a")), user()],
-        &["user: u", "call a", "result a", "result a Interrupted", "user: u"],
-    );
+    #[test]
+    fn a_result_of_a_reused_open_id_answers_the_newer_call() {
+        let items = [user(), ends(calls("a")), user(), ends(calls("a")), result("a"), user()];
+        check(
+            &items,
+            &[
+                "user: u",
+                "call a",
+                "result a Interrupted",
+                "user: u",
+                "call a_dup1",
+                "result a_dup1",
+                "user: u",
+            ],
+        );
+    }
+
+    #[test]
+    fn an_id_used_twice_in_one_turn_is_renamed_and_answered_in_order() {
+        let items = [user(), calls("a"), ends(calls("a")), said("a", "x"), said("a", "y")];
+        let settled =
+            check(&items, &["user: u", "call a", "call a_dup1", "result a", "result a_dup1"]);
+        let results: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
+        assert_eq!(
+            (results[0].content.text(), results[1].content.text()),
+            ("x".into(), "y".into())
+        );
+    }
+
+    #[test]
+    fn of_duplicate_results_the_first_is_kept() {
+        let items = [user(), ends(calls("a")), said("a", "one"), said("a", "two"), user()];
+        let settled = check(&items, &["user: u", "call a", "result a", "user: u"]);
+        let kept = settled.iter().find_map(Item::as_tool_result).unwrap();
+        assert_eq!(kept.content.text(), "one");
+    }
+
+    #[test]
+    fn provider_executed_items_are_unchanged() {
+        let search = own(r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);
+        let found = own(r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#);
+        let beside = [user(), search.clone(), found.clone(), ends(Item::text("x")), user()];
+        let lawful = History::from_items("h", beside.to_vec());
+        assert_eq!(lawful.settled(), lawful);
+        // Also where something beside them is repaired.
+        let items = [user(), search.clone(), found.clone(), ends(calls("a")), user()];
+        let settled = check(
+            &items,
+            &["user: u", "other", "other", "call a", "result a Interrupted", "user: u"],
+        );
+        let kept: Vec<_> = settled.iter().skip(1).take(2).cloned().collect();
+        assert_eq!(kept, [search, found]);
+    }
+
+    #[test]
+    fn a_trailing_open_call_is_answered() {
+        check(&[user(), ends(calls("a"))], &["user: u", "call a", "result a Interrupted"]);
+        let items = [user(), calls("a"), ends(calls("b")), result("a")];
+        check(&items, &["user: u", "call a", "call b", "result a", "result b Interrupted"]);
+    }
+
+    #[tokio::test]
+    async fn only_a_resume_keeps_a_trailing_call_open() {
+        let deferred = tool("t").requires_approval();
+        let model = Scripted::new([call("a"), "one".into(), "two".into()]);
+        let agent = agent(model.clone()).with_tools([deferred]);
+        let first = told(agent.run("go")).await;
+        first.check(EndReason::Pending, 1);
+        let history = first.handle.history();
+        assert_eq!(history.unanswered_calls().len(), 1, "pending, and not yet settled");
+        let verdicts = first.outcome.pending.iter().cloned();
+        let verdicts = verdicts.map(|call| (call, Verdict::Approve));
+        let resumed = told(agent.resume(history.clone(), verdicts).unwrap()).await;
+        assert_eq!(resumed.kinds(), [ResultKind::Ok]);
+        let settled = told(agent.run_from(history, "never mind")).await;
+        assert_eq!(settled.kinds(), [ResultKind::Interrupted]);
+    }
+
+    #[test]
+    fn a_settled_history_is_unchanged_byte_for_byte() {
+        let items = [
+            Item::system("s"),
+            user(),
+            Item::reasoning("hm"),
+            calls("a"),
+            ends(calls("b")),
+            result("b"),
+            result("a"),
+            Item::system("late"),
+            Item::text("x"),
+            user(),
+            Item::text("half").with_mark(Mark::Interrupted),
+            user(),
+            calls("void").with_mark(Mark::Tombstone),
+            result("void").with_mark(Mark::Tombstone),
+            user(),
+        ];
+        let history = History::from_items("h", items);
+        assert!(history.is_settled());
+        let bytes = |history: &History| serde_json::to_vec(history).unwrap();
+        assert_eq!(bytes(&history.settled()), bytes(&history));
+    }
+
+    #[test]
+    fn settling_a_stored_repaired_history_changes_nothing() {
+        let items = [user(), ends(calls("a")), user(), ends(calls("a")), result("a"), result("x")];
+        let history = History::from_items("h", items);
+        let settled = history.settled();
+        let stored = serde_json::to_string(&settled).unwrap();
+        let loaded: History = serde_json::from_str(&stored).unwrap();
+        assert_eq!(serde_json::to_string(&loaded.settled()).unwrap(), stored);
+    }
+
+    #[tokio::test]
+    async fn the_output_of_transform_context_is_repaired() {
+        // Forgets the first call and keeps its result.
+        let forget = || {
+            hook::transform_context(|_, mut context| async move {
+                context.rewrite(1..context.len().min(2), []);
+                context.push(result("nobody's"));
+                context
+            })
+        };
+        for wire in Wire::ALL {
+            let model = OnWire::new(wire, "m", [call("a"), call("b"), "done".into()]);
+            let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(forget());
+            let told = told(agent.run("go")).await;
+            told.check(EndReason::Completed, 3);
+            assert_eq!(model.sent().len(), 3, "{wire}: each is one that its vendor takes");
+            assert_eq!(told.handle.history().len(), 6, "{wire}: the ledger stays");
+        }
+    }
+
+    #[test]
+    fn a_truncated_call_and_its_complete_sibling_are_kept_and_answered() {
+        let cut = ends(Item::tool_call("b", "t", r#"{"path":"/a"#));
+        let settled = check(
+            &[user(), Item::text("so"), calls("a"), cut, user()],
+            &[
+                "user: u",
+                "so",
+                "call a",
+                "call b",
+                "result a Interrupted",
+                "result b Interrupted",
+                "user: u",
+            ],
+        );
+        // Where a wire needs an object, the raw text is wrapped in one.
+        let mut sent = settled.clone();
+        sent.push(user());
+        for wire in [Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
+            assert!(
+                encode(wire, "m", &Request::new(sent.clone())).to_string().contains("INVALID_JSON")
+            );
+        }
+    }
+
+    #[test]
+    fn a_turn_with_only_a_partial_call_leaves_nothing() {
+        let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).with_mark(Mark::Interrupted);
+        check(&[user(), begun.clone(), user(), Item::text("x")], &["user: u", "user: u", "x"]);
+        check(&[user(), begun], &["user: u"]);
+    }
+
+    #[test]
+    fn complete_calls_of_an_incomplete_turn_are_removed() {
+        let half = |item: Item| item.with_mark(Mark::Interrupted);
+        let items = [user(), half(calls("a")), half(Item::text("and")), half(calls("b")), user()];
+        check(&items, &["user: u", "and", "user: u"]);
+    }
+
+    #[test]
+    fn an_open_call_before_another_reply_is_answered_in_between() {
+        check(
+            &[user(), ends(calls("a")), ends(Item::text("I could not look.")), user()],
+            &["user: u", "call a", "result a Interrupted", "I could not look.", "user: u"],
+        );
+    }
+
+    #[test]
+    fn an_open_call_before_an_instruction_is_answered_before_it() {
+        check(
+            &[user(), ends(calls("a")), Item::system("late"), user()],
+            &["user: u", "call a", "result a Interrupted", "system: late", "user: u"],
+        );
+    }
+
+    #[test]
+    fn open_calls_of_several_turns_are_answered_after_their_own_turn() {
+        check(
+            &[user(), ends(calls("a")), ends(calls("b")), user(), ends(calls("c"))],
+            &[
+                "user: u",
+                "call a",
+                "result a Interrupted",
+                "call b",
+                "result b Interrupted",
+                "user: u",
+                "call c",
+                "result c Interrupted",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_result_between_calls_of_a_turn_is_moved_after_its_call() {
+        // A turn as its one writer had it: the second call comes after the first one's result.
+        check(
+            &[user(), calls("a"), result("a"), ends(calls("b")), result("b"), user()],
+            &["user: u", "call a", "result a", "call b", "result b", "user: u"],
+        );
+    }
+
+    #[test]
+    fn results_out_of_call_order_are_unchanged() {
+        let items = [user(), calls("a"), ends(calls("b")), result("b"), result("a"), user()];
+        let expected = ["user: u", "call a", "call b", "result b", "result a", "user: u"];
+        let settled = check(&items, &expected);
+        assert_eq!(settled, History::from_items("h", items), "it was lawful");
+    }
+
+    #[test]
+    fn a_trailing_orphan_result_is_removed() {
+        check(&[user(), ends(Item::text("x")), result("ghost")], &["user: u", "x"]);
+        check(&[result("ghost")], &[]);
+    }
+
+    #[test]
+    fn an_orphan_result_and_an_open_call_are_both_repaired() {
+        check(
+            &[user(), result("ghost"), ends(calls("a")), user(), Item::text("x")],
+            &["user: u", "call a", "result a Interrupted", "user: u", "x"],
+        );
+        // An orphan answers no other call, not even the only open one.
+        check(
+            &[user(), ends(calls("a")), result("ghost"), user()],
+            &["user: u", "call a", "result a Interrupted", "user: u"],
+        );
+    }
+
+    #[test]
+    fn an_error_result_answers_its_call() {
+        let call = ToolCall { call_id: "a".into(), name: "t".into(), arguments: "{}".into() };
+        for kind in [ResultKind::InvalidArguments, ResultKind::Error, ResultKind::Denied] {
+            let wrong = Item::tool_result(ToolResult::for_call(&call, kind, "wrong"));
+            let items = [user(), ends(calls("a")), wrong, ends(Item::text("x")), user()];
+            let answer = format!("result a {kind:?}");
+            let settled = check(&items, &["user: u", "call a", &answer, "x", "user: u"]);
+            assert_eq!(settled, History::from_items("h", items));
+        }
+    }
+
+    #[test]
+    fn a_reused_id_does_not_hide_an_open_call() {
+        check(
+            &[
+                user(),
+                ends(calls("a")),
+                said("a", "one"),
+                ends(calls("a")),
+                user(),
+                Item::text("x"),
+            ],
+            &[
+                "user: u",
+                "call a",
+                "result a",
+                "call a_dup1",
+                "result a_dup1 Interrupted",
+                "user: u",
+                "x",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_generated_id_never_collides_with_the_history() {
+        check(
+            &[
+                user(),
+                ends(calls("a")),
+                result("a"),
+                ends(calls("a")),
+                result("a"),
+                ends(calls("a_dup1")),
+                result("a_dup1"),
+            ],
+            &[
+                "user: u",
+                "call a",
+                "result a",
+                "call a_dup2",
+                "result a_dup2",
+                "call a_dup1",
+                "result a_dup1",
+            ],
+        );
+    }
+
+    #[test]
+    fn tombstoned_calls_and_results_are_not_paired() {
+        let void = |item: Item| item.with_mark(Mark::Tombstone);
+        check(
+            &[user(), void(ends(calls("a"))), result("a"), Item::text("x")],
+            &["user: u", "call a", "x"],
+        );
+        check(
+            &[user(), ends(calls("a")), void(result("a")), user()],
+            &["user: u", "call a", "result a", "result a Interrupted", "user: u"],
+        );
+    }
+
+    #[test]
+    fn a_provider_call_without_its_result_is_kept_and_not_sent() {
+        let items = [user(), Item::text("Let me see."), ends(search()), user()];
+        let settled = check(&items, &["user: u", "Let me see.", "other", "user: u"]);
+        let sent = encode(Wire::Anthropic, "m", &Request::new(settled)).to_string();
+        assert!(sent.contains("Let me see.") && !sent.contains("srv1"), "{sent}");
+    }
+
+    #[test]
+    fn a_reply_with_only_such_a_provider_call_sends_no_empty_message() {
+        let settled = check(&[user(), ends(search()), user()], &["user: u", "other", "user: u"]);
+        let sent = encode(Wire::Anthropic, "m", &Request::new(settled));
+        let roles: Vec<_> =
+            sent["messages"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
+        assert_eq!(roles, ["user"], "{sent}");
+    }
+
+    #[test]
+    fn all_repairs_combined_settle_the_history_in_one_pass() {
+        let items: Vec<Item> = all_of_it().iter().cloned().collect();
+        let settled = check(
+            &items,
+            &[
+                "user: u",
+                "call early",
+                "result early",
+                "call a",
+                "call a_dup1",
+                "result a",
+                "result a_dup1",
+                "user: u",
+                "call cut",
+                "result cut Interrupted",
+                "other",
+                "half",
+                "user: u",
+                "call a_dup2",
+                "result a_dup2 Interrupted",
+                "call b",
+                "call c",
+                "result c",
+                "result b Interrupted",
+            ],
+        );
+        assert!(settled.unanswered_calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn every_run_continuing_a_repaired_history_starts_identically() {
+        for wire in Wire::ALL {
+            let model = OnWire::new(wire, "m", ["one", "two"]);
+            let agent = agent(model.clone()).with_tools([tool("t")]);
+            let first = told(agent.run_from(all_of_it(), "go on")).await;
+            first.check(EndReason::Completed, 1);
+            // The history of the run is repaired, and is not repaired again.
+            let kept = first.handle.history();
+            assert!(kept.is_settled(), "{wire}");
+            told(agent.run_from(kept, "and on")).await.check(EndReason::Completed, 1);
+            let sent = model.sent();
+            let messages = |body: &serde_json::Value| {
+                let list = ["messages", "input", "contents"]
+                    .into_iter()
+                    .find_map(|name| body.get(name).and_then(serde_json::Value::as_array));
+                let mut list = list.unwrap().clone();
+                // The marks of a cache stand on the newest message.
+                for message in &mut list {
+                    strip_marks(message);
+                }
+                list
+            };
+            let (before, after) = (messages(&sent[0]), messages(&sent[1]));
+            assert_eq!(after[..before.len()], before, "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_resumed_call_with_truncated_arguments_is_answered_and_not_run() {
+        let ran = Counter::default();
+        let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
+        let history = History::from_items("h", [user(), cut]);
+        let model = Scripted::new(["I see."]);
+        let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+        let open = history.unanswered_calls();
+        let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
+        let told = told(agent.resume(history, verdicts).unwrap()).await;
+        told.check(EndReason::Completed, 1);
+        assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
+        assert!(model.requests()[0].history.is_settled());
+    }
+
+    #[tokio::test]
+    async fn a_pending_history_continued_by_another_run_can_still_be_resumed() {
+        let ran = Counter::default();
+        let model = Scripted::new([call("a"), "never mind".into(), "done".into()]);
+        let agent = agent(model.clone()).with_tools([fine("t", &ran).requires_approval()]);
+        let pending = told(agent.run("go")).await.handle.history();
+        let other = told(agent.run_from(pending.clone(), "something else")).await;
+        assert_eq!(other.kinds(), [ResultKind::Interrupted]);
+        // The history that was passed in is not changed.
+        let open = pending.unanswered_calls();
+        assert_eq!((open.len(), ran.began()), (1, 0));
+        let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
+        let resumed = told(agent.resume(pending, verdicts).unwrap()).await;
+        assert_eq!((resumed.kinds(), ran.began()), (vec![ResultKind::Ok], 1));
+    }
+
+    #[tokio::test]
+    async fn an_open_call_from_transform_context_is_answered_in_the_request() {
+        let remind = || {
+            hook::transform_context(|_, context| async move {
+                let mut items = vec![user(), ends(calls("from-elsewhere"))];
+                items.extend(context.iter().cloned());
+                History::from_items(context.id(), items)
+            })
+        };
+        for wire in Wire::ALL {
+            let model = OnWire::new(wire, "m", ["done"]);
+            let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(remind());
+            told(agent.run("go")).await.check(EndReason::Completed, 1);
+            let sent = model.sent()[0].to_string();
+            assert!(sent.contains("Interrupted mid-execution"), "{wire}: {sent}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_interrupted_between_two_tools_continues_settled() {
+        for wire in Wire::ALL {
+            let (quick, endless_) = (Counter::default(), Counter::default());
+            let reply = Reply::new().call_raw("a", "t", "{}").call_raw("b", "u", "{}");
+            let model = OnWire::new(wire, "m", [reply, "The volume is 216.".into()]);
+            let tools = [fine("t", &quick), endless("u", &endless_)];
+            let agent = agent(model.clone()).with_tools(tools);
+            let mut run = agent.run("go");
+            pull(&mut run);
+            run.interrupt();
+            let outcome = run.outcome().await;
+            let next = told(agent.run_from(outcome.history, "go on")).await;
+            next.check(EndReason::Completed, 1);
+            assert_eq!(next.kinds(), [ResultKind::Ok, ResultKind::Interrupted], "{wire}");
+            assert_eq!((quick.began(), endless_.began(), model.sent().len()), (1, 1, 2), "{wire}");
+        }
+    }
 }
 
 /// A search that the provider began and did not end.
 fn search() -> Item {
     own(r#"{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}"#)
-}
-
-#[test]
-fn h62_a_use_of_the_provider_without_its_result_is_kept_here_and_not_sent() {
-    let items = [user(), Item::text("Let me see."), ends(search()), user()];
-    let settled = check(&items, &["user: u", "Let me see.", "other", "user: u"]);
-    let sent = encode(Wire::Anthropic, "m", &Request::new(settled)).to_string();
-    assert!(sent.contains("Let me see.") && !sent.contains("srv1"), "{sent}");
-}
-
-#[test]
-fn h62_a_reply_of_nothing_but_such_a_use_leaves_no_empty_message() {
-    let settled = check(&[user(), ends(search()), user()], &["user: u", "other", "user: u"]);
-    let sent = encode(Wire::Anthropic, "m", &Request::new(settled));
-    let roles: Vec<_> = sent["messages"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
-    assert_eq!(roles, ["user"], "{sent}");
 }
 
 /// A history with everything that can be wrong with one.
@@ -527,64 +675,6 @@ fn all_of_it() -> History {
     )
 }
 
-#[test]
-fn h62_all_repairs_together_are_lawful_and_done_once() {
-    let items: Vec<Item> = all_of_it().iter().cloned().collect();
-    let settled = check(
-        &items,
-        &[
-            "user: u",
-            "call early",
-            "result early",
-            "call a",
-            "call a_dup1",
-            "result a",
-            "result a_dup1",
-            "user: u",
-            "call cut",
-            "result cut Interrupted",
-            "other",
-            "half",
-            "user: u",
-            "call a_dup2",
-            "result a_dup2 Interrupted",
-            "call b",
-            "call c",
-            "result c",
-            "result b Interrupted",
-        ],
-    );
-    assert!(settled.unanswered_calls().is_empty());
-}
-
-#[tokio::test]
-async fn h62_a_repaired_history_begins_the_same_in_every_run_that_goes_on_from_it() {
-    for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", ["one", "two"]);
-        let agent = agent(model.clone()).with_tools([tool("t")]);
-        let first = told(agent.run_from(all_of_it(), "go on")).await;
-        first.check(EndReason::Completed, 1);
-        // The history of the run is repaired, and is not repaired again.
-        let kept = first.handle.history();
-        assert!(kept.is_settled(), "{wire}");
-        told(agent.run_from(kept, "and on")).await.check(EndReason::Completed, 1);
-        let sent = model.sent();
-        let messages = |body: &serde_json::Value| {
-            let list = ["messages", "input", "contents"]
-                .into_iter()
-                .find_map(|name| body.get(name).and_then(serde_json::Value::as_array));
-            let mut list = list.unwrap().clone();
-            // The marks of a cache stand on the newest message.
-            for message in &mut list {
-                strip_marks(message);
-            }
-            list
-        };
-        let (before, after) = (messages(&sent[0]), messages(&sent[1]));
-        assert_eq!(after[..before.len()], before, "{wire}");
-    }
-}
-
 fn strip_marks(json: &mut serde_json::Value) {
     match json {
         serde_json::Value::Array(list) => list.iter_mut().for_each(strip_marks),
@@ -593,73 +683,5 @@ fn strip_marks(json: &mut serde_json::Value) {
             fields.values_mut().for_each(strip_marks);
         }
         _ => {}
-    }
-}
-
-#[tokio::test]
-async fn h62_a_resumed_call_with_cut_arguments_is_answered_and_not_run() {
-    let ran = Counter::default();
-    let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
-    let history = History::from_items("h", [user(), cut]);
-    let model = Scripted::new(["I see."]);
-    let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
-    let open = history.unanswered_calls();
-    let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
-    let told = told(agent.resume(history, verdicts).unwrap()).await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
-    assert!(model.requests()[0].history.is_settled());
-}
-
-#[tokio::test]
-async fn h62_a_pending_history_that_another_run_went_on_from_can_still_be_resumed() {
-    let ran = Counter::default();
-    let model = Scripted::new([call("a"), "never mind".into(), "done".into()]);
-    let agent = agent(model.clone()).with_tools([fine("t", &ran).requires_approval()]);
-    let pending = told(agent.run("go")).await.handle.history();
-    let other = told(agent.run_from(pending.clone(), "something else")).await;
-    assert_eq!(other.kinds(), [ResultKind::Interrupted]);
-    // The history that was passed in is not changed.
-    let open = pending.unanswered_calls();
-    assert_eq!((open.len(), ran.began()), (1, 0));
-    let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
-    let resumed = told(agent.resume(pending, verdicts).unwrap()).await;
-    assert_eq!((resumed.kinds(), ran.began()), (vec![ResultKind::Ok], 1));
-}
-
-#[tokio::test]
-async fn h62_an_open_call_that_transform_context_brings_is_answered_in_what_is_sent() {
-    let remind = || {
-        hook::transform_context(|_, context| async move {
-            let mut items = vec![user(), ends(calls("from-elsewhere"))];
-            items.extend(context.iter().cloned());
-            History::from_items(context.id(), items)
-        })
-    };
-    for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", ["done"]);
-        let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(remind());
-        told(agent.run("go")).await.check(EndReason::Completed, 1);
-        let sent = model.sent()[0].to_string();
-        assert!(sent.contains("Interrupted mid-execution"), "{wire}: {sent}");
-    }
-}
-
-#[tokio::test]
-async fn h62_a_run_that_was_interrupted_between_two_tools_goes_on_lawfully() {
-    for wire in Wire::ALL {
-        let (quick, endless_) = (Counter::default(), Counter::default());
-        let reply = Reply::new().call_raw("a", "t", "{}").call_raw("b", "u", "{}");
-        let model = OnWire::new(wire, "m", [reply, "The volume is 216.".into()]);
-        let tools = [fine("t", &quick), endless("u", &endless_)];
-        let agent = agent(model.clone()).with_tools(tools);
-        let mut run = agent.run("go");
-        pull(&mut run);
-        run.interrupt();
-        let outcome = run.outcome().await;
-        let next = told(agent.run_from(outcome.history, "go on")).await;
-        next.check(EndReason::Completed, 1);
-        assert_eq!(next.kinds(), [ResultKind::Ok, ResultKind::Interrupted], "{wire}");
-        assert_eq!((quick.began(), endless_.began(), model.sent().len()), (1, 1, 2), "{wire}");
     }
 }

@@ -1,4 +1,4 @@
-//! A stop behind the turn, a drop anywhere, a consumer that pauses: H06 to H08.
+//! A stop behind the turn, a drop anywhere, a consumer that pauses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,6 @@ use crate::support::runs::{call_of, check, is_started, kinds, pull, scripted, ty
 use crate::support::tools::{Counter, endless, fine, spec};
 use crate::support::wires::frame;
 
-// H06: a stop behind the turn.
-
 async fn stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Counter, Usage) {
     let counter = Counter::default();
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
@@ -36,36 +34,40 @@ async fn stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Coun
     (outcome, model, counter, usage)
 }
 
-#[tokio::test]
-async fn h06_a_stop_finishes_the_turn_and_its_tools_and_sends_nothing_more() {
-    let moments: [fn(&Event) -> bool; 4] = [
-        |event| matches!(event, Event::TurnStarted { .. }),
-        |event| event.turn_complete().is_some(),
-        is_started,
-        |event| event.tool_output().is_some(),
-    ];
-    for (at, fits) in moments.into_iter().enumerate() {
-        let (outcome, model, counter, usage) = stopped_when(fits).await;
-        check(&outcome, EndReason::Stopped, 1);
-        assert!(outcome.partial);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
-        assert_eq!((outcome.usage, counter.began()), (usage, 2), "moment {at}");
-        assert_eq!(model.requests().len(), 1, "moment {at}");
+mod stop_after_turn {
+    //! A stop request lets the turn and its tools finish and sends no further request.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_finishes_the_turn_and_its_tools_and_sends_no_request() {
+        let moments: [fn(&Event) -> bool; 4] = [
+            |event| matches!(event, Event::TurnStarted { .. }),
+            |event| event.turn_complete().is_some(),
+            is_started,
+            |event| event.tool_output().is_some(),
+        ];
+        for (at, fits) in moments.into_iter().enumerate() {
+            let (outcome, model, counter, usage) = stopped_when(fits).await;
+            check(&outcome, EndReason::Stopped, 1);
+            assert!(outcome.partial);
+            assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
+            assert_eq!((outcome.usage, counter.began()), (usage, 2), "moment {at}");
+            assert_eq!(model.requests().len(), 1, "moment {at}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_when_the_model_is_done_changes_nothing() {
+        let (agent, _) = scripted(["all done".into()], vec![]);
+        let mut run = agent.run("go");
+        until(&mut run, |event| event.text_delta().is_some()).await;
+        run.stop_after_turn();
+        let outcome = run.outcome().await;
+        check(&outcome, EndReason::Completed, 1);
+        assert_eq!(outcome.text, "all done");
     }
 }
-
-#[tokio::test]
-async fn h06_a_stop_while_the_model_is_done_changes_nothing() {
-    let (agent, _) = scripted(["all done".into()], vec![]);
-    let mut run = agent.run("go");
-    until(&mut run, |event| event.text_delta().is_some()).await;
-    run.stop_after_turn();
-    let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, 1);
-    assert_eq!(outcome.text, "all done");
-}
-
-// H07: a drop at any poll.
 
 /// A tool that tells how far it is, three times.
 fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
@@ -97,108 +99,119 @@ fn frames_with_calls() -> Vec<String> {
     words.into_iter().chain(calls).collect()
 }
 
-#[tokio::test]
-async fn h07_a_drop_at_any_poll_drops_the_body_and_the_tools_in_that_call() {
-    let mut seen = [0; 3];
-    for polls in 0..60 {
-        let (tools, steps) = (Counter::default(), Arc::default());
+mod drop_cancels {
+    //! Dropping a run at any poll synchronously drops everything under it.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_drop_at_any_poll_drops_connection_and_tools_synchronously() {
+        let mut seen = [0; 3];
+        for polls in 0..60 {
+            let (tools, steps) = (Counter::default(), Arc::default());
+            let model = Bodies::new(vec![frames_with_calls()], Wire::OpenAiChat);
+            let (open, read) = (model.open.clone(), Arc::clone(&model.read));
+            let kit = [telling(&tools, &steps), endless("endless", &tools)];
+            let mut run =
+                Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
+            for _ in 0..polls {
+                run.next().now_or_never();
+            }
+            seen[0] += open.now();
+            seen[1] += tools.now();
+            drop(run);
+            assert_eq!((open.now(), tools.now()), (0, 0), "behind {polls} polls");
+            let before = (read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
+            for _ in 0..5 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!((read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed)), before);
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            assert_eq!(tasks, 0, "no task is left");
+            seen[2] += 1;
+        }
+        assert!(seen[0] > 0 && seen[1] > 0 && seen[2] == 60, "something was dropped: {seen:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drop_drops_timers_hooks_and_sub_agents() {
+        let counter = Counter::default();
+        let waits = {
+            let counter = counter.clone();
+            hook::before_tool(move |_, _| {
+                let alive = counter.count();
+                async move {
+                    let _alive = alive;
+                    std::future::pending::<CallDecision>().await
+                }
+            })
+        };
+        let (agent_, model) = scripted([call_of("c1", "t")], vec![fine("t", &Counter::default())]);
+        let mut run = agent_.with_hook(waits).run("go");
+        pull(&mut run);
+        assert_eq!((counter.now(), model.in_flight()), (1, 0));
+        drop(run);
+        assert_eq!(counter.now(), 0);
+
+        let child = Scripted::new([Reply::text("so far").hang()]);
+        let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+        let tools = vec![
+            Agent::new(child.clone())
+                .with_recorder(replays::recorder())
+                .as_tool("child", "Looks")
+                .unwrap(),
+        ];
+        let mut run = scripted([asks], tools).0.run("go");
+        pull(&mut run);
+        assert_eq!(child.in_flight(), 1);
+        drop(run);
+        assert_eq!(child.in_flight(), 0);
+    }
+}
+
+mod slow_consumer {
+    //! A consumer that pauses: nothing is read or sent ahead of its polls.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_bytes_are_read_than_were_polled_for() {
+        // What is read beyond: the piece whose events are being given out.
+        const AHEAD: usize = 1;
         let model = Bodies::new(vec![frames_with_calls()], Wire::OpenAiChat);
-        let (open, read) = (model.open.clone(), Arc::clone(&model.read));
+        let read = Arc::clone(&model.read);
+        let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
         let kit = [telling(&tools, &steps), endless("endless", &tools)];
         let mut run =
             Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
-        for _ in 0..polls {
-            run.next().now_or_never();
+        let (mut pulled, mut told) = (0, 0);
+        while let Some(Some(event)) = run.next().now_or_never() {
+            pulled += 1;
+            let event = event.unwrap();
+            told += usize::from(types(&[event])[0].starts_with("tool_"));
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            let read = read.load(Ordering::Relaxed);
+            assert!(read <= pulled + AHEAD, "{read} read behind {pulled} pulled");
+            assert!(steps.load(Ordering::Relaxed) <= told, "a tool ran ahead of its consumer");
         }
-        seen[0] += open.now();
-        seen[1] += tools.now();
-        drop(run);
-        assert_eq!((open.now(), tools.now()), (0, 0), "behind {polls} polls");
-        let before = (read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
+        assert!(read.load(Ordering::Relaxed) >= 6 && steps.load(Ordering::Relaxed) == 4);
+    }
+
+    #[tokio::test]
+    async fn the_next_request_is_sent_only_when_polled() {
+        let (agent, model) =
+            scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+        let mut run = agent.run("go");
+        until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }
-        assert_eq!((read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed)), before);
-        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        assert_eq!(tasks, 0, "no task is left");
-        seen[2] += 1;
+        assert_eq!(model.requests().len(), 1);
+        until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+        assert_eq!(model.requests().len(), 1, "announced, and not sent before the next pull");
+        until(&mut run, |event| event.text_delta().is_some()).await;
+        assert_eq!(model.requests().len(), 2);
     }
-    assert!(seen[0] > 0 && seen[1] > 0 && seen[2] == 60, "something was dropped: {seen:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn h07_a_drop_drops_timers_hooks_and_sub_agents_too() {
-    let counter = Counter::default();
-    let waits = {
-        let counter = counter.clone();
-        hook::before_tool(move |_, _| {
-            let alive = counter.count();
-            async move {
-                let _alive = alive;
-                std::future::pending::<CallDecision>().await
-            }
-        })
-    };
-    let (agent_, model) = scripted([call_of("c1", "t")], vec![fine("t", &Counter::default())]);
-    let mut run = agent_.with_hook(waits).run("go");
-    pull(&mut run);
-    assert_eq!((counter.now(), model.in_flight()), (1, 0));
-    drop(run);
-    assert_eq!(counter.now(), 0);
-
-    let child = Scripted::new([Reply::text("so far").hang()]);
-    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
-    let tools = vec![
-        Agent::new(child.clone())
-            .with_recorder(replays::recorder())
-            .as_tool("child", "Looks")
-            .unwrap(),
-    ];
-    let mut run = scripted([asks], tools).0.run("go");
-    pull(&mut run);
-    assert_eq!(child.in_flight(), 1);
-    drop(run);
-    assert_eq!(child.in_flight(), 0);
-}
-
-// H08: a consumer that pauses.
-
-#[tokio::test]
-async fn h08_no_more_is_read_than_was_pulled() {
-    // What is read beyond: the piece whose events are being given out.
-    const AHEAD: usize = 1;
-    let model = Bodies::new(vec![frames_with_calls()], Wire::OpenAiChat);
-    let read = Arc::clone(&model.read);
-    let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
-    let kit = [telling(&tools, &steps), endless("endless", &tools)];
-    let mut run = Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
-    let (mut pulled, mut told) = (0, 0);
-    while let Some(Some(event)) = run.next().now_or_never() {
-        pulled += 1;
-        let event = event.unwrap();
-        told += usize::from(types(&[event])[0].starts_with("tool_"));
-        for _ in 0..3 {
-            tokio::task::yield_now().await;
-        }
-        let read = read.load(Ordering::Relaxed);
-        assert!(read <= pulled + AHEAD, "{read} read behind {pulled} pulled");
-        assert!(steps.load(Ordering::Relaxed) <= told, "a tool ran ahead of its consumer");
-    }
-    assert!(read.load(Ordering::Relaxed) >= 6 && steps.load(Ordering::Relaxed) == 4);
-}
-
-#[tokio::test]
-async fn h08_the_next_request_is_sent_when_it_is_pulled() {
-    let (agent, model) =
-        scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &Counter::default())]);
-    let mut run = agent.run("go");
-    until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
-    for _ in 0..5 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(model.requests().len(), 1);
-    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
-    assert_eq!(model.requests().len(), 1, "announced, and not sent before the next pull");
-    until(&mut run, |event| event.text_delta().is_some()).await;
-    assert_eq!(model.requests().len(), 2);
 }

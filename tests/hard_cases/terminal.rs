@@ -1,4 +1,4 @@
-//! What the end of a turn says, and what it leaves open: H32 to H37.
+//! What the end of a turn says, and what it leaves open.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,136 +26,166 @@ fn retries(retries: u32) -> Limits {
     Limits { max_turn_retries: retries, ..Limits::default() }
 }
 
-#[tokio::test]
-async fn h32_tool_calls_without_a_call_is_completed_if_there_are_words() {
-    let world = World::new([Reply::text("x").stop(StopReason::ToolCalls)]);
-    let told = world.run().await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!((told.text(), world.sent()), ("x", 1));
-    let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
-    assert_eq!(turn.raw_stop_reason(), Some("tool_calls"), "the raw word is there");
-}
+mod tool_calls_reason_without_calls {
+    //! A stop reason of tool calls in a turn without calls.
 
-#[tokio::test]
-async fn h32_tool_calls_with_nothing_at_all_is_malformed_and_never_asked_again() {
-    let world = World::new([Reply::new().stop(StopReason::ToolCalls), "never".into()]);
-    world.run().await.check(EndReason::Malformed, 1);
-    assert_eq!(world.sent(), 1);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h33_calls_run_under_stop_as_they_do_under_tool_calls() {
-    for stop in [StopReason::Stop, StopReason::ToolCalls] {
-        let world = World::new([call("c").stop(stop), "done".into()]);
-        world.run().await.check(EndReason::Completed, 2);
-        assert_eq!(world.ran(), 1);
-    }
-}
-
-#[test]
-fn h33_a_gemini_turn_stops_with_stop_and_its_calls_may_run() {
-    let turn = read_frames(
-        Wire::Gemini,
-        &[r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","args":{}}}]},"finishReason":"STOP"}]}"#],
-    )
-    .unwrap();
-    assert_eq!(turn.raw_stop_reason(), Some("STOP"));
-    assert!(turn.calls().len() == 1 && turn.calls().veto().is_none());
-}
-
-#[test]
-fn h34_a_turn_without_its_terminal_marker_is_an_error_with_what_there_was_on_every_wire() {
-    for wire in Wire::ALL {
-        let answer = Answer::reply("half a word").with(Mishap::NoTerminal);
-        let error = read(wire, answer).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
-        assert_eq!(PartialTurn::of(&error).unwrap().text(), "half a word", "{wire}");
-        assert!(error.is_retryable(), "{wire}");
-    }
-}
-
-#[tokio::test]
-async fn h34_a_run_whose_turn_broke_off_is_incomplete_and_keeps_the_words_marked() {
-    let told = World::new([Reply::text("half a").cut()]).run().await;
-    told.check(EndReason::Incomplete, 1);
-    assert_eq!((told.text(), told.outcome.partial), ("half a", true));
-    assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
-    let last = told.outcome.new_items().last().unwrap();
-    assert!(last.interrupted && last.as_text() == Some("half a"));
-}
-
-#[tokio::test]
-async fn h34_a_turn_of_nothing_at_all_is_incomplete_too() {
-    let told = World::new([Reply::new().cut()]).run().await;
-    told.check(EndReason::Incomplete, 1);
-    assert_eq!(told.outcome.new_items().len(), 1);
-}
-
-#[tokio::test]
-async fn h35_complete_calls_of_a_turn_that_broke_off_never_run() {
-    let world = World::new([Reply::text("so").call("t", json!({})).cut()]);
-    let told = world.run().await;
-    told.check(EndReason::Incomplete, 1);
-    assert_eq!((world.ran(), told.started()), (0, 0));
-    let settled = told.handle.history().settled();
-    assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
-    // The next run goes on from there.
-    let next = agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
-    world::told(next).await.check(EndReason::Completed, 1);
-}
-
-#[test]
-fn h35_every_wire_holds_back_calls_without_a_terminal_marker() {
-    for wire in Wire::ALL {
-        let reply = Reply::new().call_raw("c", "t", "{}");
-        let error = read(wire, Answer::reply(reply).with(Mishap::NoTerminal)).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
-    }
-}
-
-#[test]
-fn h35_a_dialect_may_do_without_a_finish_reason_and_none_does_unasked() {
-    assert_eq!(Dialect::default().end, TurnEnd::FinishReason);
-    assert_eq!(Dialect::OPENAI.end, TurnEnd::FinishReason);
-}
-
-#[tokio::test(start_paused = true)]
-async fn h36_an_error_as_the_first_event_is_tried_again_like_a_status() {
-    for wire in Wire::ALL {
-        let busy = Answer::reply("x").with(Mishap::Error(After::Events(0), overloaded()));
-        let error = read(wire, busy.clone()).unwrap_err();
-        assert!(error.is_retryable(), "{wire}: {error:?}");
-        assert!(error.kind().is_transient() && PartialTurn::of(&error).is_none(), "{wire}");
-
-        let model = OnWire::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
-        let told = told(agent(Retry::new(model.clone())).run("go")).await;
+    #[tokio::test]
+    async fn text_with_a_tool_calls_reason_and_no_calls_completes_the_run() {
+        let world = World::new([Reply::text("x").stop(StopReason::ToolCalls)]);
+        let told = world.run().await;
         told.check(EndReason::Completed, 1);
-        assert_eq!((told.text(), model.sent().len()), ("hello", 3), "{wire}");
-        assert_eq!(told.retractions(), [], "nothing was said that must be taken back");
+        assert_eq!((told.text(), world.sent()), ("x", 1));
+        let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
+        assert_eq!(turn.raw_stop_reason(), Some("tool_calls"), "the raw word is there");
+    }
+
+    #[tokio::test]
+    async fn an_empty_turn_with_a_tool_calls_reason_is_malformed_and_not_retried() {
+        let world = World::new([Reply::new().stop(StopReason::ToolCalls), "never".into()]);
+        world.run().await.check(EndReason::Malformed, 1);
+        assert_eq!(world.sent(), 1);
     }
 }
 
-#[tokio::test]
-async fn h36_without_a_retry_it_is_the_error_of_the_run() {
-    let world = World::new([Reply::error(overloaded())]);
-    let told = world.run().await;
-    told.check(EndReason::ProviderError, 1);
-    assert_eq!(told.outcome.error, Some(overloaded()));
-    assert_eq!(told.outcome.new_items().len(), 1, "only the input");
-    // The agent's own retries are for turns that broke off in the middle.
-    let world =
-        World::new([Reply::error(overloaded())]).with(|agent| agent.with_limits(retries(2)));
-    world.run().await.check(EndReason::ProviderError, 1);
+mod calls_with_reason_stop {
+    //! Calls in a turn whose stop reason is plain stop.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_run_under_a_stop_reason_of_stop() {
+        for stop in [StopReason::Stop, StopReason::ToolCalls] {
+            let world = World::new([call("c").stop(stop), "done".into()]);
+            world.run().await.check(EndReason::Completed, 2);
+            assert_eq!(world.ran(), 1);
+        }
+    }
+
+    #[test]
+    fn gemini_calls_run_although_the_reason_is_stop() {
+        let turn = read_frames(
+            Wire::Gemini,
+            &[r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","args":{}}}]},"finishReason":"STOP"}]}"#],
+        )
+        .unwrap();
+        assert_eq!(turn.raw_stop_reason(), Some("STOP"));
+        assert!(turn.calls().len() == 1 && turn.calls().veto().is_none());
+    }
 }
 
-#[tokio::test]
-async fn h36_hooks_are_told_of_a_failure_and_cannot_change_it() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let noted = seen.clone();
-    let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
-    let world = World::new([Reply::error(overloaded())]).with(|agent| agent.with_hook(failure));
-    world.run().await.check(EndReason::ProviderError, 1);
-    assert_eq!(*seen.lock().unwrap(), [ErrorKind::Overloaded]);
+mod missing_end_marker {
+    //! A turn without its end-of-stream marker is incomplete and keeps its partial output.
+
+    use super::*;
+
+    #[test]
+    fn a_turn_without_its_end_marker_is_an_error_with_partial_output_on_every_wire() {
+        for wire in Wire::ALL {
+            let answer = Answer::reply("half a word").with(Mishap::NoTerminal);
+            let error = read(wire, answer).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
+            assert_eq!(PartialTurn::of(&error).unwrap().text(), "half a word", "{wire}");
+            assert!(error.is_retryable(), "{wire}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_run_with_an_incomplete_turn_keeps_its_text_as_interrupted() {
+        let told = World::new([Reply::text("half a").cut()]).run().await;
+        told.check(EndReason::Incomplete, 1);
+        assert_eq!((told.text(), told.outcome.partial), ("half a", true));
+        assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
+        let last = told.outcome.new_items().last().unwrap();
+        assert!(last.interrupted && last.as_text() == Some("half a"));
+    }
+
+    #[tokio::test]
+    async fn an_empty_stream_is_an_incomplete_turn() {
+        let told = World::new([Reply::new().cut()]).run().await;
+        told.check(EndReason::Incomplete, 1);
+        assert_eq!(told.outcome.new_items().len(), 1);
+    }
+}
+
+mod calls_without_end_marker {
+    //! Complete calls of an incomplete turn never run.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn complete_calls_of_an_incomplete_turn_never_run() {
+        let world = World::new([Reply::text("so").call("t", json!({})).cut()]);
+        let told = world.run().await;
+        told.check(EndReason::Incomplete, 1);
+        assert_eq!((world.ran(), told.started()), (0, 0));
+        let settled = told.handle.history().settled();
+        assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
+        // The next run goes on from there.
+        let next = agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
+        world::told(next).await.check(EndReason::Completed, 1);
+    }
+
+    #[test]
+    fn no_wire_runs_calls_without_an_end_marker() {
+        for wire in Wire::ALL {
+            let reply = Reply::new().call_raw("c", "t", "{}");
+            let error = read(wire, Answer::reply(reply).with(Mishap::NoTerminal)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_missing_finish_reason_is_accepted_only_by_dialect_setting() {
+        assert_eq!(Dialect::default().end, TurnEnd::FinishReason);
+        assert_eq!(Dialect::OPENAI.end, TurnEnd::FinishReason);
+    }
+}
+
+mod error_as_first_event {
+    //! An error as the first event of a stream is treated like an error status.
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_as_the_first_event_is_retried_like_an_error_status() {
+        for wire in Wire::ALL {
+            let busy = Answer::reply("x").with(Mishap::Error(After::Events(0), overloaded()));
+            let error = read(wire, busy.clone()).unwrap_err();
+            assert!(error.is_retryable(), "{wire}: {error:?}");
+            assert!(error.kind().is_transient() && PartialTurn::of(&error).is_none(), "{wire}");
+
+            let model = OnWire::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
+            let told = told(agent(Retry::new(model.clone())).run("go")).await;
+            told.check(EndReason::Completed, 1);
+            assert_eq!((told.text(), model.sent().len()), ("hello", 3), "{wire}");
+            assert_eq!(told.retractions(), [], "nothing was said that must be taken back");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_retry_it_is_the_runs_error() {
+        let world = World::new([Reply::error(overloaded())]);
+        let told = world.run().await;
+        told.check(EndReason::ProviderError, 1);
+        assert_eq!(told.outcome.error, Some(overloaded()));
+        assert_eq!(told.outcome.new_items().len(), 1, "only the input");
+        // The agent's own retries are for turns that broke off in the middle.
+        let world =
+            World::new([Reply::error(overloaded())]).with(|agent| agent.with_limits(retries(2)));
+        world.run().await.check(EndReason::ProviderError, 1);
+    }
+
+    #[tokio::test]
+    async fn hooks_are_notified_of_a_failure_and_cannot_change_it() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = seen.clone();
+        let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
+        let world = World::new([Reply::error(overloaded())]).with(|agent| agent.with_hook(failure));
+        world.run().await.check(EndReason::ProviderError, 1);
+        assert_eq!(*seen.lock().unwrap(), [ErrorKind::Overloaded]);
+    }
 }
 
 /// Says something, has a whole call, costs something, and fails.
@@ -163,98 +193,106 @@ fn broken() -> Reply {
     Reply::text("void").call_raw("v", "t", "{}").usage(tokens(30, 3)).fail(overloaded())
 }
 
-#[tokio::test]
-async fn h37_an_error_midway_ends_the_run_and_no_complete_call_runs() {
-    let world = World::new([broken(), "never".into()]);
-    let told = world.run().await;
-    told.check(EndReason::ProviderError, 1);
-    assert_eq!((world.ran(), world.sent(), told.text()), (0, 1, "void"));
-    let error = told.outcome.error.as_ref().unwrap();
-    assert_eq!(PartialTurn::of(error).unwrap().text(), "void", "the partial turn is there");
-    assert_eq!(told.retractions(), []);
-    assert_eq!(told.outcome.usage, tokens(30, 3));
-    assert!(told.outcome.new_items()[1..].iter().all(|item| item.interrupted));
-}
+mod error_mid_stream {
+    //! An error in the middle of a stream: retraction, retries and fallbacks.
 
-#[tokio::test]
-async fn h37_a_retry_of_the_agent_takes_the_turn_back_first() {
-    let world = World::new([broken(), Reply::text("good").usage(tokens(10, 1))])
-        .with(|agent| agent.with_limits(retries(1)));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!(told.transitions(), [Transition::Retry]);
-    assert_eq!(told.retractions(), [tokens(30, 3)]);
-    assert_eq!(world.ran(), 0);
-    let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
-    let retracted =
-        place(|event| matches!(event, Event::Turn(turnstream::TurnEvent::Retracted { .. })));
-    assert!(retracted < place(|event| matches!(event, Event::Continued { .. })));
-    // The void turn left no trace but what it cost.
-    assert_eq!(told.words(), ["user: go", "good"]);
-    assert_eq!(told.outcome.usage, tokens(40, 4));
-    assert_eq!(told.folded(History::from_id("id-1")), told.handle.history());
-    assert_eq!(world.model.requests()[1].history.len(), 1);
-}
+    use super::*;
 
-#[tokio::test]
-async fn h37_the_agents_retries_are_bounded_in_a_row_and_a_turn_resets_them() {
-    let limited = |agent: turnstream::Agent| agent.with_limits(retries(2));
-    let told = World::new([broken(), broken(), broken(), "never".into()]).with(limited).run().await;
-    told.check(EndReason::ProviderError, 3);
-    assert_eq!(told.transitions(), [Transition::Retry, Transition::Retry]);
-    assert_eq!(told.outcome.usage, tokens(90, 9), "each try is counted once");
-    let world = World::new([broken(), broken(), call("c"), broken(), broken(), "done".into()]);
-    world.with(limited).run().await.check(EndReason::Completed, 6);
-}
+    #[tokio::test]
+    async fn an_error_mid_stream_ends_the_run_and_no_call_runs() {
+        let world = World::new([broken(), "never".into()]);
+        let told = world.run().await;
+        told.check(EndReason::ProviderError, 1);
+        assert_eq!((world.ran(), world.sent(), told.text()), (0, 1, "void"));
+        let error = told.outcome.error.as_ref().unwrap();
+        assert_eq!(PartialTurn::of(error).unwrap().text(), "void", "the partial turn is there");
+        assert_eq!(told.retractions(), []);
+        assert_eq!(told.outcome.usage, tokens(30, 3));
+        assert!(told.outcome.new_items()[1..].iter().all(|item| item.interrupted));
+    }
 
-#[tokio::test]
-async fn h37_a_cut_turn_is_tried_again_like_an_error_midway() {
-    let world =
-        World::new([call("v").cut(), "good".into()]).with(|agent| agent.with_limits(retries(1)));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 2);
-    assert_eq!((told.transitions(), world.ran()), (vec![Transition::Retry], 0));
-    assert_eq!(told.words(), ["user: go", "good"]);
-}
+    #[tokio::test]
+    async fn an_agent_retry_first_retracts_the_turn() {
+        let world = World::new([broken(), Reply::text("good").usage(tokens(10, 1))])
+            .with(|agent| agent.with_limits(retries(1)));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!(told.transitions(), [Transition::Retry]);
+        assert_eq!(told.retractions(), [tokens(30, 3)]);
+        assert_eq!(world.ran(), 0);
+        let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
+        let retracted =
+            place(|event| matches!(event, Event::Turn(turnstream::TurnEvent::Retracted { .. })));
+        assert!(retracted < place(|event| matches!(event, Event::Continued { .. })));
+        // The void turn left no trace but what it cost.
+        assert_eq!(told.words(), ["user: go", "good"]);
+        assert_eq!(told.outcome.usage, tokens(40, 4));
+        assert_eq!(told.folded(History::from_id("id-1")), told.handle.history());
+        assert_eq!(world.model.requests()[1].history.len(), 1);
+    }
 
-#[tokio::test(start_paused = true)]
-async fn h37_a_retrying_provider_takes_words_back_only_if_asked() {
-    let model = || Scripted::new([broken(), "good".into()]);
-    let told_ = told(agent(Retry::new(model())).run("go")).await;
-    told_.check(EndReason::ProviderError, 1);
-    let retry = Retry::new(model()).with_retraction();
-    let told_ = told(agent(retry).with_tools([tool("t")]).run("go")).await;
-    // Inside of one turn: no transition, and one request of the agent.
-    told_.check(EndReason::Completed, 1);
-    assert_eq!((told_.transitions(), told_.retractions()), (vec![], vec![tokens(30, 3)]));
-    assert_eq!(told_.words(), ["user: go", "good"]);
-    assert_eq!(told_.outcome.usage, tokens(30, 3), "the void attempt is paid for once");
-}
+    #[tokio::test]
+    async fn consecutive_agent_retries_are_bounded_and_reset_by_a_turn() {
+        let limited = |agent: turnstream::Agent| agent.with_limits(retries(2));
+        let told =
+            World::new([broken(), broken(), broken(), "never".into()]).with(limited).run().await;
+        told.check(EndReason::ProviderError, 3);
+        assert_eq!(told.transitions(), [Transition::Retry, Transition::Retry]);
+        assert_eq!(told.outcome.usage, tokens(90, 9), "each try is counted once");
+        let world = World::new([broken(), broken(), call("c"), broken(), broken(), "done".into()]);
+        world.with(limited).run().await.check(EndReason::Completed, 6);
+    }
 
-#[tokio::test]
-async fn h37_a_fallback_takes_the_partial_turn_back_and_says_who_takes_over() {
-    let other = Scripted::new(["good", "and again"]).with_model("other");
-    let world = World::new([call("c"), broken()]).with(|agent| agent.with_fallback(other.clone()));
-    let told = world.run().await;
-    told.check(EndReason::Completed, 3);
-    assert_eq!(told.transitions(), [Transition::NextTurn, Transition::Fallback]);
-    assert_eq!(told.models(), ["scripted", "scripted", "other"]);
-    assert_eq!(told.retractions(), [tokens(30, 3)]);
-    assert_eq!(told.words(), ["user: go", "call c", "result c", "good"]);
-    assert_eq!((world.ran(), world.sent(), other.requests().len()), (1, 2, 1));
-    assert_eq!(told.outcome.usage, tokens(30, 3));
-}
+    #[tokio::test]
+    async fn an_incomplete_turn_is_retried_like_an_error_mid_stream() {
+        let world = World::new([call("v").cut(), "good".into()])
+            .with(|agent| agent.with_limits(retries(1)));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 2);
+        assert_eq!((told.transitions(), world.ran()), (vec![Transition::Retry], 0));
+        assert_eq!(told.words(), ["user: go", "good"]);
+    }
 
-#[tokio::test]
-async fn h37_a_fallback_stays_and_the_last_ones_error_is_the_runs() {
-    let other = Scripted::new([call("d"), Reply::error(overloaded())]).with_model("other");
-    let world =
-        World::new([Reply::error(overloaded())]).with(|agent| agent.with_fallback(other.clone()));
-    let told = world.run().await;
-    told.check(EndReason::ProviderError, 3);
-    assert_eq!(told.models(), ["scripted", "other", "other"]);
-    // What another model could not do better is not tried elsewhere.
-    let refused = Error::new(ErrorKind::InvalidRequest, "no");
-    let world = World::new([Reply::error(refused)]).with(|agent| agent.with_fallback(other));
-    world.run().await.check(EndReason::ProviderError, 1);
+    #[tokio::test(start_paused = true)]
+    async fn a_retrying_provider_retracts_output_only_if_configured() {
+        let model = || Scripted::new([broken(), "good".into()]);
+        let told_ = told(agent(Retry::new(model())).run("go")).await;
+        told_.check(EndReason::ProviderError, 1);
+        let retry = Retry::new(model()).with_retraction();
+        let told_ = told(agent(retry).with_tools([tool("t")]).run("go")).await;
+        // Inside of one turn: no transition, and one request of the agent.
+        told_.check(EndReason::Completed, 1);
+        assert_eq!((told_.transitions(), told_.retractions()), (vec![], vec![tokens(30, 3)]));
+        assert_eq!(told_.words(), ["user: go", "good"]);
+        assert_eq!(told_.outcome.usage, tokens(30, 3), "the void attempt is paid for once");
+    }
+
+    #[tokio::test]
+    async fn a_fallback_retracts_the_partial_turn_and_names_the_next_model() {
+        let other = Scripted::new(["good", "and again"]).with_model("other");
+        let world =
+            World::new([call("c"), broken()]).with(|agent| agent.with_fallback(other.clone()));
+        let told = world.run().await;
+        told.check(EndReason::Completed, 3);
+        assert_eq!(told.transitions(), [Transition::NextTurn, Transition::Fallback]);
+        assert_eq!(told.models(), ["scripted", "scripted", "other"]);
+        assert_eq!(told.retractions(), [tokens(30, 3)]);
+        assert_eq!(told.words(), ["user: go", "call c", "result c", "good"]);
+        assert_eq!((world.ran(), world.sent(), other.requests().len()), (1, 2, 1));
+        assert_eq!(told.outcome.usage, tokens(30, 3));
+    }
+
+    #[tokio::test]
+    async fn after_all_fallbacks_fail_the_last_error_is_the_runs() {
+        let other = Scripted::new([call("d"), Reply::error(overloaded())]).with_model("other");
+        let world = World::new([Reply::error(overloaded())])
+            .with(|agent| agent.with_fallback(other.clone()));
+        let told = world.run().await;
+        told.check(EndReason::ProviderError, 3);
+        assert_eq!(told.models(), ["scripted", "other", "other"]);
+        // What another model could not do better is not tried elsewhere.
+        let refused = Error::new(ErrorKind::InvalidRequest, "no");
+        let world = World::new([Reply::error(refused)]).with(|agent| agent.with_fallback(other));
+        world.run().await.check(EndReason::ProviderError, 1);
+    }
 }

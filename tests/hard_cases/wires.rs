@@ -1,4 +1,4 @@
-//! Rows that hold on every wire, checked on each: H28, H35, H41, H47, H54.
+//! Rows that hold on every wire, checked on each.
 
 use std::sync::Arc;
 
@@ -64,8 +64,6 @@ fn words(wire: Wire) -> Vec<String> {
             "finishReason": "STOP" }] })],
     })
 }
-
-// H28: tools that the provider runs.
 
 /// The provider runs `web_search` and answers with what it found: the frames of the turn, and how many
 /// items of its own are kept. `ours` is a call of ours beside it.
@@ -147,155 +145,170 @@ fn hosted(wire: Wire, ours: bool) -> (Vec<String>, usize) {
     (texts(&frames), own)
 }
 
-#[tokio::test]
-async fn h28_what_a_provider_ran_is_not_run_here_on_any_wire() {
-    for wire in Wire::ALL {
-        let ran = Counter::default();
-        let (turn, own) = hosted(wire, false);
-        // A tool of ours has the same name.
-        let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
-        let corrected = told.transitions().len();
-        assert_eq!((told.outcome.reason, asked, corrected), (EndReason::Completed, 1, 0), "{wire}");
-        assert_eq!((ran.began(), told.started(), told.kinds()), (0, 0, vec![]), "{wire}");
-        let history = told.handle.history();
-        let kept = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
-        assert_eq!(kept, own, "{wire}");
-        assert_eq!(history.settled(), history, "{wire}: settling leaves it alone");
-        let sent = sendable(wire, &history).to_string();
-        assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
-    }
-}
+mod provider_executed_calls {
+    //! Calls that the provider executes are never run or answered locally, on any wire.
 
-#[tokio::test]
-async fn h28_only_a_call_of_ours_beside_the_providers_is_run_and_answered_on_any_wire() {
-    for wire in Wire::ALL {
-        let ran = Counter::default();
-        let (turn, own) = hosted(wire, true);
-        let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
-        assert_eq!(
-            (told.outcome.reason, asked, ran.began()),
-            (EndReason::Completed, 2, 1),
-            "{wire}"
-        );
-        assert_eq!(told.results(), ["fine"], "{wire}");
-        let history = told.handle.history();
-        assert!(history.is_settled(), "{wire}");
-        let sent = sendable(wire, &history).to_string();
-        assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
-    }
-}
+    use super::*;
 
-#[tokio::test]
-async fn h28_a_broken_call_of_the_provider_gets_no_error_of_ours() {
-    let ran = Counter::default();
-    let turn = texts(&[
-        json!({ "type": "message_start", "message": { "id": "m" } }),
-        json!({ "type": "content_block_start", "index": 0, "content_block":
-            { "type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {} } }),
-        json!({ "type": "content_block_delta", "index": 0,
-            "delta": { "type": "input_json_delta", "partial_json": "{\"query\":" } }),
-        json!({ "type": "content_block_stop", "index": 0 }),
-        json!({ "type": "content_block_start", "index": 1, "content_block": {
-            "type": "web_search_tool_result", "tool_use_id": "srv1", "content":
-            { "type": "web_search_tool_result_error", "error_code": "invalid_tool_input" } } }),
-        json!({ "type": "content_block_stop", "index": 1 }),
-        json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
-        json!({ "type": "message_stop" }),
-    ]);
-    let (told, asked) = run(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
-    told.check(EndReason::Completed, 1);
-    assert_eq!((asked, ran.began(), told.kinds()), (1, 0, vec![]));
-    sendable(Wire::Anthropic, &told.handle.history());
-}
-
-#[tokio::test]
-async fn h28_the_run_goes_on_for_as_long_as_a_result_of_the_provider_is_deferred() {
-    let ran = Counter::default();
-    let message = |id: &str, blocks: &[Value], stop: &str| {
-        let mut frames = vec![json!({ "type": "message_start", "message": { "id": id } })];
-        for (index, block) in blocks.iter().enumerate() {
-            frames.push(json!({ "type": "content_block_start", "index": index,
-                "content_block": block }));
-            frames.push(json!({ "type": "content_block_stop", "index": index }));
+    #[tokio::test]
+    async fn provider_executed_calls_never_run_locally_on_any_wire() {
+        for wire in Wire::ALL {
+            let ran = Counter::default();
+            let (turn, own) = hosted(wire, false);
+            // A tool of ours has the same name.
+            let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
+            let corrected = told.transitions().len();
+            assert_eq!(
+                (told.outcome.reason, asked, corrected),
+                (EndReason::Completed, 1, 0),
+                "{wire}"
+            );
+            assert_eq!((ran.began(), told.started(), told.kinds()), (0, 0, vec![]), "{wire}");
+            let history = told.handle.history();
+            let kept = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
+            assert_eq!(kept, own, "{wire}");
+            assert_eq!(history.settled(), history, "{wire}: settling leaves it alone");
+            let sent = sendable(wire, &history).to_string();
+            assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
         }
-        frames.push(json!({ "type": "message_delta", "delta": { "stop_reason": stop } }));
-        frames.push(json!({ "type": "message_stop" }));
-        texts(&frames)
-    };
-    let search = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": { "query": "q" } });
-    let found =
-        |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [] });
-    let said = json!({ "type": "text", "text": "done" });
-    let turns = [
-        message("m1", &[search("srv1"), search("srv2")], "pause_turn"),
-        message("m2", &[found("srv1")], "pause_turn"),
-        message("m3", &[found("srv2"), said], "end_turn"),
-    ];
-    let (told, asked) = run(Wire::Anthropic, &turns, &["web_search"], &ran).await;
-    told.check(EndReason::Completed, 3);
-    assert_eq!((asked, ran.began(), told.kinds(), told.text()), (3, 0, vec![], "done"));
-    let sent = sendable(Wire::Anthropic, &told.handle.history()).to_string();
-    for id in ["srv1", "srv2"] {
-        assert_eq!(sent.matches(id).count(), 2, "both halves of {id} go back: {sent}");
     }
-}
 
-// H35: no terminal marker after complete calls.
+    #[tokio::test]
+    async fn only_local_calls_are_run_and_answered_on_any_wire() {
+        for wire in Wire::ALL {
+            let ran = Counter::default();
+            let (turn, own) = hosted(wire, true);
+            let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
+            assert_eq!(
+                (told.outcome.reason, asked, ran.began()),
+                (EndReason::Completed, 2, 1),
+                "{wire}"
+            );
+            assert_eq!(told.results(), ["fine"], "{wire}");
+            let history = told.handle.history();
+            assert!(history.is_settled(), "{wire}");
+            let sent = sendable(wire, &history).to_string();
+            assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
+        }
+    }
 
-#[tokio::test]
-async fn h35_a_complete_call_without_a_terminal_marker_never_runs_on_any_wire() {
-    for wire in Wire::ALL {
+    #[tokio::test]
+    async fn a_malformed_provider_call_gets_no_local_error_result() {
         let ran = Counter::default();
-        let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
-        let broken = || Answer::reply(calls()).with(Mishap::NoTerminal);
-        // Neither of the first turn, nor of the one that is asked for in its place.
-        let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
-        let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
-        let asks_again =
-            agent.clone().with_limits(Limits { max_turn_retries: 1, ..Limits::default() });
-        let first = world::told(asks_again.run("go")).await;
-        first.check(EndReason::Incomplete, 2);
-        assert_eq!((ran.began(), first.started(), first.retractions().len()), (0, 0, 1), "{wire}");
-        // Nothing dangles: the next run is sent a lawful history without these calls.
-        let next = world::told(agent.run_from(first.handle.history(), "again")).await;
-        next.check(EndReason::Completed, 1);
-        let sent = model.sent().pop().unwrap().to_string();
-        assert!(!sent.contains("c1") && !sent.contains("c2"), "{wire}: {sent}");
-        assert_eq!(ran.began(), 0, "{wire}");
+        let turn = texts(&[
+            json!({ "type": "message_start", "message": { "id": "m" } }),
+            json!({ "type": "content_block_start", "index": 0, "content_block":
+                { "type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {} } }),
+            json!({ "type": "content_block_delta", "index": 0,
+                "delta": { "type": "input_json_delta", "partial_json": "{\"query\":" } }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "content_block_start", "index": 1, "content_block": {
+                "type": "web_search_tool_result", "tool_use_id": "srv1", "content":
+                { "type": "web_search_tool_result_error", "error_code": "invalid_tool_input" } } }),
+            json!({ "type": "content_block_stop", "index": 1 }),
+            json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
+            json!({ "type": "message_stop" }),
+        ]);
+        let (told, asked) = run(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
+        told.check(EndReason::Completed, 1);
+        assert_eq!((asked, ran.began(), told.kinds()), (1, 0, vec![]));
+        sendable(Wire::Anthropic, &told.handle.history());
     }
-}
 
-#[test]
-fn h35_a_server_without_finish_reasons_is_a_choice_of_the_dialect_and_never_lets_calls_run() {
-    let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
-        let dialect = Dialect { end, ..Dialect::STRICT };
-        let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
-        let history = History::from_id("h");
-        block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
-    };
-    let said = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;
-    let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"t","arguments":"{}"}}]}}]}"#;
-    for (end, with_done, without) in [
-        (TurnEnd::FinishReason, false, false),
-        (TurnEnd::Done, true, false),
-        (TurnEnd::Body, true, true),
-    ] {
-        let is_complete = |chunks: &[&str]| match in_end(end, chunks) {
-            Ok(_) => true,
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-                false
+    #[tokio::test]
+    async fn the_run_continues_while_a_provider_result_is_deferred() {
+        let ran = Counter::default();
+        let message = |id: &str, blocks: &[Value], stop: &str| {
+            let mut frames = vec![json!({ "type": "message_start", "message": { "id": id } })];
+            for (index, block) in blocks.iter().enumerate() {
+                frames.push(json!({ "type": "content_block_start", "index": index,
+                    "content_block": block }));
+                frames.push(json!({ "type": "content_block_stop", "index": index }));
             }
+            frames.push(json!({ "type": "message_delta", "delta": { "stop_reason": stop } }));
+            frames.push(json!({ "type": "message_stop" }));
+            texts(&frames)
         };
-        assert_eq!(is_complete(&[said, "[DONE]"]), with_done, "{end:?}");
-        assert_eq!(is_complete(&[said]), without, "{end:?}");
-        for calls in [&[call, "[DONE]"][..], &[call], &[said, call, "[DONE]"]] {
-            assert!(!is_complete(calls), "{end:?}");
+        let search = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": { "query": "q" } });
+        let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [] });
+        let said = json!({ "type": "text", "text": "done" });
+        let turns = [
+            message("m1", &[search("srv1"), search("srv2")], "pause_turn"),
+            message("m2", &[found("srv1")], "pause_turn"),
+            message("m3", &[found("srv2"), said], "end_turn"),
+        ];
+        let (told, asked) = run(Wire::Anthropic, &turns, &["web_search"], &ran).await;
+        told.check(EndReason::Completed, 3);
+        assert_eq!((asked, ran.began(), told.kinds(), told.text()), (3, 0, vec![], "done"));
+        let sent = sendable(Wire::Anthropic, &told.handle.history()).to_string();
+        for id in ["srv1", "srv2"] {
+            assert_eq!(sent.matches(id).count(), 2, "both halves of {id} go back: {sent}");
         }
     }
 }
 
-// H41: a content filter.
+mod calls_without_end_marker {
+    //! Complete calls of an incomplete turn never run, on any wire.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_complete_call_without_an_end_marker_never_runs_on_any_wire() {
+        for wire in Wire::ALL {
+            let ran = Counter::default();
+            let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
+            let broken = || Answer::reply(calls()).with(Mishap::NoTerminal);
+            // Neither of the first turn, nor of the one that is asked for in its place.
+            let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
+            let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+            let asks_again =
+                agent.clone().with_limits(Limits { max_turn_retries: 1, ..Limits::default() });
+            let first = world::told(asks_again.run("go")).await;
+            first.check(EndReason::Incomplete, 2);
+            assert_eq!(
+                (ran.began(), first.started(), first.retractions().len()),
+                (0, 0, 1),
+                "{wire}"
+            );
+            // Nothing dangles: the next run is sent a lawful history without these calls.
+            let next = world::told(agent.run_from(first.handle.history(), "again")).await;
+            next.check(EndReason::Completed, 1);
+            let sent = model.sent().pop().unwrap().to_string();
+            assert!(!sent.contains("c1") && !sent.contains("c2"), "{wire}: {sent}");
+            assert_eq!(ran.began(), 0, "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_dialect_without_finish_reasons_never_runs_calls() {
+        let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
+            let dialect = Dialect { end, ..Dialect::STRICT };
+            let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
+            let history = History::from_id("h");
+            block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
+        };
+        let said = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;
+        let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"t","arguments":"{}"}}]}}]}"#;
+        for (end, with_done, without) in [
+            (TurnEnd::FinishReason, false, false),
+            (TurnEnd::Done, true, false),
+            (TurnEnd::Body, true, true),
+        ] {
+            let is_complete = |chunks: &[&str]| match in_end(end, chunks) {
+                Ok(_) => true,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
+                    false
+                }
+            };
+            assert_eq!(is_complete(&[said, "[DONE]"]), with_done, "{end:?}");
+            assert_eq!(is_complete(&[said]), without, "{end:?}");
+            for calls in [&[call, "[DONE]"][..], &[call], &[said, call, "[DONE]"]] {
+                assert!(!is_complete(calls), "{end:?}");
+            }
+        }
+    }
+}
 
 /// A turn that a filter cut off after these words, or before any. `None` on the wire that has no word
 /// for a filter.
@@ -332,28 +345,32 @@ fn filtered(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
     Some(texts(&frames))
 }
 
-#[tokio::test]
-async fn h41_a_content_filter_ends_the_run_without_an_error_and_keeps_the_words_on_any_wire() {
-    for wire in Wire::ALL {
-        for said in [None, Some("I was going to")] {
-            let Some(turn) = filtered(wire, said) else {
-                assert_eq!(wire, Wire::Ollama);
-                continue;
-            };
-            let (told, asked) = run(wire, &[turn], &["t"], &Counter::default()).await;
-            assert_eq!((told.outcome.reason, asked), (EndReason::Filtered, 1), "{wire}");
-            assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
-            assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
-            let mut history = told.handle.history();
-            let kept = history.iter().filter_map(Item::as_text).collect::<Vec<_>>();
-            assert_eq!(kept, Vec::from_iter(said), "{wire}: the text is kept");
-            history.push(Item::user("then something else"));
-            sendable(wire, &history);
+mod content_filter {
+    //! A content filter ends the run without an error, on any wire.
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_content_filter_ends_the_run_and_keeps_its_text_on_any_wire() {
+        for wire in Wire::ALL {
+            for said in [None, Some("I was going to")] {
+                let Some(turn) = filtered(wire, said) else {
+                    assert_eq!(wire, Wire::Ollama);
+                    continue;
+                };
+                let (told, asked) = run(wire, &[turn], &["t"], &Counter::default()).await;
+                assert_eq!((told.outcome.reason, asked), (EndReason::Filtered, 1), "{wire}");
+                assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
+                assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
+                let mut history = told.handle.history();
+                let kept = history.iter().filter_map(Item::as_text).collect::<Vec<_>>();
+                assert_eq!(kept, Vec::from_iter(said), "{wire}: the text is kept");
+                history.push(Item::user("then something else"));
+                sendable(wire, &history);
+            }
         }
     }
 }
-
-// H47: what comes after the terminal marker.
 
 /// The frames of a turn that says `hi`, ends, and then sends these.
 fn ended(wire: Wire, late: &[Value]) -> Vec<String> {
@@ -385,133 +402,137 @@ fn read_ended(wire: Wire, late: &[Value]) -> Result<Arc<Turn>, Error> {
     read_frames(wire, &frames.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-#[test]
-fn h47_a_count_after_the_terminal_marker_is_counted_on_the_wires_that_send_it_there() {
-    for (wire, usage) in [
-        (
-            Wire::Anthropic,
-            json!({ "type": "message_delta", "delta": {},
-            "usage": { "input_tokens": 7, "output_tokens": 2 } }),
-        ),
-        (
-            Wire::OpenAiChat,
-            json!({ "choices": [],
-            "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
-        ),
-        (
-            Wire::Gemini,
-            json!({ "usageMetadata":
-            { "promptTokenCount": 7, "candidatesTokenCount": 2 } }),
-        ),
-    ] {
-        let turn = read_ended(wire, &[usage]).unwrap();
-        assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)), "{wire}");
-        assert_eq!(turn.stop_reason(), &StopReason::Stop, "{wire}");
+mod events_after_the_end {
+    //! Events after the end marker, on any wire: usage counts, content does not.
+
+    use super::*;
+
+    #[test]
+    fn usage_after_the_end_marker_counts_on_wires_that_send_it_there() {
+        for (wire, usage) in [
+            (
+                Wire::Anthropic,
+                json!({ "type": "message_delta", "delta": {},
+                "usage": { "input_tokens": 7, "output_tokens": 2 } }),
+            ),
+            (
+                Wire::OpenAiChat,
+                json!({ "choices": [],
+                "usage": { "prompt_tokens": 7, "completion_tokens": 2 } }),
+            ),
+            (
+                Wire::Gemini,
+                json!({ "usageMetadata":
+                { "promptTokenCount": 7, "candidatesTokenCount": 2 } }),
+            ),
+        ] {
+            let turn = read_ended(wire, &[usage]).unwrap();
+            assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)), "{wire}");
+            assert_eq!(turn.stop_reason(), &StopReason::Stop, "{wire}");
+        }
+    }
+
+    #[test]
+    fn content_after_the_end_marker_is_ignored_on_every_wire() {
+        for (wire, late) in [
+            (
+                Wire::Anthropic,
+                vec![
+                    json!({ "type": "message_stop" }),
+                    json!({ "type": "content_block_start", "index": 1,
+                    "content_block": { "type": "text", "text": "late" } }),
+                    json!({ "type": "content_block_start", "index": 2, "content_block":
+                    { "type": "tool_use", "id": "c", "name": "t", "input": {} } }),
+                    json!({ "type": "content_block_stop", "index": 2 }),
+                    json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
+                ],
+            ),
+            (
+                Wire::OpenAiChat,
+                vec![
+                    json!({ "choices": [{ "delta": { "content": "late" } }] }),
+                    json!({ "choices": [{ "delta": {}, "finish_reason": "tool_calls" }] }),
+                ],
+            ),
+            (
+                Wire::OpenAiResponses,
+                vec![
+                    json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "late" }),
+                    json!({ "type": "response.output_item.done", "output_index": 1, "item": {
+                    "type": "function_call", "id": "fc_1", "call_id": "c", "name": "t",
+                    "arguments": "{}" } }),
+                    json!({ "type": "response.completed", "response": { "status": "completed" } }),
+                ],
+            ),
+            (
+                Wire::Ollama,
+                vec![
+                    json!({ "message": { "content": "late" }, "done": false }),
+                    json!({ "done": true, "done_reason": "length" }),
+                ],
+            ),
+        ] {
+            assert_eq!(read_ended(wire, &late).unwrap(), read_ended(wire, &[]).unwrap(), "{wire}");
+        }
+    }
+
+    #[test]
+    fn a_call_after_the_stop_reason_never_runs_on_any_wire() {
+        for (wire, call, expected) in [
+            (
+                Wire::Anthropic,
+                vec![
+                    json!({ "type": "content_block_start", "index": 1, "content_block":
+                    { "type": "tool_use", "id": "c", "name": "t", "input": {} } }),
+                    json!({ "type": "content_block_stop", "index": 1 }),
+                    json!({ "type": "message_stop" }),
+                ],
+                Err(ErrorKind::Protocol),
+            ),
+            (
+                Wire::OpenAiChat,
+                vec![json!({ "choices": [{ "delta": { "tool_calls": [
+                { "index": 0, "id": "c", "function": { "name": "t", "arguments": "{}" } },
+            ] } }] })],
+                Err(ErrorKind::Protocol),
+            ),
+            // Its name alone adds nothing.
+            (
+                Wire::OpenAiChat,
+                vec![json!({ "choices": [{ "delta": { "tool_calls": [
+                { "index": 0, "id": "c", "function": { "name": "t" } },
+            ] } }] })],
+                Ok(0),
+            ),
+            (
+                Wire::OpenAiResponses,
+                vec![json!({ "type": "response.output_item.done",
+                "output_index": 1, "item": { "type": "function_call", "call_id": "c", "name": "t",
+                "arguments": "{}" } })],
+                Ok(0),
+            ),
+            // This wire goes on after a finish reason, as its own code execution does: the turn needs
+            // another one.
+            (
+                Wire::Gemini,
+                vec![json!({ "candidates": [{ "content": { "parts": [
+                { "functionCall": { "name": "t", "args": {} } },
+            ] } }] })],
+                Err(ErrorKind::IncompleteTurn),
+            ),
+            (
+                Wire::Ollama,
+                vec![json!({ "message": { "tool_calls": [
+                { "function": { "name": "t", "arguments": {} } },
+            ] }, "done": true })],
+                Err(ErrorKind::Protocol),
+            ),
+        ] {
+            let turn = read_ended(wire, &call).map_err(|error| error.kind());
+            assert_eq!(turn.map(|turn| turn.calls().len()), expected, "{wire}");
+        }
     }
 }
-
-#[test]
-fn h47_content_after_the_last_word_is_ignored_on_every_wire() {
-    for (wire, late) in [
-        (
-            Wire::Anthropic,
-            vec![
-                json!({ "type": "message_stop" }),
-                json!({ "type": "content_block_start", "index": 1,
-                "content_block": { "type": "text", "text": "late" } }),
-                json!({ "type": "content_block_start", "index": 2, "content_block":
-                { "type": "tool_use", "id": "c", "name": "t", "input": {} } }),
-                json!({ "type": "content_block_stop", "index": 2 }),
-                json!({ "type": "message_delta", "delta": { "stop_reason": "tool_use" } }),
-            ],
-        ),
-        (
-            Wire::OpenAiChat,
-            vec![
-                json!({ "choices": [{ "delta": { "content": "late" } }] }),
-                json!({ "choices": [{ "delta": {}, "finish_reason": "tool_calls" }] }),
-            ],
-        ),
-        (
-            Wire::OpenAiResponses,
-            vec![
-                json!({ "type": "response.output_text.delta", "output_index": 0, "delta": "late" }),
-                json!({ "type": "response.output_item.done", "output_index": 1, "item": {
-                "type": "function_call", "id": "fc_1", "call_id": "c", "name": "t",
-                "arguments": "{}" } }),
-                json!({ "type": "response.completed", "response": { "status": "completed" } }),
-            ],
-        ),
-        (
-            Wire::Ollama,
-            vec![
-                json!({ "message": { "content": "late" }, "done": false }),
-                json!({ "done": true, "done_reason": "length" }),
-            ],
-        ),
-    ] {
-        assert_eq!(read_ended(wire, &late).unwrap(), read_ended(wire, &[]).unwrap(), "{wire}");
-    }
-}
-
-#[test]
-fn h47_a_call_after_the_stop_reason_never_runs_on_any_wire() {
-    for (wire, call, expected) in [
-        (
-            Wire::Anthropic,
-            vec![
-                json!({ "type": "content_block_start", "index": 1, "content_block":
-                { "type": "tool_use", "id": "c", "name": "t", "input": {} } }),
-                json!({ "type": "content_block_stop", "index": 1 }),
-                json!({ "type": "message_stop" }),
-            ],
-            Err(ErrorKind::Protocol),
-        ),
-        (
-            Wire::OpenAiChat,
-            vec![json!({ "choices": [{ "delta": { "tool_calls": [
-            { "index": 0, "id": "c", "function": { "name": "t", "arguments": "{}" } },
-        ] } }] })],
-            Err(ErrorKind::Protocol),
-        ),
-        // Its name alone adds nothing.
-        (
-            Wire::OpenAiChat,
-            vec![json!({ "choices": [{ "delta": { "tool_calls": [
-            { "index": 0, "id": "c", "function": { "name": "t" } },
-        ] } }] })],
-            Ok(0),
-        ),
-        (
-            Wire::OpenAiResponses,
-            vec![json!({ "type": "response.output_item.done",
-            "output_index": 1, "item": { "type": "function_call", "call_id": "c", "name": "t",
-            "arguments": "{}" } })],
-            Ok(0),
-        ),
-        // This wire goes on after a finish reason, as its own code execution does: the turn needs
-        // another one.
-        (
-            Wire::Gemini,
-            vec![json!({ "candidates": [{ "content": { "parts": [
-            { "functionCall": { "name": "t", "args": {} } },
-        ] } }] })],
-            Err(ErrorKind::IncompleteTurn),
-        ),
-        (
-            Wire::Ollama,
-            vec![json!({ "message": { "tool_calls": [
-            { "function": { "name": "t", "arguments": {} } },
-        ] }, "done": true })],
-            Err(ErrorKind::Protocol),
-        ),
-    ] {
-        let turn = read_ended(wire, &call).map_err(|error| error.kind());
-        assert_eq!(turn.map(|turn| turn.calls().len()), expected, "{wire}");
-    }
-}
-
-// H54: usage.
 
 /// A turn whose usage is told these three times, which is all of it each time; `None` tells nothing.
 fn counted(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
@@ -595,32 +616,40 @@ fn counted(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
     texts(&frames)
 }
 
-#[tokio::test]
-async fn h54_a_count_that_is_told_again_replaces_the_one_before_on_any_wire() {
-    for wire in Wire::ALL {
-        let turn = counted(wire, Some([(10, 1), (10, 4), (12, 9)]));
-        let (told, _) = run(wire, &[turn], &["t"], &Counter::default()).await;
-        assert_eq!((told.outcome.reason, told.text()), (EndReason::Completed, "hi"), "{wire}");
-        assert_eq!(told.outcome.usage, tokens(12, 9), "{wire}");
-        let kept = told.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
-        assert_eq!(kept.unwrap().usage, tokens(12, 9), "{wire}: with the turn as well");
-    }
-}
+mod missing_or_repeated_usage {
+    //! Usage that is missing or reported twice, on any wire.
 
-#[tokio::test]
-async fn h54_a_request_counts_on_any_wire_that_tells_no_usage() {
-    for wire in Wire::ALL {
-        let (told, asked) = run(wire, &[counted(wire, None)], &["t"], &Counter::default()).await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
-        // Nor is it less of a turn: it counts towards the cap.
-        let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
-        let turn = read(wire, call.clone()).unwrap();
-        assert_eq!(turn.usage(), Usage::default(), "{wire}");
-        let model = OnWire::new(wire, "m", [call.clone(), call]);
-        let capped = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
-        let told = world::told(capped.with_max_turns(2).run("go")).await;
-        told.check(EndReason::MaxTurns, 2);
-        assert_eq!((told.outcome.usage, model.sent().len()), (Usage::default(), 2), "{wire}");
+    use super::*;
+
+    #[tokio::test]
+    async fn repeated_usage_replaces_the_previous_one_on_any_wire() {
+        for wire in Wire::ALL {
+            let turn = counted(wire, Some([(10, 1), (10, 4), (12, 9)]));
+            let (told, _) = run(wire, &[turn], &["t"], &Counter::default()).await;
+            assert_eq!((told.outcome.reason, told.text()), (EndReason::Completed, "hi"), "{wire}");
+            assert_eq!(told.outcome.usage, tokens(12, 9), "{wire}");
+            let kept =
+                told.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
+            assert_eq!(kept.unwrap().usage, tokens(12, 9), "{wire}: with the turn as well");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_without_usage_counts_on_any_wire() {
+        for wire in Wire::ALL {
+            let (told, asked) =
+                run(wire, &[counted(wire, None)], &["t"], &Counter::default()).await;
+            told.check(EndReason::Completed, 1);
+            assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
+            // Nor is it less of a turn: it counts towards the cap.
+            let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
+            let turn = read(wire, call.clone()).unwrap();
+            assert_eq!(turn.usage(), Usage::default(), "{wire}");
+            let model = OnWire::new(wire, "m", [call.clone(), call]);
+            let capped = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+            let told = world::told(capped.with_max_turns(2).run("go")).await;
+            told.check(EndReason::MaxTurns, 2);
+            assert_eq!((told.outcome.usage, model.sent().len()), (Usage::default(), 2), "{wire}");
+        }
     }
 }

@@ -95,19 +95,19 @@ async fn output_times(at_once: usize, naps: &[Option<u64>]) -> Vec<u128> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slot_is_filled_as_soon_as_it_is_free() {
+async fn a_concurrency_slot_is_reused_as_soon_as_it_is_free() {
     let naps = [Some(50), Some(500), Some(50)];
     assert_eq!(output_times(2, &naps).await, [50, 100, 500]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_hang_do_not_keep_others_from_starting() {
+async fn hanging_calls_do_not_prevent_others_from_starting() {
     let naps = [None, None, None, Some(1), Some(1), Some(1)];
     assert_eq!(output_times(4, &naps).await, [1, 2, 3]);
 }
 
 #[test]
-fn nothing_of_a_tool_runs_before_its_started_is_out() {
+fn no_tool_code_runs_before_its_started_event_is_yielded() {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = ran.clone();
     let tool = Tool::raw(spec("t"), move |_, _| {
@@ -126,7 +126,7 @@ fn nothing_of_a_tool_runs_before_its_started_is_out() {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_tool_costs_neither_the_ending_nor_a_sibling() {
+fn a_panic_in_a_tools_drop_affects_neither_the_ending_nor_its_siblings() {
     let model = Scripted::new([Reply::new().call("bomb", json!({})).call("bomb", json!({}))]);
     let mut run = Agent::new(model).with_tools([bomb()]).run("go");
     pull_all(&mut run);
@@ -138,7 +138,7 @@ fn a_panic_in_the_drop_of_a_tool_costs_neither_the_ending_nor_a_sibling() {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_provider_does_not_cost_the_ending() {
+fn a_panic_in_a_providers_drop_does_not_affect_the_ending() {
     struct Silent(Bomb);
     impl Stream for Silent {
         type Item = Result<TurnEvent, Error>;
@@ -163,7 +163,7 @@ fn a_panic_in_the_drop_of_a_provider_does_not_cost_the_ending() {
 }
 
 #[test]
-fn what_is_steered_at_a_run_that_was_dropped_comes_back() {
+fn input_steered_to_a_dropped_run_is_returned() {
     let run = Agent::new(Scripted::new(["x"])).run("go");
     let handle = run.handle();
     drop(run);
@@ -171,7 +171,7 @@ fn what_is_steered_at_a_run_that_was_dropped_comes_back() {
 }
 
 #[test]
-fn to_steer_nothing_starts_no_turn() {
+fn steering_empty_input_starts_no_turn() {
     let model = Scripted::new(["a", "b"]);
     let mut run = Agent::new(model.clone()).run("go");
     while let Some(event) = block_on(run.next()) {
@@ -183,7 +183,7 @@ fn to_steer_nothing_starts_no_turn() {
 }
 
 #[test]
-fn a_good_reply_resets_the_count_of_bad_ones_also_when_steered() {
+fn a_valid_reply_resets_the_malformed_count_even_when_steered() {
     let model = Scripted::new(["", "good", "", "good", "", "fine"]);
     let mut run = Agent::new(model).run("go");
     let mut reason = None;
@@ -198,7 +198,7 @@ fn a_good_reply_resets_the_count_of_bad_ones_also_when_steered() {
 }
 
 #[test]
-fn a_result_behind_an_append_is_kept() {
+fn a_result_after_an_append_is_kept() {
     let journal = Journal::new(History::from_id("h"));
     let turn = turn_of(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
     journal.observe(&TurnEvent::TurnComplete { turn }.into());
@@ -213,7 +213,7 @@ fn a_result_behind_an_append_is_kept() {
 }
 
 #[test]
-fn results_that_were_pulled_before_are_in_the_next_history() {
+fn results_yielded_before_are_in_the_next_history() {
     let tool = Tool::raw(spec("t"), |_, _| async { "real" }).unwrap();
     let turn = turn_of(Reply::new().call_raw("a", "t", "{}"));
     let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
@@ -224,7 +224,7 @@ fn results_that_were_pulled_before_are_in_the_next_history() {
 }
 
 #[test]
-fn a_run_that_is_finished_again_finishes_once() {
+fn finish_with_on_a_finished_run_adds_no_second_finished_event() {
     let run = Agent::new(Scripted::new(["x"])).run("go");
     let journal = run.journal().clone();
     let events: Vec<_> = block_on(run.finish_with(&journal).collect());
@@ -233,7 +233,7 @@ fn a_run_that_is_finished_again_finishes_once() {
 }
 
 #[test]
-fn behind_a_panic_of_its_body_a_loop_has_no_ending() {
+fn a_loop_whose_body_panicked_has_no_finished_event() {
     type Body = stream::Empty<Result<Step<Event, u8>, Error>>;
     let journal = Journal::new(History::from_id("h"));
     let mut events = loop_stream(0, |_| -> Body { std::panic::resume_unwind(Box::new("boom")) })
@@ -254,7 +254,7 @@ fn a_loop_that_stops_in_the_middle_of_a_turn_is_not_completed() {
 }
 
 #[test]
-fn a_history_never_forgets_an_id_also_by_settling() {
+fn settling_a_history_keeps_its_used_call_ids() {
     let call = |id: &str| Item::tool_call(id, "t", "{}");
     let cut = History::from_items("h", [Item::user("x"), call("a").with_mark(Mark::Interrupted)]);
     assert!(cut.settled().has_used_call_id("a"));
@@ -269,7 +269,7 @@ fn a_history_never_forgets_an_id_also_by_settling() {
 }
 
 #[test]
-fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
+fn call_ids_of_an_incomplete_turn_are_not_reused() {
     let model = Scripted::new([
         Reply::new().call_raw("a", "t", "{}").cut(),
         Reply::new().call_raw("a", "t", "{}"),
@@ -285,7 +285,7 @@ fn an_id_of_a_turn_that_was_cut_is_not_given_again() {
 }
 
 #[test]
-fn a_sealed_source_ends_in_one_way_whatever_it_says() {
+fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
     struct Odd(fn(&mut TurnBuilder) -> Result<(), Error>);
     impl TurnSource for Odd {
         fn poll_turn(
@@ -321,7 +321,7 @@ fn a_sealed_source_ends_in_one_way_whatever_it_says() {
 }
 
 #[test]
-fn a_veto_is_not_undone_by_a_second_stop_reason() {
+fn a_stop_reason_that_forbids_calls_is_not_overridden_by_a_second_one() {
     let mut turn = TurnBuilder::new();
     turn.tool_call_start(0, "a", "t");
     turn.tool_call_end(0);
@@ -334,7 +334,7 @@ fn a_veto_is_not_undone_by_a_second_stop_reason() {
 }
 
 #[test]
-fn numbers_of_a_tool_read_back_as_they_were_written() {
+fn numbers_in_tool_output_round_trip_exactly() {
     let mut seed = 88_172_645_463_325_252_u64;
     for _ in 0..10_000 {
         seed ^= seed << 13;
@@ -350,7 +350,7 @@ fn numbers_of_a_tool_read_back_as_they_were_written() {
 }
 
 #[test]
-fn what_a_later_version_adds_is_read_as_far_as_it_is_known() {
+fn additions_of_a_later_version_are_ignored_where_unknown() {
     let read = |line: &str| serde_json::from_str::<Event>(line).unwrap();
     let appended = read(r#"{"type":"appended","why":"telepathy","id":"i","items":[]}"#);
     assert!(matches!(appended, Event::Appended { why: AppendReason::Other, .. }));

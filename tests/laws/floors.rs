@@ -77,7 +77,7 @@ fn breaches(module: &str, source: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_module_uses_lower_floors_only() {
+fn every_module_depends_only_on_lower_layers() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut checked = 0;
     for path in sources(&src) {
@@ -95,7 +95,7 @@ fn every_module_uses_lower_floors_only() {
 }
 
 #[test]
-fn a_breach_is_found() {
+fn a_layering_violation_is_detected() {
     assert_eq!(breaches("turn", "use crate::stream::Step;"), ["stream"]);
     assert_eq!(breaches("turn", "use crate::request::Request;"), ["request"]);
     assert_eq!(breaches("turn", "    let x = crate::agent::f(crate::item::g());"), ["agent"]);
@@ -113,7 +113,7 @@ fn circles(module: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_files_of_a_module_form_no_circles() {
+fn the_files_of_a_module_have_no_import_cycles() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Files::default();
     for path in sources(&src) {
@@ -126,7 +126,7 @@ fn the_files_of_a_module_form_no_circles() {
 }
 
 #[test]
-fn a_circle_is_found() {
+fn an_import_cycle_is_detected() {
     let found = circles(
         "m",
         &[
@@ -142,7 +142,7 @@ fn a_circle_is_found() {
 }
 
 #[test]
-fn a_reexported_name_belongs_to_the_file_that_defines_it() {
+fn a_reexported_name_is_attributed_to_its_defining_file() {
     let contents = "mod a; mod b; pub use a::A; pub(crate) use b::{B, other as renamed};";
     let below = ("m/b.rs", "pub struct B; pub fn other() {}");
     let above = ("m/a.rs", "use crate::m::{B, renamed}; pub struct A;");
@@ -156,7 +156,7 @@ fn a_reexported_name_belongs_to_the_file_that_defines_it() {
 }
 
 #[test]
-fn a_contents_page_with_code_is_a_file_like_any_other() {
+fn a_mod_rs_with_code_is_checked_like_any_file() {
     let files = [
         ("m/mod.rs", "mod a; use a::A; pub const NAME: &str = \"m\"; fn f(_: A) {}"),
         ("m/a.rs", "use super::NAME; pub struct A;"),
@@ -167,7 +167,7 @@ fn a_contents_page_with_code_is_a_file_like_any_other() {
 }
 
 #[test]
-fn tests_comments_and_texts_make_no_circle() {
+fn tests_comments_and_string_literals_are_not_dependencies() {
     let files = [
         ("m/mod.rs", "mod a; mod b;"),
         (

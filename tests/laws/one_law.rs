@@ -39,7 +39,7 @@ impl Provider for Endless {
 }
 
 #[tokio::test]
-async fn law_1_what_is_read_is_what_was_pulled() {
+async fn law_1_bytes_are_read_only_when_polled() {
     let read = Arc::new(AtomicUsize::new(0));
     let mut run = Agent::new(Endless(read.clone())).run("go");
     for pulled in 1..=1000 {
@@ -50,7 +50,7 @@ async fn law_1_what_is_read_is_what_was_pulled() {
 }
 
 #[test]
-fn law_1_nothing_below_the_doors_spawns_or_queues() {
+fn law_1_the_core_spawns_and_queues_nothing() {
     let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = 0;
     let mut folders = vec![src.clone()];
@@ -97,7 +97,7 @@ async fn lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
 }
 
 #[tokio::test]
-async fn law_8_the_same_script_and_ids_give_the_same_bytes() {
+async fn law_8_equal_scripts_and_ids_give_equal_bytes() {
     let (first, second) = (lines_and_requests().await, lines_and_requests().await);
     assert!(first.0.len() > 20 && first.1.len() == 3);
     assert_eq!(first, second);
@@ -174,7 +174,7 @@ fn blocks(body: &[u8]) -> Vec<(Value, Value)> {
 }
 
 #[tokio::test]
-async fn law_9_a_request_begins_with_the_blocks_of_the_one_before() {
+async fn law_9_each_request_extends_the_previous_one() {
     let model = script();
     Agent::new(model.clone()).with_system("be brief").run("go").outcome().await;
     let requests = model.requests();
@@ -192,7 +192,7 @@ async fn law_9_a_request_begins_with_the_blocks_of_the_one_before() {
 }
 
 #[tokio::test]
-async fn law_5_what_was_paid_for_is_counted_once_also_when_it_was_thrown_away() {
+async fn law_5_usage_is_counted_exactly_once_even_if_retracted() {
     let usage = |input_tokens| Usage { input_tokens, output_tokens: 1, ..Usage::default() };
     let model = Scripted::new([
         // Cumulative within the attempt: 30 replaces 10.
@@ -213,7 +213,7 @@ async fn law_5_what_was_paid_for_is_counted_once_also_when_it_was_thrown_away() 
 }
 
 #[test]
-fn law_4_only_a_builder_makes_calls_that_may_run() {
+fn law_4_only_a_turn_builder_produces_runnable_calls() {
     let mut turn = TurnBuilder::new();
     turn.tool_call_start(0, "a", "t");
     turn.tool_call_end(0);

@@ -40,7 +40,7 @@ fn events_are_small() {
 }
 
 #[test]
-fn what_wraps_an_event_adds_nothing_to_it() {
+fn wrappers_of_an_event_add_no_size() {
     let event = size_of::<Event>();
     check::<Result<Event, Error>>(event);
     check::<Option<Result<Event, Error>>>(event);
@@ -50,7 +50,7 @@ fn what_wraps_an_event_adds_nothing_to_it() {
 }
 
 #[test]
-fn handles_are_a_few_words() {
+fn handles_are_a_few_machine_words() {
     check::<Error>(8);
     check::<Journal>(8);
     check::<TurnStream>(16);
@@ -60,7 +60,7 @@ fn handles_are_a_few_words() {
 }
 
 #[test]
-fn what_comes_once_a_turn_is_not_huge() {
+fn values_created_once_per_turn_are_small() {
     check::<Item>(120);
     check::<Outcome>(328);
     check::<Run>(640);
@@ -72,7 +72,7 @@ fn overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
 }
 
 #[test]
-fn a_loop_is_its_body_its_state_and_three_words() {
+fn a_loop_is_the_size_of_its_body_its_state_and_three_words() {
     let counting = loop_stream(3_u64, |n| stream::iter([Step::Value(n), Step::Next(n - 1)]));
     assert!(overhead(&counting) <= 24, "{}", overhead(&counting));
     assert!(size_of::<Option<Ended>>() <= 1);
@@ -86,14 +86,14 @@ fn a_loop_is_its_body_its_state_and_three_words() {
 }
 
 #[test]
-fn a_turn_on_its_way_to_a_step_is_the_turn_and_what_follows_it() {
+fn on_turn_complete_is_the_size_of_its_turn_stream_and_continuation() {
     type Then = fn(std::sync::Arc<turnstream::Turn>) -> Ready<Result<Steps<'static, u8>, Error>>;
     type Following = Ready<Result<Steps<'static, u8>, Error>>;
     check::<OnTurnComplete<'static, TurnStream, Then, Following, u8>>(56);
 }
 
 #[test]
-fn the_body_of_the_agents_loop_is_one_small_future_for_all_of_a_lap() {
+fn the_agents_loop_body_is_one_small_future_per_iteration() {
     let measured = Arc::new(AtomicUsize::new(0));
     let size = Arc::clone(&measured);
     let agent = Agent::new(Scripted::new(["hi"]));

@@ -71,7 +71,7 @@ fn whole() -> Vec<Result<TurnEvent, Error>> {
 }
 
 #[test]
-fn every_cut_of_the_bytes_gives_the_same_events() {
+fn any_split_of_the_bytes_yields_the_same_events() {
     let (bytes, whole) = (Bytes::from(body(&everything())), whole());
     for at in 0..=bytes.len() {
         assert_eq!(events_of(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "cut at {at}");
@@ -102,7 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn noise_between_the_frames_and_cuts_anywhere_change_nothing(
+    fn noise_between_frames_and_arbitrary_splits_change_nothing(
         noise in vec((any::<Index>(), noise()), 0..12),
         lengths in vec(1_usize..200, 1..6),
     ) {
@@ -402,7 +402,7 @@ proptest! {
 
     /// Law 9, and that what is sent is taken.
     #[test]
-    fn each_request_begins_with_the_blocks_of_the_one_before(
+    fn each_request_extends_the_previous_one(
         scenes in vec(scene(), 1..8),
         cache in select(vec![Cache::Off, Cache::Short]),
     ) {

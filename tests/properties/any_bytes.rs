@@ -123,7 +123,7 @@ fn with_seed(seed: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn lawful_streams_hold() {
+fn valid_streams_uphold_the_invariants() {
     for wire in Wire::ALL {
         let seeds = seeds(folder(wire));
         assert!(seeds.len() >= 4, "{wire:?} has its seeds");
@@ -140,7 +140,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn whatever_is_done_to_a_stream_the_laws_hold(
+    fn arbitrarily_corrupted_streams_uphold_the_invariants(
         which in any::<usize>(),
         harms in prop::collection::vec(harm(), 1..4),
         seed in any::<u8>(),
@@ -154,12 +154,12 @@ proptest! {
     }
 
     #[test]
-    fn frames_of_any_bytes_are_the_same_in_any_cut(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn frames_of_arbitrary_bytes_are_the_same_for_any_split(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         checks::frames(&bytes);
     }
 
     #[test]
-    fn frames_of_likely_bytes_are_the_same_in_any_cut(
+    fn frames_of_plausible_bytes_are_the_same_for_any_split(
         text in "(data|event|id|:|: |x|\n|\r|\r\n|\u{feff}|ä){0,40}",
         seed in any::<u8>(),
     ) {

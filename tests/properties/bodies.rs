@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn h65_a_body_is_the_same_turn_however_it_is_cut(
+    fn a_body_decodes_to_the_same_turn_for_any_split(
         wire in 0..Wire::ALL.len(),
         body in any::<proptest::sample::Index>(),
         lengths in prop::collection::vec(1..40_usize, 1..8),

@@ -9,7 +9,7 @@ proptest! {
     /// Each nudge past the given number comes with a step, at least every second one, and the steps
     /// are at least as large as the number that counts as little.
     #[test]
-    fn nudging_always_stops(
+    fn token_target_nudging_always_terminates(
         tokens in 0_u64..20_000,
         threshold in prop_oneof![Just(f64::NAN), -1.0..2.0_f64],
         little in 0_u64..2_000,

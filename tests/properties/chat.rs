@@ -46,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_cut_and_every_comment_between_frames_gives_the_same_events(
+    fn any_split_and_any_comments_between_frames_yield_the_same_events(
         picked in vec(0..deltas().len(), 1..12),
         lengths in vec(1_usize..40, 1..6),
         comments in vec(any::<bool>(), 14),
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn law_9_a_request_begins_with_the_blocks_of_the_one_before_in_every_dialect(
+    fn law_9_each_request_extends_the_previous_one_in_every_dialect(
         steps in vec(0..STEPS, 1..14),
         volatile in any::<bool>(),
     ) {
@@ -208,7 +208,7 @@ fn without_marks(mut value: Value) -> Value {
 }
 
 #[test]
-fn what_a_dialect_reads_it_sends_back_and_reads_its_own_form_again() {
+fn every_dialect_round_trips_what_it_decodes() {
     for dialect in Dialect::ALL {
         let call = json!([{ "index": 0, "id": "abcdefghi", "function": { "name": "f", "arguments": "{\"x\": 1}" } }]);
         let said = [json!({ "content": "I look." }), json!({ "tool_calls": call })];

@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn an_exclusive_call_runs_alone_and_in_its_place(
+    fn an_exclusive_call_runs_alone_and_in_call_order(
         sequence in proptest::collection::vec((any::<bool>(), 1_u64..40), 1..9),
         at_once in 1_usize..6,
         gated in any::<bool>(),
@@ -97,7 +97,7 @@ proptest! {
 }
 
 #[tokio::test(start_paused = true)]
-async fn consecutive_safe_calls_run_together() {
+async fn consecutive_shared_calls_run_concurrently() {
     let (spans, began) = (Spans::default(), tokio::time::Instant::now());
     let kit = Toolkit::new([tool("safe", &spans, began), tool("alone", &spans, began).exclusive()]);
     let calls = ["safe", "safe", "alone", "safe", "safe"];

@@ -24,7 +24,7 @@ fn media(content: &Content) -> Vec<Part> {
 
 proptest! {
     #[test]
-    fn head_and_tail_stay_and_the_marker_counts_what_is_gone(
+    fn truncation_keeps_head_and_tail_and_counts_the_removed_bytes(
         content in content(),
         max in 0_usize..200,
         note in proptest::option::of("[a-z ]{0,10}"),
@@ -56,7 +56,7 @@ proptest! {
 }
 
 #[test]
-fn media_stay_in_their_places() {
+fn truncation_keeps_media_in_their_positions() {
     let image = || Part::image("image/png", "AAAA");
     let parts = vec!["a".repeat(60).as_str().into(), image(), "b".repeat(60).as_str().into()];
     let clipped = Content::from(parts).truncate_middle(50, None).unwrap();

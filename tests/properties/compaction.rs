@@ -37,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn h58_a_summary_never_parts_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
+    fn a_summary_never_separates_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
         let (compactor, _) = summarizing(keep);
         let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
         compaction.check(&before).unwrap();
@@ -137,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn h58_a_lawful_history_stays_lawful_and_gets_shorter_once(
+    fn shortening_keeps_a_history_settled_and_is_idempotent(
         before in lawful(),
         keep in 0_usize..4,
         max in prop_oneof![0_usize..60, Just(1_024)],
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn h58_whatever_a_compactor_says_a_lawful_history_stays_lawful(
+    fn a_settled_history_stays_settled_under_any_compactor(
         before in lawful(),
         from in 0_usize..45,
         len in 0_usize..45,
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn what_every_wire_takes_it_takes_shortened_and_with_the_note(turns in 5_usize..9, keep in 1_usize..4) {
+    fn every_wire_accepts_shortened_histories_with_the_compaction_note(turns in 5_usize..9, keep in 1_usize..4) {
         let before = history(session(turns));
         let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).compaction(&before).unwrap();
         let after = applied(&mark_reactive(compaction, &before), &before);

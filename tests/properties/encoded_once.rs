@@ -333,7 +333,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_024))]
 
     #[test]
-    fn what_was_encoded_before_changes_no_byte(
+    fn the_encode_cache_changes_no_byte(
         acts in prop_oneof![prop::collection::vec((act(), ask()), 1..14), tame(), tame()],
         leading in 0..3_usize,
         wire in 0..WIRES,
@@ -359,7 +359,7 @@ proptest! {
 }
 
 #[test]
-fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
+fn a_cache_mark_can_be_placed_on_an_item_encoded_earlier() {
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
     for n in 0..5 {
@@ -374,7 +374,7 @@ fn a_mark_stands_on_what_was_encoded_long_before_where_nothing_else_takes_it() {
 }
 
 #[test]
-fn an_id_that_was_given_out_long_before_is_not_given_again() {
+fn an_id_generated_for_an_earlier_item_is_not_reused() {
     let wire = DIALECTS.iter().position(|dialect| *dialect == Dialect::MISTRAL).unwrap();
     let first = [Item::user("go"), Item::tool_call("call_1", "t", "{}"), result("call_1", "ok", 0)];
     let history = check_growing(wire, &Ask::plain(), first.clone());
@@ -386,7 +386,7 @@ fn an_id_that_was_given_out_long_before_is_not_given_again() {
 }
 
 #[test]
-fn thoughts_behind_results_are_shown_again_also_where_the_results_were_encoded_before() {
+fn reasoning_after_cached_results_is_sent_again() {
     let wire = DIALECTS.iter().position(|dialect| *dialect == Dialect::DEEPSEEK).unwrap();
     let call = Item { turn: Some(ended(StopReason::ToolCalls)), ..Item::tool_call("c", "t", "{}") };
     let items = [Item::user("go"), call, result("c", "ok", 0), Item::reasoning("Hm.")];
@@ -395,7 +395,7 @@ fn thoughts_behind_results_are_shown_again_also_where_the_results_were_encoded_b
 }
 
 #[test]
-fn items_of_a_turn_are_linked_to_reasoning_that_was_encoded_before() {
+fn items_of_a_turn_are_linked_to_reasoning_encoded_earlier() {
     let kept = |item: Item, value: Value| {
         let (provider, model) = ("openai_responses".into(), Ask::plain().model.into());
         let value = Json::new(&value).unwrap();
@@ -432,7 +432,7 @@ fn items_of_a_turn_are_linked_to_reasoning_that_was_encoded_before() {
 }
 
 #[test]
-fn a_stable_zone_without_words_leaves_its_mark_to_the_first_message_and_to_no_other() {
+fn an_empty_stable_prompt_moves_its_cache_mark_to_the_first_message_only() {
     let mut history = History::from_items("h", [Item::user("one")]);
     let ask = Ask { stable: " ", ..Ask::plain() };
     let marks = |history: &History| {
@@ -447,7 +447,7 @@ fn a_stable_zone_without_words_leaves_its_mark_to_the_first_message_and_to_no_ot
 }
 
 #[test]
-fn what_is_remembered_is_no_part_of_a_history() {
+fn the_encode_cache_is_not_part_of_a_historys_value() {
     let history = History::from_items("h", [Item::user("go")]);
     let (told, same) = (format!("{history:?}"), rebuilt(&history));
     encode(0, &request(history.clone(), &Ask::plain()), "m").unwrap();

@@ -97,7 +97,7 @@ fn history() -> impl Strategy<Value = Vec<Item>> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_lawful(items in history(), tools in any::<bool>(), system in text()) {
+    fn every_encoded_request_is_valid_for_its_vendor(items in history(), tools in any::<bool>(), system in text()) {
         let mut items = items;
         items.push(Item::user("go on"));
         let mut request = Request::new(History::from_items("h", items));

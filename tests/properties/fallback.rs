@@ -59,7 +59,7 @@ fn expected(tries: &[Try]) -> (String, Usage, usize, bool) {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
     #[test]
-    fn a_run_over_a_fallback_ends_once_says_what_survived_and_counts_every_try(tries in tries()) {
+    fn a_run_over_a_fallback_ends_once_keeps_unretracted_text_and_counts_every_attempt(tries in tries()) {
         let world = || {
             let models: Vec<Scripted> = tries
                 .iter()

@@ -77,7 +77,7 @@ proptest! {
 
     /// Differs from it only where it panics (a mark at the start) or waits (a CR at the end).
     #[test]
-    fn reads_like_eventsource_stream(body in pieces(), lengths in vec(1_usize..20, 1..8)) {
+    fn the_sse_parser_agrees_with_eventsource_stream(body in pieces(), lengths in vec(1_usize..20, 1..8)) {
         prop_assume!(!body.starts_with('\u{feff}'));
         let body = body + "\n\n";
         let theirs: Vec<Read> = EventStream::new(stream::iter([Ok::<_, Infallible>(&body)]))
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_any_chunks_give_the_same_frames(
+    fn arbitrary_bytes_in_any_chunks_yield_the_same_frames(
         text in pieces(),
         junk in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         lengths in vec(1_usize..20, 1..8),
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(event in "[^\r\n]{0,5}", data in "([a: é]|\r|\n|\r\n){0,9}") {
+    fn written_frames_are_parsed_back(event in "[^\r\n]{0,5}", data in "([a: é]|\r|\n|\r\n){0,9}") {
         let mut body = Vec::new();
         write_frame(&mut body, Some(&event), &data);
         let event = if event.is_empty() { "message".to_owned() } else { event };

@@ -47,7 +47,7 @@ fn expected() -> Vec<Result<TurnEvent, Error>> {
 }
 
 #[test]
-fn every_cut_of_the_bytes_gives_the_same_events() {
+fn any_split_of_the_bytes_yields_the_same_events() {
     let bytes = Bytes::from(framed(&slices(&stream())));
     let expected = expected();
     for at in 0..bytes.len() {
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(chunks in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
+    fn the_decoder_never_panics(chunks in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
         let mut all: Vec<String> = stream();
         all.extend(chunks);
         let body = framed(&slices(&all));
@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn the_parts_of_a_request_are_a_prefix_of_those_of_the_next(
+    fn each_request_extends_the_parts_of_the_previous_one(
         steps in vec(step(), 1..7),
         third in any::<bool>(),
     ) {

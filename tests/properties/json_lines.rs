@@ -27,7 +27,7 @@ async fn lines(pieces: &[&str]) -> Vec<Result<JsonLine<Row>, Error>> {
 
 proptest! {
     #[test]
-    fn every_cut_of_the_text_gives_the_same_lines(
+    fn any_split_of_the_text_yields_the_same_lines(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "{\"n\":1}", "\n", "\r\n", "{\"n\":2,\"s\":\"é\u{2028}\"}", "oh", " ", "```",

@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_script_comes_to_what_plain_vectors_say(script in vec(vec(word(), 0..6), 0..8)) {
+    fn any_script_yields_what_a_model_over_vectors_predicts(script in vec(vec(word(), 0..6), 0..8)) {
         check(&script);
     }
 }

@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(lines in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
+    fn the_decoder_never_panics(lines in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
         let mut all = stream();
         all.extend(lines);
         let body = whole(&all);
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn the_messages_of_a_request_are_a_prefix_of_those_of_the_next(steps in vec(step(), 1..7)) {
+    fn each_request_extends_the_messages_of_the_previous_one(steps in vec(step(), 1..7)) {
         let mut items = vec![Item::user("go")];
         let mut before = Vec::new();
         for (at, step) in steps.iter().enumerate() {

@@ -56,7 +56,7 @@ fn read_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
 }
 
 #[test]
-fn every_cut_of_the_bytes_gives_the_same_events() {
+fn any_split_of_the_bytes_yields_the_same_events() {
     for list in rich() {
         let bytes = Bytes::from(body(&list));
         let whole = events(&list);
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn noise_between_events_gives_the_same_events(
+    fn noise_between_events_changes_nothing(
         which in 0..2_usize,
         noise in vec(vec(0..NOISE.len(), 0..3), 15),
         crlf in any::<bool>(),
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn events_in_any_order_run_no_call_that_did_not_end(
+    fn reordered_events_never_run_an_unfinished_call(
         order in vec(0..14_usize, 0..20),
         which in 0..2_usize,
     ) {
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn broken_bytes_give_a_turn_or_an_error(
+    fn corrupted_bytes_yield_a_turn_or_an_error(
         which in 0..2_usize,
         breaks in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
@@ -136,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn the_input_of_a_request_is_the_beginning_of_the_next_one(
+    fn each_request_extends_the_input_of_the_previous_one(
         rounds in vec(round(), 1..6),
         same_model in any::<bool>(),
     ) {
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_kept_goes_back_equal_to_the_same_model_and_not_to_another(
+    fn provider_data_is_sent_back_verbatim_to_its_model_only(
         rounds in vec(round(), 1..4),
     ) {
         for (nth, round) in rounds.into_iter().enumerate() {

@@ -125,7 +125,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn tokens_are_granted_in_order_and_whoever_may_go_is_woken(
+    fn tokens_are_granted_in_fifo_order_and_every_granted_waiter_is_woken(
         moves in prop::collection::vec(any_move(), 1..60)
     ) {
         let pool = Pool::new(LIMIT);

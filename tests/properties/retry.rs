@@ -163,7 +163,7 @@ impl World {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
     #[test]
-    fn a_run_over_retries_ends_once_says_what_survived_and_counts_every_try(
+    fn a_run_over_retries_ends_once_keeps_unretracted_text_and_counts_every_attempt(
         tries in tries(),
         retracts in any::<bool>(),
         attempts in 1_u32..4,

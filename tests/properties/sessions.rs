@@ -100,14 +100,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn whatever_a_loop_of_your_own_says_is_read_back_as_its_fold(
+    fn the_stored_events_of_any_loop_restore_to_their_fold(
         events in proptest::collection::vec(event(), 0..25),
     ) {
         block_on(check(events))?;
     }
 
     #[test]
-    fn odd_entries_never_panic_and_can_be_gone_on_with(
+    fn arbitrary_entries_never_panic_and_can_be_continued(
         events in proptest::collection::vec(event(), 0..25),
         marks in proptest::collection::vec(0_u8..3, 25),
     ) {
@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_cut_off_is_kept_where_the_loop_ends() {
+async fn a_turn_left_incomplete_at_the_end_of_a_loop_is_stored() {
     for fails in [false, true] {
         let session = Session::open(MemoryStore::new(), "s").await.unwrap();
         let said = TurnEvent::TextDelta { index: 0, text: "Half a".into() };
@@ -157,7 +157,7 @@ async fn a_turn_that_is_cut_off_is_kept_where_the_loop_ends() {
 }
 
 #[tokio::test]
-async fn results_that_came_out_of_order_stand_in_call_order() {
+async fn results_stored_out_of_order_are_restored_in_call_order() {
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let events = [
         Event::Turn(TurnEvent::TurnComplete { turn: turn(&[1, 2, 3]) }),

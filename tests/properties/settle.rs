@@ -55,7 +55,7 @@ fn is_paired(history: &History) -> bool {
 
 proptest! {
     #[test]
-    fn law_3_settling_pairs_any_history_and_changes_nothing_twice(history in any_history()) {
+    fn law_3_settling_any_history_pairs_all_calls_and_is_idempotent(history in any_history()) {
         let settled = history.settled();
         prop_assert!(is_paired(&settled), "{settled:?}");
         prop_assert!(settled.is_settled());

@@ -243,7 +243,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_024))]
 
     #[test]
-    fn no_word_of_a_tombstone_is_sent_on_any_wire_and_what_stays_can_be(
+    fn no_tombstoned_text_is_sent_on_any_wire_and_the_rest_stays_sendable(
         parts in prop::collection::vec(part(), 1..9),
         chosen in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
         wire in 0..Wire::ALL.len(),

@@ -151,7 +151,7 @@ async fn read(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
 }
 
 #[tokio::test]
-async fn a_request_on_a_connection_that_the_server_closes_is_sent_again_at_once_on_a_new_one() {
+async fn a_request_on_a_closed_connection_is_resent_immediately_on_a_new_one() {
     for after in [After::CloseOnRequest, After::ResetOnRequest] {
         let server = ClosingServer::start(move |_| Some(("Hello!".into(), after))).await;
         let model = model(&server, Transport::default());
@@ -164,7 +164,7 @@ async fn a_request_on_a_connection_that_the_server_closes_is_sent_again_at_once_
 }
 
 #[tokio::test]
-async fn a_server_that_always_closes_is_asked_again_at_once_only_the_first_time() {
+async fn only_the_first_closed_connection_is_retried_without_a_delay() {
     let server = ClosingServer::start(|_| None).await;
     let backoff = Backoff { base: Duration::from_millis(2), ..Backoff::default() };
     let transport = Transport { backoff, ..Transport::default() };
@@ -187,7 +187,7 @@ async fn without_retries_a_closed_connection_is_the_error_of_the_turn() {
 }
 
 #[tokio::test]
-async fn a_closed_connection_is_no_reason_to_fail_over() {
+async fn a_closed_connection_does_not_cause_a_failover() {
     let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
     let other = Scripted::new(["never"]);
     let model = Fallback::new(model(&server, Transport::default())).or(other.clone());
@@ -197,7 +197,7 @@ async fn a_closed_connection_is_no_reason_to_fail_over() {
 }
 
 #[tokio::test]
-async fn below_a_retry_a_closed_connection_is_replaced_at_once_as_without_it() {
+async fn under_a_retry_provider_a_closed_connection_is_also_replaced_immediately() {
     // The other connections of the pool are closed as well.
     let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
     let below = with_closed_connections(&server, 2).await;
@@ -217,7 +217,7 @@ async fn with_closed_connections(server: &ClosingServer, connections: usize) -> 
 }
 
 #[tokio::test]
-async fn a_closed_connection_is_replaced_at_once_below_any_stack_of_providers() {
+async fn a_closed_connection_is_replaced_immediately_under_any_stack_of_providers() {
     type Make = fn(Arc<dyn Provider>, Scripted) -> Retry;
     let makes: [Make; 3] = [
         |model, other| Retry::new(Fallback::new(model).or(other)),
@@ -236,7 +236,7 @@ async fn a_closed_connection_is_replaced_at_once_below_any_stack_of_providers() 
 }
 
 #[tokio::test]
-async fn below_a_retry_that_chooses_no_error_a_closed_connection_is_the_error_of_the_turn() {
+async fn under_a_retry_that_selects_no_errors_a_closed_connection_fails_the_turn() {
     let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
     let below = with_closed_connections(&server, 1).await;
     let (waits, failed) = read(Retry::new(below).retry_if(|_| false).stream_turn(request())).await;

@@ -70,7 +70,7 @@ fn check(sent: &Sent, url: &str, header: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn azure_openai_by_its_v1_api() {
+async fn azure_openai_requests_follow_its_v1_api() {
     let chat = || OpenAiChat::azure("res", "dep").unwrap();
     let url = "https://res.openai.azure.com/openai/v1/chat/completions";
     let by_key = sent(chat().with_api_key(KEY)).await;
@@ -89,7 +89,7 @@ async fn azure_openai_by_its_v1_api() {
 }
 
 #[tokio::test]
-async fn azure_openai_by_its_api_with_dated_versions() {
+async fn azure_openai_requests_follow_its_dated_api() {
     let model = OpenAiChat::azure_classic("res", "gpt-4.1", "2024-10-21").unwrap();
     let sent = sent(model.with_api_key(KEY)).await;
     let url = "https://res.openai.azure.com/openai/deployments/gpt-4.1/chat/completions\
@@ -98,7 +98,7 @@ async fn azure_openai_by_its_api_with_dated_versions() {
 }
 
 #[tokio::test]
-async fn claude_in_microsoft_foundry() {
+async fn claude_requests_follow_microsoft_foundry() {
     let model = || Anthropic::azure("res", "dep").unwrap();
     let url = "https://res.services.ai.azure.com/anthropic/v1/messages";
     let by_key = sent(model().with_api_key(KEY)).await;
@@ -110,7 +110,7 @@ async fn claude_in_microsoft_foundry() {
 }
 
 #[tokio::test]
-async fn gemini_in_vertex_ai() {
+async fn gemini_requests_follow_vertex_ai() {
     for (location, host) in [
         ("us-central1", "us-central1-aiplatform.googleapis.com"),
         ("global", "aiplatform.googleapis.com"),
@@ -129,7 +129,7 @@ async fn gemini_in_vertex_ai() {
 }
 
 #[tokio::test]
-async fn claude_in_vertex_ai_has_in_the_body_what_the_vendor_has_in_headers() {
+async fn claude_on_vertex_ai_sends_version_and_betas_in_the_body() {
     let model = Anthropic::vertex("proj", "us-east5", "claude-sonnet-4-5@20250929").unwrap();
     let model = model.with_beta("one").with_beta("two").with_beta("one");
     let sent = sent(model.with_credential(token())).await;
@@ -145,7 +145,7 @@ async fn claude_in_vertex_ai_has_in_the_body_what_the_vendor_has_in_headers() {
 }
 
 #[tokio::test]
-async fn other_models_in_vertex_ai() {
+async fn requests_for_other_models_follow_vertex_ai() {
     let model = OpenAiChat::vertex("org.com:proj", "us-central1", "meta/llama-4").unwrap();
     let sent = sent(model.with_credential(token())).await;
     let url = "https://us-central1-aiplatform.googleapis.com/v1/projects/org.com:proj/locations/\
@@ -155,7 +155,7 @@ async fn other_models_in_vertex_ai() {
 }
 
 #[tokio::test]
-async fn amazon_bedrock() {
+async fn requests_follow_amazon_bedrock() {
     let bearer = format!("Bearer {KEY}");
     let chat = OpenAiChat::bedrock("eu-west-1", "openai.gpt-oss-120b").unwrap();
     let sent_chat = sent(chat.with_api_key(KEY)).await;
@@ -178,7 +178,7 @@ async fn amazon_bedrock() {
 /// Cloudflare's gateway, <https://developers.cloudflare.com/ai-gateway/usage/chat-completion/>, a
 /// proxy of LiteLLM, and OpenRouter.
 #[tokio::test]
-async fn gateways_that_speak_as_openai_does() {
+async fn openai_compatible_gateways_are_supported() {
     let bearer = format!("Bearer {KEY}");
     let base = "https://gateway.ai.cloudflare.com/v1/account/gateway/compat";
     let cloudflare = OpenAiChat::new("openai/gpt-5-mini").with_base_url(base).unwrap();
@@ -200,7 +200,7 @@ async fn gateways_that_speak_as_openai_does() {
 }
 
 #[test]
-fn a_name_that_would_lead_to_another_host_is_refused() {
+fn a_resource_name_that_would_change_the_host_is_rejected() {
     for odd in ["", "a/b", "evil.example#", "a@b", "a b", "a?b", "ü"] {
         let errors = [
             OpenAiChat::azure(odd, "d").err(),
@@ -223,7 +223,7 @@ fn a_name_that_would_lead_to_another_host_is_refused() {
 }
 
 #[test]
-fn a_project_that_would_lead_to_another_path_is_refused() {
+fn a_project_that_would_change_the_path_is_rejected() {
     for odd in ["", ".", "..", "a/b", "a%2fb", "a?b"] {
         let errors = [
             OpenAiChat::vertex(odd, "l", "m").err(),

@@ -144,7 +144,7 @@ fn lines(events: &[Event]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn whatever_goes_wrong_each_call_runs_once_and_a_replay_says_the_same() {
+async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
     let mut orders = ["r", "f", "wcfr", "rfcw", "rwcf"].into_iter().cycle();
     for wire in Wire::ALL {
         for mishap in mishaps() {
@@ -189,7 +189,7 @@ fn signed(wire: Wire, x: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_history_goes_from_wire_to_wire_and_back() {
+async fn a_history_can_move_between_wires_and_back() {
     for one in Wire::ALL {
         for other in Wire::ALL {
             // The first fails in the second turn, and is back in the third.

@@ -60,7 +60,7 @@ async fn taking_the_newest(calls: &Arc<AtomicUsize>) -> ModelServer {
 }
 
 #[tokio::test]
-async fn fifty_requests_that_need_a_token_wait_for_one() {
+async fn fifty_concurrent_requests_share_one_token_fetch() {
     let (calls, credential) = tokens();
     let server = taking_the_newest(&calls).await;
     let model = model(&server.url()).with_credential(credential);
@@ -70,7 +70,7 @@ async fn fifty_requests_that_need_a_token_wait_for_one() {
 }
 
 #[tokio::test]
-async fn a_token_still_comes_when_the_turn_that_began_to_fetch_it_is_dropped() {
+async fn a_token_fetch_survives_the_drop_of_the_turn_that_started_it() {
     let (calls, credential) = tokens();
     let server = taking_the_newest(&calls).await;
     let model = model(&server.url()).with_credential(credential);
@@ -87,7 +87,7 @@ async fn a_token_still_comes_when_the_turn_that_began_to_fetch_it_is_dropped() {
 }
 
 #[tokio::test]
-async fn tokens_that_a_server_refuses_are_replaced_by_one_new_token_and_the_requests_sent_again() {
+async fn rejected_tokens_are_refreshed_once_and_the_requests_resent() {
     let (calls, credential) = tokens();
     let server = taking_the_newest(&calls).await;
     let model = model(&server.url()).with_credential(credential).without_retries();
@@ -101,7 +101,7 @@ async fn tokens_that_a_server_refuses_are_replaced_by_one_new_token_and_the_requ
 }
 
 #[tokio::test]
-async fn a_new_token_that_is_refused_is_the_error_of_the_turn() {
+async fn a_rejected_fresh_token_fails_the_turn() {
     let (calls, credential) = tokens();
     let server = LoopbackServer::start(|_| HttpResponse::text(401, "no")).await.unwrap();
     let model = model(&server.url()).with_credential(credential);
@@ -114,7 +114,7 @@ async fn a_new_token_that_is_refused_is_the_error_of_the_turn() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_source_of_tokens_is_retried_as_one_of_the_provider() {
+async fn an_error_of_the_token_source_is_retried_like_a_provider_error() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let credential = Credential::token(move || {
@@ -134,7 +134,7 @@ async fn an_error_of_the_source_of_tokens_is_retried_as_one_of_the_provider() {
 }
 
 #[tokio::test]
-async fn what_a_server_echoes_of_a_token_or_a_signature_is_not_shown() {
+async fn tokens_and_signatures_echoed_by_a_server_are_masked() {
     let echo = |request: HttpRequest| HttpResponse::text(403, format!("no {}", bearer(&request)));
     let server = LoopbackServer::start(echo).await.unwrap();
     let token = Credential::token(|| async { Ok(Token::new("token-12345678")) });
@@ -151,7 +151,7 @@ async fn what_a_server_echoes_of_a_token_or_a_signature_is_not_shown() {
 }
 
 #[tokio::test]
-async fn what_a_server_echoes_of_a_part_of_a_signature_is_not_shown() {
+async fn parts_of_a_signature_echoed_by_a_server_are_masked() {
     let server = LoopbackServer::start(|request| {
         let part = bearer(&request).rsplit('=').next().unwrap_or_default().to_owned();
         HttpResponse::text(403, format!("wrong: {part}"))
@@ -166,7 +166,7 @@ async fn what_a_server_echoes_of_a_part_of_a_signature_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_signer_sees_each_header_once_with_the_value_that_is_sent() {
+async fn a_signer_sees_each_header_once_with_its_final_value() {
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = Arc::clone(&seen);
@@ -184,7 +184,7 @@ async fn a_signer_sees_each_header_once_with_the_value_that_is_sent() {
 }
 
 #[tokio::test]
-async fn a_signer_sees_the_request_as_it_is_sent_and_its_headers_replace_others() {
+async fn a_signer_sees_the_final_request_and_its_headers_replace_others() {
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
     let url = server.url();
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -227,7 +227,7 @@ async fn a_signer_cannot_set_the_headers_of_the_transport_and_its_panic_is_an_er
 }
 
 #[tokio::test]
-async fn a_key_goes_into_the_header_that_is_set_for_it() {
+async fn an_api_key_is_sent_in_the_configured_header() {
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
     let model = model(&server.url()).with_api_key("key-12345678");
     ask(&model.clone().with_key_header(KeyHeader::Named("x-own-key"))).await.unwrap_err();
@@ -240,7 +240,7 @@ async fn a_key_goes_into_the_header_that_is_set_for_it() {
 }
 
 #[tokio::test]
-async fn a_token_is_not_sent_over_plain_http_to_another_machine() {
+async fn a_token_is_not_sent_over_plain_http_to_another_host() {
     let (calls, credential) = tokens();
     let error = ask(&model("http://192.0.2.1/v1").with_credential(credential)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);

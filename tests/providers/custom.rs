@@ -27,7 +27,7 @@ fn usage() -> Usage {
 }
 
 #[tokio::test]
-async fn a_stream_of_pieces_is_a_turn() {
+async fn a_stream_of_deltas_becomes_a_turn() {
     let model = from_stream("mine", |_| {
         stream::iter([
             Ok(Piece::Reasoning("Hm. ".into())),
@@ -45,7 +45,7 @@ async fn a_stream_of_pieces_is_a_turn() {
 }
 
 #[tokio::test]
-async fn its_calls_run_in_an_agent_and_ids_that_are_missing_or_doubled_are_made_unique() {
+async fn calls_of_a_custom_provider_run_and_missing_or_duplicate_ids_are_made_unique() {
     let ran = Counter::default();
     let model = from_stream("mine", |request| {
         let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
@@ -68,7 +68,7 @@ async fn its_calls_run_in_an_agent_and_ids_that_are_missing_or_doubled_are_made_
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_a_stop_is_a_turn_that_broke_off_and_no_call_runs() {
+async fn a_stream_without_a_stop_is_an_incomplete_turn_and_no_call_runs() {
     let ran = Counter::default();
     let model = from_stream("mine", |_| stream::iter([Ok("It is ".into()), Ok(call("c"))]));
     let error = model.stream_turn(request()).into_turn().await.unwrap_err();
@@ -79,7 +79,7 @@ async fn a_stream_that_ends_without_a_stop_is_a_turn_that_broke_off_and_no_call_
 }
 
 #[tokio::test]
-async fn what_comes_after_the_stop_is_not_read() {
+async fn items_after_the_stop_are_not_read() {
     let model = from_stream("mine", |_| {
         stream::iter([Ok("done".into()), Ok(StopReason::Stop.into()), Ok("more".into())])
     });
@@ -88,7 +88,7 @@ async fn what_comes_after_the_stop_is_not_read() {
 }
 
 #[tokio::test]
-async fn an_error_passes_through_as_it_is_and_is_retried_by_a_retry() {
+async fn an_error_passes_through_unchanged_and_can_be_retried() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let model = from_stream("mine", move |_| {
@@ -139,7 +139,7 @@ async fn a_closure_that_panics_is_an_error_of_the_run() {
 }
 
 #[tokio::test]
-async fn a_poll_function_pushes_what_it_likes_and_is_dropped_with_its_turn() {
+async fn a_poll_function_can_push_any_events_and_is_dropped_with_its_turn() {
     let counter = Counter::default();
     let shared = counter.clone();
     let model = from_poll_fn("mine", move |_| {
@@ -175,7 +175,7 @@ async fn a_poll_function_pushes_what_it_likes_and_is_dropped_with_its_turn() {
 }
 
 #[test]
-fn the_debug_output_of_a_provider_made_of_a_closure_tells_which_it_is() {
+fn the_debug_output_of_a_closure_provider_names_its_model() {
     let pieces = from_stream("mine", |_| stream::iter([Ok(Piece::Stop(StopReason::Stop))]));
     let polled = from_poll_fn("mine", |_| |_, _| Poll::Ready(None));
     assert_eq!(format!("{pieces:?}"), r#"FromStream { model: "mine", .. }"#);

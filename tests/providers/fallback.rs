@@ -35,7 +35,7 @@ async fn read(turn: TurnStream) -> Vec<TurnEvent> {
 }
 
 #[tokio::test]
-async fn the_next_is_asked_behind_what_another_could_do_better() {
+async fn the_next_provider_is_asked_after_errors_that_another_provider_could_avoid() {
     use ErrorKind::*;
     for kind in [
         Connect,
@@ -61,7 +61,7 @@ async fn the_next_is_asked_behind_what_another_could_do_better() {
 }
 
 #[tokio::test]
-async fn a_closure_chooses_other_errors() {
+async fn a_closure_can_select_other_errors() {
     let on = |error: &Error| error.kind() == ErrorKind::Filtered;
     let model = |kind| Fallback::new(fails(kind)).or(says("fine")).on(on);
     assert_eq!(ask(&model(ErrorKind::Filtered)).await.unwrap().text(), "fine");
@@ -69,7 +69,7 @@ async fn a_closure_chooses_other_errors() {
 }
 
 #[tokio::test]
-async fn what_the_first_said_is_taken_back_and_counted() {
+async fn output_of_the_first_provider_is_retracted_and_counted() {
     let first = Scripted::new([Reply::new()
         .usage(spent(3))
         .think("hm")
@@ -92,14 +92,14 @@ async fn what_the_first_said_is_taken_back_and_counted() {
 }
 
 #[tokio::test]
-async fn nothing_is_seen_of_a_provider_that_said_nothing() {
+async fn a_provider_that_failed_before_any_output_leaves_no_event() {
     let model = Fallback::new(fails(ErrorKind::Server)).or(says("fine"));
     let events = read(model.stream_turn(request())).await;
     assert_eq!(events, read(says("fine").stream_turn(request())).await);
 }
 
 #[tokio::test]
-async fn a_model_that_the_request_names_is_for_the_first_alone() {
+async fn a_model_named_in_the_request_applies_only_to_the_first_provider() {
     let (first, second) = (fails(ErrorKind::Server).with_model("first"), says("fine"));
     let model = Fallback::new(first.clone()).or(second.clone());
     assert_eq!(model.model(), "first");
@@ -111,7 +111,7 @@ async fn a_model_that_the_request_names_is_for_the_first_alone() {
 }
 
 #[tokio::test]
-async fn the_error_is_the_last_ones_and_holds_them_all() {
+async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
     let cut = Scripted::new([Reply::text("half").cut()]).with_model("third");
     let model = Fallback::new(fails(ErrorKind::RateLimited).with_model("first"))
         .or(fails(ErrorKind::Auth).with_model("second"))
@@ -135,7 +135,7 @@ async fn the_error_is_the_last_ones_and_holds_them_all() {
 }
 
 #[tokio::test]
-async fn an_error_that_is_not_chosen_ends_it_in_the_middle() {
+async fn an_error_that_is_not_selected_ends_the_fallback() {
     let third = says("fine");
     let model = Fallback::new(fails(ErrorKind::Server))
         .or(fails(ErrorKind::InvalidRequest))
@@ -146,7 +146,7 @@ async fn an_error_that_is_not_chosen_ends_it_in_the_middle() {
 }
 
 #[tokio::test]
-async fn each_turn_begins_with_the_first() {
+async fn each_turn_starts_with_the_first_provider() {
     let first = Scripted::new([Reply::error(error(ErrorKind::Server)), Reply::text("back")]);
     let model = Fallback::new(first).or(says("stand-in"));
     assert_eq!(ask(&model).await.unwrap().text(), "stand-in");
@@ -154,14 +154,14 @@ async fn each_turn_begins_with_the_first() {
 }
 
 #[tokio::test]
-async fn a_call_of_the_second_runs() {
+async fn a_call_of_the_second_provider_runs() {
     let call = Reply::new().call("nobody", serde_json::json!({}));
     let model = Fallback::new(fails(ErrorKind::Server)).or(Scripted::new([call]));
     assert!(ask(&model).await.unwrap().calls().veto().is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_opens_after_so_many_failures_in_a_row() {
+async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures() {
     let model = Scripted::new([
         Reply::error(error(ErrorKind::Server)),
         Reply::text("fine"),
@@ -187,7 +187,7 @@ async fn it_opens_after_so_many_failures_in_a_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_the_breaker_shows_nothing_of_the_turn_that_opened_it() {
+async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     let model = Scripted::new([Reply::text("for somebody else").cut()]);
     let breaker = CircuitBreaker::new(model).after(1);
     let cut = ask(&breaker).await.unwrap_err();
@@ -212,7 +212,7 @@ async fn rested(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Sc
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_probes_and_closes_it() {
+async fn one_successful_probe_closes_the_circuit() {
     let (breaker, model) = rested(["fine".into(), "fine".into()]).await;
     let mut probe = breaker.stream_turn(request());
     assert!(matches!(probe.next().now_or_never(), Some(Some(Ok(_)))));
@@ -225,7 +225,7 @@ async fn one_request_probes_and_closes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_fails_opens_it_again() {
+async fn a_failed_probe_reopens_the_circuit() {
     let (breaker, _) = rested([Reply::text("half").cut()]).await;
     assert_eq!(ask(&breaker).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
     assert!(breaker.is_open());
@@ -234,7 +234,7 @@ async fn a_probe_that_fails_opens_it_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_dropped_or_says_nothing_of_the_provider_gives_its_place_away() {
+async fn a_dropped_or_inconclusive_probe_lets_another_request_probe() {
     let odd = Reply::error(error(ErrorKind::InvalidRequest));
     let (breaker, model) = rested([Reply::new().hang(), odd, "fine".into()]).await;
     let mut probe = breaker.stream_turn(request());
@@ -250,7 +250,7 @@ async fn a_probe_that_is_dropped_or_says_nothing_of_the_provider_gives_its_place
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_from_before_it_opened_does_not_close_it() {
+async fn a_turn_started_before_the_circuit_opened_does_not_close_it() {
     let slow = Reply::text("late").delay(Duration::from_secs(1));
     let model = Scripted::new([slow, Reply::error(error(ErrorKind::Server))]);
     let breaker = CircuitBreaker::new(model).after(1);
@@ -265,7 +265,7 @@ async fn a_turn_from_before_it_opened_does_not_close_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_around_it_waits_for_the_rest_and_is_the_probe() {
+async fn a_retry_around_the_breaker_waits_for_the_cooldown_and_becomes_the_probe() {
     let (first, then) = (Reply::error(error(ErrorKind::Server)), Reply::text("fine"));
     let model = Scripted::new([first, then]);
     let breaker =
@@ -303,7 +303,7 @@ fn decorated(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind() {
+async fn layers_work_in_any_order_and_a_drop_at_every_poll_leaves_nothing_running() {
     let orders = orders();
     assert_eq!(orders.len(), 24);
     for order in orders {
@@ -345,7 +345,7 @@ async fn in_any_order_calls_run_and_a_drop_at_every_poll_leaves_nothing_behind()
 
 #[cfg(feature = "http")]
 #[tokio::test]
-async fn what_is_bound_to_the_first_model_does_not_go_to_the_second() {
+async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
     use turnstream::http::HttpClient;
     use turnstream::item::{Json, ProviderData};
     use turnstream::provider::Anthropic;

@@ -109,7 +109,7 @@ async fn a_panic_in_any_part_of_a_wire_is_an_error_of_the_turn() {
 }
 
 #[tokio::test]
-async fn a_header_of_a_body_is_added_to_the_users_whatever_the_case_of_its_name() {
+async fn headers_set_by_a_wire_merge_with_the_users_case_insensitively() {
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
     let model = provider(Faulty::default(), &server);
     ask(&model).await;

@@ -55,7 +55,7 @@ async fn requests(wire: Wire, answer: Answer) -> usize {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_asked_for_at_most_three_times_and_what_may_not_once() {
+async fn transient_errors_are_attempted_three_times_and_permanent_ones_once() {
     for wire in Wire::ALL {
         for status in [408, 409, 429, 500, 501, 502, 503, 504, 529] {
             assert_eq!(requests(wire, Answer::refuse(status)).await, 3, "{wire} {status}");
@@ -68,7 +68,7 @@ async fn what_may_pass_is_asked_for_at_most_three_times_and_what_may_not_once() 
 }
 
 #[tokio::test]
-async fn a_server_that_recovers_gets_the_same_bytes_each_time() {
+async fn each_attempt_sends_the_same_bytes() {
     for wire in Wire::ALL {
         let server = ModelServer::start(|asked| match asked.n {
             0 => Answer::refuse(503),
@@ -86,7 +86,7 @@ async fn a_server_that_recovers_gets_the_same_bytes_each_time() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_in_x_should_retry_counts_first() {
+async fn the_x_should_retry_header_takes_precedence() {
     let told = |status, word| Answer::refuse(status).with_header("x-should-retry", word);
     for (status, word, sent) in
         [(503, "false", 1), (429, "false", 1), (400, "true", 3), (503, "true", 3)]
@@ -97,7 +97,7 @@ async fn what_the_server_says_in_x_should_retry_counts_first() {
 }
 
 #[tokio::test]
-async fn the_status_counts_before_the_words_of_the_body() {
+async fn the_status_takes_precedence_over_the_error_message() {
     let answer = |status, code: &str| {
         let body = format!(r#"{{"error":{{"message":"oh","type":"{code}","code":"{code}"}}}}"#);
         Answer::raw("application/json", body).with_status(status)
@@ -112,7 +112,7 @@ async fn the_status_counts_before_the_words_of_the_body() {
 }
 
 #[tokio::test]
-async fn a_time_out_that_the_server_tells_of_in_its_stream_is_retried_before_any_output() {
+async fn a_timeout_reported_in_the_stream_is_retried_before_any_output() {
     let frame = r#"event: error
 data: {"type":"error","error":{"type":"timeout_error","message":"Request timed out"}}
 
@@ -122,7 +122,7 @@ data: {"type":"error","error":{"type":"timeout_error","message":"Request timed o
 }
 
 #[tokio::test]
-async fn the_wait_is_obeyed_whatever_makes_the_request_be_sent_again() {
+async fn retry_after_is_honoured_for_every_kind_of_retry() {
     let asks = |status| Answer::refuse(status).with_header("retry-after", "3");
     assert_eq!(wait_after(asks(501)).await.unwrap(), 3_000);
     assert_eq!(wait_after(asks(409)).await.unwrap(), 3_000);
@@ -131,14 +131,14 @@ async fn the_wait_is_obeyed_whatever_makes_the_request_be_sent_again() {
 }
 
 #[tokio::test]
-async fn a_quota_that_is_used_up_is_not_waited_for() {
+async fn an_exhausted_quota_is_not_retried() {
     let body = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
     let answer = Answer::raw("application/json", body).with_status(429);
     assert_eq!(requests(Wire::OpenAiChat, answer).await, 1);
 }
 
 #[tokio::test]
-async fn the_wait_that_the_server_asks_for_is_obeyed_up_to_a_minute() {
+async fn retry_after_is_honoured_up_to_one_minute() {
     let asks = |seconds: &str| Answer::refuse(429).with_header("retry-after", seconds);
     assert_eq!(wait_after(asks("3")).await.unwrap(), 3_000);
     assert_eq!(wait_after(asks("60")).await.unwrap(), 60_000);
@@ -164,7 +164,7 @@ async fn an_error_in_the_stream_is_retried_only_before_any_output() {
 }
 
 #[tokio::test]
-async fn a_turn_that_broke_off_is_not_retried() {
+async fn an_incomplete_turn_is_not_retried() {
     for place in [After::Bytes(0), After::Events(3)] {
         for mishap in [Mishap::Cut(place), Mishap::End(place)] {
             let answer = Answer::from("Hello, world!").with(mishap);
@@ -174,7 +174,7 @@ async fn a_turn_that_broke_off_is_not_retried() {
 }
 
 #[tokio::test]
-async fn a_time_out_of_the_provider_itself_is_not_retried() {
+async fn a_client_side_timeout_is_not_retried() {
     let limits = Timeouts { first_byte: Duration::from_secs(9), ..Timeouts::default() };
     let turn = Timeouts { turn: Duration::from_secs(9), ..Timeouts::default() };
     for timeouts in [limits, turn] {
@@ -201,7 +201,7 @@ async fn a_time_out_of_the_provider_itself_is_not_retried() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_retried_after_a_wait_each_time() {
+async fn a_refused_connection_is_retried_after_a_delay() {
     // The port was free a moment ago.
     let url = LoopbackServer::start(|_| HttpResponse::text(200, "")).await.unwrap().url();
     let transport = Transport {
@@ -219,7 +219,7 @@ async fn a_refused_connection_is_retried_after_a_wait_each_time() {
 }
 
 #[tokio::test]
-async fn one_setting_turns_it_off_or_changes_it() {
+async fn one_setting_disables_or_configures_retries() {
     let server = ModelServer::start(|_| Answer::refuse(503)).await.unwrap();
     for attempts in [0, 1, 2, 5] {
         let mut transport = Transport::at_once();
@@ -247,7 +247,7 @@ fn at(server: &ModelServer, number: u32) -> Arc<dyn Provider> {
 }
 
 #[tokio::test]
-async fn below_a_retry_each_attempt_is_one_request() {
+async fn under_a_retry_provider_each_attempt_is_one_request() {
     for attempts in [1, 2, 4] {
         let (server, _) = failing_and_fine(503).await;
         let backoff = Backoff { attempts, ..Transport::at_once().backoff };
@@ -263,14 +263,14 @@ async fn below_a_retry_each_attempt_is_one_request() {
 }
 
 #[tokio::test]
-async fn a_retry_that_chooses_no_error_turns_retries_off_below_it() {
+async fn a_retry_that_selects_no_errors_disables_retries_under_it() {
     let (server, _) = failing_and_fine(503).await;
     read(Retry::new(at(&server, 0)).retry_if(|_| false).stream_turn(request())).await;
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_provider_with_another_after_it_fails_over_at_once_and_the_last_one_waits() {
+async fn only_the_last_provider_of_a_fallback_retries() {
     let (first, second) = failing_and_fine(503).await;
     let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
     let (events, failed) = read(fallback.stream_turn(request())).await;
@@ -285,7 +285,7 @@ async fn a_provider_with_another_after_it_fails_over_at_once_and_the_last_one_wa
 }
 
 #[tokio::test]
-async fn a_fallback_that_was_told_so_retries_the_first_one_too() {
+async fn a_fallback_can_be_configured_to_retry_its_first_provider() {
     let (first, second) = failing_and_fine(503).await;
     let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1)).retrying_first();
     let (events, failed) = read(fallback.stream_turn(request())).await;
@@ -303,7 +303,7 @@ async fn a_retry_around_a_fallback_is_the_only_one() {
 }
 
 #[tokio::test]
-async fn an_agent_with_a_fallback_fails_over_at_once_and_the_last_provider_waits() {
+async fn an_agent_with_a_fallback_fails_over_immediately_and_only_the_last_provider_retries() {
     let (first, second) = failing_and_fine(503).await;
     let agent = Agent::new(at(&first, 0)).with_fallback(at(&second, 1));
     let outcome = agent.run("go").outcome().await;
@@ -318,7 +318,7 @@ async fn an_agent_with_a_fallback_fails_over_at_once_and_the_last_provider_waits
 }
 
 #[tokio::test]
-async fn a_circuit_breaker_counts_one_failure_for_a_request_and_passes_on_who_retries() {
+async fn a_circuit_breaker_counts_one_failure_per_request_and_forwards_retry_settings() {
     let (server, _) = failing_and_fine(503).await;
     let breaker = CircuitBreaker::new(at(&server, 0)).after(2);
     for (turn, sent) in [(1, 3), (2, 6), (3, 6)] {
@@ -334,7 +334,7 @@ async fn a_circuit_breaker_counts_one_failure_for_a_request_and_passes_on_who_re
 }
 
 #[tokio::test]
-async fn the_attempts_at_a_turn_count_as_one_call_of_the_model() {
+async fn all_attempts_of_a_turn_count_as_one_model_call() {
     let server = ModelServer::start(|asked| match asked.n {
         0 | 1 => Answer::refuse(503),
         _ => {
@@ -351,7 +351,7 @@ async fn the_attempts_at_a_turn_count_as_one_call_of_the_model() {
 }
 
 #[tokio::test]
-async fn the_time_of_a_run_holds_for_all_attempts_together() {
+async fn the_time_limit_of_a_run_spans_all_attempts() {
     let server = ModelServer::start(|_| Answer::refuse(503).with_header("retry-after", "50"));
     let server = server.await.unwrap();
     let agent = Agent::new(provider(Wire::Anthropic, &server.url(), 0, Transport::default()));
@@ -376,7 +376,7 @@ async fn the_time_of_a_run_holds_for_all_attempts_together() {
 }
 
 #[tokio::test]
-async fn the_error_in_a_report_shows_no_key() {
+async fn a_retry_event_shows_no_key() {
     let body = format!(r#"{{"error":{{"message":"slow down, {KEY}"}}}}"#);
     let answer = Answer::raw("application/json", body).with_status(429);
     let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
@@ -391,7 +391,7 @@ async fn the_error_in_a_report_shows_no_key() {
 }
 
 #[tokio::test]
-async fn reports_are_recorded_and_a_replay_yields_them_without_waiting() {
+async fn retry_events_are_recorded_and_replayed_without_waiting() {
     let server = ModelServer::start(|asked| match asked.n {
         0 => Answer::refuse(503),
         _ => Answer::from("Hello!"),
@@ -420,7 +420,7 @@ async fn reports_are_recorded_and_a_replay_yields_them_without_waiting() {
 }
 
 #[tokio::test]
-async fn of_a_dropped_wait_nothing_is_sent() {
+async fn a_retry_dropped_during_its_delay_sends_nothing() {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);
     let server = ModelServer::start(move |_| {

@@ -109,7 +109,7 @@ fn check_moved(error: &Error, kind: ErrorKind) {
 }
 
 #[test]
-fn a_body_is_not_waited_for_where_an_idle_current_thread_runtime_drives_it() {
+fn a_body_driven_by_an_idle_current_thread_runtime_is_an_error_and_not_a_hang() {
     let server = answering(200, vec![bytes(TEXT), Part::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
@@ -120,7 +120,7 @@ fn a_body_is_not_waited_for_where_an_idle_current_thread_runtime_drives_it() {
 }
 
 #[test]
-fn a_body_is_not_waited_for_outside_of_any_runtime() {
+fn a_body_polled_outside_any_runtime_is_an_error_and_not_a_hang() {
     let server = answering(200, vec![bytes(TEXT), Part::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
@@ -143,7 +143,7 @@ fn a_body_whose_runtime_has_ended_is_an_error() {
 }
 
 #[test]
-fn a_turn_that_was_stopped_is_complete_also_where_its_body_is_not_waited_for() {
+fn a_turn_with_its_stop_reason_is_complete_even_if_its_body_cannot_be_read() {
     let server = answering(200, vec![bytes(STOP), Part::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
@@ -152,7 +152,7 @@ fn a_turn_that_was_stopped_is_complete_also_where_its_body_is_not_waited_for() {
 }
 
 #[test]
-fn an_answer_is_not_waited_for_where_an_idle_current_thread_runtime_drives_the_request() {
+fn a_response_driven_by_an_idle_current_thread_runtime_is_an_error_and_not_a_hang() {
     let server = serve(200, vec![bytes(TEXT), bytes(REST)]);
     let first = current_thread();
     let mut turn = ask(&server.model.clone().without_retries());
@@ -161,7 +161,7 @@ fn an_answer_is_not_waited_for_where_an_idle_current_thread_runtime_drives_the_r
 }
 
 #[test]
-fn a_request_that_is_retried_is_sent_from_the_runtime_that_the_turn_was_moved_to() {
+fn a_retry_is_sent_from_the_runtime_that_the_turn_moved_to() {
     let mut server = serve(200, vec![bytes(TEXT), bytes(REST)]);
     let first = current_thread();
     let mut turn = ask(&server.model);
@@ -171,7 +171,7 @@ fn a_request_that_is_retried_is_sent_from_the_runtime_that_the_turn_was_moved_to
 }
 
 #[test]
-fn a_refusal_whose_body_is_not_waited_for_is_still_the_refusal() {
+fn an_error_status_is_reported_even_if_its_body_cannot_be_read() {
     let server = answering(400, vec![bytes("{"), Part::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
@@ -181,7 +181,7 @@ fn a_refusal_whose_body_is_not_waited_for_is_still_the_refusal() {
 }
 
 #[test]
-fn a_turn_that_a_multi_thread_runtime_drives_goes_on_in_another() {
+fn a_turn_driven_by_a_multi_thread_runtime_continues_in_another_runtime() {
     let pause = Part::Delay(Duration::from_millis(20));
     let mut server = serve(200, vec![bytes(TEXT), pause, bytes(REST)]);
     let first = multi_thread();
@@ -197,7 +197,7 @@ fn a_turn_that_a_multi_thread_runtime_drives_goes_on_in_another() {
 }
 
 #[test]
-fn a_turn_that_is_moved_before_its_first_poll_goes_on() {
+fn a_turn_moved_before_its_first_poll_works() {
     let pause = Part::Delay(Duration::from_millis(20));
     let server = answering(200, vec![bytes(TEXT), pause, bytes(REST)]);
     let first = current_thread();

@@ -84,14 +84,14 @@ async fn check(record: &str) {
 }
 
 #[tokio::test]
-async fn a_record_of_version_1_is_played() {
+async fn version_1_records_can_be_replayed() {
     let record = include_str!("recordings/version_1.jsonl");
     assert!(record.starts_with(r#"{"type":"recording","version":1,"#));
     check(record).await;
 }
 
 #[tokio::test]
-async fn a_record_of_version_2_is_played() {
+async fn version_2_records_can_be_replayed() {
     let record = include_str!("recordings/version_2.jsonl");
     assert!(record.starts_with(r#"{"type":"recording","version":2,"#) && record.contains("since"));
     check(record).await;

@@ -63,7 +63,7 @@ async fn check(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Err
 }
 
 #[tokio::test]
-async fn a_replay_says_what_was_said() {
+async fn a_replay_yields_the_recorded_events() {
     let usage = Usage { input_tokens: 9, output_tokens: 4, ..Usage::default() };
     let reply = || {
         Reply::new()
@@ -87,7 +87,7 @@ async fn a_replay_says_what_was_said() {
 }
 
 #[tokio::test]
-async fn a_replay_fails_as_it_failed() {
+async fn a_replay_yields_the_recorded_error() {
     let limited = error(ErrorKind::RateLimited)
         .with_status(429)
         .with_retry_after(std::time::Duration::from_secs(3))
@@ -116,7 +116,7 @@ impl Provider for Pushes {
 }
 
 #[tokio::test]
-async fn what_a_provider_wants_to_see_again_is_played_byte_for_byte() {
+async fn provider_data_is_replayed_byte_for_byte() {
     fn data(json: &str) -> ProviderData {
         let value = Json::parse(json).unwrap();
         ProviderData { provider: "p".into(), model: "m".into(), value }
@@ -148,7 +148,7 @@ async fn what_a_provider_wants_to_see_again_is_played_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_turn_that_could_not_run_when_it_was_recorded_cannot_run_when_it_is_played() {
+async fn calls_that_were_not_runnable_when_recorded_are_not_runnable_in_a_replay() {
     let json = r#"{"items":[{"type":"tool_call","call_id":"a","name":"t","arguments":"{}"}],"stop_reason":"tool_calls"}"#;
     let read_back: Turn = serde_json::from_str(json).unwrap();
     let event = TurnEvent::TurnComplete { turn: Arc::new(read_back) };
@@ -157,7 +157,7 @@ async fn a_turn_that_could_not_run_when_it_was_recorded_cannot_run_when_it_is_pl
 }
 
 #[tokio::test]
-async fn a_turn_that_nobody_could_have_made_is_not_played() {
+async fn an_inconsistent_recorded_turn_is_rejected() {
     let line = |turn: &str| {
         format!(
             "{{\"type\":\"recording\",\"version\":1}}\n\
@@ -192,7 +192,7 @@ async fn lines_of(agent: Agent) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_agent_runs_over_a_replay_as_it_ran() {
+async fn an_agent_over_a_replay_repeats_its_run() {
     let file = TempFile::new("run");
     let model = Scripted::new([
         Reply::text("Adding.").call("add", json!({ "a": 0.7 })).call("add", json!({ "a": 2 })),
@@ -226,7 +226,7 @@ async fn an_agent_runs_over_a_replay_as_it_ran() {
 }
 
 #[tokio::test]
-async fn the_first_difference_is_told_by_its_path() {
+async fn the_first_divergence_is_reported_with_its_path() {
     let paper = Buffer::new();
     let options = Options { temperature: Some(0.5), ..Options::default() };
     let spec = ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({}) };
@@ -269,7 +269,7 @@ async fn the_first_difference_is_told_by_its_path() {
 }
 
 #[tokio::test]
-async fn turns_that_stream_at_once_share_a_record_and_are_played_in_any_order() {
+async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
     let paper = Buffer::new();
     let model = Scripted::function(|request, _| match request.context.last().map(|i| &i.kind) {
         Some(turnstream::item::ItemKind::User { content }) => {
@@ -295,7 +295,7 @@ async fn turns_that_stream_at_once_share_a_record_and_are_played_in_any_order() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_request_twice_is_played_in_its_order() {
+async fn identical_requests_are_replayed_in_recorded_order() {
     let paper = Buffer::new();
     let busy = Reply::error(error(ErrorKind::Overloaded));
     let record = Record::to(Scripted::new([busy, "fine".into()]), paper.clone());
@@ -309,7 +309,7 @@ async fn the_same_request_twice_is_played_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_drop_at_every_poll_leaves_a_record_that_plays_up_to_there() {
+async fn a_record_dropped_at_any_poll_replays_up_to_that_point() {
     let model = || Scripted::function(|_, _| Reply::text("a b c").call("t", json!({ "x": 1 })));
     let whole = read(model().stream_turn(ask("hi"))).await.0;
     for secret in [None, Some("a b c d e")] {
@@ -343,7 +343,7 @@ async fn a_drop_at_every_poll_leaves_a_record_that_plays_up_to_there() {
 }
 
 #[tokio::test]
-async fn a_record_that_is_cut_at_any_byte_concerns_its_last_turn_alone() {
+async fn a_record_truncated_at_any_byte_affects_only_its_last_turn() {
     let paper = Buffer::new();
     let record = Record::to(Scripted::new(["first ☃", "second"]), paper.clone());
     read(record.stream_turn(ask("1"))).await;
@@ -384,7 +384,7 @@ async fn a_record_that_is_cut_at_any_byte_concerns_its_last_turn_alone() {
 }
 
 #[test]
-fn what_is_no_record_is_refused_with_its_line() {
+fn an_invalid_record_is_rejected_with_its_line_number() {
     let check = |text: &str, why: &str| {
         let refused = Replay::from_text(text).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Store);
@@ -408,7 +408,7 @@ fn what_is_no_record_is_refused_with_its_line() {
 }
 
 #[tokio::test]
-async fn a_secret_is_in_no_line_however_it_comes() {
+async fn secrets_never_appear_in_a_record() {
     const SECRET: &str = "s3cr\"et";
     let paper = Buffer::new();
     let arguments = json!({ "key": SECRET, "n": 1 }).to_string();
@@ -460,14 +460,14 @@ async fn a_secret_is_in_no_line_however_it_comes() {
 }
 
 #[test]
-fn a_path_that_cannot_be_written_is_told_before_anything_is_asked() {
+fn an_unwritable_path_is_reported_before_any_request() {
     let missing = std::env::temp_dir().join("turnstream-no-such-folder").join("x");
     let refused = Record::to_file(Scripted::new(["hi"]), missing).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Store);
 }
 
 #[tokio::test]
-async fn a_full_disk_never_breaks_a_turn_and_is_told_once() {
+async fn a_full_disk_never_fails_a_turn_and_is_reported_once() {
     let whole = {
         let paper = Buffer::new();
         let record = Record::to(Scripted::new(["a few words"]), paper.clone());
@@ -501,7 +501,7 @@ async fn a_full_disk_never_breaks_a_turn_and_is_told_once() {
 }
 
 #[tokio::test]
-async fn each_line_is_one_object_in_a_form_that_stays() {
+async fn each_record_line_is_one_object_in_a_stable_format() {
     let paper = Buffer::new();
     let record = Record::to(Scripted::new(["Hi"]), paper.clone());
     let mut asked = ask("hi");
@@ -526,7 +526,7 @@ async fn each_line_is_one_object_in_a_form_that_stays() {
 }
 
 #[tokio::test]
-async fn a_record_grows_with_what_is_said_and_one_that_is_whole_is_read_as_well() {
+async fn the_size_of_a_record_is_linear_in_the_conversation() {
     let bytes = async |turns: usize| {
         let model = Scripted::function(move |_, turn| match turn + 1 < turns {
             true => Reply::new().call("add", json!({ "a": 1, "b": turn })),

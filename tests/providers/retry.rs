@@ -53,7 +53,7 @@ async fn asked(reply: Reply, change: impl FnOnce(Retry) -> Retry) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_asks_again_behind_what_may_pass_and_nothing_else() {
+async fn only_transient_errors_are_retried() {
     use ErrorKind::*;
     for kind in [Connect, Timeout, RateLimited, Overloaded, Server, IncompleteTurn] {
         assert_eq!(asked(Reply::error(error(kind)), |retry| retry).await, 2, "{kind}");
@@ -76,7 +76,7 @@ async fn it_asks_again_behind_what_may_pass_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_chooses_other_errors() {
+async fn a_closure_can_select_other_errors() {
     let status = |error: &Error| error.status() == Some(409);
     let choose = move |retry: Retry| retry.retry_if(status);
     let conflict = error(ErrorKind::InvalidRequest).with_status(409);
@@ -85,7 +85,7 @@ async fn a_closure_chooses_other_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_said_is_never_taken_back_unasked() {
+async fn output_is_never_retracted_by_default() {
     let model = Scripted::new([Reply::text("half of it").fail(error(ErrorKind::Server)), busy()]);
     let (events, failed) = read(Retry::new(model.clone()).stream_turn(request())).await;
     assert_eq!(failed.unwrap().kind(), ErrorKind::Server);
@@ -100,7 +100,7 @@ async fn what_was_said_is_never_taken_back_unasked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_provider_below_took_back_is_not_said() {
+async fn output_retracted_by_the_inner_provider_does_not_count_as_output() {
     let void = || Reply::text("void").usage(spent(3)).retract("again");
     assert_eq!(asked(void().fail(error(ErrorKind::Server)), |retry| retry).await, 2);
     let anew = void().say("anew").fail(error(ErrorKind::Server));
@@ -112,7 +112,7 @@ async fn what_the_provider_below_took_back_is_not_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_retraction_it_takes_back_what_was_said_and_counts_it() {
+async fn with_retraction_enabled_output_is_retracted_and_counted() {
     let model = Scripted::new([
         Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),
         Reply::text("and").usage(spent(4)).cut(),
@@ -135,7 +135,7 @@ async fn with_retraction_it_takes_back_what_was_said_and_counts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_alone_does_not_stand_in_the_way_and_is_counted_once() {
+async fn usage_without_output_does_not_prevent_a_retry_and_is_counted_once() {
     let model = Scripted::new([
         Reply::new().usage(spent(1)).usage(spent(2)).fail(error(ErrorKind::Overloaded)),
         Reply::text("fine").usage(spent(7)),
@@ -149,7 +149,7 @@ async fn a_count_alone_does_not_stand_in_the_way_and_is_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_attempts_that_said_nothing_only_the_waits_are_reported() {
+async fn attempts_without_output_report_only_their_retry_delays() {
     let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
     let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
     let (waits, rest): (Vec<_>, Vec<_>) =
@@ -160,7 +160,7 @@ async fn of_attempts_that_said_nothing_only_the_waits_are_reported() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_longer_each_time_up_to_the_cap() {
+async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
     let model = Scripted::function(|_, _| busy());
     let backoff = Backoff {
         attempts: 6,
@@ -180,7 +180,7 @@ async fn it_waits_longer_each_time_up_to_the_cap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_chance_waits_the_same_time() {
+async fn equal_random_values_give_equal_delays() {
     let mut waited = Vec::new();
     for seed in [1, 1, 2] {
         let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
@@ -194,7 +194,7 @@ async fn the_same_chance_waits_the_same_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_as_long_as_the_provider_asks() {
+async fn the_delay_honours_retry_after() {
     let limited = error(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(20));
     let model = Scripted::new([Reply::error(limited), Reply::text("fine")]);
     let began = Instant::now();
@@ -205,7 +205,7 @@ async fn it_waits_as_long_as_the_provider_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_wait_than_the_cap_gives_the_error_at_once() {
+async fn a_retry_after_above_the_maximum_yields_the_error_immediately() {
     let limited = error(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(61));
     let said = Reply::text("half").fail(limited.clone());
     let model = Scripted::new([said, Reply::text("fine")]);
@@ -218,7 +218,7 @@ async fn a_longer_wait_than_the_cap_gives_the_error_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_error_carries_the_turn_that_it_cut_off() {
+async fn the_last_error_carries_its_partial_turn() {
     let model = Scripted::function(|_, n| Reply::text(&format!("try {n}")).cut());
     let retry = Retry::new(model).with_retraction();
     let (events, failed) = read(retry.stream_turn(request())).await;
@@ -229,7 +229,7 @@ async fn the_last_error_carries_the_turn_that_it_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_try_sends_the_same_bytes() {
+async fn each_attempt_sends_the_same_bytes() {
     let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
     let asked = request().with_system("be brief");
     read(Retry::new(model.clone()).stream_turn(asked)).await;
@@ -248,7 +248,7 @@ async fn nothing_is_sent_before_the_first_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drop_in_the_wait_sends_nothing_more() {
+async fn a_drop_during_the_delay_sends_no_further_request() {
     let model = Scripted::function(|_, _| busy());
     let mut turn = Retry::new(model.clone()).stream_turn(request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retrying { .. })))));
@@ -260,7 +260,7 @@ async fn a_drop_in_the_wait_sends_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_taken_back_is_so_before_the_wait() {
+async fn output_is_retracted_before_the_delay() {
     let model = Scripted::function(|_, _| Reply::text("void").fail(error(ErrorKind::Server)));
     let mut turn = Retry::new(model).with_retraction().stream_turn(request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::TextDelta { .. })))));
@@ -270,7 +270,7 @@ async fn what_is_taken_back_is_so_before_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_or_doubled_id_is_the_same_through_any_number_of_retries() {
+async fn ids_generated_for_empty_or_duplicate_ones_do_not_depend_on_retries() {
     let script = || {
         Scripted::function(|_, _| {
             Reply::new()
@@ -292,7 +292,7 @@ async fn an_empty_or_doubled_id_is_the_same_through_any_number_of_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_of_a_void_try_is_free_again() {
+async fn a_call_id_of_a_retracted_attempt_can_be_reused() {
     let model = Scripted::new([
         Reply::new().call_raw("a", "t", "{}").cut(),
         Reply::new().call_raw("a", "t", "{\"x\":2}"),
@@ -312,7 +312,7 @@ mod over_http {
     use turnstream::testing::ModelServer;
 
     #[tokio::test]
-    async fn a_busy_server_is_asked_again_with_the_same_bytes() {
+    async fn an_overloaded_server_receives_the_same_bytes_again() {
         let server = ModelServer::anthropic(|_, n| match n {
             0 => Reply::error(error(ErrorKind::Overloaded).with_status(529)),
             // In the stream, behind the count that every stream begins with.

@@ -77,7 +77,7 @@ fn check_timeout(error: &Error, words: &str, said: Option<&str>) {
 }
 
 #[tokio::test]
-async fn a_json_error_in_a_fine_answer_is_that_error() {
+async fn a_json_error_body_with_status_200_is_reported_as_that_error() {
     let body = bytes(r#" {"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#);
     let headers = [("retry-after", "3"), ("x-request-id", "req_1")];
     let error = text(answer(200, &headers, vec![body])).await.unwrap_err();
@@ -87,7 +87,7 @@ async fn a_json_error_in_a_fine_answer_is_that_error() {
 }
 
 #[tokio::test]
-async fn what_a_body_is_said_to_be_does_not_count() {
+async fn the_content_type_header_is_ignored() {
     for kind in ["application/json", "text/html", "text/plain", "application/octet-stream"] {
         let body = vec![bytes(TEXT), bytes(FINISH), bytes(DONE)];
         let turn = text(answer(200, &[("content-type", kind)], body)).await;
@@ -97,7 +97,7 @@ async fn what_a_body_is_said_to_be_does_not_count() {
 }
 
 #[tokio::test]
-async fn a_page_or_a_document_in_place_of_a_stream_is_a_breach() {
+async fn an_html_or_json_document_instead_of_a_stream_is_a_protocol_error() {
     for body in ["<!DOCTYPE html><html>", " \n<html>", r#"{"choices":[]}"#, "[]", "{"] {
         let error = text(stream(vec![bytes(body)])).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{body}: {error}");
@@ -106,7 +106,7 @@ async fn a_page_or_a_document_in_place_of_a_stream_is_a_breach() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_within_a_frame_leaves_the_partial_turn() {
+async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
     for end in [Part::Cut, Part::Reset] {
         // The delay lets the client read what a reset would take from it.
         let wait = Part::Delay(Duration::from_millis(20));
@@ -124,7 +124,7 @@ async fn a_connection_that_breaks_within_a_frame_leaves_the_partial_turn() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_behind_the_stop_reason_costs_nothing() {
+async fn a_connection_lost_after_the_stop_reason_does_not_fail_the_turn() {
     for end in [Part::Cut, Part::Reset] {
         let wait = Part::Delay(Duration::from_millis(20));
         let body = vec![bytes(TEXT), bytes(FINISH), wait, end];
@@ -133,7 +133,7 @@ async fn a_connection_that_breaks_behind_the_stop_reason_costs_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_that_ends_within_a_frame_is_cut_off() {
+async fn a_body_that_ends_inside_a_frame_is_an_incomplete_turn() {
     let server = serve(stream(vec![bytes(TEXT), bytes("data: {\"choi")])).await;
     let error = ask(&model(&server)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
@@ -152,7 +152,7 @@ async fn a_body_that_ends_within_a_frame_is_cut_off() {
 }
 
 #[tokio::test]
-async fn an_error_within_a_stream_carries_what_had_come() {
+async fn an_error_in_the_stream_carries_the_partial_turn() {
     let broke = "data: {\"error\":{\"message\":\"busy\",\"code\":503}}\n\n";
     let error = text(stream(vec![bytes(TEXT), bytes(broke)])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
@@ -160,7 +160,7 @@ async fn an_error_within_a_stream_carries_what_had_come() {
 }
 
 #[tokio::test]
-async fn a_packed_body_that_nobody_asked_for_is_a_breach() {
+async fn an_unrequested_compressed_body_is_a_protocol_error() {
     for packing in ["gzip", "br", "deflate, gzip"] {
         let packed = Part::Bytes(Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0]));
         let response = answer(200, &[("content-encoding", packing)], vec![packed.clone()]);
@@ -181,7 +181,7 @@ async fn a_packed_body_that_nobody_asked_for_is_a_breach() {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_begin_times_out_by_the_first_byte() {
+async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
     let timeouts = Timeouts { first_byte: Duration::from_mins(2), ..Timeouts::default() };
     let (error, waited) = error_in_no_time(stream(vec![Part::Hang]), timeouts).await;
     check_timeout(&error, "did not begin", None);
@@ -189,7 +189,7 @@ async fn an_answer_that_does_not_begin_times_out_by_the_first_byte() {
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_times_out_by_the_first_output() {
+async fn a_model_without_output_hits_the_first_output_timeout() {
     let timeouts = Timeouts { first_output: Duration::from_secs(100), ..Timeouts::default() };
     let response = stream(vec![bytes(": ping\n\n"), Part::Hang]);
     let (error, waited) = error_in_no_time(response, timeouts).await;
@@ -210,27 +210,27 @@ async fn error_behind_the_first_event(timeouts: Timeouts) -> Error {
 }
 
 #[tokio::test]
-async fn a_silent_connection_times_out_and_what_was_said_is_kept() {
+async fn an_idle_connection_times_out_and_partial_output_is_kept() {
     let error = error_behind_the_first_event(Timeouts::default()).await;
     check_timeout(&error, "silent in the middle", Some("hi"));
 }
 
 #[tokio::test]
-async fn a_silent_model_times_out_and_what_was_said_is_kept() {
+async fn an_idle_model_times_out_and_partial_output_is_kept() {
     let timeouts = Timeouts { idle_output: Duration::from_secs(9), ..Timeouts::default() };
     let error = error_behind_the_first_event(timeouts).await;
     check_timeout(&error, "the model went silent", Some("hi"));
 }
 
 #[tokio::test]
-async fn a_long_turn_times_out_and_what_was_said_is_kept() {
+async fn an_overlong_turn_times_out_and_partial_output_is_kept() {
     let timeouts = Timeouts { turn: Duration::from_secs(99), ..Timeouts::default() };
     let error = error_behind_the_first_event(timeouts).await;
     check_timeout(&error, "not complete within 99s", Some("hi"));
 }
 
 #[tokio::test]
-async fn the_words_of_a_refusal_may_come_late() {
+async fn a_slow_error_body_is_still_read() {
     let late = Part::Delay(Duration::from_secs(3));
     let body = vec![late, bytes(r#"{"error":{"message":"slow "#), bytes(r#"down"}}"#)];
     let (error, _) = error_in_no_time(answer(429, &[], body), Timeouts::default()).await;
@@ -239,7 +239,7 @@ async fn the_words_of_a_refusal_may_come_late() {
 }
 
 #[tokio::test]
-async fn a_refusal_without_an_end_is_waited_for_a_moment() {
+async fn an_endless_error_body_is_read_for_a_bounded_time() {
     let whole = r#"{"error":{"message":"slow down"}}"#;
     for (body, said, most) in [(whole, ": slow down", 1), ("slow", ": slow", 6), ("", "429", 6)] {
         let response = answer(429, &[], vec![bytes(body), Part::Hang]);
@@ -255,7 +255,7 @@ async fn a_refusal_without_an_end_is_waited_for_a_moment() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_serves_the_next_request() {
+async fn a_connection_is_reused_after_an_error_status() {
     let server = serve(answer(429, &[], vec![bytes(r#"{"error":{"message":"m"}}"#)])).await;
     let model = model(&server);
     for _ in 0..3 {
@@ -274,7 +274,7 @@ async fn nothing_is_sent_for_a_stream_that_is_never_polled() {
 }
 
 #[tokio::test]
-async fn dropping_the_stream_closes_the_connection_and_leaves_nothing_waiting() {
+async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
     let server = serve(stream(vec![bytes(TEXT), Part::Hang])).await;
     let mut turn = ask(&model(&server));
     assert!(turn.next().await.unwrap().is_ok());
@@ -297,7 +297,7 @@ async fn dropping_the_stream_closes_the_connection_and_leaves_nothing_waiting() 
 }
 
 #[tokio::test]
-async fn a_line_without_an_end_hits_the_cap() {
+async fn a_line_without_an_end_hits_the_length_limit() {
     let piece = Part::Bytes(Bytes::from(vec![b'x'; 1 << 20]));
     let mut body = vec![bytes(TEXT), bytes("data: ")];
     body.extend(vec![piece; 17]);
@@ -320,7 +320,7 @@ fn shown(error: &Error) -> String {
 }
 
 #[tokio::test]
-async fn a_key_is_shown_nowhere_whatever_echoes_it() {
+async fn an_echoed_key_is_never_shown() {
     let echo = |request: turnstream::testing::http::HttpRequest| {
         let all = request.headers.iter().flat_map(|(name, value)| [name.as_str(), " ", value, " "]);
         let all: String = all.collect();
@@ -371,7 +371,7 @@ async fn a_key_is_shown_nowhere_whatever_echoes_it() {
 }
 
 #[tokio::test]
-async fn a_key_in_which_a_long_message_is_cut_off_is_not_shown() {
+async fn a_key_split_by_message_truncation_is_not_shown() {
     for before in 485..505 {
         let said = format!("{}{KEY}{}", "x".repeat(before), "y".repeat(100));
         let refusal = answer(400, &[], vec![Part::Bytes(said.into())]);
@@ -381,7 +381,7 @@ async fn a_key_in_which_a_long_message_is_cut_off_is_not_shown() {
 }
 
 #[tokio::test]
-async fn a_hook_sees_the_head_of_every_answer() {
+async fn a_hook_sees_the_head_of_every_response() {
     let headers = [("x-request-id", "req_1"), ("X-RateLimit-Remaining-Requests", "7")];
     let server = serve(answer(200, &headers, vec![bytes(TEXT), bytes(FINISH)])).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -407,7 +407,7 @@ async fn a_panic_in_a_hook_is_an_error_of_the_turn() {
 }
 
 #[tokio::test]
-async fn a_connect_limit_of_a_provider_is_its_own_and_its_connections_are_kept() {
+async fn a_providers_connect_timeout_is_its_own_and_its_connections_are_reused() {
     let server = serve(stream(vec![bytes(TEXT), bytes(FINISH), bytes(DONE)])).await;
     let connect = Some(Duration::from_secs(7));
     let usual = model(&server);
@@ -419,7 +419,7 @@ async fn a_connect_limit_of_a_provider_is_its_own_and_its_connections_are_kept()
 }
 
 #[test]
-fn a_turn_that_is_polled_outside_of_a_runtime_is_an_error() {
+fn a_turn_polled_outside_a_runtime_is_an_error() {
     let model = OpenAiChat::new("m").with_base_url("http://127.0.0.1:1").unwrap();
     let mut events: Vec<_> = block_on(ask(&model.with_api_key(KEY)).collect());
     let error = events.pop().unwrap().unwrap_err();

@@ -60,7 +60,7 @@ fn last(server: &LoopbackServer) -> HttpRequest {
 }
 
 #[tokio::test]
-async fn a_header_is_sent_by_every_provider_and_replaces_one_of_the_same_name() {
+async fn a_custom_header_is_sent_by_every_provider_and_replaces_one_of_the_same_name() {
     let server = refusing(400).await;
     for model in each!(|m| m
         .with_base_url(server.url())
@@ -82,7 +82,7 @@ async fn a_header_is_sent_by_every_provider_and_replaces_one_of_the_same_name() 
 }
 
 #[tokio::test]
-async fn a_header_of_the_keys_name_is_sent_instead_of_the_key() {
+async fn a_custom_header_with_the_keys_name_replaces_the_key() {
     let server = refusing(400).await;
     let chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_api_key(KEY);
     ask(&chat.with_header("Authorization", "Bearer of-the-gateway")).await.unwrap_err();
@@ -93,7 +93,7 @@ async fn a_header_of_the_keys_name_is_sent_instead_of_the_key() {
 }
 
 #[tokio::test]
-async fn a_header_is_a_key_by_the_words_of_its_name() {
+async fn headers_with_secret_sounding_names_are_treated_as_secrets() {
     let refused = async |name: &str| {
         let model = Anthropic::new("m").with_base_url("http://gpu.invalid").unwrap();
         let model = model.without_retries().with_header(name, "some-value");
@@ -113,7 +113,7 @@ async fn a_header_is_a_key_by_the_words_of_its_name() {
 }
 
 #[tokio::test]
-async fn headers_that_cannot_be_sent_are_refused_before_anything_is() {
+async fn invalid_headers_are_rejected_before_any_request() {
     let server = refusing(400).await;
     for (name, value) in
         [("a b", "c"), ("", "c"), ("x-a", "b\nc"), ("Content-Type", "text/plain"), ("accept", "*")]
@@ -128,7 +128,7 @@ async fn headers_that_cannot_be_sent_are_refused_before_anything_is() {
 }
 
 #[tokio::test]
-async fn a_secret_header_is_a_key_that_no_error_and_no_debug_text_shows() {
+async fn a_secret_header_never_appears_in_errors_or_debug_output() {
     let server = LoopbackServer::start(|request| {
         let told = request.header("x-portkey-api-key").unwrap_or_default().to_owned();
         let token = request.header("authorization").unwrap_or_default().to_owned();
@@ -158,7 +158,7 @@ async fn a_secret_header_is_a_key_that_no_error_and_no_debug_text_shows() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_told_at_the_vendors_own_address_before_anything_is_sent() {
+async fn a_missing_key_for_the_vendors_own_url_is_an_error_before_any_request() {
     for model in each!(|m| m) {
         let error = ask(&*model).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
@@ -181,7 +181,7 @@ async fn a_missing_key_is_told_at_the_vendors_own_address_before_anything_is_sen
 }
 
 #[tokio::test]
-async fn a_key_goes_over_plain_http_to_this_machine_only_unless_that_is_allowed() {
+async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
     let server = refusing(400).await;
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -233,7 +233,7 @@ async fn a_key_goes_over_plain_http_to_this_machine_only_unless_that_is_allowed(
 }
 
 #[tokio::test]
-async fn a_client_is_customized_once_for_a_runtime_and_follows_no_redirect_even_so() {
+async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
     let target = refusing(400).await;
     let to = target.url();
     let server = LoopbackServer::start(move |_| HttpResponse {
@@ -320,7 +320,7 @@ async fn an_error_of_a_proxy_names_the_proxy_and_not_its_password() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_named_only_where_the_request_goes_through_it() {
+async fn errors_name_a_proxy_only_if_the_request_used_it() {
     let nowhere = nowhere();
     let message = async |customize: fn(reqwest::ClientBuilder, &str) -> reqwest::ClientBuilder,
                          url: &str| {
@@ -346,7 +346,7 @@ async fn a_proxy_is_named_only_where_the_request_goes_through_it() {
 }
 
 #[tokio::test]
-async fn requests_to_this_machine_go_through_no_proxy() {
+async fn requests_to_localhost_bypass_the_proxy() {
     let server = refusing(400).await;
     for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
         let error = ask(&behind(&nowhere(), &url)).await.unwrap_err();
@@ -377,7 +377,7 @@ async fn with_thoughts(model: &Anthropic) -> Vec<Item> {
 }
 
 #[tokio::test]
-async fn thoughts_whose_prefix_has_changed_are_dropped_by_the_vendor_unless_it_is_not_asked_to() {
+async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
     use turnstream::request::{Options, Reasoning};
     let (server, model) = vendor(|| Reply::new().think("hm").say("hi")).await;
     let items = with_thoughts(&model).await;
@@ -410,7 +410,7 @@ async fn thoughts_whose_prefix_has_changed_are_dropped_by_the_vendor_unless_it_i
 }
 
 #[tokio::test]
-async fn the_beta_header_of_drop_block_is_sent_with_it_and_beside_those_that_were_asked_for() {
+async fn the_drop_block_beta_header_is_merged_with_configured_betas() {
     let server = refusing(400).await;
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));

@@ -63,12 +63,12 @@ fn check<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
 }
 
 #[test]
-fn a_session_in_json_lines_grows_with_what_is_said() {
+fn the_size_of_a_json_lines_session_is_linear_in_the_conversation() {
     check("json_lines", |folder| JsonLinesStore::open(folder));
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn a_session_in_sqlite_grows_with_what_is_said() {
+fn the_size_of_a_sqlite_session_is_linear_in_the_conversation() {
     check("sqlite", |folder| turnstream::session::SqliteStore::open(folder.join("db")));
 }

@@ -178,22 +178,22 @@ async fn check_killed<S: Store + 'static>(test: &str, open: impl Fn(PathBuf) -> 
 }
 
 #[tokio::test]
-async fn a_suspended_sub_agent_in_json_lines_outlives_its_process_and_its_call_runs_once() {
-    let test = "a_suspended_sub_agent_in_json_lines_outlives_its_process_and_its_call_runs_once";
+async fn a_suspended_sub_agent_in_json_lines_survives_its_process_and_its_call_runs_once() {
+    let test = "a_suspended_sub_agent_in_json_lines_survives_its_process_and_its_call_runs_once";
     check_killed(test, |folder| JsonLinesStore::open(folder.join("store")).unwrap()).await;
 }
 
 #[cfg(feature = "sqlite")]
 #[tokio::test]
-async fn a_suspended_sub_agent_in_sqlite_outlives_its_process_and_its_call_runs_once() {
-    let test = "a_suspended_sub_agent_in_sqlite_outlives_its_process_and_its_call_runs_once";
+async fn a_suspended_sub_agent_in_sqlite_survives_its_process_and_its_call_runs_once() {
+    let test = "a_suspended_sub_agent_in_sqlite_survives_its_process_and_its_call_runs_once";
     let open = |folder: PathBuf| turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
     check_killed(test, open).await;
 }
 
 /// A crash while a suspended sub-agent continues: its call may have run, so it does not run again.
 #[tokio::test]
-async fn a_sub_agent_that_was_cut_off_while_it_continued_is_answered_as_interrupted() {
+async fn a_sub_agent_interrupted_while_it_continued_is_answered_as_interrupted() {
     use futures::StreamExt;
 
     let (store, folder) = (MemoryStore::new(), Folder::new());
@@ -249,7 +249,7 @@ async fn waiting(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
 }
 
 #[tokio::test]
-async fn a_run_of_a_session_keeps_on_record_what_a_suspended_sub_agent_had_changed() {
+async fn a_session_keeps_the_side_effects_of_a_suspended_sub_agent() {
     let folder = Folder::new();
     let (store, agent) = waiting(folder.path(), true).await;
     let session = Session::open(store.clone(), "s").await.unwrap();
@@ -330,7 +330,7 @@ async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &
 }
 
 #[tokio::test]
-async fn what_is_rewritten_before_a_suspended_call_leaves_it_to_continue_in_every_store() {
+async fn rewriting_items_before_a_suspended_call_lets_it_continue_in_every_store() {
     let folder = Folder::new();
     rewritten_while_it_waits(MemoryStore::new(), folder.path()).await;
     let folder = Folder::new();
@@ -345,7 +345,7 @@ async fn what_is_rewritten_before_a_suspended_call_leaves_it_to_continue_in_ever
 }
 
 #[tokio::test]
-async fn no_checkpoint_takes_the_end_of_the_turn_whose_calls_wait() {
+async fn a_checkpoint_cannot_replace_the_end_of_a_turn_with_pending_calls() {
     let (store, folder) = (MemoryStore::new(), Folder::new());
     let tools =
         vec![tool(folder.path(), "look"), tool(folder.path(), "delete").requires_approval()];

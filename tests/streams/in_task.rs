@@ -87,7 +87,7 @@ async fn the_stream_is_at_most_n_items_ahead() {
 }
 
 #[tokio::test]
-async fn others_have_their_turn_beside_a_stream_that_is_always_ready() {
+async fn an_always_ready_stream_does_not_starve_other_tasks() {
     let read = Arc::new(AtomicUsize::new(0));
     let mut items = counting(&read).in_task(NonZeroUsize::MAX);
     assert_eq!(items.next().await, Some(Ok(0)));
@@ -96,7 +96,7 @@ async fn others_have_their_turn_beside_a_stream_that_is_always_ready() {
 }
 
 #[test]
-fn the_order_is_kept_between_threads() {
+fn item_order_is_preserved_across_threads() {
     let runtime = two_threads();
     for n in [1, 3, 64] {
         let items = stream::iter((0..5_000).map(Ok)).in_task(ahead(n));
@@ -115,7 +115,7 @@ async fn an_error_is_an_item_like_any_other() {
 }
 
 #[tokio::test]
-async fn the_stream_is_dropped_before_none_comes_and_none_comes_for_ever() {
+async fn the_stream_is_dropped_before_none_and_none_repeats() {
     let (items, dropped) = guarded(stream::iter([Ok(1)]));
     let mut items = items.in_task(ahead(4));
     assert_eq!(items.next().await, Some(Ok(1)));
@@ -127,7 +127,7 @@ async fn the_stream_is_dropped_before_none_comes_and_none_comes_for_ever() {
 }
 
 #[tokio::test]
-async fn a_drop_drops_the_stream_and_what_waits_in_that_call() {
+async fn a_drop_synchronously_drops_the_stream_and_buffered_items() {
     let item = Arc::new(());
     let copy = Arc::clone(&item);
     let (items, dropped) = guarded(stream::repeat_with(move || Ok(Arc::clone(&copy))));
@@ -160,7 +160,7 @@ async fn a_drop_ends_the_task() {
 }
 
 #[test]
-fn a_drop_in_the_middle_of_a_poll_makes_it_the_last() {
+fn a_drop_during_a_poll_makes_it_the_last_poll() {
     let runtime = two_threads();
     let (inside, outside) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let (entered, left) = (Arc::clone(&inside), Arc::clone(&outside));
@@ -200,7 +200,7 @@ async fn a_stream_may_drop_its_own_consumer() {
 }
 
 #[tokio::test]
-async fn a_panic_is_the_last_item_behind_those_that_were_there() {
+async fn a_panic_is_the_last_item_after_buffered_ones() {
     let (items, dropped) = guarded(stream::iter(0..9).map(|n| match n {
         2 => resume_unwind(Box::new("boom")),
         n => Ok(n),
@@ -225,7 +225,7 @@ impl Drop for Bomb {
 }
 
 #[tokio::test]
-async fn a_panic_in_the_drop_of_a_stream_that_is_over_loses_nothing() {
+async fn a_panic_in_the_drop_of_a_finished_stream_loses_no_item() {
     let bomb = Bomb;
     let items = stream::iter([Ok(1), Ok(2)]).map(move |item| {
         let _ = &bomb;
@@ -235,7 +235,7 @@ async fn a_panic_in_the_drop_of_a_stream_that_is_over_loses_nothing() {
 }
 
 #[test]
-fn outside_of_a_runtime_the_first_poll_panics_and_loses_nothing() {
+fn outside_a_runtime_the_first_poll_panics_and_loses_nothing() {
     let mut items = stream::iter([Ok(1)]).in_task(ahead(1));
     assert!(catch_unwind(AssertUnwindSafe(|| items.next().now_or_never())).is_err());
     let runtime = Builder::new_current_thread().build().unwrap();
@@ -243,7 +243,7 @@ fn outside_of_a_runtime_the_first_poll_panics_and_loses_nothing() {
 }
 
 #[test]
-fn the_end_of_the_runtime_is_told() {
+fn the_shutdown_of_the_runtime_is_reported_as_an_error() {
     let runtime = Builder::new_current_thread().build().unwrap();
     let (items, dropped) = guarded(stream::iter([Ok(1)]).chain(stream::pending()));
     let mut items = items.in_task(ahead(2));
@@ -279,7 +279,7 @@ async fn pause_at_the_tool(events: &mut (impl Stream<Item = Result<Event, Error>
 }
 
 #[tokio::test(start_paused = true)]
-async fn tools_go_on_while_the_consumer_pauses() {
+async fn tools_continue_while_the_consumer_pauses() {
     let done = Arc::new(AtomicUsize::new(0));
     let mut run = agent(&done).run("go");
     pause_at_the_tool(&mut run).await;

@@ -97,7 +97,7 @@ fn proofs(outcome: &Outcome) -> Vec<&str> {
 }
 
 #[test]
-fn a_childs_events_make_a_history_of_its_own_and_change_nothing_else() {
+fn a_sub_agents_events_fold_into_its_own_history_only() {
     let before = [vec![said("go")], calls(&["a"], 10), vec![started("a")]].concat();
     let child = [
         vec![said("read")],
@@ -124,7 +124,7 @@ fn a_childs_events_make_a_history_of_its_own_and_change_nothing_else() {
 }
 
 #[test]
-fn a_childs_ending_is_not_the_parents() {
+fn a_sub_agents_ending_is_not_its_parents() {
     let child = block_on(Agent::new(Scripted::new(["hi"])).run("go").outcome());
     let half = calls(&["a"], 1)[..1].to_vec();
     let events = [half, vec![nested("a", Event::Finished(Box::new(child)))]].concat();
@@ -133,7 +133,7 @@ fn a_childs_ending_is_not_the_parents() {
 }
 
 #[test]
-fn children_of_children_are_found_in_the_journal_of_the_child() {
+fn nested_sub_agents_are_found_in_the_journal_of_their_parent() {
     let deep = |event| nested("a", nested("b", nested("c", event)));
     let events: Vec<_> = calls(&[], 7).into_iter().map(deep).collect();
     let more: Vec<_> = calls(&[], 3).into_iter().map(|event| nested("a", event)).collect();
@@ -146,7 +146,7 @@ fn children_of_children_are_found_in_the_journal_of_the_child() {
 }
 
 #[test]
-fn parallel_children_are_told_apart_in_the_order_of_their_first_events() {
+fn parallel_sub_agents_are_distinguished_in_order_of_their_first_events() {
     let (b, a) = (calls(&[], 1), calls(&[], 2));
     let both = b.into_iter().zip(a).flat_map(|(b, a)| [nested("b", b), nested("a", a)]);
     let journal = fold(&empty(), &both.collect::<Vec<_>>());
@@ -155,7 +155,7 @@ fn parallel_children_are_told_apart_in_the_order_of_their_first_events() {
 }
 
 #[test]
-fn a_child_that_was_cut_is_shown_as_interrupted() {
+fn an_unfinished_sub_agent_is_shown_as_interrupted() {
     let journal = Journal::new(empty());
     for event in calls(&["x"], 1).into_iter().take(1) {
         journal.observe(&nested("a", event));
@@ -168,7 +168,7 @@ fn a_child_that_was_cut_is_shown_as_interrupted() {
 }
 
 #[test]
-fn a_nested_event_that_stands_among_the_tools_is_the_same() {
+fn nested_events_between_tool_events_are_folded_the_same() {
     let (call_id, name, event) = ("a".to_owned(), "t".to_owned(), Box::new(said("go")));
     let tool = Event::Tool(ToolEvent::Nested { call_id, name, event });
     let journal = fold(&empty(), &[tool]);
@@ -176,14 +176,14 @@ fn a_nested_event_that_stands_among_the_tools_is_the_same() {
 }
 
 #[test]
-fn an_unknown_event_of_a_child_makes_no_child() {
+fn an_unknown_nested_event_creates_no_sub_agent_journal() {
     let journal = Journal::new(empty());
     journal.observe(&nested("a", nested("b", Event::Unknown)));
     assert!(journal.nested_call_ids().is_empty());
 }
 
 #[test]
-fn evidence_is_collected_in_the_order_of_the_calls() {
+fn evidence_is_collected_in_call_order() {
     let batch = [calls(&["a", "b"], 1), vec![output("b", "2"), output("a", "1")]].concat();
     let next = [calls(&["c", "d"], 1), vec![output("d", "4")]].concat();
     let journal = fold(&empty(), &[batch, next].concat());
@@ -196,7 +196,7 @@ fn evidence_is_collected_in_the_order_of_the_calls() {
 }
 
 #[test]
-fn evidence_outlives_a_compaction() {
+fn evidence_survives_a_compaction() {
     let events = [calls(&["a"], 1), vec![output("a", "1")]].concat();
     let journal = fold(&empty(), &events);
     let (why, items) = (RewriteReason::Compacted, vec![Item::user("short")]);
@@ -206,7 +206,7 @@ fn evidence_outlives_a_compaction() {
 }
 
 #[test]
-fn new_items_are_as_they_were_appended_whatever_replaces_or_marks_them_later() {
+fn new_items_are_unaffected_by_later_replacements_and_marks() {
     let known = History::from_items("h", [Item::user("known")]);
     let journal =
         fold(&known, &[vec![said("go")], calls(&["a"], 1), vec![output("a", "1")]].concat());
@@ -231,7 +231,7 @@ fn new_items_are_as_they_were_appended_whatever_replaces_or_marks_them_later() {
 }
 
 #[test]
-fn evidence_of_results_to_calls_that_were_open_before_counts_for_this_run_alone() {
+fn evidence_of_calls_open_before_the_run_counts_for_this_run_only() {
     let before = fold(&empty(), &[calls(&["a", "b"], 1), vec![output("a", "old")]].concat());
     let journal = fold(&before.history(), &[output("b", "new")]);
     assert_eq!(proofs(&journal.outcome(EndReason::Completed, None)), ["new"]);
@@ -239,7 +239,7 @@ fn evidence_of_results_to_calls_that_were_open_before_counts_for_this_run_alone(
 }
 
 #[test]
-fn a_result_that_was_appended_answers_its_call() {
+fn an_appended_result_answers_its_call() {
     let journal = fold(&empty(), &calls(&["a", "b"], 1));
     let (why, items) = (AppendReason::Input, vec![Item::tool_result(result("a", "1"))]);
     journal.observe(&Event::Appended { why, id: "i".into(), items });
@@ -300,7 +300,7 @@ fn a_hand_written_loop_that_leaves_calls_pending_is_stopped_and_answers_them() {
 }
 
 #[test]
-fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() {
+fn a_dropped_or_interrupted_run_keeps_its_sub_agents_output() {
     let agent = || {
         let child = Agent::new(Scripted::new([Reply::text("one two three").usage(usage(5))]));
         let tool = Tool::typed_streaming(spec("child"), move |_: serde_json::Value, _| {
@@ -351,7 +351,7 @@ fn a_run_keeps_what_its_sub_agent_said_also_when_it_is_dropped_or_interrupted() 
 }
 
 #[test]
-fn the_report_of_a_retry_opens_no_turn_and_counts_for_nothing() {
+fn a_retry_event_opens_no_turn_and_has_no_usage() {
     let report = Event::from(TurnEvent::Retrying {
         attempt: 1,
         delay_ms: 3000,

@@ -33,7 +33,7 @@ fn check_ending(script: &[Vec<Word>], items: &[u32], ended: Ended) {
 }
 
 #[test]
-fn values_reach_the_consumer_in_order_and_next_goes_round() {
+fn values_reach_the_consumer_in_order_and_next_starts_another_iteration() {
     check_ending(
         &[vec![Value(1), Value(2), Next(10)], vec![Next(20)], vec![Value(1), Wait, Value(2), Stop]],
         &[1, 2, 21, 22],
@@ -54,21 +54,21 @@ fn stop_with_ends_the_loop_and_leaves_its_state() {
 }
 
 #[test]
-fn a_body_without_a_decision_ends_the_loop_and_one_can_tell() {
+fn a_body_without_a_decision_ends_the_loop_distinguishably() {
     check_ending(&[], &[], Ended::NoDecision);
     check_ending(&[vec![Value(1)], vec![Value(2), Stop]], &[1], Ended::NoDecision);
     check_ending(&[vec![Value(1), Next(0)], vec![Wait]], &[1], Ended::NoDecision);
 }
 
 #[test]
-fn an_error_goes_to_the_consumer_and_ends_the_loop() {
+fn an_error_is_yielded_and_ends_the_loop() {
     let told = check(&[vec![Value(1), Next(0)], vec![Value(2), Fail(9), Value(3), Next(0)]]);
     assert_eq!(told.items, [Ok(1), Ok(2), Err(9)]);
     assert_eq!(told.ended, Ended::Failed);
 }
 
 #[test]
-fn next_stop_and_stop_with_are_bodies_or_the_ends_of_them() {
+fn next_stop_and_stop_with_can_be_bodies_or_end_them() {
     let count = loop_stream(0, |n| {
         let value = stream::iter([Step::Value(n)]);
         match n {
@@ -125,7 +125,7 @@ impl Drop for Guard {
 }
 
 #[test]
-fn what_follows_a_decision_in_the_body_never_runs() {
+fn code_after_a_decision_in_the_body_never_runs() {
     for decision in [Step::Next(1), Step::Stop, Step::StopWith(1)] {
         let after = AtomicUsize::new(0);
         let gauge = Gauge::default();
@@ -162,7 +162,7 @@ fn a_decision_drops_the_body_in_the_same_poll() {
 }
 
 #[test]
-fn nothing_runs_before_the_first_pull() {
+fn nothing_runs_before_the_first_poll() {
     let mut built = 0;
     let stream = loop_stream((), |()| {
         built += 1;
@@ -173,7 +173,7 @@ fn nothing_runs_before_the_first_pull() {
 }
 
 #[test]
-fn next_body_is_built_only_when_pulled() {
+fn the_next_body_is_built_only_when_polled() {
     let player = Player::new(&[vec![Value(1), Next(0)], vec![Value(2), Stop]]);
     let mut stream = loop_stream((0, 0), |state| player.body(state));
     assert_eq!(poll(&mut stream), Poll::Ready(Some(Ok(1))));
@@ -261,7 +261,7 @@ fn on_a_small_stack(f: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn a_hundred_thousand_rounds_take_constant_stack_and_one_poll_a_step() {
+fn a_hundred_thousand_iterations_use_constant_stack_and_one_poll_per_step() {
     for values in [0, 1, 3] {
         on_a_small_stack(move || {
             let polls = AtomicUsize::new(0);
@@ -310,7 +310,7 @@ fn a_long_run_without_an_item_yields_to_the_executor() {
 }
 
 #[test]
-fn a_silent_loop_does_not_starve_its_neighbour() {
+fn a_loop_without_items_does_not_starve_other_tasks() {
     let silent = AtomicUsize::new(0);
     let mut stream = loop_stream(0, |n| counted(&silent, 0, n));
     let neighbour = pin!(async { 7 });
@@ -322,7 +322,7 @@ fn a_silent_loop_does_not_starve_its_neighbour() {
 }
 
 #[test]
-fn a_loop_that_says_something_each_round_never_yields_by_itself() {
+fn a_loop_that_yields_an_item_each_iteration_never_yields_to_the_executor() {
     let polls = AtomicUsize::new(0);
     let mut stream = loop_stream(0, |n| counted(&polls, 1, n));
     for n in 0..10_000 {
@@ -331,7 +331,7 @@ fn a_loop_that_says_something_each_round_never_yields_by_itself() {
 }
 
 #[test]
-fn a_pending_body_is_polled_once_a_pull() {
+fn a_pending_body_is_polled_once_per_poll() {
     let polls = AtomicUsize::new(0);
     let mut stream = loop_stream((), |()| {
         stream::poll_fn(|_| {
@@ -347,7 +347,7 @@ fn a_pending_body_is_polled_once_a_pull() {
 }
 
 #[test]
-fn the_loop_holds_its_parts_and_a_few_words_unboxed() {
+fn the_loop_stores_its_parts_unboxed() {
     fn sizes<B: Stream<Item = Step<u8, u64>>>(body: fn(u64) -> B) {
         let words = 4 * size_of::<usize>();
         let parts = size_of::<B>() + size_of_val(&body) + size_of::<Option<u64>>();
@@ -389,7 +389,7 @@ where
 }
 
 #[test]
-fn a_panic_in_the_body_goes_on_and_leaves_an_ended_loop() {
+fn a_panic_in_the_body_propagates_and_ends_the_loop() {
     let gauge = Gauge::default();
     let mut stream = loop_stream(gauge.guard(), |state| {
         let values = stream::iter([Step::Value(1)]).chain(panicking());
@@ -407,7 +407,7 @@ fn a_panic_in_the_body_goes_on_and_leaves_an_ended_loop() {
 }
 
 #[test]
-fn a_panic_in_the_closure_goes_on_and_leaves_an_ended_loop() {
+fn a_panic_in_the_closure_propagates_and_ends_the_loop() {
     let gauge = Gauge::default();
     let mut stream = loop_stream((0, gauge.guard()), |(n, state)| {
         assert!(n == 0, "boom");
@@ -421,7 +421,7 @@ fn a_panic_in_the_closure_goes_on_and_leaves_an_ended_loop() {
 }
 
 #[test]
-fn a_panic_ends_loop_over_and_pulls_no_further_input() {
+fn a_panic_ends_loop_over_without_polling_further_input() {
     for in_closure in [false, true] {
         let gauge = Gauge::default();
         let mut pulled = 0;
@@ -455,7 +455,7 @@ fn assert_static<T: 'static>(_: &T) {}
 fn assert_unpin<T: Unpin>(_: &T) {}
 
 #[test]
-fn a_loop_of_sendable_parts_is_send_and_static() {
+fn a_loop_of_send_parts_is_send_and_static() {
     let owned = String::from("owned");
     let stream = loop_stream(0, move |n: u32| {
         let owned = owned.clone();
@@ -479,7 +479,7 @@ fn a_loop_of_sendable_parts_is_send_and_static() {
 }
 
 #[test]
-fn a_loop_of_movable_bodies_needs_no_pin() {
+fn a_loop_of_unpin_bodies_is_unpin() {
     assert_unpin(&loop_stream(0, |n: u32| next::<(), _>(n)));
     assert_unpin(&loop_over(stream::empty::<()>(), 0, |n: u32, ()| next::<(), _>(n)));
 }
@@ -550,7 +550,7 @@ fn a_loop_may_be_the_body_of_a_loop() {
 }
 
 #[test]
-fn an_item_is_told_apart_from_a_step_by_its_type() {
+fn items_and_steps_are_distinguished_by_type() {
     fn item_of<T: IntoStep>(value: T::Value) -> T::Item {
         T::item(value)
     }
@@ -574,7 +574,7 @@ fn loop_over_threads_its_state_through_the_inputs() {
 }
 
 #[test]
-fn loop_over_pulls_an_input_only_when_asked_and_no_body_is_active() {
+fn loop_over_polls_an_input_only_on_demand_without_an_active_body() {
     let pulled = AtomicUsize::new(0);
     let input = stream::iter(0..).inspect(|_| {
         pulled.fetch_add(1, Ordering::Relaxed);
@@ -590,7 +590,7 @@ fn loop_over_pulls_an_input_only_when_asked_and_no_body_is_active() {
 }
 
 #[test]
-fn loop_over_pulls_no_input_after_its_end() {
+fn loop_over_polls_no_input_after_its_end() {
     for decision in [Some(Ok(Step::Stop)), Some(Ok(Step::StopWith(()))), Some(Err("no")), None] {
         let pulled = AtomicUsize::new(0);
         let input = stream::iter(0..).inspect(|_| {
@@ -605,7 +605,7 @@ fn loop_over_pulls_no_input_after_its_end() {
 }
 
 #[test]
-fn loop_over_never_polls_an_input_that_ended() {
+fn loop_over_never_polls_a_finished_input() {
     let mut over = false;
     let input = stream::poll_fn(|_| {
         assert!(!over, "polled after its end");
@@ -658,7 +658,7 @@ fn the_cell_shows_the_state_that_the_active_body_was_built_with() {
 }
 
 #[test]
-fn the_cell_keeps_the_last_state_of_any_ending() {
+fn the_cell_keeps_the_last_state_for_every_ending() {
     for (last, ended) in [
         (Some(Ok(Step::Stop)), Ended::Stop),
         (Some(Err("no")), Ended::Failed),
@@ -676,7 +676,7 @@ fn the_cell_keeps_the_last_state_of_any_ending() {
 }
 
 #[test]
-fn the_cell_of_a_dropped_loop_shows_where_it_was() {
+fn the_cell_of_a_dropped_loop_shows_its_last_state() {
     let (mut stream, cell) =
         loop_with_state(0, |n| stream::iter([Step::Value(n), Step::Next(n + 1)]));
     for n in 0..3 {
@@ -687,7 +687,7 @@ fn the_cell_of_a_dropped_loop_shows_where_it_was() {
 }
 
 #[test]
-fn the_body_may_look_at_the_cell() {
+fn the_body_may_read_the_cell() {
     let cell: Arc<Mutex<Option<StateCell<u32>>>> = Arc::default();
     let seen = Arc::clone(&cell);
     let (stream, state) = loop_with_state(0, move |n| {
@@ -699,7 +699,7 @@ fn the_body_may_look_at_the_cell() {
 }
 
 #[test]
-fn the_cell_lets_go_of_every_state_but_the_last() {
+fn the_cell_drops_every_state_but_the_last() {
     let gauge = Gauge::default();
     let (stream, cell) = loop_with_state(Arc::new(gauge.guard()), |_| {
         let state = Arc::new(gauge.guard());
@@ -774,7 +774,7 @@ fn fails(stream: impl FusedStream<Item = TestStep>, gauge: &Gauge) -> (usize, Er
 }
 
 #[test]
-fn every_event_of_the_turn_is_forwarded_the_last_one_too() {
+fn every_event_of_the_turn_is_forwarded_including_the_last() {
     let mut expected: Vec<TestStep> =
         events().into_iter().map(|event| Ok(Step::Value(Event::Turn(event)))).collect();
     assert!(matches!(
@@ -788,7 +788,7 @@ fn every_event_of_the_turn_is_forwarded_the_last_one_too() {
 }
 
 #[test]
-fn then_gets_the_turn_and_its_steps_follow() {
+fn on_turn_complete_passes_the_turn_to_its_closure_and_yields_its_steps() {
     let appended = |n: u32| Event::TurnStarted { turn: n, model: "m".into(), transition: None };
     let steps = turn("hello there").on_turn_complete(async |turn: Arc<Turn>| {
         assert_eq!(turn.text(), "hello there");
@@ -803,7 +803,7 @@ fn then_gets_the_turn_and_its_steps_follow() {
 }
 
 #[test]
-fn then_runs_only_when_pulled_again_and_after_the_upstream_was_dropped() {
+fn the_closure_runs_at_the_next_poll_after_the_upstream_was_dropped() {
     let gauge = Gauge::default();
     let ran = AtomicUsize::new(0);
     let count = events().len();
@@ -830,7 +830,7 @@ fn then_runs_only_when_pulled_again_and_after_the_upstream_was_dropped() {
 }
 
 #[test]
-fn it_reacts_to_turn_complete_and_not_to_the_end_of_the_upstream() {
+fn on_turn_complete_reacts_to_the_event_and_not_to_the_end_of_the_stream() {
     let open = stream::iter(events().into_iter().map(Ok)).chain(stream::pending());
     let steps = drain_steps(open.on_turn_complete(stops), &Gauge::default());
     assert_eq!(steps.last(), Some(&Ok(Step::Stop)));
@@ -850,7 +850,7 @@ fn an_upstream_that_ends_without_turn_complete_is_an_incomplete_turn() {
 }
 
 #[test]
-fn the_incomplete_turn_of_a_provider_says_what_there_was() {
+fn an_incomplete_turn_error_carries_the_partial_turn() {
     let upstream = turn(Reply::text("half a sen").cut());
     let (before, error) = fails(upstream.on_turn_complete(never), &Gauge::default());
     assert_eq!((before, error.kind()), (3, ErrorKind::IncompleteTurn));
@@ -859,7 +859,7 @@ fn the_incomplete_turn_of_a_provider_says_what_there_was() {
 }
 
 #[test]
-fn an_error_of_the_upstream_passes_and_then_never_runs() {
+fn an_upstream_error_is_forwarded_and_the_closure_never_runs() {
     let gauge = Gauge::default();
     let failure = Error::new(ErrorKind::Overloaded, "no room").with_status(529);
     let upstream = gauge.inside(turn(Reply::text("one two").fail(failure.clone())));
@@ -868,7 +868,7 @@ fn an_error_of_the_upstream_passes_and_then_never_runs() {
 }
 
 #[test]
-fn an_error_of_then_or_of_its_steps_passes() {
+fn an_error_of_the_closure_or_its_steps_is_forwarded() {
     let gauge = Gauge::default();
     let failure = || Error::new(ErrorKind::Store, "disk full");
     let (_, error) = fails(turn("a").on_turn_complete(async |_| Err(failure())), &gauge);
@@ -883,7 +883,7 @@ fn an_error_of_then_or_of_its_steps_passes() {
 }
 
 #[test]
-fn a_panic_in_then_becomes_an_error() {
+fn a_panic_in_the_closure_becomes_an_error() {
     fn is_panic(stream: impl FusedStream<Item = TestStep>, gauge: &Gauge) {
         let (_, error) = fails(stream, gauge);
         assert_eq!(error.kind(), ErrorKind::Panic);
@@ -913,7 +913,7 @@ fn a_panic_in_then_becomes_an_error() {
 }
 
 #[test]
-fn a_turn_may_be_transformed_before() {
+fn a_turn_stream_can_be_transformed_before_on_turn_complete() {
     let seen = AtomicUsize::new(0);
     let steps = turn(Reply::new().think("hidden").say("a b"))
         .try_filter(|event| std::future::ready(!matches!(event, TurnEvent::ReasoningDelta { .. })))
@@ -941,7 +941,7 @@ fn a_turn_may_be_transformed_before() {
 }
 
 #[test]
-fn a_turn_whose_end_was_filtered_out_is_incomplete() {
+fn a_turn_stream_whose_end_was_filtered_out_is_incomplete() {
     let upstream = turn("a")
         .try_filter(|event| std::future::ready(!matches!(event, TurnEvent::TurnComplete { .. })));
     let (_, error) = fails(upstream.on_turn_complete(never), &Gauge::default());
@@ -949,7 +949,7 @@ fn a_turn_whose_end_was_filtered_out_is_incomplete() {
 }
 
 #[test]
-fn dropping_it_drops_the_upstream_or_then_or_its_steps() {
+fn dropping_on_turn_complete_drops_the_upstream_the_closure_or_its_steps() {
     let gauge = Gauge::default();
     let make = || {
         let inner = gauge.clone();
@@ -989,7 +989,7 @@ fn dropping_the_loop_cancels_the_turn() {
 }
 
 #[test]
-fn the_next_request_is_sent_only_when_pulled() {
+fn the_next_request_is_sent_only_when_polled() {
     let model = Scripted::new(["one", "two"]);
     let mut stream = Box::pin(loop_stream(history(), |history| {
         let turn = model.stream_turn(Request::new(history.clone()));
@@ -1027,7 +1027,7 @@ fn a_failed_turn_ends_the_loop_as_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn then_may_await() {
+async fn the_closure_may_await() {
     let started = tokio::time::Instant::now();
     let reply = Reply::new().delay(Duration::from_mins(1)).say("a");
     let steps = turn(reply).on_turn_complete(async |_| {
@@ -1042,7 +1042,7 @@ async fn then_may_await() {
 }
 
 #[test]
-fn on_turn_complete_is_send_and_static_and_unboxed_as_far_as_its_parts_are() {
+fn on_turn_complete_is_send_static_and_unboxed_if_its_parts_are() {
     let steps = turn("a").on_turn_complete(stops);
     assert_send(&steps);
     assert_static(&steps);
@@ -1066,7 +1066,7 @@ fn on_turn_complete_is_send_and_static_and_unboxed_as_far_as_its_parts_are() {
 }
 
 #[test]
-fn on_turn_complete_shows_its_stage() {
+fn the_debug_output_of_on_turn_complete_shows_its_stage() {
     let mut steps = Box::pin(turn("a").on_turn_complete(stops));
     let mut stages = vec![];
     loop {
@@ -1100,7 +1100,7 @@ impl<S: Stream + Unpin> Stream for DropsBadly<S> {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_body_leaves_an_ended_loop() {
+fn a_panic_in_a_bodys_drop_ends_the_loop() {
     for decision in [Step::Next(1), Step::Stop, Step::StopWith(1)] {
         let mut stream = loop_stream(0, |n| DropsBadly(stream::iter([Step::Value(n), decision])));
         assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
@@ -1123,7 +1123,7 @@ fn a_panic_in_the_drop_of_a_body_leaves_an_ended_loop() {
 }
 
 #[test]
-fn a_panic_in_the_clone_of_a_state_leaves_an_ended_loop() {
+fn a_panic_in_a_states_clone_ends_the_loop() {
     #[derive(Debug)]
     struct Clones(u32);
     impl Clone for Clones {
@@ -1142,7 +1142,7 @@ fn a_panic_in_the_clone_of_a_state_leaves_an_ended_loop() {
 }
 
 #[test]
-fn a_panic_in_into_step_leaves_an_ended_loop() {
+fn a_panic_in_into_step_ends_the_loop() {
     struct Never;
     impl IntoStep for Never {
         type Value = ();
@@ -1161,7 +1161,7 @@ fn a_panic_in_into_step_leaves_an_ended_loop() {
 }
 
 #[test]
-fn the_cell_knows_of_a_panic_at_once() {
+fn the_cell_shows_a_panic_immediately() {
     for in_closure in [false, true] {
         let (mut stream, cell) = loop_with_state(0, |n| {
             assert!(!in_closure || n == 0, "boom");
@@ -1179,7 +1179,7 @@ fn the_cell_knows_of_a_panic_at_once() {
 }
 
 #[test]
-fn loop_over_keeps_the_state_that_stop_with_left() {
+fn loop_over_keeps_the_state_passed_to_stop_with() {
     let mut stream = loop_over(stream::repeat(1), 0, |total, n| {
         let total = total + n;
         stream::iter([if total < 3 { Step::Next(total) } else { Step::StopWith(total) }])

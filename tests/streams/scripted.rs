@@ -25,7 +25,7 @@ fn own(value: serde_json::Value) -> ProviderData {
 }
 
 #[test]
-fn a_signature_belongs_to_what_was_said_last() {
+fn a_scripted_signature_applies_to_the_previous_part() {
     let reply = Reply::new()
         .think("Hm")
         .sign("a")
@@ -42,20 +42,20 @@ fn a_signature_belongs_to_what_was_said_last() {
 }
 
 #[test]
-fn what_is_signed_is_not_added_to() {
+fn a_signed_part_is_not_extended() {
     let items = turn(Reply::new().think("one").sign("a").think("two").sign("b"));
     assert_eq!(items.items().len(), 2);
 }
 
 #[test]
-fn hidden_thoughts_are_data_without_words() {
+fn hidden_reasoning_is_provider_data_without_text() {
     let reply = Reply::new().think_hidden("b3Bh").say("Hi");
     assert_eq!(data(reply.clone()), [Some(own(json!({ "data": "b3Bh" }))), None]);
     assert_eq!(turn(reply).reasoning(), "");
 }
 
 #[test]
-fn a_summary_is_told_from_the_thoughts_themselves() {
+fn a_reasoning_summary_is_distinguished_from_full_reasoning() {
     let model = Scripted::new([Reply::new().think("a").summarize("b")]);
     let turn = model.stream_turn(Request::new(History::from_id("h")));
     let kinds = block_on(futures::StreamExt::collect::<Vec<_>>(turn));
@@ -70,7 +70,7 @@ fn a_summary_is_told_from_the_thoughts_themselves() {
 }
 
 #[test]
-fn a_reply_that_refuses_stops_for_that() {
+fn a_scripted_refusal_has_the_refusal_stop_reason() {
     assert_eq!(turn(Reply::new().refuse("No")).stop_reason(), &StopReason::Refusal);
     let again = Reply::new().refuse("No").retract("again").say("Yes");
     assert_eq!(turn(again).stop_reason(), &StopReason::Stop);

@@ -63,7 +63,7 @@ async fn the_turn_and_its_tools_are_finished_and_no_request_follows() {
 }
 
 #[tokio::test]
-async fn between_two_turns_and_before_the_first_no_request_follows() {
+async fn a_stop_between_turns_or_before_the_first_sends_no_request() {
     let model = model();
     let between = stopped_at(&model, |event| matches!(event, Event::Continued { .. })).await;
     check(&between, EndReason::Stopped, 1, 4);
@@ -74,13 +74,13 @@ async fn between_two_turns_and_before_the_first_no_request_follows() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_done_by_then_has_completed() {
+async fn a_stop_after_a_final_answer_leaves_the_run_completed() {
     let here = |event: &Event| event.text_delta().is_some_and(|text| text.as_str() == "It ");
     check(&stopped_at(&model(), here).await, EndReason::Completed, 2, 5);
 }
 
 #[tokio::test]
-async fn what_was_stopped_goes_on_from_a_file_without_a_word() {
+async fn a_stopped_run_continues_from_a_file_without_new_input() {
     let (_, history) = stopped_at(&model(), |event| event.tool_output().is_some()).await;
     let file = serde_json::to_string(&history).unwrap();
     let loaded: History = serde_json::from_str(&file).unwrap();
@@ -90,7 +90,7 @@ async fn what_was_stopped_goes_on_from_a_file_without_a_word() {
 }
 
 #[tokio::test]
-async fn what_was_steered_meanwhile_comes_back() {
+async fn input_steered_before_the_stop_is_returned() {
     let mut run = agent(&model()).run("Roll a die");
     let mut outcome = None;
     while let Some(event) = run.next().await {

@@ -75,7 +75,7 @@ fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
 }
 
 #[tokio::test]
-async fn no_tool_sees_why_and_the_history_keeps_what_was_written() {
+async fn tools_never_see_the_rationale_and_the_history_keeps_it() {
     for make in [raw, typed] {
         let given = Given::default();
         let outcome = run(make(&given), put(WHY)).await;
@@ -87,7 +87,7 @@ async fn no_tool_sees_why_and_the_history_keeps_what_was_written() {
 }
 
 #[tokio::test]
-async fn nothing_that_it_may_be_fails_a_call() {
+async fn no_value_of_the_rationale_fails_a_call() {
     for odd in ["null", "7", r#""so""#, "[1]", "{}", r#"{"risk":9,"more":{}}"#] {
         for make in [raw, typed] {
             let given = Given::default();
@@ -99,7 +99,7 @@ async fn nothing_that_it_may_be_fails_a_call() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_still_told() {
+async fn a_schema_mismatch_is_still_reported_with_a_rationale() {
     let given = Given::default();
     let outcome = run(raw(&given), put(&format!(r#"{WHY},"more":1"#))).await;
     assert_eq!(kinds(&outcome), [ResultKind::InvalidArguments]);
@@ -107,7 +107,7 @@ async fn arguments_that_do_not_fit_are_still_told() {
 }
 
 #[tokio::test]
-async fn a_kit_by_hand_takes_it_off_as_well() {
+async fn a_toolkit_used_directly_strips_the_rationale() {
     let given = Given::default();
     let kit = Toolkit::new([raw(&given)]).with_rationale();
     let history = History::from_id("h");
@@ -120,7 +120,7 @@ async fn a_kit_by_hand_takes_it_off_as_well() {
 }
 
 #[tokio::test]
-async fn a_sub_agent_is_told_its_prompt_alone() {
+async fn a_sub_agent_receives_only_its_prompt_without_the_rationale() {
     let child = Scripted::new(["Done."]);
     let tool = Agent::new(child.clone()).as_tool("put", "").unwrap();
     let reply = Reply::new().call_raw("c1", "put", &format!(r#"{{{WHY},"prompt":"go"}}"#));
@@ -130,7 +130,7 @@ async fn a_sub_agent_is_told_its_prompt_alone() {
 }
 
 #[tokio::test]
-async fn who_runs_it_outside_sees_what_was_written_and_it_is_checked_without() {
+async fn an_external_executor_sees_the_rationale_and_the_schema_check_ignores_it() {
     let outcome = run(Tool::external(strict()).unwrap(), put(WHY)).await;
     assert_eq!(outcome.reason, EndReason::Pending);
     let (why, arguments) = Rationale::split_arguments(&outcome.pending[0].arguments);
@@ -141,7 +141,7 @@ async fn who_runs_it_outside_sees_what_was_written_and_it_is_checked_without() {
 }
 
 #[tokio::test]
-async fn a_rule_can_read_the_risk_and_ask_somebody() {
+async fn a_policy_can_read_the_risk_and_require_approval() {
     let given = Given::default();
     let model = Scripted::new([put(WHY), Reply::text("Done.")]);
     let agent = Agent::new(model).with_tools([raw(&given)]).with_rationale().with_hook(
@@ -161,7 +161,7 @@ async fn a_rule_can_read_the_risk_and_ask_somebody() {
 }
 
 #[tokio::test]
-async fn what_a_rule_writes_needs_no_reason() {
+async fn arguments_rewritten_by_a_policy_need_no_rationale() {
     let given = Given::default();
     let model = Scripted::new([put(WHY), Reply::text("Done.")]);
     let rewrite = hook::before_tool(|_state, _call| async {
@@ -177,7 +177,7 @@ fn schema(kit: &Toolkit) -> Value {
 }
 
 #[test]
-fn the_schema_has_room_for_it_once_and_does_not_ask_for_it() {
+fn the_schema_has_one_optional_rationale_property() {
     let kit = Toolkit::new([raw(&Given::default())]).with_rationale();
     let schema_once = schema(&kit);
     let why = &schema_once["properties"]["_why"];
@@ -191,7 +191,7 @@ fn the_schema_has_room_for_it_once_and_does_not_ask_for_it() {
 }
 
 #[tokio::test]
-async fn a_tool_with_one_of_its_own_or_without_room_for_it_stays_as_it_is() {
+async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
     let own = json!({ "type": "object", "properties": { "_why": { "type": "string" } } });
     let odd = json!({ "type": "object", "properties": [] });
     let required = json!({ "type": "object", "required": ["_why"] });
@@ -212,7 +212,7 @@ async fn a_tool_with_one_of_its_own_or_without_room_for_it_stays_as_it_is() {
 }
 
 #[test]
-fn how_a_tool_wants_to_be_run_stays() {
+fn adding_a_rationale_keeps_the_tools_settings() {
     let tool = raw(&Given::default())
         .exclusive()
         .requires_approval()
@@ -223,7 +223,7 @@ fn how_a_tool_wants_to_be_run_stays() {
 }
 
 #[tokio::test]
-async fn only_an_audited_agent_asks_for_it_whatever_is_set_first() {
+async fn only_an_agent_with_rationale_requests_it_in_any_builder_order() {
     let offered = async |agent: Agent, model: Scripted| {
         agent.run("go").outcome().await;
         model.requests()[0].tools[0].parameters["properties"].get("_why").is_some()
@@ -239,7 +239,7 @@ async fn only_an_audited_agent_asks_for_it_whatever_is_set_first() {
 }
 
 #[tokio::test]
-async fn the_same_call_for_another_reason_is_the_same_call() {
+async fn calls_that_differ_only_in_rationale_are_equal() {
     let model = Scripted::function(|_request, n| {
         let args = format!(r#"{{"text":"x","_why":{{"expected_outcome":"try {n}"}}}}"#);
         Reply::new().call_raw("", "put", &args)
@@ -251,7 +251,7 @@ async fn the_same_call_for_another_reason_is_the_same_call() {
 }
 
 #[test]
-fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
+fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
     let kit = Toolkit::new([raw(&Given::default())]).with_rationale();
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
@@ -270,7 +270,7 @@ fn every_wire_takes_the_schema_also_where_it_has_to_be_strict() {
 }
 
 #[tokio::test]
-async fn an_approval_shows_what_was_written() {
+async fn an_approval_shows_the_rationale() {
     let model = Scripted::new([put(WHY)]);
     let agent =
         Agent::new(model).with_tools([raw(&Given::default()).requires_approval()]).with_rationale();

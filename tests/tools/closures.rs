@@ -52,7 +52,7 @@ mod typed {
     }
 
     #[tokio::test]
-    async fn each_call_of_a_stateful_tool_gets_the_state_that_the_program_has_too() {
+    async fn each_call_of_a_stateful_tool_shares_the_programs_state() {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let tool = || {
             let notes = Arc::clone(&notes);
@@ -100,7 +100,7 @@ mod typed {
     }
 
     #[tokio::test]
-    async fn what_serialises_is_returned_as_json() {
+    async fn serializable_output_is_returned_as_json() {
         let tool = Tool::new("weather", "The weather", |(), _| async {
             Ok::<_, std::io::Error>(Json(Weather { degrees: 4, rain: true }))
         });
@@ -110,7 +110,7 @@ mod typed {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_that_the_model_reads() {
+fn unserializable_output_is_an_error_result() {
     let odd = Json(std::collections::BTreeMap::from([(vec![1], 2)]));
     let (kind, text) = read(odd);
     assert_eq!(kind, ResultKind::Error);
@@ -137,7 +137,7 @@ impl std::error::Error for Reading {
 }
 
 #[test]
-fn the_model_reads_an_error_with_all_its_causes() {
+fn an_error_result_includes_all_causes() {
     let failed = || Reading { line: 1, source: "x".parse::<i32>().unwrap_err() };
     let expected = "Error: while reading line 1: invalid digit found in string";
     let error = (ResultKind::Error, expected.to_owned());
@@ -151,7 +151,7 @@ fn the_model_reads_an_error_with_all_its_causes() {
 }
 
 #[test]
-fn a_cause_that_its_error_has_told_already_is_not_repeated() {
+fn a_cause_already_in_the_error_message_is_not_repeated() {
     #[derive(Debug)]
     struct Whole(std::num::ParseIntError);
     impl fmt::Display for Whole {
@@ -169,7 +169,7 @@ fn a_cause_that_its_error_has_told_already_is_not_repeated() {
 }
 
 #[test]
-fn the_arguments_of_a_call_are_read_into_a_type() {
+fn the_arguments_of_a_call_are_deserialized_into_a_type() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Search {
         query: String,
@@ -197,7 +197,7 @@ fn the_arguments_of_a_call_are_read_into_a_type() {
 }
 
 #[tokio::test]
-async fn a_raw_tool_is_given_what_the_model_wrote() {
+async fn a_raw_tool_receives_the_arguments_verbatim() {
     let tool = Tool::raw(spec("t"), |arguments: Value, _| async move { arguments }).unwrap();
     assert_eq!(call(tool, r#"{"a":[1]}"#).await.content.text(), r#"{"a":[1]}"#);
 }

@@ -21,7 +21,7 @@ fn check_doubled(error: &Error) {
 }
 
 #[tokio::test]
-async fn an_agent_with_two_tools_of_one_name_sends_nothing() {
+async fn an_agent_with_duplicate_tool_names_sends_nothing() {
     let makes: [fn(Agent) -> Agent; 3] = [
         |agent| agent.with_tools([tool("t", "a"), tool("t", "b")]),
         |agent| agent.with_tool(tool("t", "a")).with_tool(tool("t", "b")),
@@ -36,7 +36,7 @@ async fn an_agent_with_two_tools_of_one_name_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_is_not_resumed_with_two_tools_of_one_name() {
+async fn a_run_cannot_be_resumed_with_duplicate_tool_names() {
     let ran = Counter::default();
     let model = Scripted::new([call_of("c", "t"), "never".into()]);
     let agent = Agent::new(model).with_tool(fine("t", &ran).requires_approval());
@@ -49,7 +49,7 @@ async fn a_run_is_not_resumed_with_two_tools_of_one_name() {
 }
 
 #[tokio::test]
-async fn a_tool_is_replaced_on_purpose_and_keeps_its_place() {
+async fn replacing_a_tool_explicitly_keeps_its_position() {
     let kit = Toolkit::new([tool("a", "a"), tool("t", "old"), tool("z", "z")]);
     let kit = kit.with_replaced_tool(tool("t", "new"));
     let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
@@ -61,7 +61,7 @@ async fn a_tool_is_replaced_on_purpose_and_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn a_tool_that_comes_later_into_an_audited_kit_is_audited_too() {
+async fn a_tool_added_later_to_a_toolkit_with_rationale_gets_one() {
     let kit = Toolkit::new([tool("a", "a")]).with_rationale();
     let kit = kit.with_tool(tool("b", "b")).with_replaced_tool(tool("a", "other"));
     for spec in kit.specs().iter() {

@@ -70,7 +70,7 @@ fn echo() -> Tool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_50_200_and_600_ms_give_their_results_at_50_200_and_600() {
+async fn results_of_parallel_calls_are_yielded_as_each_call_finishes() {
     let count = Arc::default();
     let kit = Toolkit::new([nap(&count, &Arc::default())]);
     let events = run(&kit, naps(&[600, 50, 200])).await;
@@ -93,7 +93,7 @@ async fn results_enter_the_history_in_call_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_most_four_calls_run_at_once_unless_told_otherwise() {
+async fn the_default_concurrency_limit_is_four_calls() {
     for (limit, expected) in [(None, 4), (Some(1), 1), (Some(100), 10)] {
         let (running, most) = (Arc::default(), Arc::default());
         let mut kit = Toolkit::new([nap(&running, &most)]);
@@ -115,14 +115,14 @@ async fn empty_arguments_are_an_empty_object() {
 }
 
 #[tokio::test]
-async fn an_unknown_tool_is_answered_with_the_tools_there_are() {
+async fn an_unknown_tool_is_answered_with_the_available_names() {
     let result = result_of(echo(), "nobody", "{}").await;
     assert_eq!(result.kind, ResultKind::UnknownTool);
     assert!(result.is_error() && result.content.text().contains("`echo`"), "{result:?}");
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_object_are_told_why() {
+async fn arguments_that_are_not_a_json_object_are_answered_with_the_reason() {
     for arguments in ["{\"ms\":", "[]", "\"{}\"", "3", "{} x"] {
         let result = result_of(echo(), "echo", arguments).await;
         assert_eq!(result.kind, ResultKind::InvalidArguments, "{arguments}");
@@ -130,7 +130,7 @@ async fn arguments_that_are_no_json_object_are_told_why() {
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_with_their_path() {
+async fn a_schema_mismatch_is_reported_with_its_path() {
     let result = result_of(echo(), "echo", "{\"ms\":\"soon\"}").await;
     assert_eq!(result.kind, ResultKind::InvalidArguments);
     assert!(result.content.text().contains("ms"), "{result:?}");
@@ -138,7 +138,7 @@ async fn arguments_that_do_not_fit_are_told_with_their_path() {
 
 #[cfg(feature = "schemars")]
 #[tokio::test]
-async fn typed_arguments_that_do_not_fit_are_told_with_their_path() {
+async fn a_mismatch_of_typed_arguments_is_reported_with_its_path() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Outer {
         inner: Vec<Inner>,
@@ -161,7 +161,7 @@ async fn typed_arguments_that_do_not_fit_are_told_with_their_path() {
 }
 
 #[tokio::test]
-async fn an_error_is_a_result_that_the_model_reads() {
+async fn a_tool_error_is_an_error_result() {
     let tool = Tool::raw(spec("t"), |_, _| async { Err::<(), _>("the disk is full") }).unwrap();
     let result = result_of(tool, "t", "{}").await;
     assert_eq!(result.kind, ResultKind::Error);
@@ -169,7 +169,7 @@ async fn an_error_is_a_result_that_the_model_reads() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_result_wherever_it_happens() {
+async fn a_panic_anywhere_in_a_tool_is_an_error_result() {
     fn boom() -> String {
         std::panic::resume_unwind(Box::new("boom"))
     }
@@ -202,7 +202,7 @@ async fn a_panic_is_a_result_wherever_it_happens() {
 }
 
 #[tokio::test]
-async fn siblings_of_a_call_that_fails_go_on() {
+async fn siblings_of_a_failed_call_continue() {
     let bad =
         Tool::raw(spec("bad"), |_, _| async { std::panic::resume_unwind(Box::new("boom")) as () })
             .unwrap();
@@ -223,7 +223,7 @@ async fn siblings_of_a_call_that_fails_go_on() {
 }
 
 #[tokio::test]
-async fn a_streaming_tool_tells_how_far_it_is_and_is_dropped_behind_its_output() {
+async fn a_streaming_tool_reports_progress_and_is_dropped_after_its_output() {
     let polled = Arc::new(AtomicUsize::new(0));
     let seen = polled.clone();
     let tool = Tool::typed_streaming(spec("t"), move |_: Value, _| {
@@ -269,7 +269,7 @@ async fn a_tool_may_return_parts() {
 }
 
 #[tokio::test]
-async fn calls_of_a_turn_that_vetoes_them_are_answered_and_never_run() {
+async fn calls_of_a_turn_whose_stop_reason_forbids_them_are_answered_and_never_run() {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = ran.clone();
     let tool = Tool::raw(spec("t"), move |_, _| {
@@ -295,7 +295,7 @@ async fn calls_of_a_turn_that_vetoes_them_are_answered_and_never_run() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_in_the_history_already_does_not_run_again() {
+async fn a_turn_already_in_the_history_does_not_run_again() {
     let turn = turn(Reply::new().call("echo", json!({}))).await;
     let history = History::from_items("h", turn.to_history_items());
     let events: Vec<_> = Toolkit::new([echo()]).run(&history, &turn).collect().await;
@@ -303,7 +303,7 @@ async fn a_turn_that_is_in_the_history_already_does_not_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_run_drops_its_tools_and_sets_their_flag() {
+async fn dropping_the_run_drops_its_tools_and_sets_their_cancellation_flag() {
     let flag = Arc::new(std::sync::Mutex::new(None));
     let (running, seen) = (Arc::new(AtomicUsize::new(0)), flag.clone());
     let counted = running.clone();
@@ -345,7 +345,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
 }
 
 #[test]
-fn a_spec_that_no_provider_would_take_is_refused() {
+fn an_invalid_tool_spec_is_rejected() {
     let bad = |name: &str, parameters: Value| {
         let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
         Tool::raw(spec, |_, _| async {}).is_err()
@@ -357,7 +357,7 @@ fn a_spec_that_no_provider_would_take_is_refused() {
 }
 
 #[test]
-fn a_tool_is_replaced_by_one_of_its_name_and_added_where_there_is_none() {
+fn replace_swaps_a_tool_of_the_same_name_or_adds_it() {
     let first = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
     let second = Tool::raw(ToolSpec { description: "new".into(), ..spec("a") }, |_, _| async { 2 });
     let kit = Toolkit::new([first]).with_replaced_tool(second.unwrap()).with_replaced_tool(echo());
@@ -370,7 +370,7 @@ fn a_tool_is_replaced_by_one_of_its_name_and_added_where_there_is_none() {
 }
 
 #[tokio::test]
-async fn the_events_of_tools_are_events_of_the_run() {
+async fn tool_events_are_yielded_as_run_events() {
     let turn = turn(Reply::new().call("echo", json!({}))).await;
     let steps = Toolkit::new([echo()]).run(&History::from_id("h"), &turn).then_next(|h| h);
     let values: Vec<_> = steps.map(Result::unwrap).collect().await;
@@ -386,7 +386,7 @@ async fn the_events_of_tools_are_events_of_the_run() {
 
 /// What a closure does before it gives its future is work of the tool, too.
 #[tokio::test]
-async fn nothing_of_a_closure_runs_before_its_started_is_given_out() {
+async fn no_tool_closure_runs_before_its_started_event_is_yielded() {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = || {
         let ran = Arc::clone(&ran);

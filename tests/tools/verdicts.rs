@@ -20,7 +20,7 @@ fn results(outcome: &Outcome) -> Vec<&ToolResult> {
 }
 
 #[tokio::test]
-async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these() {
+async fn an_external_call_is_pending_with_its_rewritten_arguments() {
     let model = Scripted::new([Reply::new().call("ask", json!({ "q": "raw" })), "done".into()]);
     let agent = Agent::new(model).with_tools([Tool::external(spec("ask")).unwrap()]).with_hook(
         hook::before_tool(|_, _| async {
@@ -42,7 +42,7 @@ async fn an_external_call_whose_arguments_were_rewritten_is_pending_with_these()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_external_call_cannot_be_approved_and_still_takes_its_output() {
+async fn approving_an_external_call_is_an_error_and_its_output_is_still_accepted() {
     let nap = Tool::raw(spec("nap"), |_, _| async {
         sleep(Duration::from_secs(1)).await;
         "rested"
@@ -60,7 +60,7 @@ async fn an_external_call_cannot_be_approved_and_still_takes_its_output() {
 }
 
 #[tokio::test]
-async fn no_verdict_is_taken_while_a_run_ends() {
+async fn no_verdict_is_accepted_while_a_run_ends() {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
     let reply = Reply::new().call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
     let mut run = Agent::new(Scripted::new([reply])).with_tools([tool]).interactive().run("go");
@@ -73,7 +73,7 @@ async fn no_verdict_is_taken_while_a_run_ends() {
 }
 
 #[tokio::test]
-async fn an_output_from_outside_is_kept_also_where_its_tool_is_gone() {
+async fn an_external_output_is_kept_even_if_its_tool_was_removed() {
     let model = Scripted::new([Reply::new().call("ask", json!({})), "done".into()]);
     let agent = Agent::new(model.clone()).with_tools([Tool::external(spec("ask")).unwrap()]);
     let run = agent.run("go");

@@ -208,7 +208,7 @@ fn is_lost_to_a_number(wire: Wire, field: &str) -> bool {
 }
 
 #[test]
-fn only_a_field_that_the_turn_is_made_of_costs_it() {
+fn only_an_essential_field_with_a_wrong_type_fails_the_turn() {
     for (wire, allowed) in Wire::ALL.into_iter().zip([ANTHROPIC, CHAT, RESPONSES, GEMINI, OLLAMA]) {
         let costly = costly(wire);
         let found: Vec<&str> = costly.iter().map(String::as_str).collect();

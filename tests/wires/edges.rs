@@ -103,7 +103,7 @@ fn check_name(name: &Value) {
 }
 
 #[test]
-fn a_chat_chunk_with_odd_fields_loses_no_text() {
+fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
     #[track_caller]
     fn check(chunk: &str, text: &str) {
         assert_eq!(
@@ -144,7 +144,7 @@ fn a_chat_chunk_with_odd_fields_loses_no_text() {
 }
 
 #[test]
-fn chat_chunks_that_are_none_are_passed_over() {
+fn chat_frames_that_are_not_chunks_are_ignored() {
     const TEXT: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
     for odd in ["", "null", r#"{"choices":"x"}"#, r#"{"choices":5}"#, r#"{"choices":true}"#] {
         assert_eq!(text_of(chat(&[odd, TEXT, FINISHED, "[DONE]"])), Ok("a".to_owned()), "{odd}");
@@ -152,7 +152,7 @@ fn chat_chunks_that_are_none_are_passed_over() {
 }
 
 #[test]
-fn a_message_block_with_odd_fields_loses_no_text() {
+fn an_anthropic_block_with_unexpected_fields_loses_no_text() {
     #[track_caller]
     fn check(start: &str, delta: &str, text: &str) {
         let turn = block(start, &[delta], END_TURN);
@@ -190,7 +190,7 @@ fn an_error_in_a_message_stream_is_understood_in_any_shape() {
 const WHOLE: &str = r#"{"path":"/x"}"#;
 
 #[test]
-fn a_message_call_runs_with_its_own_arguments_or_not_at_all() {
+fn an_anthropic_call_runs_with_its_own_arguments_or_not_at_all() {
     const CALL: &str = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
     #[track_caller]
     fn check(deltas: &[&str]) {
@@ -237,7 +237,7 @@ fn a_chat_call_runs_with_its_own_arguments_or_not_at_all() {
 }
 
 #[test]
-fn half_an_emoji_in_arguments_never_changes_the_call() {
+fn a_lone_surrogate_in_arguments_never_changes_the_call() {
     fn run(pieces: &[&str]) -> Vec<String> {
         let pieces = [&[r#"{\"cmd\":\"rm "#, "-i draft-"], pieces, &[r#" *\"}"#]].concat();
         let (mut chunks, mut deltas) = (Vec::new(), Vec::new());
@@ -270,13 +270,13 @@ fn half_an_emoji_in_arguments_never_changes_the_call() {
 }
 
 #[test]
-fn a_message_call_without_a_name_is_an_error() {
+fn an_anthropic_call_without_a_name_is_an_error() {
     let turn = block(r#"{"type":"tool_use","id":"t1","input":{}}"#, &[], TOOL_USE);
     assert!(turn.is_err(), "{turn:?}");
 }
 
 #[test]
-fn a_turn_with_deep_foreign_data_is_read_again_from_its_record() {
+fn a_turn_with_deeply_nested_provider_data_round_trips_through_a_record() {
     let input = nested(120);
     let start =
         format!(r#"{{"type":"server_tool_use","id":"s","name":"web_search","input":{input}}}"#);
@@ -287,14 +287,14 @@ fn a_turn_with_deep_foreign_data_is_read_again_from_its_record() {
 }
 
 #[test]
-fn an_empty_result_of_a_failed_call_is_sent_in_a_form_that_is_taken() {
+fn an_empty_error_result_is_sent_in_an_accepted_form() {
     let sent = sent_to_messages(called("c", "f", "{}", "", ResultKind::Error));
     let result = &sent["messages"][2]["content"][0];
     assert!(result["is_error"] != true || result["content"].is_array(), "{result}");
 }
 
 #[test]
-fn what_is_white_space_only_is_not_sent() {
+fn white_space_only_text_is_not_sent() {
     let request = history(vec![Item::user("x")]).with_system(" \n");
     let sent: Value = serde_json::from_slice(&anthropic::encode(&request, "m").unwrap()).unwrap();
     assert!(sent["system"].is_null(), "{sent}");
@@ -309,7 +309,7 @@ fn the_first_message_is_the_users() {
 }
 
 #[test]
-fn ids_and_names_of_other_wires_are_sent_in_the_letters_of_this_one() {
+fn ids_and_names_of_other_wires_are_sent_in_an_accepted_alphabet() {
     let id = "call.1:x y".to_owned() + &"z".repeat(80);
     let sent = sent_to_messages(called(&id, "f", "{}", "r", ResultKind::Ok));
     let (call, result) = (&sent["messages"][1]["content"][0], &sent["messages"][2]["content"][0]);
@@ -329,7 +329,7 @@ fn a_history_with_calls_is_never_sent_without_tools() {
 }
 
 #[test]
-fn half_an_emoji_in_old_arguments_is_not_sent() {
+fn a_lone_surrogate_in_old_arguments_is_not_sent() {
     let items = called("c", "f", r#"{"p":"\ud800"}"#, "r", ResultKind::Ok);
     let body = String::from_utf8(anthropic::encode(&history(items), "m").unwrap()).unwrap();
     assert!(!body.contains(r"\ud800"), "{body}");
@@ -352,7 +352,7 @@ fn no_message_ends_in_thinking() {
 }
 
 #[test]
-fn what_comes_later_does_not_change_how_a_text_was_sent() {
+fn later_items_do_not_change_how_a_text_was_sent() {
     let mut items = vec![Item::user("x"), last(Item::text("one \n"))];
     let before = sent_to_messages(items.clone());
     items.push(last(Item::text("two")));
@@ -366,7 +366,7 @@ fn what_comes_later_does_not_change_how_a_text_was_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_hangs_behind_its_last_chunk_is_a_turn() {
+async fn a_body_that_hangs_after_its_last_chunk_is_a_complete_turn() {
     let text = r#"{"choices":[{"delta":{"content":"hey"},"finish_reason":"stop"}]}"#;
     let body = Bytes::from(frames(&[text, "[DONE]"]));
     let body = stream::iter([Ok::<_, Error>(body)]).chain(stream::pending());
@@ -502,7 +502,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn after_the_first_byte_it_is_the_idle_limit_that_counts() {
+    async fn after_the_first_byte_the_idle_timeout_applies() {
         // The delay has the client wait for the first byte before it comes.
         let delay = Part::Delay(Duration::from_millis(5));
         let body = vec![delay, Part::Bytes(": hi\n\n".into()), Part::Hang];
@@ -512,14 +512,14 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn limits_without_measure_are_no_limits() {
+    async fn infinite_timeouts_are_no_timeouts() {
         let server = serve(whole(200, "text/event-stream", HEY)).await;
         let text = ask(provider(server.url(), Duration::MAX, Duration::MAX)).await.unwrap();
         assert_eq!(text, "hey");
     }
 
     #[tokio::test]
-    async fn a_refusal_that_hangs_is_still_the_refusal() {
+    async fn an_error_status_with_a_hanging_body_is_still_reported() {
         let words = Part::Bytes(r#"{"error":{"message":"slow down"}}"#.into());
         let server = serve(response(429, "application/json", vec![words, Part::Hang])).await;
         let error = ask(provider(server.url(), LONG, SHORT)).await.unwrap_err();

@@ -660,7 +660,7 @@ failures! {
 }
 
 #[tokio::test]
-async fn the_words_of_a_vendor_are_what_a_person_reads() {
+async fn error_messages_contain_the_vendors_message() {
     let error = anthropic(401, "authentication_error", "invalid x-api-key").ask().await;
     let expected = "the provider answered with status 401: invalid x-api-key";
     assert_eq!(error.to_string(), expected);
@@ -675,7 +675,7 @@ async fn the_words_of_a_vendor_are_what_a_person_reads() {
 }
 
 #[tokio::test]
-async fn a_long_message_without_spaces_is_cut_and_not_dropped() {
+async fn a_long_message_without_spaces_is_truncated_and_not_dropped() {
     let error = chat(400, &"错误".repeat(300)).ask().await;
     let words = error.message().strip_prefix("the provider answered with status 400: ").unwrap();
     assert!(words.starts_with("错误错误") && words.ends_with('…'), "{words}");
@@ -683,7 +683,7 @@ async fn a_long_message_without_spaces_is_cut_and_not_dropped() {
 }
 
 #[tokio::test]
-async fn every_vendors_refusal_of_an_unknown_model_names_the_model() {
+async fn an_unknown_model_error_of_any_vendor_names_the_model() {
     let openai = |kind: &str, code: &str, message: &str| openai(404, kind, code, message);
     let google = |message| google(404, "NOT_FOUND", message, &serde_json::json!([]));
     for case in [
@@ -734,7 +734,7 @@ async fn every_vendors_refusal_of_an_unknown_model_names_the_model() {
 }
 
 #[tokio::test]
-async fn an_error_that_is_a_field_of_the_stream_or_plain_words_in_it_is_told() {
+async fn an_error_in_a_stream_field_or_as_plain_text_is_reported() {
     let full = r#"{"code":400,"message":"the request exceeds the available context size.","type":"invalid_request_error"}"#;
     let begins = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
     for wire in [messages, chat] {
@@ -753,7 +753,7 @@ async fn an_error_that_is_a_field_of_the_stream_or_plain_words_in_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_status_whose_body_is_a_stream_has_the_message_of_its_error() {
+async fn an_error_status_with_a_stream_body_has_the_message_of_its_error_event() {
     let error = r#"{"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#;
     for body in [
         format!("data: {error}\n\n"),

@@ -132,7 +132,7 @@ fn history(wire: Wire) -> Vec<Item> {
 }
 
 #[test]
-fn a_history_of_any_wire_goes_to_every_wire_with_its_words_and_calls_and_nothing_foreign() {
+fn a_history_of_any_wire_is_sent_on_every_wire_without_foreign_data() {
     for from in Wire::ALL {
         let items = history(from);
         for to in Wire::ALL {
@@ -196,7 +196,7 @@ mod in_a_run {
     }
 
     #[tokio::test]
-    async fn a_run_that_one_wire_began_is_finished_by_another() {
+    async fn a_run_started_on_one_wire_can_finish_on_another() {
         for from in Wire::ALL {
             for to in Wire::ALL {
                 let asked = AtomicUsize::new(0);
@@ -248,7 +248,7 @@ mod in_a_run {
 }
 
 #[test]
-fn a_call_id_that_the_vendor_takes_goes_back_as_it_was_issued() {
+fn a_call_id_valid_for_the_vendor_is_sent_unchanged() {
     // As long as those of xAI, and as Anthropic's and OpenAI's may be.
     for (wire, longest) in
         [(Wire::Anthropic, 64), (Wire::OpenAiResponses, 64), (Wire::OpenAiChat, 40)]

@@ -39,7 +39,7 @@ fn check_calls(deltas: &[Value], expected: &[&str]) {
 }
 
 #[test]
-fn text_reasoning_usage_and_the_raw_stop_reason_come_through() {
+fn text_reasoning_usage_and_the_raw_stop_reason_are_decoded() {
     let turn = read(&[
         &chunk(&json!({ "role": "assistant", "content": "" }), None),
         &chunk(&json!({ "reasoning_content": "hm", "reasoning": "hm" }), None),
@@ -58,7 +58,7 @@ fn text_reasoning_usage_and_the_raw_stop_reason_come_through() {
 }
 
 #[test]
-fn a_call_in_the_vendors_own_shape() {
+fn a_call_in_the_documented_shape_is_decoded() {
     check_calls(
         &[
             json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "" } }]),
@@ -96,7 +96,7 @@ fn a_name_may_come_in_pieces() {
 }
 
 #[test]
-fn calls_without_an_index_are_told_apart_by_id_then_by_order() {
+fn calls_without_an_index_are_distinguished_by_id_then_by_order() {
     check_calls(
         &[
             json!([{ "id": "a", "function": { "name": "f", "arguments": "{" } }]),
@@ -131,7 +131,7 @@ fn arguments_may_be_an_object_and_empty_ones_stay_empty() {
 }
 
 #[test]
-fn a_call_without_a_name_breaks_the_protocol() {
+fn a_call_without_a_name_is_a_protocol_error() {
     let calls =
         json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "arguments": "{}" } }] });
     let error = read(&[&chunk(&calls, None), &chunk(&json!({}), Some("tool_calls"))]).unwrap_err();
@@ -139,7 +139,7 @@ fn a_call_without_a_name_breaks_the_protocol() {
 }
 
 #[test]
-fn a_refusal_is_text_and_a_stop_reason_of_its_own() {
+fn a_refusal_is_text_with_the_refusal_stop_reason() {
     let turn = read(&[
         &chunk(&json!({ "content": null, "refusal": "" }), None),
         &chunk(&json!({ "refusal": "I can't" }), None),
@@ -162,7 +162,7 @@ fn a_stream_without_done_is_complete_if_it_had_a_finish_reason() {
 }
 
 #[test]
-fn what_comes_behind_the_finish_reason_is_passed_over() {
+fn content_after_the_finish_reason_is_ignored() {
     let turn = read(&[
         &chunk(&json!({ "content": "hi" }), Some("stop")),
         &chunk(&json!({ "content": " there" }), Some("length")),
@@ -173,7 +173,7 @@ fn what_comes_behind_the_finish_reason_is_passed_over() {
 }
 
 #[test]
-fn an_error_in_the_stream_gives_its_kind() {
+fn an_error_in_the_stream_has_its_kind() {
     let kind = |json: &str| read(&[json]).unwrap_err().kind();
     assert_eq!(kind(r#"{"error":{"message":"m","code":429}}"#), ErrorKind::RateLimited);
     assert_eq!(kind(r#"{"error":"broken"}"#), ErrorKind::Server);
@@ -184,7 +184,7 @@ fn an_error_in_the_stream_gives_its_kind() {
 }
 
 #[test]
-fn odd_envelopes_do_not_cost_the_turn() {
+fn unusual_envelopes_do_not_fail_the_turn() {
     let turn = read(&[
         r#"{"choices":null}"#,
         r#"{"prompt_filter_results":[{}]}"#,
@@ -223,7 +223,7 @@ fn result(id: &str, content: impl Into<Content>) -> Item {
 }
 
 #[test]
-fn a_request_in_the_shape_of_the_wire() {
+fn a_request_has_the_documented_shape() {
     let body = body(vec![
         Item::user("one"),
         Item::user("two"),
@@ -267,7 +267,7 @@ fn a_request_in_the_shape_of_the_wire() {
 }
 
 #[test]
-fn a_file_by_its_address_is_unsupported_and_says_so() {
+fn a_file_url_is_an_unsupported_error() {
     let source = MediaSource::Url("https://a.example/b.pdf".into());
     let file = Part::File(Media { media_type: "application/pdf".into(), source });
     let error = body(vec![Item::user(vec![file])]).unwrap_err();
@@ -305,7 +305,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_tool_loop_runs_through_the_agent_and_keeps_one_connection() {
+    async fn a_tool_loop_of_an_agent_reuses_one_connection() {
         let server = LoopbackServer::start(|request| {
             assert_eq!(request.path, "/v1/chat/completions");
             let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -332,7 +332,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_json_answer_to_a_streaming_request_is_a_clear_error() {
+    async fn a_json_response_to_a_streaming_request_is_a_clear_error() {
         for (status, body, kind) in [
             (
                 200,
@@ -373,7 +373,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn azure_has_a_key_header_of_its_own_and_keeps_the_query_of_its_address() {
+    async fn azure_uses_its_own_key_header_and_keeps_the_url_query() {
         let (request, _) = asked(|model, url| {
             let url = format!("{url}/openai/deployments/d?api-version=2025-01-01");
             model.with_dialect(Dialect::AZURE).with_base_url(url).unwrap()
@@ -385,7 +385,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_dialect_counts_whether_it_is_set_before_or_behind_the_address() {
+    async fn dialect_and_base_url_can_be_set_in_any_order() {
         let unknown = asked(|model, url| model.with_base_url(url).unwrap()).await.1;
         assert_eq!(
             (&unknown["max_tokens"], &unknown["max_completion_tokens"]),
@@ -399,7 +399,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_dialect_brings_its_address_and_without_one_nothing_is_sent() {
+    async fn a_dialect_sets_its_base_url_and_without_one_nothing_is_sent() {
         let server =
             LoopbackServer::start(|_| sse(&[chunk(&json!({}), Some("stop")), "[DONE]".into()]))
                 .await
@@ -423,7 +423,7 @@ mod over_http {
 }
 
 #[test]
-fn a_result_that_failed_without_a_word_says_so() {
+fn an_empty_error_result_is_sent_with_a_message() {
     let mut failed = result("a", "");
     if let ItemKind::ToolResult(result) = &mut failed.kind {
         result.kind = ResultKind::Error;

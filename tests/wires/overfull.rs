@@ -37,7 +37,7 @@ fn chat() -> openai_chat::Decoder {
 }
 
 #[test]
-fn chat_calls() {
+fn a_chat_turn_with_too_many_calls_is_too_large() {
     let (head, tail) = ("{\"choices\":[{\"delta\":{\"tool_calls\":[", "]}}]}");
     let named = |n| format!("{{\"index\":{n},\"function\":{{\"name\":\"f\"}}}}");
     check(list(head, tail, MANY, named), chat());
@@ -48,7 +48,7 @@ fn chat_calls() {
 }
 
 #[test]
-fn chat_calls_under_one_id_are_told_apart() {
+fn many_chat_calls_with_one_id_are_distinguished() {
     let (head, tail) =
         ("{\"choices\":[{\"delta\":{\"tool_calls\":[", "]},\"finish_reason\":\"stop\"}]}");
     let same = |n| {
@@ -63,7 +63,7 @@ fn chat_calls_under_one_id_are_told_apart() {
 }
 
 #[test]
-fn chat_reasoning_details_are_put_together_however_many_there_are() {
+fn any_number_of_chat_reasoning_details_is_merged() {
     let (head, tail) =
         ("{\"choices\":[{\"delta\":{\"reasoning_details\":[", "]},\"finish_reason\":\"stop\"}]}");
     let each =
@@ -77,7 +77,7 @@ fn chat_reasoning_details_are_put_together_however_many_there_are() {
 }
 
 #[test]
-fn anthropic_blocks() {
+fn an_anthropic_turn_with_too_many_blocks_is_too_large() {
     let decoder = || anthropic::Decoder::new("m");
     for block in ["text", "x", "redacted_thinking", "tool_use\",\"id\":\"a\",\"name\":\"f"] {
         let start = |n| {
@@ -92,7 +92,7 @@ fn anthropic_blocks() {
 }
 
 #[test]
-fn responses_items_and_parts() {
+fn a_responses_turn_with_too_many_items_or_parts_is_too_large() {
     let decoder = || openai_responses::Decoder::new("m");
     for kind in ["message", "x", "function_call\",\"name\":\"f"] {
         let added = |n| {
@@ -111,7 +111,7 @@ fn responses_items_and_parts() {
 }
 
 #[test]
-fn gemini_parts() {
+fn a_gemini_turn_with_too_many_parts_is_too_large() {
     for part in [
         "\"functionCall\":{\"name\":\"f\"}",
         "\"functionCall\":{\"name\":\"f\",\"willContinue\":true}",
@@ -124,7 +124,7 @@ fn gemini_parts() {
 }
 
 #[test]
-fn ollama_calls() {
+fn an_ollama_turn_with_too_many_calls_is_too_large() {
     let many = |call: &str| vec![call; MANY].join(",");
     for call in
         [r#"{"function":{"name":"f"}}"#, r#"{"function":{"name":"f","arguments":"{}"},"id":""}"#]

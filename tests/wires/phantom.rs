@@ -42,7 +42,7 @@ const TOOL_USE: &str = r#"{"type":"message_delta","delta":{"stop_reason":"tool_u
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
 #[test]
-fn anthropic_a_piece_of_input_that_is_no_piece_runs_nothing() {
+fn anthropic_an_invalid_input_delta_runs_no_call() {
     let piece = |delta: &str| {
         let delta = format!(r#"{{"type":"content_block_delta","index":0,"delta":{delta}}}"#);
         check("anthropic", &[START, USE, &delta, END, TOOL_USE, STOP], PROTOCOL);
@@ -57,7 +57,7 @@ fn anthropic_a_piece_of_input_that_is_no_piece_runs_nothing() {
 }
 
 #[test]
-fn anthropic_a_piece_that_may_be_of_two_calls_runs_nothing() {
+fn anthropic_an_ambiguous_input_delta_runs_no_call() {
     let piece =
         r#"{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":"{}"}}"#;
     check("anthropic", &[START, USE, piece, END, TOOL_USE, STOP], Ok(&["f {}"]));
@@ -67,7 +67,7 @@ fn anthropic_a_piece_that_may_be_of_two_calls_runs_nothing() {
 }
 
 #[test]
-fn anthropic_a_call_behind_the_stop_reason_runs_nothing() {
+fn anthropic_a_call_after_the_stop_reason_does_not_run() {
     check("anthropic", &[START, TOOL_USE, USE, END, STOP], PROTOCOL);
     let piece = r#"{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{}"}}"#;
     check("anthropic", &[START, USE, TOOL_USE, piece, END, STOP], PROTOCOL);
@@ -80,14 +80,14 @@ fn anthropic_a_call_behind_the_stop_reason_runs_nothing() {
 }
 
 #[test]
-fn anthropic_a_message_without_an_id_does_not_go_on_with_another() {
+fn anthropic_a_message_without_an_id_does_not_continue_another() {
     let start = r#"{"type":"message_start","message":{}}"#;
     check("anthropic", &[start, USE, END, start, USE_1, END_1, TOOL_USE, STOP], PROTOCOL);
     check("anthropic", &[start, start, USE, END, TOOL_USE, STOP], Ok(&["f {}"]));
 }
 
 #[test]
-fn gemini_a_piece_of_a_call_that_is_none_runs_nothing() {
+fn gemini_an_invalid_partial_call_does_not_run() {
     let parts = |parts: &str| format!(r#"{{"candidates":[{{"content":{{"parts":{parts}}}}}]}}"#);
     let begin = parts(r#"[{"functionCall":{"name":"f","willContinue":true}}]"#);
     let piece = r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x"}],"willContinue":true}}"#;
@@ -103,7 +103,7 @@ fn gemini_a_piece_of_a_call_that_is_none_runs_nothing() {
 }
 
 #[test]
-fn gemini_the_words_that_gateways_have_for_calls_let_them_run() {
+fn gemini_finish_reasons_of_gateways_for_calls_are_accepted() {
     let call = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]}}]}"#;
     for (word, expected) in
         [("FUNCTION_CALL", &["f {}"][..]), ("TOOL_CALLS", &["f {}"]), ("X", &[])]
@@ -122,7 +122,7 @@ fn added(index: &str, call_id: &str, name: &str) -> String {
 const COMPLETED: &str = r#"{"type":"response.completed","response":{"status":"completed"}}"#;
 
 #[test]
-fn responses_a_delta_without_its_piece_runs_nothing_unless_the_whole_is_told() {
+fn responses_an_empty_delta_runs_no_call_unless_the_full_arguments_follow() {
     let begin = added(r#""output_index":0,"#, "a", "f");
     let lost = r#"{"type":"response.function_call_arguments.delta","output_index":0}"#;
     let bare = r#"{"type":"response.function_call_arguments.done","output_index":0}"#;
@@ -132,7 +132,7 @@ fn responses_a_delta_without_its_piece_runs_nothing_unless_the_whole_is_told() {
 }
 
 #[test]
-fn responses_a_piece_that_may_be_of_two_calls_runs_nothing_unless_the_whole_is_told() {
+fn responses_an_ambiguous_delta_runs_no_call_unless_the_full_arguments_follow() {
     let (one, two) = (added("", "a", "f"), added("", "b", "g"));
     let piece = r#"{"type":"response.function_call_arguments.delta","delta":"{}"}"#;
     let end = |id: &str, arguments: &str| {
@@ -149,14 +149,14 @@ fn responses_a_piece_that_may_be_of_two_calls_runs_nothing_unless_the_whole_is_t
 }
 
 #[test]
-fn responses_the_end_of_a_call_of_another_name_is_not_its_end() {
+fn responses_an_end_event_with_another_name_does_not_end_a_call() {
     let begin = added("", "", "f");
     let other = r#"{"type":"response.output_item.done","item":{"type":"function_call","name":"g","arguments":"{}"}}"#;
     check("responses", &[&begin, other, COMPLETED], PROTOCOL);
 }
 
 #[test]
-fn responses_a_response_that_one_of_its_words_calls_incomplete_runs_nothing() {
+fn responses_a_response_marked_incomplete_anywhere_runs_no_call() {
     let begin = added(r#""output_index":0,"#, "a", "f");
     let whole =
         r#"{"type":"response.function_call_arguments.done","output_index":0,"arguments":"{}"}"#;
@@ -171,7 +171,7 @@ fn responses_a_response_that_one_of_its_words_calls_incomplete_runs_nothing() {
 }
 
 #[test]
-fn responses_a_second_response_does_not_go_on_with_the_first() {
+fn responses_a_second_response_does_not_continue_the_first() {
     let created = |id: &str| format!(r#"{{"type":"response.created","response":{{"id":"{id}"}}}}"#);
     let begin = added(r#""output_index":0,"#, "a", "f");
     let whole =
@@ -184,7 +184,7 @@ fn responses_a_second_response_does_not_go_on_with_the_first() {
 }
 
 #[test]
-fn a_frame_that_the_end_of_the_body_cut_off_is_an_incomplete_turn() {
+fn a_frame_truncated_by_the_end_of_the_body_is_an_incomplete_turn() {
     let chat = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;
     let finish = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
     for (wire, first) in

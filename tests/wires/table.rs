@@ -38,7 +38,7 @@ const WIRES: &[(&str, &str, Encode)] = &[
 ];
 
 #[test]
-fn the_guide_says_what_the_encoders_do() {
+fn the_guides_wire_table_matches_the_encoders() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/wires.md");
     let text = fs::read_to_string(&guide).unwrap();
     let (head, rest) = text.split_once(BEGIN).expect("the table has its begin");
@@ -53,7 +53,7 @@ fn the_guide_says_what_the_encoders_do() {
 
 /// An option that does nothing must say so where it is declared.
 #[test]
-fn no_option_is_passed_over_but_the_one_that_says_so() {
+fn no_option_is_silently_ignored_unless_documented() {
     for (option, cells) in options() {
         for ((wire, ..), cell) in WIRES.iter().zip(cells) {
             let may_do_nothing = option.starts_with("`cache`");

@@ -14,7 +14,7 @@ const TAKEN_BY_OTHERS: &[&str] = &[
 ];
 
 #[test]
-fn what_a_vendor_took_the_lint_lets_pass() {
+fn requests_that_a_vendor_accepted_pass_the_lint() {
     let Some(corpus) = corpus::folder() else { return };
     let mut refused = Vec::new();
     let mut seen = 0;

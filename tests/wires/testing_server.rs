@@ -123,7 +123,7 @@ async fn gemini_without_alt_sse_is_one_json_array() {
 }
 
 #[tokio::test]
-async fn usage_on_the_chat_wire_is_told_to_those_who_ask() {
+async fn usage_on_the_chat_wire_is_sent_only_if_requested() {
     let server = ModelServer::openai_chat(|_, _| "Hi").await.unwrap();
     let mut body = hi(Wire::OpenAiChat);
     assert!(post(&server, PATHS[1], &body).await.body.contains("\"usage\":{"));
@@ -132,7 +132,7 @@ async fn usage_on_the_chat_wire_is_told_to_those_who_ask() {
 }
 
 #[tokio::test]
-async fn encrypted_reasoning_is_given_to_those_who_ask() {
+async fn encrypted_reasoning_is_sent_only_if_requested() {
     let server = ModelServer::openai_responses(|_, _| Reply::new().think("Hm").say("Hi"));
     let server = server.await.unwrap();
     let mut body = hi(Wire::OpenAiResponses);
@@ -142,7 +142,7 @@ async fn encrypted_reasoning_is_given_to_those_who_ask() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_of_the_wire_is_refused_in_its_shape() {
+async fn an_invalid_request_gets_an_error_in_the_wires_shape() {
     async fn check(server: &ModelServer, path: &str, body: &str, status: u16, says: &str) {
         let got = send(server, path, body).await;
         assert_eq!(got.status, status, "{path}: {}", got.body);
@@ -166,7 +166,7 @@ async fn what_is_no_request_of_the_wire_is_refused_in_its_shape() {
 }
 
 #[tokio::test]
-async fn a_lenient_server_takes_any_object() {
+async fn a_lenient_server_accepts_any_object() {
     let server = ModelServer::start(|_| "Hi").await.unwrap().lenient();
     for path in PATHS {
         assert_eq!(post(&server, path, &json!({ "odd": true })).await.status, 200);
@@ -175,7 +175,7 @@ async fn a_lenient_server_takes_any_object() {
 }
 
 #[tokio::test]
-async fn requests_that_were_refused_do_not_count_for_the_script() {
+async fn rejected_requests_do_not_advance_the_script() {
     let server = ModelServer::start(|asked| format!("number {}", asked.n)).await.unwrap();
     assert_eq!(post(&server, PATHS[0], &json!({})).await.status, 400);
     let got = post(&server, PATHS[0], &hi(Wire::Anthropic)).await;
@@ -211,7 +211,7 @@ fn field(stream: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_thinking_block_comes_back_as_it_was_signed() {
+async fn a_thinking_block_is_sent_back_with_its_signature() {
     async fn check(reply: fn() -> Reply, change: fn(&mut Value)) -> String {
         comes_back(Wire::Anthropic, reply, "m", |stream| {
             let signature = field(stream, "signature");
@@ -240,7 +240,7 @@ async fn a_thinking_block_comes_back_as_it_was_signed() {
 }
 
 #[tokio::test]
-async fn a_reasoning_item_comes_back_as_it_was_encrypted_and_with_what_followed_it() {
+async fn a_reasoning_item_is_sent_back_encrypted_with_its_follower() {
     async fn check(change: fn(&mut Value)) -> String {
         let reply = || Reply::new().think("Hm").call_raw("c", "f", "{}");
         comes_back(Wire::OpenAiResponses, reply, "m", |stream| {
@@ -276,7 +276,7 @@ async fn a_reasoning_item_comes_back_as_it_was_encrypted_and_with_what_followed_
 }
 
 #[tokio::test]
-async fn a_thought_signature_comes_back_in_the_part_it_came_with() {
+async fn a_thought_signature_is_sent_back_on_its_part() {
     const SKIP: &str = "skip_thought_signature_validator";
     async fn check(change: fn(&mut Value)) -> String {
         let reply = || Reply::new().call("f", json!({ "a": 1 })).call("g", json!({}));
@@ -311,7 +311,7 @@ async fn a_thought_signature_comes_back_in_the_part_it_came_with() {
 }
 
 #[tokio::test]
-async fn details_of_reasoning_come_back_as_they_were_signed() {
+async fn reasoning_details_are_sent_back_as_signed() {
     async fn check(details: Value) -> String {
         let reply = || Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").say("Hi");
         comes_back(Wire::OpenAiChat, reply, "m", |_| {
@@ -531,7 +531,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn what_is_counted_comes_through() {
+    async fn scripted_usage_is_decoded() {
         let usage = Usage {
             input_tokens: 100,
             output_tokens: 20,
@@ -547,7 +547,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_cut_at_any_byte_is_an_error_or_the_whole_turn() {
+    async fn a_body_truncated_at_any_byte_is_an_error_or_the_whole_turn() {
         async fn check(cut: Mishap, kinds: &[ErrorKind]) {
             for (wire, turn) in ask(Answer::reply("Hi you").with(cut.clone()), LONG).await {
                 match turn {
@@ -567,7 +567,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_stream_that_breaks_off_is_no_turn() {
+    async fn a_stream_that_breaks_off_is_not_a_complete_turn() {
         for mishap in [Mishap::Cut, Mishap::End] {
             let answer = Answer::reply("Hi you").with(mishap(After::Events(2)));
             check_error(answer, ErrorKind::IncompleteTurn).await;
@@ -612,7 +612,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn how_a_stream_is_framed_and_sent_changes_nothing() {
+    async fn framing_and_chunking_of_a_stream_change_nothing() {
         let mishaps = [
             Mishap::NoLastWord,
             Mishap::NoFinalBlankLine,
@@ -638,7 +638,7 @@ mod over_http {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_is_slow_by_the_clock_of_tokio() {
+    async fn slow_responses_follow_the_tokio_clock() {
         let slow = || Answer::reply("Hi").with(Mishap::Slow(Duration::from_hours(1)));
         let began = tokio::time::Instant::now();
         check_text(slow().with(Mishap::Pieces(200)), "Hi").await;
@@ -648,14 +648,14 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_packed_unasked_is_an_error_and_no_turn() {
+    async fn an_unrequested_compressed_body_is_an_error() {
         for (wire, turn) in ask(Answer::reply("Hi").with(Mishap::Gzip), LONG).await {
             assert!(turn.is_err(), "{wire}");
         }
     }
 
     #[tokio::test]
-    async fn a_mishap_of_the_server_happens_to_every_answer() {
+    async fn a_server_wide_fault_applies_to_every_response() {
         let server = ModelServer::start(|_| "Hi").await.unwrap().with(Mishap::NoTerminal);
         for (wire, model) in models(&server, LONG) {
             let error = model.stream_turn(request()).into_turn().await.unwrap_err();
@@ -664,7 +664,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn refusals_have_their_kind_and_their_wait() {
+    async fn error_responses_have_their_kind_and_retry_delay() {
         for (status, kind) in [
             (400, ErrorKind::InvalidRequest),
             (401, ErrorKind::Auth),
@@ -704,7 +704,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn a_bad_day_ends_well_for_an_agent_that_asks_again() {
+    async fn a_caller_that_retries_succeeds_after_a_series_of_faults() {
         let server = ModelServer::start(|asked| match asked.n {
             0 => Answer::refuse(529).with_header("retry-after", "1"),
             1 => Answer::reply("Let me see.").with(Mishap::Cut(After::Bytes(300))),
@@ -724,7 +724,7 @@ mod over_http {
     }
 
     #[tokio::test]
-    async fn what_the_vendor_would_refuse_never_reaches_the_script() {
+    async fn requests_that_the_vendor_would_reject_never_reach_the_script() {
         let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
         for (wire, model) in models(&server, LONG) {
             let mut request = request();

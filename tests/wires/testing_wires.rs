@@ -81,7 +81,7 @@ fn usage() -> Usage {
 }
 
 #[test]
-fn a_text_on_the_anthropic_wire() {
+fn a_text_is_written_in_the_anthropic_format() {
     let stream = stream(Wire::Anthropic, Reply::text("Hi you").usage(usage()));
     let expected = [
         r#"{"type":"message_start","message":{"id":"msg_0000","type":"message","role":"assistant","model":"scripted","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":60,"cache_read_input_tokens":30,"cache_creation_input_tokens":10,"output_tokens":1}}}"#,
@@ -101,7 +101,7 @@ fn a_text_on_the_anthropic_wire() {
 }
 
 #[test]
-fn thoughts_and_calls_on_the_anthropic_wire() {
+fn reasoning_and_calls_are_written_in_the_anthropic_format() {
     let reply = Reply::new()
         .think("Hm")
         .sign("c2ln")
@@ -139,7 +139,7 @@ fn thoughts_and_calls_on_the_anthropic_wire() {
 }
 
 #[test]
-fn a_text_on_the_chat_wire() {
+fn a_text_is_written_in_the_chat_format() {
     let chunk = |choices: Value, usage: Value| {
         json!({
             "id": "chatcmpl-0000", "object": "chat.completion.chunk", "created": 1_700_000_000,
@@ -168,7 +168,7 @@ fn a_text_on_the_chat_wire() {
 }
 
 #[test]
-fn calls_on_the_chat_wire_have_their_place_and_their_pieces() {
+fn calls_in_the_chat_format_have_an_index_and_deltas() {
     let reply = Reply::new().call("add", json!({ "a": 1, "b": "x" })).call_raw("c9", "now", "{}");
     let call = |index: u32, id: &str, name: &str| {
         json!({ "tool_calls": [{ "index": index, "id": id, "type": "function",
@@ -187,7 +187,7 @@ fn calls_on_the_chat_wire_have_their_place_and_their_pieces() {
 }
 
 #[test]
-fn thoughts_on_the_chat_wire_are_plain_unless_they_are_signed() {
+fn reasoning_in_the_chat_format_is_plain_unless_signed() {
     assert_eq!(
         chat(Reply::new().think("Hm").say("Hi")),
         [json!({ "reasoning_content": "Hm" }), json!({ "content": "Hi" }), json!("stop")]
@@ -220,13 +220,13 @@ fn thoughts_on_the_chat_wire_are_plain_unless_they_are_signed() {
 }
 
 #[test]
-fn a_refusal_on_the_chat_wire_is_words_of_their_own() {
+fn a_refusal_in_the_chat_format_has_its_own_field() {
     let refusal = [json!({ "refusal": "I " }), json!({ "refusal": "won't" }), json!("stop")];
     assert_eq!(chat(Reply::new().refuse("I won't")), refusal);
 }
 
 #[test]
-fn a_turn_on_the_responses_wire_is_numbered_and_named() {
+fn events_in_the_responses_format_are_numbered_and_named() {
     let reply = Reply::new()
         .summarize("Hm hm")
         .say("Hi you")
@@ -305,7 +305,7 @@ fn a_turn_on_the_responses_wire_is_numbered_and_named() {
 }
 
 #[test]
-fn thoughts_and_refusals_on_the_responses_wire() {
+fn reasoning_and_refusals_are_written_in_the_responses_format() {
     let items = output(Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").refuse("No"));
     assert_eq!(
         items,
@@ -320,7 +320,7 @@ fn thoughts_and_refusals_on_the_responses_wire() {
 }
 
 #[test]
-fn a_call_that_is_cut_off_is_nowhere_done_on_the_responses_wire() {
+fn a_truncated_call_is_never_marked_done_in_the_responses_format() {
     let reply = Reply::new().call_unfinished("c", "add", "{\"a\"").stop(StopReason::MaxTokens);
     let events = said(Wire::OpenAiResponses, reply);
     let last = &events.last().unwrap().1;
@@ -331,7 +331,7 @@ fn a_call_that_is_cut_off_is_nowhere_done_on_the_responses_wire() {
 }
 
 #[test]
-fn a_text_on_the_gemini_wire_ends_its_lines_as_the_vendor_does() {
+fn a_text_in_the_gemini_format_uses_the_vendors_line_endings() {
     let stream = stream(Wire::Gemini, Reply::text("Hi").usage(usage()));
     assert_eq!(
         stream,
@@ -345,7 +345,7 @@ fn a_text_on_the_gemini_wire_ends_its_lines_as_the_vendor_does() {
 }
 
 #[test]
-fn parallel_calls_come_together_on_the_gemini_wire_and_the_first_carries_the_signature() {
+fn parallel_calls_in_the_gemini_format_share_a_chunk_and_the_first_is_signed() {
     let reply = Reply::new()
         .think("Hm")
         .sign("c2ln")
@@ -378,7 +378,7 @@ fn a_signature_of_text_on_the_gemini_wire_is_an_empty_part_of_its_own() {
 }
 
 #[test]
-fn a_turn_on_the_ollama_wire_is_lines_and_its_calls_come_whole() {
+fn a_turn_in_the_ollama_format_is_json_lines_with_whole_calls() {
     let reply = Reply::new()
         .think("Hm")
         .say("Hi you")
@@ -403,7 +403,7 @@ fn a_turn_on_the_ollama_wire_is_lines_and_its_calls_come_whole() {
 }
 
 #[test]
-fn every_stop_reason_is_said_or_refused() {
+fn every_stop_reason_is_written_or_rejected() {
     #[track_caller]
     fn check(reason: &StopReason, expected: [Option<&str>; 5]) {
         for (wire, expected) in Wire::ALL.into_iter().zip(expected) {
@@ -449,7 +449,7 @@ fn every_stop_reason_is_said_or_refused() {
 }
 
 #[test]
-fn what_a_wire_cannot_say_is_said_so() {
+fn content_that_a_wire_cannot_express_is_an_error() {
     #[track_caller]
     fn check(reply: &Reply, what: &str, wires: &[Wire]) {
         for wire in Wire::ALL {
@@ -513,7 +513,7 @@ fn an_error_in_the_stream_has_the_shape_of_its_wire() {
 }
 
 #[test]
-fn a_refusal_has_the_shape_of_its_vendor() {
+fn an_error_response_has_the_vendors_shape() {
     #[track_caller]
     fn check(wire: Wire, expected: &Value) {
         let body: Value = serde_json::from_slice(&Answer::refuse(429).bytes(wire)).unwrap();
@@ -537,7 +537,7 @@ fn a_refusal_has_the_shape_of_its_vendor() {
 }
 
 #[test]
-fn the_same_script_gives_the_same_bytes() {
+fn the_same_script_yields_the_same_bytes() {
     let reply = || Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": [1, 2, 3] }));
     for wire in Wire::ALL {
         assert_eq!(stream(wire, reply()), stream(wire, reply()));
@@ -547,7 +547,7 @@ fn the_same_script_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_body_breaks_off_where_it_is_told_to() {
+fn a_body_breaks_off_at_the_configured_byte() {
     for wire in Wire::ALL {
         let whole = Answer::reply("Hi you").bytes(wire);
         for n in [0, 1, 50, whole.len(), whole.len() + 1] {
@@ -566,7 +566,7 @@ fn a_body_breaks_off_where_it_is_told_to() {
 }
 
 #[test]
-fn the_end_of_a_stream_can_be_missing() {
+fn the_end_marker_of_a_stream_can_be_omitted() {
     let left_out = |wire, mishap| {
         let whole = events(&stream(wire, Answer::reply("Hi")));
         let left = events(&stream(wire, Answer::reply("Hi").with(mishap)));
@@ -589,7 +589,7 @@ fn the_end_of_a_stream_can_be_missing() {
 }
 
 #[test]
-fn framing_changes_nothing_that_is_said() {
+fn framing_options_change_no_content() {
     for wire in Wire::ALL {
         let plain = stream(wire, "Hi you").replace("\r\n", "\n");
         for (end, text) in [(LineEnd::Lf, "\n"), (LineEnd::CrLf, "\r\n"), (LineEnd::Cr, "\r")] {
@@ -613,7 +613,7 @@ fn framing_changes_nothing_that_is_said() {
 }
 
 #[test]
-fn a_sign_of_life_is_that_of_the_wire() {
+fn keep_alives_have_the_wires_format() {
     for (wire, sign) in Wire::ALL.into_iter().zip([
         "event: ping\ndata: {\"type\":\"ping\"}\n\n",
         ": keep-alive\n\n",
@@ -627,7 +627,7 @@ fn a_sign_of_life_is_that_of_the_wire() {
 }
 
 #[test]
-fn an_error_can_come_after_so_many_events() {
+fn an_error_can_be_placed_after_a_number_of_events() {
     let error = Error::new(ErrorKind::Overloaded, "busy");
     for wire in Wire::ALL {
         let whole = events(&stream(wire, Answer::reply("Hi you")));
@@ -640,7 +640,7 @@ fn an_error_can_come_after_so_many_events() {
 }
 
 #[test]
-fn a_packed_body_says_so_and_cannot_be_read_as_it_is() {
+fn a_compressed_body_declares_its_encoding() {
     let packed = Answer::reply("Hi").with(Mishap::Gzip).bytes(Wire::Anthropic);
     assert_eq!(packed[..3], [0x1f, 0x8b, 8]);
     assert!(!packed.windows(5).any(|window| window == b"event"));

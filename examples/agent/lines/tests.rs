@@ -37,7 +37,7 @@ async fn pasted_lines_are_one_entry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_comes_right_after_another_one_was_pasted_with_it() {
+async fn a_line_directly_after_another_counts_as_pasted_with_it() {
     let (keyboard, mut lines) = terminal();
     type_in(&keyboard, "one\n");
     let soon = async {
@@ -63,7 +63,7 @@ async fn a_pasted_text_waits_for_the_end_of_its_last_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_typed_before_is_taken_whether_its_line_is_ended_or_not() {
+async fn earlier_input_is_drained_even_without_a_line_end() {
     let (keyboard, mut lines) = terminal();
     type_in(&keyboard, "y\ny\ny\nye");
     assert_eq!(lines.take_typed().unwrap(), "y\ny\ny\nye");
@@ -73,7 +73,7 @@ async fn what_was_typed_before_is_taken_whether_its_line_is_ended_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_entry_is_not_lost_if_the_future_that_waits_for_it_is_dropped() {
+async fn dropping_the_read_future_loses_no_entry() {
     let (keyboard, mut lines) = terminal();
     type_in(&keyboard, "one\n");
     tokio::select! {
@@ -85,7 +85,7 @@ async fn an_entry_is_not_lost_if_the_future_that_waits_for_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_input_is_told_once_and_after_what_came_before_it() {
+async fn end_of_input_is_reported_once_after_all_entries() {
     let (keyboard, mut lines) = terminal();
     let end = "\u{4}";
     rustix::io::write(&keyboard, format!("begun{end}{end}").as_bytes()).unwrap();

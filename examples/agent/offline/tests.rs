@@ -44,7 +44,7 @@ fn the_question_about_lines_lists_and_counts_in_one_turn() {
 }
 
 #[test]
-fn directory_and_extension_are_those_of_the_question() {
+fn directory_and_extension_are_taken_from_the_question() {
     for (question, path, extension) in [
         ("Count the lines of Python in the `lib/tools` directory.", "lib/tools", Some("py")),
         ("how many lines are in src/main.rs?", "src/main.rs", None),
@@ -66,7 +66,7 @@ fn directory_and_extension_are_those_of_the_question() {
 }
 
 #[test]
-fn anything_else_is_searched_for() {
+fn any_other_question_runs_a_search() {
     let words = |question| -> Vec<String> {
         let calls = calls(question).into_iter();
         calls
@@ -149,7 +149,7 @@ fn a_request_to_write_calls_the_tool_that_writes() {
 }
 
 #[test]
-fn without_a_word_to_go_by_nothing_is_called() {
+fn without_a_keyword_no_tool_is_called() {
     for question in ["", "Hi", "?!", "what is it"] {
         let speech = first(question);
         assert_eq!(speech.calls, []);
@@ -158,7 +158,7 @@ fn without_a_word_to_go_by_nothing_is_called() {
 }
 
 #[test]
-fn without_tools_it_says_that_it_cannot_look() {
+fn without_tools_the_answer_says_that_it_cannot_look() {
     let mut body = body(&json!([{ "role": "user", "content": MAIN }]));
     for tools in [json!([]), Value::Null] {
         body["tools"] = tools;
@@ -171,7 +171,7 @@ fn without_tools_it_says_that_it_cannot_look() {
 }
 
 #[test]
-fn the_answer_has_the_figures_of_the_result_and_no_others() {
+fn the_answer_contains_only_figures_of_the_result() {
     let report = r#"{"path":"src","extension":"rs","total":12345,"files":67,"longest_file":"src/a b.rs","longest_lines":890,"skipped":0}"#;
     for content in [json!(report), json!([{ "type": "text", "text": report }])] {
         let said = after("count_lines", &json!({ "path": "src" }), &json!({ "content": content }));
@@ -189,7 +189,7 @@ fn the_answer_has_the_figures_of_the_result_and_no_others() {
 }
 
 #[test]
-fn what_was_found_is_told_with_file_and_line() {
+fn search_hits_are_reported_with_file_and_line() {
     let report = r#"{"query":"q","lines":1,"files":1,"searched":9,"hits":[{"file":"a.rs","line":7,"text":"let q;"}]}"#;
     let said = after("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
     assert!(said.starts_with("`q` stands in 1 line of 1 file:\n- a.rs:7: let q;"), "{said}");
@@ -201,7 +201,7 @@ fn what_was_found_is_told_with_file_and_line() {
 }
 
 #[test]
-fn a_failed_tool_is_told_honestly() {
+fn a_failed_tool_is_reported_as_failed() {
     let failed = json!({ "content": "Error: there is no `sorc`", "is_error": true });
     let said = after("count_lines", &json!({ "path": "sorc" }), &failed);
     assert!(said.contains("`count_lines` failed: Error: there is no `sorc`"), "{said}");
@@ -210,7 +210,7 @@ fn a_failed_tool_is_told_honestly() {
 }
 
 #[test]
-fn in_a_chat_only_what_follows_the_last_question_counts() {
+fn in_a_chat_only_items_after_the_last_question_count() {
     let call = json!({ "type": "tool_use", "id": "c", "name": "calculate", "input": {} });
     let result = json!({ "type": "tool_result", "tool_use_id": "c", "content": "4" });
     let messages = json!([
@@ -223,7 +223,7 @@ fn in_a_chat_only_what_follows_the_last_question_counts() {
 }
 
 #[test]
-fn any_body_gets_a_reply() {
+fn any_request_body_gets_a_reply() {
     for body in [
         json!(null),
         json!({}),

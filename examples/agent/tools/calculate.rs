@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_bind_as_at_school() {
+    fn operator_precedence_follows_arithmetic() {
         check("1 + 2 * 3", "7");
         check("(1 + 2) * 3", "9");
         check("8 / 4 / 2", "1");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals_are_shown_without_noise() {
+    fn decimals_are_printed_without_rounding_noise() {
         check("0.1 + 0.2", "0.3");
         check(".5 * 3.", "1.5");
         check("1 / 3", "0.333333333333333");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_told() {
+    fn an_invalid_expression_is_reported() {
         check_error("1 / 0", "division by zero");
         check_error("1 / (2 - 2)", "division by zero");
         check_error("", "ends where a number");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deep_expression_is_an_error_and_no_overflow() {
+    fn a_deeply_nested_expression_is_an_error_and_not_a_stack_overflow() {
         check_error(&"(".repeat(9_000), "deep");
         check_error(&"-".repeat(9_000), "deep");
         check(&format!("{}1{}", "(".repeat(60), ")".repeat(60)), "1");

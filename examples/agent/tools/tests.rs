@@ -105,7 +105,7 @@ async fn nothing_outside_the_working_directory_is_read() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_symbolic_link_leads_nowhere_outside() {
+async fn a_symbolic_link_cannot_leave_the_working_directory() {
     use std::os::unix::fs::symlink;
     let temp = Temp::new().with("in.txt", "a secret inside\n");
     fs::create_dir(temp.0.join("out")).unwrap();
@@ -128,7 +128,7 @@ async fn a_symbolic_link_leads_nowhere_outside() {
 }
 
 #[tokio::test]
-async fn a_wrong_path_is_told_with_what_to_do() {
+async fn a_wrong_path_error_suggests_a_fix() {
     let temp = Temp::new().with("src/a.rs", "x\n");
     for (tool, path, words) in [
         ("read_file", "src/b.rs", "Call `list_directory`"),
@@ -150,7 +150,7 @@ async fn a_wrong_path_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn lines_are_counted_with_an_unended_last_one_and_without_build_output() {
+async fn line_counts_include_an_unterminated_last_line_and_exclude_build_output() {
     let temp = Temp::new()
         .with("Cargo.toml", "[package]\n")
         .with("src/a.rs", "1\n2\n3")
@@ -192,7 +192,7 @@ async fn a_larger_tree_reports_progress() {
 }
 
 #[tokio::test]
-async fn a_search_gives_file_and_line_in_order() {
+async fn a_search_returns_file_and_line_in_order() {
     let temp = Temp::new()
         .with("b.rs", "fn Größe() {}\n\nlet größe;\n")
         .with("a/z.rs", "GRÖßE\n".repeat(9))
@@ -217,7 +217,7 @@ async fn a_search_gives_file_and_line_in_order() {
 }
 
 #[tokio::test]
-async fn a_file_is_read_by_lines_and_cut_off_when_it_is_long() {
+async fn a_file_is_read_by_line_range_and_truncated_when_long() {
     let temp = Temp::new()
         .with("small.txt", "one\ntwo\nthree\n")
         .with("empty.txt", "")
@@ -260,7 +260,7 @@ async fn a_directory_is_listed_in_order() {
 }
 
 #[tokio::test]
-async fn a_calculation_gives_its_value_or_says_why_not() {
+async fn a_calculation_returns_its_value_or_the_reason_of_its_failure() {
     let temp = Temp::new();
     let calculate = async |it| temp.call("calculate", json!({ "expression": it })).await;
     assert_eq!(calculate("2 * 21").await.as_deref(), Ok("42"));
@@ -268,7 +268,7 @@ async fn a_calculation_gives_its_value_or_says_why_not() {
 }
 
 #[tokio::test]
-async fn a_file_is_written_where_its_directory_is() {
+async fn a_file_is_written_only_into_an_existing_directory() {
     let temp = Temp::new().with("src/old.txt", "old words");
     let write = async |path: &str, text: &str| {
         temp.call("write_file", json!({ "path": path, "text": text })).await
@@ -320,7 +320,7 @@ fn description(temp: &Temp, arguments: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_to_be_shown_whole_is_not_written() {
+async fn a_path_too_long_to_display_is_not_written() {
     let temp = Temp::new();
     let hidden = format!("docs/{}.git/hooks/{}notes.txt", "a/".repeat(400), "b".repeat(300));
     let deep = format!("{}notes.txt", "a/".repeat(64));
@@ -344,7 +344,7 @@ async fn a_path_that_is_too_long_to_be_shown_whole_is_not_written() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nothing_is_written_through_a_link() {
+async fn nothing_is_written_through_a_symbolic_link() {
     use std::os::unix::fs::symlink;
     let temp = Temp::new().with("in.txt", "inside");
     fs::create_dir(temp.0.join("out")).unwrap();
@@ -420,7 +420,7 @@ impl Drop for Swapping {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn of_2000_writes_through_a_directory_that_is_swapped_for_a_link_none_lands_outside() {
+async fn no_write_escapes_while_a_directory_is_swapped_for_a_link() {
     let temp = Temp::new().with("dir/old.txt", "old");
     fs::create_dir(temp.0.join("out")).unwrap();
     let swapping = Swapping::start(&temp);
@@ -436,7 +436,7 @@ async fn of_2000_writes_through_a_directory_that_is_swapped_for_a_link_none_land
 
 #[cfg(unix)]
 #[tokio::test]
-async fn of_2000_reads_through_a_directory_that_is_swapped_for_a_link_none_sees_a_file_outside() {
+async fn no_read_escapes_while_a_directory_is_swapped_for_a_link() {
     let temp = Temp::new().with("dir/file.txt", "inside\n");
     fs::create_dir(temp.0.join("out")).unwrap();
     fs::write(temp.0.join("out/file.txt"), "a secret\n").unwrap();
@@ -471,7 +471,7 @@ async fn a_write_replaces_the_file_under_this_name_only_and_keeps_its_permission
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_temporary_file_that_a_killed_process_has_left_does_not_stop_a_write() {
+async fn a_leftover_temporary_file_does_not_prevent_a_write() {
     let temp = Temp::new();
     // Other tests of this process may count on meanwhile.
     for number in 0..10_000 {
@@ -508,7 +508,7 @@ async fn a_write_protected_file_is_not_replaced() {
 
 #[cfg(unix)]
 #[test]
-fn nothing_is_written_to_the_file_of_the_session() {
+fn the_session_file_is_never_overwritten_by_a_tool() {
     let temp = Temp::new().with("sub/real.db", "").with("other/real.db", "");
     std::os::unix::fs::symlink("sub/real.db", temp.work().join("link.db")).unwrap();
     let root = super::Root::new(temp.work(), Some(temp.work().join("link.db")));
@@ -548,7 +548,7 @@ async fn a_pipe_is_neither_waited_for_nor_written_to() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_too_large_is_refused_with_its_size_and_the_limit() {
+async fn a_too_large_file_is_rejected_with_its_size_and_the_limit() {
     let temp = Temp::new();
     let file = fs::File::create(temp.work().join("large")).unwrap();
     file.set_len(16 * 1024 * 1024 + 1).unwrap();

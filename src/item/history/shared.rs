@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn histories_share_the_entries_that_they_have_from_one_another() {
+    fn forked_histories_share_their_common_entries() {
         let check = |ours: &History, theirs: &History, shared: usize, common: usize| {
             assert_eq!(
                 (ours.shared_prefix_len(theirs), ours.common_prefix_len(theirs)),

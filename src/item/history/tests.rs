@@ -14,7 +14,7 @@ fn texts(history: &History) -> Vec<&str> {
 }
 
 #[test]
-fn a_fork_shares_what_was_and_goes_its_own_way() {
+fn a_fork_shares_its_entries_and_is_independent_afterwards() {
     let mut a = history(&["1", "2"]);
     let mut b = a.fork(&crate::env::CountingIds::new("fork"));
     a.push(Item::text("a"));
@@ -34,7 +34,7 @@ fn a_million_entries_drop_without_recursion() {
 }
 
 #[test]
-fn a_rewritten_call_id_stays_remembered_also_through_a_store() {
+fn rewritten_call_ids_stay_reserved_even_after_serialization() {
     let mut history = history(&["1"]);
     history.push(Item::tool_call("c1", "t", "{}"));
     history.push(Item::text("3"));
@@ -49,7 +49,7 @@ fn a_rewritten_call_id_stays_remembered_also_through_a_store() {
 }
 
 #[test]
-fn only_ids_of_calls_that_do_not_come_back_are_remembered_as_those_of_other_calls() {
+fn only_ids_of_removed_calls_are_retired() {
     let call = |id: &str| Item::tool_call(id, "t", "{}");
     let mut history = History::from_items("h", [call("a"), call("b"), call("a")]);
     history.rewrite(0..3, [call("a"), call("b")]);
@@ -98,7 +98,7 @@ fn ended() -> TurnInfo {
 }
 
 #[test]
-fn what_is_known_entry_by_entry_is_what_a_look_at_all_of_them_tells() {
+fn the_incremental_state_equals_a_full_recomputation() {
     for seed in 0..4_000 {
         let draw = Draw::new(seed);
         let mut history = History::from_items("h", items(&draw));
@@ -173,7 +173,7 @@ fn remember(history: &History, key: u8, text: &str) {
 }
 
 #[test]
-fn what_is_encoded_is_found_by_all_that_share_the_entries() {
+fn cached_encodings_are_found_by_all_histories_that_share_the_entries() {
     let mut a = history(&["1"]);
     let before = a.clone();
     remember(&a, 0, "1");
@@ -191,7 +191,7 @@ fn what_is_encoded_is_found_by_all_that_share_the_entries() {
 }
 
 #[test]
-fn a_few_lines_are_remembered_and_none_of_entries_that_are_gone() {
+fn the_encode_cache_is_bounded_and_drops_stale_entries() {
     let history = history(&["1"]);
     for key in 0..9 {
         remember(&history, key, "1");
@@ -208,7 +208,7 @@ fn a_few_lines_are_remembered_and_none_of_entries_that_are_gone() {
 }
 
 #[test]
-fn a_million_pieces_drop_without_recursion() {
+fn a_million_cached_chunks_drop_without_recursion() {
     let mut history = History::from_id("h");
     let mut older = None;
     for _ in 0..1_000_000 {
@@ -220,7 +220,7 @@ fn a_million_pieces_drop_without_recursion() {
 }
 
 #[test]
-fn what_stands_in_for_folded_entries_is_not_the_last_prompt() {
+fn a_summary_is_not_the_last_prompt() {
     let note = || Item::user("a summary").with_mark(Mark::Compacted);
     let check = |items: &[Item], expected: usize| {
         let history = History::from_items("h", items.to_vec());

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_safe_and_tell_the_id() {
+    fn file_names_are_safe_and_decode_to_the_id() {
         check("chat-1_a", "chat-1_a");
         check("Chat", "%43hat");
         check("..", "%2e%2e");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_id_has_a_short_name_of_its_own() {
+    fn a_long_id_has_a_short_unique_file_name() {
         let one = "ü".repeat(300);
         let other = format!("{}u", "ü".repeat(299));
         assert!(encode(&one).len() <= MAX_NAME_BYTES);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_id_has_is_not_read() {
+    fn a_file_name_that_no_id_encodes_to_is_not_decoded() {
         for name in ["", "A", "%41%", "%4", "%zz", "%61", "a.b", "%ff", "nul", "a~b", "%4A"] {
             assert_eq!(decode(name), None, "{name}");
         }

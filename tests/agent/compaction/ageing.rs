@@ -57,7 +57,7 @@ async fn aged(turns: usize, ageing: Option<Ageing>) -> (Told, Vec<Request>) {
 }
 
 #[test]
-fn turns_age_several_at_once_and_the_newest_stay_whole() {
+fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
     let ageing = Ageing::after_turns(3).with_interval(2);
     for turns in 0..12_usize {
         let before = history((0..turns).flat_map(long_turn));
@@ -82,7 +82,7 @@ fn turns_age_several_at_once_and_the_newest_stay_whole() {
 }
 
 #[tokio::test]
-async fn ageing_is_off_unless_it_is_set_and_needs_no_window() {
+async fn ageing_is_off_by_default_and_needs_no_window() {
     let (told, requests) = aged(12, None).await;
     assert_eq!((rewritten(&told), compacted(&requests[12].context)), (0, 0));
     let (told, requests) = aged(12, Some(Ageing::after_turns(4))).await;
@@ -95,7 +95,7 @@ async fn ageing_is_off_unless_it_is_set_and_needs_no_window() {
 }
 
 #[tokio::test]
-async fn between_two_steps_each_request_begins_as_the_one_before() {
+async fn between_batches_each_request_extends_the_previous_one() {
     let (_, requests) = aged(12, Some(Ageing::after_turns(4))).await;
     for wire in Wire::ALL {
         let bodies: Vec<String> = requests.iter().map(|it| messages(wire, it)).collect();
@@ -136,7 +136,7 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
 }
 
 #[tokio::test]
-async fn usage_after_a_step_counts_and_usage_before_it_does_not() {
+async fn usage_reported_after_a_batch_counts_and_usage_before_it_does_not() {
     let mut items: Vec<Item> = (0..4).flat_map(long_turn).collect();
     let sign = |item: Item| signed(item, "anthropic", json!({ "signature": "s" }));
     // Nothing but a signed thought becomes old.

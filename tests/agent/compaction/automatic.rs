@@ -77,7 +77,7 @@ async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
 }
 
 #[tokio::test]
-async fn below_the_limit_or_without_a_window_nobody_is_asked() {
+async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
     let replies = || [looks(tokens(750, 10)), looks(tokens(750, 10)), "done".into()];
     let (asked, never) = counted(Truncator::new());
     let model = Scripted::new(replies());
@@ -100,7 +100,7 @@ async fn below_the_limit_or_without_a_window_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn it_happens_as_often_as_the_window_fills_up() {
+async fn automatic_compaction_runs_each_time_the_window_fills_up() {
     let full = || looks(tokens(850, 10));
     let model = Scripted::new([
         looks(tokens(100, 1)),
@@ -115,7 +115,7 @@ async fn it_happens_as_often_as_the_window_fills_up() {
 }
 
 #[tokio::test]
-async fn a_history_that_is_read_back_is_made_shorter_before_the_first_request() {
+async fn a_stored_history_is_compacted_before_the_first_request() {
     let mut long = session(3);
     long.push(Item::user("x".repeat(4_000)));
     long.push(Item::text("I have read it."));
@@ -126,7 +126,7 @@ async fn a_history_that_is_read_back_is_made_shorter_before_the_first_request() 
 }
 
 #[tokio::test]
-async fn h58_usage_from_before_the_compaction_does_not_trigger_another() {
+async fn usage_from_before_a_compaction_does_not_trigger_another() {
     let model = Scripted::new([
         looks(tokens(100, 1)),
         looks(tokens(990, 10)),
@@ -146,7 +146,7 @@ async fn h58_usage_from_before_the_compaction_does_not_trigger_another() {
 }
 
 #[tokio::test]
-async fn h58_one_that_came_to_nothing_is_not_tried_again_before_the_request_has_grown() {
+async fn a_fruitless_compaction_is_not_retried_until_the_request_has_grown() {
     let model = Scripted::new([
         looks(tokens(800, 10)),
         looks(tokens(820, 10)),
@@ -165,7 +165,7 @@ async fn h58_one_that_came_to_nothing_is_not_tried_again_before_the_request_has_
 }
 
 #[tokio::test]
-async fn what_a_summary_has_used_that_came_to_nothing_is_counted_and_nothing_is_lost() {
+async fn the_usage_of_a_failed_summary_is_counted_and_the_history_is_unchanged() {
     let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(800, 10)), "done".into()]);
     let (summarize, _) = summarizer([sum().stop(StopReason::MaxTokens)]);
     let (seen, failure) = failures();
@@ -185,7 +185,7 @@ async fn fails(compactor: impl Compactor + 'static, kind: ErrorKind) {
 }
 
 #[tokio::test]
-async fn what_gets_no_shorter_is_refused() {
+async fn a_compaction_that_does_not_shorten_is_rejected() {
     let longer = compactor_fn(|history: &History| {
         let mut items: Vec<Item> = history.iter().cloned().collect();
         items.insert(0, Item::user("And so on.").with_mark(Mark::Compacted));
@@ -202,7 +202,7 @@ async fn what_gets_no_shorter_is_refused() {
 }
 
 #[tokio::test]
-async fn a_model_is_asked_only_where_shortening_is_not_enough() {
+async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
     let run = async |bytes: usize| {
         let model = Scripted::new([
             looks(tokens(300, 1)),
@@ -223,7 +223,7 @@ async fn a_model_is_asked_only_where_shortening_is_not_enough() {
 }
 
 #[tokio::test]
-async fn h58_what_waits_to_be_said_survives_an_automatic_compaction() {
+async fn queued_input_survives_an_automatic_compaction() {
     let model = Scripted::new([
         looks(tokens(10, 1)),
         looks(tokens(900, 10)),
@@ -268,7 +268,7 @@ async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_summary_is_pulled_by_the_run_and_a_drop_or_an_interrupt_drops_its_request() {
+async fn dropping_or_interrupting_the_run_drops_the_summary_request() {
     for interrupt in [true, false] {
         let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "never".into()]);
         let (summarize, cheap) = summarizer([sum().delay(Duration::from_mins(1))]);
@@ -304,7 +304,7 @@ async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
 }
 
 #[tokio::test]
-async fn a_summary_is_paid_for_at_the_price_of_the_model_that_has_written_it() {
+async fn a_summary_is_priced_by_the_model_that_wrote_it() {
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
     let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
@@ -315,7 +315,7 @@ async fn a_summary_is_paid_for_at_the_price_of_the_model_that_has_written_it() {
 }
 
 #[tokio::test]
-async fn h58_the_reactive_compaction_stays_once_whatever_happened_automatically() {
+async fn reactive_compaction_happens_once_regardless_of_automatic_compactions() {
     let full = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let model = Scripted::new([
         looks(tokens(10, 1)),
@@ -335,7 +335,7 @@ async fn h58_the_reactive_compaction_stays_once_whatever_happened_automatically(
 }
 
 #[tokio::test]
-async fn h58_a_reactive_summary_that_fails_is_counted_and_the_run_ends_with_the_overflow() {
+async fn a_failed_reactive_summary_is_counted_and_the_run_ends_with_the_overflow_error() {
     let full = Error::new(ErrorKind::ContextWindow, "too long");
     let model = Scripted::new([
         looks(tokens(10, 1)),
@@ -362,7 +362,7 @@ async fn h58_a_reactive_summary_that_fails_is_counted_and_the_run_ends_with_the_
 }
 
 #[tokio::test]
-async fn hooks_that_narrow_what_is_sent_are_known_by_what_was_counted() {
+async fn reported_usage_accounts_for_hooks_that_shrink_the_request() {
     // The ledger is long, what is sent is not.
     let model = Scripted::new([looks(tokens(90, 1)), looks(tokens(95, 1)), "done".into()]);
     let (asked, never) = counted(Truncator::new());
@@ -376,7 +376,7 @@ async fn hooks_that_narrow_what_is_sent_are_known_by_what_was_counted() {
 }
 
 #[tokio::test]
-async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
+async fn a_panicking_token_counter_skips_the_compaction() {
     let model = Scripted::new([looks(tokens(900, 10)), Reply::text("Done.")]);
     let (seen, hook) = failures();
     let agent = agent(&model, Truncator::new())
@@ -388,7 +388,7 @@ async fn a_counter_that_panics_makes_no_room_and_breaks_nothing() {
 }
 
 #[tokio::test]
-async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit() {
+async fn compaction_repeats_until_the_request_is_a_quarter_below_the_threshold() {
     let forget = compactor_fn(|history: &History| {
         Ok(Some(Compaction::new(0, 2.min(history.len()), Vec::new())))
     });
@@ -401,7 +401,7 @@ async fn once_asked_it_is_asked_until_the_request_is_a_quarter_below_the_limit()
 }
 
 #[tokio::test]
-async fn a_reactive_compaction_lets_the_next_one_come_at_the_limit_again() {
+async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again() {
     // The first came to nothing, so the next would have to wait until the request has grown.
     let run = async |overflows: bool| {
         let times = AtomicUsize::new(0);
@@ -428,7 +428,7 @@ async fn a_reactive_compaction_lets_the_next_one_come_at_the_limit_again() {
 }
 
 #[tokio::test]
-async fn a_summary_that_came_to_nothing_is_paid_for_at_the_price_of_the_agents_model() {
+async fn a_failed_summary_is_priced_by_the_agents_model() {
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with("scripted", price(1.0)).with("dear", price(100.0));
     let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);

@@ -22,7 +22,7 @@ fn guessed(history: &History) -> u64 {
 }
 
 #[test]
-fn it_is_the_newest_usage_and_a_guess_for_what_came_since() {
+fn the_estimate_is_the_newest_usage_plus_a_count_of_later_items() {
     check(&history([]), 0);
     check(&history([Item::user("12345678")]), 2 + 4);
     let mut it = history([Item::user("x".repeat(9_000)), ends(Item::text("a"), tokens(70, 5))]);
@@ -36,7 +36,7 @@ fn it_is_the_newest_usage_and_a_guess_for_what_came_since() {
 }
 
 #[test]
-fn a_turn_that_nobody_has_counted_is_guessed_at() {
+fn a_turn_without_usage_is_counted_by_the_token_counter() {
     let none = Usage::default();
     let mut it = history([Item::user("u"), ends(Item::text("12345678"), none)]);
     check(&it, 5 + 6);
@@ -49,7 +49,7 @@ fn a_turn_that_nobody_has_counted_is_guessed_at() {
 }
 
 #[test]
-fn every_kind_of_item_is_guessed_at() {
+fn every_kind_of_item_is_counted() {
     let own = ProviderData { provider: "p".into(), model: "m".into(), value: json!([1, 2]).into() };
     let media = vec!["12345678".into(), Part::image("image/png", "A".repeat(90_000))];
     for (item, expected) in [
@@ -66,7 +66,7 @@ fn every_kind_of_item_is_guessed_at() {
 }
 
 #[test]
-fn a_request_also_has_a_system_prompt_and_tools_where_nobody_has_counted() {
+fn without_usage_a_request_estimate_includes_system_prompt_and_tools() {
     let parameters = json!({ "type": "object" });
     let spec = ToolSpec { name: "look".into(), description: "12345678".into(), parameters };
     let request = |history| Request::new(history).with_system("1234").with_tools([spec.clone()]);
@@ -79,7 +79,7 @@ fn a_request_also_has_a_system_prompt_and_tools_where_nobody_has_counted() {
 }
 
 #[test]
-fn a_tokenizer_of_ones_own_counts_what_no_provider_has() {
+fn a_custom_tokenizer_counts_items_without_usage() {
     let words = |text: &str| text.split_whitespace().count() as u64;
     assert_eq!(estimate_tokens(&history([Item::user("to be or not")]), &words), 4 + 4);
     let boundless = |_: &str| u64::MAX;
@@ -88,7 +88,7 @@ fn a_tokenizer_of_ones_own_counts_what_no_provider_has() {
 }
 
 #[test]
-fn h58_usage_from_before_a_compaction_does_not_count() {
+fn usage_from_before_a_compaction_does_not_count() {
     let full = |n: usize| {
         let mut it = history(session(n));
         it.extend([ends(Item::text("full"), tokens(99_000, 10)), Item::user("more")]);
@@ -124,7 +124,7 @@ fn h58_usage_from_before_a_compaction_does_not_count() {
 }
 
 #[test]
-fn h58_of_several_compactions_the_newest_counts_wherever_it_stands() {
+fn of_several_compactions_the_newest_one_counts_at_any_position() {
     let sum = |n: usize| vec![Item::user(format!("sum {n}")).with_mark(Mark::Compacted)];
     let mut it = history(session(6));
     let first = Compaction::new(0, 13, sum(1));
@@ -141,7 +141,7 @@ fn h58_of_several_compactions_the_newest_counts_wherever_it_stands() {
 }
 
 #[test]
-fn h58_in_a_history_that_was_shortened_without_a_record_no_usage_counts() {
+fn in_a_history_shortened_without_a_record_no_usage_counts() {
     let mut it = history(session(3));
     it.rewrite(0..5, [Item::user("sum").with_mark(Mark::Compacted)]);
     it.extend(turn(7));
@@ -149,7 +149,7 @@ fn h58_in_a_history_that_was_shortened_without_a_record_no_usage_counts() {
 }
 
 #[test]
-fn a_record_survives_a_settling_and_a_fork_and_a_foreign_one_is_none() {
+fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored() {
     let before = history(session(3));
     let compaction = Compaction::new(0, 5, vec![Item::user("s").with_mark(Mark::Compacted)]);
     let mut it = applied(&record_stale_usage(compaction, &before), &before);

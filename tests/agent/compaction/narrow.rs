@@ -22,7 +22,7 @@ fn narrow(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
 }
 
 #[test]
-fn candidates_are_chosen_in_their_order_until_the_cap_with_a_reason_on_record() {
+fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
     // Each block is `# s\n(w)\n` and the text; the gaps have two bytes.
     let candidates = vec![
         candidate("a", "12345", "w"),
@@ -54,7 +54,7 @@ fn candidates_are_chosen_in_their_order_until_the_cap_with_a_reason_on_record() 
 }
 
 #[test]
-fn the_cap_is_hard_for_constraints_and_steps_too() {
+fn the_cap_also_applies_to_constraints_and_the_step_summary() {
     for cap in 0..120 {
         let it = narrow(cap, vec![candidate("a", "12345", "w")])
             .with_constraints("Be brief.")
@@ -69,7 +69,7 @@ fn the_cap_is_hard_for_constraints_and_steps_too() {
 }
 
 #[test]
-fn without_anything_to_say_the_history_is_sent_as_it_is() {
+fn without_context_to_inject_the_history_is_sent_unchanged() {
     let before = history(session(2));
     let it = narrow(99, vec![candidate("a", "x", "")]).with_constraints(" \n").inject(&before);
     assert!(it.context == before);
@@ -77,7 +77,7 @@ fn without_anything_to_say_the_history_is_sent_as_it_is() {
 }
 
 #[test]
-fn old_turns_give_way_to_a_line_for_each_call() {
+fn old_turns_are_replaced_by_one_line_per_call() {
     let mut items = vec![Item::system("rule"), Item::user("old")];
     items.extend(turn(0));
     items.push(Item::user("newest"));
@@ -96,7 +96,7 @@ fn old_turns_give_way_to_a_line_for_each_call() {
 }
 
 #[tokio::test]
-async fn as_a_hook_it_changes_what_is_sent_and_never_the_ledger() {
+async fn as_a_hook_it_changes_the_request_and_never_the_history() {
     let seen: Arc<Mutex<Vec<ContextSelection>>> = Arc::default();
     let noted = seen.clone();
     let narrow = ContextInjector::new(1_000, |history: &History| {
@@ -116,7 +116,7 @@ async fn as_a_hook_it_changes_what_is_sent_and_never_the_ledger() {
 }
 
 #[tokio::test]
-async fn a_candidate_function_that_panics_is_a_hook_that_fails() {
+async fn a_panicking_candidate_function_is_a_hook_failure() {
     let narrow = ContextInjector::new(9, |_: &History| panic!("no index"));
     let agent = Agent::new(Scripted::new(["never"])).with_hook(narrow);
     let outcome = agent.run("go").outcome().await;

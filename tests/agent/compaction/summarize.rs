@@ -35,7 +35,7 @@ fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
 }
 
 #[test]
-fn the_model_reads_one_message_without_thoughts_tools_or_a_live_conversation() {
+fn the_summary_request_is_one_message_without_reasoning_or_tools() {
     let mut items = session(1);
     items.push(Item::tool_call("c9", "look", format!("{{\"a\":\"{}\"}}", "y".repeat(9_000))));
     items.push(result(
@@ -64,7 +64,7 @@ fn the_model_reads_one_message_without_thoughts_tools_or_a_live_conversation() {
 }
 
 #[test]
-fn what_the_model_reads_has_a_limit() {
+fn the_transcript_to_summarize_is_bounded() {
     let (compactor, model) = summarizing(1);
     let mut items = vec![Item::user("u".repeat(5_000))];
     items.extend(session(3));
@@ -74,7 +74,7 @@ fn what_the_model_reads_has_a_limit() {
 }
 
 #[test]
-fn an_earlier_summary_is_summarised_with_the_rest_and_alone_it_is_left() {
+fn an_earlier_summary_is_included_in_the_next_and_not_summarized_alone() {
     let before = history(session(5));
     let (compactor, model) = summarizing(2);
     let mut it =
@@ -89,7 +89,7 @@ fn an_earlier_summary_is_summarised_with_the_rest_and_alone_it_is_left() {
 }
 
 #[test]
-fn instructions_and_the_users_newest_words_stay() {
+fn system_instructions_and_the_newest_prompt_are_kept() {
     let mut items = vec![Item::system("first"), Item::user("old")];
     items.extend(turn(0));
     items.push(Item::system("later"));
@@ -106,7 +106,7 @@ fn instructions_and_the_users_newest_words_stay() {
 }
 
 #[test]
-fn as_many_turns_stay_as_fit_and_always_one() {
+fn as_many_recent_turns_are_kept_as_fit_and_at_least_one() {
     let before = history(session(6));
     let kept = |compactor: Summarizer| {
         let compaction = compact(&compactor, &before).unwrap();
@@ -122,7 +122,7 @@ fn as_many_turns_stay_as_fit_and_always_one() {
 }
 
 #[test]
-fn a_history_with_nothing_old_is_left_alone_and_nobody_is_asked() {
+fn a_history_without_old_turns_is_not_summarized() {
     let (compactor, model) = summarizing(2);
     for items in [vec![], vec![Item::user("u")], session(2), vec![Item::system("s"), "u".into()]] {
         assert_eq!(compact(&compactor, &history(items)), None);
@@ -139,7 +139,7 @@ fn fails(reply: Reply, kind: ErrorKind) {
 }
 
 #[test]
-fn a_summary_that_is_empty_cut_off_or_refused_is_an_error() {
+fn an_empty_truncated_or_refused_summary_is_an_error() {
     let says = |text| Reply::text(text).usage(tokens(70, 7));
     let said = || says("The user");
     fails(says(" \n"), ErrorKind::GenerationFailed);
@@ -152,7 +152,7 @@ fn a_summary_that_is_empty_cut_off_or_refused_is_an_error() {
 }
 
 #[test]
-fn a_provider_that_fails_is_an_error_and_void_attempts_are_counted() {
+fn a_provider_failure_is_an_error_and_retracted_attempts_are_counted() {
     let overloaded = || Error::new(ErrorKind::Overloaded, "busy");
     fails(Reply::text("The").usage(tokens(70, 7)).fail(overloaded()), ErrorKind::Overloaded);
     let again = Reply::new().say("The").usage(tokens(5, 1)).retract("again").say("All.");
@@ -162,7 +162,7 @@ fn a_provider_that_fails_is_an_error_and_void_attempts_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_asks_for_a_long_wait_is_not_waited_for_where_nobody_would_see_it() {
+async fn a_summary_request_is_not_retried_after_a_long_retry_delay() {
     for (seconds, asked) in [(4, 2), (5, 2), (6, 1), (60, 1)] {
         let wait = Duration::from_secs(seconds);
         let busy = Error::new(ErrorKind::RateLimited, "busy").with_retry_after(wait);
@@ -174,7 +174,7 @@ async fn a_server_that_asks_for_a_long_wait_is_not_waited_for_where_nobody_would
 }
 
 #[test]
-fn words_and_options_of_ones_own_are_used() {
+fn a_custom_prompt_and_options_are_used() {
     let (compactor, model) = summarizing(1);
     let options = Options { max_output_tokens: Some(900), ..Options::default() };
     let compactor = compactor.with_prompt("In one line.").with_options(options.clone());
@@ -184,7 +184,7 @@ fn words_and_options_of_ones_own_are_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_asked_before_the_first_poll_and_a_drop_drops_the_request() {
+async fn the_summary_request_starts_at_the_first_poll_and_is_dropped_with_the_future() {
     let model = Scripted::new([Reply::text("never").delay(Duration::from_mins(1))]);
     let compactor = Summarizer::new(model.clone()).with_keep_turns(1);
     let mut future = compactor.compact(&history(session(3)));
@@ -196,7 +196,7 @@ async fn nothing_is_asked_before_the_first_poll_and_a_drop_drops_the_request() {
 }
 
 #[test]
-fn the_second_is_asked_where_the_first_has_nothing_or_fails() {
+fn or_else_uses_the_second_compactor_if_the_first_yields_nothing_or_fails() {
     let before = history(session(3));
     let none = || compactor_fn(|_: &History| Ok(None));
     let fails = || compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no")));
@@ -218,7 +218,7 @@ fn the_second_is_asked_where_the_first_has_nothing_or_fails() {
 }
 
 #[test]
-fn what_a_failed_first_has_used_counts_with_the_second() {
+fn or_else_counts_the_usage_of_a_failed_first_compactor() {
     let cut = || {
         let reply = Reply::text("The").usage(tokens(30, 3)).stop(StopReason::MaxTokens);
         Summarizer::new(Scripted::new([reply])).with_keep_turns(1)
@@ -232,7 +232,7 @@ fn what_a_failed_first_has_used_counts_with_the_second() {
 }
 
 #[test]
-fn as_many_turns_as_fit_may_be_asked_for() {
+fn the_number_of_kept_turns_can_be_unlimited() {
     let before = history(session(6));
     let kept = |compactor: Summarizer| {
         let compaction = compact(&compactor, &before).unwrap();

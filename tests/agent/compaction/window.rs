@@ -13,7 +13,7 @@ fn check(window: &Window, max_output_tokens: Option<u32>, expected: u64) {
 }
 
 #[test]
-fn it_is_nearly_full_at_four_fifths_or_where_the_answer_does_not_fit() {
+fn the_threshold_is_80_percent_or_where_the_answer_no_longer_fits() {
     let window = Window::new(1_000);
     check(&window, None, 800);
     check(&window, Some(100), 800);
@@ -30,7 +30,7 @@ fn it_is_nearly_full_at_four_fifths_or_where_the_answer_does_not_fit() {
 }
 
 #[test]
-fn a_window_counts_with_its_own_counter() {
+fn a_window_uses_its_own_token_counter() {
     let window = Window::new(1_000).with_counter(|text: &str| text.len() as u64);
     let mut request = Request::new(history([Item::user("12345")])).with_system("123");
     assert_eq!((window.estimate_request(&request), window.count_request(&request)), (12, 12));

@@ -8,7 +8,7 @@ mod laws;
 use crate::support;
 
 #[test]
-fn whatever_is_mixed_into_a_run_the_laws_hold_behind_each_pull() {
+fn the_invariants_hold_after_each_poll_for_any_mix_of_features() {
     let from = number("MIX_FROM").unwrap_or(1);
     let seeds = number("MIX_SEEDS").unwrap_or(120);
     let reasons = support::seeds::endings(from..from + seeds, drive::check);

@@ -168,7 +168,7 @@ fn over_the_grid(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
 }
 
 #[test]
-fn every_script_ends_lawfully() {
+fn every_script_ends_with_a_settled_history() {
     let mut hanging = 0;
     over_the_grid("to the end", |case, _, over| {
         assert_eq!(over, !case.hangs, "{}", case.name);
@@ -178,7 +178,7 @@ fn every_script_ends_lawfully() {
 }
 
 #[test]
-fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
+fn a_drop_at_every_poll_leaves_a_sendable_history_and_nothing_running() {
     over_the_grid("a drop at every poll", |case, polls, _| {
         for at in 0..polls {
             clock::paused().block_on(async {
@@ -203,7 +203,7 @@ fn a_drop_at_every_poll_leaves_a_lawful_history_and_nothing_running() {
 }
 
 #[test]
-fn an_interrupt_at_every_poll_ends_the_run_paired() {
+fn an_interrupt_at_every_poll_leaves_every_call_answered() {
     over_the_grid("an interrupt at every poll", |case, polls, over| {
         for at in 0..polls {
             clock::paused().block_on(async {
@@ -248,7 +248,7 @@ fn check_answers(behind: &[Event], calls: usize) {
 }
 
 #[test]
-fn a_hand_written_loop_is_as_lawful_as_the_agent() {
+fn a_hand_written_loop_upholds_the_same_invariants_as_the_agent() {
     use turnstream::Request;
     use turnstream::provider::Provider;
     use turnstream::stream::{Steps, TurnEvents, loop_stream};

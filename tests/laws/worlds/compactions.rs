@@ -33,7 +33,7 @@ struct Witnesses {
 }
 
 #[test]
-fn new_items_are_what_provider_and_tools_saw_and_said_wherever_the_history_is_compacted() {
+fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
     let lists = [script::of_one_turn(), script::of_two_turns(wants_more), {
         script::of_three_turns(wants_more).into_iter().step_by(STEP).collect()
     }];

@@ -52,7 +52,7 @@ enum With {
 }
 
 #[test]
-fn the_laws_hold_in_all_small_worlds() {
+fn the_invariants_hold_in_all_small_scenarios() {
     let lists = [
         (With::Nothing, script::that_repeat(wants_more)),
         (With::Talk, script::to_talk_into(wants_more)),

@@ -174,7 +174,7 @@ async fn check_dropped(first: usize, second: usize) -> bool {
 }
 
 #[tokio::test]
-async fn a_run_dropped_at_any_poll_is_gone_on_with_by_the_same_session() {
+async fn a_run_dropped_at_any_poll_can_be_continued_by_the_same_session() {
     let mut first = 0;
     while !check_dropped(first, 10_000).await {
         for second in (first % 3..40).step_by(3) {
@@ -186,7 +186,7 @@ async fn a_run_dropped_at_any_poll_is_gone_on_with_by_the_same_session() {
 }
 
 #[tokio::test]
-async fn a_session_that_shrank_in_its_store_is_read_again_from_its_beginning() {
+async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
     let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
     for other in [0, 1] {
         let store = Slow::default();
@@ -209,7 +209,7 @@ async fn a_session_that_shrank_in_its_store_is_read_again_from_its_beginning() {
 }
 
 #[tokio::test]
-async fn a_refresh_sees_that_a_session_is_gone() {
+async fn a_reload_notices_that_a_session_was_deleted() {
     let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
     let store = Slow::default();
     let session = open(&store).await;
@@ -220,7 +220,7 @@ async fn a_refresh_sees_that_a_session_is_gone() {
 }
 
 #[tokio::test]
-async fn a_version_that_no_append_can_give_is_an_error_and_the_session_goes_on() {
+async fn an_impossible_version_from_a_store_is_an_error_and_the_session_continues() {
     let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
     let store = Slow::default();
     let session = open(&store).await;
@@ -234,7 +234,7 @@ async fn a_version_that_no_append_can_give_is_an_error_and_the_session_goes_on()
 }
 
 #[tokio::test]
-async fn a_panic_of_the_store_before_its_future_is_an_error_as_well() {
+async fn a_panic_of_the_store_before_it_returns_a_future_is_an_error() {
     struct Panics;
     impl Store for Panics {
         fn append<'a>(
@@ -276,7 +276,7 @@ async fn a_panic_of_the_store_before_its_future_is_an_error_as_well() {
 
 /// The calls are the other session's: that one may run them under their key.
 #[tokio::test]
-async fn a_fork_that_was_not_settled_runs_no_call_of_the_session_that_it_came_from() {
+async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
     for says in [false, true] {
         let (store, keys) = (MemoryStore::new(), Keys::default());
         let session = open(&store).await;

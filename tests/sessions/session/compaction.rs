@@ -88,7 +88,7 @@ async fn a_session_that_was_compacted_reactively_can_be_compacted_again_and_keep
 }
 
 #[tokio::test]
-async fn any_range_that_holds_the_note_can_be_replaced() {
+async fn any_range_containing_the_compaction_note_can_be_replaced() {
     let store = MemoryStore::new();
     let session = compacted(&store).await;
     say(&session, ["Yes.".into()]).await;

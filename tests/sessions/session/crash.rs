@@ -272,7 +272,7 @@ fn each() -> impl Iterator<Item = Death> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_any_append_loses_nothing_and_doubles_nothing() {
+async fn a_crash_at_any_append_loses_and_duplicates_nothing() {
     for says in [false, true] {
         let mut deaths = 0;
         for death in each() {
@@ -286,7 +286,7 @@ async fn a_crash_at_any_append_loses_nothing_and_doubles_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_in_what_follows_a_crash_is_as_safe_as_the_first() {
+async fn a_second_crash_during_recovery_loses_and_duplicates_nothing() {
     let mut pairs = 0;
     for first in each() {
         let mut came = 0;

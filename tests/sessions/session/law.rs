@@ -16,7 +16,7 @@ use crate::support::dice::Dice;
 use crate::support::seeds;
 
 #[test]
-fn what_is_read_back_is_the_fold_of_the_events_behind_each_event() {
+fn after_each_event_the_stored_session_restores_to_the_fold_of_the_events() {
     let ends = seeds::endings(1..=150, drawn);
     assert!(ends.len() > 9, "{ends:?}");
     assert!(ends["dropped"] > 9 && ends["pending resumed"] + ends["completed resumed"] > 9);

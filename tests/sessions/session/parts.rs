@@ -28,7 +28,7 @@ fn texts(history: &History) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_checkpoint_stands_for_what_was_folded_and_the_originals_stay() {
+async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
     let store = MemoryStore::new();
     let session = talked(&store).await;
     let summary = Item::user("Two answers.").with_mark(Mark::Compacted);
@@ -52,7 +52,7 @@ async fn a_checkpoint_stands_for_what_was_folded_and_the_originals_stay() {
 }
 
 #[tokio::test]
-async fn call_ids_of_what_was_folded_stay_known() {
+async fn call_ids_of_replaced_items_stay_reserved() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({})), Reply::text("Done.")]);
@@ -65,7 +65,7 @@ async fn call_ids_of_what_was_folded_stay_known() {
 }
 
 #[tokio::test]
-async fn a_fork_goes_its_own_way_from_any_entry() {
+async fn a_fork_at_any_entry_is_independent_of_its_origin() {
     let store = MemoryStore::new();
     let session = talked(&store).await;
     for at in 0..=6 {
@@ -87,7 +87,7 @@ async fn a_fork_goes_its_own_way_from_any_entry() {
 }
 
 #[tokio::test]
-async fn a_fork_amid_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
+async fn a_fork_between_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({})).call("hang", json!({}))]);
@@ -115,7 +115,7 @@ async fn a_fork_amid_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
 }
 
 #[tokio::test]
-async fn a_fork_of_a_session_that_waits_waits_as_well() {
+async fn a_fork_of_a_pending_session_is_pending() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({}))]);
@@ -127,7 +127,7 @@ async fn a_fork_of_a_session_that_waits_waits_as_well() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_of_a_session_that_waits_parts_no_call_from_its_result() {
+async fn a_checkpoint_of_a_pending_session_separates_no_call_from_its_result() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
     let model = Scripted::function(|request, _| match request.history.len() {

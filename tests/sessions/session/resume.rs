@@ -44,7 +44,7 @@ fn kinds(session: &Session) -> Vec<(String, ResultKind)> {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_open_is_told_and_only_idempotent_tools_run_again() {
+async fn calls_left_open_by_a_crash_are_reported_and_only_idempotent_tools_run_again() {
     for says in [false, true] {
         let (store, keys) = (MemoryStore::new(), Keys::default());
         let tools = |hangs| [tool("once", &keys, hangs), tool("again", &keys, hangs).idempotent()];
@@ -73,7 +73,7 @@ async fn what_a_crash_left_open_is_told_and_only_idempotent_tools_run_again() {
 }
 
 #[tokio::test]
-async fn a_streaming_tool_runs_again_as_well() {
+async fn an_idempotent_streaming_tool_runs_again_after_a_crash() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
     let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
@@ -86,7 +86,7 @@ async fn a_streaming_tool_runs_again_as_well() {
 }
 
 #[tokio::test]
-async fn hooks_and_approvals_are_asked_again_about_what_runs_again() {
+async fn hooks_and_approvals_apply_again_to_calls_that_run_again() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
     let agent = Agent::new(calls_then("x")).with_tools(hanging);
@@ -119,7 +119,7 @@ async fn hooks_and_approvals_are_asked_again_about_what_runs_again() {
 }
 
 #[tokio::test]
-async fn a_result_from_elsewhere_answers_what_was_broken_off() {
+async fn an_external_result_answers_an_interrupted_call() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
     let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
@@ -144,7 +144,7 @@ async fn a_result_from_elsewhere_answers_what_was_broken_off() {
 }
 
 #[tokio::test]
-async fn a_question_without_an_answer_is_asked_again_and_nothing_is_left_behind_an_answer() {
+async fn an_unanswered_prompt_is_sent_again_and_an_answered_session_has_nothing_to_resume() {
     let store = MemoryStore::new();
     let session = open(&store).await;
     let error = session.resume(&Agent::new(Scripted::new(["x"])), []).await.unwrap_err();
@@ -160,7 +160,7 @@ async fn a_question_without_an_answer_is_asked_again_and_nothing_is_left_behind_
 }
 
 #[tokio::test]
-async fn pending_calls_are_resumed_once_and_answered_as_interrupted_by_something_said() {
+async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
     for says in [false, true] {
         let (store, keys) = (MemoryStore::new(), Keys::default());
         let model = Scripted::function(|request, _| match request.history.len() {

@@ -58,7 +58,7 @@ async fn at_rest(store: impl Store + Clone + 'static) {
 }
 
 #[tokio::test]
-async fn items_of_a_session_at_rest_become_void_for_good_in_every_store() {
+async fn items_of_an_idle_session_are_tombstoned_permanently_in_every_store() {
     at_rest(MemoryStore::new()).await;
     let folder = Folder::new();
     at_rest(JsonLinesStore::open(folder.path()).unwrap()).await;
@@ -67,7 +67,7 @@ async fn items_of_a_session_at_rest_become_void_for_good_in_every_store() {
 }
 
 #[tokio::test]
-async fn items_that_become_void_in_a_run_of_a_session_are_void_when_it_is_read() {
+async fn items_tombstoned_in_a_session_run_are_tombstoned_when_reloaded() {
     let store = MemoryStore::new();
     let session = open(&store).await;
     let agent = calling(&Keys::default());
@@ -83,7 +83,7 @@ async fn items_that_become_void_in_a_run_of_a_session_are_void_when_it_is_read()
 }
 
 #[tokio::test]
-async fn a_pending_call_of_a_session_cannot_become_void_and_what_is_before_it_can() {
+async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
     let model = Scripted::new([
@@ -110,7 +110,7 @@ async fn a_pending_call_of_a_session_cannot_become_void_and_what_is_before_it_ca
 }
 
 #[tokio::test]
-async fn a_store_that_fails_and_a_run_that_writes_leave_the_session_as_it_is() {
+async fn a_failing_store_or_concurrent_run_leaves_the_session_unchanged() {
     let store = Counting::default();
     let session = open(&store).await;
     let agent = calling(&Keys::default());

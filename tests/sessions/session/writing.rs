@@ -33,7 +33,7 @@ async fn each_entry_is_written_once_and_growth_is_linear() {
 }
 
 #[tokio::test]
-async fn while_something_is_written_nothing_below_is_polled() {
+async fn the_run_is_not_polled_while_an_append_is_in_progress() {
     let store = Counting::default();
     let session = open(&store).await;
     let model = Scripted::new([Reply::text("Hello!")]);
@@ -46,7 +46,7 @@ async fn while_something_is_written_nothing_below_is_polled() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_drops_the_run_in_that_call_and_no_finished_comes() {
+async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
     let store = Counting::default();
     let session = open(&store).await;
     let keys = Keys::default();
@@ -83,7 +83,7 @@ async fn a_store_that_fails_drops_the_run_in_that_call_and_no_finished_comes() {
 }
 
 #[tokio::test]
-async fn of_two_runs_of_one_session_the_second_to_write_gets_a_conflict() {
+async fn of_two_concurrent_runs_the_second_append_is_a_conflict() {
     let store = Counting::default();
     let (one, other) = (open(&store).await, open(&store).await);
     let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
@@ -108,7 +108,7 @@ async fn of_two_runs_of_one_session_the_second_to_write_gets_a_conflict() {
 }
 
 #[tokio::test]
-async fn an_append_that_nobody_waited_for_is_looked_up_before_the_next_run() {
+async fn a_dropped_append_is_looked_up_before_the_next_run() {
     let store = Counting::default();
     let session = open(&store).await;
     let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
@@ -125,7 +125,7 @@ async fn an_append_that_nobody_waited_for_is_looked_up_before_the_next_run() {
 }
 
 #[tokio::test]
-async fn a_failed_run_of_a_session_ends_with_its_error_of_which_nothing_is_written() {
+async fn a_failed_session_run_ends_with_its_error_which_is_not_stored() {
     let store = Counting::default();
     let session = open(&store).await;
     let refused = || Reply::error(Error::new(ErrorKind::Auth, "the key is wrong"));
@@ -147,7 +147,7 @@ async fn a_failed_run_of_a_session_ends_with_its_error_of_which_nothing_is_writt
 }
 
 #[tokio::test]
-async fn a_panic_of_the_store_is_an_error() {
+async fn a_panic_in_the_store_is_an_error() {
     struct Panics;
     impl turnstream::session::Store for Panics {
         fn append<'a>(
@@ -189,7 +189,7 @@ async fn a_panic_of_the_store_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_session_needs_an_id() {
+async fn an_empty_session_id_is_an_error() {
     let opened = turnstream::session::Session::open(Counting::default(), "").await;
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }

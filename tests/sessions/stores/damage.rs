@@ -114,7 +114,7 @@ fn check_none_is_silent(folder: &Folder, all: &[Entry]) -> u32 {
 }
 
 #[test]
-fn a_change_of_any_byte_of_a_session_file_is_an_error_or_changes_nothing() {
+fn changing_any_byte_of_a_session_file_is_detected_or_harmless() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let changes = check_none_is_silent(&folder, &all);
@@ -122,7 +122,7 @@ fn a_change_of_any_byte_of_a_session_file_is_an_error_or_changes_nothing() {
 }
 
 #[test]
-fn a_change_of_any_byte_of_a_forks_file_is_an_error_or_changes_nothing() {
+fn changing_any_byte_of_a_forks_file_is_detected_or_harmless() {
     let folder = Folder::new();
     let all = write(&folder, "t");
     // So that a damaged header could name it.
@@ -135,7 +135,7 @@ fn a_change_of_any_byte_of_a_forks_file_is_an_error_or_changes_nothing() {
 }
 
 #[test]
-fn a_file_of_an_earlier_version_is_read_and_is_checked_as_a_whole_from_its_next_append_on() {
+fn a_file_of_an_earlier_version_gets_checksums_with_its_next_append() {
     let folder = Folder::new();
     let mut all = write(&folder, "s");
     let path = folder.join("s.jsonl");
@@ -153,7 +153,7 @@ fn a_file_of_an_earlier_version_is_read_and_is_checked_as_a_whole_from_its_next_
 }
 
 #[test]
-fn no_change_of_one_byte_drops_an_entry_of_an_earlier_versions_file() {
+fn changing_one_byte_of_an_earlier_versions_file_drops_no_entry_silently() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let path = folder.join("s.jsonl");
@@ -172,7 +172,7 @@ fn no_change_of_one_byte_drops_an_entry_of_an_earlier_versions_file() {
 }
 
 #[test]
-fn a_file_of_an_earlier_version_cut_at_any_byte_has_its_whole_appends() {
+fn an_earlier_versions_file_truncated_at_any_byte_keeps_its_complete_appends() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let path = folder.join("s.jsonl");
@@ -211,7 +211,7 @@ fn check_refused(change: impl FnOnce(&str) -> String, reason: &str) {
 }
 
 #[test]
-fn an_append_that_is_whole_with_a_wrong_checksum_is_named() {
+fn a_complete_append_with_a_wrong_checksum_is_reported_with_its_lines() {
     // The last one, and one of several.
     let last = |text: &str| text.replace(r#""content":"8""#, r#""content":"9""#);
     check_refused(last, "line 22 of the session is broken: the checksum is wrong");
@@ -220,7 +220,7 @@ fn an_append_that_is_whole_with_a_wrong_checksum_is_named() {
 }
 
 #[test]
-fn a_last_line_that_ends_in_lf_and_does_not_parse_is_corruption() {
+fn an_unparsable_last_line_with_lf_is_corruption() {
     for broken in ["{\"type\":\"us\0\0\0\0\0\0\0\0\n", "\n", "{}}\n", "{\"type\":\"app\n"] {
         check_refused(|text| format!("{text}{broken}"), "line 23 of the session is broken");
         let folder = Folder::new();
@@ -236,14 +236,14 @@ fn a_last_line_that_ends_in_lf_and_does_not_parse_is_corruption() {
 }
 
 #[test]
-fn an_end_that_is_not_the_beginning_of_a_line_is_corruption() {
+fn a_tail_that_is_not_a_line_prefix_is_corruption() {
     for end in ["\0\0\0\0", "garbage", "{\"type\":\"append\"} ", "{\"type\":\"append\"}9"] {
         check_refused(|text| format!("{text}{end}"), "line 23 of the session is broken");
     }
 }
 
 #[test]
-fn a_line_without_a_checksum_after_those_that_have_one_is_corruption() {
+fn a_line_without_a_checksum_after_checked_lines_is_corruption() {
     let line = "{\"type\":\"user\",\"content\":\"x\"}\n";
     check_refused(|text| format!("{text}{line}"), "line 23 of the session is broken");
     let several = format!("{{\"type\":\"append\",\"entries\":2}}\n{line}{line}");
@@ -251,7 +251,7 @@ fn a_line_without_a_checksum_after_those_that_have_one_is_corruption() {
 }
 
 #[test]
-fn bytes_and_appends_that_were_taken_out_or_put_in_are_corruption() {
+fn removed_or_inserted_bytes_and_appends_are_corruption() {
     let lines = |text: &str| text.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>();
     // A character of the last entry: it is not taken for one that a crash has cut.
     let check = |change: fn(&[String]) -> Vec<String>, reason| {
@@ -273,7 +273,7 @@ fn bytes_and_appends_that_were_taken_out_or_put_in_are_corruption() {
 }
 
 #[test]
-fn lines_taken_out_of_an_append_that_another_one_follows_are_corruption() {
+fn lines_removed_from_an_append_before_the_last_are_corruption() {
     let folder = Folder::new();
     let path = folder.join("s.jsonl");
     let write = || {
@@ -337,7 +337,7 @@ fn check_without_last_lf(folder: &Folder, id: &str, all: &[Entry]) {
 }
 
 #[test]
-fn an_append_without_its_last_lf_is_whole_and_the_next_one_writes_it() {
+fn an_append_without_its_final_lf_is_complete_and_the_next_one_adds_it() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -350,7 +350,7 @@ fn an_append_without_its_last_lf_is_whole_and_the_next_one_writes_it() {
 }
 
 #[test]
-fn a_line_without_lf_that_is_not_of_an_append_is_corruption() {
+fn an_unterminated_line_that_is_not_part_of_an_append_is_corruption() {
     for line in [r#"{"type":"user","content":"x"}"#, r#"{"type":"user","#, r#"{"type":"append_"#] {
         let reason = "line 23 of the session is broken: it does not end where it should";
         check_refused(|text| format!("{text}{line}"), reason);
@@ -358,7 +358,7 @@ fn a_line_without_lf_that_is_not_of_an_append_is_corruption() {
 }
 
 #[test]
-fn a_file_of_an_earlier_version_is_read_with_crlf_and_with_nuls_at_its_end() {
+fn an_earlier_versions_file_with_crlf_or_trailing_nuls_is_read() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let path = folder.join("s.jsonl");

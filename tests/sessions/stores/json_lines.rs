@@ -66,20 +66,20 @@ fn check_cut_after(first: &[Entry], last: &[Entry], written: fn(String) -> Strin
 }
 
 #[test]
-fn an_append_cut_at_any_byte_never_was() {
+fn an_append_truncated_at_any_byte_is_discarded() {
     check_cut(&numbered_entries(0..2), &[said("a\u{2028}😀")]);
     check_cut(&numbered_entries(0..2), &numbered_entries(2..5));
     check_cut(&numbered_entries(0..1), &entries_of_every_kind());
 }
 
 #[test]
-fn a_first_append_cut_at_any_byte_never_was() {
+fn a_first_append_truncated_at_any_byte_is_discarded() {
     check_cut(&[], &[said("one")]);
     check_cut(&[], &numbered_entries(0..3));
 }
 
 #[test]
-fn a_fork_cut_at_any_byte_never_was() {
+fn a_fork_truncated_at_any_byte_is_discarded() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
@@ -119,7 +119,7 @@ const HEADER: &str = "{\"type\":\"session\",\"version\":1,\"id\":\"s\"}\n";
 const LINE: &str = "{\"type\":\"user\",\"content\":\"x\"}\n";
 
 #[test]
-fn a_broken_line_in_the_middle_is_named_and_nothing_is_changed() {
+fn a_corrupt_line_in_the_middle_is_reported_and_the_file_is_unchanged() {
     let check = |middle: &str, number: u32| {
         let text = [HEADER, LINE, middle, LINE].concat();
         check_refused(text.as_bytes(), &format!("line {number} of the session is broken"));
@@ -135,7 +135,7 @@ fn a_broken_line_in_the_middle_is_named_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_is_no_session_is_refused_and_left_alone() {
+fn a_file_that_is_not_a_session_is_rejected_and_unchanged() {
     check_refused(b"my notes", "does not begin with a header");
     check_refused(b"{\"type\":\"user\",\"content\":\"x\"}\n", "does not begin with a header");
     check_refused(&[0; 64], "does not begin with a header");
@@ -144,14 +144,14 @@ fn what_is_no_session_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_later_format_is_refused() {
+fn a_later_format_version_is_rejected() {
     let later = HEADER.replace(":1,", ":2,");
     check_refused(later.as_bytes(), "the session has format 2");
     check_refused(format!("{later}{LINE}").as_bytes(), "the session has format 2");
 }
 
 #[test]
-fn an_entry_of_a_later_version_is_an_error_of_load_and_is_never_cut() {
+fn an_entry_of_a_later_version_fails_load_and_is_never_truncated() {
     let folder = Folder::new();
     let text = format!("{HEADER}{LINE}{{\"type\":\"of tomorrow\"}}\n");
     fs::write(folder.join("s.jsonl"), &text).unwrap();
@@ -164,7 +164,7 @@ fn an_entry_of_a_later_version_is_an_error_of_load_and_is_never_cut() {
 }
 
 #[test]
-fn other_files_in_the_folder_are_no_sessions() {
+fn other_files_in_the_folder_are_ignored() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
@@ -207,7 +207,7 @@ fn one_file_is_a_store_of_one_session() {
 }
 
 #[test]
-fn a_file_of_a_folder_is_the_same_session_by_itself() {
+fn a_file_of_a_folder_store_can_be_opened_alone_as_the_same_session() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "My chat", 0, numbered_entries(0..2));
@@ -221,7 +221,7 @@ fn a_file_of_a_folder_is_the_same_session_by_itself() {
 }
 
 #[test]
-fn a_fork_whose_origin_is_gone_is_an_error() {
+fn loading_a_fork_without_its_origin_is_an_error() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
@@ -248,7 +248,7 @@ fn a_fork_whose_origin_is_gone_is_an_error() {
 }
 
 #[test]
-fn two_handles_on_one_file_see_each_other() {
+fn two_stores_on_one_file_see_each_others_appends() {
     let folder = Folder::new();
     let one = JsonLinesStore::open(folder.path()).unwrap();
     let (two, id) = JsonLinesStore::open_file(folder.join("s.jsonl")).unwrap();
@@ -261,7 +261,7 @@ fn two_handles_on_one_file_see_each_other() {
 }
 
 #[test]
-fn an_append_reads_the_file_only_if_somebody_else_has_written() {
+fn an_append_rereads_the_file_only_after_a_foreign_write() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path())
         .unwrap()
@@ -280,7 +280,7 @@ fn an_append_reads_the_file_only_if_somebody_else_has_written() {
 
 #[cfg(unix)]
 #[test]
-fn an_append_reads_another_file_that_has_the_same_length_and_time() {
+fn an_append_detects_a_replaced_file_of_equal_length_and_time() {
     let folder = Folder::new();
     let clock = FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
     let store = JsonLinesStore::open(folder.path()).unwrap().with_clock(clock);
@@ -297,7 +297,7 @@ fn an_append_reads_another_file_that_has_the_same_length_and_time() {
 
 #[cfg(unix)]
 #[test]
-fn a_relative_folder_is_the_same_after_the_process_has_changed_its_own() {
+fn a_relative_folder_is_unaffected_by_a_change_of_working_directory() {
     // In a process of its own: other tests use the folder of this one.
     const CHILD: &str = "TURNSTREAM_CHANGES_ITS_FOLDER";
     if std::env::var_os(CHILD).is_none() {
@@ -320,7 +320,7 @@ fn a_relative_folder_is_the_same_after_the_process_has_changed_its_own() {
 }
 
 #[test]
-fn what_is_in_the_way_is_told() {
+fn an_obstacle_in_the_path_is_named_in_the_error() {
     let folder = Folder::new();
     fs::create_dir(folder.join("s.jsonl")).unwrap();
     fs::write(folder.join("file"), "").unwrap();
@@ -338,7 +338,7 @@ fn what_is_in_the_way_is_told() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_may_only_be_read_is_read_and_not_written() {
+fn a_read_only_file_can_be_loaded_and_not_appended_to() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
@@ -358,7 +358,7 @@ fn a_file_that_may_only_be_read_is_read_and_not_written() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() {
+fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
     use futures::FutureExt;
 
     for is_replaced in [false, true] {
@@ -391,7 +391,7 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
+fn a_file_removed_during_an_append_is_a_conflict() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..3));
@@ -409,7 +409,7 @@ fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
 
 #[cfg(unix)]
 #[test]
-fn files_and_folders_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
+fn new_files_and_folders_are_private_and_existing_ones_keep_their_mode() {
     let folder = Folder::new();
     set_mode(folder.path(), 0o755);
     let store = JsonLinesStore::open(folder.join("new/er")).unwrap();

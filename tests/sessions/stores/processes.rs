@@ -93,14 +93,14 @@ fn check_processes(test: &str, open: Open) {
 }
 
 #[test]
-fn processes_that_write_one_file_of_json_lines_lose_nothing() {
-    check_processes("processes_that_write_one_file_of_json_lines_lose_nothing", json_lines);
+fn concurrent_processes_lose_nothing_in_a_json_lines_session() {
+    check_processes("concurrent_processes_lose_nothing_in_a_json_lines_session", json_lines);
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn processes_that_write_one_sqlite_session_lose_nothing() {
-    check_processes("processes_that_write_one_sqlite_session_lose_nothing", sqlite);
+fn concurrent_processes_lose_nothing_in_a_sqlite_session() {
+    check_processes("concurrent_processes_lose_nothing_in_a_sqlite_session", sqlite);
 }
 
 /// A writer tells what was acknowledged, and is killed after so many words; the next one goes on.
@@ -142,21 +142,21 @@ fn check_killed(test: &str, open: Open) {
 }
 
 #[test]
-fn a_killed_writer_of_json_lines_loses_nothing_that_was_acknowledged() {
-    check_killed("a_killed_writer_of_json_lines_loses_nothing_that_was_acknowledged", json_lines);
+fn a_killed_json_lines_writer_loses_no_acknowledged_append() {
+    check_killed("a_killed_json_lines_writer_loses_no_acknowledged_append", json_lines);
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged() {
-    check_killed("a_killed_writer_of_sqlite_loses_nothing_that_was_acknowledged", sqlite);
+fn a_killed_sqlite_writer_loses_no_acknowledged_append() {
+    check_killed("a_killed_sqlite_writer_loses_no_acknowledged_append", sqlite);
 }
 
 /// A process that ends without dropping its store. The file of the database is copied alone afterwards.
 #[cfg(feature = "sqlite")]
 #[test]
-fn a_process_that_has_ended_leaves_an_sqlite_file_that_is_whole_alone() {
-    let test = "a_process_that_has_ended_leaves_an_sqlite_file_that_is_whole_alone";
+fn an_ended_process_leaves_a_self_contained_sqlite_file() {
+    let test = "an_ended_process_leaves_a_self_contained_sqlite_file";
     if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
         let store = sqlite(Path::new(&folder)).unwrap();
         for n in 0..3 {
@@ -230,12 +230,12 @@ fn check_full(test: &str, open: Open) {
 
 #[cfg(unix)]
 #[test]
-fn a_full_disk_loses_nothing_of_json_lines() {
-    check_full("a_full_disk_loses_nothing_of_json_lines", json_lines);
+fn a_full_disk_loses_nothing_of_a_json_lines_session() {
+    check_full("a_full_disk_loses_nothing_of_a_json_lines_session", json_lines);
 }
 
 #[cfg(all(unix, feature = "sqlite"))]
 #[test]
-fn a_full_disk_loses_nothing_of_sqlite() {
-    check_full("a_full_disk_loses_nothing_of_sqlite", sqlite);
+fn a_full_disk_loses_nothing_of_a_sqlite_session() {
+    check_full("a_full_disk_loses_nothing_of_a_sqlite_session", sqlite);
 }

@@ -52,7 +52,7 @@ impl Store for OfFourMethods {
 }
 
 #[tokio::test]
-async fn a_store_of_four_methods_passes_the_suite_and_says_that_it_removes_nothing() {
+async fn a_store_without_removal_passes_the_suite_and_reports_removal_as_unsupported() {
     suite::check_store(OfFourMethods::default).await;
     let store = OfFourMethods::default();
     store.append("s", 0, numbered_entries(0..1)).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_store_of_four_methods_passes_the_suite_and_says_that_it_removes_nothi
 
 #[tokio::test]
 #[should_panic(expected = "called `Result::unwrap_err()` on an `Ok` value")]
-async fn the_suite_finds_a_store_that_forgets_versions() {
+async fn the_suite_detects_a_store_that_ignores_versions() {
     suite::check_store(|| OfFourMethods { forgets_versions: true, ..OfFourMethods::default() })
         .await;
 }
@@ -84,7 +84,7 @@ fn check_removes(store: &impl Store) {
 }
 
 #[test]
-fn every_store_of_the_crate_removes_sessions_also_when_it_is_shared() {
+fn every_builtin_store_removes_sessions_even_when_shared() {
     let folder = Folder::new();
     check_removes(&MemoryStore::new());
     check_removes(&(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
@@ -94,7 +94,7 @@ fn every_store_of_the_crate_removes_sessions_also_when_it_is_shared() {
 }
 
 #[test]
-fn a_damaged_session_is_deleted_and_never_pruned_and_what_is_no_session_stays() {
+fn a_damaged_session_can_be_deleted_and_is_never_pruned() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["damaged", "origin", "s"] {
@@ -127,7 +127,7 @@ fn a_damaged_session_is_deleted_and_never_pruned_and_what_is_no_session_stays() 
 }
 
 #[test]
-fn one_file_is_not_deleted_while_a_session_beside_it_was_forked_from_it() {
+fn a_single_file_session_is_not_deleted_while_a_fork_depends_on_it() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append("s", 0, numbered_entries(0..2))).unwrap();
@@ -141,7 +141,7 @@ fn one_file_is_not_deleted_while_a_session_beside_it_was_forked_from_it() {
 }
 
 #[test]
-fn prune_leaves_the_origin_of_a_fork_that_was_made_while_it_waited() {
+fn prune_keeps_the_origin_of_a_concurrently_created_fork() {
     let folder = Folder::new();
     let at = |seconds| {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -171,7 +171,7 @@ fn prune_leaves_the_origin_of_a_fork_that_was_made_while_it_waited() {
 }
 
 #[test]
-fn more_sessions_than_are_locked_at_once_are_pruned_each_before_its_origin() {
+fn many_sessions_are_pruned_in_batches_with_forks_before_origins() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append("s0", 0, numbered_entries(0..1))).unwrap();
@@ -185,7 +185,7 @@ fn more_sessions_than_are_locked_at_once_are_pruned_each_before_its_origin() {
 }
 
 #[test]
-fn a_fork_keeps_its_origin_whichever_byte_of_its_header_is_changed() {
+fn a_fork_with_a_damaged_header_still_protects_its_origin() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["the \"origin\"", "other", "own"] {
@@ -216,7 +216,7 @@ fn a_fork_keeps_its_origin_whichever_byte_of_its_header_is_changed() {
 }
 
 #[test]
-fn a_damaged_header_that_names_no_origin_prevents_no_removal() {
+fn a_damaged_header_without_an_origin_does_not_prevent_removal() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["damaged", "session", "s"] {
@@ -235,7 +235,7 @@ fn a_damaged_header_that_names_no_origin_prevents_no_removal() {
 
 /// Each holds the file that it removes while it reads the headers of the others.
 #[test]
-fn many_may_prune_one_folder_at_once() {
+fn one_folder_can_be_pruned_concurrently() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for n in 0..20 {
@@ -256,7 +256,7 @@ fn many_may_prune_one_folder_at_once() {
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn the_text_of_a_deleted_session_is_not_left_in_the_database() {
+fn the_text_of_a_deleted_session_is_erased_from_the_database() {
     let folder = Folder::new();
     let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
     block_on(store.append("s", 0, vec![super::sample::said("a secret that goes")])).unwrap();

@@ -89,7 +89,7 @@ fn used(history: &History) -> Usage {
 }
 
 #[tokio::test]
-async fn a_stop_after_the_turn_stores_its_results_and_usage_and_no_later_turn_begins() {
+async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_turn() {
     let moments: [fn(&Event) -> bool; 4] = [
         |event| matches!(event, Event::TurnStarted { turn: 2, .. }),
         |event| event.turn_complete().is_some_and(|turn| turn.calls().len() == 2),
@@ -236,7 +236,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
 }
 
 #[tokio::test]
-async fn a_session_is_forked_before_the_prompt_that_was_refused() {
+async fn a_session_can_be_forked_before_the_refused_prompt() {
     for disk in disks() {
         let model = Scripted::new([
             Reply::new().call_raw("a", "t", "{}"),
@@ -279,7 +279,7 @@ async fn a_session_is_forked_before_the_prompt_that_was_refused() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_prompt_is_forked_whole_and_one_that_is_not_stored_not_at_all() {
+async fn forking_before_the_prompt_copies_a_promptless_session_and_fails_for_an_unstored_one() {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
     let error = session.fork_before_last_prompt("other").await.unwrap_err();

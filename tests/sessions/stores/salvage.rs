@@ -39,7 +39,7 @@ fn check_damage(
 }
 
 #[test]
-fn a_session_that_is_not_damaged_is_salvaged_whole() {
+fn an_undamaged_session_is_salvaged_completely() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -59,7 +59,7 @@ fn a_session_that_is_not_damaged_is_salvaged_whole() {
 }
 
 #[test]
-fn the_append_with_a_wrong_checksum_is_lost_and_its_lines_are_named() {
+fn an_append_with_a_wrong_checksum_is_lost_and_its_lines_are_reported() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
@@ -80,7 +80,7 @@ fn the_append_with_a_wrong_checksum_is_lost_and_its_lines_are_named() {
 }
 
 #[test]
-fn a_change_of_any_byte_costs_one_append_at_most() {
+fn changing_any_byte_loses_at_most_one_append() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let whole = fs::read(folder.join("s.jsonl")).unwrap();
@@ -101,7 +101,7 @@ fn a_change_of_any_byte_costs_one_append_at_most() {
 }
 
 #[test]
-fn appends_that_were_taken_out_are_noticed() {
+fn removed_appends_are_reported() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
@@ -114,7 +114,7 @@ fn appends_that_were_taken_out_are_noticed() {
 }
 
 #[test]
-fn an_append_that_was_cut_is_named() {
+fn a_truncated_append_is_reported() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
@@ -126,7 +126,7 @@ fn an_append_that_was_cut_is_named() {
 }
 
 #[test]
-fn a_file_of_an_earlier_version_loses_the_lines_that_are_no_entries() {
+fn an_earlier_versions_file_loses_only_its_invalid_lines() {
     let folder = Folder::new();
     let all = write(&folder, "s");
     let path = folder.join("s.jsonl");
@@ -151,7 +151,7 @@ fn a_file_of_an_earlier_version_loses_the_lines_that_are_no_entries() {
 }
 
 #[test]
-fn a_fork_is_salvaged_with_what_is_whole_of_its_origin() {
+fn a_fork_is_salvaged_with_the_intact_entries_of_its_origin() {
     let folder = Folder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for n in 0..4 {
@@ -173,7 +173,7 @@ fn a_fork_is_salvaged_with_what_is_whole_of_its_origin() {
 }
 
 #[test]
-fn a_file_without_anything_of_a_session_is_refused() {
+fn a_file_without_any_session_line_is_rejected() {
     let folder = Folder::new();
     fs::write(folder.join("notes.jsonl"), "my notes\nand more\n").unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -183,7 +183,7 @@ fn a_file_without_anything_of_a_session_is_refused() {
 
 #[cfg(feature = "sqlite")]
 #[test]
-fn the_entries_of_an_sqlite_session_that_can_be_read_are_salvaged_and_the_others_named() {
+fn readable_sqlite_entries_are_salvaged_and_the_others_reported() {
     use turnstream::session::SqliteStore;
 
     let folder = Folder::new();

@@ -21,7 +21,7 @@ fn sql(path: &Path, sql: &str) {
 }
 
 #[test]
-fn what_was_written_is_there_when_it_is_opened_again() {
+fn appended_entries_exist_after_reopening() {
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -37,7 +37,7 @@ fn what_was_written_is_there_when_it_is_opened_again() {
 
 /// A log that was not yet taken over is read, as it is after a crash.
 #[test]
-fn what_was_written_is_there_after_the_process_is_gone() {
+fn appended_entries_survive_the_process() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let _reader = reader(&folder.join("db"));
@@ -82,7 +82,7 @@ fn check_copy(folder: &Folder, expected: &[Entry]) {
 }
 
 #[test]
-fn a_copy_of_the_file_alone_has_every_append_that_was_acknowledged() {
+fn a_copy_of_the_database_file_alone_has_every_acknowledged_append() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     for version in 0..5 {
@@ -96,7 +96,7 @@ fn a_copy_of_the_file_alone_has_every_append_that_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn the_database_is_closed_with_its_last_handle_and_nothing_is_left_in_a_log() {
+async fn dropping_the_last_store_closes_the_database_and_leaves_no_wal() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let reads = reader(&folder.join("db"));
@@ -113,7 +113,7 @@ async fn the_database_is_closed_with_its_last_handle_and_nothing_is_left_in_a_lo
 }
 
 #[test]
-fn a_drop_while_another_connection_is_open_leaves_the_file_whole_alone() {
+fn a_drop_beside_another_connection_leaves_a_self_contained_file() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let other = Connection::open(folder.join("db")).unwrap();
@@ -194,7 +194,7 @@ fn an_append_after_the_file_was_removed_or_replaced_is_a_conflict() {
 /// Others that open the file do not know the log that was removed, nor its locks.
 #[cfg(unix)]
 #[test]
-fn an_append_after_the_log_was_removed_is_in_the_file_that_others_open() {
+fn an_append_after_the_wal_was_removed_is_visible_to_others() {
     for gone in [&["db-wal"][..], &["db-shm"], &["db-wal", "db-shm"]] {
         let folder = Folder::new();
         let store = SqliteStore::open(folder.join("db")).unwrap();
@@ -216,7 +216,7 @@ fn an_append_after_the_log_was_removed_is_in_the_file_that_others_open() {
 }
 
 #[test]
-fn a_file_that_is_copied_over_the_database_is_used_from_the_next_call_on() {
+fn a_file_copied_over_the_database_is_used_from_the_next_call() {
     let folder = Folder::new();
     let (path, backup) = (folder.join("db"), folder.join("backup"));
     let store = SqliteStore::open(&path).unwrap();
@@ -245,7 +245,7 @@ fn a_file_that_is_copied_over_the_database_is_used_from_the_next_call_on() {
 
 #[cfg(unix)]
 #[test]
-fn something_else_in_place_of_the_file_is_an_error_and_stays() {
+fn a_foreign_file_at_the_path_is_an_error_and_unchanged() {
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -275,7 +275,7 @@ fn something_else_in_place_of_the_file_is_an_error_and_stays() {
 /// Removes the file when it is asked for the time, which is in the middle of an append.
 #[cfg(unix)]
 #[test]
-fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
+fn a_file_removed_during_an_append_is_a_conflict() {
     let folder = Folder::new();
     let path = folder.join("db");
     append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
@@ -292,7 +292,7 @@ fn a_file_that_is_removed_while_it_is_written_is_a_conflict() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() {
+fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
     use futures::FutureExt;
 
     let folder = Folder::new();
@@ -315,7 +315,7 @@ fn a_file_that_is_replaced_while_somebody_waits_for_it_is_not_written_in_vain() 
 }
 
 #[test]
-fn two_handles_on_one_file_see_each_other() {
+fn two_stores_on_one_file_see_each_others_appends() {
     let folder = Folder::new();
     let one = SqliteStore::open(folder.join("db")).unwrap();
     let two = SqliteStore::open(folder.join("db")).unwrap();
@@ -328,7 +328,7 @@ fn two_handles_on_one_file_see_each_other() {
 }
 
 #[test]
-fn many_may_open_a_file_that_is_not_there_at_once() {
+fn a_missing_file_can_be_created_concurrently() {
     let folder = Folder::new();
     let path = folder.join("db");
     std::thread::scope(|scope| {
@@ -352,7 +352,7 @@ fn check_refused(path: &Path, reason: &str) {
 }
 
 #[test]
-fn what_is_something_else_is_refused_and_left_alone() {
+fn a_foreign_database_is_rejected_and_unchanged() {
     let folder = Folder::new();
     let notes = folder.join("notes");
     fs::write(&notes, "my notes ".repeat(1000)).unwrap();
@@ -371,7 +371,7 @@ fn what_is_something_else_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_later_version_is_refused() {
+fn a_later_schema_version_is_rejected() {
     let folder = Folder::new();
     let path = folder.join("db");
     drop(SqliteStore::open(&path).unwrap());
@@ -380,7 +380,7 @@ fn a_later_version_is_refused() {
 }
 
 #[test]
-fn a_name_with_a_meaning_to_sqlite_is_a_file() {
+fn file_names_special_to_sqlite_are_ordinary_files() {
     let folder = Folder::new();
     for name in ["file:x?mode=memory", ":memory:", "a'b\"c"] {
         let store = SqliteStore::open(folder.join(name)).unwrap();
@@ -391,7 +391,7 @@ fn a_name_with_a_meaning_to_sqlite_is_a_file() {
 }
 
 #[test]
-fn an_entry_that_is_not_there_or_broken_is_an_error_that_names_it() {
+fn a_missing_or_corrupt_entry_is_an_error_that_names_it() {
     let folder = Folder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
@@ -410,7 +410,7 @@ fn an_entry_that_is_not_there_or_broken_is_an_error_that_names_it() {
 
 #[cfg(unix)]
 #[test]
-fn the_database_and_its_log_are_their_owners_alone_and_what_is_there_keeps_its_mode() {
+fn a_new_database_and_wal_are_private_and_existing_files_keep_their_mode() {
     let folder = Folder::new();
     let modes = |store: &SqliteStore, name: &str, version| {
         append(store, "s", version, numbered_entries(version..version + 1));

@@ -23,7 +23,7 @@ fn pending(run: ToolRun) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn without_a_gate_every_call_gets_its_result() {
+async fn without_a_policy_every_call_gets_its_result() {
     for (name, kind) in [("ask", ResultKind::Denied), ("out", ResultKind::Skipped)] {
         let result = only_result(run(&kit(), &calls(&[name]).await)).await;
         assert_eq!(result.kind, kind);
@@ -48,7 +48,7 @@ async fn a_call_without_a_verdict_is_left_pending_when_its_siblings_have_ended()
 }
 
 #[tokio::test]
-async fn the_poll_behind_the_question_ends_the_stream() {
+async fn the_poll_after_the_approval_request_ends_the_stream() {
     let mut tools = run(&kit(), &calls(&["ask"]).await).with_policy(Rules::default());
     assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
     assert_eq!(tools.next().now_or_never(), Some(None));
@@ -56,7 +56,7 @@ async fn the_poll_behind_the_question_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn a_verdict_between_the_pulls_counts() {
+async fn a_verdict_between_two_polls_is_accepted() {
     for (verdict, expected) in [
         (Verdict::Approve, &["start ask", "Ok ask"][..]),
         (Verdict::Deny("no".into()), &["Denied ask"]),
@@ -73,7 +73,7 @@ async fn a_verdict_between_the_pulls_counts() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_is_there_already_is_not_asked_for() {
+async fn a_verdict_given_in_advance_is_not_requested() {
     let rules = Rules::with(|book| drop(book.verdicts.insert("ask", Verdict::Approve)));
     let mut tools = run(&kit(), &calls(&["ask"]).await).with_policy(rules.clone());
     assert_eq!(shapes(&mut tools).await, ["start ask", "Ok ask"]);
@@ -81,7 +81,7 @@ async fn a_verdict_that_is_there_already_is_not_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verdict_counts_until_the_last_sibling_has_ended() {
+async fn a_verdict_is_accepted_until_the_last_sibling_has_ended() {
     let reply = Reply::new().call_raw("ask", "ask", "").call_raw("a", "a", "{\"ms\":50}");
     let turn = turn(reply).await;
     for late in [false, true] {
@@ -101,7 +101,7 @@ async fn a_verdict_counts_until_the_last_sibling_has_ended() {
 }
 
 #[tokio::test]
-async fn an_interactive_gate_is_waited_for() {
+async fn an_interactive_policy_is_awaited() {
     let rules = Rules::with(|book| book.waits = true);
     let mut tools = run(&kit(), &calls(&["ask", "out"]).await).with_policy(rules.clone());
     assert_eq!(shape(&tools.next().await.unwrap()), "ask ask {}");
@@ -114,7 +114,7 @@ async fn an_interactive_gate_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_external_call_is_answered_by_its_output_or_stays_pending() {
+async fn an_external_call_is_answered_by_its_output_or_stays_pending_without_one() {
     for (verdict, expected) in [
         (Verdict::Approve, &[][..]),
         (Verdict::Deny("no".into()), &["Denied out"]),
@@ -128,7 +128,7 @@ async fn an_external_call_is_answered_by_its_output_or_stays_pending() {
 }
 
 #[tokio::test]
-async fn a_rule_may_ask_about_any_call_and_external_ones_are_not_asked_about() {
+async fn a_policy_may_require_approval_of_any_call_but_an_external_one() {
     let rules = Rules::with(|book| {
         book.permits.insert("a", Permission::require_approval());
         book.permits.insert("out", Permission::require_approval().with_arguments("{\"ms\":1}"));
@@ -140,7 +140,7 @@ async fn a_rule_may_ask_about_any_call_and_external_ones_are_not_asked_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exclusive_call_that_waits_blocks_nobody_and_then_runs_alone() {
+async fn an_exclusive_call_awaiting_approval_blocks_no_other_and_then_runs_alone() {
     let reply = Reply::new()
         .call_raw("alone", "alone", "{\"ms\":10}")
         .call_raw("1", "a", "{\"ms\":50}")
@@ -157,7 +157,7 @@ async fn an_exclusive_call_that_waits_blocks_nobody_and_then_runs_alone() {
 }
 
 #[tokio::test]
-async fn everybody_is_asked_while_an_exclusive_call_runs() {
+async fn approvals_are_requested_while_an_exclusive_call_runs() {
     let kit = Toolkit::new([nap("ask").requires_approval(), nap("slow").exclusive()]);
     let reply = Reply::new().call_raw("1", "slow", "{\"ms\":9}").call_raw("2", "ask", "{}");
     tokio::time::pause();
@@ -166,7 +166,7 @@ async fn everybody_is_asked_while_an_exclusive_call_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approved_exclusive_call_is_not_overtaken_by_calls_that_did_not_begin() {
+async fn an_approved_exclusive_call_is_not_overtaken_by_unstarted_calls() {
     let reply =
         ["1", "2", "3"].iter().fold(Reply::new().call_raw("alone", "alone", "{}"), |reply, id| {
             reply.call_raw(id, "a", "{\"ms\":50}")
@@ -187,7 +187,7 @@ async fn an_approved_exclusive_call_is_not_overtaken_by_calls_that_did_not_begin
 }
 
 #[tokio::test]
-async fn verdicts_that_come_together_each_have_their_event() {
+async fn simultaneous_verdicts_each_yield_their_event() {
     let reply =
         ["1", "2", "3", "4"].iter().fold(Reply::new(), |reply, id| reply.call_raw(id, "ask", "{}"));
     let rules = Rules::default();

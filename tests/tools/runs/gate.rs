@@ -13,7 +13,7 @@ use turnstream::{ErrorKind, Toolkit};
 use super::{Rules, calls, nap, only_result, run, shapes, spec, turn};
 
 #[tokio::test(start_paused = true)]
-async fn the_gate_is_asked_in_call_order_and_once_about_each_call_that_could_run() {
+async fn the_policy_is_asked_once_per_runnable_call_in_call_order() {
     let kit = Toolkit::new([nap("a"), nap("b")]);
     let reply = Reply::new()
         .call_raw("1", "a", "{\"ms\":5}")
@@ -30,7 +30,7 @@ async fn the_gate_is_asked_in_call_order_and_once_about_each_call_that_could_run
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_run_go_on_while_the_gate_takes_its_time() {
+async fn running_calls_continue_while_the_policy_is_pending() {
     let kit = Toolkit::new([nap("a"), nap("b")]);
     let reply = Reply::new().call_raw("1", "a", "{\"ms\":50}").call_raw("2", "b", "{}");
     let rules = Rules::with(|book| book.slow = 100);
@@ -52,7 +52,7 @@ async fn a_denied_call_is_answered_with_the_reason_and_its_siblings_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rewritten_arguments_are_those_that_run_and_those_that_are_asked_about() {
+async fn rewritten_arguments_are_the_ones_approved_and_run() {
     let kit = Toolkit::new([nap("a")]);
     for asks in [false, true] {
         let rules = Rules::with(|book| {
@@ -74,7 +74,7 @@ async fn rewritten_arguments_are_those_that_run_and_those_that_are_asked_about()
 }
 
 #[tokio::test]
-async fn rewritten_arguments_that_do_not_fit_are_the_rules_fault() {
+async fn rewritten_arguments_that_do_not_match_are_a_policy_error() {
     let kit = Toolkit::new([nap("a")]);
     for bad in ["{\"ms\":\"x\"}", "[]", "{"] {
         let rules = Rules::with(|book| {
@@ -89,7 +89,7 @@ async fn rewritten_arguments_that_do_not_fit_are_the_rules_fault() {
 }
 
 #[tokio::test]
-async fn a_result_is_rewritten_before_anybody_sees_it() {
+async fn a_result_is_rewritten_before_it_is_yielded() {
     let kit = Toolkit::new([nap("a")]);
     let rules = Rules::with(|book| book.rewrites = Some("[redacted]".into()));
     let mut tools = run(&kit, &calls(&["a"]).await).with_policy(rules);
@@ -120,7 +120,7 @@ fn endless(name: &str, running: &Arc<AtomicUsize>) -> Tool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_or_a_panic_of_the_gate_drops_what_runs_and_ends_the_stream() {
+async fn an_error_or_panic_of_the_policy_drops_running_calls_and_ends_the_stream() {
     for (place, panics) in [
         ("before c", false),
         ("before c", true),
@@ -147,7 +147,7 @@ async fn an_error_or_a_panic_of_the_gate_drops_what_runs_and_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn a_result_that_the_gate_fails_at_is_given_out_as_it_was() {
+async fn a_result_whose_rewrite_failed_is_yielded_unchanged() {
     let kit = Toolkit::new([nap("a")]);
     let rules = Rules::with(|book| {
         book.rewrites = Some("half rewritten".into());
@@ -160,7 +160,7 @@ async fn a_result_that_the_gate_fails_at_is_given_out_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_gate_is_the_last_step_of_a_loop() {
+async fn an_error_of_the_policy_is_the_last_step_of_a_loop() {
     let kit = Toolkit::new([nap("a")]);
     let rules = Rules::with(|book| {
         book.fails.insert("before a");
@@ -199,7 +199,7 @@ async fn a_drop_at_any_poll_leaves_nothing_running() {
 }
 
 #[tokio::test]
-async fn a_check_that_refuses_is_asked_before_the_gate_and_nothing_runs() {
+async fn a_failing_preflight_check_runs_before_the_policy_and_nothing_runs() {
     use turnstream::tool::{PreparedCall, ToolHandler, ToolSpec};
     struct Strict(ToolSpec);
     impl ToolHandler for Strict {

@@ -33,7 +33,7 @@ async fn result_of(arguments: &str, rules: &Rules) -> ToolResult {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repaired_arguments_run_and_pass_the_rules_and_the_history_keeps_the_raw_ones() {
+async fn repaired_arguments_pass_the_policy_and_run_and_the_history_keeps_the_original() {
     for wrong in ["{\"ms\":", "[5]", "\"{}\"", "{\"ms\":\"5\"}", "{\"more\":1}"] {
         let rules = rules(&[(wrong, FIVE)]);
         let kit = Toolkit::new([nap("a")]);
@@ -48,7 +48,7 @@ async fn repaired_arguments_run_and_pass_the_rules_and_the_history_keeps_the_raw
 }
 
 #[tokio::test(start_paused = true)]
-async fn arguments_that_fit_are_not_asked_about() {
+async fn valid_arguments_are_not_passed_to_the_repair() {
     for fine in ["", "null", "{}", FIVE] {
         let rules = rules(&[(fine, "[]")]);
         assert_eq!(result_of(fine, &rules).await.kind, ResultKind::Ok);
@@ -57,7 +57,7 @@ async fn arguments_that_fit_are_not_asked_about() {
 }
 
 #[tokio::test]
-async fn what_a_call_is_answered_with_repeats_little_of_what_the_model_wrote() {
+async fn an_argument_error_quotes_only_a_short_part_of_the_arguments() {
     let long = "\u{e9}".repeat(30_000);
     let refusing: fn(&str) -> Result<(), String> =
         |arguments| Err(format!("refused: {arguments} (at `x`)"));
@@ -93,7 +93,7 @@ async fn what_a_call_is_answered_with_repeats_little_of_what_the_model_wrote() {
 }
 
 #[tokio::test]
-async fn without_a_repair_the_model_is_told_what_is_wrong() {
+async fn without_a_repair_the_error_result_states_the_mismatch() {
     let plain = only_result(run(&Toolkit::new([nap("a")]), &turn(raw("a", "[]")).await)).await;
     let rules = Rules::default();
     assert_eq!(result_of("[]", &rules).await, plain);
@@ -102,7 +102,7 @@ async fn without_a_repair_the_model_is_told_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_repair_that_does_not_fit_is_checked_once_and_the_model_is_told_of_its_own_arguments() {
+async fn an_invalid_repair_is_checked_once_and_the_error_cites_the_original_arguments() {
     for useless in ["{", "{\"ms\":\"x\"}", "[]"] {
         let rules = rules(&[("[]", useless), ("{", FIVE)]);
         let result = result_of("[]", &rules).await;
@@ -113,7 +113,7 @@ async fn a_repair_that_does_not_fit_is_checked_once_and_the_model_is_told_of_its
 }
 
 #[tokio::test]
-async fn only_calls_that_arguments_keep_from_running_are_asked_about() {
+async fn only_calls_with_invalid_arguments_are_passed_to_the_repair() {
     let kit = Toolkit::new([nap("a")]).first_call_only();
     let reply = raw("nobody", "[]").call_raw("a", "a", "[]");
     let rules = rules(&[("[]", "{}")]);
@@ -127,7 +127,7 @@ async fn only_calls_that_arguments_keep_from_running_are_asked_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_is_asked_for_the_repaired_arguments() {
+async fn approval_is_requested_for_the_repaired_arguments() {
     let kit = Toolkit::new([nap("a").requires_approval()]);
     let rules = rules(&[("[]", FIVE)]);
     let mut tools = run(&kit, &turn(raw("a", "[]")).await).with_policy(rules.clone());
@@ -138,7 +138,7 @@ async fn an_approval_is_asked_for_the_repaired_arguments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_pending_has_the_repaired_arguments_and_a_resume_repairs_again() {
+async fn a_pending_call_has_its_repaired_arguments_and_a_resume_repairs_again() {
     let kit = Toolkit::new([nap("a").requires_approval(), Tool::external(spec("out")).unwrap()]);
     let rules = rules(&[("[]", FIVE)]);
     let reply = raw("a", "[]").call_raw("out", "out", "[]");
@@ -160,7 +160,7 @@ async fn what_is_left_pending_has_the_repaired_arguments_and_a_resume_repairs_ag
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_may_rewrite_what_was_repaired() {
+async fn a_policy_may_rewrite_repaired_arguments() {
     let rules = rules(&[("[]", FIVE)]);
     rules.book().permits.insert("a", Permission::allow().with_arguments("{\"ms\":6}"));
     assert_eq!(result_of("[]", &rules).await.content.text(), "{\"ms\":6}");
@@ -170,7 +170,7 @@ async fn a_rule_may_rewrite_what_was_repaired() {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_the_repaired_arguments() {
+async fn a_dry_run_reports_the_repaired_arguments() {
     let kit = Toolkit::new([nap("a")]).with_dry_run(true);
     let tools = run(&kit, &turn(raw("a", "[]")).await).with_policy(rules(&[("[]", FIVE)]));
     let result = only_result(tools).await;
@@ -215,7 +215,7 @@ impl ToolHandler for Touchy {
 }
 
 #[tokio::test]
-async fn a_tool_that_panics_over_arguments_is_not_asked_again() {
+async fn a_tool_that_panics_on_arguments_is_not_called_again() {
     for (arguments, asked) in [("{}", 1), ("{\"first\":1}", 2)] {
         let checks = Arc::<AtomicUsize>::default();
         let kit = Toolkit::new([Tool::from_handler(Touchy(spec("a"), checks.clone()))]);
@@ -282,7 +282,7 @@ impl ToolHandler for Counting {
 const WRONG: &str = "{\"wrong\":1}";
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_reads_each_set_of_arguments_once() {
+async fn each_set_of_arguments_is_parsed_once() {
     let fitting = |permit: Permission| Rules::with(|book| drop(book.permits.insert("a", permit)));
     let judged = |verdict| Rules::with(|book| drop(book.verdicts.insert("a", verdict)));
     let cases = [
@@ -310,7 +310,7 @@ async fn a_tool_reads_each_set_of_arguments_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_was_approved_begins_with_the_arguments_read_before() {
+async fn an_approved_call_starts_with_its_already_parsed_arguments() {
     for (verdict, begun) in [(Verdict::Approve, 1), (Verdict::deny("no"), 0)] {
         let tool = Counting::new();
         let kit = Toolkit::new([Tool::from_handler(tool.clone()).requires_approval()]);
@@ -353,7 +353,7 @@ impl ToolHandler for Explosive {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_when_a_call_begins_or_is_dropped_before_stays_inside() {
+async fn a_panic_when_a_call_starts_or_is_dropped_unstarted_is_contained() {
     for (when_dropped, permit, kind) in
         [(false, Permission::allow(), "Panic a"), (true, Permission::deny("no"), "Denied a")]
     {

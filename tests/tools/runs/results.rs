@@ -14,7 +14,7 @@ use turnstream::{Item, Toolkit};
 use super::{Rules, calls, nap, only_result, run, shape, shapes, spec, turn};
 
 #[tokio::test]
-async fn what_a_tool_puts_on_record_is_the_report_of_its_result() {
+async fn the_report_of_a_result_contains_what_its_tool_reported() {
     for (fate, kind) in
         [("ok", ResultKind::Ok), ("error", ResultKind::Error), ("panic", ResultKind::Panic)]
     {
@@ -42,7 +42,7 @@ async fn what_a_tool_puts_on_record_is_the_report_of_its_result() {
 }
 
 #[tokio::test]
-async fn what_is_put_on_record_while_the_tool_is_dropped_counts_and_nothing_later() {
+async fn reports_made_while_a_tool_is_dropped_count_and_later_ones_do_not() {
     struct Undo(turnstream::tool::ToolContext);
     impl Drop for Undo {
         fn drop(&mut self) {
@@ -65,7 +65,7 @@ async fn what_is_put_on_record_while_the_tool_is_dropped_counts_and_nothing_late
 }
 
 #[tokio::test]
-async fn a_dry_run_calls_only_tools_that_know_it() {
+async fn a_dry_run_calls_only_tools_that_support_it() {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);
     let write = Tool::raw(spec("write"), move |_, _| {
@@ -107,7 +107,7 @@ async fn of_a_single_action_only_the_first_call_runs() {
 }
 
 #[tokio::test]
-async fn a_refused_run_answers_every_call_and_a_veto_keeps_its_own_answer() {
+async fn a_rejected_run_answers_every_call_and_forbidden_calls_keep_their_own_answer() {
     let kit = Toolkit::new([nap("a")]);
     let mut tools =
         run(&kit, &calls(&["a", "nobody"]).await).with_refusal(ResultKind::Budget, "Not run.");
@@ -121,7 +121,7 @@ async fn a_refused_run_answers_every_call_and_a_veto_keeps_its_own_answer() {
 }
 
 #[tokio::test]
-async fn a_long_result_is_clipped_and_the_whole_is_kept_if_asked_for() {
+async fn a_long_result_is_truncated_and_passed_whole_to_on_truncate() {
     let long = || Tool::raw(spec("a"), |_, _| async { "x".repeat(70_000) }).unwrap();
     let result = only_result(run(&Toolkit::new([long()]), &calls(&["a"]).await)).await;
     assert!(result.content.text_len() <= 65_536);
@@ -145,7 +145,7 @@ async fn a_long_result_is_clipped_and_the_whole_is_kept_if_asked_for() {
 }
 
 #[tokio::test]
-async fn what_others_make_of_a_result_is_clipped_too() {
+async fn a_result_rewritten_by_a_hook_is_truncated() {
     let long = "y".repeat(500);
     let kit =
         Toolkit::new([nap("a"), Tool::external(spec("out")).unwrap()]).with_max_result_bytes(100);
@@ -160,7 +160,7 @@ async fn what_others_make_of_a_result_is_clipped_too() {
 }
 
 #[tokio::test]
-async fn a_panic_while_the_whole_is_kept_leaves_a_clipped_result() {
+async fn a_panic_in_on_truncate_leaves_a_truncated_result() {
     let kit = Toolkit::new([Tool::raw(spec("a"), |_, _| async { "x".repeat(500) }).unwrap()])
         .with_max_result_bytes(100)
         .on_truncate(|_, _| std::panic::resume_unwind(Box::new("boom")));
@@ -169,7 +169,7 @@ async fn a_panic_while_the_whole_is_kept_leaves_a_clipped_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_finished_early_has_what_was_there() {
+async fn a_tool_run_finished_early_keeps_the_available_results() {
     let kit = Toolkit::new([nap("a")]);
     let reply = Reply::new().call_raw("1", "a", "{\"ms\":50}").call_raw("2", "a", "{}");
     let mut tools = run(&kit, &turn(reply).await);

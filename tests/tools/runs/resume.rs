@@ -91,7 +91,7 @@ async fn calls_are_checked_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_open_at_the_end_is_refused() {
+async fn resuming_calls_that_are_not_open_is_an_error() {
     let turn = calls(&["a"]).await;
     let open = || History::from_items("h", turn.to_history_items());
     refused(&History::from_id("h"), "no call is open");
@@ -119,7 +119,7 @@ async fn what_is_not_open_at_the_end_is_refused() {
 }
 
 #[tokio::test]
-async fn a_turn_that_vetoes_its_calls_is_refused() {
+async fn resuming_a_turn_whose_stop_reason_forbids_calls_is_an_error() {
     for reason in [StopReason::MaxTokens, StopReason::Refusal, StopReason::Other("odd".into())] {
         let turn = turn(Reply::new().call_raw("1", "a", "{}").stop(reason)).await;
         let history = History::from_items("h", turn.to_history_items());
@@ -128,7 +128,7 @@ async fn a_turn_that_vetoes_its_calls_is_refused() {
 }
 
 #[tokio::test]
-async fn only_the_items_of_the_turn_are_its_turn() {
+async fn a_resumed_turn_contains_only_its_own_items() {
     use std::sync::{Arc, Mutex};
     let seen = Arc::new(Mutex::new(None));
     let see = Arc::clone(&seen);
@@ -151,7 +151,7 @@ async fn only_the_items_of_the_turn_are_its_turn() {
 }
 
 #[tokio::test]
-async fn a_history_that_was_built_by_hand_is_resumed_once_its_turn_has_an_end() {
+async fn a_hand_built_history_can_be_resumed_once_its_turn_is_complete() {
     let call = Item::tool_call("c1", "a", "{}");
     let info = TurnInfo::new(StopReason::ToolCalls).with_model("m").with_usage(Usage::default());
     let history = History::from_items("h", [Item::user("go"), call.with_turn_info(info)]);

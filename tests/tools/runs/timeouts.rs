@@ -17,7 +17,7 @@ use super::{calls, nap, only_result, run, shape, shapes, spec, turn};
 const LIMIT: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_takes_too_long_is_dropped_and_answered_and_its_siblings_go_on() {
+async fn a_timed_out_call_is_dropped_and_answered_and_its_siblings_continue() {
     let seen: Arc<Mutex<Option<ToolContext>>> = Arc::default();
     let kept = Arc::clone(&seen);
     let stuck = Tool::raw(spec("stuck"), move |_, cx| {
@@ -46,7 +46,7 @@ async fn a_call_that_takes_too_long_is_dropped_and_answered_and_its_siblings_go_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_ends_in_time_is_not_touched() {
+async fn a_call_that_ends_in_time_is_unaffected() {
     for (ms, kind) in [(99, ResultKind::Ok), (100, ResultKind::Ok), (101, ResultKind::Timeout)] {
         let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
         let reply = Reply::new().call_raw("1", "a", &format!("{{\"ms\":{ms}}}"));
@@ -55,7 +55,7 @@ async fn a_call_that_ends_in_time_is_not_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_beyond_the_end_of_time_is_none() {
+async fn a_timeout_beyond_the_clock_is_ignored() {
     let kit = Toolkit::new([nap("a").with_timeout(Duration::MAX)]);
     assert_eq!(only_result(run(&kit, &calls(&["a"]).await)).await.kind, ResultKind::Ok);
 }
@@ -75,7 +75,7 @@ fn chatty() -> Tool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pauses_of_the_consumer_do_not_count() {
+async fn pauses_of_the_consumer_do_not_count_toward_a_tool_timeout() {
     for (limit, kind) in [(95, ResultKind::Ok), (85, ResultKind::Timeout)] {
         let kit = Toolkit::new([chatty().with_timeout(Duration::from_millis(limit))]);
         let mut tools = run(&kit, &calls(&["chatty"]).await);
@@ -88,7 +88,7 @@ async fn the_pauses_of_the_consumer_do_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_between_two_polls_without_an_event_counts() {
+async fn time_between_polls_without_an_event_counts_toward_a_tool_timeout() {
     let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
     let turn = turn(Reply::new().call_raw("1", "a", "{\"ms\":500}")).await;
     let mut tools = run(&kit, &turn);
@@ -100,7 +100,7 @@ async fn the_time_between_two_polls_without_an_event_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tool_is_polled_before_its_timer_is_looked_at() {
+async fn a_tool_is_polled_before_its_timer() {
     let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
     let turn = turn(Reply::new().call_raw("1", "a", "{\"ms\":50}")).await;
     let mut tools = run(&kit, &turn);
@@ -111,7 +111,7 @@ async fn the_tool_is_polled_before_its_timer_is_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_always_has_something_to_tell_times_out_too() {
+async fn a_tool_that_always_reports_progress_still_times_out() {
     let busy = Tool::typed_streaming(spec("busy"), |_: Value, _| {
         futures::stream::repeat(ToolUpdate::progress(&0)).take(20)
     });

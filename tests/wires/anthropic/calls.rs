@@ -17,18 +17,18 @@ fn check(block: &str, deltas: &[&str], arguments: &str) {
 }
 
 #[test]
-fn an_empty_first_piece_of_input_changes_nothing() {
+fn an_empty_first_input_delta_changes_nothing() {
     check(CALL, &["", "{\"a\"", ":1}"], r#"{"a":1}"#);
 }
 
 #[test]
-fn empty_pieces_only_are_no_arguments() {
+fn only_empty_input_deltas_mean_empty_arguments() {
     check(CALL, &["", ""], "{}");
     check(CALL, &[], "{}");
 }
 
 #[test]
-fn input_at_the_start_counts_where_no_deltas_follow() {
+fn input_in_the_start_event_counts_if_no_deltas_follow() {
     let whole = CALL.replace("{}", r#"{"b":1,"a":[2]}"#);
     check(&whole, &[], r#"{"b":1,"a":[2]}"#);
     check(&whole, &[""], r#"{"b":1,"a":[2]}"#);
@@ -36,12 +36,12 @@ fn input_at_the_start_counts_where_no_deltas_follow() {
 }
 
 #[test]
-fn deltas_win_over_the_input_at_the_start() {
+fn deltas_take_precedence_over_the_input_of_the_start_event() {
     check(&CALL.replace("{}", r#"{"a":1}"#), &["{\"a\"", ":2}"], r#"{"a":2}"#);
 }
 
 #[test]
-fn input_that_is_not_json_stays_the_text_it_is() {
+fn input_that_is_not_json_is_kept_verbatim() {
     check(CALL, &["{\"path\": \"/x\", unquoted}"], "{\"path\": \"/x\", unquoted}");
     let turn = one_block(CALL, &[input(0, "{\"path\": \"/x\", unquoted}")], "tool_use");
     let body = value(&sent(answered(&turn)));
@@ -50,7 +50,7 @@ fn input_that_is_not_json_stays_the_text_it_is() {
 }
 
 #[test]
-fn a_call_that_the_output_limit_cut_off_does_not_run() {
+fn a_call_truncated_by_the_output_limit_does_not_run() {
     for ended in [true, false] {
         let mut events = vec![START.into(), begin(0, CALL), input(0, "{\"path\":\"/x")];
         events.extend(ended.then(|| end(0)));
@@ -62,13 +62,13 @@ fn a_call_that_the_output_limit_cut_off_does_not_run() {
 }
 
 #[test]
-fn a_call_that_was_never_ended_is_an_error_though_its_text_parses() {
+fn a_call_without_its_end_event_is_an_error_even_if_its_input_parses() {
     let events = [START.into(), begin(0, CALL), input(0, "{}"), stop("tool_use"), STOP.into()];
     assert!(read(&events).is_err());
 }
 
 #[test]
-fn a_servers_own_tool_is_no_call_whether_it_was_asked_for_or_not() {
+fn a_server_tool_use_is_never_a_local_call() {
     for kind in ["server_tool_use", "mcp_tool_use", "tool_use_of_tomorrow"] {
         let call = format!(r#"{{"type":"{kind}","id":"s1","name":"web_search","input":{{}}}}"#);
         let turn = one_block(&call, &[input(0, "{\"query\":1}")], "end_turn");

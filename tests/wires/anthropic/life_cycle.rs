@@ -17,7 +17,7 @@ fn hello() -> Vec<String> {
 }
 
 #[test]
-fn a_ping_says_nothing_wherever_it_comes() {
+fn a_ping_is_ignored_at_any_position() {
     let whole = read(&hello()).unwrap();
     assert_eq!(whole.text(), "Hello");
     for at in 0..=hello().len() {
@@ -28,7 +28,7 @@ fn a_ping_says_nothing_wherever_it_comes() {
 }
 
 #[test]
-fn an_unknown_event_or_delta_is_passed_over() {
+fn an_unknown_event_or_delta_is_ignored() {
     let whole = read(&hello()).unwrap();
     for (at, unknown) in [
         (0, r#"{"type":"message_hologram","delta":{"text":"no"}}"#.to_owned()),
@@ -43,7 +43,7 @@ fn an_unknown_event_or_delta_is_passed_over() {
 }
 
 #[test]
-fn an_unknown_block_is_kept_as_it_came() {
+fn an_unknown_block_is_kept_verbatim() {
     let hologram = r#"{"type":"hologram","z":[1,{"y":"\"{"}],"a":null}"#;
     let events = [begin(0, hologram), delta(0, r#"{"type":"tilt_delta","tilt":3}"#), end(0)];
     let turn = message(&events, "end_turn");
@@ -52,20 +52,20 @@ fn an_unknown_block_is_kept_as_it_came() {
 }
 
 #[test]
-fn the_type_in_the_data_does_for_a_missing_event_name() {
+fn the_type_field_replaces_a_missing_event_name() {
     let body: String = hello().iter().flat_map(|data| ["data: ", data, "\n\n"]).collect();
     assert_eq!(read_body(body).unwrap(), read(&hello()).unwrap());
 }
 
 #[test]
-fn the_event_name_does_for_a_missing_type_in_the_data() {
+fn the_event_name_replaces_a_missing_type_field() {
     let body = body(&hello()).replace(r#""type":"message_stop""#, "");
     let body = body.replace(r#""type":"content_block_delta","#, "");
     assert_eq!(read_body(body).unwrap(), read(&hello()).unwrap());
 }
 
 #[test]
-fn blocks_are_told_apart_by_index_with_gaps_and_interleaved() {
+fn blocks_are_distinguished_by_index_with_gaps_and_interleaving() {
     let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
     let turn = message(
         &[
@@ -92,7 +92,7 @@ fn a_text_block_may_begin_with_text() {
 }
 
 #[test]
-fn a_message_that_is_null_and_frames_without_a_type_cost_nothing() {
+fn a_null_message_and_untyped_frames_are_ignored() {
     let mut events = hello();
     events.insert(1, r#"{"type":"message_start","message":null}"#.into());
     events.insert(2, r#"{"amazon-bedrock-invocationMetrics":{"inputTokenCount":3}}"#.into());
@@ -101,7 +101,7 @@ fn a_message_that_is_null_and_frames_without_a_type_cost_nothing() {
 }
 
 #[test]
-fn a_start_that_is_said_twice_counts_once() {
+fn a_repeated_message_start_counts_once() {
     let mut events = hello();
     events.insert(3, START.into());
     assert_eq!(read(&events).unwrap(), read(&hello()).unwrap());
@@ -161,7 +161,7 @@ fn blocks_of_several_messages_are_not_mixed_up() {
 }
 
 #[test]
-fn a_message_behind_the_last_word_is_not_complete_without_its_own() {
+fn a_message_after_the_end_needs_its_own_end() {
     let mut events = hello();
     events.push(START.replace("msg_1", "msg_2"));
     events.push(begin(0, TEXT));
@@ -170,20 +170,20 @@ fn a_message_behind_the_last_word_is_not_complete_without_its_own() {
 }
 
 #[test]
-fn other_words_behind_the_last_one_change_nothing() {
+fn other_events_after_the_end_change_nothing() {
     let mut events = hello();
     events.extend([START.into(), text(0, "no"), stop("max_tokens"), STOP.into()]);
     assert_eq!(read(&events).unwrap(), read(&hello()).unwrap());
 }
 
 #[test]
-fn a_stop_reason_is_enough_without_the_stop_of_the_message() {
+fn a_stop_reason_completes_the_turn_without_message_stop() {
     let events = hello();
     assert_eq!(read(&events[..events.len() - 1]).unwrap(), read(&events).unwrap());
 }
 
 #[test]
-fn without_either_the_turn_is_incomplete_and_carries_what_there_was() {
+fn without_stop_reason_and_message_stop_the_turn_is_incomplete() {
     let events = hello();
     let error = read(&events[..events.len() - 2]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
@@ -191,7 +191,7 @@ fn without_either_the_turn_is_incomplete_and_carries_what_there_was() {
 }
 
 #[test]
-fn an_error_in_the_stream_is_the_error_of_the_turn_wherever_it_comes() {
+fn an_error_anywhere_in_the_stream_is_the_turns_error() {
     #[track_caller]
     fn check(kind: &str, expected: ErrorKind) {
         let event = format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"why"}}}}"#);
@@ -214,7 +214,7 @@ fn an_error_in_the_stream_is_the_error_of_the_turn_wherever_it_comes() {
 }
 
 #[test]
-fn the_events_of_a_second_message_come_without_waiting_for_more() {
+fn events_of_a_second_message_are_yielded_immediately() {
     let second = body(&[START.replace("msg_1", "msg_2")]);
     let chunks = [body(&hello()), second].map(|chunk| Ok(Bytes::from(chunk)));
     let body = stream::iter(chunks).chain(stream::pending());

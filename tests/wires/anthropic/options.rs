@@ -55,7 +55,7 @@ fn thinking(reasoning: Reasoning) -> Options {
 }
 
 #[test]
-fn without_options_there_is_the_limit_that_the_wire_demands() {
+fn without_options_the_required_max_tokens_is_sent() {
     let body = value(&encoded(&request(Options::default(), &[]), MODEL).unwrap());
     let mut names: Vec<_> = object(body.clone()).into_iter().map(|(name, _)| name).collect();
     names.sort();
@@ -64,7 +64,7 @@ fn without_options_there_is_the_limit_that_the_wire_demands() {
 }
 
 #[test]
-fn limits_sampling_and_the_user_are_written() {
+fn limits_sampling_and_user_id_are_encoded() {
     let options = Options {
         max_output_tokens: Some(9),
         temperature: Some(0.5),
@@ -84,7 +84,7 @@ fn limits_sampling_and_the_user_are_written() {
 }
 
 #[test]
-fn the_choice_of_tools_is_written() {
+fn the_tool_choice_is_encoded() {
     #[track_caller]
     fn check_choice(tool_choice: ToolChoice, parallel: Option<bool>, expected: Value) {
         let options = Options { tool_choice, parallel_tool_calls: parallel, ..Options::default() };
@@ -105,7 +105,7 @@ fn the_choice_of_tools_is_written() {
 }
 
 #[test]
-fn a_choice_without_tools_is_left_out_or_refused() {
+fn a_tool_choice_without_tools_is_omitted_or_rejected() {
     let choose = |tool_choice| Options { tool_choice, ..Options::default() };
     check_with(&[], choose(ToolChoice::None), &json!({}));
     let error = encoded(&request(choose(ToolChoice::Required), &[]), MODEL).unwrap_err();
@@ -118,7 +118,7 @@ fn a_choice_without_tools_is_left_out_or_refused() {
 }
 
 #[test]
-fn a_budget_raises_the_limit_that_it_would_use_up() {
+fn a_thinking_budget_raises_the_output_limit() {
     #[track_caller]
     fn check_budget(budget: u32, limit: Option<u32>, expected: Value) {
         let options = Options { max_output_tokens: limit, ..thinking(Reasoning::Budget(budget)) };
@@ -135,7 +135,7 @@ fn a_budget_raises_the_limit_that_it_would_use_up() {
 }
 
 #[test]
-fn an_effort_is_adaptive_thinking_that_is_shown() {
+fn an_effort_enables_adaptive_thinking_with_visible_summaries() {
     #[track_caller]
     fn check_effort(effort: Effort, word: &str) {
         let thinking_field = json!({ "type": "adaptive", "display": "summarized" });
@@ -151,7 +151,7 @@ fn an_effort_is_adaptive_thinking_that_is_shown() {
 }
 
 #[test]
-fn what_the_vendor_refuses_beside_thinking_is_refused_at_once() {
+fn options_incompatible_with_thinking_are_rejected_locally() {
     const INVALID: ErrorKind = ErrorKind::InvalidRequest;
     for reasoning in [Reasoning::Budget(2000), Reasoning::Effort(Effort::High)] {
         let with = || thinking(reasoning);
@@ -173,7 +173,7 @@ fn what_the_vendor_refuses_beside_thinking_is_refused_at_once() {
 }
 
 #[test]
-fn a_schema_is_the_format_of_the_output() {
+fn an_output_schema_is_sent_as_output_format() {
     let schema = json!({
         "type": "object", "properties": { "a": { "type": "string" } },
         "required": ["a"], "additionalProperties": false,
@@ -189,7 +189,7 @@ fn a_schema_is_the_format_of_the_output() {
 }
 
 #[test]
-fn what_the_wire_cannot_express_is_a_typed_error() {
+fn options_the_wire_cannot_express_are_typed_errors() {
     let check = |options: Options, parameter: &str| {
         check_refused(&options, ErrorKind::Unsupported, parameter);
     };

@@ -44,7 +44,7 @@ fn request() -> Request {
 }
 
 #[tokio::test]
-async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
+async fn a_tool_loop_over_http_reuses_one_connection() {
     let server = ModelServer::anthropic(|_, n| match n {
         0 => Reply::new()
             .think("Sums.")
@@ -85,7 +85,7 @@ async fn a_tool_loop_runs_over_http_and_keeps_one_connection() {
 }
 
 #[tokio::test]
-async fn betas_are_asked_for_in_one_header() {
+async fn betas_are_joined_in_one_header() {
     let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
     let model = model(&server).with_beta("compact-2026-01-12").with_beta("files-api-2025-04-14");
     model.stream_turn(request()).into_turn().await.unwrap();
@@ -94,7 +94,7 @@ async fn betas_are_asked_for_in_one_header() {
 }
 
 #[tokio::test]
-async fn a_beta_that_no_header_holds_is_an_error_of_the_turn() {
+async fn a_beta_invalid_in_a_header_is_an_error_of_the_turn() {
     let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
     let turn = model(&server).with_beta("a\nb").stream_turn(request()).into_turn().await;
     assert_eq!(turn.unwrap_err().kind(), ErrorKind::InvalidRequest);
@@ -109,7 +109,7 @@ async fn failing(reply: fn() -> Reply) -> Error {
 }
 
 #[tokio::test]
-async fn an_error_status_gives_its_kind_and_details() {
+async fn an_error_status_has_its_kind_and_details() {
     let error = failing(|| {
         let wait = std::time::Duration::from_secs(7);
         let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
@@ -123,7 +123,7 @@ async fn an_error_status_gives_its_kind_and_details() {
 }
 
 #[tokio::test]
-async fn an_error_page_or_an_error_of_the_size_is_told_by_its_status() {
+async fn an_html_error_page_is_classified_by_its_status() {
     async fn check(
         status: u16,
         kind: &str,
@@ -155,7 +155,7 @@ async fn an_error_page_or_an_error_of_the_size_is_told_by_its_status() {
 }
 
 #[tokio::test]
-async fn a_server_that_echoes_the_key_does_not_get_it_shown() {
+async fn an_echoed_key_is_masked() {
     let error = failing(|| {
         let message = "bad key sk-ant-secret-key";
         Reply::error(Error::new(ErrorKind::Auth, message).with_status(401))
@@ -166,7 +166,7 @@ async fn a_server_that_echoes_the_key_does_not_get_it_shown() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_gives_its_kind() {
+async fn an_error_in_the_stream_has_its_kind() {
     let error =
         failing(|| Reply::text("Hel").fail(Error::new(ErrorKind::Overloaded, "busy"))).await;
     assert_eq!(error.kind(), ErrorKind::Overloaded);
@@ -174,14 +174,14 @@ async fn an_error_in_the_stream_gives_its_kind() {
 }
 
 #[tokio::test]
-async fn a_cut_stream_is_an_incomplete_turn_that_carries_what_there_was() {
+async fn a_truncated_stream_is_an_incomplete_turn_with_partial_output() {
     let error = failing(|| Reply::text("Half a sentence").cut()).await;
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(turnstream::turn::PartialTurn::of(&error).unwrap().text(), "Half a sentence");
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_one_clear_line() {
+async fn a_refused_connection_is_reported_on_one_line() {
     let model = Anthropic::new("m").with_base_url("http://127.0.0.1:1").unwrap().without_retries();
     let model = model.with_http(HttpClient::without_proxy());
     let error = model.stream_turn(request()).into_turn().await.unwrap_err();
@@ -208,7 +208,7 @@ async fn nothing_is_sent_before_the_first_poll() {
 }
 
 #[tokio::test]
-async fn every_stop_reason_comes_through() {
+async fn every_stop_reason_is_decoded() {
     for reason in [
         StopReason::Stop,
         StopReason::MaxTokens,

@@ -35,7 +35,7 @@ fn shape(items: Vec<Item>) -> Vec<String> {
 }
 
 #[test]
-fn results_stand_first_and_together_right_behind_their_calls() {
+fn results_come_first_in_one_message_right_after_their_calls() {
     let mut items = vec![Item::user("x"), Item::tool_call("a", "f", "{}")];
     items.extend([last(Item::tool_call("b", "f", "{}")), result("a"), result("b")]);
     items.extend([Item::user("and"), Item::system("be brief")]);
@@ -45,7 +45,7 @@ fn results_stand_first_and_together_right_behind_their_calls() {
 }
 
 #[test]
-fn calls_stand_last_in_the_message_of_the_assistant() {
+fn calls_come_last_in_the_assistant_message() {
     let items = vec![
         Item::user("x"),
         Item::tool_call("a", "f", "{}"),
@@ -56,7 +56,7 @@ fn calls_stand_last_in_the_message_of_the_assistant() {
 }
 
 #[test]
-fn messages_of_one_role_are_one_message() {
+fn consecutive_messages_of_one_role_are_merged() {
     let mut items = vec![Item::user("a"), Item::user("b"), last(Item::text("c"))];
     items.extend([last(Item::text("d")), Item::user("e")]);
     assert_eq!(shape(items), ["user: text text", "assistant: text text", "user: text"]);
@@ -70,7 +70,7 @@ fn empty_text_is_not_sent() {
 }
 
 #[test]
-fn text_that_may_come_to_stand_last_does_not_end_in_white_space() {
+fn a_final_assistant_text_does_not_end_in_white_space() {
     let texts = |items: Vec<Item>| {
         let messages = messages(items);
         let blocks = messages[1]["content"].as_array().unwrap().clone();
@@ -88,7 +88,7 @@ fn text_that_may_come_to_stand_last_does_not_end_in_white_space() {
 }
 
 #[test]
-fn ids_and_names_are_made_legal_and_results_find_their_calls() {
+fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
     let id = "call.1:x y".to_owned() + &"z".repeat(80);
     let mut call = Item::tool_call(&*id, "functions.get weather", "{}");
     call = last(call);
@@ -103,7 +103,7 @@ fn ids_and_names_are_made_legal_and_results_find_their_calls() {
 }
 
 #[test]
-fn tools_are_declared_as_long_as_the_history_has_calls() {
+fn tools_are_declared_while_the_history_has_calls() {
     let items = vec![Item::user("x"), last(Item::tool_call("a", "f", "{}")), result("a")];
     assert_eq!(value(&sent(items))["tools"][0]["name"], "f");
     assert_eq!(value(&sent(vec![Item::user("x")])).get("tools"), None);
@@ -134,7 +134,7 @@ fn url() -> MediaSource {
 }
 
 #[test]
-fn images_and_documents_are_sent_in_both_directions_as_the_wire_takes_them() {
+fn images_and_documents_are_encoded_in_prompts_and_results() {
     #[track_caller]
     fn check(given: Part, kind: &str, source: &Value) {
         assert_eq!(part(given), Ok(json!({ "type": kind, "source": source })));
@@ -154,7 +154,7 @@ fn images_and_documents_are_sent_in_both_directions_as_the_wire_takes_them() {
 }
 
 #[test]
-fn media_that_the_wire_cannot_carry_are_a_typed_error() {
+fn media_the_wire_cannot_express_are_a_typed_error() {
     #[track_caller]
     fn check(given: Part) {
         let expected = (ErrorKind::Unsupported, Some("content".to_owned()));
@@ -169,7 +169,7 @@ fn media_that_the_wire_cannot_carry_are_a_typed_error() {
 }
 
 #[test]
-fn a_document_without_a_word_is_left_out_as_empty_text_is() {
+fn an_empty_document_is_omitted_like_empty_text() {
     assert_eq!(part(file("text/plain", data("IAo="))).unwrap()["text"], "end");
 }
 
@@ -213,7 +213,7 @@ fn marks(request: &Request) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn marks_stand_on_the_tools_the_stable_zone_and_the_last_word_of_the_user() {
+fn cache_marks_are_on_tools_stable_prompt_and_last_user_message() {
     let request = in_a_loop();
     let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/system/0", "/tools/1", "/messages/2/content/0"]);
@@ -226,7 +226,7 @@ fn marks_stand_on_the_tools_the_stable_zone_and_the_last_word_of_the_user() {
 }
 
 #[test]
-fn marks_say_how_long() {
+fn cache_marks_carry_their_ttl() {
     let marked =
         |cache: Cache| marks(&in_a_loop().with_options(Options { cache, ..Options::default() }));
     assert!(marked(Cache::Off).is_empty());
@@ -238,7 +238,7 @@ fn marks_say_how_long() {
 }
 
 #[test]
-fn the_last_message_of_the_user_is_marked_also_when_the_assistant_speaks_last() {
+fn the_last_user_message_is_marked_even_if_the_assistant_is_last() {
     let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
     let own = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
     let turn = blocks(&[thought, own], "pause_turn");
@@ -250,7 +250,7 @@ fn the_last_message_of_the_user_is_marked_also_when_the_assistant_speaks_last() 
 }
 
 #[test]
-fn the_volatile_zone_stands_behind_the_stable_one_and_changes_nothing_before_it() {
+fn the_volatile_prompt_follows_the_stable_one_and_changes_no_earlier_byte() {
     let encode = |volatile: &str| {
         let mut request = in_a_loop();
         request.system.volatile = volatile.into();

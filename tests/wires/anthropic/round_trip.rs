@@ -48,7 +48,7 @@ fn found(id: &str) -> String {
 }
 
 #[test]
-fn thinking_goes_back_with_its_signature() {
+fn thinking_is_sent_back_with_its_signature() {
     let signature =
         |piece: &str| delta(0, &format!(r#"{{"type":"signature_delta","signature":"{piece}"}}"#));
     let thought = delta(0, r#"{"type":"thinking_delta","thinking":"Hm \"é\"."}"#);
@@ -67,7 +67,7 @@ fn thinking_goes_back_with_its_signature() {
 }
 
 #[test]
-fn a_signature_of_the_start_holds_unless_another_comes_in_a_delta() {
+fn a_signature_in_the_start_event_is_replaced_by_a_delta() {
     let block = r#"{"type":"thinking","thinking":"Hm.","signature":"old"}"#;
     let piece =
         |piece: &str| delta(0, &format!(r#"{{"type":"signature_delta","signature":"{piece}"}}"#));
@@ -81,7 +81,7 @@ fn a_signature_of_the_start_holds_unless_another_comes_in_a_delta() {
 }
 
 #[test]
-fn thinking_that_is_not_shown_goes_back_too() {
+fn hidden_thinking_is_sent_back() {
     let block = format!(r#"{{"type":"thinking","thinking":"","signature":"{OPAQUE}"}}"#);
     let turn = beside_words(&block);
     assert!(matches!(&turn.items()[0].kind, ItemKind::Reasoning { text } if text.is_empty()));
@@ -89,13 +89,13 @@ fn thinking_that_is_not_shown_goes_back_too() {
 }
 
 #[test]
-fn redacted_thinking_goes_back_byte_for_byte() {
+fn redacted_thinking_is_sent_back_byte_for_byte() {
     let block = format!(r#"{{"type":"redacted_thinking","data":"{OPAQUE}","a":1}}"#);
     check_bound(&block, &beside_words(&block));
 }
 
 #[test]
-fn a_signature_on_a_text_block_says_nothing() {
+fn a_signature_on_a_text_block_is_ignored() {
     let signature = delta(0, r#"{"type":"signature_delta","signature":"no"}"#);
     let events = [text(0, "a"), signature, text(0, "b")];
     let turn = one_block(r#"{"type":"text","text":""}"#, &events, "end_turn");
@@ -110,7 +110,7 @@ fn thinking_without_a_signature_is_not_sent() {
 }
 
 #[test]
-fn thoughts_between_calls_keep_their_places_in_a_tool_loop() {
+fn thinking_between_calls_keeps_its_position() {
     let thought = |n: u32| format!(r#"{{"type":"thinking","thinking":"{n}","signature":"s{n}"}}"#);
     let call = |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#);
     let told = r#"{"type":"text","text":" Looking. "}"#;
@@ -120,7 +120,7 @@ fn thoughts_between_calls_keep_their_places_in_a_tool_loop() {
 }
 
 #[test]
-fn citations_go_back_in_their_order_byte_for_byte() {
+fn citations_are_sent_back_in_order_byte_for_byte() {
     let cite = |n: u32| {
         let citation = format!(r#"{{"type":"char_location","cited_text":"é","a":{n},"Z":[{n}]}}"#);
         (delta(0, &format!(r#"{{"type":"citations_delta","citation":{citation}}}"#)), citation)
@@ -138,7 +138,7 @@ fn citations_go_back_in_their_order_byte_for_byte() {
 }
 
 #[test]
-fn blocks_of_the_servers_own_tools_go_back_byte_for_byte() {
+fn server_tool_blocks_are_sent_back_byte_for_byte() {
     for block in [
         r#"{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}}"#,
         r#"{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"url":"u","encrypted_content":"x=="}]}"#,
@@ -165,7 +165,7 @@ fn blocks_of_the_servers_own_tools_go_back_byte_for_byte() {
 }
 
 #[test]
-fn the_pieces_of_an_own_block_are_put_where_they_belong() {
+fn deltas_of_an_opaque_block_are_merged_into_it() {
     let turn = one_block(
         r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{},"caller":{"type":"direct"}}"#,
         &[input(0, ""), input(0, "{\"query\":"), input(0, "\"q\"}")],
@@ -194,7 +194,7 @@ fn the_pieces_of_an_own_block_are_put_where_they_belong() {
 }
 
 #[test]
-fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
+fn an_unusual_server_block_is_kept() {
     let deep = "[".repeat(3000) + &"]".repeat(3000);
     for input in [
         deep.as_str(),
@@ -236,7 +236,7 @@ fn an_odd_block_of_the_servers_own_is_kept_and_not_dropped() {
 }
 
 #[test]
-fn what_was_cut_off_inside_an_own_block_is_kept_as_text_and_not_sent() {
+fn a_truncated_opaque_block_is_kept_as_text_and_not_sent() {
     let block = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
     let turn = one_block(block, &[input(0, "{\"query\":\"q")], "max_tokens");
     assert_eq!(own(&turn), [block.replace("{}", r#""{\"query\":\"q""#)]);
@@ -244,7 +244,7 @@ fn what_was_cut_off_inside_an_own_block_is_kept_as_text_and_not_sent() {
 }
 
 #[test]
-fn a_use_without_its_result_is_sent_only_where_the_turn_was_to_go_on() {
+fn a_server_tool_use_without_result_is_sent_only_in_a_paused_turn() {
     let came = [WORDS, &used("s1"), &found("s1"), THOUGHT, &used("s2")];
     for (reason, goes_on) in [("max_tokens", false), ("pause_turn", true)] {
         let body = sent(alone(&blocks(&came, reason)));
@@ -267,7 +267,7 @@ fn lawful(body: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_use_without_its_result_is_left_out_once_the_user_speaks() {
+fn a_server_tool_use_without_result_is_omitted_after_user_input() {
     let mut items =
         alone(&blocks(&[WORDS, &used("s1"), &found("s1"), THOUGHT, &used("s2")], "pause_turn"));
     for said in [Item::user("stop that"), Item::system("The run ends."), Item::user(" ")] {
@@ -290,7 +290,7 @@ fn a_use_without_its_result_is_left_out_once_the_user_speaks() {
 }
 
 #[test]
-fn a_result_of_the_server_without_its_use_is_left_out() {
+fn a_server_tool_result_without_its_use_is_omitted() {
     let body = sent(then_more(&blocks(&[&found("s1"), WORDS], "end_turn")));
     assert_eq!(lawful(&body)[1], ["text"]);
     // As where a user spoke before the result came, or another model had asked.
@@ -305,7 +305,7 @@ fn a_result_of_the_server_without_its_use_is_left_out() {
 }
 
 #[test]
-fn a_use_without_its_result_waits_while_its_calls_are_answered_and_no_longer() {
+fn a_server_tool_use_without_result_is_sent_only_while_its_calls_are_answered() {
     let caller = r#""caller":{"type":"code_execution_20260120","tool_id":"s1"}"#;
     let call = |id: &str| {
         format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{"a":1}},{caller}}}"#)
@@ -347,7 +347,7 @@ fn a_use_without_its_result_waits_while_its_calls_are_answered_and_no_longer() {
 }
 
 #[test]
-fn a_deferred_result_of_the_server_comes_in_a_later_response() {
+fn a_deferred_server_tool_result_may_arrive_in_a_later_response() {
     let server = r#"{"type":"server_tool_use","id":"s1","name":"code_execution","input":{}}"#;
     let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{"a":1},"caller":{"type":"code_execution_20260120","tool_id":"s1"}}"#;
     let result = r#"{"type":"code_execution_tool_result","tool_use_id":"s1","content":{}}"#;
@@ -381,7 +381,7 @@ fn ran_in(container: &str, at_start: bool) -> std::sync::Arc<Turn> {
 }
 
 #[test]
-fn the_container_and_the_caller_of_a_programmatic_call_go_back() {
+fn container_and_caller_of_a_programmatic_call_are_sent_back() {
     for at_start in [true, false] {
         let turn = ran_in("container_1", at_start);
         assert_eq!(turn.tool_calls().count(), 1);
@@ -397,7 +397,7 @@ fn the_container_and_the_caller_of_a_programmatic_call_go_back() {
 }
 
 #[test]
-fn the_newest_container_is_named_until_another_is() {
+fn the_newest_container_is_sent_until_replaced() {
     let mut items = then_more(&ran_in("container_1", true));
     items.extend(beside_words(r#"{"type":"fallback"}"#).to_history_items());
     items.push(Item::user("z"));
@@ -415,7 +415,7 @@ fn the_newest_container_is_named_until_another_is() {
 }
 
 #[test]
-fn the_caller_of_a_call_that_got_a_new_id_goes_back_as_it_came() {
+fn the_caller_of_a_renamed_call_is_sent_back_unchanged() {
     let call = |input: &str| {
         format!(
             r#"{{"type":"tool_use","id":"t1","name":"f","input":{input},"caller":{{"type":"z","b":{{"y":1,"x":2}},"a":1}}}}"#
@@ -428,7 +428,7 @@ fn the_caller_of_a_call_that_got_a_new_id_goes_back_as_it_came() {
 }
 
 #[test]
-fn a_paused_turn_is_sent_back_as_it_is_and_last() {
+fn a_paused_turn_is_sent_back_unchanged_and_last() {
     let server = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{"q":1}}"#;
     let body = sent(alone(&blocks(&[r#"{"type":"text","text":"Wait. "}"#, server], "pause_turn")));
     let last = format!(

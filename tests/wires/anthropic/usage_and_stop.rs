@@ -12,7 +12,7 @@ fn ends(delta: &str, beside: &str) -> Vec<String> {
 }
 
 #[test]
-fn usage_is_cumulative_and_what_is_not_said_again_stays() {
+fn usage_is_cumulative_and_omitted_fields_keep_their_value() {
     #[track_caller]
     fn check(end: &str, expected: [u64; 5]) {
         let start = START.replace(
@@ -43,7 +43,7 @@ fn usage_is_cumulative_and_what_is_not_said_again_stays() {
 }
 
 #[test]
-fn passes_of_another_model_are_kept_and_not_counted() {
+fn iterations_of_another_model_are_kept_and_not_counted() {
     let passes = r#"[{"type":"compaction","input_tokens":500,"output_tokens":80},{"type":"message","input_tokens":10,"output_tokens":7}]"#;
     let usage = format!(r#","usage":{{"output_tokens":7,"iterations":{passes}}}"#);
     let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, &usage)).unwrap();
@@ -56,7 +56,7 @@ fn passes_of_another_model_are_kept_and_not_counted() {
 }
 
 #[test]
-fn the_uses_of_the_servers_own_tools_are_kept() {
+fn server_tool_usage_is_kept() {
     let usage = r#","usage":{"server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}}"#;
     let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
     let kept = r#"{"server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}}"#;
@@ -64,7 +64,7 @@ fn the_uses_of_the_servers_own_tools_are_kept() {
 }
 
 #[test]
-fn every_stop_reason_is_read_and_its_word_kept() {
+fn every_stop_reason_is_decoded_and_its_raw_value_kept() {
     #[track_caller]
     fn check(word: &str, expected: &StopReason) {
         let turn = read(&ends(&format!(r#"{{"stop_reason":"{word}"}}"#), "")).unwrap();
@@ -93,7 +93,7 @@ fn a_stop_without_a_reason_runs_no_calls() {
 }
 
 #[test]
-fn the_sequence_that_stopped_it_is_kept() {
+fn the_matched_stop_sequence_is_kept() {
     let delta = r#"{"stop_reason":"stop_sequence","stop_sequence":"🌊\n"}"#;
     let turn = read(&ends(delta, "")).unwrap();
     assert_eq!(own(&turn), ["{\"type\":\"message\",\"stop_sequence\":\"🌊\\n\"}"]);
@@ -111,7 +111,7 @@ fn the_details_of_a_refusal_are_kept_and_not_sent() {
 }
 
 #[test]
-fn what_the_vendor_did_not_show_to_the_model_is_kept_and_read() {
+fn input_transformations_of_the_vendor_are_kept_and_decoded() {
     let dropped = r#"{"type":"thinking_dropped","path":"messages.1.content.0","reason":"prefix_binding_mismatch"}"#;
     let at_start = START.replace(
         r#""content":[]"#,
@@ -145,7 +145,7 @@ fn what_the_vendor_did_not_show_to_the_model_is_kept_and_read() {
 }
 
 #[test]
-fn what_was_written_to_the_cache_is_counted_by_its_age_where_no_sum_is_told() {
+fn cache_writes_are_summed_by_ttl_if_no_total_is_reported() {
     let usage = |usage: &str| {
         let turn =
             read(&ends(r#"{"stop_reason":"end_turn"}"#, &format!(r#","usage":{usage}"#))).unwrap();

@@ -26,7 +26,7 @@ fn a_turn_ends_by_its_finish_reason_with_or_without_done_and_not_by_done_alone()
 }
 
 #[test]
-fn done_is_enough_where_the_dialect_says_so_but_never_for_calls() {
+fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
     let dialect = Dialect { end: TurnEnd::Done, ..Dialect::STRICT };
     let turn = read_in(&dialect, &[hi(), done()]).unwrap();
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
@@ -44,7 +44,7 @@ fn done_is_enough_where_the_dialect_says_so_but_never_for_calls() {
 }
 
 #[test]
-fn the_end_of_a_body_is_enough_where_the_dialect_says_so_but_never_for_calls() {
+fn end_of_body_ends_a_turn_without_calls_if_the_dialect_allows_it() {
     let dialect = Dialect { end: TurnEnd::Body, ..Dialect::STRICT };
     assert_eq!(text(read_in(&dialect, &[hi()])), Ok("hi".into()));
     assert_eq!(text(read_in(&dialect, &[hi(), done()])), Ok("hi".into()));
@@ -55,7 +55,7 @@ fn the_end_of_a_body_is_enough_where_the_dialect_says_so_but_never_for_calls() {
 }
 
 #[test]
-fn comments_blank_lines_and_event_names_are_passed_over() {
+fn comments_blank_lines_and_event_names_are_ignored() {
     let body = ": OPENROUTER PROCESSING\n\n\n\nevent: chunk\n".to_owned()
         + &frames(&[hi()])
         + ": still here\n\n"
@@ -67,7 +67,7 @@ fn comments_blank_lines_and_event_names_are_passed_over() {
 }
 
 #[test]
-fn usage_counts_wherever_it_stands_and_the_last_count_replaces_the_others() {
+fn usage_is_read_at_any_position_and_the_last_one_wins() {
     #[track_caller]
     fn check(chunks: &[&str]) {
         let mut all: Vec<String> = vec![hi()];
@@ -93,7 +93,7 @@ fn usage_counts_wherever_it_stands_and_the_last_count_replaces_the_others() {
 }
 
 #[test]
-fn tokens_are_counted_alike_whatever_a_server_calls_them() {
+fn usage_field_aliases_of_servers_are_recognized() {
     #[track_caller]
     fn check(usage: &str, expected: Usage) {
         let count = format!(r#"{{"choices":[],"usage":{usage}}}"#);
@@ -118,7 +118,7 @@ fn tokens_are_counted_alike_whatever_a_server_calls_them() {
 }
 
 #[test]
-fn errors_in_a_stream_have_their_kind_in_every_form_and_place() {
+fn errors_in_a_stream_have_their_kind_in_every_form_and_position() {
     #[track_caller]
     fn check(error: &str, kind: ErrorKind) {
         for chunks in [vec![error.to_owned()], vec![hi(), error.to_owned()]] {
@@ -146,7 +146,7 @@ fn errors_in_a_stream_have_their_kind_in_every_form_and_place() {
 }
 
 #[test]
-fn the_asynchronous_filter_of_azure_says_nothing() {
+fn azures_asynchronous_filter_chunks_are_ignored() {
     let turn = read(&[
         r#"{"choices":[],"id":"","model":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}"#.into(),
         hi(),
@@ -160,7 +160,7 @@ fn the_asynchronous_filter_of_azure_says_nothing() {
 }
 
 #[test]
-fn of_several_choices_the_first_is_read() {
+fn only_the_first_choice_is_decoded() {
     let turn = read(&[
         r#"{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"},{"index":0,"delta":{"content":"hi"}}]}"#.into(),
         r#"{"choices":[{"index":2,"delta":{"content":"no"},"finish_reason":"stop"}]}"#.into(),
@@ -182,7 +182,7 @@ fn ids_and_models_that_are_empty_or_change_and_fields_beside_them_change_nothing
 }
 
 #[test]
-fn roles_and_contents_without_words_are_no_events() {
+fn empty_roles_and_contents_yield_no_events() {
     let silent = [
         json!({ "role": "assistant" }),
         json!({ "role": "", "content": "" }),
@@ -194,7 +194,7 @@ fn roles_and_contents_without_words_are_no_events() {
 }
 
 #[test]
-fn white_space_before_a_call_is_kept_and_is_no_message_on_the_way_back() {
+fn white_space_before_a_call_is_kept_and_not_sent_back() {
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
     let said = [json!({ "content": "\n\n" }), json!({ "tool_calls": call })];
     let turn = read(&answer(&said, "tool_calls")).unwrap();
@@ -204,7 +204,7 @@ fn white_space_before_a_call_is_kept_and_is_no_message_on_the_way_back() {
 }
 
 #[test]
-fn parts_of_a_content_are_text_and_thoughts() {
+fn content_parts_are_text_and_reasoning() {
     let parts = [
         json!({ "content": [{ "type": "thinking", "thinking": [{ "type": "text", "text": "h" }] }] }),
         json!({ "content": [{ "type": "thinking", "thinking": [{ "text": "m" }] }, { "type": "text", "text": "hi" }] }),
@@ -215,7 +215,7 @@ fn parts_of_a_content_are_text_and_thoughts() {
 }
 
 #[test]
-fn parts_of_reasoning_are_thoughts_and_only_parts_of_text_are_the_answer() {
+fn reasoning_parts_are_reasoning_and_only_text_parts_are_the_answer() {
     let parts = [
         json!({ "content": [{ "type": "reasoning", "summary": [
             { "type": "summary_text", "text": "a" }, { "type": "summary_text", "text": "b" },
@@ -228,7 +228,7 @@ fn parts_of_reasoning_are_thoughts_and_only_parts_of_text_are_the_answer() {
 }
 
 #[test]
-fn pictures_that_the_model_made_are_kept_and_are_an_answer() {
+fn generated_images_are_kept_and_count_as_an_answer() {
     let picture =
         |n: u32| json!({ "type": "image_url", "image_url": { "url": format!("data:{n}") } });
     let kept = |n: u32| Some(format!(r#"{{"type":"image_url","image_url":{{"url":"data:{n}"}}}}"#));
@@ -246,7 +246,7 @@ fn pictures_that_the_model_made_are_kept_and_are_an_answer() {
 }
 
 #[test]
-fn sound_is_unsupported_and_says_so() {
+fn audio_is_an_unsupported_error() {
     let sound = delta(&json!({ "audio": { "id": "a", "data": "AAAA" } }));
     let error = read(&[sound]).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("audio")));
@@ -274,7 +274,7 @@ fn annotations_and_citations_are_kept_with_the_text() {
 }
 
 #[test]
-fn finish_reasons_are_understood_and_their_words_kept() {
+fn finish_reasons_are_decoded_and_their_raw_values_kept() {
     use StopReason::*;
     #[track_caller]
     fn check(raw: &str, reason: &StopReason) {
@@ -304,14 +304,14 @@ fn finish_reasons_are_understood_and_their_words_kept() {
 }
 
 #[test]
-fn a_finish_reason_counts_once_and_may_come_with_the_last_words() {
+fn a_finish_reason_counts_once_and_may_accompany_the_last_text() {
     let last = r#"{"choices":[{"delta":{"content":"!"},"finish_reason":"stop"}]}"#;
     let turn = read(&[hi(), last.into(), finish("length"), hi(), done()]).unwrap();
     assert_eq!((turn.text().as_str(), turn.raw_stop_reason()), ("hi!", Some("stop")));
 }
 
 #[test]
-fn thoughts_in_the_text_are_told_apart_where_the_dialect_says_so() {
+fn reasoning_tags_in_text_are_split_if_the_dialect_says_so() {
     let pieces: Vec<_> = ["<th", "ink>h", "m</", "think>\n\nhi"]
         .iter()
         .map(|piece| json!({ "content": piece }))

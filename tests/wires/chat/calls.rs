@@ -34,7 +34,7 @@ fn check_turn(turn: &Turn, expected: &[&str]) {
 }
 
 #[test]
-fn an_id_stands_in_the_first_delta_or_in_all_and_null_and_empty_ones_are_none() {
+fn an_id_may_be_in_the_first_or_every_delta_and_null_or_empty_ones_are_ignored() {
     let first = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{" } }]);
     for id in [json!(null), json!(""), json!("a")] {
         let next = json!([{ "index": 0, "id": id, "function": { "arguments": "}" } }]);
@@ -44,7 +44,7 @@ fn an_id_stands_in_the_first_delta_or_in_all_and_null_and_empty_ones_are_none() 
 }
 
 #[test]
-fn a_name_is_whole_in_pieces_repeated_or_late() {
+fn a_name_may_be_whole_split_repeated_or_late() {
     let whole = "a get_weather {}";
     let at = |name: &str, arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": name, "arguments": arguments } }]);
     check(&[at("get_weather", "{"), at("get_weather", "}")], &[whole]);
@@ -54,7 +54,7 @@ fn a_name_is_whole_in_pieces_repeated_or_late() {
 }
 
 #[test]
-fn calls_are_told_apart_by_index_then_id_then_order() {
+fn calls_are_distinguished_by_index_then_id_then_order() {
     let call = |index: Value, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
     // Indices that begin at one and have gaps.
     check(&[call(json!(1), "a", "{}"), call(json!(4), "b", "{}")], &["a f {}", "b f {}"]);
@@ -71,7 +71,7 @@ fn calls_are_told_apart_by_index_then_id_then_order() {
 }
 
 #[test]
-fn pieces_of_parallel_calls_may_alternate() {
+fn deltas_of_parallel_calls_may_interleave() {
     let piece = |index: u64, arguments: &str| json!({ "index": index, "function": { "arguments": arguments } });
     let begin = json!([
         { "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"x" } },
@@ -82,7 +82,7 @@ fn pieces_of_parallel_calls_may_alternate() {
 }
 
 #[test]
-fn a_call_may_come_whole_without_arguments_or_with_an_empty_chunk_behind_it() {
+fn a_call_may_be_whole_without_arguments_or_followed_by_an_empty_chunk() {
     let whole = json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\":1}" } }]);
     check(std::slice::from_ref(&whole), &["a f {\"x\":1}"]);
     let behind = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
@@ -101,7 +101,7 @@ fn a_call_may_come_whole_without_arguments_or_with_an_empty_chunk_behind_it() {
 }
 
 #[test]
-fn a_call_without_arguments_keeps_its_place_among_parallel_calls() {
+fn a_call_without_arguments_keeps_its_position_among_parallel_calls() {
     let call = |index: Value, id: &str, arguments: Value| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
     for nothing in [json!(""), json!(null)] {
         for indices in [[json!(0), json!(1), json!(2), json!(3)], [(); 4].map(|()| json!(null))] {
@@ -123,7 +123,7 @@ fn a_call_without_arguments_keeps_its_place_among_parallel_calls() {
 }
 
 #[test]
-fn the_index_of_a_call_is_its_place_however_late_its_first_piece_comes() {
+fn the_index_determines_a_calls_position_however_late_it_starts() {
     let call = |index: u64, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
     let whole = ["a f {}", "b f {\"n\":1}"];
     check(&[call(1, "b", "{\"n\":1}"), call(0, "a", "{}")], &whole);
@@ -139,7 +139,7 @@ fn the_index_of_a_call_is_its_place_however_late_its_first_piece_comes() {
 }
 
 #[test]
-fn a_call_streams_as_soon_as_those_in_front_of_it_are_known() {
+fn a_call_streams_once_all_calls_before_it_are_known() {
     let call = |index: u64, id: &str, arguments: &str| {
         let function = json!({ "name": "f", "arguments": arguments });
         json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] })
@@ -170,7 +170,7 @@ fn a_call_whose_kind_is_missing_or_unknown_is_a_call_and_a_custom_one_is_unsuppo
 }
 
 #[test]
-fn a_call_is_not_over_because_its_text_parses() {
+fn a_call_is_not_complete_because_its_arguments_parse() {
     let at = |arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
     check(&[at("{}"), at(" "), at("")], &["a f {} "]);
     // Whole as it looks, it did not end.
@@ -179,7 +179,7 @@ fn a_call_is_not_over_because_its_text_parses() {
 }
 
 #[test]
-fn a_piece_of_a_call_that_is_none_or_may_be_of_two_calls_runs_nothing() {
+fn an_invalid_or_ambiguous_call_delta_runs_no_call() {
     let begin = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
     let piece = json!({ "index": 0, "function": { "arguments": "{\"x\":1}" } });
     check(&[begin.clone(), json!([piece.clone()])], &["a f {\"x\":1}"]);
@@ -200,7 +200,7 @@ fn a_piece_of_a_call_that_is_none_or_may_be_of_two_calls_runs_nothing() {
 }
 
 #[test]
-fn a_function_call_that_is_not_understood_runs_nothing() {
+fn an_invalid_function_call_does_not_run() {
     let begin = json!({ "function_call": { "name": "f", "arguments": "" } });
     let doubled = r#"{"choices":[{"delta":{"function_call":{"arguments":"{","arguments":"{}"}}}]}"#;
     let body = [super::delta(&begin), doubled.to_owned(), super::finish("function_call")];
@@ -208,7 +208,7 @@ fn a_function_call_that_is_not_understood_runs_nothing() {
 }
 
 #[test]
-fn text_may_stand_before_and_behind_calls() {
+fn text_may_precede_and_follow_calls() {
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
     for reason in ["tool_calls", "stop"] {
         let deltas = [
@@ -224,14 +224,14 @@ fn text_may_stand_before_and_behind_calls() {
 }
 
 #[test]
-fn a_reason_of_calls_without_calls_is_a_turn() {
+fn a_tool_calls_reason_without_calls_completes_a_turn() {
     let turn = read(&answer(&[json!({ "content": "hi" })], "tool_calls")).unwrap();
     assert!(turn.calls().is_empty());
     assert_eq!(turn.text(), "hi");
 }
 
 #[test]
-fn the_signature_of_a_thought_is_kept_on_its_call_and_sent_back() {
+fn a_thought_signature_is_kept_on_its_call_and_sent_back() {
     let google = json!({ "google": { "thought_signature": "c2ln" } });
     let calls = json!([
         { "index": 0, "id": "a", "extra_content": google, "function": { "name": "f", "arguments": "{}" } },
@@ -250,7 +250,7 @@ fn the_signature_of_a_thought_is_kept_on_its_call_and_sent_back() {
 }
 
 #[test]
-fn a_call_that_got_its_id_here_keeps_its_signature_in_the_order_of_its_keys() {
+fn a_call_with_a_generated_id_keeps_its_signature() {
     let delta = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","extra_content":{"z":1,"a":{"y":"s","b":2}},"function":{"name":"f","arguments":"{}"}}]}}]}"#;
     let turn = read(&[delta.into(), super::finish("tool_calls")]).unwrap();
     let bytes = turnstream::provider::openai_chat::encode(
@@ -263,7 +263,7 @@ fn a_call_that_got_its_id_here_keeps_its_signature_in_the_order_of_its_keys() {
 }
 
 #[test]
-fn what_litellm_puts_beside_and_into_a_call_goes_back_as_it_came() {
+fn litellms_extra_call_fields_are_sent_back_unchanged() {
     let fields = json!({ "thought_signature": "s1" });
     let call = json!([{ "index": 0, "id": "call_1__thought__c2ln+/=", "provider_specific_fields": fields,
         "function": { "name": "f", "arguments": "{}", "provider_specific_fields": fields } }]);
@@ -285,7 +285,7 @@ fn what_litellm_puts_beside_and_into_a_call_goes_back_as_it_came() {
 }
 
 #[test]
-fn the_call_that_tool_calls_replaced_is_read() {
+fn the_legacy_function_call_field_is_decoded() {
     let piece = |name: Value, arguments: &str| json!({ "function_call": { "name": name, "arguments": arguments } });
     for name in [json!(null), json!("f")] {
         let deltas = [piece(json!("f"), ""), piece(name.clone(), "{\"x\""), piece(name, ":1}")];
@@ -296,7 +296,7 @@ fn the_call_that_tool_calls_replaced_is_read() {
 }
 
 #[test]
-fn calls_that_stand_in_the_text_are_read_where_the_dialect_says_so() {
+fn calls_embedded_in_text_are_parsed_if_the_dialect_says_so() {
     let text = "I look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\
                 <tool_call>{\"name\":\"g\"}</tool_call><tool_call>{\"no\":1}</tool_call>";
     let pieces: Vec<_> = text
@@ -332,7 +332,7 @@ fn calls_that_stand_in_the_text_are_read_where_the_dialect_says_so() {
 }
 
 #[test]
-fn arguments_that_were_cut_off_under_a_good_reason_never_run() {
+fn truncated_arguments_with_a_normal_finish_reason_never_run() {
     let cut = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"path\":\"/" } }]);
     let turn = Arc::new(called(&[cut]).unwrap());
     check_turn(&turn, &["a f {\"path\":\"/"]);

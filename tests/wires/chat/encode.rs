@@ -21,7 +21,7 @@ fn roles(messages: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn every_preset_has_a_name_of_its_own_and_a_lawful_address() {
+fn every_preset_has_a_unique_name_and_a_valid_url() {
     let names: HashSet<_> = Dialect::ALL.iter().map(|dialect| dialect.name).collect();
     assert_eq!(names.len(), Dialect::ALL.len());
     for dialect in Dialect::ALL {
@@ -32,7 +32,7 @@ fn every_preset_has_a_name_of_its_own_and_a_lawful_address() {
 }
 
 #[test]
-fn instructions_stand_where_and_under_the_role_that_a_dialect_has() {
+fn instructions_have_the_dialects_role_and_position() {
     let items = vec![Item::user("a"), Item::system("b"), Item::user("c")];
     let mut request = request(items).with_system("stable");
     request.system.volatile = "today".into();
@@ -59,7 +59,7 @@ fn instructions_stand_where_and_under_the_role_that_a_dialect_has() {
 }
 
 #[test]
-fn an_assistant_that_only_calls_has_the_content_that_a_dialect_wants() {
+fn an_assistant_message_with_only_calls_has_the_dialects_content() {
     let content = |empty_content: EmptyContent| {
         let dialect = Dialect { empty_content, ..Dialect::STRICT };
         sent(called("a"), &dialect)[1].get("content").cloned()
@@ -70,7 +70,7 @@ fn an_assistant_that_only_calls_has_the_content_that_a_dialect_wants() {
 }
 
 #[test]
-fn an_assistant_that_said_and_called_nothing_is_no_message() {
+fn an_empty_assistant_message_is_omitted() {
     let items = vec![Item::user("x"), Item::text(" "), Item::reasoning("hm"), Item::user("y")];
     for dialect in Dialect::ALL {
         assert_eq!(roles(&sent(items.clone(), dialect)), ["user", "user"], "{}", dialect.name);
@@ -78,7 +78,7 @@ fn an_assistant_that_said_and_called_nothing_is_no_message() {
 }
 
 #[test]
-fn an_empty_list_of_tools_is_sent_only_where_it_is_wanted_and_only_behind_calls() {
+fn an_empty_tool_list_is_sent_only_if_the_dialect_requires_it_after_calls() {
     let tools = |items: Vec<Item>, dialect: &Dialect| {
         let body = body(&request(items).with_tools([]), dialect).unwrap();
         body.get("tools").cloned()
@@ -92,13 +92,13 @@ fn an_empty_list_of_tools_is_sent_only_where_it_is_wanted_and_only_behind_calls(
 }
 
 #[test]
-fn a_result_names_its_tool_where_a_dialect_wants_it() {
+fn a_result_names_its_tool_if_the_dialect_requires_it() {
     assert_eq!(sent(called("a"), &Dialect::MISTRAL)[2]["name"], "f");
     assert!(sent(called("a"), &Dialect::OPENAI)[2].get("name").is_none());
 }
 
 #[test]
-fn ids_are_in_the_form_of_the_dialect_and_a_result_answers_its_call() {
+fn ids_have_the_dialects_format_and_results_match_their_calls() {
     let long = "call_".to_owned() + &"é.1".repeat(30);
     for dialect in Dialect::ALL {
         for id in ["a", "abcdefghi", "call_1_1", long.as_str()] {
@@ -116,7 +116,7 @@ fn ids_are_in_the_form_of_the_dialect_and_a_result_answers_its_call() {
 }
 
 #[test]
-fn an_assistant_speaks_between_a_result_and_the_user_where_a_dialect_wants_it() {
+fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
     let mut items = called("a");
     items.push(Item::user("y"));
     assert_eq!(
@@ -142,7 +142,7 @@ fn an_assistant_speaks_between_a_result_and_the_user_where_a_dialect_wants_it() 
 }
 
 #[test]
-fn media_are_sent_or_refused_as_the_dialect_takes_them() {
+fn media_are_encoded_or_rejected_according_to_the_dialect() {
     let media =
         |media_type: &str, source: MediaSource| Media { media_type: media_type.into(), source };
     let data = || MediaSource::Data("AAAA".into());
@@ -182,7 +182,7 @@ fn media_are_sent_or_refused_as_the_dialect_takes_them() {
 }
 
 #[test]
-fn marks_stand_on_the_tools_the_stable_zone_and_the_newest_message() {
+fn cache_marks_are_on_tools_stable_prompt_and_newest_message() {
     let mut asked = request(called("a")).with_system("stable");
     asked.system.volatile = "today".into();
     let marks = |body: &Value| {
@@ -223,7 +223,7 @@ fn marks_stand_on_the_tools_the_stable_zone_and_the_newest_message() {
 }
 
 #[test]
-fn nothing_stands_between_a_call_and_its_result_whatever_was_cut_off() {
+fn nothing_is_sent_between_a_call_and_its_result() {
     let cut = |item: Item| item.with_mark(Mark::Interrupted);
     for between in [Item::reasoning("hm"), Item::text("I wo")] {
         let items = vec![

@@ -27,7 +27,7 @@ fn check(dialect: &Dialect, option: &str, options: Options, expected: &Value) {
 }
 
 #[test]
-fn sampling_goes_under_the_names_of_the_dialect() {
+fn sampling_options_have_the_dialects_names() {
     for dialect in Dialect::ALL {
         let options = Options {
             temperature: Some(0.5),
@@ -55,14 +55,14 @@ fn sampling_goes_under_the_names_of_the_dialect() {
 }
 
 #[test]
-fn the_output_limit_has_two_names() {
+fn the_output_limit_has_the_dialects_name() {
     let limit = || Options { max_output_tokens: Some(9), ..Options::default() };
     check(&Dialect::OPENAI, "", limit(), &json!({ "max_completion_tokens": 9 }));
     check(&Dialect::STRICT, "", limit(), &json!({ "max_tokens": 9 }));
 }
 
 #[test]
-fn a_choice_of_tools_is_said_as_far_as_the_dialect_knows_it() {
+fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
     let choice = |tool_choice| Options { tool_choice, ..Options::default() };
     let named = || choice(ToolChoice::Tool("f".into()));
     let function = json!({ "type": "function", "function": { "name": "f" } });
@@ -91,7 +91,7 @@ fn a_choice_of_tools_is_said_as_far_as_the_dialect_knows_it() {
 }
 
 #[test]
-fn several_calls_can_be_forbidden_where_the_dialect_knows_it() {
+fn parallel_calls_can_be_disabled_if_the_dialect_supports_it() {
     let several = |parallel_tool_calls| Options { parallel_tool_calls, ..Options::default() };
     for dialect in Dialect::ALL {
         let (yes, no) = match dialect.parallel_tool_calls {
@@ -109,7 +109,7 @@ fn several_calls_can_be_forbidden_where_the_dialect_knows_it() {
 }
 
 #[test]
-fn reasoning_is_asked_for_in_the_words_of_the_dialect() {
+fn reasoning_is_requested_in_the_dialects_form() {
     let check = |dialect: &Dialect, reasoning: Reasoning, expected: Value| {
         let options = Options { reasoning: Some(reasoning), ..Options::default() };
         check(dialect, "reasoning", options, &expected);
@@ -139,7 +139,7 @@ fn reasoning_is_asked_for_in_the_words_of_the_dialect() {
 }
 
 #[test]
-fn the_form_of_the_answer_is_said_as_far_as_the_dialect_knows_it() {
+fn response_format_is_encoded_as_far_as_the_dialect_supports_it() {
     let output = |output| Options { output, ..Options::default() };
     let schema = json!({ "type": "object", "properties": { "a": { "type": "integer" } },
         "required": ["a"], "additionalProperties": false });
@@ -167,7 +167,7 @@ fn the_form_of_the_answer_is_said_as_far_as_the_dialect_knows_it() {
 }
 
 #[test]
-fn the_end_user_and_metadata_go_where_they_are_known() {
+fn user_id_and_metadata_are_sent_if_the_dialect_supports_them() {
     let user = || Options { user: Some("u1".into()), ..Options::default() };
     check(&Dialect::OPENAI, "user", user(), &json!({ "safety_identifier": "u1" }));
     check(&Dialect::AZURE, "user", user(), &json!({ "user": "u1" }));
@@ -181,7 +181,7 @@ fn the_end_user_and_metadata_go_where_they_are_known() {
 }
 
 #[test]
-fn usage_is_asked_for_where_it_must_be_and_extra_fields_come_last() {
+fn usage_is_requested_if_required_and_extra_fields_come_last() {
     for dialect in Dialect::ALL {
         let sent = with_options(Options::default(), dialect).unwrap();
         let asked = dialect.stream_usage.then(|| json!({ "include_usage": true }));

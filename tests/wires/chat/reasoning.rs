@@ -12,7 +12,7 @@ fn read(deltas: &[Value]) -> Turn {
 }
 
 #[test]
-fn reasoning_has_three_names_and_is_said_once() {
+fn reasoning_under_any_of_three_names_is_yielded_once() {
     for name in ["reasoning_content", "reasoning", "reasoning_text"] {
         let turn = read(&[json!({ name: "h" }), json!({ name: "m" }), json!({ "content": "hi" })]);
         assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"), "{name}");
@@ -22,7 +22,7 @@ fn reasoning_has_three_names_and_is_said_once() {
 }
 
 #[test]
-fn reasoning_that_is_no_text_is_passed_over() {
+fn reasoning_that_is_not_text_is_ignored() {
     for odd in [json!({}), json!([1]), json!(true), json!(7), json!(null)] {
         let turn = read(&[json!({ "reasoning": odd, "reasoning_details": odd, "content": "hi" })]);
         assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("", "hi"), "{odd}");
@@ -30,7 +30,7 @@ fn reasoning_that_is_no_text_is_passed_over() {
 }
 
 #[test]
-fn reasoning_may_come_behind_the_text() {
+fn reasoning_may_follow_the_text() {
     let turn = read(&[json!({ "content": "hi" }), json!({ "reasoning": "hm" })]);
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
 }
@@ -43,7 +43,7 @@ fn back(turn: &Turn, model: &str, dialect: &Dialect) -> String {
 }
 
 #[test]
-fn reasoning_details_are_put_together_and_go_back_to_their_model_byte_for_byte() {
+fn reasoning_details_are_merged_and_sent_back_to_their_model_byte_for_byte() {
     let chunk = |details: &str, reasoning: &str| {
         format!(
             r#"{{"choices":[{{"delta":{{"reasoning":{reasoning},"reasoning_details":{details}}}}}]}}"#
@@ -72,7 +72,7 @@ fn reasoning_details_are_put_together_and_go_back_to_their_model_byte_for_byte()
 }
 
 #[test]
-fn reasoning_that_is_only_encrypted_is_an_item_in_its_place() {
+fn encrypted_only_reasoning_is_an_item_in_order() {
     let details = json!([{ "type": "reasoning.encrypted", "data": "x" }]);
     let turn = read(&[json!({ "reasoning_details": details }), json!({ "content": "hi" })]);
     let kept = r#"{"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#;
@@ -81,7 +81,7 @@ fn reasoning_that_is_only_encrypted_is_an_item_in_its_place() {
 }
 
 #[test]
-fn details_under_another_index_are_another_thought() {
+fn details_with_another_index_are_a_separate_reasoning_item() {
     let piece = |index: u64, text: &str| json!({ "reasoning_details": [{ "type": "reasoning.text", "text": text, "index": index }] });
     let turn = read(&[piece(0, "a"), piece(1, "b"), piece(0, "c"), json!({ "content": "hi" })]);
     let kept = json!([
@@ -92,14 +92,14 @@ fn details_under_another_index_are_another_thought() {
 }
 
 #[test]
-fn words_that_stand_only_in_the_details_are_said() {
+fn text_found_only_in_the_details_is_yielded() {
     let piece = |text: &str| json!({ "reasoning_details": [{ "type": "reasoning.summary", "summary": text, "index": 0 }] });
     let turn = read(&[piece("We "), piece("need"), json!({ "content": "hi" })]);
     assert_eq!(turn.reasoning(), "We need");
 }
 
 #[test]
-fn a_content_in_parts_without_thoughts_hides_no_words_of_the_details() {
+fn content_parts_without_reasoning_do_not_hide_the_details_text() {
     let turn = read(&[
         json!({ "content": [{ "type": "text", "text": "hi" }] }),
         json!({ "reasoning_details": [{ "type": "reasoning.text", "text": "hm" }] }),
@@ -108,7 +108,7 @@ fn a_content_in_parts_without_thoughts_hides_no_words_of_the_details() {
 }
 
 #[test]
-fn signed_and_redacted_thinking_blocks_go_back_as_they_came() {
+fn signed_and_redacted_thinking_blocks_are_sent_back_unchanged() {
     let block = |thinking: &str, signature: &str| json!({ "thinking_blocks": [{ "type": "thinking", "thinking": thinking, "signature": signature }], "reasoning_content": thinking });
     let redacted = json!({ "thinking_blocks": [{ "type": "redacted_thinking", "data": "r+/=" }] });
     let deltas = [
@@ -135,7 +135,7 @@ fn signed_and_redacted_thinking_blocks_go_back_as_they_came() {
 }
 
 #[test]
-fn reasoning_of_a_turn_that_was_cut_off_is_not_sent() {
+fn reasoning_of_an_incomplete_turn_is_not_sent() {
     let value = r#"{"reasoning_details":[{"type":"reasoning.text","text":"h"}]}"#;
     let thought = with_data(Item::reasoning("h"), "openrouter", "m", value);
     let items = |thought: Item, text: Item| vec![Item::user("x"), thought, text, Item::user("y")];
@@ -148,7 +148,7 @@ fn reasoning_of_a_turn_that_was_cut_off_is_not_sent() {
 }
 
 #[test]
-fn words_are_echoed_inside_a_tool_loop_and_nowhere_else() {
+fn reasoning_text_is_sent_back_only_inside_a_tool_loop() {
     let items = vec![
         Item::user("hello"),
         Item::reasoning("of no call"),

@@ -24,7 +24,7 @@ use self::recording::{Recording, Wire, read, read_whole, recordings};
 use self::sdk::unlike_fields;
 
 #[test]
-fn recordings_read_as_the_vendors_sdk_reads_them() {
+fn recordings_are_decoded_as_by_the_vendors_sdk() {
     report("agreement with the vendor's SDK", &recordings(), differences);
 }
 
@@ -34,7 +34,7 @@ fn a_turn_is_the_sum_of_its_events() {
 }
 
 #[test]
-fn every_cut_of_the_bytes_gives_the_same_events() {
+fn any_split_of_the_bytes_yields_the_same_events() {
     if cfg!(debug_assertions) {
         println!("a debug build cuts at 50 places only; --release cuts everywhere");
     }
@@ -43,7 +43,7 @@ fn every_cut_of_the_bytes_gives_the_same_events() {
 
 /// The comparison is worth something only if each of its fields can fail.
 #[test]
-fn a_wrong_value_in_any_field_is_a_difference() {
+fn changing_any_field_is_detected_as_a_difference() {
     let call = json!({ "index": 0, "id": "1", "function": { "name": "f", "arguments": "{}" } });
     let chunk = json!({
         "choices": [{

@@ -7,21 +7,21 @@ use turnstream::{ErrorKind, Usage, item::ItemKind};
 use super::{check_parts, end, events_of, parts, read, read_parts, shown, turn_of};
 
 #[test]
-fn text_in_pieces_is_one_item() {
+fn text_in_several_chunks_is_one_item() {
     let turn = check_parts(&[r#"{"text":"Hel"}"#, r#"{"text":"lo"}"#], &["text Hello"]);
     assert_eq!(turn.stop_reason(), &StopReason::Stop);
     assert_eq!(turn.raw_stop_reason(), Some("STOP"));
 }
 
 #[test]
-fn the_model_and_the_id_of_the_response_are_told() {
+fn the_model_and_the_response_id_are_decoded() {
     let chunk = r#"{"modelVersion":"gemini-3-flash-001","responseId":"r1"}"#;
     let turn = read(&[chunk, &end("STOP")]).unwrap();
     assert_eq!((turn.model(), turn.response_id()), (Some("gemini-3-flash-001"), Some("r1")));
 }
 
 #[test]
-fn thought_alone_marks_thinking_and_is_a_summary() {
+fn a_thought_part_is_a_reasoning_summary() {
     let thought = parts(r#"{"text":"Hm.","thought":true}"#);
     let text = parts(r#"{"text":"Yes.","thought":false}"#);
     let events = events_of(&[&thought, &text, &end("STOP")]);
@@ -35,7 +35,7 @@ fn thought_alone_marks_thinking_and_is_a_summary() {
 }
 
 #[test]
-fn an_empty_text_says_nothing_and_breaks_nothing_up() {
+fn an_empty_text_yields_nothing_and_does_not_split_items() {
     let events = events_of(&[&parts(r#"{"text":""},{"text":"","thought":true}"#), &end("STOP")]);
     assert_eq!(events.len(), 1, "{events:?}");
     check_parts(&[r#"{"text":"a"}"#, r#"{"text":""}"#, r#"{"text":"b"}"#], &["text ab"]);
@@ -62,7 +62,7 @@ fn a_signed_part_is_not_merged_with_its_neighbours() {
 }
 
 #[test]
-fn a_signature_on_a_part_without_words_is_kept_in_its_place() {
+fn a_signature_on_an_empty_part_is_kept_in_order() {
     let turn = check_parts(
         &[
             r#"{"text":"a"}"#,
@@ -81,7 +81,7 @@ fn a_signature_on_a_part_without_words_is_kept_in_its_place() {
 }
 
 #[test]
-fn a_thought_between_texts_parts_them() {
+fn reasoning_between_texts_separates_them() {
     check_parts(
         &[r#"{"text":"a"}"#, r#"{"text":"h","thought":true}"#, r#"{"text":"b"}"#],
         &["text a", "thought h", "text b"],
@@ -89,7 +89,7 @@ fn a_thought_between_texts_parts_them() {
 }
 
 #[test]
-fn several_parts_in_one_chunk_are_read_in_order() {
+fn several_parts_in_one_chunk_are_decoded_in_order() {
     check_parts(
         &[r#"{"text":"h","thought":true},{"text":"a"},{"text":"b"}"#],
         &["thought h", "text ab"],
@@ -97,7 +97,7 @@ fn several_parts_in_one_chunk_are_read_in_order() {
 }
 
 #[test]
-fn every_finish_reason_is_told_apart() {
+fn every_finish_reason_is_distinguished() {
     let filter = StopReason::ContentFilter;
     for (raw, reason) in [
         ("STOP", StopReason::Stop),
@@ -121,7 +121,7 @@ fn every_finish_reason_is_told_apart() {
 }
 
 #[test]
-fn a_finish_reason_comes_alone_or_with_the_last_text() {
+fn a_finish_reason_may_be_alone_or_with_the_last_text() {
     let with_text =
         r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
     assert_eq!(read(&[&parts(r#"{"text":"a"}"#), with_text]).unwrap().text(), "ab");
@@ -140,13 +140,13 @@ fn a_blocked_prompt_is_a_filtered_turn() {
 }
 
 #[test]
-fn a_prompt_that_was_looked_at_and_let_through_is_not_blocked() {
+fn prompt_feedback_without_a_block_reason_is_ignored() {
     let looked = r#"{"promptFeedback":{"safetyRatings":[]}}"#;
     assert_eq!(read(&[looked, &parts(r#"{"text":"a"}"#), &end("STOP")]).unwrap().text(), "a");
 }
 
 #[test]
-fn a_candidate_without_content_or_parts_says_nothing() {
+fn a_candidate_without_content_or_parts_is_ignored() {
     for odd in [
         r#"{"candidates":[{}]}"#,
         r#"{"candidates":[{"content":{}}]}"#,
@@ -172,7 +172,7 @@ fn only_the_first_candidate_is_read() {
 }
 
 #[test]
-fn what_comes_after_a_finish_reason_reopens_the_turn_which_needs_another_one() {
+fn content_after_a_finish_reason_reopens_the_turn_until_another_one() {
     let (a, b) = (parts(r#"{"text":"a"}"#), parts(r#"{"text":"b"}"#));
     let turn = read(&[&a, &end("STOP"), &b, &end("MAX_TOKENS")]).unwrap();
     assert_eq!((turn.text().as_str(), turn.stop_reason()), ("ab", &StopReason::MaxTokens));
@@ -192,7 +192,7 @@ fn what_comes_after_a_finish_reason_reopens_the_turn_which_needs_another_one() {
 }
 
 #[test]
-fn what_says_nothing_after_a_finish_reason_leaves_the_turn_whole() {
+fn empty_chunks_after_a_finish_reason_leave_the_turn_complete() {
     let usage = r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2}}"#;
     let (empty, signature) =
         (parts(r#"{"text":""}"#), parts(r#"{"text":"","thoughtSignature":"s"}"#));
@@ -204,7 +204,7 @@ fn what_says_nothing_after_a_finish_reason_leaves_the_turn_whole() {
 }
 
 #[test]
-fn code_that_the_provider_runs_comes_between_two_finish_reasons() {
+fn provider_executed_code_may_be_between_two_finish_reasons() {
     // As the API sends it with code execution: the reason stands beside the code.
     let code = r#"{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"print(2)"}}]},"finishReason":"STOP"}]}"#;
     let result = parts(r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2\n"}}"#);
@@ -213,7 +213,7 @@ fn code_that_the_provider_runs_comes_between_two_finish_reasons() {
 }
 
 #[test]
-fn a_count_that_adds_up_to_its_total_replaces_all_before_it() {
+fn consistent_usage_replaces_all_earlier_usage() {
     let usage = |json: &str| format!(r#"{{"usageMetadata":{json}}}"#);
     let first = usage(
         r#"{"promptTokenCount":10,"candidatesTokenCount":5,"thoughtsTokenCount":9,"totalTokenCount":24}"#,
@@ -243,7 +243,7 @@ fn usage_is_cumulative_and_counts_thoughts_and_tools() {
 }
 
 #[test]
-fn where_an_answer_comes_from_stands_with_its_last_text() {
+fn grounding_metadata_is_kept_with_the_last_text() {
     let grounding = |uri: &str| {
         format!(
             r#"{{"candidates":[{{"groundingMetadata":{{"groundingChunks":[{{"web":{{"uri":"{uri}"}}}}]}},"urlContextMetadata":{{}}}}]}}"#
@@ -262,14 +262,14 @@ fn where_an_answer_comes_from_stands_with_its_last_text() {
 }
 
 #[test]
-fn a_finish_message_stands_with_the_last_text() {
+fn a_finish_message_is_kept_with_the_last_text() {
     let end = r#"{"candidates":[{"finishReason":"SAFETY","finishMessage":"Too dark."}]}"#;
     let turn = read(&[&parts(r#"{"text":"a"}"#), end]).unwrap();
     assert_eq!(shown(&turn), [r#"text a | {"finishMessage":"Too dark."}"#]);
 }
 
 #[test]
-fn what_the_provider_ran_and_files_are_kept_verbatim_in_their_place() {
+fn provider_executed_parts_and_files_are_kept_verbatim_in_order() {
     let own = [
         r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"czE="}"#,
         r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK"}}"#,
@@ -293,7 +293,7 @@ fn what_the_provider_ran_and_files_are_kept_verbatim_in_their_place() {
 }
 
 #[test]
-fn odd_values_of_known_fields_cost_nothing() {
+fn unexpected_values_of_known_fields_do_not_fail_the_turn() {
     for odd in ["null", "1", "[]", "{}", "true", "\"\\ud800\"", "1e999"] {
         let part =
             format!(r#"{{"text":"a","thought":{odd},"thoughtSignature":null,"novel":{odd}}}"#);
@@ -306,19 +306,19 @@ fn odd_values_of_known_fields_cost_nothing() {
 }
 
 #[test]
-fn text_with_half_a_surrogate_pair_is_read() {
+fn text_with_a_lone_surrogate_is_decoded() {
     let turn = check_parts(&[r#"{"text":"a\ud83d"}"#], &["text a\u{fffd}"]);
     assert!(matches!(&turn.items()[0].kind, ItemKind::Text { .. }));
 }
 
 #[test]
-fn a_list_of_chunks_in_one_frame_is_read() {
+fn an_array_of_chunks_in_one_frame_is_decoded() {
     let list = format!("[{},{}]", parts(r#"{"text":"a"}"#), end("STOP"));
     assert_eq!(read(&[&list]).unwrap().text(), "a");
 }
 
 #[test]
-fn frames_of_either_line_end_comments_and_a_last_word_are_read() {
+fn frames_with_either_line_ending_comments_and_an_end_marker_are_decoded() {
     let text = parts(r#"{"text":"a"}"#);
     let end = end("STOP");
     for body in [

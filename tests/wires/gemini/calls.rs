@@ -34,7 +34,7 @@ fn check_error(all: &[String], end: &str) {
 }
 
 #[test]
-fn a_stop_with_calls_wants_tools() {
+fn a_stop_with_calls_has_the_tool_calls_reason() {
     check(
         &[call(r#""id":"c1","name":"f","args":{"b":1,"a":[2]}"#)],
         &[r#"call c1 f {"b":1,"a":[2]} | {"id":"c1"}"#],
@@ -42,7 +42,7 @@ fn a_stop_with_calls_wants_tools() {
 }
 
 #[test]
-fn an_id_that_is_missing_or_empty_is_made() {
+fn a_missing_or_empty_id_is_generated() {
     check(
         &[call(r#""name":"f","args":{}"#), call(r#""id":"","name":"g","args":{}"#)],
         &[r#"call call_1_1 f {} | {"wire_id":""}"#, r#"call call_1_2 g {} | {"wire_id":""}"#],
@@ -50,7 +50,7 @@ fn an_id_that_is_missing_or_empty_is_made() {
 }
 
 #[test]
-fn a_doubled_id_is_another_call_unless_it_says_the_same() {
+fn a_duplicate_id_is_another_call_unless_the_calls_are_equal() {
     let first = call(r#""id":"c","name":"f","args":{"a":1}"#);
     let other = call(r#""id":"c","name":"f","args":{"a":2}"#);
     check(
@@ -105,7 +105,7 @@ fn only_the_first_of_several_calls_is_signed() {
 }
 
 #[test]
-fn a_repeat_without_a_signature_takes_none_away() {
+fn a_repeated_call_without_a_signature_keeps_the_first_signature() {
     let signed = r#"{"functionCall":{"id":"c","name":"f","args":{}},"thoughtSignature":"czE="}"#;
     let kept = [r#"call c f {} | {"id":"c","thoughtSignature":"czE="}"#];
     check(&[signed.to_owned(), call(r#""id":"c","name":"f","args":{}"#)], &kept);
@@ -117,7 +117,7 @@ fn a_repeat_without_a_signature_takes_none_away() {
 }
 
 #[test]
-fn arguments_in_pieces_are_put_together_when_the_call_ends() {
+fn partial_arguments_are_merged_when_the_call_ends() {
     check(
         &[
             call(r#""name":"f","willContinue":true"#),
@@ -135,7 +135,7 @@ fn arguments_in_pieces_are_put_together_when_the_call_ends() {
 }
 
 #[test]
-fn the_last_piece_may_be_the_one_that_does_not_go_on() {
+fn the_last_partial_may_be_the_one_without_will_continue() {
     check(
         &[
             call(r#""name":"f","willContinue":true"#),
@@ -156,7 +156,7 @@ fn the_last_piece_may_be_the_one_that_does_not_go_on() {
 }
 
 #[test]
-fn a_call_in_pieces_without_arguments_has_none() {
+fn a_partial_call_without_arguments_has_none() {
     check(
         &[call(r#""name":"f","willContinue":true"#), call("")],
         &[r#"call call_1_1 f {} | {"wire_id":""}"#],
@@ -164,7 +164,7 @@ fn a_call_in_pieces_without_arguments_has_none() {
 }
 
 #[test]
-fn pieces_add_to_arguments_that_came_whole() {
+fn partial_arguments_extend_whole_ones() {
     check(
         &[
             call(r#""id":"c","name":"f","args":{"a":{"x":1}},"willContinue":true"#),
@@ -176,7 +176,7 @@ fn pieces_add_to_arguments_that_came_whole() {
 }
 
 #[test]
-fn pieces_of_parallel_calls_are_told_apart_by_their_ids() {
+fn partials_of_parallel_calls_are_distinguished_by_id() {
     let piece = |id: &str, text: &str, goes_on: &str| {
         call(&format!(
             r#""id":"{id}","partialArgs":[{{"jsonPath":"$.a","stringValue":"{text}"{goes_on}}}],"willContinue":true"#
@@ -199,7 +199,7 @@ fn pieces_of_parallel_calls_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn calls_in_pieces_follow_one_another() {
+fn partial_calls_may_follow_each_other() {
     check(
         &[
             call(r#""name":"f","willContinue":true"#),
@@ -219,7 +219,7 @@ fn calls_in_pieces_follow_one_another() {
 }
 
 #[test]
-fn a_piece_that_could_belong_to_several_calls_is_an_error() {
+fn an_ambiguous_partial_is_an_error() {
     check_error(
         &[
             call(r#""name":"f","willContinue":true"#),
@@ -231,7 +231,7 @@ fn a_piece_that_could_belong_to_several_calls_is_an_error() {
 }
 
 #[test]
-fn a_call_that_was_to_go_on_never_runs() {
+fn an_unfinished_partial_call_never_runs() {
     let begun = call(r#""name":"f","willContinue":true"#);
     check_error(std::slice::from_ref(&begun), "was not written to its end");
     check_error(&[begun.clone(), piece("$.a", "x", false)], "was not written to its end");
@@ -240,7 +240,7 @@ fn a_call_that_was_to_go_on_never_runs() {
 }
 
 #[test]
-fn a_call_that_the_limit_cut_off_is_shown_and_never_runs() {
+fn a_call_truncated_by_the_output_limit_is_yielded_and_never_runs() {
     let begun = parts(&call(r#""name":"f","willContinue":true"#));
     let turn = read(&[&begun, &parts(&piece("$.a", "x", true)), &end("MAX_TOKENS")]).unwrap();
     assert_eq!(turn.stop_reason(), &StopReason::MaxTokens);
@@ -249,12 +249,12 @@ fn a_call_that_the_limit_cut_off_is_shown_and_never_runs() {
 }
 
 #[test]
-fn an_end_that_ends_nothing_says_nothing() {
+fn an_end_without_an_open_call_is_ignored() {
     check(&[call(r#""name":"f""#), call("")], &[r#"call call_1_1 f {} | {"wire_id":""}"#]);
 }
 
 #[test]
-fn a_call_that_is_not_understood_is_an_error() {
+fn an_invalid_call_is_an_error() {
     check_error(&[call(r#""args":{}"#)], "has no name");
     check_error(&[call(r#""id":"c","args":{}"#)], "has no name");
     check_error(&[piece("$.a", "x", false)], "has no name");
@@ -270,7 +270,7 @@ fn a_call_that_is_not_understood_is_an_error() {
 }
 
 #[test]
-fn what_is_mended_on_the_way_is_never_a_call() {
+fn lenient_decoding_never_applies_to_calls() {
     let half = r#"{"text":"\ud800","functionCall":{"name":"f","args":{"a":1e999}}}"#;
     let error = read_parts(&[half]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
@@ -279,7 +279,7 @@ fn what_is_mended_on_the_way_is_never_a_call() {
 }
 
 #[test]
-fn a_call_after_a_finish_reason_is_a_call_once_another_one_follows() {
+fn a_call_after_a_finish_reason_counts_once_another_one_follows() {
     let (text, late) = (parts(r#"{"text":"a"}"#), parts(&call(r#""name":"g","args":{"n":1}"#)));
     let turn = read(&[&text, &end("STOP"), &late, &end("STOP")]).unwrap();
     assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);

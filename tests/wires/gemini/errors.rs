@@ -28,7 +28,7 @@ fn complete_calls_without_a_finish_reason_never_run() {
 }
 
 #[test]
-fn an_error_in_the_stream_is_told_in_any_form() {
+fn an_error_in_the_stream_is_recognized_in_every_form() {
     let error =
         r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#;
     let text = parts(r#"{"text":"a"}"#);
@@ -44,7 +44,7 @@ fn an_error_in_the_stream_is_told_in_any_form() {
 }
 
 #[test]
-fn what_the_model_could_not_write_is_an_error_that_says_why() {
+fn a_failed_generation_is_an_error_with_its_reason() {
     for raw in [
         "MALFORMED_FUNCTION_CALL",
         "MALFORMED_RESPONSE",
@@ -65,7 +65,7 @@ fn what_the_model_could_not_write_is_an_error_that_says_why() {
 }
 
 #[test]
-fn what_is_no_json_is_a_breach_of_the_protocol() {
+fn invalid_json_is_a_protocol_error() {
     for odd in ["{", "x", "[{]", "<html>"] {
         assert_eq!(read(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
     }

@@ -38,7 +38,7 @@ fn check_path(server: &LoopbackServer, path: &str) {
 }
 
 #[tokio::test]
-async fn the_model_is_in_the_address_and_the_key_in_a_header() {
+async fn the_model_is_in_the_url_and_the_key_in_a_header() {
     let server = serve(hello()).await;
     let turn = at(&server.url(), "gemini-3-flash").stream_turn(history(vec![Item::user("hi")]));
     assert_eq!(turn.into_turn().await.unwrap().text(), "hello");
@@ -50,7 +50,7 @@ async fn the_model_is_in_the_address_and_the_key_in_a_header() {
 }
 
 #[tokio::test]
-async fn a_request_may_ask_another_model() {
+async fn a_request_may_name_another_model() {
     let server = serve(hello()).await;
     let mut request = history(vec![Item::user("hi")]);
     for (model, path) in [
@@ -76,7 +76,7 @@ async fn a_base_url_keeps_its_path_and_its_query() {
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_part_of_an_address_is_refused_and_nothing_is_sent() {
+async fn a_model_name_invalid_in_a_url_is_rejected_before_any_request() {
     let server = serve(hello()).await;
     for odd in ["", "../x", "a b", "a//b"] {
         let turn = at(&server.url(), odd).stream_turn(history(vec![Item::user("hi")]));
@@ -87,7 +87,7 @@ async fn a_name_that_cannot_be_part_of_an_address_is_refused_and_nothing_is_sent
 }
 
 #[tokio::test]
-async fn an_error_as_an_array_gives_its_kind_and_no_key() {
+async fn an_error_in_an_array_has_its_kind_and_no_key() {
     let body = r#"[{"error":{"code":429,"message":"AIza-secret-key used up","status":"RESOURCE_EXHAUSTED"}}]"#;
     let server = serve_with(429, "application/json", body.to_owned()).await;
     let turn = at(&server.url(), "m").stream_turn(history(vec![Item::user("hi")]));

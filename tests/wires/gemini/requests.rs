@@ -30,14 +30,14 @@ fn tool() -> ToolSpec {
 }
 
 #[test]
-fn nothing_but_what_is_said_is_sent_unless_asked() {
+fn a_plain_request_has_only_its_contents() {
     let body = gemini::encode(&options(Options::default()), MODEL).unwrap();
     let body = String::from_utf8(body).unwrap();
     assert_eq!(body, r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#);
 }
 
 #[test]
-fn the_zones_of_the_system_prompt_stand_in_order_the_volatile_one_last() {
+fn the_system_prompt_ends_with_its_volatile_part() {
     let mut request = history(vec![Item::system("Be brief."), Item::user("hi")]);
     request.system.stable = "You are a bot.".into();
     request.system.volatile = "It is Monday.".into();
@@ -48,7 +48,7 @@ fn the_zones_of_the_system_prompt_stand_in_order_the_volatile_one_last() {
 }
 
 #[test]
-fn neighbours_of_one_role_are_one_content() {
+fn consecutive_messages_of_one_role_are_merged() {
     assert_eq!(
         contents(vec![
             Item::user("a"),
@@ -67,7 +67,7 @@ fn neighbours_of_one_role_are_one_content() {
 }
 
 #[test]
-fn the_user_speaks_first_and_nothing_empty_is_sent() {
+fn the_first_content_is_the_users_and_empty_ones_are_omitted() {
     let said = contents(vec![Item::user(""), last(Item::text("a")), Item::text(" \n")]);
     assert_eq!(said[0]["role"], "user");
     assert_eq!(said[1], json!({ "role": "model", "parts": [{ "text": "a" }] }));
@@ -106,7 +106,7 @@ fn results_of_a_turn_are_one_content_in_the_order_of_the_calls() {
 }
 
 #[test]
-fn a_failure_without_a_word_has_one() {
+fn an_empty_error_result_is_sent_with_a_message() {
     let items = vec![
         Item::user("go"),
         last(Item::tool_call("c", "f", "{}")),
@@ -117,7 +117,7 @@ fn a_failure_without_a_word_has_one() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_wrapped() {
+fn non_object_arguments_are_wrapped() {
     let items = vec![
         Item::user("go"),
         last(Item::tool_call("c", "f", "[1")),
@@ -128,7 +128,7 @@ fn arguments_that_are_no_object_are_wrapped() {
 }
 
 #[test]
-fn a_call_that_nobody_signed_has_the_value_that_asks_for_no_signature() {
+fn an_unsigned_call_carries_the_skip_signature_value() {
     let items = || {
         vec![
             Item::user("go"),
@@ -153,7 +153,7 @@ fn a_call_that_nobody_signed_has_the_value_that_asks_for_no_signature() {
 }
 
 #[test]
-fn images_and_files_are_sent_by_their_bytes_or_their_address() {
+fn images_and_files_are_sent_as_bytes_or_url() {
     let url = MediaSource::Url("https://a.example/b.pdf".into());
     let parts = vec![
         "look".into(),
@@ -171,7 +171,7 @@ fn images_and_files_are_sent_by_their_bytes_or_their_address() {
 }
 
 #[test]
-fn files_of_a_tool_stand_in_its_result_or_behind_the_results() {
+fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
     let result = |id: &str, parts: Vec<Part>| {
         let (call_id, content) = (id.into(), parts.into());
         let (name, kind) = ("f".into(), ResultKind::Ok);
@@ -218,7 +218,7 @@ fn files_of_a_tool_stand_in_its_result_or_behind_the_results() {
 }
 
 #[test]
-fn tools_are_declared_and_chosen() {
+fn tools_and_tool_choice_are_encoded() {
     let choose = |tool_choice: ToolChoice| {
         let given = Options { tool_choice, ..Options::default() };
         sent_to(MODEL, &options(given).with_tools([tool()]))
@@ -246,7 +246,7 @@ fn tools_are_declared_and_chosen() {
 }
 
 #[test]
-fn sampling_and_limits_have_their_fields() {
+fn sampling_and_limits_are_encoded() {
     let given = Options {
         max_output_tokens: Some(100),
         temperature: Some(0.7),
@@ -289,7 +289,7 @@ fn thinking_is_a_budget_or_a_level() {
 }
 
 #[test]
-fn the_form_of_the_answer_is_json_or_a_schema() {
+fn the_response_format_is_json_or_a_schema() {
     let form = |output| Options { output, ..Options::default() };
     check(
         form(Output::Json),
@@ -306,7 +306,7 @@ fn the_form_of_the_answer_is_json_or_a_schema() {
 }
 
 #[test]
-fn what_the_wire_cannot_express_is_refused() {
+fn options_the_wire_cannot_express_are_rejected() {
     let none = Options::default;
     check_unsupported(Options { user: Some("u".into()), ..none() }, "user");
     let metadata = [("k".to_owned(), "v".to_owned())].into();

@@ -29,7 +29,7 @@ fn check(written: &[&str], to_another: Value) {
 const SIG: &str = "CiMBjz1rX+/25==";
 
 #[test]
-fn signatures_go_back_in_the_part_they_came_with() {
+fn signatures_are_sent_back_on_their_part() {
     check(
         &[
             &format!(r#"{{"text":"Hm.","thought":true,"thoughtSignature":"{SIG}1"}}"#),
@@ -43,7 +43,7 @@ fn signatures_go_back_in_the_part_they_came_with() {
 }
 
 #[test]
-fn only_the_first_of_parallel_calls_is_signed_also_on_the_way_back() {
+fn only_the_first_of_parallel_calls_is_sent_back_signed() {
     check(
         &[
             &format!(
@@ -59,7 +59,7 @@ fn only_the_first_of_parallel_calls_is_signed_also_on_the_way_back() {
 }
 
 #[test]
-fn an_id_goes_back_where_the_wire_gave_one_with_its_result() {
+fn a_vendor_id_is_sent_back_on_the_call_and_its_result() {
     let written = &[r#"{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"x"}"#];
     check(written, json!([{ "functionCall": { "name": "f", "args": {} } }]));
     let response = |contents: Value| contents[2]["parts"][0]["functionResponse"]["id"].clone();
@@ -70,7 +70,7 @@ fn an_id_goes_back_where_the_wire_gave_one_with_its_result() {
 }
 
 #[test]
-fn calls_with_one_id_have_two_on_the_way_back() {
+fn calls_with_a_shared_id_are_sent_back_with_distinct_ids() {
     let contents = sent_back(
         MODEL,
         &[
@@ -87,7 +87,7 @@ fn calls_with_one_id_have_two_on_the_way_back() {
 }
 
 #[test]
-fn the_providers_own_parts_go_back_verbatim() {
+fn provider_parts_are_sent_back_verbatim() {
     check(
         &[
             r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"x"}"#,
@@ -102,7 +102,7 @@ fn the_providers_own_parts_go_back_verbatim() {
 }
 
 #[test]
-fn thoughts_that_nobody_signed_are_not_sent() {
+fn unsigned_reasoning_is_not_sent() {
     let said = sent_back(MODEL, &[r#"{"text":"Hm.","thought":true}"#, r#"{"text":"a"}"#]);
     assert_eq!(said[1]["parts"], json!([{ "text": "a" }]));
 }

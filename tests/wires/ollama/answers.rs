@@ -7,7 +7,7 @@ use turnstream::{ErrorKind, Usage};
 use super::{END, body, check, end, events_of, message, read, read_ended, shown, text, thought};
 
 #[test]
-fn text_in_pieces_is_one_item() {
+fn text_in_several_lines_is_one_item() {
     let turn = check(&[&text("Hel"), &text("lo")], &["text Hello"]);
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, Some("stop")));
     assert_eq!(turn.model(), Some("qwen3:8b"));
@@ -32,7 +32,7 @@ fn the_last_line_may_have_text() {
 }
 
 #[test]
-fn every_done_reason_is_told_apart() {
+fn every_done_reason_is_distinguished() {
     for (raw, reason) in [
         ("stop", StopReason::Stop),
         ("length", StopReason::MaxTokens),
@@ -65,7 +65,7 @@ fn a_body_that_ends_before_done_is_an_incomplete_turn() {
 }
 
 #[test]
-fn usage_is_counted_with_what_was_cached() {
+fn usage_includes_cached_tokens() {
     let counted = |fields: &str| {
         let last = format!(r#"{{"done":true,"done_reason":"stop",{fields}}}"#);
         read(&[&text("a"), &last]).unwrap().usage()
@@ -87,7 +87,7 @@ fn usage_is_counted_with_what_was_cached() {
 }
 
 #[test]
-fn an_error_ends_the_turn_wherever_it_comes() {
+fn an_error_at_any_position_ends_the_turn() {
     let error = r#"{"error":"an error was encountered while running the model"}"#;
     for lines in [vec![error], vec![text("a").as_str(), error]] {
         let told = read_ended(&lines).unwrap_err();
@@ -101,7 +101,7 @@ fn an_error_ends_the_turn_wherever_it_comes() {
 }
 
 #[test]
-fn unknown_fields_and_misshapen_values_cost_no_turn() {
+fn unknown_fields_and_malformed_values_do_not_fail_the_turn() {
     for odd in [
         "{}",
         "null",
@@ -125,12 +125,12 @@ fn unknown_fields_and_misshapen_values_cost_no_turn() {
 }
 
 #[test]
-fn half_of_a_surrogate_pair_in_a_text_is_replaced() {
+fn a_lone_surrogate_in_text_is_replaced() {
     check(&[&text("a\\ud800b")], &["text a\u{fffd}b"]);
 }
 
 #[test]
-fn a_line_that_is_not_json_is_a_breach_of_the_protocol_and_one_that_was_cut_off_is_not() {
+fn invalid_json_is_a_protocol_error_and_a_truncated_line_is_not() {
     for odd in ["x", "{\"message\":", "<html>", "[DONE]"] {
         assert_eq!(read_ended(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
     }
@@ -141,7 +141,7 @@ fn a_line_that_is_not_json_is_a_breach_of_the_protocol_and_one_that_was_cut_off_
 }
 
 #[test]
-fn what_comes_after_the_end_is_passed_over() {
+fn lines_after_the_end_are_ignored() {
     for late in [text("b"), thought("b"), "x".to_owned(), r#"{"error":"late"}"#.to_owned()] {
         let turn = read(&[&text("a"), END, &late]).unwrap();
         assert_eq!(shown(&turn), ["text a"], "{late}");

@@ -17,7 +17,7 @@ fn refused(lines: &[&str]) {
 }
 
 #[test]
-fn a_call_comes_whole_and_stops_the_turn_for_its_tool() {
+fn a_whole_call_has_the_tool_calls_stop_reason() {
     let line = calls(r#"{"id":"c1","function":{"index":0,"name":"f","arguments":{"b":1, "a":2}}}"#);
     let turn = check(&[&text("So."), &line], &["text So.", r#"call c1 f {"b":1, "a":2}"#]);
     assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
@@ -26,7 +26,7 @@ fn a_call_comes_whole_and_stops_the_turn_for_its_tool() {
 }
 
 #[test]
-fn a_call_may_stand_in_the_last_line() {
+fn a_call_may_be_in_the_last_line() {
     let call = r#""tool_calls":[{"function":{"name":"f","arguments":{}}}],"content":"""#;
     let last = END.replace(r#""content":"""#, call);
     assert_eq!(shown(&read(&[&last]).unwrap()), ["call call_1_1 f {}"]);
@@ -40,7 +40,7 @@ fn calls_that_the_output_limit_cut_short_may_not_run() {
 }
 
 #[test]
-fn calls_without_ids_get_some_that_are_the_same_each_time_and_new_in_the_history() {
+fn calls_without_ids_get_deterministic_ids_unique_in_the_history() {
     let line = calls(
         r#"{"function":{"name":"f","arguments":{"a":1}}},{"id":"","function":{"name":"f","arguments":{"a":1}}}"#,
     );
@@ -81,14 +81,14 @@ fn calls_of_several_lines_are_in_their_order() {
 }
 
 #[test]
-fn arguments_that_are_not_there_are_none() {
+fn missing_arguments_are_empty() {
     for arguments in ["", r#","arguments":null"#, r#","arguments":{}"#] {
         check(&[&function(&format!(r#""name":"f"{arguments}"#))], &["call call_1_1 f {}"]);
     }
 }
 
 #[test]
-fn arguments_as_text_are_read_as_the_object_that_they_are() {
+fn arguments_in_a_string_are_parsed_as_an_object() {
     let line = function(r#""name":"f","arguments":"{\"a\":1}""#);
     check(&[&line], &[r#"call call_1_1 f {"a":1}"#]);
     // Arguments that are not JSON are the model's own mistake, which it is told of.
@@ -96,7 +96,7 @@ fn arguments_as_text_are_read_as_the_object_that_they_are() {
 }
 
 #[test]
-fn arguments_as_text_may_come_in_pieces() {
+fn arguments_in_a_string_may_be_split() {
     let first = function(r#""index":0,"name":"f","arguments":"{\"a\"""#);
     let more = function(r#""index":0,"arguments":":1}""#);
     check(&[&first, &more], &[r#"call call_1_1 f {"a":1}"#]);
@@ -111,7 +111,7 @@ fn arguments_as_text_may_come_in_pieces() {
 }
 
 #[test]
-fn a_call_that_is_not_understood_is_an_error_and_not_left_out() {
+fn an_invalid_call_is_an_error_and_not_skipped() {
     let good = function(r#""name":"f","arguments":{}"#);
     for odd in [
         function(r#""arguments":{}"#),

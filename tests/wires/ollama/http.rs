@@ -74,7 +74,7 @@ async fn a_key_is_a_bearer_token_and_a_base_url_keeps_its_path() {
 }
 
 #[tokio::test]
-async fn an_agent_runs_a_tool_and_the_model_sees_its_own_thought_and_the_result() {
+async fn an_agent_runs_a_tool_and_sends_back_reasoning_and_result() {
     let call = calls(r#"{"function":{"name":"look","arguments":{"x":1}}}"#);
     let first = body(&[&thought("I have to look."), &call, END]);
     let second = body(&[&text("It is fine."), END]);
@@ -126,7 +126,7 @@ async fn an_agent_runs_a_tool_against_a_strict_server_that_gives_calls_no_ids() 
 }
 
 #[tokio::test]
-async fn an_error_in_the_stream_and_a_body_that_breaks_off_are_told_apart() {
+async fn an_error_in_the_stream_and_a_truncated_body_are_distinguished() {
     let error = r#"{"error":"an error was encountered while running the model"}"#;
     let server = serve(vec![
         (200, body(&[&text("Hel"), error])),
@@ -142,7 +142,7 @@ async fn an_error_in_the_stream_and_a_body_that_breaks_off_are_told_apart() {
 }
 
 #[tokio::test]
-async fn what_the_wire_cannot_express_is_not_sent() {
+async fn requests_the_wire_cannot_express_are_not_sent() {
     let server = serve(vec![(200, body(&[END]))]).await;
     let mut request = history(vec![Item::user("hi")]);
     request.options.user = Some("u".into());

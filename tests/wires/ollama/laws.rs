@@ -12,7 +12,7 @@ fn stream() -> Bytes {
 }
 
 #[test]
-fn every_cut_of_the_bytes_gives_the_same_events() {
+fn any_split_of_the_bytes_yields_the_same_events() {
     let bytes = stream();
     let expected = events_of([bytes.clone()]);
     assert!(matches!(expected.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{expected:?}");
@@ -26,7 +26,7 @@ fn every_cut_of_the_bytes_gives_the_same_events() {
 }
 
 #[test]
-fn a_body_that_ends_anywhere_before_its_end_is_an_incomplete_turn() {
+fn a_body_truncated_at_any_byte_is_an_incomplete_turn() {
     let bytes = stream();
     // The line feed after the last line may be missing.
     for at in 0..bytes.len() - 1 {

@@ -31,7 +31,7 @@ fn in_settings(chat: Chat) -> Value {
 }
 
 #[test]
-fn a_plain_request_has_a_model_and_messages_and_nothing_that_was_not_asked() {
+fn a_plain_request_has_only_a_model_and_messages() {
     let messages = json!([{ "role": "user", "content": "hi" }]);
     let expected = json!({ "model": MODEL, "stream": true, "messages": messages });
     assert_eq!(sent(&options(Options::default())), expected);
@@ -84,7 +84,7 @@ fn extra_is_merged_into_the_options_of_the_model() {
 }
 
 #[test]
-fn reasoning_is_a_switch_or_a_level() {
+fn reasoning_is_a_bool_or_a_level() {
     let think = |reasoning| options(Options { reasoning: Some(reasoning), ..Options::default() });
     for (effort, level) in [
         (Effort::Minimal, "low"),
@@ -106,7 +106,7 @@ fn reasoning_is_a_switch_or_a_level() {
 }
 
 #[test]
-fn the_form_of_the_answer_is_a_word_or_a_schema() {
+fn the_response_format_is_json_or_a_schema() {
     let format = |output| sent(&options(Options { output, ..Options::default() }))["format"].take();
     let schema = json!({ "type": "object", "properties": { "n": { "$ref": "#/$defs/N" } },
         "$defs": { "N": { "type": "integer" } } });
@@ -117,7 +117,7 @@ fn the_form_of_the_answer_is_a_word_or_a_schema() {
 }
 
 #[test]
-fn tools_are_declared_or_left_out_and_no_call_can_be_demanded() {
+fn tools_are_declared_or_omitted_and_a_required_call_is_rejected() {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
     let tool = json!({ "type": "function", "function":
         { "name": "f", "description": "adds", "parameters": parameters } });
@@ -128,7 +128,7 @@ fn tools_are_declared_or_left_out_and_no_call_can_be_demanded() {
 }
 
 #[test]
-fn what_the_wire_cannot_express_is_refused() {
+fn options_the_wire_cannot_express_are_rejected() {
     let with = |change: &dyn Fn(&mut Options)| {
         let mut asked = Options::default();
         change(&mut asked);
@@ -143,7 +143,7 @@ fn what_the_wire_cannot_express_is_refused() {
 }
 
 #[test]
-fn a_request_without_a_message_would_only_load_the_model_and_is_refused() {
+fn a_request_without_messages_is_rejected() {
     for items in [vec![], vec![Item::text(" ")], vec![Item::system("")]] {
         assert_eq!(encoded(&history(items)).unwrap_err().kind(), ErrorKind::InvalidRequest);
     }
@@ -151,7 +151,7 @@ fn a_request_without_a_message_would_only_load_the_model_and_is_refused() {
 }
 
 #[test]
-fn instructions_stand_in_front_and_later_ones_where_they_were_said() {
+fn leading_instructions_come_first_and_later_ones_stay_in_position() {
     let mut request = history(vec![
         Item::system("First."),
         Item::user("hi"),
@@ -193,7 +193,7 @@ fn a_turn_is_one_message_and_a_result_names_its_tool_and_its_call() {
 }
 
 #[test]
-fn arguments_are_an_object_byte_for_byte_and_others_are_wrapped() {
+fn object_arguments_are_sent_byte_for_byte_and_others_are_wrapped() {
     let body = |arguments: &str| {
         let items =
             vec![Item::user("go"), last(Item::tool_call("c", "f", arguments)), answer("c", "1")];
@@ -205,7 +205,7 @@ fn arguments_are_an_object_byte_for_byte_and_others_are_wrapped() {
 }
 
 #[test]
-fn images_go_beside_the_text_also_in_a_result() {
+fn images_are_sent_beside_the_text_of_prompts_and_results() {
     let image = || Part::image("image/png", "TUFSSw==");
     let user = Item::user(vec!["see".into(), image(), " it".into(), image()]);
     let result = Item::tool_result(ToolResult {
@@ -222,7 +222,7 @@ fn images_go_beside_the_text_also_in_a_result() {
 }
 
 #[test]
-fn other_media_are_refused() {
+fn other_media_are_rejected() {
     let file = |media_type: &str| {
         let source = MediaSource::Data("TUFSSw==".into());
         Part::File(Media { media_type: media_type.into(), source })
@@ -238,7 +238,7 @@ fn other_media_are_refused() {
 }
 
 #[test]
-fn what_was_cut_off_is_a_message_of_its_own() {
+fn an_interrupted_text_is_a_separate_message() {
     let items = vec![
         Item::user("go"),
         Item::text("Half ").with_mark(Mark::Interrupted),

@@ -28,7 +28,7 @@ fn looped() -> Vec<Item> {
 }
 
 #[test]
-fn a_turn_goes_back_to_its_model_as_it_was() {
+fn a_turn_is_sent_back_to_its_model_unchanged() {
     let tool_calls = json!([
         { "id": "c1", "function": { "name": "f", "arguments": { "a": 1 } } },
         { "id": "call_1_2", "function": { "name": "g", "arguments": {} } },
@@ -41,7 +41,7 @@ fn a_turn_goes_back_to_its_model_as_it_was() {
 }
 
 #[test]
-fn thoughts_go_to_no_other_model() {
+fn reasoning_is_not_sent_to_another_model() {
     let found = sent_to("llama4", looped());
     assert_eq!(found[1]["thinking"], Value::Null);
     assert_eq!(
@@ -60,7 +60,7 @@ fn thoughts_go_to_no_other_model() {
 }
 
 #[test]
-fn half_a_thought_and_one_without_words_after_it_are_not_sent() {
+fn incomplete_or_trailing_reasoning_is_not_sent() {
     let cut: Vec<Item> =
         looped().into_iter().take(3).map(|item| item.with_mark(Mark::Interrupted)).collect();
     assert!(!messages(cut).to_string().contains("thinking"));
@@ -78,7 +78,7 @@ fn a_turn_survives_a_store() {
 }
 
 #[test]
-fn a_history_of_this_wire_goes_to_every_other_with_its_words_and_calls() {
+fn a_history_of_this_wire_is_sent_on_every_other_wire() {
     let request = history(looped());
     for bytes in [
         anthropic::encode(&request, MODEL),
@@ -93,7 +93,7 @@ fn a_history_of_this_wire_goes_to_every_other_with_its_words_and_calls() {
 }
 
 #[test]
-fn a_history_of_every_other_wire_comes_here_with_its_words_and_calls_and_nothing_foreign() {
+fn a_history_of_every_other_wire_is_sent_on_this_one_without_foreign_data() {
     for (provider, value) in [
         ("anthropic", r#"{"signature":"FOREIGN"}"#),
         ("gemini", r#"{"thoughtSignature":"FOREIGN"}"#),

@@ -37,7 +37,7 @@ fn told(list: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_call_in_the_vendors_own_shape_streams_its_arguments() {
+fn a_call_in_the_documented_shape_streams_its_arguments() {
     let list = [
         begun(0, "call_1"),
         arguments_delta(0, r#"{"path":"#),
@@ -57,7 +57,7 @@ fn a_call_in_the_vendors_own_shape_streams_its_arguments() {
 }
 
 #[test]
-fn arguments_may_be_told_only_by_one_of_many_events() {
+fn arguments_may_be_present_in_only_one_of_several_events() {
     let whole = call("fc_1", "c", WHOLE);
     let unfinished = call("fc_1", "c", "");
     // Only at the end of the arguments, at that of the item, at its beginning, in pieces.
@@ -76,7 +76,7 @@ fn arguments_may_be_told_only_by_one_of_many_events() {
 }
 
 #[test]
-fn deltas_win_over_the_arguments_that_a_call_begins_with() {
+fn deltas_take_precedence_over_the_arguments_of_the_added_event() {
     check(
         &[
             added(0, call("fc_1", "c", "{}")),
@@ -96,14 +96,14 @@ fn a_call_without_arguments_runs_with_an_empty_object() {
 }
 
 #[test]
-fn arguments_may_be_an_object_of_their_own() {
+fn arguments_may_be_a_json_object() {
     let mut item = call("fc_1", "c", "");
     item["arguments"] = json!({ "a": 1 });
     check(&[begun(0, "c"), done(0, item)], &[r#"c f {"a":1}"#]);
 }
 
 #[test]
-fn what_the_end_of_a_call_adds_to_its_deltas_is_said() {
+fn arguments_added_by_the_done_event_are_yielded() {
     let list = [
         begun(0, "c"),
         arguments_delta(0, r#"{"path":"#),
@@ -114,7 +114,7 @@ fn what_the_end_of_a_call_adds_to_its_deltas_is_said() {
 }
 
 #[test]
-fn a_call_whose_end_contradicts_its_deltas_is_taken_back_and_runs_as_the_end_tells() {
+fn a_call_contradicted_by_its_done_event_is_retracted_and_replaced() {
     let list = [
         text_delta(0, "Let me see."),
         begun(1, "c"),
@@ -141,14 +141,14 @@ fn a_call_whose_end_contradicts_its_deltas_is_taken_back_and_runs_as_the_end_tel
 }
 
 #[test]
-fn a_call_that_was_taken_back_does_not_run_if_the_stream_breaks_off() {
+fn a_retracted_call_does_not_run_if_the_stream_breaks_off() {
     let list =
         [begun(0, "c"), arguments_delta(0, r#"{"path":"/y"}"#), done(0, call("fc_1", "c", WHOLE))];
     assert_eq!(read(&list).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }
 
 #[test]
-fn the_end_of_the_item_wins_over_that_of_the_arguments_and_the_last_word_over_both() {
+fn item_done_overrides_arguments_done_and_the_terminal_event_overrides_both() {
     let end = |arguments: &str| done(0, call("fc_1", "c", arguments));
     check(&[begun(0, "c"), arguments_done(0, "{}"), end(WHOLE)], &[r#"c f {"path":"/x"}"#]);
     let list = [begun(0, "c"), end("{}"), completed(json!([call("fc_1", "c", WHOLE)]))];
@@ -156,7 +156,7 @@ fn the_end_of_the_item_wins_over_that_of_the_arguments_and_the_last_word_over_bo
 }
 
 #[test]
-fn arguments_that_are_written_in_another_way_contradict_nothing() {
+fn equal_arguments_in_another_notation_are_not_a_contradiction() {
     let list = [
         begun(0, "c"),
         arguments_delta(0, r#"{"path":"/x"}"#),
@@ -167,7 +167,7 @@ fn arguments_that_are_written_in_another_way_contradict_nothing() {
 }
 
 #[test]
-fn deltas_behind_the_end_of_a_call_are_passed_over() {
+fn deltas_after_the_end_of_a_call_are_ignored() {
     let list = [
         begun(0, "c"),
         arguments_delta(0, WHOLE),
@@ -181,7 +181,7 @@ fn deltas_behind_the_end_of_a_call_are_passed_over() {
 }
 
 #[test]
-fn calls_that_stream_at_the_same_time_stay_apart() {
+fn interleaved_calls_are_kept_separate() {
     check(
         &[
             begun(0, "a"),
@@ -199,14 +199,14 @@ fn calls_that_stream_at_the_same_time_stay_apart() {
 }
 
 #[test]
-fn the_id_of_a_call_is_not_that_of_its_item_which_may_be_missing() {
+fn the_call_id_differs_from_the_item_id_which_may_be_missing() {
     let mut item = call("", "call_1", WHOLE);
     item.as_object_mut().unwrap().shift_remove("id");
     check(&[added(0, item.clone()), done(0, item)], &[r#"call_1 f {"path":"/x"}"#]);
 }
 
 #[test]
-fn a_call_without_an_id_gets_one() {
+fn a_call_without_an_id_gets_a_generated_one() {
     let mut item = call("fc_1", "", WHOLE);
     item.as_object_mut().unwrap().shift_remove("call_id");
     let begun = added(0, item.clone());
@@ -214,7 +214,7 @@ fn a_call_without_an_id_gets_one() {
 }
 
 #[test]
-fn a_call_whose_beginning_was_lost_is_said_at_its_end() {
+fn a_call_without_its_added_event_is_yielded_at_its_end() {
     check(
         &[
             arguments_delta(0, r#"{"path":"#),
@@ -226,7 +226,7 @@ fn a_call_whose_beginning_was_lost_is_said_at_its_end() {
 }
 
 #[test]
-fn calls_at_one_place_are_told_apart_by_their_ids() {
+fn calls_with_one_output_index_are_distinguished_by_id() {
     check(
         &[done(0, call("fc_1", "a", "{}")), done(0, call("fc_2", "b", "{}"))],
         &["a f {}", "b f {}"],
@@ -234,7 +234,7 @@ fn calls_at_one_place_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn the_same_id_twice_is_two_calls_only_if_they_differ() {
+fn a_duplicate_id_means_two_calls_only_if_they_differ() {
     check(
         &[done(0, call("fc_1", "a", "{}")), done(1, call("fc_2", "a", r#"{"x":1}"#))],
         &["a f {}", r#"a_dup1 f {"x":1}"#],
@@ -243,7 +243,7 @@ fn the_same_id_twice_is_two_calls_only_if_they_differ() {
 }
 
 #[test]
-fn a_call_without_its_own_end_never_runs() {
+fn a_call_without_its_done_event_never_runs() {
     #[track_caller]
     fn check(list: &[Value]) {
         let error = read(list).unwrap_err();
@@ -261,14 +261,14 @@ fn a_call_without_its_own_end_never_runs() {
 }
 
 #[test]
-fn a_call_that_the_terminal_event_tells_of_is_at_its_end() {
+fn a_call_in_the_terminal_event_is_complete() {
     let streamed = [begun(0, "c"), arguments_delta(0, r#"{"path":"#)];
     let end = completed(json!([call("fc_1", "c", WHOLE)]));
     assert_eq!(runs(read(&[&streamed[..], &[end]].concat())), [r#"f {"path":"/x"}"#]);
 }
 
 #[test]
-fn a_call_with_doubtful_arguments_never_runs() {
+fn a_call_with_ambiguous_arguments_never_runs() {
     #[track_caller]
     fn check(list: &[Value]) {
         let runs = runs(read(&[list, &[completed(json!([]))]].concat()));
@@ -293,7 +293,7 @@ fn a_call_with_doubtful_arguments_never_runs() {
 }
 
 #[test]
-fn a_call_without_a_name_is_a_breach_of_the_protocol() {
+fn a_call_without_a_name_is_a_protocol_error() {
     for end in
         [arguments_done(0, "{}"), done(0, json!({ "type": "function_call", "call_id": "c" }))]
     {
@@ -304,7 +304,7 @@ fn a_call_without_a_name_is_a_breach_of_the_protocol() {
 }
 
 #[test]
-fn the_end_of_the_arguments_may_tell_the_name() {
+fn the_arguments_done_event_may_carry_the_name() {
     let mut end = arguments_done(0, "{}");
     end["name"] = "g".into();
     let begun = added(0, json!({ "type": "function_call", "call_id": "c" }));
@@ -334,7 +334,7 @@ fn check_wrapper(declared: &[&str], name: &str, uses: &Value, expected: &[&str])
 }
 
 #[test]
-fn several_calls_wrapped_into_one_that_nobody_declared_are_the_calls_inside() {
+fn a_parallel_call_wrapper_is_expanded_to_its_calls() {
     let uses = || {
         json!([{ "recipient_name": "functions.f", "parameters": { "x": 1 } },
             { "recipient_name": "g", "parameters": {} }])
@@ -351,7 +351,7 @@ fn several_calls_wrapped_into_one_that_nobody_declared_are_the_calls_inside() {
 }
 
 #[test]
-fn a_wrapper_that_does_not_fit_is_a_call_of_an_unknown_tool() {
+fn a_malformed_parallel_call_wrapper_is_a_call_of_an_unknown_tool() {
     for uses in [json!([]), json!([{ "recipient_name": "f", "parameters": "x" }]), json!([5])] {
         let expected = format!(r#"c parallel {{"tool_uses":{uses}}}"#);
         check_wrapper(&["f"], "parallel", &uses, &[&expected]);
@@ -359,7 +359,7 @@ fn a_wrapper_that_does_not_fit_is_a_call_of_an_unknown_tool() {
 }
 
 #[test]
-fn a_wrapper_that_was_cut_off_is_not_expanded() {
+fn a_truncated_parallel_call_wrapper_is_not_expanded() {
     let list = [
         added(0, wrapper("parallel", &json!([]))),
         arguments_delta(0, r#"{"tool_uses":[{"recipient_name":"f","parameters":{}}]}"#),

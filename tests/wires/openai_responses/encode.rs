@@ -21,7 +21,7 @@ fn fields(options: Options) -> Value {
 }
 
 #[test]
-fn a_request_in_the_shape_of_the_wire() {
+fn a_request_has_the_documented_shape() {
     let mut request = Request::new(History::from_items(
         "h",
         [
@@ -84,7 +84,7 @@ fn a_request_in_the_shape_of_the_wire() {
 }
 
 #[test]
-fn files_go_in_messages_and_in_results() {
+fn files_are_encoded_in_messages_and_results() {
     let file = |media_type: &str, source: MediaSource| {
         Part::File(Media { media_type: media_type.into(), source })
     };
@@ -111,7 +111,7 @@ fn files_go_in_messages_and_in_results() {
 }
 
 #[test]
-fn a_result_that_failed_without_a_word_says_so() {
+fn an_empty_error_result_is_sent_with_a_message() {
     let mut failed = result("a", "");
     if let ItemKind::ToolResult(result) = &mut failed.kind {
         result.kind = ResultKind::Error;
@@ -121,7 +121,7 @@ fn a_result_that_failed_without_a_word_says_so() {
 }
 
 #[test]
-fn ids_and_names_are_made_legal_alike_for_a_call_and_its_result() {
+fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
     let id = "resp_yqqp:call 0|".repeat(9);
     let input = input([Item::tool_call(&*id, "a tool", "{}"), result(&id, "x")], MODEL);
     let wire_id = input[0]["call_id"].as_str().unwrap();
@@ -131,7 +131,7 @@ fn ids_and_names_are_made_legal_alike_for_a_call_and_its_result() {
 }
 
 #[test]
-fn no_orphan_of_either_kind_is_sent() {
+fn no_call_without_result_and_no_result_without_call_is_sent() {
     let cut_off = Item::tool_call("b", "f", "{").with_mark(Mark::Interrupted);
     let input = input(
         [Item::user("x"), result("nobody", "?"), Item::tool_call("a", "f", "{}"), cut_off],
@@ -143,13 +143,13 @@ fn no_orphan_of_either_kind_is_sent() {
 }
 
 #[test]
-fn a_request_without_anything_to_say_is_refused() {
+fn an_empty_request_is_rejected() {
     let request = Request::new(History::from_items("h", [Item::user("")])).with_system("s");
     assert_eq!(encode(&request, MODEL).unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
 #[test]
-fn options_become_fields() {
+fn options_are_encoded() {
     #[track_caller]
     fn check(options: Options, expected: impl Into<Value>) {
         assert_eq!(fields(options), expected.into());
@@ -195,7 +195,7 @@ fn options_become_fields() {
 }
 
 #[test]
-fn a_schema_of_the_answer_is_strict() {
+fn an_output_schema_is_strict() {
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } },
         "required": ["a"], "additionalProperties": false });
     let output = Output::Schema(OutputSchema { name: "answer".into(), schema: schema.clone() });
@@ -206,7 +206,7 @@ fn a_schema_of_the_answer_is_strict() {
 }
 
 #[test]
-fn what_the_wire_does_not_have_is_refused_by_name() {
+fn options_the_wire_cannot_express_are_rejected_by_name() {
     let default = Options::default;
     for (options, name) in [
         (Options { stop_sequences: vec!["x".into()], ..default() }, "stop_sequences"),
@@ -233,7 +233,7 @@ fn extra_fields_are_merged_last() {
 }
 
 #[test]
-fn models_that_do_not_reason_are_not_asked_for_encrypted_reasoning() {
+fn encrypted_reasoning_is_requested_only_from_reasoning_models() {
     let asks =
         |model: &str| sent(&hello(Options::default()), model).unwrap().get("include").is_some();
     for model in [
@@ -252,7 +252,7 @@ fn models_that_do_not_reason_are_not_asked_for_encrypted_reasoning() {
 }
 
 #[test]
-fn a_providers_own_item_that_answers_another_is_sent_as_it_is() {
+fn a_provider_item_that_answers_another_is_sent_verbatim() {
     let data = |value: &str| ProviderData {
         provider: "openai_responses".into(),
         model: MODEL.into(),

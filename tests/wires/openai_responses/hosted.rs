@@ -13,7 +13,7 @@ fn check(list: &[Value], expected: &[&Value]) {
 }
 
 #[test]
-fn hosted_items_are_kept_as_they_are_at_their_end() {
+fn hosted_tool_items_are_kept_verbatim_as_of_their_done_event() {
     for kind in [
         "web_search_call",
         "file_search_call",
@@ -42,7 +42,7 @@ fn hosted_items_are_kept_as_they_are_at_their_end() {
 }
 
 #[test]
-fn what_hosted_tools_tell_on_their_way_is_passed_over() {
+fn progress_events_of_hosted_tools_are_ignored() {
     let item = json!({ "type": "code_interpreter_call", "id": "ci_1", "code": "1+1" });
     let on_its_way = [
         json!({ "type": "response.code_interpreter_call.in_progress", "output_index": 0 }),
@@ -61,13 +61,13 @@ fn what_hosted_tools_tell_on_their_way_is_passed_over() {
 }
 
 #[test]
-fn an_item_that_never_ended_is_left_out() {
+fn an_item_without_its_done_event_is_omitted() {
     let begun = added(0, json!({ "type": "web_search_call", "id": "ws_1" }));
     check(&[begun, completed(json!([]))], &[]);
 }
 
 #[test]
-fn what_is_no_item_is_passed_over() {
+fn values_that_are_not_items_are_ignored() {
     let odd = [json!(null), json!(5), json!("x"), json!([]), json!({}), json!({ "type": 5 })];
     let list: Vec<Value> =
         odd.iter().flat_map(|item| [added(0, item.clone()), done(0, item.clone())]).collect();
@@ -75,7 +75,7 @@ fn what_is_no_item_is_passed_over() {
 }
 
 #[test]
-fn an_item_that_only_the_terminal_event_holds_is_taken_from_there() {
+fn an_item_only_in_the_terminal_event_is_decoded() {
     let own = json!({ "type": "mcp_list_tools", "id": "mcpl_1", "tools": [{ "name": "t" }] });
     let list = [
         added(0, json!({ "type": "mcp_list_tools", "id": "mcpl_1" })),
@@ -89,7 +89,7 @@ fn an_item_that_only_the_terminal_event_holds_is_taken_from_there() {
 }
 
 #[test]
-fn the_tools_of_a_server_that_came_without_them_are_taken_from_the_terminal_event() {
+fn a_missing_mcp_tool_list_is_taken_from_the_terminal_event() {
     let bare = json!({ "type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s" });
     let mut whole = bare.clone();
     whole["tools"] = json!([{ "name": "t" }]);
@@ -99,7 +99,7 @@ fn the_tools_of_a_server_that_came_without_them_are_taken_from_the_terminal_even
 }
 
 #[test]
-fn items_that_streamed_stay_when_the_terminal_event_holds_none() {
+fn streamed_items_are_kept_if_the_terminal_event_has_none() {
     let own = json!({ "type": "web_search_call", "id": "ws_1" });
     for mut end in [completed(json!([])), completed(Value::Null)] {
         let list = [
@@ -114,7 +114,7 @@ fn items_that_streamed_stay_when_the_terminal_event_holds_none() {
 }
 
 #[test]
-fn an_output_that_is_numbered_in_another_way_holds_the_same_items() {
+fn differently_numbered_output_items_are_matched() {
     let list = [
         done(0, reasoning("rs_1", "e")),
         text_delta(1, "a"),

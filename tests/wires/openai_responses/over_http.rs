@@ -62,7 +62,7 @@ async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
 }
 
 #[tokio::test]
-async fn a_wrapper_of_calls_is_read_with_the_tools_of_the_request() {
+async fn a_parallel_call_wrapper_is_expanded_using_the_requests_tools() {
     let server = LoopbackServer::start(|_| {
         let arguments = r#"{"tool_uses":[{"recipient_name":"functions.g","parameters":{}}]}"#;
         let mut wrapper = call("fc_1", "c", arguments);
@@ -83,7 +83,7 @@ async fn a_wrapper_of_calls_is_read_with_the_tools_of_the_request() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_stream_is_a_clear_error() {
+async fn a_response_that_is_not_a_stream_is_a_clear_error() {
     for (status, media_type, body, kind) in [
         (
             200,
@@ -116,7 +116,7 @@ async fn an_answer_that_is_no_stream_is_a_clear_error() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_called_something_else_is_read() {
+async fn a_stream_with_another_content_type_is_decoded() {
     let server = LoopbackServer::start(|_| {
         answer(200, "application/json", body(&[text_delta(0, "a"), completed(json!([]))]))
     })
@@ -128,7 +128,7 @@ async fn a_stream_that_is_called_something_else_is_read() {
 }
 
 #[tokio::test]
-async fn a_request_may_ask_another_model() {
+async fn a_request_may_name_another_model() {
     let server = LoopbackServer::start(|request| {
         let asked: Value = serde_json::from_slice(&request.body).unwrap();
         assert_eq!(asked["model"], "gpt-5.2");

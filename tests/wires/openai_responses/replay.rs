@@ -35,7 +35,7 @@ fn check(output: &[Value], expected: &[Value]) {
 }
 
 #[test]
-fn a_turn_goes_back_as_it_came_to_the_model_that_wrote_it() {
+fn a_turn_is_sent_back_verbatim_to_its_model() {
     let mut said = message("msg_1", "Let me see.");
     said["phase"] = "commentary".into();
     let own = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed" });
@@ -51,7 +51,7 @@ fn a_turn_goes_back_as_it_came_to_the_model_that_wrote_it() {
 }
 
 #[test]
-fn another_model_gets_the_words_and_the_calls() {
+fn another_model_receives_text_and_calls() {
     let own = json!({ "type": "web_search_call", "id": "ws_1" });
     let output = [reasoning("rs_1", "e1"), message("msg_1", "a"), own, call("fc_1", "c", "{}")];
     let expected = [assistant("a"), serde_json::from_str(PLAIN_CALL).unwrap()];
@@ -69,7 +69,7 @@ fn another_model_gets_the_words_and_the_calls() {
 }
 
 #[test]
-fn content_that_is_more_than_one_plain_text_goes_back_as_it_came() {
+fn multi_part_content_is_sent_back_verbatim() {
     let annotated = json!({ "type": "message", "id": "m", "role": "assistant", "content": [
         { "type": "output_text", "text": "a", "annotations": [{ "type": "url_citation" }] },
         { "type": "output_text", "text": "b", "annotations": [] },
@@ -86,13 +86,13 @@ fn content_that_is_more_than_one_plain_text_goes_back_as_it_came() {
 }
 
 #[test]
-fn reasoning_without_what_follows_it_is_not_sent() {
+fn reasoning_without_its_follower_is_not_sent() {
     check(&[message("m", "a"), reasoning("rs_1", "e")], &[message("m", "a")]);
     check(&[reasoning("rs_1", "e")], &[]);
 }
 
 #[test]
-fn reasoning_that_means_nothing_to_the_provider_is_not_sent_and_takes_the_ids_with_it() {
+fn unusable_reasoning_is_omitted_together_with_dependent_ids() {
     let empty = json!({ "type": "reasoning", "id": "rs_1", "summary":
         [{ "type": "summary_text", "text": "hm" }] });
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
@@ -101,7 +101,7 @@ fn reasoning_that_means_nothing_to_the_provider_is_not_sent_and_takes_the_ids_wi
 }
 
 #[test]
-fn thoughts_that_a_server_shows_as_they_are_go_back_without_being_encrypted() {
+fn plain_reasoning_is_sent_back_unencrypted() {
     let thought = json!({ "type": "reasoning", "id": "r", "summary": [],
         "content": [{ "type": "reasoning_text", "text": "hm" }] });
     let output = [thought, call("fc_1", "c", "{}")];
@@ -109,7 +109,7 @@ fn thoughts_that_a_server_shows_as_they_are_go_back_without_being_encrypted() {
 }
 
 #[test]
-fn what_followed_reasoning_that_is_gone_goes_without_its_id() {
+fn an_item_whose_reasoning_is_gone_is_sent_without_its_id() {
     let output = [reasoning("rs_1", "e"), call("fc_1", "c", "{}")];
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
     let mut items = turn(&output);
@@ -120,7 +120,7 @@ fn what_followed_reasoning_that_is_gone_goes_without_its_id() {
 }
 
 #[test]
-fn reasoning_whose_follower_is_another_now_is_not_sent() {
+fn reasoning_with_a_changed_follower_is_not_sent() {
     let output = [reasoning("rs_1", "e"), message("m", "a"), call("fc_1", "c", "{}")];
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
     let mut items = turn(&output);
@@ -129,7 +129,7 @@ fn reasoning_whose_follower_is_another_now_is_not_sent() {
 }
 
 #[test]
-fn reasoning_of_one_turn_does_not_lead_to_the_next() {
+fn reasoning_is_never_linked_to_the_next_turn() {
     let first = turn(&[message("m1", "a"), reasoning("rs_1", "e1")]);
     let second = turn(&[message("m2", "b")]);
     let items = [first, second].concat();
@@ -137,14 +137,14 @@ fn reasoning_of_one_turn_does_not_lead_to_the_next() {
 }
 
 #[test]
-fn a_turn_without_reasoning_behind_one_with_it_goes_back_as_it_came() {
+fn a_turn_without_reasoning_after_one_with_it_is_sent_back_verbatim() {
     let (first, second) = ([reasoning("rs_1", "e1"), message("m1", "a")], [message("m2", "b")]);
     let items = [turn(&first), turn(&second)].concat();
     assert_eq!(replayed(items, MODEL), [&first[..], &second].concat());
 }
 
 #[test]
-fn reasoning_that_was_cut_off_from_its_follower_does_not_lead_to_the_next_turn() {
+fn reasoning_separated_from_its_follower_is_not_linked_to_the_next_turn() {
     let error = read(&[done(0, reasoning("rs_1", "e1"))]).unwrap_err();
     let cut_off = PartialTurn::of(&error).unwrap().items();
     let items = [cut_off, turn(&[message("m2", "b")])].concat();
@@ -152,7 +152,7 @@ fn reasoning_that_was_cut_off_from_its_follower_does_not_lead_to_the_next_turn()
 }
 
 #[test]
-fn of_a_turn_that_was_cut_off_only_what_was_finished_goes_back_as_it_came() {
+fn of_an_incomplete_turn_only_finished_items_are_sent_back_verbatim() {
     let list = [
         done(0, reasoning("rs_1", "e1")),
         done(1, message("m1", "a")),
@@ -197,7 +197,7 @@ fn nothing_is_sent_by_reference() {
 }
 
 #[test]
-fn an_item_of_the_providers_own_that_is_nested_too_deep_is_read_back_from_its_record() {
+fn a_too_deeply_nested_provider_item_round_trips_through_a_record() {
     for depth in 50..140 {
         let action = (0..depth).fold(json!([]), |inner, _| json!([inner]));
         let item = json!({ "type": "web_search_call", "id": "ws_1", "action": action });

@@ -18,7 +18,7 @@ fn check(end: Value, reason: &StopReason, raw: &str) {
 }
 
 #[test]
-fn the_terminal_event_tells_why_the_model_stopped() {
+fn the_terminal_event_determines_the_stop_reason() {
     check(completed(json!([])), &StopReason::Stop, "completed");
     let reason = |reason: &str| incomplete(json!({ "reason": reason }));
     check(reason("max_output_tokens"), &StopReason::MaxTokens, "incomplete");
@@ -28,7 +28,7 @@ fn the_terminal_event_tells_why_the_model_stopped() {
 }
 
 #[test]
-fn the_status_counts_more_than_the_name_of_the_event() {
+fn the_status_field_overrides_the_event_name() {
     let end = |kind: &str, response: Value| json!({ "type": kind, "response": response });
     let details = json!({ "reason": "max_output_tokens" });
     check(
@@ -46,7 +46,7 @@ fn the_status_counts_more_than_the_name_of_the_event() {
 }
 
 #[test]
-fn calls_of_a_response_that_was_cut_off_are_there_and_do_not_run() {
+fn calls_of_a_truncated_response_are_kept_and_do_not_run() {
     for end in ["max_output_tokens", "content_filter", "other"] {
         let turn = read(&[
             done(0, call("fc_1", "a", "{}")),
@@ -82,7 +82,7 @@ fn a_response_that_failed_is_an_error_with_its_kind() {
 }
 
 #[test]
-fn what_a_failed_response_cost_is_counted() {
+fn the_usage_of_a_failed_response_is_counted() {
     let failed = json!({ "type": "response.failed", "response": { "status": "failed",
         "usage": { "input_tokens": 3, "output_tokens": 4 } } });
     let counted = |event: &Result<TurnEvent, Error>| matches!(event, Ok(TurnEvent::UsageUpdate { usage }) if usage.total() == 7);
@@ -90,7 +90,7 @@ fn what_a_failed_response_cost_is_counted() {
 }
 
 #[test]
-fn an_error_event_is_understood_in_both_of_its_shapes() {
+fn an_error_event_is_decoded_in_both_shapes() {
     let flat = json!({ "type": "error", "code": "rate_limit_exceeded", "message": "slow down",
         "param": null, "sequence_number": 3 });
     let nested = json!({ "type": "error", "sequence_number": 3, "error":
@@ -107,7 +107,7 @@ fn an_error_event_is_understood_in_both_of_its_shapes() {
 }
 
 #[test]
-fn a_response_that_was_cancelled_is_incomplete_and_carries_what_there_was() {
+fn a_cancelled_response_is_an_incomplete_turn_with_partial_output() {
     let error = read(&[text_delta(0, "half"), terminal("cancelled", json!([]))]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert!(error.message().contains("cancelled"), "{error}");
@@ -129,7 +129,7 @@ fn a_stream_without_a_terminal_event_is_incomplete() {
 }
 
 #[test]
-fn what_comes_behind_the_terminal_event_is_passed_over() {
+fn events_after_the_terminal_event_are_ignored() {
     let mut bytes = body(&[text_delta(0, "a"), completed(json!([])), text_delta(0, "b")]);
     bytes.extend(b"data: [DONE]\n\ndata: nonsense\n\n");
     let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
@@ -137,7 +137,7 @@ fn what_comes_behind_the_terminal_event_is_passed_over() {
 }
 
 #[test]
-fn a_connection_that_breaks_behind_the_terminal_event_does_not_fail_the_turn() {
+fn a_connection_lost_after_the_terminal_event_does_not_fail_the_turn() {
     let broken = || Err(Error::new(ErrorKind::Connect, "reset"));
     let read = |list: &[Value]| {
         let body = stream::iter([Ok(Bytes::from(body(list))), broken()]);
@@ -150,7 +150,7 @@ fn a_connection_that_breaks_behind_the_terminal_event_does_not_fail_the_turn() {
 }
 
 #[test]
-fn usage_that_is_odd_or_missing_costs_nothing() {
+fn malformed_or_missing_usage_does_not_fail_the_turn() {
     for usage in [Value::Null, json!("none"), json!({ "input_tokens": 3.0, "output_tokens": -1 })] {
         let end = json!({ "type": "response.completed", "response": { "usage": usage } });
         let turn = read(&[text_delta(0, "a"), end]).unwrap();

@@ -32,7 +32,7 @@ fn summary_delta(index: u64, part: u64, delta: &str) -> Value {
 }
 
 #[test]
-fn a_message_in_the_vendors_own_shape() {
+fn a_message_in_the_documented_shape_is_decoded() {
     let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
     let list = [
         created(),
@@ -74,7 +74,7 @@ fn a_message_in_the_vendors_own_shape() {
 }
 
 #[test]
-fn a_delta_that_is_null_says_nothing() {
+fn a_null_delta_is_ignored() {
     check(
         &[text_delta(0, "a"), text_delta(0, Value::Null), text_delta(0, "b"), completed(json!([]))],
         &["text ab"],
@@ -82,7 +82,7 @@ fn a_delta_that_is_null_says_nothing() {
 }
 
 #[test]
-fn a_message_that_is_told_only_at_its_end_is_said_there() {
+fn a_message_without_deltas_is_yielded_at_its_end() {
     let completed = completed(json!([]));
     let text_done = json!({ "type": "response.output_text.done", "output_index": 0, "text": "a" });
     let part_done = json!({ "type": "response.content_part.done", "output_index": 0, "part":
@@ -93,13 +93,13 @@ fn a_message_that_is_told_only_at_its_end_is_said_there() {
 }
 
 #[test]
-fn what_the_end_of_a_message_adds_to_its_deltas_is_said() {
+fn text_added_by_the_done_event_is_yielded() {
     let list = [text_delta(0, "Hel"), done(0, message("m", "Hello")), completed(json!([]))];
     assert_eq!(pieces(&list), ["Hel", "lo"]);
 }
 
 #[test]
-fn a_message_whose_end_contradicts_its_deltas_is_taken_back_once_and_said_anew() {
+fn a_message_contradicted_by_its_done_event_is_retracted_once_and_repeated() {
     let list = [
         text_delta(0, "one"),
         done(0, message("m", "One")),
@@ -115,7 +115,7 @@ fn a_message_whose_end_contradicts_its_deltas_is_taken_back_once_and_said_anew()
 }
 
 #[test]
-fn white_space_around_a_text_and_an_end_without_text_contradict_nothing() {
+fn surrounding_white_space_and_an_empty_done_event_are_not_contradictions() {
     for whole in ["a", "a \n", ""] {
         let list = [text_delta(0, "a "), done(0, message("m", whole)), completed(json!([]))];
         assert_eq!(pieces(&list), ["a "], "{whole:?}");
@@ -123,7 +123,7 @@ fn white_space_around_a_text_and_an_end_without_text_contradict_nothing() {
 }
 
 #[test]
-fn deltas_behind_the_end_of_their_part_or_item_are_passed_over() {
+fn deltas_after_the_end_of_their_part_or_item_are_ignored() {
     let text_done = json!({ "type": "response.output_text.done", "output_index": 0, "text": "a" });
     let list = [
         text_done,
@@ -136,7 +136,7 @@ fn deltas_behind_the_end_of_their_part_or_item_are_passed_over() {
 }
 
 #[test]
-fn messages_that_stream_at_the_same_time_stay_apart() {
+fn interleaved_messages_are_kept_separate() {
     check(
         &[text_delta(0, "a"), text_delta(1, "x"), text_delta(0, "b"), completed(json!([]))],
         &["text ab", "text x"],
@@ -144,7 +144,7 @@ fn messages_that_stream_at_the_same_time_stay_apart() {
 }
 
 #[test]
-fn items_are_told_apart_by_their_place_when_their_ids_change() {
+fn items_with_changing_ids_are_distinguished_by_output_index() {
     let delta = |id: &str, text: &str| {
         let mut delta = text_delta(0, text);
         delta["item_id"] = id.into();
@@ -162,7 +162,7 @@ fn items_are_told_apart_by_their_place_when_their_ids_change() {
 }
 
 #[test]
-fn without_a_place_an_item_is_known_by_its_id_or_is_the_newest_one() {
+fn without_an_output_index_an_item_is_found_by_id_or_is_the_newest() {
     let placeless = |mut event: Value| {
         event.as_object_mut().unwrap().shift_remove("output_index");
         event
@@ -188,7 +188,7 @@ fn without_a_place_an_item_is_known_by_its_id_or_is_the_newest_one() {
 }
 
 #[test]
-fn a_place_that_is_used_again_holds_another_item() {
+fn a_reused_output_index_is_another_item() {
     check(
         &[
             added(0, json!({ "type": "message", "id": "m1" })),
@@ -204,7 +204,7 @@ fn a_place_that_is_used_again_holds_another_item() {
 }
 
 #[test]
-fn an_item_that_is_announced_or_ended_twice_is_one() {
+fn a_repeated_added_or_done_event_is_one_item() {
     check(
         &[
             added(0, json!({ "type": "message", "id": "m1" })),
@@ -219,7 +219,7 @@ fn an_item_that_is_announced_or_ended_twice_is_one() {
 }
 
 #[test]
-fn the_sequence_numbers_do_not_matter() {
+fn sequence_numbers_are_ignored() {
     let numbered = |mut event: Value, number: u64| {
         event["sequence_number"] = number.into();
         event
@@ -236,7 +236,7 @@ fn the_sequence_numbers_do_not_matter() {
 }
 
 #[test]
-fn events_that_are_not_known_are_passed_over() {
+fn unknown_events_are_ignored() {
     let mut bytes = b": comment\n\nevent: keepalive\ndata: still here\n\n\
         event: response.new_thing.delta\ndata: {\"type\":\"response.new_thing.delta\",\"delta\":{}}\n\n\
         data: {\"type\":\"keepalive\",\"sequence_number\":3}\n\ndata: null\n\ndata:\n\n"
@@ -248,7 +248,7 @@ fn events_that_are_not_known_are_passed_over() {
 
 /// As over a web socket, whose messages are the events without a name beside them.
 #[test]
-fn events_are_known_by_their_type_alone_or_by_their_name_alone() {
+fn events_are_recognized_by_type_field_or_event_name() {
     let list = [text_delta(0, "a"), completed(json!([]))];
     let (mut nameless, mut typeless) = (Vec::new(), Vec::new());
     for event in &list {
@@ -264,7 +264,7 @@ fn events_are_known_by_their_type_alone_or_by_their_name_alone() {
 }
 
 #[test]
-fn odd_fields_lose_no_text() {
+fn unexpected_fields_lose_no_text() {
     #[track_caller]
     fn check(delta: &str) {
         let done = completed(json!([])).to_string();
@@ -284,7 +284,7 @@ fn odd_fields_lose_no_text() {
 }
 
 #[test]
-fn annotations_are_kept_and_log_probabilities_are_not() {
+fn annotations_are_kept_and_logprobs_are_not() {
     let part = json!({ "type": "output_text", "text": "a", "logprobs": [{ "token": "a" }],
         "annotations": [{ "type": "url_citation", "url": "https://a.example" }] });
     let item = json!({ "type": "message", "id": "m", "role": "assistant", "content": [part] });
@@ -315,7 +315,7 @@ fn the_phase_of_a_message_is_kept() {
 }
 
 #[test]
-fn a_refusal_is_text_and_a_stop_reason_of_its_own() {
+fn a_refusal_is_text_with_the_refusal_stop_reason() {
     let refusal = |kind: &str, field: &str, text: &str| json!({ "type": format!("response.refusal.{kind}"), "output_index": 0, field: text });
     let content = json!([{ "type": "refusal", "refusal": "I can't" }]);
     let list = [
@@ -368,7 +368,7 @@ fn the_parts_of_a_summary_are_paragraphs() {
 }
 
 #[test]
-fn reasoning_that_is_shown_as_it_is_is_a_trace() {
+fn plain_reasoning_text_is_full_reasoning_and_not_a_summary() {
     let delta =
         json!({ "type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm" });
     let item = json!({ "type": "reasoning", "id": "r", "summary": [],
@@ -379,7 +379,7 @@ fn reasoning_that_is_shown_as_it_is_is_a_trace() {
 }
 
 #[test]
-fn reasoning_that_is_told_only_at_its_end_is_said_there_and_not_twice() {
+fn reasoning_without_deltas_is_yielded_once_at_its_end() {
     let parts = |kind: &str| json!([{ "type": kind, "text": "hm" }]);
     let item = |summary: Value, content: Value| {
         done(0, json!({ "type": "reasoning", "id": "r", "summary": summary, "content": content }))
@@ -394,7 +394,7 @@ fn reasoning_that_is_told_only_at_its_end_is_said_there_and_not_twice() {
 }
 
 #[test]
-fn reasoning_without_words_is_an_item_with_its_encrypted_content() {
+fn empty_reasoning_is_an_item_with_its_encrypted_content() {
     let mut early = reasoning("rs_1", "early");
     early["status"] = "in_progress".into();
     let item = reasoning("rs_1", "gA==");
@@ -407,7 +407,7 @@ fn reasoning_without_words_is_an_item_with_its_encrypted_content() {
 }
 
 #[test]
-fn an_answer_in_the_form_of_chat_completions_is_a_breach_of_the_protocol() {
+fn a_chat_completions_response_is_a_protocol_error() {
     let chunk = json!({ "id": "x", "object": "chat.completion.chunk", "choices":
         [{ "index": 0, "delta": { "content": "a" } }] });
     let error = read(&[chunk]).unwrap_err();
@@ -416,14 +416,14 @@ fn an_answer_in_the_form_of_chat_completions_is_a_breach_of_the_protocol() {
 }
 
 #[test]
-fn an_event_that_is_no_json_is_a_breach_of_the_protocol() {
+fn invalid_json_is_a_protocol_error() {
     let bytes = "event: response.output_text.delta\ndata: {\"delta\":\n\n";
     let error = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
 }
 
 #[test]
-fn commentary_is_said_and_sent_back_and_is_not_part_of_the_answer() {
+fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
     let phased = |id: &str, text: &str, phase: &str| {
         let mut message = message(id, text);
         message["phase"] = phase.into();
