@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes the picture of this example in a terminal, `terminal.svg`. Needs asciinema 2 (PyPI) and
+# npm, for svg-term-cli.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+question="How many lines of Rust are in src, and which file is the longest?"
+cargo build --quiet --example agent
+cast=$(mktemp) command=$(mktemp)
+trap 'rm -f "$cast" "$command"' EXIT
+printf 'printf "$ cargo run --example agent -- \\"%s\\"\\n"\n%s "%s"\n' \
+    "$question" "${CARGO_TARGET_DIR:-target}/debug/examples/agent" "$question" >"$command"
+asciinema rec --overwrite --quiet --cols 100 --rows 21 --command "bash $command" "$cast"
+npx --yes svg-term-cli@2.1.1 --in "$cast" --at 600000 --window --no-cursor \
+    --out examples/agent/terminal.svg

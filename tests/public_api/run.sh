@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Compares the public API with the listing beside this script, so that each change of it is seen in a
+# commit. `run.sh --write` writes the listing again.
+#
+# The listing is made by `cargo public-api` from rustdoc's JSON. Its format belongs to one version of
+# Rust, so both versions are fixed here.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+rust=1.95.0 tool=0.52.0
+listing=tests/public_api/api.txt
+
+if command -v rustup >/dev/null; then
+    rustup toolchain list | grep -q "^$rust" || rustup toolchain install "$rust" --profile minimal >/dev/null
+    cargo=(rustup run "$rust" cargo)
+else
+    cargo=(cargo)
+fi
+"${cargo[@]}" --version | grep -q " $rust" || { echo "public API: needs Rust $rust"; exit 1; }
+cargo public-api --version 2>/dev/null | grep -q " $tool\$" ||
+    "${cargo[@]}" install --quiet --locked cargo-public-api --version "$tool"
+
+# rustdoc writes JSON on stable Rust only if it is told that this is known to change.
+RUSTC_BOOTSTRAP=1 "${cargo[@]}" rustdoc --quiet -p turnstream --all-features --lib -- \
+    -Z unstable-options --output-format json
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+cargo public-api --rustdoc-json "${CARGO_TARGET_DIR:-target}/doc/turnstream.json" -sss >"$found"
+
+if [ "${1:-}" = --write ]; then
+    cp "$found" "$listing"
+elif ! diff -u "$listing" "$found"; then
+    echo "public API: it is not that of $listing; after a change on purpose: tests/public_api/run.sh --write"
+    exit 1
+fi
+items=$(grep -rhE '^\s*pub (async |const )?(fn|struct|enum|trait|type|const|static|mod|macro)\b' src | wc -l)
+echo "public API: as listed, $(wc -l <"$listing") lines; $items items marked \`pub\` in src (at most 1260)"
+[ "$items" -le 1260 ]
