@@ -76,7 +76,7 @@ fn dollars(millionths: u64) -> String {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The model is scripted, its tokens are estimated; limits and sums are real.");
-    let prices = Prices::new().with("scripted", PRICE);
+    let prices = Prices::new().with_price("scripted", PRICE);
     let agent = Agent::new(reader()).with_tools([read()]);
 
     println!("\n# tokens end it");

@@ -8,7 +8,7 @@ use futures::{Stream, TryStreamExt};
 use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::{Steps, TurnEvents, loop_stream};
+use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
 use turnstream::tool::{Tool, Toolkit};
 use turnstream::{Error, Event, EventStreamExt, History, Item, Journal, Request, env::SystemIds};
 

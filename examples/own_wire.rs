@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use turnstream::framing::{Frame, ServerSentEvents};
 use turnstream::item::{Content, ItemKind, StopReason};
-use turnstream::provider::{Decode, Destination, Encoded, Heard, HttpProvider, Wire};
+use turnstream::provider::{Decode, Destination, Encoded, FrameOutcome, HttpProvider, Wire};
 use turnstream::request::unsupported;
 use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::tool::{Tool, ToolSpec};
@@ -64,7 +64,7 @@ pub(crate) struct Reader {
 
 /// An answer has events, whose type says what their data is.
 impl Decode for Reader {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         turn.provider(NAME);
         turn.model(&self.model);
         match frame.event {
@@ -84,11 +84,11 @@ impl Decode for Reader {
                     other => StopReason::Other(other.to_owned()),
                 };
                 turn.stop(reason, &word);
-                return Ok(Heard::LastWord);
+                return Ok(FrameOutcome::Done);
             }
             _ => {} // A later version of the wire may send more.
         }
-        Ok(Heard::More)
+        Ok(FrameOutcome::Continue)
     }
 }
 

@@ -12,7 +12,7 @@ use futures::TryStreamExt;
 use turnstream::env::SystemIds;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::JsonLine;
-use turnstream::{Error, History, Item, Request, TurnEvents};
+use turnstream::{Error, History, Item, Request, TurnStreamExt};
 
 #[derive(Debug, serde::Deserialize)]
 struct City {

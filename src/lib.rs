@@ -44,7 +44,7 @@
 //!
 //! ```text
 //! History + tools ─ Request ─ encode ─▶ body ─ http ─▶ bytes ─ framing ─▶ frames ─ decode ─▶ TurnBuilder
-//!    ─ seal ─▶ TurnStream of TurnEvents ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
+//!    ─ seal ─▶ TurnStream of TurnEvent ─ on_turn_complete ─▶ Step ─ loop_stream ─▶ Event ─ journal ─▶ you
 //! and back, inside the body:
 //! kit.run(history, &turn) ─▶ ToolEvent ─ then_next ─▶ Step::Next(state)
 //! ```
@@ -141,7 +141,7 @@ pub use item::{History, Item};
 pub use provider::Provider;
 pub use request::Request;
 pub use story::{EventStreamExt, Journal, Trace};
-pub use stream::{Step, Steps, TurnEvents, TurnStream, loop_over, loop_stream, loop_with_state};
+pub use stream::{Step, Steps, TurnStream, TurnStreamExt, loop_over, loop_stream, loop_with_state};
 pub use tool::{Tool, Toolkit};
 pub use turn::{Turn, TurnEvent};
 pub use usage::Usage;

@@ -34,7 +34,9 @@ impl Approval {
     pub(crate) fn new(args: &Args, terminal: bool) -> Self {
         match (args.yes, args.json, terminal) {
             (true, _, _) => Self::Yes,
-            (false, false, true) => Self::Ask { mark: SystemIds.draw().chars().take(4).collect() },
+            (false, false, true) => {
+                Self::Ask { mark: SystemIds.next_id().chars().take(4).collect() }
+            }
             (false, true, _) | (false, false, false) => Self::Suspend,
         }
     }

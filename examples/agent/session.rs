@@ -25,7 +25,7 @@ fn is_sqlite(file: &str) -> bool {
 /// Opens the session in the file, or one that is gone with the program.
 pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
     let Some(file) = file else {
-        return Session::open(MemoryStore::new(), SystemIds.draw()).await;
+        return Session::open(MemoryStore::new(), SystemIds.next_id()).await;
     };
     #[cfg(feature = "sqlite")]
     if is_sqlite(file) {

@@ -148,7 +148,7 @@ impl Agent {
     }
 
     /// An empty trace that knows what a run of this agent may spend: requests, and the limits of its
-    /// [`Budget`], but for a pool. Put it on a run with [`traced`](crate::EventStreamExt::trace_to).
+    /// [`Budget`], but for a pool. Put it on a run with [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
             steps_remaining: Some(u64::from(self.0.bounds.limits.max_turns)),
@@ -704,7 +704,7 @@ impl Agent {
     /// A claim without it is sent back once: the model reads what is missing and how to end. The
     /// next one ends the run as [`Unproven`](crate::event::EndReason::Unproven), at once where no
     /// further request may be sent. Something new that is said to the model, by whoever steers or
-    /// follows up, lets it be sent back once more. A model that answers `BLOCKED_PREFIX: ` and what is
+    /// follows up, lets it be sent back once more. A model that answers `BLOCKED: ` and what is
     /// missing ends the run as [`Blocked`](crate::event::EndReason::Blocked).
     /// [`Outcome::why`](crate::Outcome::why) says what is missing, and
     /// [`Outcome::proof`](crate::Outcome::proof) which check proves a run that is completed.

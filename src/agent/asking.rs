@@ -90,7 +90,7 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     if state.model_selection.provider_index < run.settings.models.fallbacks.len() {
         let left = fallback_predicate(run, state);
         // A generation that failed is corrected first.
-        request.retries = request.retries.except(move |error| {
+        request.retries = request.retries.with_exception(move |error| {
             let kind = error.kind();
             another_could(kind) && kind != ErrorKind::GenerationFailed && left()
         });

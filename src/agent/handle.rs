@@ -279,7 +279,7 @@ impl RunHandle {
     }
 
     fn enqueue(&self, when: DeliveryPoint, input: Input) -> Result<Receipt, UndeliveredInput> {
-        let id = self.ids.draw();
+        let id = self.ids.next_id();
         self.control.enqueue(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
         Ok(Receipt { id })
     }

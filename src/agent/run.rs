@@ -133,7 +133,7 @@ impl Run {
         };
         let input = (!items.is_empty()).then(|| Event::Appended {
             why: AppendReason::Input,
-            id: effects.draw(EffectKind::Id, || ids.draw()),
+            id: effects.draw(EffectKind::Id, || ids.next_id()),
             items,
         });
         let handle = RunHandle::new(journal, ids);

@@ -27,7 +27,7 @@ use crate::world::EffectKind;
 /// What the body of the agent's loop works with: the agent, and what the holders of its run want.
 /// Cheap to clone.
 ///
-/// Each method is one sentence of [`body`](super::loop_body); a body of your own uses those it needs. What they ask
+/// Each method is one sentence of [`loop_body`](super::loop_body); a body of your own uses those it needs. What they ask
 /// of the outside goes through the run's [world](crate::world), so that it can be recorded, replayed or kept by
 /// a durable engine. [`step`](Self::step) does the same for what your body asks itself; whatever it does besides is
 /// not replayed.
@@ -183,7 +183,7 @@ impl RunContext {
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, money is limited and
-    /// the model has no price, or an event of [`deliver`](Self::deliver_next), [`compact_if_needed`](Self::compact_if_needed) or
+    /// the model has no price, or an event of [`deliver_next`](Self::deliver_next), [`compact_if_needed`](Self::compact_if_needed) or
     /// [`compact`](Self::compact) has not come to the run: the body did not yield it, or is polled ahead.
     pub fn next_request(
         &self,
@@ -217,7 +217,7 @@ impl RunContext {
     }
 
     /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
-    /// What they want said is said by [`deliver`](Self::deliver_next) once it is there.
+    /// What they want said is said by [`deliver_next`](Self::deliver_next) once it is there.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {

@@ -35,7 +35,7 @@ impl RunShared {
 
     /// Draws an id.
     pub(super) fn new_id(&self) -> String {
-        self.effects.draw(EffectKind::Id, || self.settings.ids.draw())
+        self.effects.draw(EffectKind::Id, || self.settings.ids.next_id())
     }
 
     /// All that the events of the run tell so far.

@@ -101,7 +101,7 @@ where
     }
 }
 
-/// Compactor for the [`or`](Compactor::or_else) method.
+/// Compactor for the [`or_else`](Compactor::or_else) method.
 ///
 /// The second is asked when the first has given `None` or failed. What the first has used then counts
 /// with what the second gives; its error is told where the second gives nothing.

@@ -209,7 +209,7 @@ impl Compactor for Summarizer {
         request.system.stable = self.prompt.to_string();
         request.options = self.options.clone();
         // Its waits are no events of a run, so a long one would look like a run that hangs.
-        request.retries = Retries::default().except(exceeds_max_retry_after);
+        request.retries = Retries::default().with_exception(exceeds_max_retry_after);
         let provider = Arc::clone(&self.provider);
         async move {
             request_summary(&*provider, request).await.map(|said| Some(plan.into_compaction(said)))

@@ -12,7 +12,7 @@ impl Draw {
 
     /// One of `0..below`.
     pub(crate) fn number(&self, below: usize) -> usize {
-        let number = self.0.bits() % u64::try_from(below).expect("a small number");
+        let number = self.0.next_u64() % u64::try_from(below).expect("a small number");
         usize::try_from(number).expect("it is below a `usize`")
     }
 

@@ -16,12 +16,12 @@ pub(crate) use timer::{Alarm, Ring, TimeLimit, after};
 /// use turnstream::env::{CountingIds, Ids};
 ///
 /// let ids = CountingIds::new("test");
-/// assert_eq!(ids.draw(), "test-1");
-/// assert_eq!(ids.draw(), "test-2");
+/// assert_eq!(ids.next_id(), "test-1");
+/// assert_eq!(ids.next_id(), "test-2");
 /// ```
 pub trait Ids: Send + Sync {
     /// Returns an id that this source never returned before.
-    fn draw(&self) -> String;
+    fn next_id(&self) -> String;
 }
 
 /// Random ids of 32 hexadecimal digits, from the randomness of the operating system.
@@ -29,7 +29,7 @@ pub trait Ids: Send + Sync {
 pub struct SystemIds;
 
 impl Ids for SystemIds {
-    fn draw(&self) -> String {
+    fn next_id(&self) -> String {
         format!("{:016x}{:016x}", system_bits(), system_bits())
     }
 }
@@ -49,7 +49,7 @@ impl CountingIds {
 }
 
 impl Ids for CountingIds {
-    fn draw(&self) -> String {
+    fn next_id(&self) -> String {
         let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         format!("{}-{n}", self.prefix)
     }
@@ -85,13 +85,13 @@ impl Clock for FixedClock {
 /// Where chance comes from: jitter, and nothing that has to be secret.
 pub trait Random: Send + Sync {
     /// Returns 64 random bits.
-    fn bits(&self) -> u64;
+    fn next_u64(&self) -> u64;
 
     /// Returns a number from 0 up to but not including 1.
-    fn fraction(&self) -> f64 {
+    fn next_f64(&self) -> f64 {
         // 53 bits are what a float holds exactly.
         #[expect(clippy::cast_precision_loss)]
-        let fraction = (self.bits() >> 11) as f64 / (1_u64 << 53) as f64;
+        let fraction = (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         fraction
     }
 }
@@ -101,7 +101,7 @@ pub trait Random: Send + Sync {
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
-    fn bits(&self) -> u64 {
+    fn next_u64(&self) -> u64 {
         system_bits()
     }
 }
@@ -124,7 +124,7 @@ impl SeededRandom {
 }
 
 impl Random for SeededRandom {
-    fn bits(&self) -> u64 {
+    fn next_u64(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn system_ids_do_not_repeat() {
-        let drawn: HashSet<_> = (0..10_000).map(|_| SystemIds.draw()).collect();
+        let drawn: HashSet<_> = (0..10_000).map(|_| SystemIds.next_id()).collect();
         assert_eq!(drawn.len(), 10_000);
         assert!(drawn.iter().all(|id| id.len() == 32));
     }
@@ -151,7 +151,7 @@ mod tests {
     fn the_same_seed_gives_the_same_numbers_between_0_and_1() {
         let draw = || {
             let random = SeededRandom::new(7);
-            std::array::from_fn::<_, 1000, _>(|_| random.fraction())
+            std::array::from_fn::<_, 1000, _>(|_| random.next_f64())
         };
         let drawn = draw();
         assert_eq!(drawn.map(f64::to_bits), draw().map(f64::to_bits));

@@ -21,14 +21,14 @@ use crate::turn::{PartialTurn, TurnBuilder};
 ///
 /// A request that the provider below sends again counts once, by how it ends.
 ///
-/// - **Closed**: requests go through. So many failures in a row as [`after`](Self::after) says (5)
+/// - **Closed**: requests go through. So many failures in a row as [`with_failures`](Self::with_failures) says (5)
 ///   open it. A failure is an error that may pass, of the kinds that
-///   [`Retry`](crate::provider::Retry) asks again behind, or what [`on`](Self::on) chooses. A turn
+///   [`Retry`](crate::provider::Retry) asks again behind, or what [`count_if`](Self::count_if) chooses. A turn
 ///   that completes begins the count anew; another error, and a turn that is dropped, change
 ///   nothing.
 /// - **Open**: each request gets an [`Overloaded`](ErrorKind::Overloaded) error at once, and nothing
 ///   is sent. Its [`retry_after`](Error::retry_after) is the time that is left of the
-///   [`rest`](Self::rest) (30 s), its source the last failure, without the turn that it cut off.
+///   [`with_cooldown`](Self::with_cooldown) (30 s), its source the last failure, without the turn that it cut off.
 /// - **Half-open**, when that time is over: one request goes through, the others are answered as
 ///   before, without a time. If its turn completes, the circuit is closed, if it fails, open again.
 ///   If it is dropped, or ends with an error that is no failure, the next one takes its place.
@@ -37,13 +37,13 @@ use crate::turn::{PartialTurn, TurnBuilder};
 ///
 /// ```
 /// use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Scripted};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let down = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Server, "down")));
-/// let model = Fallback::new(CircuitBreaker::new(down.clone()).after(2))
+/// let model = Fallback::new(CircuitBreaker::new(down.clone()).with_failures(2))
 ///     .or(Scripted::function(|_, _| "Hello!"));
 /// for _ in 0..10 {
 ///     let request = Request::new(History::new(&SystemIds));
@@ -82,19 +82,19 @@ impl CircuitBreaker {
     }
 
     /// Opens after so many failures in a row. 0 is read as 1.
-    pub fn after(mut self, failures: u32) -> Self {
+    pub fn with_failures(mut self, failures: u32) -> Self {
         self.after = failures.max(1);
         self
     }
 
     /// Lets the provider rest for so long.
-    pub fn rest(mut self, rest: Duration) -> Self {
+    pub fn with_cooldown(mut self, rest: Duration) -> Self {
         self.rest = rest;
         self
     }
 
     /// Counts the errors for which this is true as failures, and no others.
-    pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+    pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.on = Arc::new(choose);
         self
     }

@@ -49,16 +49,20 @@ pub trait Decode {
     ///
     /// What ends the turn: an error that the provider reports, or a breach of its protocol. What was
     /// pushed before is part of the error, as a [`PartialTurn`](crate::turn::PartialTurn).
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error>;
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error>;
 
     /// Reads a frame that came behind the wire's last word. Few wires have anything to say there:
-    /// [`Heard::More`] is for those that go on.
+    /// [`FrameOutcome::Continue`] is for those that go on.
     ///
     /// # Errors
     ///
     /// As [`frame`](Self::frame).
-    fn behind(&mut self, _frame: Frame<'_>, _turn: &mut TurnBuilder) -> Result<Heard, Error> {
-        Ok(Heard::LastWord)
+    fn after_done(
+        &mut self,
+        _frame: Frame<'_>,
+        _turn: &mut TurnBuilder,
+    ) -> Result<FrameOutcome, Error> {
+        Ok(FrameOutcome::Done)
     }
 
     /// Called once when a body has ended without the wire's last word and without an error. What
@@ -86,12 +90,12 @@ pub trait Decode {
 
 /// What a frame was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum FrameOutcome {
     /// More may come, also after a stop reason: usage, for example.
-    More,
+    Continue,
     /// The wire's last word, for example `[DONE]`. The turn is completed if there was a stop reason,
     /// and is one that broke off if there was none.
-    LastWord,
+    Done,
 }
 
 /// A turn read from the bytes of a body by a decoder.
@@ -160,9 +164,9 @@ where
         loop {
             if let Stage::ReadingOn { bytes, alarm } = this.stage {
                 if let Some(Ok(frame)) = this.frames.next_frame() {
-                    match this.decoder.behind(frame, turn)? {
-                        Heard::LastWord => {}
-                        Heard::More => *this.stage = Stage::Reading,
+                    match this.decoder.after_done(frame, turn)? {
+                        FrameOutcome::Done => {}
+                        FrameOutcome::Continue => *this.stage = Stage::Reading,
                     }
                     if turn.has_events() {
                         return Poll::Ready(Some(Ok(())));
@@ -195,14 +199,14 @@ where
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
                     let bytes = frame.data.len();
                     match read(this.decoder, frame, turn) {
-                        Ok(Heard::More) if turn.has_events() || turn.is_over() => {
+                        Ok(FrameOutcome::Continue) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
                                 this.deadlines.heard_output();
                             }
                             return Poll::Ready(Some(Ok(())));
                         }
-                        Ok(Heard::More) => count_silent(this.silent, bytes)?,
-                        Ok(Heard::LastWord) => {
+                        Ok(FrameOutcome::Continue) => count_silent(this.silent, bytes)?,
+                        Ok(FrameOutcome::Done) => {
                             *this.stage = Stage::ReadingOn { bytes: 0, alarm: None };
                         }
                         Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
@@ -262,7 +266,7 @@ fn read(
     decoder: &mut impl Decode,
     frame: Frame<'_>,
     turn: &mut TurnBuilder,
-) -> Result<Heard, Error> {
+) -> Result<FrameOutcome, Error> {
     match frame.event == "error" && !frame.data.trim().is_empty() {
         true => Err(failure::in_stream(frame.data)),
         false => decoder.frame(frame, turn),

@@ -14,7 +14,7 @@ use crate::turn::TurnBuilder;
 
 /// Providers in an order: where one fails, the next one is asked.
 ///
-/// It goes on behind what another provider could do better, or what [`on`](Self::on) chooses:
+/// It goes on behind what another provider could do better, or what [`fall_back_if`](Self::fall_back_if) chooses:
 /// errors of the kinds `connect`, `timeout`, `auth`, `billing`, `rate_limited`, `overloaded`,
 /// `server`, `generation_failed`, `context_window`, `incomplete_turn`, `protocol` and `too_large`.
 /// What is wrong with the request itself is given at once.
@@ -41,7 +41,7 @@ use crate::turn::TurnBuilder;
 ///
 /// ```
 /// use turnstream::provider::{Fallback, Provider, Reply, Scripted};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -77,7 +77,7 @@ impl Fallback {
     }
 
     /// Goes on behind the errors for which this is true, and behind no others.
-    pub fn on(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+    pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         self.on = Arc::new(choose);
         self
     }
@@ -125,7 +125,7 @@ impl Falling {
         let mut request = self.request.clone();
         if self.fallback.providers.len() > at + 1 && !self.fallback.retries_first {
             let goes_on = Arc::clone(&self.fallback.on);
-            request.retries = request.retries.except(move |error| goes_on(error));
+            request.retries = request.retries.with_exception(move |error| goes_on(error));
         }
         request
     }
@@ -170,7 +170,7 @@ impl TurnSource for Falling {
 ///
 /// ```
 /// use turnstream::provider::{Fallback, FallbackFailure, Provider, Reply, Scripted};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -79,7 +79,7 @@ use std::sync::Arc;
 pub use anthropic::Anthropic;
 pub use breaker::CircuitBreaker;
 pub use custom::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
-pub use decode::{Decode, Decoding, Heard};
+pub use decode::{Decode, Decoding, FrameOutcome};
 pub use failure::in_stream as error_in_stream;
 pub use fallback::{Fallback, FallbackFailure};
 #[cfg(feature = "http")]

@@ -17,7 +17,7 @@ use crate::world::LoopEnd;
 /// A recorded run, read back. Cheap to clone.
 ///
 /// It is made by a [`Recorder`](super::Recorder). [`replay`](Self::replay) plays it, and
-/// [`at`](Self::at_step) goes to one of its steps and on from there.
+/// [`at_step`](Self::at_step) goes to one of its steps and on from there.
 ///
 /// A *step* is a turn that is complete or a tool that has its result, of the run itself: those of
 /// its sub-agents do not count. Step 0 is the beginning, with the input said.

@@ -23,7 +23,7 @@ use crate::error::Error;
 /// let busy = Error::new(ErrorKind::Overloaded, "busy");
 /// assert!(Retries::default().allow(&busy));
 /// assert!(!Retries::none().allow(&busy));
-/// let except = Retries::default().except(|error| error.kind() == ErrorKind::Overloaded);
+/// let except = Retries::default().with_exception(|error| error.kind() == ErrorKind::Overloaded);
 /// assert!(!except.allow(&busy));
 /// assert!(except.allow(&Error::new(ErrorKind::Server, "down")));
 /// ```
@@ -58,7 +58,7 @@ impl Retries {
 
     /// The same, but errors for which `handled` is true are returned at once: the caller has
     /// something better to do than to wait.
-    pub fn except(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+    pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled {
             Handled::Nothing => Handled::Some(Arc::new(handled)),
             Handled::Some(before) => {

@@ -178,7 +178,7 @@ impl Session {
     /// otherwise after a refusal: some providers refuse again as long as the refused prompt is in the
     /// context.
     ///
-    /// It is a [`fork`](Self::fork_at) whose place is found as [`History::before_last_prompt`] finds it, in
+    /// It is a [`fork_at`](Self::fork_at) whose place is found as [`History::before_last_prompt`] finds it, in
     /// the entries: what was folded away since is there again. A session without a prompt is forked
     /// whole.
     ///
@@ -209,7 +209,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`fork`](Self::fork_at), and if the entries cannot be read.
+    /// As [`fork_at`](Self::fork_at), and if the entries cannot be read.
     pub async fn fork_before_last_prompt(&self, id: impl Into<String>) -> Result<Self, Error> {
         let is_prompt = |entry: &Entry| matches!(entry, Entry::Item(item) if item.is_prompt());
         let entries = self.entries().await?;

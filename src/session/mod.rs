@@ -6,7 +6,7 @@
 //!
 //! A [`Session`] is one of them as a program holds it: [`Session::run`] goes on with it,
 //! [`Session::resume`] with what was broken off, and [`Session::fork_at`] makes another of its beginning.
-//! [`recorded`](PersistExt::persist_to) writes the events of a loop of your own. The
+//! [`persist_to`](PersistExt::persist_to) writes the events of a loop of your own. The
 //! [guide](crate::guide::sessions) tells what is durable when.
 
 mod checkpoint;

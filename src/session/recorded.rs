@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::session::recorder::EntryRecorder;
 use crate::session::restore::EntryFold;
 
-/// The method [`recorded`](Self::persist_to) on any stream of events, an agent's or a hand-written
+/// The method [`persist_to`](Self::persist_to) on any stream of events, an agent's or a hand-written
 /// loop's.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Writes what the events say into `session`, each before it is given out.
@@ -43,7 +43,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// use turnstream::event::AppendReason;
     /// use turnstream::provider::{Provider, Reply, Scripted};
     /// use turnstream::session::{MemoryStore, PersistExt, Session};
-    /// use turnstream::{Event, EventStreamExt, Item, Journal, Request, Steps, TurnEvents, loop_stream};
+    /// use turnstream::{Event, EventStreamExt, Item, Journal, Request, Steps, TurnStreamExt, loop_stream};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
@@ -79,7 +79,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
 
 impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 
-/// Stream for the [`recorded`](PersistExt::persist_to) method.
+/// Stream for the [`persist_to`](PersistExt::persist_to) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct PersistTo<T> {

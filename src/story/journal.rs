@@ -16,7 +16,7 @@ use crate::usage::Usage;
 /// was dropped: a turn that is still open is shown as interrupted, and results that are there
 /// stand in call order. What it shows can be sent after [`History::settled`].
 ///
-/// Events of sub-agents go into journals of their own, one a call: see [`nested`](Self::nested_journal).
+/// Events of sub-agents go into journals of their own, one a call: see [`nested_journal`](Self::nested_journal).
 /// They change nothing here.
 ///
 /// ```

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::story::Journal;
 
-/// Stream for the [`journaled`](crate::story::EventStreamExt::journal_to) method.
+/// Stream for the [`journal_to`](crate::story::EventStreamExt::journal_to) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

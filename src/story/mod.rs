@@ -27,7 +27,7 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// ```
     /// use futures::TryStreamExt;
     /// use turnstream::provider::{Provider, Reply, Scripted};
-    /// use turnstream::stream::{Steps, TurnEvents, loop_stream};
+    /// use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
     /// use turnstream::{EventStreamExt, History, Item, Journal, Request, env::SystemIds};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -68,7 +68,7 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// with every turn complete and every call answered is `completed`, else `stopped`, also if a
     /// call still needed an approval. After a panic comes `None`, and after a `Finished` of the
     /// events' own its error, if it has one, and then `None`. Use it after
-    /// [`journaled`](Self::journal_to) with the same journal: the outcome is read from there.
+    /// [`journal_to`](Self::journal_to) with the same journal: the outcome is read from there.
     fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
         FinishWith::new(self, journal.clone())
     }

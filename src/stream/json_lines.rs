@@ -50,7 +50,7 @@ impl std::error::Error for LineError {
     }
 }
 
-/// Stream for the [`json_lines`](crate::stream::TurnEvents::json_lines) method.
+/// Stream for the [`json_lines`](crate::stream::TurnStreamExt::json_lines) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {

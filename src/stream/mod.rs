@@ -33,7 +33,7 @@ use crate::error::Error;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
 /// Methods on any stream of turn events.
-pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
+pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// Forwards every event of a turn as a [`Step::Value`], and runs `then` with the finished turn
     /// to decide how the loop goes on.
     ///
@@ -51,7 +51,7 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
     /// ```
     /// use futures::TryStreamExt;
     /// use turnstream::provider::{Provider, Reply, Scripted};
-    /// use turnstream::stream::{Steps, TurnEvents, loop_stream};
+    /// use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
     /// use turnstream::{History, Item, Request, env::SystemIds};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -96,7 +96,7 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
     /// ```
     /// use futures::TryStreamExt;
     /// use turnstream::provider::{Provider, Reply, Scripted};
-    /// use turnstream::stream::TurnEvents;
+    /// use turnstream::stream::TurnStreamExt;
     /// use turnstream::{History, Request, env::SystemIds};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -133,7 +133,7 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
     /// ```
     /// use futures::TryStreamExt;
     /// use turnstream::provider::{Provider, Reply, Scripted};
-    /// use turnstream::stream::{JsonLine, TurnEvents};
+    /// use turnstream::stream::{JsonLine, TurnStreamExt};
     /// use turnstream::{History, Request, env::SystemIds};
     ///
     /// #[derive(serde::Deserialize)]
@@ -178,4 +178,4 @@ pub trait TurnEvents: Stream<Item = Result<TurnEvent, Error>> {
     }
 }
 
-impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnEvents for T {}
+impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnStreamExt for T {}

@@ -14,7 +14,7 @@ use crate::event::Event;
 use crate::stream::{Step, Steps};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
-/// Stream for the [`on_turn_complete`](crate::stream::TurnEvents::on_turn_complete) method.
+/// Stream for the [`on_turn_complete`](crate::stream::TurnStreamExt::on_turn_complete) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct OnTurnComplete<'a, T, Then, Fut, S> {

@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::provider::{Move, Reply};
 use crate::testing::disturb::disturb;
 use crate::testing::http::{HttpResponse, Part};
-use crate::testing::mishap::Mishap;
+use crate::testing::mishap::Fault;
 use crate::testing::signatures::Signatures;
 use crate::testing::stream::{Body, Response, Step};
-use crate::testing::{Asked, Wire, error_response, play};
+use crate::testing::{ReceivedRequest, Wire, error_response, play};
 
 /// What a [`ModelServer`](crate::testing::ModelServer) answers to one request: a turn, a refusal,
 /// or something else, and what goes wrong with it on the way.
@@ -20,7 +20,7 @@ use crate::testing::{Asked, Wire, error_response, play};
 /// ```
 /// use serde_json::json;
 /// use turnstream::provider::Reply;
-/// use turnstream::testing::{After, Answer, LineEnd, Mishap, Noise};
+/// use turnstream::testing::{After, Answer, LineEnd, Fault, Noise};
 ///
 /// // What a model says.
 /// Answer::reply("Hello!");
@@ -34,8 +34,8 @@ use crate::testing::{Asked, Wire, error_response, play};
 /// Answer::refuse(500).with_status(200);
 ///
 /// // What happens on the way.
-/// Answer::reply("Hello!").with(Mishap::Stall(After::Events(2)));
-/// Answer::reply("Hello!").with(Mishap::Between(Noise::Pings)).with(Mishap::LineEnds(LineEnd::CrLf));
+/// Answer::reply("Hello!").with_fault(Fault::Stall(After::Events(2)));
+/// Answer::reply("Hello!").with_fault(Fault::Between(Noise::Pings)).with_fault(Fault::LineEnds(LineEnd::CrLf));
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "an answer does nothing unless it is given to a server"]
@@ -43,7 +43,7 @@ pub struct Answer {
     said: Said,
     status: Option<u16>,
     headers: Vec<(String, String)>,
-    mishaps: Vec<Mishap>,
+    mishaps: Vec<Fault>,
 }
 
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Answer {
     }
 
     /// Lets something go wrong.
-    pub fn with(mut self, mishap: Mishap) -> Self {
+    pub fn with_fault(mut self, mishap: Fault) -> Self {
         self.mishaps.push(mishap);
         self
     }
@@ -128,7 +128,8 @@ impl Answer {
     /// assert!(stream.starts_with(b"event: message_start\ndata: {"));
     /// ```
     pub fn bytes(&self, wire: Wire) -> Vec<u8> {
-        let response = self.clone().response(&Asked::unknown(wire), &mut Signatures::default());
+        let response =
+            self.clone().response(&ReceivedRequest::unknown(wire), &mut Signatures::default());
         let bytes = response.body.into_iter().map_while(|part| match part {
             Part::Bytes(bytes) => Some(bytes),
             Part::Delay(_) => Some(Bytes::new()),
@@ -138,7 +139,11 @@ impl Answer {
     }
 
     /// What is sent. `signatures` learns what was signed.
-    pub(super) fn response(self, asked: &Asked, signatures: &mut Signatures) -> HttpResponse {
+    pub(super) fn response(
+        self,
+        asked: &ReceivedRequest,
+        signatures: &mut Signatures,
+    ) -> HttpResponse {
         let mut said = match self.said {
             Said::Reply(reply) => match play::steps(reply.into_moves(), asked, signatures) {
                 Ok(steps) => stream(steps, asked),
@@ -147,7 +152,7 @@ impl Answer {
             Said::Refusal(error) => error_response::response(asked.wire, &error),
             Said::Raw { content_type, body } => Response::new(200, &content_type, Body::Raw(body)),
         };
-        if self.mishaps.contains(&Mishap::Gzip) {
+        if self.mishaps.contains(&Fault::Gzip) {
             said.headers.push(("content-encoding".to_owned(), "gzip".to_owned()));
         }
         let replaced = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -161,7 +166,7 @@ impl Answer {
     }
 
     /// Adds mishaps that happen to every answer of a server.
-    pub(super) fn with_all(mut self, mishaps: &[Mishap]) -> Self {
+    pub(super) fn with_all(mut self, mishaps: &[Fault]) -> Self {
         self.mishaps.extend_from_slice(mishaps);
         self
     }
@@ -171,7 +176,7 @@ impl Answer {
     }
 }
 
-fn stream(steps: Vec<Step>, asked: &Asked) -> Response {
+fn stream(steps: Vec<Step>, asked: &ReceivedRequest) -> Response {
     let server = asked.wire.server();
     let format = (server.format)(&asked.http.path);
     Response::new(200, format.content_type, Body::Stream(steps, format))

@@ -8,7 +8,7 @@ use crate::testing::http::HttpRequest;
 /// A request to a [`ModelServer`](crate::testing::ModelServer), as its script sees it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Asked {
+pub struct ReceivedRequest {
     /// How many requests came to the script before, on all wires.
     pub n: usize,
     /// The wire that the request came over.
@@ -21,7 +21,7 @@ pub struct Asked {
     pub http: HttpRequest,
 }
 
-impl Asked {
+impl ReceivedRequest {
     /// Reads a request by its path. The error is what is wrong with it.
     pub(super) fn read(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {

@@ -9,15 +9,15 @@ use crate::provider::write::{Frame, FrameFormat, Role};
 use crate::testing::Wire;
 use crate::testing::gzip::Gzip;
 use crate::testing::http::Part;
-use crate::testing::mishap::{After, Mishap, Noise};
+use crate::testing::mishap::{After, Fault, Noise};
 use crate::testing::stream::{Body, Step, frames};
 
 /// Makes the parts that are sent, with all that goes wrong.
-pub(super) fn disturb(body: Body, mishaps: &[Mishap], wire: Wire) -> Vec<Part> {
+pub(super) fn disturb(body: Body, mishaps: &[Fault], wire: Wire) -> Vec<Part> {
     let mut parts = match body {
         Body::Stream(steps, format) => {
             let format = mishaps.iter().fold(format, |format, mishap| match mishap {
-                Mishap::LineEnds(end) => format.with_line_end(end.as_str()),
+                Fault::LineEnds(end) => format.with_line_end(end.as_str()),
                 _ => format,
             });
             framed(disturbed(steps, mishaps, wire, format), mishaps, format)
@@ -32,7 +32,7 @@ pub(super) fn disturb(body: Body, mishaps: &[Mishap], wire: Wire) -> Vec<Part> {
             parts
         }
     };
-    if mishaps.contains(&Mishap::Gzip) {
+    if mishaps.contains(&Fault::Gzip) {
         parts = gzipped(parts);
     }
     for mishap in mishaps {
@@ -42,17 +42,17 @@ pub(super) fn disturb(body: Body, mishaps: &[Mishap], wire: Wire) -> Vec<Part> {
     }
     for mishap in mishaps {
         parts = match mishap {
-            Mishap::Pieces(size) => pieces(parts, || *size),
-            Mishap::RandomPieces { seed, most } => {
+            Fault::Pieces(size) => pieces(parts, || *size),
+            Fault::RandomPieces { seed, most } => {
                 let random = SeededRandom::new(*seed);
                 let most = u64::try_from(*most).unwrap_or(u64::MAX).max(1);
-                pieces(parts, || usize::try_from(random.bits() % most).unwrap_or(0) + 1)
+                pieces(parts, || usize::try_from(random.next_u64() % most).unwrap_or(0) + 1)
             }
             _ => parts,
         };
     }
     for mishap in mishaps {
-        if let Mishap::Slow(wait) = mishap {
+        if let Fault::Slow(wait) = mishap {
             parts = slowed(parts, *wait);
         }
     }
@@ -61,29 +61,29 @@ pub(super) fn disturb(body: Body, mishaps: &[Mishap], wire: Wire) -> Vec<Part> {
 
 /// Where a mishap breaks a body off, and what comes there. An error in the stream is none of them:
 /// it is an event.
-fn place(mishap: &Mishap) -> Option<(After, Option<Part>)> {
+fn place(mishap: &Fault) -> Option<(After, Option<Part>)> {
     match mishap {
-        Mishap::Cut(after) => Some((*after, Some(Part::Cut))),
-        Mishap::End(after) => Some((*after, None)),
-        Mishap::Stall(after) => Some((*after, Some(Part::Hang))),
-        Mishap::Reset(after) => Some((*after, Some(Part::Reset))),
-        Mishap::Error(..)
-        | Mishap::NoTerminal
-        | Mishap::NoLastWord
-        | Mishap::Between(_)
-        | Mishap::LineEnds(_)
-        | Mishap::NoFinalBlankLine
-        | Mishap::Gzip
-        | Mishap::Pieces(_)
-        | Mishap::RandomPieces { .. }
-        | Mishap::Slow(_) => None,
+        Fault::Cut(after) => Some((*after, Some(Part::Cut))),
+        Fault::End(after) => Some((*after, None)),
+        Fault::Stall(after) => Some((*after, Some(Part::Hang))),
+        Fault::Reset(after) => Some((*after, Some(Part::Reset))),
+        Fault::Error(..)
+        | Fault::NoTerminal
+        | Fault::NoLastWord
+        | Fault::Between(_)
+        | Fault::LineEnds(_)
+        | Fault::NoFinalBlankLine
+        | Fault::Gzip
+        | Fault::Pieces(_)
+        | Fault::RandomPieces { .. }
+        | Fault::Slow(_) => None,
     }
 }
 
 /// What the wire says, changed.
 fn disturbed(
     mut steps: Vec<Step>,
-    mishaps: &[Mishap],
+    mishaps: &[Fault],
     wire: Wire,
     format: FrameFormat,
 ) -> Vec<Step> {
@@ -93,15 +93,15 @@ fn disturbed(
     };
     for mishap in mishaps {
         let gone = match mishap {
-            Mishap::NoTerminal => first_of(&steps, &[Role::Terminal, Role::LastWord]),
-            Mishap::NoLastWord => first_of(&steps, &[Role::LastWord]),
+            Fault::NoTerminal => first_of(&steps, &[Role::Terminal, Role::LastWord]),
+            Fault::NoLastWord => first_of(&steps, &[Role::LastWord]),
             _ => None,
         };
         steps.truncate(gone.unwrap_or(steps.len()));
     }
     for mishap in mishaps {
         match mishap {
-            Mishap::Error(after, error) => {
+            Fault::Error(after, error) => {
                 // Whole events only: behind the one that the byte stands in.
                 let n = match after {
                     After::Events(n) => *n,
@@ -120,7 +120,7 @@ fn disturbed(
         }
     }
     let noise = mishaps.iter().filter_map(|mishap| match mishap {
-        Mishap::Between(noise) if format.takes_noise() => Some(*noise),
+        Fault::Between(noise) if format.takes_noise() => Some(*noise),
         _ => None,
     });
     for noise in noise {
@@ -174,7 +174,7 @@ fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
 }
 
 /// Frames as bytes.
-fn framed(steps: Vec<Step>, mishaps: &[Mishap], format: FrameFormat) -> Vec<Part> {
+fn framed(steps: Vec<Step>, mishaps: &[Fault], format: FrameFormat) -> Vec<Part> {
     let mut frames = 0..;
     let part = |step| match step {
         Step::Frame(frame) => Part::Bytes(format.frame(&frame, frames.next().unwrap_or(0)).into()),
@@ -183,7 +183,7 @@ fn framed(steps: Vec<Step>, mishaps: &[Mishap], format: FrameFormat) -> Vec<Part
     };
     let mut parts: Vec<Part> = steps.into_iter().map(part).collect();
     let (line_end, body_end) = format.end();
-    if mishaps.contains(&Mishap::NoFinalBlankLine)
+    if mishaps.contains(&Fault::NoFinalBlankLine)
         && let Some(Part::Bytes(last)) =
             parts.iter_mut().rfind(|part| matches!(part, Part::Bytes(_)))
     {

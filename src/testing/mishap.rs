@@ -10,15 +10,15 @@ use crate::error::Error;
 /// then how its bytes are sent. Nothing is left to chance but by a seed.
 ///
 /// ```
-/// use turnstream::testing::{After, Answer, Mishap, Wire};
+/// use turnstream::testing::{After, Answer, Fault, Wire};
 ///
-/// let answer = Answer::reply("Hello, world!").with(Mishap::NoLastWord);
+/// let answer = Answer::reply("Hello, world!").with_fault(Fault::NoLastWord);
 /// let bytes = answer.bytes(Wire::OpenAiChat);
 /// assert!(!String::from_utf8(bytes).unwrap().contains("[DONE]"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Mishap {
+pub enum Fault {
     /// The connection closes, without the end that HTTP has for a body.
     Cut(After),
     /// The body ends as if this were all: the transport tells of no error.

@@ -1,7 +1,7 @@
 //! What tests and examples talk to instead of a provider: a server on the loopback device.
 //!
 //! [`ModelServer`] speaks the real wires from a script, so that the whole path is run: HTTP,
-//! frames, decoding. An [`Answer`] is what it gives to one request; a [`Mishap`] is what goes wrong
+//! frames, decoding. An [`Answer`] is what it gives to one request; a [`Fault`] is what goes wrong
 //! on the way. [`lint`] knows what a strict vendor refuses, and [`http`] is the plain server below.
 //! [`provider_suite`] has the tests of a provider, for those who write one.
 //!
@@ -11,7 +11,7 @@
 //! use std::time::Duration;
 //! use serde_json::json;
 //! use turnstream::provider::Reply;
-//! use turnstream::testing::{After, Answer, Mishap, ModelServer};
+//! use turnstream::testing::{After, Answer, Fault, ModelServer};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
@@ -19,11 +19,11 @@
 //!     // Come back in a second.
 //!     0 => Answer::refuse(529).with_header("retry-after", "1"),
 //!     // The connection breaks in the middle of a word.
-//!     1 => Answer::reply("Let me see.").with(Mishap::Cut(After::Bytes(300))),
+//!     1 => Answer::reply("Let me see.").with_fault(Fault::Cut(After::Bytes(300))),
 //!     // A whole turn, though a slow one.
 //!     2 => Answer::reply(Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })))
-//!         .with(Mishap::Pieces(1))
-//!         .with(Mishap::Slow(Duration::from_millis(1))),
+//!         .with_fault(Fault::Pieces(1))
+//!         .with_fault(Fault::Slow(Duration::from_millis(1))),
 //!     _ => Answer::reply("It is 3."),
 //! })
 //! .await?;
@@ -50,7 +50,7 @@ pub mod lint;
 pub mod provider_suite;
 
 pub use answer::Answer;
-pub use asked::Asked;
-pub use mishap::{After, LineEnd, Mishap, Noise};
+pub use asked::ReceivedRequest;
+pub use mishap::{After, Fault, LineEnd, Noise};
 pub use model_server::ModelServer;
 pub use wire::Wire;

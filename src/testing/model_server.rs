@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
-use crate::testing::mishap::Mishap;
+use crate::testing::mishap::Fault;
 use crate::testing::signatures::Signatures;
-use crate::testing::{Answer, Asked, Wire};
+use crate::testing::{Answer, ReceivedRequest, Wire};
 
 /// A server on 127.0.0.1 that speaks the wires of the providers and says what a function tells it
 /// to.
@@ -57,7 +57,7 @@ pub struct ModelServer {
 struct House {
     lenient: AtomicBool,
     asked: AtomicUsize,
-    mishaps: Mutex<Vec<Mishap>>,
+    mishaps: Mutex<Vec<Fault>>,
     signatures: Mutex<Signatures>,
     complaints: Mutex<Vec<String>>,
 }
@@ -77,7 +77,7 @@ impl ModelServer {
     ///
     /// Outside a tokio runtime with I/O and time.
     pub async fn start<A: Into<Answer>>(
-        script: impl Fn(&Asked) -> A + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         Self::open(None, move |asked| script(asked).into()).await
     }
@@ -90,7 +90,7 @@ impl ModelServer {
 
     /// Lets something go wrong with every answer from here on, also with those that are refusals
     /// of the script.
-    pub fn with(self, mishap: Mishap) -> Self {
+    pub fn with_fault(self, mishap: Fault) -> Self {
         lock_ignoring_poison(&self.house.mishaps).push(mishap);
         self
     }
@@ -121,7 +121,7 @@ impl ModelServer {
 
     async fn open(
         only: Option<Wire>,
-        script: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest) -> Answer + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let house = Arc::new(House::default());
         let served = Arc::clone(&house);
@@ -147,7 +147,7 @@ macro_rules! servers_of_one_wire {
             pub async fn $name<A: Into<Answer>>(
                 script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
             ) -> std::io::Result<Self> {
-                let script = move |asked: &Asked| script(&asked.body, asked.n).into();
+                let script = move |asked: &ReceivedRequest| script(&asked.body, asked.n).into();
                 Self::open(Some(Wire::$wire), script).await
             }
         )*}
@@ -168,7 +168,7 @@ impl House {
         &self,
         only: Option<Wire>,
         request: HttpRequest,
-        script: &dyn Fn(&Asked) -> Answer,
+        script: &dyn Fn(&ReceivedRequest) -> Answer,
     ) -> HttpResponse {
         let wire = Wire::of_path(&request.path);
         let spoken = wire.filter(|wire| only.is_none_or(|only| only == *wire));
@@ -176,11 +176,12 @@ impl House {
             let message = format!("no such path: {} {}", request.method, request.path);
             let error = Error::new(ErrorKind::InvalidRequest, message).with_status(404);
             let wire = only.or(wire).unwrap_or(Wire::OpenAiChat);
-            return Answer::from(error).response(&Asked::unknown(wire), &mut Signatures::default());
+            return Answer::from(error)
+                .response(&ReceivedRequest::unknown(wire), &mut Signatures::default());
         };
-        let mut asked = match Asked::read(wire, request) {
+        let mut asked = match ReceivedRequest::read(wire, request) {
             Ok(asked) => asked,
-            Err(what) => return self.refuse(&Asked::unknown(wire), vec![what]),
+            Err(what) => return self.refuse(&ReceivedRequest::unknown(wire), vec![what]),
         };
         if !self.lenient.load(Ordering::Relaxed) {
             let complaints = self.complaints(&asked);
@@ -193,7 +194,7 @@ impl House {
         answer.response(&asked, &mut lock_ignoring_poison(&self.signatures))
     }
 
-    fn complaints(&self, asked: &Asked) -> Vec<String> {
+    fn complaints(&self, asked: &ReceivedRequest) -> Vec<String> {
         let vendor = asked.wire.vendor();
         let mut complaints = (vendor.lint)(&asked.model, &asked.body);
         if let Some(name) = vendor.required_header.filter(|name| asked.http.header(name).is_none())
@@ -211,7 +212,7 @@ impl House {
         complaints
     }
 
-    fn refuse(&self, asked: &Asked, complaints: Vec<String>) -> HttpResponse {
+    fn refuse(&self, asked: &ReceivedRequest, complaints: Vec<String>) -> HttpResponse {
         let message = complaints.join("; ");
         lock_ignoring_poison(&self.complaints).extend(complaints);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);

@@ -3,7 +3,7 @@
 use crate::provider::Move;
 use crate::provider::delta::ContentDelta;
 use crate::provider::write::{Opening, TurnWriter, Unsupported};
-use crate::testing::Asked;
+use crate::testing::ReceivedRequest;
 use crate::testing::http::Part;
 use crate::testing::signatures::{Signatures, sign};
 use crate::testing::stream::{Step, frames};
@@ -16,7 +16,7 @@ const CREATED: u64 = 1_700_000_000;
 /// cannot be said on the wire, for the author of the script.
 pub(super) fn steps(
     moves: Vec<Move>,
-    asked: &Asked,
+    asked: &ReceivedRequest,
     signatures: &mut Signatures,
 ) -> Result<Vec<Step>, String> {
     let usage = moves.iter().rev().find_map(|next| match next {
@@ -45,7 +45,7 @@ pub(super) fn steps(
 fn play(
     mut writer: Box<dyn TurnWriter>,
     moves: Vec<Move>,
-    asked: &Asked,
+    asked: &ReceivedRequest,
     signatures: &mut Signatures,
 ) -> Result<Vec<Step>, Unsupported> {
     let mut steps = Vec::new();

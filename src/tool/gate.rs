@@ -42,7 +42,7 @@ pub trait ToolPolicy: Send {
     /// JSON text; `why` says what is wrong with them. `None`, the default, repairs nothing.
     ///
     /// What it gives is checked once. If it fits, the call goes on with it as if the model had
-    /// written it: [`before`](Self::before_call), whoever approves and the tool see the repaired
+    /// written it: [`before_call`](Self::before_call), whoever approves and the tool see the repaired
     /// arguments. The history keeps the model's own, so a resumed call is repaired again. If it does
     /// not fit either, the model is told `why`, of its own arguments.
     ///
@@ -54,7 +54,7 @@ pub trait ToolPolicy: Send {
     /// use serde_json::json;
     /// use turnstream::item::ToolCall;
     /// use turnstream::provider::{Provider, Reply, Scripted};
-    /// use turnstream::stream::TurnEvents;
+    /// use turnstream::stream::TurnStreamExt;
     /// use turnstream::tool::{ToolPolicy, Tool, ToolSpec};
     /// use turnstream::{Error, History, Request, Toolkit};
     ///
@@ -171,7 +171,7 @@ pub trait ToolPolicy: Send {
         Ok(())
     }
 
-    /// Changes each piece of evidence that a call has put on record, before [`after`](Self::after_call)
+    /// Changes each piece of evidence that a call has put on record, before [`after_call`](Self::after_call)
     /// and before anybody sees it.
     ///
     /// # Errors

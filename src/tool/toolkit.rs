@@ -58,7 +58,7 @@ impl Toolkit {
     ///
     /// Two tools of one name are a mistake: a request that offers both is an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest), and nothing is sent.
-    /// [`replace`](Self::with_replaced_tool) puts a tool in the place of another.
+    /// [`with_replaced_tool`](Self::with_replaced_tool) puts a tool in the place of another.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
         let tools: Arc<[Tool]> = tools.into_iter().collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();

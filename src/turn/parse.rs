@@ -83,7 +83,7 @@ impl Turn {
     /// ```
     /// use turnstream::provider::{Provider, Reply, Scripted};
     /// use turnstream::turn::ParseError;
-    /// use turnstream::{History, Request, TurnEvents, env::SystemIds};
+    /// use turnstream::{History, Request, TurnStreamExt, env::SystemIds};
     ///
     /// #[derive(serde::Deserialize)]
     /// struct City {

@@ -82,7 +82,7 @@ fn rounded(number: f64) -> u64 {
 ///
 /// let small = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
 /// let large = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
-/// let prices = Prices::new().with("small", small).with("small-plus", large);
+/// let prices = Prices::new().with_price("small", small).with_price("small-plus", large);
 /// assert_eq!(prices.get("small"), Some(&small));
 /// assert_eq!(prices.get("small-2026-01-31"), Some(&small));
 /// assert_eq!(prices.get("small-plus:free"), Some(&large));
@@ -99,7 +99,7 @@ impl Prices {
 
     /// The same with the price of a model, and of those whose names go on from its name behind a
     /// `-`, `@`, `:` or `.`. A price given twice is the later one.
-    pub fn with(mut self, model: impl Into<String>, price: Price) -> Self {
+    pub fn with_price(mut self, model: impl Into<String>, price: Price) -> Self {
         Arc::make_mut(&mut self.0).insert(model.into(), price);
         self
     }
@@ -175,11 +175,11 @@ mod tests {
     fn finds(model: &str, expected: Option<f64>) {
         let price = |input| Price { input, ..PRICE };
         let prices = Prices::new()
-            .with("gpt-4", price(9.0))
-            .with("gpt-4", price(4.0))
-            .with("gpt-4.1", price(4.1))
-            .with("ü", price(1.0))
-            .with("", price(0.5));
+            .with_price("gpt-4", price(9.0))
+            .with_price("gpt-4", price(4.0))
+            .with_price("gpt-4.1", price(4.1))
+            .with_price("ü", price(1.0))
+            .with_price("", price(0.5));
         assert_eq!(prices.get(model).map(|price| price.input), expected, "{model}");
     }
 

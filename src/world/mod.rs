@@ -15,7 +15,7 @@
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
 //! | drawn value | [`draw`](World::draw) | what is there without waiting: ids, what holders of the run want, which limits are reached, what observing hooks noted |
-//! | notice | [`observe`](World::observe), [`ended`](World::on_end) | an event that was given out; an end from outside |
+//! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | an event that was given out; an end from outside |
 //!
 //! # The contract
 //!

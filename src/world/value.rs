@@ -51,7 +51,7 @@ impl EffectValue {
         Self(ValueRepr::None)
     }
 
-    /// The value as JSON, to be kept; `null` for [`none`](Self::empty).
+    /// The value as JSON, to be kept; `null` for [`empty`](Self::empty).
     ///
     /// # Errors
     ///

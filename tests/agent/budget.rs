@@ -20,7 +20,7 @@ fn spent() -> BudgetUsage {
 }
 
 fn prices() -> Prices {
-    Prices::new().with("m", PRICE)
+    Prices::new().with_price("m", PRICE)
 }
 
 fn reached(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
@@ -134,7 +134,7 @@ fn a_call_limit_reports_the_number_of_calls_that_may_still_start() {
 #[test]
 fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
     let bad = Price { output: f64::NAN, ..PRICE };
-    let budget = Budget::new().with_cost_limit(1.0, prices().with("bad", bad));
+    let budget = Budget::new().with_cost_limit(1.0, prices().with_price("bad", bad));
     assert_eq!(budget.price_of("m-1").unwrap(), Some(PRICE));
     let refused = |model: &str| {
         let error = budget.price_of(model).unwrap_err();

@@ -10,7 +10,7 @@ use turnstream::agent::{Budget, Limits, Pool};
 use turnstream::context::{Compaction, Compactor, Window};
 use turnstream::http::Timeouts;
 use turnstream::provider::{Backoff, CircuitBreaker, Provider, Reply, Scripted};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Tool, tool};
 
 use crate::support::providers::request;

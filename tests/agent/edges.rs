@@ -17,7 +17,7 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
-    Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnEvents, Usage,
+    Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnStreamExt, Usage,
 };
 
 use crate::support::runs::keep;
@@ -311,7 +311,7 @@ fn the_reported_budget_is_the_one_that_ended_the_run() {
 #[test]
 fn the_usage_of_an_interrupted_request_is_counted() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
-    let prices = Prices::new().with("scripted", price);
+    let prices = Prices::new().with_price("scripted", price);
     let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
     let agent = Agent::new(model).with_budget(Budget::new().with_cost_limit(5.0, prices));
     let cx = Arc::new(Mutex::new(None));

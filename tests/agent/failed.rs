@@ -11,7 +11,7 @@ use turnstream::agent::hook::{self, StopDecision};
 use turnstream::event::EndReason;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::replay::{Recorder, Recording};
-use turnstream::stream::{Step, Steps, TurnEvents, loop_stream};
+use turnstream::stream::{Step, Steps, TurnStreamExt, loop_stream};
 use turnstream::task::InTaskExt;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Request, Run};

@@ -9,11 +9,11 @@ use futures::{StreamExt, stream};
 use turnstream::agent::Limits;
 use turnstream::event::EndReason;
 use turnstream::provider::{
-    CircuitBreaker, Decode, Decoding, Fallback, Heard, Piece, Provider, Record, Replay, Reply,
-    Retry, Scripted, from_poll_fn, from_stream,
+    CircuitBreaker, Decode, Decoding, Fallback, FrameOutcome, Piece, Provider, Record, Replay,
+    Reply, Retry, Scripted, from_poll_fn, from_stream,
 };
 use turnstream::sse::Frame;
-use turnstream::stream::{TurnEvents, TurnStream, seal};
+use turnstream::stream::{TurnStream, TurnStreamExt, seal};
 use turnstream::testing::Wire;
 use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Error, ErrorKind, History, Request, Usage};
@@ -151,8 +151,8 @@ async fn without_an_agent_a_turn_is_limited_to_64_mib() {
 struct Silent;
 
 impl Decode for Silent {
-    fn frame(&mut self, _: Frame<'_>, _: &mut TurnBuilder) -> Result<Heard, Error> {
-        Ok(Heard::More)
+    fn frame(&mut self, _: Frame<'_>, _: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        Ok(FrameOutcome::Continue)
     }
 
     fn finish(&mut self, _: &mut TurnBuilder) -> Result<(), Error> {

@@ -29,7 +29,7 @@ fn insatiable(model: &'static str) -> Scripted {
 /// Runs until the money is spent, and gives what was.
 async fn spends(agent: Agent, expected: u64) {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
-    let prices = Prices::new().with("cheap", price(1.0)).with("dear", price(100.0));
+    let prices = Prices::new().with_price("cheap", price(1.0)).with_price("dear", price(100.0));
     let budget = Budget::new().with_cost_limit(0.15, prices);
     let outcome = agent.with_tools([tool]).with_budget(budget).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Budget);

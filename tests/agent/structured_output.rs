@@ -14,7 +14,7 @@ use turnstream::stream::{JsonLine, LineError};
 use turnstream::testing::Wire;
 use turnstream::turn::{ParseError, StopReason};
 use turnstream::{
-    Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnEvents,
+    Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnStreamExt,
 };
 
 use crate::support::models::Bodies;

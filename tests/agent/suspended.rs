@@ -439,7 +439,7 @@ async fn without_a_parent_agent_a_waiting_sub_agent_ends_with_an_error_result() 
     let model = calling(&[("sub_1", "clean")]);
     let history = History::from_items("h", [Item::user("go")]);
     let request = turnstream::Request::new(history.clone()).with_tools(kit.specs());
-    let turn = turnstream::TurnEvents::into_turn(turnstream::provider::Provider::stream_turn(
+    let turn = turnstream::TurnStreamExt::into_turn(turnstream::provider::Provider::stream_turn(
         &model, request,
     ));
     let turn = Arc::new(turn.await.unwrap());

@@ -15,7 +15,7 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::story::trace::{
     FailureKind, RemainingBudget, ToolExit, TraceAction, TraceEvent, read_jsonl,
 };
-use turnstream::stream::{Steps, TurnEvents, loop_stream};
+use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{
@@ -371,7 +371,7 @@ async fn the_remaining_amount_of_each_budget_decreases() {
         .with_total_tokens(1_000)
         .with_output_tokens(15)
         .with_tool_calls(3)
-        .with_cost_limit(1.0, Prices::new().with("scripted", price))
+        .with_cost_limit(1.0, Prices::new().with_price("scripted", price))
         .with_time_limit(Duration::from_secs(1));
     let agent = Agent::new(model).with_tools([wait.unwrap()]).with_budget(budget);
     let budgets = |step: &TraceEvent| serde_json::to_value(step.budgets).unwrap();
@@ -397,7 +397,7 @@ async fn the_remaining_amount_of_each_budget_decreases() {
 async fn the_cost_at_the_stop_is_that_of_the_outcome_including_summaries() {
     let usage = |input_tokens| Usage { input_tokens, ..Usage::default() };
     let price = |input| Price { input, ..Price::default() };
-    let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
+    let prices = Prices::new().with_price("scripted", price(100.0)).with_price("cheap", price(1.0));
     let acts = |tokens| calls(json!({ "note": "x".repeat(800) })).usage(usage(tokens));
     let replies = [acts(10), acts(900), "Done.".into()];
     let summary = Reply::text("In short.").usage(usage(50));

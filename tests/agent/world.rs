@@ -337,7 +337,7 @@ type Log = Arc<Mutex<Vec<String>>>;
 struct OneId;
 
 impl Ids for OneId {
-    fn draw(&self) -> String {
+    fn next_id(&self) -> String {
         "id".to_owned()
     }
 }

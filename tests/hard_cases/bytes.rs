@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use turnstream::event::EndReason;
 use turnstream::provider::openai_chat::{Decoder, Dialect, ThinkTags};
 use turnstream::provider::{Decoding, Provider, Reply, Scripted};
-use turnstream::stream::{TurnEvents, TurnStream, seal};
+use turnstream::stream::{TurnStream, TurnStreamExt, seal};
 use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};

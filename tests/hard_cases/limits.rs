@@ -288,7 +288,7 @@ mod budgets {
     #[tokio::test]
     async fn cost_is_computed_from_the_configured_prices() {
         let price = Price { input: 1.0, output: 10.0, cache_read: 0.1, cache_write: 2.0 };
-        let prices = || Prices::new().with("scripted", price);
+        let prices = || Prices::new().with_price("scripted", price);
         let usage = Usage { cache_read_input_tokens: 100, ..tokens(200, 30) };
         // 100 fresh, 100 cached at a tenth, 30 answered: 100 + 10 + 300 millionths.
         let world = World::new([call("a").usage(usage), call("b").usage(usage), "never".into()])

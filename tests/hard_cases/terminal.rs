@@ -7,7 +7,7 @@ use turnstream::agent::{Limits, hook};
 use turnstream::event::{EndReason, Transition};
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::provider::{Reply, Retry, Scripted};
-use turnstream::testing::{After, Answer, Mishap, Wire};
+use turnstream::testing::{After, Answer, Fault, Wire};
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Error, ErrorKind, Event, History};
 
@@ -83,7 +83,7 @@ mod missing_end_marker {
     #[test]
     fn a_turn_without_its_end_marker_is_an_error_with_partial_output_on_every_wire() {
         for wire in Wire::ALL {
-            let answer = Answer::reply("half a word").with(Mishap::NoTerminal);
+            let answer = Answer::reply("half a word").with_fault(Fault::NoTerminal);
             let error = read(wire, answer).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
             assert_eq!(PartialTurn::of(&error).unwrap().text(), "half a word", "{wire}");
@@ -131,7 +131,7 @@ mod calls_without_end_marker {
     fn no_wire_runs_calls_without_an_end_marker() {
         for wire in Wire::ALL {
             let reply = Reply::new().call_raw("c", "t", "{}");
-            let error = read(wire, Answer::reply(reply).with(Mishap::NoTerminal)).unwrap_err();
+            let error = read(wire, Answer::reply(reply).with_fault(Fault::NoTerminal)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
         }
     }
@@ -151,7 +151,7 @@ mod error_as_first_event {
     #[tokio::test(start_paused = true)]
     async fn an_error_as_the_first_event_is_retried_like_an_error_status() {
         for wire in Wire::ALL {
-            let busy = Answer::reply("x").with(Mishap::Error(After::Events(0), overloaded()));
+            let busy = Answer::reply("x").with_fault(Fault::Error(After::Events(0), overloaded()));
             let error = read(wire, busy.clone()).unwrap_err();
             assert!(error.is_retryable(), "{wire}: {error:?}");
             assert!(error.kind().is_transient() && PartialTurn::of(&error).is_none(), "{wire}");

@@ -11,8 +11,8 @@ use turnstream::event::EndReason;
 use turnstream::item::{Item, ItemKind, StopReason};
 use turnstream::provider::Reply;
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
-use turnstream::stream::TurnEvents;
-use turnstream::testing::{Answer, Mishap, Wire};
+use turnstream::stream::TurnStreamExt;
+use turnstream::testing::{Answer, Fault, Wire};
 use turnstream::{Error, ErrorKind, History, Turn, Usage};
 
 use crate::support::items::tokens;
@@ -257,7 +257,7 @@ mod calls_without_end_marker {
         for wire in Wire::ALL {
             let ran = Counter::default();
             let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
-            let broken = || Answer::reply(calls()).with(Mishap::NoTerminal);
+            let broken = || Answer::reply(calls()).with_fault(Fault::NoTerminal);
             // Neither of the first turn, nor of the one that is asked for in its place.
             let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
             let agent = agent(model.clone()).with_tools([fine("t", &ran)]);

@@ -19,7 +19,7 @@ use turnstream::tool::Tool;
 use turnstream::turn::{StopReason, TurnBuilder};
 use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Run, Toolkit,
-    Turn, TurnEvent, TurnEvents,
+    Turn, TurnEvent, TurnStreamExt,
 };
 
 use crate::support::tools::spec;

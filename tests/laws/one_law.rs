@@ -10,7 +10,7 @@ use turnstream::env::CountingIds;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Provider, Reply, Scripted, anthropic, openai_chat};
 use turnstream::request::ToolSpec;
-use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::testing::Wire;
 #[cfg(feature = "schemars")]
 use turnstream::tool::Tool;

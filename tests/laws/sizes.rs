@@ -16,7 +16,7 @@ use turnstream::provider::Scripted;
 use turnstream::stream::{Ended, LoopStream, OnTurnComplete, TurnStream};
 use turnstream::turn::Text;
 use turnstream::{
-    Error, Event, History, Item, Journal, Run, Step, Steps, TurnEvent, TurnEvents, Usage,
+    Error, Event, History, Item, Journal, Run, Step, Steps, TurnEvent, TurnStreamExt, Usage,
     loop_stream,
 };
 
@@ -78,7 +78,7 @@ fn a_loop_is_the_size_of_its_body_its_state_and_three_words() {
     assert!(size_of::<Option<Ended>>() <= 1);
 
     let talking = loop_stream(History::from_id("h"), |_: History| {
-        let turn: TurnStream = TurnEvents::seal(stream::empty(), &History::from_id("h"));
+        let turn: TurnStream = TurnStreamExt::seal(stream::empty(), &History::from_id("h"));
         turn.on_turn_complete(|_| -> Ready<_> { ready(Ok(Steps::<History>::stop())) })
     });
     assert!(overhead(&talking) <= 24, "{}", overhead(&talking));

@@ -4,7 +4,7 @@ use futures::{StreamExt, stream};
 use proptest::prelude::*;
 use serde::Deserialize;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::{JsonLine, TurnEvents};
+use turnstream::stream::{JsonLine, TurnStreamExt};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Request};
 

@@ -222,7 +222,7 @@ async fn a_closed_connection_is_replaced_immediately_under_any_stack_of_provider
     let makes: [Make; 3] = [
         |model, other| Retry::new(Fallback::new(model).or(other)),
         |model, _| Retry::new(Retry::new(model)),
-        |model, _| Retry::new(CircuitBreaker::new(model).after(1)),
+        |model, _| Retry::new(CircuitBreaker::new(model).with_failures(1)),
     ];
     for make in makes {
         let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;

@@ -10,7 +10,7 @@ use turnstream::provider::{
     Anthropic, Gemini, HttpProvider, OpenAiChat, OpenAiResponses, Provider, Wire,
 };
 use turnstream::request::Request;
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Error, ErrorKind, History, Item};
 

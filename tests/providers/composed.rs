@@ -9,7 +9,7 @@ use serde_json::json;
 use turnstream::env::CountingIds;
 use turnstream::event::EndReason;
 use turnstream::provider::{CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry};
-use turnstream::testing::{After, Answer, LineEnd, Mishap, ModelServer, Noise, Wire};
+use turnstream::testing::{After, Answer, Fault, LineEnd, ModelServer, Noise, Wire};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
 
@@ -22,7 +22,7 @@ fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
 }
 
 /// What goes wrong.
-fn mishaps() -> Vec<Mishap> {
+fn mishaps() -> Vec<Fault> {
     let places = [
         After::Bytes(0),
         After::Bytes(900),
@@ -32,24 +32,24 @@ fn mishaps() -> Vec<Mishap> {
     ];
     let busy = || Error::new(ErrorKind::Overloaded, "busy").with_status(529);
     let mut all = vec![
-        Mishap::NoTerminal,
-        Mishap::NoLastWord,
-        Mishap::LineEnds(LineEnd::CrLf),
-        Mishap::LineEnds(LineEnd::Cr),
-        Mishap::NoFinalBlankLine,
-        Mishap::Gzip,
-        Mishap::Pieces(1),
-        Mishap::RandomPieces { seed: 7, most: 50 },
+        Fault::NoTerminal,
+        Fault::NoLastWord,
+        Fault::LineEnds(LineEnd::CrLf),
+        Fault::LineEnds(LineEnd::Cr),
+        Fault::NoFinalBlankLine,
+        Fault::Gzip,
+        Fault::Pieces(1),
+        Fault::RandomPieces { seed: 7, most: 50 },
     ];
     for noise in [Noise::Comments, Noise::Pings, Noise::UnknownEvents, Noise::BlankLines] {
-        all.push(Mishap::Between(noise));
+        all.push(Fault::Between(noise));
     }
     for place in places {
         all.extend([
-            Mishap::Cut(place),
-            Mishap::End(place),
-            Mishap::Reset(place),
-            Mishap::Error(place, busy()),
+            Fault::Cut(place),
+            Fault::End(place),
+            Fault::Reset(place),
+            Fault::Error(place, busy()),
         ]);
     }
     all
@@ -60,7 +60,7 @@ fn usage() -> Usage {
 }
 
 /// Calls two tools, then says it is done. The first answer to each request has the mishap.
-async fn server(mishap: Mishap) -> ModelServer {
+async fn server(mishap: Fault) -> ModelServer {
     let asked = Mutex::new([0, 0]);
     let server = ModelServer::start(move |request| {
         let second = usize::from(request.body.to_string().contains("it is fine"));
@@ -78,7 +78,7 @@ async fn server(mishap: Mishap) -> ModelServer {
             asked[second]
         };
         match n {
-            1 => Answer::reply(reply.usage(usage())).with(mishap.clone()),
+            1 => Answer::reply(reply.usage(usage())).with_fault(mishap.clone()),
             _ => Answer::reply(reply.usage(usage())),
         }
     });
@@ -157,7 +157,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
                 // Gzip and the like are no mishap that passes by itself.
                 let made = decorated(order, model, &next);
                 let made = match mishap {
-                    Mishap::Gzip => Arc::new(
+                    Fault::Gzip => Arc::new(
                         Retry::new(made)
                             .with_backoff(Transport::at_once().backoff)
                             .retry_if(|_| true),

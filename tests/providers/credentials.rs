@@ -8,7 +8,7 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use turnstream::http::{Credential, HttpClient, KeyHeader, Token};
 use turnstream::provider::{Anthropic, OpenAiResponses, Provider};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::testing::{Answer, ModelServer};
 use turnstream::turn::Turn;

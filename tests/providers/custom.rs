@@ -7,7 +7,7 @@ use std::task::Poll;
 use futures::{FutureExt, StreamExt, stream};
 use turnstream::event::EndReason;
 use turnstream::provider::{Backoff, Piece, Provider, Retry, from_poll_fn, from_stream};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Agent, Error, ErrorKind, Item, TurnEvent, Usage};
 

@@ -9,7 +9,7 @@ use turnstream::event::EndReason;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
 };
-use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn};
@@ -63,7 +63,7 @@ async fn the_next_provider_is_asked_after_errors_that_another_provider_could_avo
 #[tokio::test]
 async fn a_closure_can_select_other_errors() {
     let on = |error: &Error| error.kind() == ErrorKind::Filtered;
-    let model = |kind| Fallback::new(fails(kind)).or(says("fine")).on(on);
+    let model = |kind| Fallback::new(fails(kind)).or(says("fine")).fall_back_if(on);
     assert_eq!(ask(&model(ErrorKind::Filtered)).await.unwrap().text(), "fine");
     assert!(ask(&model(ErrorKind::Server)).await.is_err());
 }
@@ -170,7 +170,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
         Reply::error(error(ErrorKind::InvalidRequest)),
         Reply::new().cut(),
     ]);
-    let breaker = CircuitBreaker::new(model.clone()).after(2);
+    let breaker = CircuitBreaker::new(model.clone()).with_failures(2);
     for _ in 0..4 {
         drop(ask(&breaker).await);
         assert!(!breaker.is_open());
@@ -189,7 +189,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
 #[tokio::test(start_paused = true)]
 async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     let model = Scripted::new([Reply::text("for somebody else").cut()]);
-    let breaker = CircuitBreaker::new(model).after(1);
+    let breaker = CircuitBreaker::new(model).with_failures(1);
     let cut = ask(&breaker).await.unwrap_err();
     assert_eq!(PartialTurn::of(&cut).unwrap().text(), "for somebody else");
     let refused = ask(&breaker).await.unwrap_err();
@@ -203,7 +203,8 @@ async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
 async fn rested(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Scripted) {
     let first = Reply::error(error(ErrorKind::Server));
     let model = Scripted::new([first].into_iter().chain(replies));
-    let breaker = CircuitBreaker::new(model.clone()).after(1).rest(Duration::from_secs(5));
+    let breaker =
+        CircuitBreaker::new(model.clone()).with_failures(1).with_cooldown(Duration::from_secs(5));
     drop(ask(&breaker).await);
     assert!(breaker.is_open());
     tokio::time::advance(Duration::from_secs(5)).await;
@@ -253,7 +254,7 @@ async fn a_dropped_or_inconclusive_probe_lets_another_request_probe() {
 async fn a_turn_started_before_the_circuit_opened_does_not_close_it() {
     let slow = Reply::text("late").delay(Duration::from_secs(1));
     let model = Scripted::new([slow, Reply::error(error(ErrorKind::Server))]);
-    let breaker = CircuitBreaker::new(model).after(1);
+    let breaker = CircuitBreaker::new(model).with_failures(1);
     let mut early = breaker.stream_turn(request());
     assert!(early.next().await.unwrap().is_ok());
     drop(ask(&breaker).await);
@@ -268,8 +269,9 @@ async fn a_turn_started_before_the_circuit_opened_does_not_close_it() {
 async fn a_retry_around_the_breaker_waits_for_the_cooldown_and_becomes_the_probe() {
     let (first, then) = (Reply::error(error(ErrorKind::Server)), Reply::text("fine"));
     let model = Scripted::new([first, then]);
-    let breaker =
-        CircuitBreaker::new(model.clone()).after(1).rest(Duration::from_micros(7_500_300));
+    let breaker = CircuitBreaker::new(model.clone())
+        .with_failures(1)
+        .with_cooldown(Duration::from_micros(7_500_300));
     let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
     let turn = ask(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
     assert_eq!((turn.text().as_str(), model.requests().len()), ("fine", 2));

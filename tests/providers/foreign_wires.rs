@@ -3,9 +3,9 @@
 use turnstream::framing::{Frame, JsonLines};
 use turnstream::http::{HttpClient, KeyHeader};
 use turnstream::provider::{
-    Decode, Destination, Encoded, Heard, HttpProvider, Provider, Refusal, Wire,
+    Decode, Destination, Encoded, FrameOutcome, HttpProvider, Provider, Refusal, Wire,
 };
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::turn::TurnBuilder;
 use turnstream::{Error, ErrorKind, History, Item, Request};
@@ -78,8 +78,8 @@ impl Wire for Faulty {
 struct Nothing;
 
 impl Decode for Nothing {
-    fn frame(&mut self, _: Frame<'_>, _: &mut TurnBuilder) -> Result<Heard, Error> {
-        Ok(Heard::LastWord)
+    fn frame(&mut self, _: Frame<'_>, _: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        Ok(FrameOutcome::Done)
     }
 }
 

@@ -12,7 +12,7 @@ use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry,
 };
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
-use turnstream::testing::{After, Answer, Mishap, ModelServer, Wire};
+use turnstream::testing::{After, Answer, Fault, ModelServer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};
 
 use crate::over_http::{KEY, Transport, provider};
@@ -166,8 +166,8 @@ async fn an_error_in_the_stream_is_retried_only_before_any_output() {
 #[tokio::test]
 async fn an_incomplete_turn_is_not_retried() {
     for place in [After::Bytes(0), After::Events(3)] {
-        for mishap in [Mishap::Cut(place), Mishap::End(place)] {
-            let answer = Answer::from("Hello, world!").with(mishap);
+        for mishap in [Fault::Cut(place), Fault::End(place)] {
+            let answer = Answer::from("Hello, world!").with_fault(mishap);
             assert_eq!(requests(Wire::Anthropic, answer).await, 1, "{place:?}");
         }
     }
@@ -320,14 +320,14 @@ async fn an_agent_with_a_fallback_fails_over_immediately_and_only_the_last_provi
 #[tokio::test]
 async fn a_circuit_breaker_counts_one_failure_per_request_and_forwards_retry_settings() {
     let (server, _) = failing_and_fine(503).await;
-    let breaker = CircuitBreaker::new(at(&server, 0)).after(2);
+    let breaker = CircuitBreaker::new(at(&server, 0)).with_failures(2);
     for (turn, sent) in [(1, 3), (2, 6), (3, 6)] {
         let (_, failed) = read(breaker.stream_turn(request())).await;
         assert!(failed.is_some());
         assert_eq!(server.requests().len(), sent, "in turn {turn}");
     }
     let (server, _) = failing_and_fine(503).await;
-    let breaker = CircuitBreaker::new(at(&server, 0)).after(9);
+    let breaker = CircuitBreaker::new(at(&server, 0)).with_failures(9);
     let retry = Retry::new(breaker).with_backoff(Transport::at_once().backoff);
     read(retry.stream_turn(request())).await;
     assert_eq!(server.requests().len(), 3, "one for each attempt");

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiChat, Provider};
-use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};

@@ -9,7 +9,7 @@ use turnstream::env::{CountingIds, SeededRandom};
 use turnstream::item::{Json, ProviderData};
 use turnstream::provider::{Provider, Record, Replay, Reply, RequestMismatch, Retry, Scripted};
 use turnstream::request::{Effort, Options, Reasoning};
-use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{PartialTurn, StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};

@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 use turnstream::env::{Random, SeededRandom};
 use turnstream::provider::{Backoff, Provider, Reply, Retry, Scripted, anthropic};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
 
@@ -16,7 +16,7 @@ use crate::support::providers::{error, read, request, spent};
 struct Longest;
 
 impl Random for Longest {
-    fn bits(&self) -> u64 {
+    fn next_u64(&self) -> u64 {
         u64::MAX
     }
 }

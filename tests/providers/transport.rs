@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::executor::block_on;
 use turnstream::http::{HttpClient, Timeouts};
 use turnstream::provider::{OpenAiChat, Provider};
-use turnstream::stream::{TurnEvents, TurnStream};
+use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};

@@ -8,7 +8,7 @@ use turnstream::error::AuthProblem;
 use turnstream::http::{HttpClient, reqwest};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider, Reply};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::ModelServer;
 use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::turn::Turn;

@@ -15,7 +15,7 @@ use futures::stream::{self, FusedStream, Stream, StreamExt, TryStreamExt};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{
-    Ended, IntoStep, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnEvents, TurnStream,
+    Ended, IntoStep, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnStream, TurnStreamExt,
     loop_over, loop_stream, loop_with_state, next, stop, stop_with,
 };
 use turnstream::turn::{PartialTurn, TurnEvent};

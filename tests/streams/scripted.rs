@@ -4,7 +4,7 @@ use futures::executor::block_on;
 use serde_json::json;
 use turnstream::item::ProviderData;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{ReasoningKind, StopReason, Turn, TurnEvent};
 use turnstream::{History, Request};
 

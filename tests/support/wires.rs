@@ -11,8 +11,8 @@ use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Decode, Decoding, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
 };
-use turnstream::stream::{TurnEvents, TurnStream, seal};
-use turnstream::testing::{Answer, LineEnd, Mishap, Noise, Wire, lint};
+use turnstream::stream::{TurnStream, TurnStreamExt, seal};
+use turnstream::testing::{Answer, Fault, LineEnd, Noise, Wire, lint};
 use turnstream::{Error, History, Request, Turn, TurnEvent};
 
 /// What the encoder of a wire makes of a request.
@@ -159,12 +159,12 @@ pub(crate) fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> V
 /// The same answer in all the ways in which it may be framed.
 pub(crate) fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
     let plain = || Answer::reply(reply.clone());
-    let mut bodies = vec![plain(), plain().with(Mishap::NoLastWord)];
+    let mut bodies = vec![plain(), plain().with_fault(Fault::NoLastWord)];
     for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr] {
-        let ended = plain().with(Mishap::LineEnds(end));
+        let ended = plain().with_fault(Fault::LineEnds(end));
         bodies.push(ended.clone());
-        bodies.push(ended.clone().with(Mishap::Between(Noise::Comments)));
-        bodies.push(ended.with(Mishap::NoFinalBlankLine));
+        bodies.push(ended.clone().with_fault(Fault::Between(Noise::Comments)));
+        bodies.push(ended.with_fault(Fault::NoFinalBlankLine));
     }
     let bytes = bodies.iter().map(|body| body.bytes(wire));
     // A mark of the order of bytes is lawful before server-sent events, and not before JSON.

@@ -9,7 +9,7 @@ use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::{Output, OutputSchema};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::{Wire, lint};
 use turnstream::tool::{Rationale, Risk, Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};

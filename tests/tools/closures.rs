@@ -12,7 +12,7 @@ use turnstream::tool::{IntoToolOutput, Json, Tool};
 use turnstream::{ErrorKind, History, Toolkit};
 
 use turnstream::provider::{Provider, Scripted};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 
 use crate::support::providers::request;
 use crate::support::tools::spec;

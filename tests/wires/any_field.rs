@@ -9,7 +9,7 @@ use futures::stream;
 use serde_json::{Value, json};
 use turnstream::provider::Reply;
 use turnstream::provider::openai_chat::Dialect;
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::{Answer, Wire};
 use turnstream::turn::Turn;
 use turnstream::{Error, History, Usage};

@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use serde_json::Value;
 use turnstream::item::{Json, Mark, ProviderData, ResultKind, StopReason, ToolResult};
 use turnstream::provider::{Decoding, anthropic, openai_chat};
-use turnstream::stream::{TurnEvents, seal};
+use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, Usage};
 
@@ -387,7 +387,7 @@ mod over_http {
     use tokio::runtime::{Builder, Runtime};
     use turnstream::http::{HttpClient, Timeouts};
     use turnstream::provider::{OpenAiChat, Provider};
-    use turnstream::stream::TurnEvents;
+    use turnstream::stream::TurnStreamExt;
     use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
     use turnstream::{Error, ErrorKind, Item, Request};
 

@@ -11,7 +11,7 @@ use turnstream::error::RateLimitScope::{
 };
 use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Ollama, OpenAiChat, Provider};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::{Error, ErrorKind, History, Item, Request};
 

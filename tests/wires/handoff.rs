@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use turnstream::item::{Part, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Reply, anthropic, gemini, ollama, openai_chat, openai_responses};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::{Answer, Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::{PartialTurn, Turn};

@@ -280,7 +280,7 @@ mod over_http {
     use turnstream::event::EndReason;
     use turnstream::http::HttpClient;
     use turnstream::provider::OpenAiChat;
-    use turnstream::stream::TurnEvents;
+    use turnstream::stream::TurnStreamExt;
     use turnstream::testing::http::Part as Piece;
     use turnstream::testing::http::{HttpResponse, LoopbackServer};
     use turnstream::{Agent, provider::Provider};

@@ -376,8 +376,8 @@ mod over_http {
     use turnstream::http::{HttpClient, Timeouts};
     use turnstream::provider::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider};
     use turnstream::request::Options;
-    use turnstream::stream::TurnEvents;
-    use turnstream::testing::{After, LineEnd, Mishap, Noise};
+    use turnstream::stream::TurnStreamExt;
+    use turnstream::testing::{After, Fault, LineEnd, Noise};
     use turnstream::tool::{Tool, ToolSpec};
     use turnstream::turn::Turn;
     use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
@@ -548,8 +548,8 @@ mod over_http {
 
     #[tokio::test]
     async fn a_body_truncated_at_any_byte_is_an_error_or_the_whole_turn() {
-        async fn check(cut: Mishap, kinds: &[ErrorKind]) {
-            for (wire, turn) in ask(Answer::reply("Hi you").with(cut.clone()), LONG).await {
+        async fn check(cut: Fault, kinds: &[ErrorKind]) {
+            for (wire, turn) in ask(Answer::reply("Hi you").with_fault(cut.clone()), LONG).await {
                 match turn {
                     Ok(turn) => assert_eq!(turn.text(), "Hi you", "{wire} {cut:?}"),
                     Err(error) => {
@@ -561,26 +561,27 @@ mod over_http {
         let longest = Wire::ALL.map(|wire| Answer::reply("Hi you").bytes(wire).len());
         for n in (0..longest.into_iter().max().unwrap()).step_by(41) {
             let after = After::Bytes(n);
-            check(Mishap::Cut(after), &[ErrorKind::IncompleteTurn]).await;
-            check(Mishap::End(after), &[ErrorKind::IncompleteTurn]).await;
+            check(Fault::Cut(after), &[ErrorKind::IncompleteTurn]).await;
+            check(Fault::End(after), &[ErrorKind::IncompleteTurn]).await;
         }
     }
 
     #[tokio::test]
     async fn a_stream_that_breaks_off_is_not_a_complete_turn() {
-        for mishap in [Mishap::Cut, Mishap::End] {
-            let answer = Answer::reply("Hi you").with(mishap(After::Events(2)));
+        for mishap in [Fault::Cut, Fault::End] {
+            let answer = Answer::reply("Hi you").with_fault(mishap(After::Events(2)));
             check_error(answer, ErrorKind::IncompleteTurn).await;
         }
-        check_error(Answer::reply("Hi").with(Mishap::NoTerminal), ErrorKind::IncompleteTurn).await;
+        check_error(Answer::reply("Hi").with_fault(Fault::NoTerminal), ErrorKind::IncompleteTurn)
+            .await;
         let error = Error::new(ErrorKind::Overloaded, "busy");
-        let failing = Answer::reply("Hi you").with(Mishap::Error(After::Events(2), error));
+        let failing = Answer::reply("Hi you").with_fault(Fault::Error(After::Events(2), error));
         check_error(failing, ErrorKind::Overloaded).await;
     }
 
     #[tokio::test]
     async fn a_reset_is_an_error() {
-        let answer = Answer::reply("Hi you").with(Mishap::Reset(After::Events(2)));
+        let answer = Answer::reply("Hi you").with_fault(Fault::Reset(After::Events(2)));
         for (wire, turn) in ask(answer, LONG).await {
             assert!(turn.is_err(), "{wire}");
         }
@@ -589,8 +590,11 @@ mod over_http {
     #[tokio::test]
     async fn a_stream_that_stalls_times_out() {
         for after in [After::Bytes(100), After::Events(2)] {
-            check_error(Answer::reply("Hi you").with(Mishap::Stall(after)), ErrorKind::Timeout)
-                .await;
+            check_error(
+                Answer::reply("Hi you").with_fault(Fault::Stall(after)),
+                ErrorKind::Timeout,
+            )
+            .await;
         }
     }
 
@@ -599,7 +603,7 @@ mod over_http {
         let words = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight "];
         let reply = words.into_iter().fold(Reply::new(), Reply::say);
         // By then there are words on every wire, and more to come.
-        let stall = Answer::reply(reply).with(Mishap::Stall(After::Events(6)));
+        let stall = Answer::reply(reply).with_fault(Fault::Stall(After::Events(6)));
         let server = ModelServer::start(move |_| stall.clone()).await.unwrap();
         for (at, (_, model)) in models(&server, LONG).into_iter().enumerate() {
             let mut turn = model.stream_turn(request());
@@ -614,34 +618,34 @@ mod over_http {
     #[tokio::test]
     async fn framing_and_chunking_of_a_stream_change_nothing() {
         let mishaps = [
-            Mishap::NoLastWord,
-            Mishap::NoFinalBlankLine,
-            Mishap::Between(Noise::Comments),
-            Mishap::Between(Noise::Pings),
-            Mishap::Between(Noise::UnknownEvents),
-            Mishap::Between(Noise::BlankLines),
-            Mishap::LineEnds(LineEnd::Lf),
-            Mishap::LineEnds(LineEnd::CrLf),
-            Mishap::LineEnds(LineEnd::Cr),
-            Mishap::Pieces(1),
-            Mishap::Pieces(7),
-            Mishap::RandomPieces { seed: 1, most: 50 },
+            Fault::NoLastWord,
+            Fault::NoFinalBlankLine,
+            Fault::Between(Noise::Comments),
+            Fault::Between(Noise::Pings),
+            Fault::Between(Noise::UnknownEvents),
+            Fault::Between(Noise::BlankLines),
+            Fault::LineEnds(LineEnd::Lf),
+            Fault::LineEnds(LineEnd::CrLf),
+            Fault::LineEnds(LineEnd::Cr),
+            Fault::Pieces(1),
+            Fault::Pieces(7),
+            Fault::RandomPieces { seed: 1, most: 50 },
         ];
         for mishap in &mishaps {
-            check_text(Answer::reply("Hi you").with(mishap.clone()), "Hi you").await;
+            check_text(Answer::reply("Hi you").with_fault(mishap.clone()), "Hi you").await;
         }
         // And with all that goes together.
-        let all = mishaps.iter().filter(|mishap| !matches!(mishap, Mishap::LineEnds(_)));
+        let all = mishaps.iter().filter(|mishap| !matches!(mishap, Fault::LineEnds(_)));
         let answer =
-            all.fold(Answer::reply("Hi you"), |answer, mishap| answer.with(mishap.clone()));
-        check_text(answer.with(Mishap::LineEnds(LineEnd::CrLf)), "Hi you").await;
+            all.fold(Answer::reply("Hi you"), |answer, mishap| answer.with_fault(mishap.clone()));
+        check_text(answer.with_fault(Fault::LineEnds(LineEnd::CrLf)), "Hi you").await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn slow_responses_follow_the_tokio_clock() {
-        let slow = || Answer::reply("Hi").with(Mishap::Slow(Duration::from_hours(1)));
+        let slow = || Answer::reply("Hi").with_fault(Fault::Slow(Duration::from_hours(1)));
         let began = tokio::time::Instant::now();
-        check_text(slow().with(Mishap::Pieces(200)), "Hi").await;
+        check_text(slow().with_fault(Fault::Pieces(200)), "Hi").await;
         let pieces = |wire| Answer::reply("Hi").bytes(wire).len() / 200;
         let hours = u32::try_from(pieces(Wire::Anthropic)).unwrap();
         assert!(began.elapsed() >= hours * Duration::from_hours(1));
@@ -649,14 +653,14 @@ mod over_http {
 
     #[tokio::test]
     async fn an_unrequested_compressed_body_is_an_error() {
-        for (wire, turn) in ask(Answer::reply("Hi").with(Mishap::Gzip), LONG).await {
+        for (wire, turn) in ask(Answer::reply("Hi").with_fault(Fault::Gzip), LONG).await {
             assert!(turn.is_err(), "{wire}");
         }
     }
 
     #[tokio::test]
     async fn a_server_wide_fault_applies_to_every_response() {
-        let server = ModelServer::start(|_| "Hi").await.unwrap().with(Mishap::NoTerminal);
+        let server = ModelServer::start(|_| "Hi").await.unwrap().with_fault(Fault::NoTerminal);
         for (wire, model) in models(&server, LONG) {
             let error = model.stream_turn(request()).into_turn().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
@@ -699,7 +703,7 @@ mod over_http {
             assert_eq!(turn.unwrap_err().kind(), kind, "{wire}");
         }
         // A refusal can be broken off like anything else.
-        let cut = Answer::refuse(429).with(Mishap::Cut(After::Bytes(5)));
+        let cut = Answer::refuse(429).with_fault(Fault::Cut(After::Bytes(5)));
         check_error(cut, ErrorKind::RateLimited).await;
     }
 
@@ -707,7 +711,7 @@ mod over_http {
     async fn a_caller_that_retries_succeeds_after_a_series_of_faults() {
         let server = ModelServer::start(|asked| match asked.n {
             0 => Answer::refuse(529).with_header("retry-after", "1"),
-            1 => Answer::reply("Let me see.").with(Mishap::Cut(After::Bytes(300))),
+            1 => Answer::reply("Let me see.").with_fault(Fault::Cut(After::Bytes(300))),
             _ => Answer::reply("It is 3."),
         });
         let server = server.await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnstream::provider::Reply;
-use turnstream::testing::{After, Answer, LineEnd, Mishap, Noise, Wire};
+use turnstream::testing::{After, Answer, Fault, LineEnd, Noise, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Usage};
 
@@ -541,8 +541,8 @@ fn the_same_script_yields_the_same_bytes() {
     let reply = || Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": [1, 2, 3] }));
     for wire in Wire::ALL {
         assert_eq!(stream(wire, reply()), stream(wire, reply()));
-        let pieces = Mishap::RandomPieces { seed: 7, most: 9 };
-        assert_eq!(stream(wire, Answer::reply(reply()).with(pieces)), stream(wire, reply()));
+        let pieces = Fault::RandomPieces { seed: 7, most: 9 };
+        assert_eq!(stream(wire, Answer::reply(reply()).with_fault(pieces)), stream(wire, reply()));
     }
 }
 
@@ -552,14 +552,14 @@ fn a_body_breaks_off_at_the_configured_byte() {
         let whole = Answer::reply("Hi you").bytes(wire);
         for n in [0, 1, 50, whole.len(), whole.len() + 1] {
             let kept = &whole[..n.min(whole.len())];
-            for mishap in [Mishap::Cut, Mishap::End, Mishap::Stall, Mishap::Reset] {
-                let answer = Answer::reply("Hi you").with(mishap(After::Bytes(n)));
+            for mishap in [Fault::Cut, Fault::End, Fault::Stall, Fault::Reset] {
+                let answer = Answer::reply("Hi you").with_fault(mishap(After::Bytes(n)));
                 assert_eq!(answer.bytes(wire), kept, "{wire} {n}");
             }
         }
         let all = events(&stream(wire, Answer::reply("Hi you")));
         for n in 0..=all.len() + 1 {
-            let answer = Answer::reply("Hi you").with(Mishap::End(After::Events(n)));
+            let answer = Answer::reply("Hi you").with_fault(Fault::End(After::Events(n)));
             assert_eq!(events(&stream(wire, answer)), all[..n.min(all.len())], "{wire} {n}");
         }
     }
@@ -569,20 +569,20 @@ fn a_body_breaks_off_at_the_configured_byte() {
 fn the_end_marker_of_a_stream_can_be_omitted() {
     let left_out = |wire, mishap| {
         let whole = events(&stream(wire, Answer::reply("Hi")));
-        let left = events(&stream(wire, Answer::reply("Hi").with(mishap)));
+        let left = events(&stream(wire, Answer::reply("Hi").with_fault(mishap)));
         assert_eq!(left, whole[..left.len()]);
         whole.len() - left.len()
     };
     // From `message_delta`, the finish reason, `response.completed`, `finishReason`, `done` on.
     let terminal: Vec<_> =
-        Wire::ALL.into_iter().map(|wire| left_out(wire, Mishap::NoTerminal)).collect();
+        Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoTerminal)).collect();
     assert_eq!(terminal, [2, 3, 1, 1, 1]);
     let last_word: Vec<_> =
-        Wire::ALL.into_iter().map(|wire| left_out(wire, Mishap::NoLastWord)).collect();
+        Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoLastWord)).collect();
     assert_eq!(last_word, [1, 1, 0, 0, 0]);
     for wire in Wire::ALL {
         let whole = stream(wire, "Hi");
-        let short = stream(wire, Answer::reply("Hi").with(Mishap::NoFinalBlankLine));
+        let short = stream(wire, Answer::reply("Hi").with_fault(Fault::NoFinalBlankLine));
         let end = if wire == Wire::Gemini { "\r\n" } else { "\n" };
         assert_eq!(short + end, whole);
     }
@@ -593,18 +593,18 @@ fn framing_options_change_no_content() {
     for wire in Wire::ALL {
         let plain = stream(wire, "Hi you").replace("\r\n", "\n");
         for (end, text) in [(LineEnd::Lf, "\n"), (LineEnd::CrLf, "\r\n"), (LineEnd::Cr, "\r")] {
-            let ended = stream(wire, Answer::reply("Hi you").with(Mishap::LineEnds(end)));
+            let ended = stream(wire, Answer::reply("Hi you").with_fault(Fault::LineEnds(end)));
             // A carriage return alone ends no line of JSON.
             let text = if wire == Wire::Ollama && text == "\r" { "\n" } else { text };
             assert_eq!(ended, plain.replace('\n', text));
         }
         let said = events(&plain);
         for noise in [Noise::Comments, Noise::BlankLines] {
-            let noisy = stream(wire, Answer::reply("Hi you").with(Mishap::Between(noise)));
+            let noisy = stream(wire, Answer::reply("Hi you").with_fault(Fault::Between(noise)));
             assert_eq!(events(&noisy), said, "{wire}");
             assert!(noisy.len() > plain.len());
         }
-        let unknown = Answer::reply("Hi you").with(Mishap::Between(Noise::UnknownEvents));
+        let unknown = Answer::reply("Hi you").with_fault(Fault::Between(Noise::UnknownEvents));
         let mut unknown = events(&stream(wire, unknown));
         assert_eq!(unknown.len(), 2 * said.len());
         unknown.retain(|(_, data)| !data.to_string().contains("sky"));
@@ -621,7 +621,7 @@ fn keep_alives_have_the_wires_format() {
         ": keep-alive\r\n\r\n",
         "\n{",
     ]) {
-        let alive = stream(wire, Answer::reply("Hi").with(Mishap::Between(Noise::Pings)));
+        let alive = stream(wire, Answer::reply("Hi").with_fault(Fault::Between(Noise::Pings)));
         assert!(alive.starts_with(sign), "{alive}");
     }
 }
@@ -631,7 +631,8 @@ fn an_error_can_be_placed_after_a_number_of_events() {
     let error = Error::new(ErrorKind::Overloaded, "busy");
     for wire in Wire::ALL {
         let whole = events(&stream(wire, Answer::reply("Hi you")));
-        let failing = Answer::reply("Hi you").with(Mishap::Error(After::Events(3), error.clone()));
+        let failing =
+            Answer::reply("Hi you").with_fault(Fault::Error(After::Events(3), error.clone()));
         let failed = events(&stream(wire, failing));
         assert_eq!(failed[..3], whole[..3]);
         assert_eq!(failed.len(), 4);
@@ -641,7 +642,7 @@ fn an_error_can_be_placed_after_a_number_of_events() {
 
 #[test]
 fn a_compressed_body_declares_its_encoding() {
-    let packed = Answer::reply("Hi").with(Mishap::Gzip).bytes(Wire::Anthropic);
+    let packed = Answer::reply("Hi").with_fault(Fault::Gzip).bytes(Wire::Anthropic);
     assert_eq!(packed[..3], [0x1f, 0x8b, 8]);
     assert!(!packed.windows(5).any(|window| window == b"event"));
 }

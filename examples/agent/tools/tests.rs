@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolCall;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::tool::{Tool, ToolContext, ToolPolicy, Verdict};
 use turnstream::{History, Request};
 

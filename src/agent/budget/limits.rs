@@ -15,7 +15,7 @@ use crate::usage::{Price, Prices, Usage};
 ///
 /// Limits are enforced between turns and before tools are started, never inside a turn: a
 /// response that crosses one is kept, since it was paid for, its calls are answered without being
-/// run, and the run ends. Only [`time`](Self::with_time_limit) is kept by a timer. A limit of 0 is reached
+/// run, and the run ends. Only [`with_time_limit`](Self::with_time_limit) is kept by a timer. A limit of 0 is reached
 /// before the first request, but for that of [tool calls](Self::with_tool_calls): a model may answer
 /// without any.
 ///
@@ -29,7 +29,7 @@ use crate::usage::{Price, Prices, Usage};
 /// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
 /// let budget = Budget::new()
 ///     .with_output_tokens(50_000)
-///     .with_cost_limit(0.25, Prices::new().with("claude-sonnet-4", price))
+///     .with_cost_limit(0.25, Prices::new().with_price("claude-sonnet-4", price))
 ///     .with_time_limit(Duration::from_secs(600));
 ///
 /// let usage = Usage { input_tokens: 60_000, output_tokens: 5_000, ..Usage::default() };
@@ -162,7 +162,7 @@ impl Budget {
     }
 
     /// As [`with_wrap_up`](Self::with_wrap_up), and keeps time for that turn: what runs when only this much of
-    /// the [`time`](Self::with_time_limit) is left is dropped, and the last turn begins. It is dropped, too, if
+    /// the [`with_time_limit`](Self::with_time_limit) is left is dropped, and the last turn begins. It is dropped, too, if
     /// it is not complete when the time is over. With a reserve as long as the limit nothing but the
     /// limit counts.
     pub fn with_wrap_up_time(mut self, time: Duration) -> Self {

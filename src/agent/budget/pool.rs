@@ -418,7 +418,7 @@ impl Drop for TokenReservation {
     }
 }
 
-/// Future for the [`slot`](Pool::acquire_slot) method.
+/// Future for the [`acquire_slot`](Pool::acquire_slot) method.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireSlot {

@@ -3,7 +3,7 @@
 /// What the last words of a blocked model begin with, in any case of letters.
 pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 
-/// What a text that begins with a line `BLOCKED_PREFIX: …` says is missing, or `None` if it does not.
+/// What a text that begins with a line `BLOCKED: …` says is missing, or `None` if it does not.
 ///
 /// It is the rest of that line. An empty one means that nothing was named.
 ///
@@ -12,8 +12,8 @@ pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 ///
 /// let claim = strip_blocked_prefix("Blocked: write access to `/srv`\nEverything else is done.");
 /// assert_eq!(claim, Some("write access to `/srv`"));
-/// assert_eq!(strip_blocked_prefix("BLOCKED_PREFIX:"), Some(""));
-/// assert_eq!(strip_blocked_prefix("The door is BLOCKED_PREFIX: it is stuck"), None);
+/// assert_eq!(strip_blocked_prefix("BLOCKED:"), Some(""));
+/// assert_eq!(strip_blocked_prefix("The door is BLOCKED: it is stuck"), None);
 /// ```
 pub fn strip_blocked_prefix(text: &str) -> Option<&str> {
     let line = text.trim_start().lines().next()?;

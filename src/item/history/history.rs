@@ -50,7 +50,7 @@ pub(super) struct HistoryIndex {
 impl History {
     /// Makes an empty history with an id drawn from `ids`.
     pub fn new(ids: &(impl Ids + ?Sized)) -> Self {
-        Self::from_id(ids.draw())
+        Self::from_id(ids.next_id())
     }
 
     /// Makes an empty history with a known id, for example one that a store kept.
@@ -75,7 +75,7 @@ impl History {
 
     /// The same entries under a new id, so that what follows is told apart from the original's.
     pub fn fork(&self, ids: &(impl Ids + ?Sized)) -> Self {
-        self.fork_with_id(ids.draw())
+        self.fork_with_id(ids.next_id())
     }
 
     /// The same under an id that is known.

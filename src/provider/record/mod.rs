@@ -51,7 +51,7 @@ use sink::Sink;
 ///
 /// ```
 /// use turnstream::provider::{Provider, Record, Replay, Scripted};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{Agent, History, Request, env::SystemIds};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

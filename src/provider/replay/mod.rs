@@ -47,7 +47,7 @@ use rebuild::refusal;
 ///
 /// ```
 /// use turnstream::provider::{Provider, Replay, RequestMismatch};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{ErrorKind, History, Item, Request};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -77,7 +77,7 @@ impl Backoff {
             return None;
         }
         let ceiling = self.ceiling(failed);
-        let seconds = ceiling.as_secs_f64() * random.fraction().clamp(0.0, 1.0);
+        let seconds = ceiling.as_secs_f64() * random.next_f64().clamp(0.0, 1.0);
         // A fraction that is no number waits the longest.
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling);
         Some(wait.max(asked))
@@ -109,11 +109,11 @@ mod tests {
     struct Odd(f64);
 
     impl Random for Odd {
-        fn bits(&self) -> u64 {
+        fn next_u64(&self) -> u64 {
             0
         }
 
-        fn fraction(&self) -> f64 {
+        fn next_f64(&self) -> f64 {
             self.0
         }
     }

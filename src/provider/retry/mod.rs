@@ -50,7 +50,7 @@ use crate::turn::TurnBuilder;
 ///
 /// ```
 /// use turnstream::provider::{Provider, Reply, Retry, Scripted};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -35,7 +35,7 @@ const NAME: &str = "scripted";
 /// ```
 /// use serde_json::json;
 /// use turnstream::provider::{Provider, Reply, Scripted};
-/// use turnstream::stream::TurnEvents;
+/// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{History, Request, env::SystemIds};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

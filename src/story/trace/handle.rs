@@ -19,7 +19,7 @@ use crate::usage::Prices;
 
 /// What a run did, step by step. Clones share it.
 ///
-/// It is filled by [`traced`](crate::EventStreamExt::trace_to), and can be looked at any time. A step is the
+/// It is filled by [`trace_to`](crate::EventStreamExt::trace_to), and can be looked at any time. A step is the
 /// result of one call, in the order in which results came; a turn without calls behind which the run
 /// went on; or the end. A run that is dropped has no end. A trace that is put on several runs, one
 /// after the other, goes on counting steps; budgets begin anew with each, which is where its input

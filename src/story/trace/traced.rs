@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::story::trace::Trace;
 
-/// Stream for the [`traced`](crate::story::EventStreamExt::trace_to) method.
+/// Stream for the [`trace_to`](crate::story::EventStreamExt::trace_to) method.
 #[pin_project]
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]

@@ -22,7 +22,7 @@ pub struct HttpResponse {
     pub headers: Vec<(String, String)>,
     /// What happens after the head. Always sent chunked.
     ///
-    /// Where HTTP knows no body (an answer to `SUMMARY_HEADING`, or the status 204 or 304), the bytes are
+    /// Where HTTP knows no body (an answer to `HEAD`, or the status 204 or 304), the bytes are
     /// passed over and the rest is done.
     pub body: Vec<Part>,
 }

@@ -306,7 +306,7 @@ async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
 #[tokio::test]
 async fn a_summary_is_priced_by_the_model_that_wrote_it() {
     let price = |input| Price { input, ..Price::default() };
-    let prices = Prices::new().with("scripted", price(100.0)).with("cheap", price(1.0));
+    let prices = Prices::new().with_price("scripted", price(100.0)).with_price("cheap", price(1.0));
     let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
     let (summarize, _) = summarizer([Reply::text("Ada.").usage(tokens(50, 0))]);
     let agent = agent(&model, summarize).with_budget(Budget::new().with_cost_limit(9.0, prices));
@@ -430,7 +430,7 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
 #[tokio::test]
 async fn a_failed_summary_is_priced_by_the_agents_model() {
     let price = |input| Price { input, ..Price::default() };
-    let prices = Prices::new().with("scripted", price(1.0)).with("dear", price(100.0));
+    let prices = Prices::new().with_price("scripted", price(1.0)).with_price("dear", price(100.0));
     let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
     let (summarize, _) =
         summarizer([Reply::text("Ada.").usage(tokens(50, 0)).stop(StopReason::MaxTokens)]);

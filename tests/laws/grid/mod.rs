@@ -251,7 +251,7 @@ fn check_answers(behind: &[Event], calls: usize) {
 fn a_hand_written_loop_upholds_the_same_invariants_as_the_agent() {
     use turnstream::Request;
     use turnstream::provider::Provider;
-    use turnstream::stream::{Steps, TurnEvents, loop_stream};
+    use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
 
     over_the_grid("by hand", |case, polls, _| {
         for at in [polls / 3, polls / 2, polls] {

@@ -12,7 +12,7 @@ use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Scripted};
 use turnstream::tool::{IntoToolOutput, ToolContext};
 use turnstream::{
-    Agent, Error, ErrorKind, History, Item, Request, Tool, Toolkit, TurnEvents, TurnStream,
+    Agent, Error, ErrorKind, History, Item, Request, Tool, Toolkit, TurnStream, TurnStreamExt,
 };
 
 use super::script::{Fate, Script};

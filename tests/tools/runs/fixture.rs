@@ -10,7 +10,7 @@ use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::item::{ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::tool::{Permission, Tool, ToolPolicy, ToolRun, ToolSpec, Verdict};
 use turnstream::{Error, ErrorKind, History, Request, Toolkit, Turn};
 

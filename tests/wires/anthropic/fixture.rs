@@ -8,7 +8,7 @@ use futures::stream;
 use serde_json::Value;
 use turnstream::item::{Part, ResultKind, ToolResult};
 use turnstream::provider::{Decoding, anthropic};
-use turnstream::stream::{TurnEvents, seal};
+use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::Turn;
 use turnstream::{Error, History, Item, Request};
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Provider, Reply};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::ModelServer;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::tool::{Tool, ToolSpec};

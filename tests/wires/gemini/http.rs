@@ -2,7 +2,7 @@
 
 use turnstream::http::HttpClient;
 use turnstream::provider::{Gemini, Provider};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::{Agent, ErrorKind, Item, event::EndReason};
 

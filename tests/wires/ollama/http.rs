@@ -9,7 +9,7 @@ use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::ollama::Chat;
 use turnstream::provider::{HttpProvider, Ollama, Provider, Reply};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::ModelServer;
 use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
 use turnstream::{Agent, Error, ErrorKind, Item, Turn};

@@ -4,7 +4,7 @@ use super::*;
 use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiResponses, Provider};
-use turnstream::stream::TurnEvents;
+use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::Part as Piece;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind};

@@ -18,7 +18,7 @@ use self::message_meta::MessageMeta;
 use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
 use crate::provider::anthropic::passthrough::NAME;
-use crate::provider::decode::{Decode, Heard};
+use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, read, read_frame};
@@ -190,7 +190,7 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         // A kind of event that this reader does not know, and what keeps the connection alive, may
         // hold anything; `[DONE]` comes from proxies.
         let known = frame.event == "message"
@@ -198,7 +198,7 @@ impl Decode for Decoder {
             || frame.event.starts_with("message_")
             || frame.event.starts_with("content_block_");
         if !known || matches!(frame.data.trim(), "" | "[DONE]") {
-            return Ok(Heard::More);
+            return Ok(FrameOutcome::Continue);
         }
         let mut room = String::new();
         let event: Event<'_> = read_frame("an event", frame.data, &mut room)?;
@@ -246,27 +246,31 @@ impl Decode for Decoder {
                 if !turn.is_stopped() {
                     turn.stop(StopReason::Other("message_stop".to_owned()), "");
                 }
-                return Ok(Heard::LastWord);
+                return Ok(FrameOutcome::Done);
             }
             "error" => return Err(failure::in_stream(frame.data)),
             "message" if event.error.is_some() => return Err(failure::in_stream(frame.data)),
             // `ping`, and whatever comes with a later version.
             _ => {}
         }
-        Ok(Heard::More)
+        Ok(FrameOutcome::Continue)
     }
 
     /// Another message begins behind the end of one: programmatic tool calls come so. It belongs to
     /// the turn, which ends as the last of them does.
-    fn behind(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn after_done(
+        &mut self,
+        frame: Frame<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<FrameOutcome, Error> {
         let mut room = String::new();
         let Ok(event) = read::<Event<'_>>(frame.data, &mut room) else {
-            return Ok(Heard::LastWord);
+            return Ok(FrameOutcome::Done);
         };
         let starts = event.r#type.get().unwrap_or(frame.event) == "message_start";
         let id = event.message.0.as_ref().map(|message| message.id.or_empty());
         if !starts || id.is_none() || id == self.message_id.as_deref() {
-            return Ok(Heard::LastWord);
+            return Ok(FrameOutcome::Done);
         }
         self.end_open(turn);
         self.message_id = None;

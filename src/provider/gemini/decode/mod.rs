@@ -11,7 +11,7 @@ use self::calls::Calls;
 use self::frames::{Candidate, Chunk, Counted, FunctionCall, Part};
 use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
-use crate::provider::decode::{Decode, Heard};
+use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
 use crate::provider::gemini::passthrough::{Bound, NAME};
@@ -206,11 +206,11 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         match frame.data.trim() {
             "" => {}
             // It comes from proxies.
-            "[DONE]" => return Ok(Heard::LastWord),
+            "[DONE]" => return Ok(FrameOutcome::Done),
             _ if frame.event == "error" => return Err(failure::in_stream(frame.data)),
             // The form of the wire without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
@@ -221,7 +221,7 @@ impl Decode for Decoder {
             }
             chunk => self.chunk(chunk, turn)?,
         }
-        Ok(Heard::More)
+        Ok(FrameOutcome::Continue)
     }
 
     /// Where the answer comes from stands with its last text.

@@ -7,7 +7,7 @@ use self::calls::Calls;
 use self::frames::Line;
 use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
-use crate::provider::decode::{Decode, Heard};
+use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -37,7 +37,7 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    fn line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         if let Some(error) = line.error() {
             return Err(failure::in_stream(error.get()));
         }
@@ -56,12 +56,12 @@ impl Decoder {
             turn.usage(self.usage);
         }
         if !line.is_last() {
-            return Ok(Heard::More);
+            return Ok(FrameOutcome::Continue);
         }
         self.calls.end(turn);
         let raw = line.done_reason.or_empty();
         turn.stop(self.reason(raw), raw);
-        Ok(Heard::LastWord)
+        Ok(FrameOutcome::Done)
     }
 
     /// Thoughts go back to the model that wrote them and to no other.
@@ -86,11 +86,11 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         let mut room = String::new();
         match Line::read(frame.data, &mut room) {
             Ok(Some(line)) => self.line(&line, turn),
-            Ok(None) => Ok(Heard::More),
+            Ok(None) => Ok(FrameOutcome::Continue),
             Err(error) => {
                 Err(protocol(format!("a line cannot be read: {error}")).with_source(error))
             }
@@ -98,12 +98,16 @@ impl Decode for Decoder {
     }
 
     /// A call that comes too late is not run, and must not be lost without a word.
-    fn behind(&mut self, frame: Frame<'_>, _turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn after_done(
+        &mut self,
+        frame: Frame<'_>,
+        _turn: &mut TurnBuilder,
+    ) -> Result<FrameOutcome, Error> {
         let mut room = String::new();
         let line = Line::read(frame.data, &mut room).ok().flatten();
         match line.is_some_and(|line| line.has_calls()) {
             true => Err(protocol("a tool call came after the end")),
-            false => Ok(Heard::LastWord),
+            false => Ok(FrameOutcome::Done),
         }
     }
 }

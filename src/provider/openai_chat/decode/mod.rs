@@ -13,7 +13,7 @@ use self::reasoning::Reasoning;
 use self::tags::{Tags, TextPiece};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
-use crate::provider::decode::{Decode, Heard};
+use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
 use crate::provider::fields::Fields;
 use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements};
@@ -225,15 +225,15 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         if frame.data.trim() == "[DONE]" {
             if self.dialect.end != TurnEnd::FinishReason {
                 self.stop_unsaid(turn)?;
             }
-            return Ok(Heard::LastWord);
+            return Ok(FrameOutcome::Done);
         }
         if frame.data.trim().is_empty() {
-            return Ok(Heard::More);
+            return Ok(FrameOutcome::Continue);
         }
         let mut room = String::new();
         let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut room)?;
@@ -257,7 +257,7 @@ impl Decode for Decoder {
             turn.usage(usage.usage());
         }
         self.citations.cite(chunk.citations);
-        Ok(Heard::More)
+        Ok(FrameOutcome::Continue)
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {

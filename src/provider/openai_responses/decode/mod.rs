@@ -12,7 +12,7 @@ use self::frames::{Event, Response};
 use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
-use crate::provider::decode::{Decode, Heard};
+use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
 use crate::provider::lenient::{self, Str, elements, string};
 use crate::provider::openai::arguments;
@@ -201,17 +201,17 @@ impl Decoder {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         // A kind of event that this reader does not know, and what keeps the connection alive, may
         // hold anything.
         let known =
             matches!(frame.event, "message" | "error") || frame.event.starts_with("response.");
         let data = frame.data.trim();
         if !known || data.is_empty() {
-            return Ok(Heard::More);
+            return Ok(FrameOutcome::Continue);
         }
         if data == "[DONE]" {
-            return Ok(Heard::LastWord);
+            return Ok(FrameOutcome::Done);
         }
         turn.provider(NAME);
         let mut room = String::new();
@@ -229,7 +229,7 @@ impl Decode for Decoder {
                     let nothing = Response::default();
                     let response = event.response.0.as_deref().unwrap_or(&nothing);
                     self.terminal(word, response, turn)?;
-                    return Ok(Heard::LastWord);
+                    return Ok(FrameOutcome::Done);
                 }
                 Some(_) => self.event(kind, &event, turn)?,
                 None => {}
@@ -238,7 +238,7 @@ impl Decode for Decoder {
         if self.items.is_overfull() {
             turn.overfill();
         }
-        Ok(Heard::More)
+        Ok(FrameOutcome::Continue)
     }
 }
 

@@ -9,7 +9,9 @@ use super::broken::Fault;
 use crate::error::{Error, ErrorKind};
 use crate::framing::{Frame, Framing, JsonLines};
 use crate::item::{Item, ItemKind, StopReason};
-use crate::provider::{Decode, Destination, Encoded, Heard, Piece, Refusal, Wire, error_in_stream};
+use crate::provider::{
+    Decode, Destination, Encoded, FrameOutcome, Piece, Refusal, Wire, error_in_stream,
+};
 use crate::request::Request;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
@@ -124,10 +126,10 @@ impl<const LOSSY: bool> Framing for Lines<LOSSY> {
 }
 
 impl Decode for Decoder {
-    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<Heard, Error> {
+    fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         let line: Value = frame.json()?;
         let Some((field, value)) = line.as_object().and_then(|line| line.iter().next()) else {
-            return Ok(Heard::More);
+            return Ok(FrameOutcome::Continue);
         };
         let words = value.as_str().unwrap_or_default();
         match (field.as_str(), self.fault) {
@@ -144,16 +146,16 @@ impl Decode for Decoder {
             }),
             ("stop", Fault::AlwaysStops) | ("error", Fault::CompletesWhatFails) => {
                 turn.stop(StopReason::Stop, words);
-                return Ok(Heard::LastWord);
+                return Ok(FrameOutcome::Done);
             }
             ("stop", _) => {
                 turn.stop(StopReason::Other(words.to_owned()), words);
-                return Ok(Heard::LastWord);
+                return Ok(FrameOutcome::Done);
             }
             ("error", _) => return Err(error_in_stream(&value.to_string())),
             _ => {}
         }
-        Ok(Heard::More)
+        Ok(FrameOutcome::Continue)
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
