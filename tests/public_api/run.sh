@@ -9,13 +9,11 @@ cd "$(dirname "$0")/../.."
 rust=1.95.0 tool=0.52.0
 listing=tests/public_api/api.txt
 
-if command -v rustup >/dev/null; then
-    rustup toolchain list | grep -q "^$rust" || rustup toolchain install "$rust" --profile minimal >/dev/null
+cargo=(cargo)
+if ! cargo --version | grep -q " $rust "; then
+    rustup toolchain install "$rust" --profile minimal >/dev/null
     cargo=(rustup run "$rust" cargo)
-else
-    cargo=(cargo)
 fi
-"${cargo[@]}" --version | grep -q " $rust" || { echo "public API: needs Rust $rust"; exit 1; }
 cargo public-api --version 2>/dev/null | grep -q " $tool\$" ||
     "${cargo[@]}" install --quiet --locked cargo-public-api --version "$tool"
 
