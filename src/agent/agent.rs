@@ -776,7 +776,7 @@ impl Agent {
     /// [`resume`](Self::resume) lets the sub-agent continue.
     ///
     /// What its calls changed is on record as the result's own, as it happens; a call that was cut
-    /// short and told nothing may have changed something, and is there as `interrupt_for_wrap_up` with the tool's
+    /// short and told nothing may have changed something, and is there as `cut_short` with the tool's
     /// name. Of its evidence, what holds at its end is kept: checks that passed after its last change,
     /// and those that failed and have not passed since.
     ///

@@ -207,7 +207,7 @@ impl RunHandle {
 
     /// Lets a call run that waits for a verdict.
     ///
-    /// `call` is what `approval_request` showed. The verdict holds for exactly this call, its
+    /// `call` is what `approval_requested` showed. The verdict holds for exactly this call, its
     /// arguments included. A call of a sub-agent needs the path to it:
     /// [`Event::approval_request`](crate::Event::approval_request) returns it with the path.
     ///

@@ -37,7 +37,7 @@ impl CompactionState {
     }
 
     /// The same after an attempt to make a history shorter of which the provider has counted `counted`
-    /// tokens, where the guess was `count_request`, and which is to be shorter than `above` from here on.
+    /// tokens, where the guess was `guess`, and which is to be shorter than `above` from here on.
     pub(super) fn after_attempt(self, counted: Option<u64>, guess: u64, above: u64) -> Self {
         let room = Self { threshold: Some(above), ..self };
         match counted {

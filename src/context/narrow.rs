@@ -49,7 +49,7 @@ pub struct Selected {
 /// Something that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejected {
-    /// The candidate's source; `with_constraints` or `steps` where those did not fit.
+    /// The candidate's source; `constraints` or `steps` where those did not fit.
     pub source: String,
     /// Why not.
     pub why: String,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
-/// What was said and done, with at most `with_max_transcript_bytes` for each result and for the arguments of a call.
+/// What was said and done, with at most `max_bytes` for each result and for the arguments of a call.
 /// Thoughts are left out, and so are items of a provider's own.
 pub(super) fn transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,

@@ -13,11 +13,11 @@ impl Content {
         }
     }
 
-    /// The same with at most `with_max_transcript_bytes` of text, or `None` if there is no more.
+    /// The same with at most `max_bytes` of text, or `None` if there is no more.
     ///
     /// Head and tail are kept, in halves and in whole characters. Between them stands a marker
     /// that says how many bytes were left out, and `note`, for example where the whole lies. The
-    /// marker counts: only where it alone is longer than `with_max_transcript_bytes`, the text is longer, and
+    /// marker counts: only where it alone is longer than `max_bytes`, the text is longer, and
     /// nothing but the marker. The text of several parts counts together; media stay in their
     /// places.
     ///
@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// A text of at most `with_max_transcript_bytes` bytes, with its head and its tail; see [`Content::truncate_middle`].
+/// A text of at most `max_bytes` bytes, with its head and its tail; see [`Content::truncate_middle`].
 pub(crate) fn truncate_middle(text: String, max_bytes: usize) -> String {
     let content = Content::from(text);
     content.truncate_middle(max_bytes, None).unwrap_or(content).text()

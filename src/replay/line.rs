@@ -8,11 +8,11 @@
 //!                                                         tells it, the `nth` time since the last event
 //! {"type":"failed","run":1,"error":{…}}                   the turn that streams has failed
 //! {"type":"ended","run":1,"polled":true,"error":null}     the loop was ended from outside: by an
-//!                                                         interrupt, an error, or `time_exceeded`
+//!                                                         interrupt, an error, or `time_up`
 //! ```
 //!
 //! A value that says nothing is left out. A step of a body of one's own has its `name`; an effect that
-//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `entries` lines in the place of values.
+//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `noted` lines in the place of values.
 
 use std::borrow::Cow;
 

@@ -11,7 +11,7 @@ pub use price::{Price, Prices};
 
 /// The tokens of one turn, or of many added up.
 ///
-/// `input_tokens` includes what was read from and written to a cache, and `new`
+/// `input_tokens` includes what was read from and written to a cache, and `output_tokens`
 /// includes what was reasoned, whatever the wire's own way of counting is.
 ///
 /// ```
@@ -32,7 +32,7 @@ pub struct Usage {
     pub cache_read_input_tokens: u64,
     /// Those of `input_tokens` that were written to a cache.
     pub cache_write_input_tokens: u64,
-    /// Those of `new` that were spent on reasoning.
+    /// Those of `output_tokens` that were spent on reasoning.
     pub reasoning_tokens: u64,
 }
 

@@ -151,7 +151,7 @@ impl Compactor for Forgetful {
     }
 }
 
-/// An agent whose sub-agents are `nesting_depth` deep.
+/// An agent whose sub-agents are `depth` deep.
 pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Agent {
     let limits = Limits {
         max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },

@@ -87,7 +87,7 @@ impl Target {
         self.tokens
     }
 
-    /// Decides whether a model that has stopped by itself goes on. `new` are those of
+    /// Decides whether a model that has stopped by itself goes on. `output_tokens` are those of
     /// the whole run.
     ///
     /// It goes on below the threshold, unless returns diminish: it was nudged often enough, and

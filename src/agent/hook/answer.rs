@@ -36,7 +36,7 @@ pub enum StopDecision {
     /// The run ends here, as `stop_hook_prevented`: why, in words for a person, is in the
     /// [outcome](crate::Outcome::why).
     EndRun(String),
-    /// The run ends here as `blocked_reason`: the smallest thing that is missing.
+    /// The run ends here as `blocked`: the smallest thing that is missing.
     Blocked(String),
     /// The run ends here as `unproven`: what was claimed without evidence.
     Unproven(String),

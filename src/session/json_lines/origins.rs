@@ -50,7 +50,7 @@ impl OriginCache {
     }
 
     /// Refuses a session that another one was forked from, or may have been as its header is damaged.
-    /// `is_there` tells whether a session is in the folder, and `thread_gone_error` are files that are not any more.
+    /// `is_there` tells whether a session is in the folder, and `gone` are files that are not any more.
     pub(super) fn ensure_not_forked(
         &self,
         id: &str,

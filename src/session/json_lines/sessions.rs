@@ -249,7 +249,7 @@ impl SessionFiles {
         Ok(Some(all))
     }
 
-    /// All sessions; `record_damage` decides about those that cannot be read.
+    /// All sessions; `damaged` decides about those that cannot be read.
     fn session_infos(
         &mut self,
         damaged: impl Fn(Error) -> Result<(), Error>,

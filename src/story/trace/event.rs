@@ -88,7 +88,7 @@ pub enum TraceAction {
     },
     /// The run ended.
     Stop {
-        /// `success` if it was completed with a [proof](TraceResult::verification_evidence); else the [reason](crate::event::EndReason), such as `completed`, `blocked_reason` or `unproven`.
+        /// `success` if it was completed with a [proof](TraceResult::verification_evidence); else the [reason](crate::event::EndReason), such as `completed`, `blocked` or `unproven`.
         stop_reason: String,
         /// The last words, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -84,7 +84,7 @@ impl Style {
     }
 }
 
-/// Writes a value with its fields or entries indented by `nesting_depth`, each line ended.
+/// Writes a value with its fields or entries indented by `depth`, each line ended.
 fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) -> fmt::Result {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -112,7 +112,7 @@ fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) 
     }
 }
 
-/// Writes a value after the name of a field that is indented by `nesting_depth`.
+/// Writes a value after the name of a field that is indented by `depth`.
 fn write_after_key(
     value: &Value,
     f: &mut fmt::Formatter<'_>,

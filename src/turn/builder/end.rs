@@ -72,7 +72,7 @@ impl TurnBuilder {
         }
     }
 
-    /// Reports that `try_io` attempts failed, the last one with `error`, and that the request is
+    /// Reports that `attempt` attempts failed, the last one with `error`, and that the request is
     /// sent again after `delay`. Nothing is emitted once something was said: a retry would have to
     /// [retract](Self::retract) it first.
     pub fn retrying(&mut self, attempt: u32, delay: Duration, error: Error) {

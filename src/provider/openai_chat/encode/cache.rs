@@ -87,7 +87,7 @@ impl NewMessages<'_> {
 }
 
 /// Adds messages, and gives the place in the bytes where a mark goes that stands on the newest.
-/// None can stand on the first of them, as many as are `with_flag`.
+/// None can stand on the first of them, as many as are `marked`.
 fn encode(
     messages: Vec<Message<'_>>,
     marked: usize,
