@@ -40,6 +40,29 @@
 //! # }
 //! ```
 //!
+//! # The types to know
+//!
+//! Most programs need no more than these twelve. All are at the root of the crate, except for the providers.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`Agent`] | a provider, tools and settings, from which runs are started |
+//! | [`Run`] | a stream of a run's events, and the owner's way to act on it |
+//! | [`RunHandle`] | the same actions from elsewhere: steer, approve, interrupt |
+//! | [`Event`] | one event of a run: a token, a tool's progress, a result |
+//! | [`Outcome`] | how a run ended: the reason, the text, the history, the usage |
+//! | [`Tool`] | a function that the model may call |
+//! | [`History`] | the items of a conversation; O(1) to clone |
+//! | [`Item`] | one message, tool call or tool result of a history |
+//! | [`Request`] | what is sent to a model for one turn |
+//! | [`TurnEvent`] | one event of a model's turn; a [`Turn`] is the finished whole |
+//! | [`Step`] | what a body of [`loop_stream`] yields: a value, the next state, or the end |
+//! | [`Error`] | what went wrong; its [`kind`](Error::kind) says what a caller can do |
+//!
+//! [`provider`] has the models: [`Anthropic`](provider::Anthropic), [`OpenAiChat`](provider::OpenAiChat),
+//! [`OpenAiResponses`](provider::OpenAiResponses), [`Gemini`](provider::Gemini) and
+//! [`Ollama`](provider::Ollama) over HTTP, and [`Scripted`](provider::Scripted), which needs no key.
+//!
 //! # The way of the data
 //!
 //! ```text

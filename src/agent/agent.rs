@@ -568,8 +568,8 @@ impl Agent {
 
     /// Waits for verdicts on calls that need approval, instead of ending the run as `pending`.
     ///
-    /// The run is pending, in the sense of a stream, until [`approve`](crate::Run::approve) or
-    /// [`deny`](crate::Run::deny) is called, between two pulls or from a handle. Calls of external
+    /// The run is pending, in the sense of a stream, until [`approve`](crate::RunHandle::approve) or
+    /// [`deny`](crate::RunHandle::deny) is called, between two pulls or from a handle. Calls of external
     /// tools are not waited for.
     ///
     /// It waits only while something can answer: the owner of the run, if it is polled as a stream, or a

@@ -263,7 +263,14 @@ impl RunHandle {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
-    /// The history as it is now; see [`Journal::history`].
+    /// The journal that the run writes.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// The history as it is now: an open turn is shown as interrupted. It stays open when the run is
+    /// dropped or interrupted; [`settled`](History::settled) returns what can be sent, and
+    /// [`run_from`](crate::Agent::run_from) does that on its own.
     pub fn history(&self) -> History {
         self.journal.history()
     }

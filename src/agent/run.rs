@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,16 +17,13 @@ use crate::agent::gate::redacted_report;
 use crate::agent::settings::AgentSettings;
 use crate::agent::shared::RunShared;
 use crate::agent::stopping::proof;
-use crate::agent::{Input, Receipt, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
+use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
 use crate::error::{Error, ErrorKind, catch_panic};
-use crate::event::{
-    AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome, UndeliveredInput,
-};
+use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
 use crate::item::{History, PendingCall, ToolResult};
 use crate::story::{Interruption, Journal};
 use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
-use crate::usage::Usage;
 use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 
 /// What a run begins with.
@@ -43,7 +41,10 @@ pub(super) struct RunArgs {
 /// `stopped` or `pending`, has no error. [`outcome`](Self::outcome) returns the outcome of a failed
 /// run as that of any other, and [`Outcome::into_result`] makes an error of it.
 ///
-/// Between two pulls the owner of the run can inspect it and act on it.
+/// Between two pulls the owner of the run can inspect it and act on it: a run dereferences to its
+/// [`RunHandle`], which has [`steer`](RunHandle::steer), [`follow_up`](RunHandle::follow_up),
+/// [`approve`](RunHandle::approve), [`deny`](RunHandle::deny), [`interrupt`](RunHandle::interrupt),
+/// [`history`](RunHandle::history) and more.
 ///
 /// Dropping it cancels everything: the request that streams, the tools that run. What was said and
 /// done until then can still be read from a [`handle`](Self::handle).
@@ -238,75 +239,7 @@ impl Run {
         }
     }
 
-    /// The history as it is now: an open turn is shown as interrupted. It stays open when the run
-    /// is dropped or interrupted; [`settled`](History::settled) gives what can be sent, and
-    /// [`run_from`](crate::Agent::run_from) does that by itself.
-    pub fn history(&self) -> History {
-        self.shared.handle.history()
-    }
-
-    /// The tokens that the run has used so far.
-    pub fn usage(&self) -> Usage {
-        self.shared.handle.usage()
-    }
-
-    /// Ends the run with its next poll; see [`RunHandle::interrupt`].
-    pub fn interrupt(&self) {
-        self.shared.handle.interrupt();
-    }
-
-    /// Ends the run behind this turn and its tools; see [`RunHandle::stop_after_turn`].
-    pub fn stop_after_turn(&self) {
-        self.shared.handle.stop_after_turn();
-    }
-
-    /// Says something before the next request; see [`RunHandle::steer`].
-    ///
-    /// # Errors
-    ///
-    /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
-        self.shared.handle.steer(input)
-    }
-
-    /// Says something when the model stops by itself; see [`RunHandle::follow_up`].
-    ///
-    /// # Errors
-    ///
-    /// Gives the items back if the run is over.
-    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
-        self.shared.handle.follow_up(input)
-    }
-
-    /// Makes items of the history void before the next request, or before the run ends; see
-    /// [`RunHandle::tombstone`].
-    ///
-    /// # Errors
-    ///
-    /// If the run is over, a position is not one of a completed item, or a call has no result yet.
-    pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
-        self.shared.handle.tombstone(positions)
-    }
-
-    /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
-    ///
-    /// # Errors
-    ///
-    /// If no call like this waits.
-    pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
-        self.shared.handle.approve(call)
-    }
-
-    /// Refuses a call that waits for a verdict; see [`RunHandle::deny`].
-    ///
-    /// # Errors
-    ///
-    /// If no call like this waits.
-    pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
-        self.shared.handle.deny(call, why)
-    }
-
-    /// Does the same from elsewhere, also when an adapter has swallowed the run.
+    /// A handle of its own: it acts on the run from elsewhere, also when an adapter owns the run.
     pub fn handle(&self) -> RunHandle {
         RunHandle::clone(&self.shared.handle)
     }
@@ -314,11 +247,6 @@ impl Run {
     /// The run's own handle.
     pub(crate) fn internal_handle(&self) -> Arc<RunHandle> {
         Arc::clone(&self.shared.handle)
-    }
-
-    /// The journal that the run writes.
-    pub fn journal(&self) -> &Journal {
-        &self.shared.handle.journal
     }
 
     /// Whether only the `Err` of a failed run is left to yield.
@@ -618,6 +546,15 @@ impl Stream for Run {
         }
         // It says nothing that `Finished` did not say, so nothing records it.
         Poll::Ready(this.failure.take().map(Err))
+    }
+}
+
+/// The owner of a run acts on it through its [`RunHandle`].
+impl Deref for Run {
+    type Target = RunHandle;
+
+    fn deref(&self) -> &RunHandle {
+        &self.shared.handle
     }
 }
 

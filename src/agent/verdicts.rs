@@ -35,7 +35,7 @@ impl ResumeVerdicts {
     }
 
     /// The verdicts on the calls of the sub-agent that runs as the call `call_id`.
-    pub fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
+    pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
         self.0.nested.get(call_id)
     }
 

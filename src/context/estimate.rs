@@ -62,7 +62,7 @@ pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
 }
 
 /// Guesses the tokens of a request: its context, its system prompt, its tools.
-pub fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
+pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     let tools = request.tools.iter().map(|tool| {
         let schema = tool.parameters.to_string();

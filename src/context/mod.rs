@@ -30,7 +30,8 @@ pub use ageing::Ageing;
 pub use compaction::Compaction;
 pub use compactor::{Compactor, CompactorFn, OrElse, compactor_fn};
 pub use count::{BytesDiv4, CountTokens};
-pub use estimate::{count_request_tokens, count_tokens, estimate_request_tokens, estimate_tokens};
+pub(crate) use estimate::count_request_tokens;
+pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};
 pub use failure::CompactionFailure;
 pub use narrow::{
     ContextCandidate, ContextInjector, ContextSelection, InjectedContext, Rejected, Selected,

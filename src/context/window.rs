@@ -76,7 +76,7 @@ impl Window {
         estimate_from_usage(&request.context, &*self.counter)
     }
 
-    /// The [guess](count_request_tokens) of a request by the window's counter, whatever was counted.
+    /// Estimates a request by the window's counter alone, without the usage that a provider has reported.
     pub fn count_request(&self, request: &Request) -> u64 {
         count_request_tokens(request, &*self.counter)
     }

@@ -69,6 +69,7 @@ pub enum EndReason {
 /// result gets one before the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Phase {
     /// From the first tool of a turn until the next request.
     Tools,

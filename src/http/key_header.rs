@@ -2,6 +2,7 @@
 
 /// The header that a key is sent in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeyHeader {
     /// `authorization: Bearer …`
     Bearer,

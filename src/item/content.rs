@@ -41,6 +41,7 @@ pub struct Media {
 /// Where the bytes of a medium are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum MediaSource {
     /// Here, in base64 (standard alphabet, padded).
     Data(String),

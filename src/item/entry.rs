@@ -108,6 +108,7 @@ impl ProviderData {
 
 /// A mark on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Mark {
     /// It belongs to a turn that did not complete.
     Interrupted,

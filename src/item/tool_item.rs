@@ -113,6 +113,7 @@ impl ToolResult {
 /// How a result came about, a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ResultKind {
     /// The tool ran and returned.
     Ok,

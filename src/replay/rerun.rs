@@ -149,7 +149,7 @@ impl ReplayRun {
         self.steps
     }
 
-    /// The history as it was here; see [`Run::history`].
+    /// The history as it was here; see [`RunHandle::history`](crate::RunHandle::history).
     pub fn history(&self) -> History {
         self.run.history()
     }

@@ -194,6 +194,7 @@ pub fn unsupported(wire: &str, option: &str) -> Error {
 /// Whether the model may, must or must not call tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ToolChoice {
     /// As the model sees fit.
     #[default]
@@ -209,6 +210,7 @@ pub enum ToolChoice {
 /// How much a model thinks before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Reasoning {
     /// Not at all.
     Off,
@@ -221,6 +223,7 @@ pub enum Reasoning {
 /// How hard a model thinks, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Effort {
     /// Hardly.
     Minimal,
@@ -237,6 +240,7 @@ pub enum Effort {
 /// The form of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Output {
     /// Words.
     #[default]
@@ -313,6 +317,7 @@ impl OutputSchema {
 /// How long the provider may keep the beginning of a request, which makes the next one cheaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Cache {
     /// Nothing is marked.
     Off,

@@ -109,8 +109,8 @@ impl Session {
     /// [`History::tombstone_edits`](crate::History::tombstone_edits) lists what becomes void together.
     ///
     /// It is durable when this returns. Nothing is written if the items are void already. While a run
-    /// goes on, [`SessionRun::tombstone`](crate::session::SessionRun::tombstone) does it; with this, one
-    /// of the two gets a [`Conflict`](crate::ErrorKind::Conflict). An
+    /// is active, use [`RunHandle::tombstone`](crate::RunHandle::tombstone) instead; otherwise one
+    /// of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict). An
     /// [estimate](crate::context::estimate_request_tokens()) counts the items until the next turn is complete.
     ///
     /// ```

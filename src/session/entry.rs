@@ -22,6 +22,7 @@ use crate::item::{History, Item, Json, PendingCall};
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Entry {
     /// Entries `from..to` of the history were replaced. They stay in the store.
     Rewritten {

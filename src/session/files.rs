@@ -20,7 +20,7 @@ impl FileId {
 
     /// A file that is open cannot be taken away.
     #[cfg(not(unix))]
-    pub(super) fn of(_file: &Metadata) -> Self {
+    pub(super) fn from_metadata(_file: &Metadata) -> Self {
         Self(0, 0)
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
 }
 
 #[cfg(not(unix))]
-pub(super) fn changed(_file: &Metadata) -> (i64, i64) {
+pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
     (0, 0)
 }
 

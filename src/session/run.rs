@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,15 +11,12 @@ use std::task::{Context, Poll};
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Input, Receipt, Run, RunHandle};
+use crate::agent::{Run, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::event::{Event, Outcome, UndeliveredInput};
-use crate::item::{History, PendingCall};
+use crate::event::{Event, Outcome};
 use crate::session::Session;
 use crate::session::recorded::PersistTo;
 use crate::session::restore::EntryFold;
-use crate::story::Journal;
-use crate::usage::Usage;
 
 /// One run of a session: a stream of its events, each given when what it says is durable.
 ///
@@ -27,18 +25,21 @@ use crate::usage::Usage;
 /// before it. The error of a run that failed comes after its `Finished`, as with a [`Run`].
 ///
 /// Calls that were answered as interrupted before the run began are told first. They are in its
-/// [history](Self::history) from the beginning, which is what a fold of its events begins with, and are
+/// [history](RunHandle::history) from the beginning, which is what a fold of its events begins with, and are
 /// none of its outcome's new items.
 ///
+/// Like a [`Run`] it dereferences to its [`RunHandle`]. The history and the journal there have the turn
+/// that streams, and may be an event ahead of what was yielded; what is durable is in
+/// [`Session::history`].
+///
 /// Dropping it cancels everything, as with a [`Run`]. A turn that was streaming is not kept; to
-/// keep what there is of it, [interrupt](Self::interrupt) the run and pull it to its end.
+/// keep what there is of it, [interrupt](RunHandle::interrupt) the run and pull it to its end.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
     /// What was settled; it is written.
     settled: VecDeque<Event>,
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
-    journal: Journal,
     outcome: Option<Box<Outcome>>,
 }
 
@@ -50,9 +51,9 @@ impl SessionRun {
         settled: Vec<Event>,
         run: Run,
     ) -> Self {
-        let (handle, journal) = (run.internal_handle(), run.journal().clone());
+        let handle = run.internal_handle();
         let run = PersistTo::new(run, session, version, restored);
-        Self { settled: settled.into(), run, handle, journal, outcome: None }
+        Self { settled: settled.into(), run, handle, outcome: None }
     }
 
     /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.
@@ -83,82 +84,18 @@ impl SessionRun {
         }
     }
 
-    /// The history as it is, with the turn that streams. What of it is durable is in
-    /// [`Session::history`].
-    pub fn history(&self) -> History {
-        self.handle.history()
-    }
-
-    /// The tokens that the run has used so far.
-    pub fn usage(&self) -> Usage {
-        self.handle.usage()
-    }
-
-    /// Ends the run with its next poll, behind what is being written; see
-    /// [`RunHandle::interrupt`].
-    pub fn interrupt(&self) {
-        self.handle.interrupt();
-    }
-
-    /// Ends the run behind this turn and its tools; see [`RunHandle::stop_after_turn`].
-    pub fn stop_after_turn(&self) {
-        self.handle.stop_after_turn();
-    }
-
-    /// Says something before the next request; see [`RunHandle::steer`].
-    ///
-    /// # Errors
-    ///
-    /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
-        self.handle.steer(input)
-    }
-
-    /// Says something when the model stops by itself; see [`RunHandle::follow_up`].
-    ///
-    /// # Errors
-    ///
-    /// Gives the items back if the run is over.
-    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
-        self.handle.follow_up(input)
-    }
-
-    /// Makes items of the history void before the next request, or before the run ends; see
-    /// [`RunHandle::tombstone`].
-    ///
-    /// # Errors
-    ///
-    /// If the run is over, a position is not one of a completed item, or a call has no result yet.
-    pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
-        self.handle.tombstone(positions)
-    }
-
-    /// Lets a call run that waits for a verdict; see [`RunHandle::approve`].
-    ///
-    /// # Errors
-    ///
-    /// If no call like this waits.
-    pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
-        self.handle.approve(call)
-    }
-
-    /// Refuses a call that waits for a verdict; see [`RunHandle::deny`].
-    ///
-    /// # Errors
-    ///
-    /// If no call like this waits.
-    pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
-        self.handle.deny(call, why)
-    }
-
-    /// Does the same from elsewhere, also when an adapter has swallowed the run.
+    /// A handle of its own; see [`Run::handle`].
     pub fn handle(&self) -> RunHandle {
         (*self.handle).clone()
     }
+}
 
-    /// The journal that the run writes. It may be an event ahead of what was given out.
-    pub fn journal(&self) -> &Journal {
-        &self.journal
+/// The owner of a run acts on it through its [`RunHandle`].
+impl Deref for SessionRun {
+    type Target = RunHandle;
+
+    fn deref(&self) -> &RunHandle {
+        &self.handle
     }
 }
 

@@ -58,6 +58,7 @@ pub enum Fault {
 
 /// Where in a body something happens. If the body is shorter, it happens at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum After {
     /// Behind so many bytes of the body as it is sent.
     Bytes(usize),
@@ -84,6 +85,7 @@ pub enum Noise {
 
 /// How a line ends. All three are lawful in a stream of events; among JSON lines, `Cr` changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LineEnd {
     /// `\n`
     Lf,

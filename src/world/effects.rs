@@ -19,7 +19,7 @@ use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 
 /// The effects of one run: gives each its key, and hands it to the world. Clones share the count.
 #[derive(Clone)]
-pub struct Effects {
+pub(crate) struct Effects {
     world: Arc<dyn World>,
     run: Arc<str>,
     counted: Arc<Mutex<EffectCounts>>,
@@ -34,25 +34,25 @@ struct EffectCounts {
 
 impl Effects {
     /// Those of the run that begins with a history.
-    pub fn new(world: Arc<dyn World>, history: &History) -> Self {
+    pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
         Self { world, run, counted: Arc::default() }
     }
 
     /// The world.
-    pub fn world(&self) -> &dyn World {
+    pub(crate) fn world(&self) -> &dyn World {
         &*self.world
     }
 
     /// The body of the loop begins.
-    pub fn begin_iteration(&self) {
+    pub(crate) fn begin_iteration(&self) {
         let mut counted = lock_ignoring_poison(&self.counted);
         counted.iteration = counted.iteration.saturating_add(1);
         counted.effects.clear();
     }
 
     /// A value that is there without waiting. One that cannot be read is the default.
-    pub fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
+    pub(crate) fn draw<T>(&self, kind: EffectKind, live: impl FnOnce() -> T) -> T
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
     {
@@ -64,7 +64,7 @@ impl Effects {
     }
 
     /// Performs an effect of the loop.
-    pub fn perform<T, F>(
+    pub(crate) fn perform<T, F>(
         &self,
         kind: EffectKind,
         effect: F,
@@ -79,7 +79,7 @@ impl Effects {
     }
 
     /// Performs a step of a body of one's own.
-    pub fn step<T, F>(
+    pub(crate) fn step<T, F>(
         &self,
         name: &str,
         effect: F,
@@ -100,17 +100,17 @@ impl Effects {
     }
 
     /// Sends a request.
-    pub fn turn(&self, request: Request, ask: SendRequest) -> TurnStream {
+    pub(crate) fn turn(&self, request: Request, ask: SendRequest) -> TurnStream {
         self.world.turn(&self.key(EffectKind::Turn, ""), request, ask)
     }
 
     /// Runs the calls of a turn.
-    pub fn fan_out(&self, calls: ToolRun) -> ToolRun {
+    pub(crate) fn fan_out(&self, calls: ToolRun) -> ToolRun {
         self.world.fan_out(&self.key(EffectKind::Tools, ""), calls)
     }
 
     /// Waits for verdicts on calls.
-    pub fn suspend(
+    pub(crate) fn suspend(
         &self,
         calls: Vec<PendingCall>,
         limit: Option<Duration>,

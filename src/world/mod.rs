@@ -53,7 +53,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-pub use effects::Effects;
+pub(crate) use effects::Effects;
 pub use kept::SavedTurn;
 pub use key::{EffectKey, EffectKind};
 pub use live::LiveWorld;
@@ -186,6 +186,7 @@ pub struct LoopEnd {
 /// What the end of the time of a run does to its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum TimeLimitReached {
     /// Its last turn begins.
     WrapUp(BudgetExceeded),

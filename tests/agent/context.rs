@@ -200,7 +200,7 @@ fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
 fn every_wire_accepts_the_compaction_note_at_any_position() {
     let before = history(session(3));
     for wire in Wire::ALL {
-        assert_eq!(lint::request(wire, &encoded(wire, &before)), [""; 0]);
+        assert_eq!(lint::request(wire, "m", &encoded(wire, &before)), [""; 0]);
         for (from, to, sum) in
             [(0, 0, 0), (0, 1, 0), (0, 5, 0), (0, 5, 1), (4, 4, 0), (0, 13, 0), (0, 13, 1)]
         {
@@ -209,7 +209,7 @@ fn every_wire_accepts_the_compaction_note_at_any_position() {
             let items = if from == to { kept.collect() } else { items };
             let after = applied(&mark_reactive(Compaction::new(from, to, items), &before), &before);
             let body = encoded(wire, &after);
-            assert_eq!(lint::request(wire, &body), [""; 0], "{wire:?} {from}..{to}");
+            assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire:?} {from}..{to}");
             assert_eq!(body.to_string().matches(NOTE).count(), 1);
             assert!(!body.to_string().contains("reactive"));
         }

@@ -14,7 +14,9 @@ use turnstream::replay::{Recorder, Recording};
 use turnstream::stream::{Step, Steps, TurnStreamExt, loop_stream};
 use turnstream::task::InTaskExt;
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Request, Run};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Request, Run, RunHandle,
+};
 
 use crate::support::buffer::Buffer;
 use crate::support::providers::error;
@@ -144,7 +146,7 @@ async fn only_failed_runs_yield_an_error() {
         let outcome = events.last().unwrap().outcome().unwrap();
         assert_eq!((outcome.reason, &outcome.error, failure), (reason, &None, None));
     }
-    for end in [Run::interrupt, Run::stop_after_turn] {
+    for end in [RunHandle::interrupt, RunHandle::stop_after_turn] {
         let mut run = calls("t").run("go");
         run.next().await.unwrap().unwrap();
         end(&run);

@@ -75,7 +75,7 @@ fn check(items: &[Item], expected: &[&str]) -> History {
     sent.push(Item::user("go on"));
     let request = Request::new(sent).with_tools([spec("t")]);
     for wire in Wire::ALL {
-        let complaints = lint::request(wire, &encode(wire, "m", &request));
+        let complaints = lint::request(wire, "m", &encode(wire, "m", &request));
         assert_eq!(complaints, Vec::<String>::new(), "{wire}");
     }
     settled

@@ -15,6 +15,7 @@ use turnstream::item::{
 use turnstream::provider::{Decoding, anthropic};
 use turnstream::request::{Cache, Options, System, ToolSpec};
 use turnstream::stream::seal;
+use turnstream::testing::{Wire, lint};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Request, Usage};
 
@@ -376,7 +377,7 @@ fn check_lawful(body: &str, most_marks: usize) -> Result<(), TestCaseError> {
         }
         prop_assert_ne!(&blocks.last().unwrap()["type"], "thinking");
     }
-    let refused = turnstream::testing::lint::anthropic(&body);
+    let refused = lint::request(Wire::Anthropic, MODEL, &body);
     let unpaired = |refusal: &&String| refusal.contains("server") || refusal.contains("unexpected");
     prop_assert_eq!(refused.iter().find(unpaired), None, "{}", body);
     check_pairs(messages)

@@ -208,7 +208,7 @@ proptest! {
         let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).compaction(&before).unwrap();
         let after = applied(&mark_reactive(compaction, &before), &before);
         for wire in Wire::ALL {
-            prop_assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);
+            prop_assert_eq!(lint::request(wire, "m", &encoded(wire, &after)), [""; 0]);
         }
     }
 }

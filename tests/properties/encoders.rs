@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult, TurnInfo};
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::request::System;
-use turnstream::testing::lint;
+use turnstream::testing::{Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
@@ -111,14 +111,14 @@ proptest! {
         }
         let read = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
         let body = read(anthropic::encode(&request, "m").unwrap());
-        prop_assert_eq!(lint::anthropic(&body), Vec::<String>::new(), "{}", body);
+        prop_assert_eq!(lint::request(Wire::Anthropic, "m", &body), Vec::<String>::new(), "{}", body);
         let body = read(openai_chat::encode(&request, "m", &openai_chat::Dialect::OPENAI).unwrap());
-        prop_assert_eq!(lint::openai_chat(&body), Vec::<String>::new(), "{}", body);
+        prop_assert_eq!(lint::request(Wire::OpenAiChat, "m", &body), Vec::<String>::new(), "{}", body);
         let body = read(openai_responses::encode(&request, "m").unwrap());
-        prop_assert_eq!(lint::openai_responses(&body), Vec::<String>::new(), "{}", body);
+        prop_assert_eq!(lint::request(Wire::OpenAiResponses, "m", &body), Vec::<String>::new(), "{}", body);
         let body = read(gemini::encode(&request, "gemini-2.5-pro").unwrap());
-        prop_assert_eq!(lint::gemini(&body), Vec::<String>::new(), "{}", body);
+        prop_assert_eq!(lint::request(Wire::Gemini, "gemini-2.5-pro", &body), Vec::<String>::new(), "{}", body);
         let body = read(gemini::encode(&request, "gemini-3-pro").unwrap());
-        prop_assert_eq!(lint::gemini_3(&body), Vec::<String>::new(), "{}", body);
+        prop_assert_eq!(lint::request(Wire::Gemini, "gemini-3-pro", &body), Vec::<String>::new(), "{}", body);
     }
 }

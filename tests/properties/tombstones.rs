@@ -225,10 +225,7 @@ fn body(wire: Wire, history: &History) -> String {
 
 fn violations(wire: Wire, body: &str) -> Vec<String> {
     let body: Value = serde_json::from_str(body).unwrap();
-    match wire {
-        Wire::Gemini => lint::gemini_3(&body),
-        wire => lint::request(wire, &body),
-    }
+    lint::request(wire, MODEL, &body)
 }
 
 fn rebuilt(history: &History) -> History {

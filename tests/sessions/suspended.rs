@@ -120,7 +120,7 @@ async fn look(store: impl Store + 'static, folder: &Path) {
     let entries = session.entries().await.unwrap();
     let nested = entries.iter().filter_map(|entry| match entry {
         Entry::Nested { call_id, history } => Some((&**call_id, history.id())),
-        Entry::Item(_) | Entry::Rewritten { .. } | Entry::Pending { .. } | Entry::Resumed => None,
+        _ => None,
     });
     let mut nested: Vec<_> = nested.collect();
     nested.sort_unstable();

@@ -83,7 +83,7 @@ impl OnWire {
     pub(crate) fn sent(&self) -> Vec<Value> {
         let sent = self.sent.lock().unwrap().clone();
         for body in &sent {
-            assert_eq!(lint::request(self.wire, body), Vec::<String>::new(), "{}", self.wire);
+            assert_eq!(lint::request(self.wire, "m", body), Vec::<String>::new(), "{}", self.wire);
         }
         sent
     }

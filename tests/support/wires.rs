@@ -43,7 +43,7 @@ pub(crate) fn encoded(wire: Wire, history: &History) -> Vec<u8> {
 #[track_caller]
 pub(crate) fn sendable(wire: Wire, history: &History) -> Value {
     let body = serde_json::from_slice(&encoded(wire, history)).unwrap();
-    assert_eq!(lint::request(wire, &body), [""; 0], "{wire:?}: {body}");
+    assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire:?}: {body}");
     body
 }
 

@@ -260,12 +260,12 @@ fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
         request.options.max_output_tokens = Some(100);
         let text = encode(wire, "m", &request).to_string();
         assert!(text.contains("_why") && text.contains("stop_condition"), "{wire}: {text}");
-        assert_eq!(lint::request(wire, &encode(wire, "m", &request)), [""; 0], "{wire}");
+        assert_eq!(lint::request(wire, "m", &encode(wire, "m", &request)), [""; 0], "{wire}");
 
         request.tools = Arc::default();
         let output = OutputSchema { name: "put".to_owned(), schema: schema(&kit) };
         request.options.output = Output::Schema(output);
-        assert_eq!(lint::request(wire, &encode(wire, "m", &request)), [""; 0], "{wire}");
+        assert_eq!(lint::request(wire, "m", &encode(wire, "m", &request)), [""; 0], "{wire}");
     }
 }
 

@@ -41,10 +41,7 @@ fn sent(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
         _ => gemini::encode(&request, model),
     };
     let body: Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
-    let complaints = match wire {
-        Wire::Gemini if model.contains("gemini-3") => lint::gemini_3(&body),
-        wire => lint::request(wire, &body),
-    };
+    let complaints = lint::request(wire, model, &body);
     (body, complaints)
 }
 

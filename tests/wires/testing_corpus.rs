@@ -32,7 +32,7 @@ fn requests_that_a_vendor_accepted_pass_the_lint() {
             if TAKEN_BY_OTHERS.iter().any(|name| recording.file_name() == *name) {
                 continue;
             }
-            let complaints = lint::request(wire, &body);
+            let complaints = lint::request(wire, "", &body);
             if !complaints.is_empty() {
                 refused.push(format!("{}: {complaints:?}", recording.path().display()));
             }

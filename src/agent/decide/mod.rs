@@ -219,7 +219,7 @@ impl Facts {
     /// Why no further request may be sent, if none may. The last turn, which wraps up, is allowed
     /// while anything is left: one of the turns is kept for it where it is wanted, but never the only
     /// one.
-    pub fn reached_limit(&self, state: &State) -> Option<EndReason> {
+    pub(crate) fn reached_limit(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
         } else if state.end.wrap_up_reason.is_some() {

@@ -55,7 +55,7 @@ impl Decision {
 
 impl NextAction {
     /// Whether another request would be sent.
-    pub fn sends_request(&self) -> bool {
+    pub(crate) fn sends_request(&self) -> bool {
         match self {
             Self::Finish(_) => false,
             Self::Continue(_) | Self::SendMessage { .. } | Self::Compact | Self::WrapUp(_) => true,

@@ -11,6 +11,7 @@ use crate::lock::lock_ignoring_poison;
 /// A way in which a run goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FailureMode {
     /// The run goes on, and nothing that can be checked changes.
     MissingTermination,
@@ -28,6 +29,7 @@ pub enum FailureMode {
 
 /// What a detector has seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Signal {
     /// What goes wrong.
     pub mode: FailureMode,

@@ -15,7 +15,7 @@ pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 /// assert_eq!(strip_blocked_prefix("BLOCKED:"), Some(""));
 /// assert_eq!(strip_blocked_prefix("The door is BLOCKED: it is stuck"), None);
 /// ```
-pub fn strip_blocked_prefix(text: &str) -> Option<&str> {
+pub(crate) fn strip_blocked_prefix(text: &str) -> Option<&str> {
     let line = text.trim_start().lines().next()?;
     let (head, rest) = line.split_at_checked(BLOCKED_PREFIX.len())?;
     head.eq_ignore_ascii_case(BLOCKED_PREFIX).then(|| rest.trim())

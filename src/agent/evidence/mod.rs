@@ -9,7 +9,8 @@ mod policy;
 mod standing;
 mod verdict;
 
-pub use claim::{BLOCKED_PREFIX, strip_blocked_prefix};
+pub use claim::BLOCKED_PREFIX;
+pub(crate) use claim::strip_blocked_prefix;
 pub use policy::RequireEvidence;
 pub(super) use standing::has_unknown_effects;
 pub use standing::{EvidenceEntry, EvidenceLog};

@@ -79,7 +79,8 @@ impl RequireEvidence {
     }
 
     /// Sets how it is recognised that the model is blocked: what is missing, or an empty text if it
-    /// does not say. Unless set it is [`strip_blocked_prefix`] of the turn's text.
+    /// does not say. By default it is what follows [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in the first line
+    /// of the turn's text, in upper or lower case.
     ///
     /// It runs in the poll in which the model stops, so it must be quick. A panic ends the run with
     /// an error of kind [`Hook`](crate::ErrorKind::Hook).
@@ -127,7 +128,7 @@ impl RequireEvidence {
 
     /// What is missing for the turn to be the end as blocked: empty if it is not named, `None` if
     /// it is another claim.
-    pub fn blocked_reason(&self, turn: &Turn) -> Option<String> {
+    pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
         (self.blocked)(turn).map(|missing| missing.trim().to_owned())
     }
 

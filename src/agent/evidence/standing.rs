@@ -37,6 +37,7 @@ pub struct EvidenceLog {
 
 /// A result that says what was changed or checked, or that leaves it open.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EvidenceEntry {
     /// The call that it answers.
     pub call_id: String,
@@ -138,7 +139,7 @@ impl EvidenceEntry {
 
     /// Whether it was interrupted, took too long or panicked: it may have changed something that it
     /// came not to tell.
-    pub fn has_unknown_effects(&self) -> bool {
+    pub(crate) fn has_unknown_effects(&self) -> bool {
         has_unknown_effects(self.kind)
     }
 }

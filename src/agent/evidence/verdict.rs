@@ -21,6 +21,7 @@ pub enum EvidenceVerdict {
 
 /// What is missing for a proof. As text it is said to the model and kept in the outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnprovenReason {
     /// The newest check that failed and has not passed since.
     pub failed: Option<Evidence>,
@@ -30,6 +31,7 @@ pub struct UnprovenReason {
 
 /// A call that changed something, or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecordedChange {
     /// The call.
     pub call_id: String,

@@ -24,6 +24,7 @@ pub struct Chat {
 
 /// How long the server keeps the model in memory after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeepAlive {
     /// For this time. Zero unloads the model at once, and more than 292 years are for ever.
     For(Duration),
@@ -35,6 +36,7 @@ pub enum KeepAlive {
 
 /// How an [effort](crate::request::Effort) of reasoning is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Think {
     /// As `low`, `medium` or `high`. A model that knows only on and off takes each for on.
     #[default]

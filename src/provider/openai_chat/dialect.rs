@@ -86,6 +86,7 @@ pub struct Dialect {
 
 /// The name that a server knows the output limit by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LimitField {
     /// `max_completion_tokens`, as the vendor's newer models want it.
     MaxCompletionTokens,
@@ -95,6 +96,7 @@ pub enum LimitField {
 
 /// The name that a server knows the seed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SeedField {
     /// It knows none.
     None,
@@ -117,6 +119,7 @@ pub enum ToolChoices {
 
 /// How a server is told how much the model thinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReasoningSetting {
     /// It cannot be told.
     None,
@@ -145,6 +148,7 @@ pub enum OutputForms {
 
 /// The name that a server knows the end user's id by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UserField {
     /// It knows none.
     None,
@@ -156,6 +160,7 @@ pub enum UserField {
 
 /// The role of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SystemRole {
     /// `system`, which every server knows.
     System,
@@ -165,6 +170,7 @@ pub enum SystemRole {
 
 /// Where instructions may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SystemPlace {
     /// Anywhere. What changes from request to request comes behind everything else, so that a cache
     /// of the beginning holds as long as it can.
@@ -177,6 +183,7 @@ pub enum SystemPlace {
 
 /// What content beside text a server takes, each with what stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum MediaForms {
     /// None.
     None,
@@ -192,6 +199,7 @@ pub enum MediaForms {
 
 /// What stands for the content of an assistant that only calls tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EmptyContent {
     /// `null`
     Null,
@@ -203,6 +211,7 @@ pub enum EmptyContent {
 
 /// What of its reasoning a model is shown again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReasoningEcho {
     /// Nothing.
     None,
@@ -225,6 +234,7 @@ pub enum IdRule {
 
 /// What completes a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TurnEnd {
     /// A finish reason, as the protocol has it.
     FinishReason,
@@ -238,6 +248,7 @@ pub enum TurnEnd {
 
 /// Whether the model's thoughts stand in its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ThinkTags {
     /// They do not; the text is the text.
     Off,

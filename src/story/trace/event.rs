@@ -32,6 +32,7 @@ use crate::tool::Rationale;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct TraceEvent {
     /// Which step it is, from 1. Sub-agents count their own.
     pub step: u32,
@@ -99,6 +100,7 @@ pub enum TraceAction {
 /// What came of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct TraceResult {
     /// What the tool has changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]

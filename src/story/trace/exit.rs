@@ -11,6 +11,7 @@ const MAX_SUMMARY_CHARS: usize = 240;
 /// How a call ended, one of four words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum ToolExit {
     /// It did what it should.
     Success,
@@ -24,6 +25,7 @@ pub enum ToolExit {
 
 /// What went wrong in a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NormalizedError {
     /// Of what kind it is.
     pub kind: FailureKind,
@@ -49,6 +51,7 @@ pub struct NormalizedError {
 /// that it must have), `runtime` (a hook failed, something panicked, a store failed) or `provider`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FailureKind {
     /// It took too long.
     Timeout,

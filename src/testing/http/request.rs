@@ -6,6 +6,7 @@ use bytes::Bytes;
 ///
 /// Cheap to clone as far as the body goes: [`Bytes`] are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HttpRequest {
     /// The method as sent, such as `POST`.
     pub method: String,

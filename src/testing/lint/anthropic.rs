@@ -12,7 +12,7 @@ use crate::testing::signatures::Signatures;
 ///
 /// It is a little stricter than the vendor: two messages of one role in a row are refused, too,
 /// which the vendor joins, and others that speak its wire refuse.
-pub fn anthropic(body: &Value) -> Vec<String> {
+pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
     tools(body, &mut bad);

@@ -15,7 +15,7 @@ const SKIPPED: [&str; 2] =
 /// What Gemini objects to in the body of a request.
 ///
 /// Names of fields are read in both forms that the API takes, `functionCall` and `function_call`.
-pub fn gemini(body: &Value) -> Vec<String> {
+pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
     tools(body, &mut bad);
@@ -35,7 +35,7 @@ pub fn gemini(body: &Value) -> Vec<String> {
 /// What a model of the third generation objects to: what [`gemini`] says, and a first call of a
 /// step without its thought signature, as far back as the last words of the user,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
-pub fn gemini_3(body: &Value) -> Vec<String> {
+pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
     let contents = list(&body["contents"]);
     let is_asked = |content: &Value| {

@@ -9,7 +9,7 @@ use super::options::foreign;
 use super::pairs::pairs;
 
 /// What Ollama objects to in the body of a request to `/api/chat`.
-pub fn ollama(body: &Value) -> Vec<String> {
+pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
     tools(body, &mut bad);

@@ -12,7 +12,7 @@ use super::pairs::pairs;
 use crate::testing::signatures::Signatures;
 
 /// What `OpenAI` objects to in the body of a Chat Completions request.
-pub fn openai_chat(body: &Value) -> Vec<String> {
+pub(in crate::testing) fn openai_chat(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
     needs_tools(body, &mut bad);

@@ -13,7 +13,7 @@ use super::options::{at_least, of_other_wires};
 use crate::testing::signatures::{BEGINS, Signatures};
 
 /// What `OpenAI` objects to in the body of a Responses request.
-pub fn openai_responses(body: &Value) -> Vec<String> {
+pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
     let mut bad = Complaints::default();
     options(body, &mut bad);
     // This wire takes an empty list of tools.

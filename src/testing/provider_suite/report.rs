@@ -8,6 +8,7 @@ use crate::testing::provider_suite::subject::Subject;
 
 /// Why a claim is not known to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Unmet {
     /// It was not checked, for this reason.
     Skipped(String),

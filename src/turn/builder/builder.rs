@@ -241,7 +241,7 @@ impl TurnBuilder {
     }
 
     /// Whether there is an event to take out.
-    pub fn has_events(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 

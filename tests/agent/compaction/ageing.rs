@@ -76,7 +76,7 @@ fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
         assert!(before.iter().skip(4 * old).eq(after.iter().skip(4 * old)));
         assert_eq!(block_on(ageing.compact(&before)).unwrap(), Some(compaction));
         for wire in Wire::ALL {
-            assert_eq!(lint::request(wire, &encoded(wire, &after)), [""; 0]);
+            assert_eq!(lint::request(wire, "m", &encoded(wire, &after)), [""; 0]);
         }
     }
 }

@@ -226,10 +226,7 @@ impl World {
         let entries = self.entries().await;
         let mut items = entries.iter().filter_map(|entry| match entry {
             Entry::Item(item) => Some(item),
-            Entry::Rewritten { .. }
-            | Entry::Pending { .. }
-            | Entry::Nested { .. }
-            | Entry::Resumed => None,
+            _ => None,
         });
         for told in self.told.lock().unwrap().iter() {
             assert!(items.any(|item| item == told), "{deaths:?}: {told:?} was told and is lost");

@@ -144,10 +144,7 @@ fn reading(disk: &Arc<Disk>, keys: &Keys, seen: &Arc<Mutex<Vec<[usize; 2]>>>) ->
             let items = || {
                 entries.iter().filter_map(|entry| match entry {
                     Entry::Item(item) => Some(item),
-                    Entry::Rewritten { .. }
-                    | Entry::Pending { .. }
-                    | Entry::Nested { .. }
-                    | Entry::Resumed => None,
+                    _ => None,
                 })
             };
             let results = items().filter(|item| item.as_tool_result().is_some()).count();

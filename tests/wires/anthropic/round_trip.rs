@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use turnstream::item::{Item, ItemKind, Mark, ResultKind, ToolResult};
+use turnstream::testing::{Wire, lint};
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Event, History, Request};
 
@@ -258,7 +259,7 @@ fn a_server_tool_use_without_result_is_sent_only_in_a_paused_turn() {
 #[track_caller]
 fn lawful(body: &str) -> Vec<Vec<String>> {
     let body = value(body);
-    assert_eq!(turnstream::testing::lint::anthropic(&body), [""; 0], "{body}");
+    assert_eq!(lint::request(Wire::Anthropic, "m", &body), [""; 0], "{body}");
     let kinds = |message: &serde_json::Value| -> Vec<String> {
         let blocks = message["content"].as_array().unwrap().iter();
         blocks.map(|block| block["type"].as_str().unwrap().to_owned()).collect()
