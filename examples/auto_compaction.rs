@@ -31,7 +31,7 @@ fn reader() -> Scripted {
             _ if n < 8 => Reply::text("One more page.").call("read", json!({ "number": n })),
             _ => Reply::text("That was the whole book."),
         };
-        let input_tokens = window().count_request(request);
+        let input_tokens = window().count_request_tokens(request);
         reply.usage(Usage { input_tokens, output_tokens: 10, ..Usage::default() })
     })
 }
@@ -56,7 +56,8 @@ fn summarizer() -> Scripted {
         let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT));
         let facts: Vec<_> = facts.collect();
         let summary = format!("The user said: {} Some pages were read.", facts.join(" "));
-        let usage = Usage { input_tokens: window().count_request(request), ..Usage::default() };
+        let usage =
+            Usage { input_tokens: window().count_request_tokens(request), ..Usage::default() };
         Reply::text(&summary).usage(usage)
     });
     model.with_model("summarizer")

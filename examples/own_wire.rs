@@ -43,7 +43,9 @@ impl Wire for Quillworks {
                 ItemKind::System { text } => json!(["director", text]),
                 ItemKind::User { content } => json!(["user", text(content)?]),
                 ItemKind::Text { text } => json!(["engine", text]),
-                ItemKind::ToolCall(c) => json!(["call", c.call_id, c.name, c.arguments_or_empty()]),
+                ItemKind::ToolCall(c) => {
+                    json!(["call", c.call_id, c.name, c.arguments_or_empty_object()])
+                }
                 ItemKind::ToolResult(r) => json!(["result", r.call_id, text(&r.content)?]),
                 _ => continue, // Reasoning, and the items of other vendors.
             });

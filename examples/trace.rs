@@ -43,7 +43,7 @@ fn print() -> Result<(), Box<dyn std::error::Error>> {
         let step = step?;
         let gap = if at == 0 { "" } else { "\n" };
         match whole {
-            true => write!(out, "{gap}{}", step.as_yaml().full())?,
+            true => write!(out, "{gap}{}", step.as_yaml().with_all_fields())?,
             false => write!(out, "{gap}{step}")?,
         }
     }

@@ -177,7 +177,7 @@ async fn take_up(
         SessionState::Pending { calls } => {
             user.screen.expect(calls.iter().map(PendingCall::to_tool_call).collect());
         }
-        SessionState::Unfinished { open } => user.screen.expect(open.clone()),
+        SessionState::Unfinished { open_calls: open } => user.screen.expect(open.clone()),
     }
     let verdicts = match state {
         SessionState::Idle => return Ok(None),

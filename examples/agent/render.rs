@@ -260,7 +260,7 @@ fn shown(call: &ToolCall) -> String {
 /// The arguments of a call in one line. A long text among them is shortened for itself, so that it
 /// does not hide the others.
 fn arguments(call: &ToolCall, most: usize) -> String {
-    let given = call.arguments_or_empty();
+    let given = call.arguments_or_empty_object();
     let Ok(mut values) = serde_json::from_str::<serde_json::Map<String, Value>>(given) else {
         return one_line(given, most);
     };

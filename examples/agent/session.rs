@@ -54,10 +54,10 @@ pub(crate) fn left(state: &SessionState) -> Option<String> {
             "the last run waits for {} to be allowed",
             names(calls.iter().map(|call| &*call.name).collect())
         )),
-        SessionState::Unfinished { open } if open.is_empty() => {
+        SessionState::Unfinished { open_calls: open } if open.is_empty() => {
             Some("the last run was broken off before its answer".to_owned())
         }
-        SessionState::Unfinished { open } => Some(format!(
+        SessionState::Unfinished { open_calls: open } => Some(format!(
             "the last run was broken off before {} had a result: waiting to be allowed, or running; \
              what only reads runs again",
             names(open.iter().map(|call| &*call.name).collect())

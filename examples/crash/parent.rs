@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use turnstream::Error;
-use turnstream::session::{Entry, Session, Store, restore};
+use turnstream::session::{Entry, Session, Store, restore_history};
 
 use crate::dice::Dice;
 use crate::place::{Kind, Place, SESSION};
@@ -163,7 +163,7 @@ async fn look(place: &Place, told: &[String], report: &mut Report) -> Result<(),
             report.double(&format!("the effect of {key}"));
         }
     }
-    let history = restore(SESSION, entries);
+    let history = restore_history(SESSION, entries);
     report.unfinished += u32::from(!history.unanswered_calls().is_empty());
     report.unlawful += usize::from(!history.settled().is_settled());
     Ok(())

@@ -129,7 +129,7 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
         }
         steps = all.len();
     }
-    let Some(last) = trace.last() else { return Ok(false) };
+    let Some(last) = trace.last_event() else { return Ok(false) };
     let TraceAction::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
     let proof = last.result.verification_evidence.as_ref();
     if shown == Shown::Yaml {

@@ -75,7 +75,7 @@ fn should_yield(run: &RunShared, state: &State) -> bool {
 fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     let window = run.settings.memory.window.as_ref();
     let counted = window.and_then(|window| {
-        catch_named_panic(COUNTER_NAME, || window.estimate_request(request)).ok()
+        catch_named_panic(COUNTER_NAME, || window.estimate_request_tokens(request)).ok()
     });
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }

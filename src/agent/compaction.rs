@@ -62,9 +62,9 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     let near = catch_named_panic(COUNTER_NAME, || {
         let counted =
             window.estimate_from_usage(&request).filter(|_| room.is_count_valid(&state.history));
-        let now =
-            counted.unwrap_or_else(|| room.corrected_estimate(window.count_request(&request)));
-        (now > room.threshold(limit)).then(|| (counted, now, window.count_request(&request)))
+        let now = counted
+            .unwrap_or_else(|| room.corrected_estimate(window.count_request_tokens(&request)));
+        (now > room.threshold(limit)).then(|| (counted, now, window.count_request_tokens(&request)))
     });
     let (counted, now, guess) = match near {
         Ok(Some(near)) => near,
@@ -82,7 +82,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
         let window = settings.memory.window.as_ref();
-        match window.is_none_or(|it| it.count_request(&settings.request(&shorter)) < guess) {
+        match window.is_none_or(|it| it.count_request_tokens(&settings.request(&shorter)) < guess) {
             true => Ok(compaction),
             false => Err(unusable_compaction("the history would not get shorter")),
         }
@@ -104,9 +104,9 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
 
 /// What is to be replaced since turns have become old.
 fn age_truncation(settings: &AgentSettings, history: &History) -> Option<Compaction> {
-    let compaction = settings.memory.ageing?.compaction(history)?;
+    let compaction = settings.memory.ageing?.plan_compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
-    compaction.check(history).is_ok().then_some(compaction)
+    compaction.validate(history).is_ok().then_some(compaction)
 }
 
 /// Makes a history shorter that did not fit.
@@ -115,7 +115,7 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
         return (state, None);
     }
     let made = Box::pin(attempt_compaction(run, &state, |_, compaction, history| {
-        Ok(context::mark_reactive(compaction, history))
+        Ok(context::mark_reactive_compaction(compaction, history))
     }));
     let Some(made) = made.await else { return (state, None) };
     let room = match &made {
@@ -178,7 +178,7 @@ async fn call_compactor(
     let finished = catch_named_panic(COUNTER_NAME, || finish(compaction, history));
     let finished = finished.and_then(|finished| {
         let compaction = finished?;
-        compaction.check(history)?;
+        compaction.validate(history)?;
         Ok(Some(compaction))
     });
     finished.map_err(|error| CompactionFailure::attach_usage(error, usage))

@@ -68,7 +68,7 @@ impl RepeatCounter {
         let mut hasher = DefaultHasher::new();
         for call in calls() {
             // Other words about it make it no other call.
-            let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty());
+            let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty_object());
             call.name.hash(&mut hasher);
             match serde_json::from_str::<Value>(&arguments) {
                 // The hash of a map does not depend on the order of its keys.

@@ -266,7 +266,7 @@ impl Run {
             let state = self.state.get();
             let pending = &state.approvals.pending;
             let own = pending.iter().filter(|call| call.path.is_empty());
-            self.shared.handle.journal.set_pending_calls(own.map(PendingCall::to_tool_call));
+            self.shared.handle.journal.set_effective_calls(own.map(PendingCall::to_tool_call));
         }
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
             self.notify_world_ended(error.clone(), time_up.map(TimeLimitReached::End));
@@ -293,7 +293,7 @@ impl Run {
             started.map(reported).collect::<Vec<_>>()
         });
         for (call_id, report) in reports {
-            handle.journal.add_report(&call_id, report);
+            handle.journal.set_effect_report(&call_id, report);
         }
     }
 
@@ -328,7 +328,8 @@ impl Run {
             let undelivered = handle.control.close();
             effects.draw(EffectKind::Undelivered, || undelivered)
         };
-        let mut event = handle.journal.finish(*reason, error.as_ref(), budget, undelivered);
+        let mut event =
+            handle.journal.next_ending_event(*reason, error.as_ref(), budget, undelivered);
         if let Event::Finished(outcome) = &mut event {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewriteReason};
-use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range};
+use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_error};
 use crate::lock::lock_ignoring_poison;
 use crate::story::Journal;
 
@@ -29,9 +29,9 @@ impl TombstoneQueue {
         if waiting.is_closed {
             return Err(Error::new(ErrorKind::InvalidRequest, "the run is over"));
         }
-        let (history, complete) = journal.complete_history();
+        let (history, complete) = journal.history_and_final_len();
         if let Some(at) = positions.iter().find(|at| **at >= complete) {
-            return Err(position_out_of_range(*at, complete));
+            return Err(position_out_of_range_error(*at, complete));
         }
         history.tombstone_edits(positions.iter().copied())?;
         waiting.positions.extend(positions);

@@ -45,9 +45,9 @@ use crate::item::History;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ageing {
-    turns: usize,
-    every: usize,
-    shorten: Truncator,
+    min_turn_age: usize,
+    interval_turns: usize,
+    truncator: Truncator,
 }
 
 impl Ageing {
@@ -55,36 +55,36 @@ impl Ageing {
     /// latest after twice the number; at least 1.
     pub fn after_turns(turns: usize) -> Self {
         let turns = turns.max(1);
-        Self { turns, every: turns, shorten: Truncator::new() }
+        Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
     /// Sets how many turns are shortened at once, at least 1: the cached beginning of the requests
     /// changes once in this number of turns. The number of [`after_turns`](Self::after_turns) unless set.
     pub fn with_interval(mut self, turns: usize) -> Self {
-        self.every = turns.max(1);
+        self.interval_turns = turns.max(1);
         self
     }
 
     /// Sets what stays of an old turn; [`Truncator::new`] unless set. Its
     /// [`with_keep_turns`](Truncator::with_keep_turns) does not count here.
-    pub fn with_shorten(mut self, shorten: Truncator) -> Self {
-        self.shorten = shorten;
+    pub fn with_truncator(mut self, shorten: Truncator) -> Self {
+        self.truncator = shorten;
         self
     }
 
     /// What to replace, or `None` if nothing that is old gets shorter.
-    pub fn compaction(&self, history: &History) -> Option<Compaction> {
+    pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let turns = history.completed_turns();
-        let old = turns.checked_sub(self.turns)? / self.every * self.every;
+        let old = turns.checked_sub(self.min_turn_age)? / self.interval_turns * self.interval_turns;
         if old == 0 {
             return None;
         }
-        self.shorten.with_keep_turns(turns - old).compaction(history)
+        self.truncator.with_keep_turns(turns - old).plan_compaction(history)
     }
 }
 
 impl Compactor for Ageing {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        ready(Ok(self.compaction(history))).boxed()
+        ready(Ok(self.plan_compaction(history))).boxed()
     }
 }

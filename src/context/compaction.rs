@@ -52,7 +52,7 @@ impl Compaction {
     /// - a call comes in under an id that the history knows from elsewhere,
     /// - the note that a [reactive](crate::context::mark_reactive) compaction left would go: without it the history
     ///   would be compacted again and again.
-    pub fn check(&self, history: &History) -> Result<(), Error> {
+    pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {
             let (from, to, len) = (self.from, self.to, history.len());
             return Err(invalid_request(format!("{from}..{to} is no range of {len} entries")));

@@ -58,7 +58,7 @@ pub fn estimate_request_tokens(request: &Request, counter: &dyn CountTokens) -> 
 /// 1,600. What is void counts nothing. Signatures of providers are left out; their own items are
 /// counted as their JSON.
 pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
-    saturating_sum(history.newest_first().map(|item| count_item(item, counter)))
+    saturating_sum(history.newest_first().map(|item| count_item_tokens(item, counter)))
 }
 
 /// Guesses the tokens of a request: its context, its system prompt, its tools.
@@ -74,7 +74,7 @@ pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens)
         .saturating_add(count_tokens(&request.context, counter))
 }
 
-pub(super) fn count_item(item: &Item, counter: &dyn CountTokens) -> u64 {
+pub(super) fn count_item_tokens(item: &Item, counter: &dyn CountTokens) -> u64 {
     if item.tombstone {
         return 0;
     }
@@ -82,11 +82,11 @@ pub(super) fn count_item(item: &Item, counter: &dyn CountTokens) -> u64 {
         ItemKind::System { text } | ItemKind::Text { text } | ItemKind::Reasoning { text } => {
             counter.count(text)
         }
-        ItemKind::User { content } => count_content(content, counter),
+        ItemKind::User { content } => count_content_tokens(content, counter),
         ItemKind::ToolCall(call) => {
             counter.count(&call.name).saturating_add(counter.count(&call.arguments))
         }
-        ItemKind::ToolResult(result) => count_content(&result.content, counter),
+        ItemKind::ToolResult(result) => count_content_tokens(&result.content, counter),
         ItemKind::Other => {
             item.provider_data.as_ref().map_or(0, |data| counter.count(data.value.as_str()))
         }
@@ -94,7 +94,7 @@ pub(super) fn count_item(item: &Item, counter: &dyn CountTokens) -> u64 {
     inside.saturating_add(TOKENS_PER_ITEM_OVERHEAD)
 }
 
-fn count_content(content: &Content, counter: &dyn CountTokens) -> u64 {
+fn count_content_tokens(content: &Content, counter: &dyn CountTokens) -> u64 {
     match content {
         Content::Text(text) => counter.count(text),
         Content::Parts(parts) => saturating_sum(parts.iter().map(|part| match part {
@@ -116,7 +116,7 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
                 return Some(turn.usage.total().saturating_add(since));
             }
         }
-        since = since.saturating_add(count_item(item, counter));
+        since = since.saturating_add(count_item_tokens(item, counter));
     }
     None
 }

@@ -34,10 +34,11 @@ pub(crate) use estimate::count_request_tokens;
 pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};
 pub use failure::CompactionFailure;
 pub use narrow::{
-    ContextCandidate, ContextInjector, ContextSelection, InjectedContext, Rejected, Selected,
+    ContextCandidate, ContextInjector, ContextSelection, InjectedContext, RejectedCandidate,
+    SelectedCandidate,
 };
 pub(crate) use note::preserve_reactive_note;
-pub use note::{mark_reactive, record_stale_usage};
+pub use note::{mark_reactive_compaction, record_stale_usage};
 pub use record::was_reactively_compacted;
 pub use shorten::Truncator;
 pub use summarize::Summarizer;

@@ -25,9 +25,9 @@ pub struct ContextCandidate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextSelection {
     /// In the order in which the model reads it.
-    pub chosen: Vec<Selected>,
+    pub chosen: Vec<SelectedCandidate>,
     /// In the order of the candidates.
-    pub left_out: Vec<Rejected>,
+    pub left_out: Vec<RejectedCandidate>,
     /// The tokens of all that was added, constraints and earlier steps included: never more than
     /// `cap`.
     pub tokens: u64,
@@ -37,7 +37,7 @@ pub struct ContextSelection {
 
 /// Something that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Selected {
+pub struct SelectedCandidate {
     /// The candidate's source.
     pub source: String,
     /// The candidate's reason.
@@ -48,7 +48,7 @@ pub struct Selected {
 
 /// Something that was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rejected {
+pub struct RejectedCandidate {
     /// The candidate's source; `constraints` or `steps` where those did not fit.
     pub source: String,
     /// Why not.
@@ -97,19 +97,19 @@ pub struct InjectedContext {
 /// ```
 #[derive(Clone)]
 pub struct ContextInjector {
-    cap: u64,
-    candidates: Arc<HistoryFn<Vec<ContextCandidate>>>,
+    max_tokens: u64,
+    candidates_fn: Arc<HistoryFn<Vec<ContextCandidate>>>,
     constraints: String,
     /// `None` is one line a call.
-    steps: Option<Arc<HistoryFn<String>>>,
-    keep_turns: Option<usize>,
+    step_summary_fn: Option<Arc<HistoryFn<String>>>,
+    max_turns: Option<usize>,
     counter: Arc<dyn CountTokens>,
-    on_selection: Option<Arc<OnSelection>>,
+    on_selection: Option<Arc<SelectionCallback>>,
 }
 
 /// What is made of a history.
 type HistoryFn<T> = dyn Fn(&History) -> T + Send + Sync;
-type OnSelection = dyn Fn(&ContextSelection) + Send + Sync;
+type SelectionCallback = dyn Fn(&ContextSelection) + Send + Sync;
 
 impl ContextInjector {
     /// Makes one that adds at most `cap` tokens, chosen from what `candidates` makes of the history.
@@ -118,11 +118,11 @@ impl ContextInjector {
         candidates: impl Fn(&History) -> Vec<ContextCandidate> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            cap,
-            candidates: Arc::new(candidates),
+            max_tokens: cap,
+            candidates_fn: Arc::new(candidates),
             constraints: String::new(),
-            steps: None,
-            keep_turns: None,
+            step_summary_fn: None,
+            max_turns: None,
             counter: Arc::new(BytesDiv4),
             on_selection: None,
         }
@@ -138,7 +138,7 @@ impl ContextInjector {
     /// user's newest words. In the place of the others comes what was done in them; all turns are
     /// sent unless set.
     pub fn with_max_turns(mut self, turns: usize) -> Self {
-        self.keep_turns = Some(turns.max(1));
+        self.max_turns = Some(turns.max(1));
         self
     }
 
@@ -148,7 +148,7 @@ impl ContextInjector {
         mut self,
         f: impl Fn(&History) -> String + Send + Sync + 'static,
     ) -> Self {
-        self.steps = Some(Arc::new(f));
+        self.step_summary_fn = Some(Arc::new(f));
         self
     }
 
@@ -168,20 +168,20 @@ impl ContextInjector {
     pub fn inject(&self, history: &History) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
-        if let Some(turns) = self.keep_turns {
+        if let Some(turns) = self.max_turns {
             let items: Vec<&Item> = history.iter().collect();
-            let cut = turns::start_of_newest(&items, turns);
+            let cut = turns::start_of_newest_turns(&items, turns);
             let kept = KeptItems::new(&items, cut);
-            earlier = match &self.steps {
+            earlier = match &self.step_summary_fn {
                 Some(f) => f(&history.truncated(cut)),
                 None => call_summary(items.get(..cut).unwrap_or_default()),
             };
             context.rewrite(0..cut, kept.instructions.into_iter().chain(kept.prompt));
         }
-        let mut choice = SelectionBuilder::new(self.cap, &*self.counter);
+        let mut choice = SelectionBuilder::new(self.max_tokens, &*self.counter);
         choice.add_section("constraints", "Constraints:", &self.constraints);
         choice.add_section("steps", "Done so far:", &earlier);
-        for candidate in (self.candidates)(history) {
+        for candidate in (self.candidates_fn)(history) {
             choice.add_candidate(candidate);
         }
         if !choice.text.is_empty() {
@@ -191,7 +191,7 @@ impl ContextInjector {
     }
 
     /// Narrows, and hands the record on.
-    pub(crate) fn apply(&self, history: &History) -> History {
+    pub(crate) fn inject_and_report(&self, history: &History) -> History {
         let InjectedContext { context, selection } = self.inject(history);
         if let Some(told) = &self.on_selection {
             told(&selection);
@@ -203,8 +203,8 @@ impl ContextInjector {
 impl fmt::Debug for ContextInjector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Narrow")
-            .field("cap", &self.cap)
-            .field("keep_turns", &self.keep_turns)
+            .field("cap", &self.max_tokens)
+            .field("keep_turns", &self.max_turns)
             .finish_non_exhaustive()
     }
 }
@@ -228,7 +228,7 @@ impl<'a> SelectionBuilder<'a> {
             return self.reject(source, "no reason was given".to_owned());
         }
         match self.try_append(&format!("# {source}\n({why})\n{text}")) {
-            Ok(tokens) => self.selection.chosen.push(Selected { source, why, tokens }),
+            Ok(tokens) => self.selection.chosen.push(SelectedCandidate { source, why, tokens }),
             Err(why) => self.reject(source, why),
         }
     }
@@ -258,6 +258,6 @@ impl<'a> SelectionBuilder<'a> {
     }
 
     fn reject(&mut self, source: String, why: String) {
-        self.selection.left_out.push(Rejected { source, why });
+        self.selection.left_out.push(RejectedCandidate { source, why });
     }
 }

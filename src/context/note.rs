@@ -2,20 +2,21 @@
 
 use crate::context::Compaction;
 use crate::context::record::{
-    REACTIVE, STALE_USAGE, can_carry_record, completed_turns, is_reactive_note, record_data,
-    was_reactively_compacted,
+    REACTIVE_RECORD_KIND, STALE_USAGE_RECORD_KIND, can_carry_record, compaction_record,
+    completed_turns, is_reactive_note, was_reactively_compacted,
 };
 use crate::item::{History, Item, ItemKind, Mark};
 
 /// What stands behind what was replaced, where nothing else can carry the record.
-const NOTE_TEXT: &str = "The conversation up to here was shortened to fit the context window.";
+const COMPACTION_NOTE_TEXT: &str =
+    "The conversation up to here was shortened to fit the context window.";
 /// The same compaction with a note behind what it replaces, by which [`was_reactively_compacted`] knows that
 /// this history was compacted because it did not fit. The note is also a [record](record_stale_usage).
 ///
 /// The note is a user's item, which every wire takes between any two turns. It never stands inside
 /// a turn or between a call and its result: the range is widened to the next place where it may.
-pub fn mark_reactive(compaction: Compaction, history: &History) -> Compaction {
-    append_note(compaction, history, REACTIVE)
+pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Compaction {
+    append_compaction_note(compaction, history, REACTIVE_RECORD_KIND)
 }
 
 /// The same compaction with a record of how many completed turns stand behind what it replaces: what
@@ -33,12 +34,12 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
         return preserve_reactive_note(compaction, history);
     }
     let Some(at) = compaction.items.iter().rposition(can_carry_record) else {
-        return append_note(compaction, history, STALE_USAGE);
+        return append_compaction_note(compaction, history, STALE_USAGE_RECORD_KIND);
     };
-    let stale =
-        completed_turns(compaction.items.iter().skip(at + 1)) + turns_after(&compaction, history);
+    let stale = completed_turns(compaction.items.iter().skip(at + 1))
+        + completed_turns_after(&compaction, history);
     if let Some(item) = compaction.items.get_mut(at) {
-        item.provider_data = Some(record_data(STALE_USAGE, stale));
+        item.provider_data = Some(compaction_record(STALE_USAGE_RECORD_KIND, stale));
     }
     compaction
 }
@@ -47,12 +48,12 @@ pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Comp
 /// after what it puts in its place. Without the note the history could be compacted reactively again.
 pub(crate) fn preserve_reactive_note(compaction: Compaction, history: &History) -> Compaction {
     match drops_reactive_note(&compaction, history) {
-        true => append_note(compaction, history, REACTIVE),
+        true => append_compaction_note(compaction, history, REACTIVE_RECORD_KIND),
         false => compaction,
     }
 }
 
-fn append_note(mut compaction: Compaction, history: &History, word: &str) -> Compaction {
+fn append_compaction_note(mut compaction: Compaction, history: &History, word: &str) -> Compaction {
     let items: Vec<&Item> = history.iter().collect();
     let live = |item: &&Item| !item.tombstone;
     loop {
@@ -65,8 +66,11 @@ fn append_note(mut compaction: Compaction, history: &History, word: &str) -> Com
         compaction.items.extend(behind.first().map(|item| (*item).clone()));
         compaction.to += 1;
     }
-    let stale = turns_after(&compaction, history);
-    let note = Item { provider_data: Some(record_data(word, stale)), ..Item::user(NOTE_TEXT) };
+    let stale = completed_turns_after(&compaction, history);
+    let note = Item {
+        provider_data: Some(compaction_record(word, stale)),
+        ..Item::user(COMPACTION_NOTE_TEXT)
+    };
     compaction.items.push(note.with_mark(Mark::Compacted));
     compaction
 }
@@ -89,6 +93,6 @@ fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
 }
 
 /// How many completed turns stand behind what is replaced.
-fn turns_after(compaction: &Compaction, history: &History) -> usize {
+fn completed_turns_after(compaction: &Compaction, history: &History) -> usize {
     completed_turns(history.iter().skip(compaction.to))
 }

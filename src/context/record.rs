@@ -9,9 +9,9 @@ use crate::item::{History, Item, ItemKind, ProviderData};
 /// Whose data the record is: no wire's, so that none of it is sent.
 const RECORD_PROVIDER: &str = "turnstream";
 /// What a note is called that a request which did not fit has left.
-pub(super) const REACTIVE: &str = "reactive";
+pub(super) const REACTIVE_RECORD_KIND: &str = "reactive";
 /// What any other record is called.
-pub(super) const STALE_USAGE: &str = "recorded";
+pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
 /// Whether the history holds the note of a [reactive](crate::context::mark_reactive) compaction.
 pub fn was_reactively_compacted(history: &History) -> bool {
@@ -28,7 +28,7 @@ pub(super) fn turns_since_compaction(history: &History) -> usize {
     }
     let (mut behind, mut fresh) = (0_usize, None);
     for item in history.newest_first() {
-        if let Some(stale) = stale_turns(item) {
+        if let Some(stale) = recorded_stale_turns(item) {
             let since = behind.saturating_sub(stale);
             fresh = Some(fresh.map_or(since, |fresh: usize| fresh.min(since)));
         }
@@ -57,7 +57,7 @@ pub(super) fn can_carry_record(item: &Item) -> bool {
 }
 
 /// A record, as an item carries it.
-pub(super) fn record_data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
+pub(super) fn compaction_record(word: &str, stale_turns: usize) -> Arc<ProviderData> {
     Arc::new(ProviderData {
         provider: RECORD_PROVIDER.to_owned(),
         model: String::new(),
@@ -67,7 +67,7 @@ pub(super) fn record_data(word: &str, stale_turns: usize) -> Arc<ProviderData> {
 
 /// How many completed turns stood behind it when it came, where it carries a record. A note without
 /// a number says that of all.
-fn stale_turns(item: &Item) -> Option<usize> {
+fn recorded_stale_turns(item: &Item) -> Option<usize> {
     let data = item.provider_data.as_ref().filter(|data| data.provider == RECORD_PROVIDER)?;
     let value = data.value.to_value();
     if !item.compacted || value["compaction"].is_null() {
@@ -82,5 +82,5 @@ pub(super) fn is_reactive_note(item: &Item) -> bool {
     let Some(data) = &item.provider_data else { return false };
     item.compacted
         && data.provider == RECORD_PROVIDER
-        && data.value.to_value()["compaction"] == REACTIVE
+        && data.value.to_value()["compaction"] == REACTIVE_RECORD_KIND
 }

@@ -15,7 +15,7 @@ use crate::item::{
 };
 
 /// How much longer the results of the newest turns may be than those of old ones.
-const NEW_RESULT_FACTOR: usize = 8;
+const NEW_TURN_RESULT_LIMIT_FACTOR: usize = 8;
 
 /// A prefix that is shorter than this says nothing.
 const MIN_PREFIX_BYTES: usize = 16;
@@ -128,22 +128,22 @@ impl Truncator {
     }
 
     /// What to replace, or `None` if nothing gets shorter.
-    pub fn compaction(&self, history: &History) -> Option<Compaction> {
+    pub fn plan_compaction(&self, history: &History) -> Option<Compaction> {
         let items: Vec<&Item> = history.iter().collect();
-        let old = self.old_len(&items);
+        let old = self.old_item_count(&items);
         let mut own = vec![false; old];
         mark_turns_with_provider_items(&items[..old], &mut own);
         let change = |(at, item): (usize, &&Item)| match item.tombstone || item.compacted {
-            true => Change::Keep,
+            true => ItemChange::Keep,
             false if at < old => self.change_in_old_turn(item, own[at]),
             false => self.change_in_new_turn(item),
         };
-        let mut changes: Vec<Change> = items.iter().enumerate().map(change).collect();
-        let from = changes.iter().position(Change::is_some)?;
-        let to = changes.iter().rposition(Change::is_some)? + 1;
-        if !changes.iter().any(|change| matches!(change, Change::Replace(_))) {
+        let mut changes: Vec<ItemChange> = items.iter().enumerate().map(change).collect();
+        let from = changes.iter().position(ItemChange::is_modification)?;
+        let to = changes.iter().rposition(ItemChange::is_modification)? + 1;
+        if !changes.iter().any(|change| matches!(change, ItemChange::Replace(_))) {
             // Something has to say that the history was shortened.
-            changes[to - 1] = Change::Replace(without_text(items[to - 1]));
+            changes[to - 1] = ItemChange::Replace(strip_reasoning_text(items[to - 1]));
         }
         let replaced = changes.into_iter().zip(&items).take(to).skip(from);
         let items = replaced.filter_map(|(change, item)| change.apply_to(item)).collect();
@@ -151,7 +151,7 @@ impl Truncator {
     }
 
     /// How many entries belong to old turns: all up to the results of the newest old one.
-    fn old_len(&self, items: &[&Item]) -> usize {
+    fn old_item_count(&self, items: &[&Item]) -> usize {
         let mut ends = items.iter().enumerate().rev().filter(|(_, item)| item.turn.is_some());
         let Some((end, _)) = ends.nth(self.keep_turns.max(1)) else { return 0 };
         let behind = items.iter().skip(end + 1);
@@ -159,84 +159,84 @@ impl Truncator {
             + behind.take_while(|item| item.tombstone || item.as_tool_result().is_some()).count()
     }
 
-    fn change_in_old_turn(&self, item: &Item, beside_own: bool) -> Change {
+    fn change_in_old_turn(&self, item: &Item, beside_own: bool) -> ItemChange {
         match &item.kind {
             ItemKind::ToolResult(result) => self.truncate_result(item, result, 1),
-            ItemKind::Reasoning { .. } | ItemKind::ToolCall(_) if beside_own => Change::Keep,
+            ItemKind::Reasoning { .. } | ItemKind::ToolCall(_) if beside_own => ItemChange::Keep,
             ItemKind::Reasoning { text } => self.truncate_reasoning(item, text),
             ItemKind::ToolCall(call) => self.truncate_arguments(item, call),
             ItemKind::System { .. }
             | ItemKind::User { .. }
             | ItemKind::Text { .. }
-            | ItemKind::Other => Change::Keep,
+            | ItemKind::Other => ItemChange::Keep,
         }
     }
 
-    fn change_in_new_turn(&self, item: &Item) -> Change {
-        let clipped = |result| self.truncate_result(item, result, NEW_RESULT_FACTOR);
-        item.as_tool_result().map_or(Change::Keep, clipped)
+    fn change_in_new_turn(&self, item: &Item) -> ItemChange {
+        let clipped = |result| self.truncate_result(item, result, NEW_TURN_RESULT_LIMIT_FACTOR);
+        item.as_tool_result().map_or(ItemChange::Keep, clipped)
     }
 
-    fn truncate_result(&self, item: &Item, result: &ToolResult, times: usize) -> Change {
+    fn truncate_result(&self, item: &Item, result: &ToolResult, times: usize) -> ItemChange {
         let Some(max) = self.max_result_bytes.map(|max| max.saturating_mul(times)) else {
-            return Change::Keep;
+            return ItemChange::Keep;
         };
-        if content_bytes(&result.content) <= max {
-            return Change::Keep;
+        if content_byte_len(&result.content) <= max {
+            return ItemChange::Keep;
         }
         let words = Content::Text(content_text(&result.content, " left out"));
         let content = words.truncate_middle(max, None).unwrap_or(words);
         // What says how much is missing may be longer than what is.
-        if content.text_len() >= content_bytes(&result.content) {
-            return Change::Keep;
+        if content.text_len() >= content_byte_len(&result.content) {
+            return ItemChange::Keep;
         }
         let kind = ItemKind::ToolResult(ToolResult { content, ..result.clone() });
-        Change::Replace(Item { kind, ..item.clone() })
+        ItemChange::Replace(Item { kind, ..item.clone() })
     }
 
-    fn truncate_reasoning(&self, item: &Item, text: &str) -> Change {
+    fn truncate_reasoning(&self, item: &Item, text: &str) -> ItemChange {
         let is_signed = item.provider_data.is_some();
         let max = if is_signed { 0 } else { self.max_reasoning_bytes };
         if text.len() <= max && !is_signed {
-            return Change::Keep;
+            return ItemChange::Keep;
         }
         if max == 0 {
             // Nothing is left of it but what its turn is known by, if it carries that.
             return if item.turn.is_some() {
-                Change::Replace(without_text(item))
+                ItemChange::Replace(strip_reasoning_text(item))
             } else {
-                Change::Remove
+                ItemChange::Remove
             };
         }
         let kind = ItemKind::Reasoning { text: truncated_prefix(text, max) };
-        Change::Replace(Item { kind, ..item.clone() })
+        ItemChange::Replace(Item { kind, ..item.clone() })
     }
 
-    fn truncate_arguments(&self, item: &Item, call: &ToolCall) -> Change {
-        let Some(arguments) = shorter_arguments(call, self.max_arguments_bytes) else {
-            return Change::Keep;
+    fn truncate_arguments(&self, item: &Item, call: &ToolCall) -> ItemChange {
+        let Some(arguments) = shorten_arguments(call, self.max_arguments_bytes) else {
+            return ItemChange::Keep;
         };
         let kind = ItemKind::ToolCall(ToolCall { arguments, ..call.clone() });
         // What the provider keeps of a call may be bound to its arguments.
-        Change::Replace(Item { kind, provider_data: None, ..item.clone() })
+        ItemChange::Replace(Item { kind, provider_data: None, ..item.clone() })
     }
 }
 
 impl Compactor for Truncator {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        ready(Ok(self.compaction(history))).boxed()
+        ready(Ok(self.plan_compaction(history))).boxed()
     }
 }
 
 /// What becomes of an entry.
-enum Change {
+enum ItemChange {
     Keep,
     Remove,
     Replace(Item),
 }
 
-impl Change {
-    fn is_some(&self) -> bool {
+impl ItemChange {
+    fn is_modification(&self) -> bool {
         match self {
             Self::Keep => false,
             Self::Remove | Self::Replace(_) => true,
@@ -274,7 +274,7 @@ fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
 }
 
 /// A thought without its words.
-fn without_text(item: &Item) -> Item {
+fn strip_reasoning_text(item: &Item) -> Item {
     let kind = ItemKind::Reasoning { text: String::new() };
     Item { kind, provider_data: None, ..item.clone() }
 }
@@ -292,8 +292,8 @@ fn truncated_prefix(text: &str, max: usize) -> String {
 /// Arguments of more than `max` bytes as a shorter object. `None` if there is none.
 ///
 /// It is written by hand, so that its bytes are the same whatever features `serde_json` has.
-fn shorter_arguments(call: &ToolCall, max: usize) -> Option<String> {
-    let (written, len) = (call.arguments_or_empty(), call.arguments.len());
+fn shorten_arguments(call: &ToolCall, max: usize) -> Option<String> {
+    let (written, len) = (call.arguments_or_empty_object(), call.arguments.len());
     if len <= max {
         return None;
     }
@@ -302,7 +302,9 @@ fn shorter_arguments(call: &ToolCall, max: usize) -> Option<String> {
     if let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(written) {
         let cut = limits.by_ref().map(|limit| {
             write_object(
-                fields.iter().map(|(name, value)| (name.as_str(), shorter_value(value, limit))),
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), shorten_json_value(value, limit))),
             )
         });
         if let Some(arguments) = cut.into_iter().find(|cut| cut.len() <= max) {
@@ -319,7 +321,7 @@ fn shorter_arguments(call: &ToolCall, max: usize) -> Option<String> {
 }
 
 /// A value, of which a prefix stays as a string if it has more than `max` bytes.
-fn shorter_value(value: &RawValue, max: usize) -> String {
+fn shorten_json_value(value: &RawValue, max: usize) -> String {
     let raw = value.get();
     if raw.len() <= max {
         return raw.to_owned();
@@ -343,14 +345,14 @@ fn to_json_string(text: &str) -> String {
 }
 
 /// The bytes of a content, those of images and files included.
-fn content_bytes(content: &Content) -> usize {
+fn content_byte_len(content: &Content) -> usize {
     match content {
         Content::Text(text) => text.len(),
-        Content::Parts(parts) => parts.iter().map(part_bytes).sum(),
+        Content::Parts(parts) => parts.iter().map(part_byte_len).sum(),
     }
 }
 
-fn part_bytes(part: &Part) -> usize {
+fn part_byte_len(part: &Part) -> usize {
     match part {
         Part::Text { text } => text.len(),
         Part::Image(Media { source, .. }) | Part::File(Media { source, .. }) => match source {

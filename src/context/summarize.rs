@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, ready};
 
-use crate::context::estimate::count_item;
-use crate::context::transcript::transcript;
+use crate::context::estimate::count_item_tokens;
+use crate::context::transcript::format_transcript;
 use crate::context::turns::{self, KeptItems};
 use crate::context::{BytesDiv4, Compaction, CompactionFailure, Compactor, CountTokens};
 use crate::error::{Error, ErrorKind};
@@ -90,7 +90,7 @@ pub struct Summarizer {
     keep_tokens: u64,
     counter: Arc<dyn CountTokens>,
     max_result_bytes: usize,
-    max_bytes: usize,
+    max_transcript_bytes: usize,
 }
 
 impl Summarizer {
@@ -104,7 +104,7 @@ impl Summarizer {
             keep_tokens: 16_000,
             counter: Arc::new(BytesDiv4),
             max_result_bytes: 2_048,
-            max_bytes: 400_000,
+            max_transcript_bytes: 400_000,
         }
     }
 
@@ -149,20 +149,20 @@ impl Summarizer {
     /// Sets how many bytes of the conversation the model reads, which must fit its window; 400,000
     /// unless set. Of a longer one the middle is left out.
     pub fn with_max_transcript_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
+        self.max_transcript_bytes = bytes;
         self
     }
 
     /// What is to be folded; `None` if there is nothing but an earlier summary.
     fn plan(&self, history: &History) -> Option<SummaryPlan> {
         let items: Vec<&Item> = history.iter().collect();
-        let to = self.first_kept(&items);
-        let from = items.iter().take_while(|item| turns::is_system(item)).count();
+        let to = self.first_kept_index(&items);
+        let from = items.iter().take_while(|item| turns::is_system_item(item)).count();
         let old = items.get(from..to)?;
         let kept = KeptItems::new(&items, to);
         let folds = |item: &&&Item| {
             let is_summary = item.as_user().is_some() && item.compacted;
-            !item.tombstone && !turns::is_system(item) && !is_summary
+            !item.tombstone && !turns::is_system_item(item) && !is_summary
         };
         if old.iter().filter(folds).count() <= kept.prompt.len() {
             return None;
@@ -172,23 +172,23 @@ impl Summarizer {
             .instructions
             .into_iter()
             .skip(items.iter().take(from).filter(|item| !item.tombstone).count());
-        let text = transcript(old.iter().copied(), self.max_result_bytes);
+        let text = format_transcript(old.iter().copied(), self.max_result_bytes);
         Some(SummaryPlan {
             from,
             to,
-            instructions: instructions.collect(),
-            prompt: kept.prompt,
-            transcript: truncate_middle(text, self.max_bytes),
+            kept_instructions: instructions.collect(),
+            kept_prompt: kept.prompt,
+            transcript: truncate_middle(text, self.max_transcript_bytes),
         })
     }
 
     /// The first entry that stays.
-    fn first_kept(&self, items: &[&Item]) -> usize {
-        let cuts = turns::starts_newest_first(items).chain([0]).take(self.keep_turns);
+    fn first_kept_index(&self, items: &[&Item]) -> usize {
+        let cuts = turns::turn_starts_newest_first(items).chain([0]).take(self.keep_turns);
         let (mut cut, mut tokens) = (items.len(), 0_u64);
         for (number, earlier) in cuts.enumerate() {
             let more = items.iter().take(cut).skip(earlier);
-            let more = more.map(|item| count_item(item, &*self.counter));
+            let more = more.map(|item| count_item_tokens(item, &*self.counter));
             tokens = more.fold(tokens, u64::saturating_add);
             if number > 0 && tokens > self.keep_tokens {
                 break;
@@ -236,8 +236,8 @@ fn exceeds_max_retry_after(error: &Error) -> bool {
 struct SummaryPlan {
     from: usize,
     to: usize,
-    instructions: Vec<Item>,
-    prompt: Vec<Item>,
+    kept_instructions: Vec<Item>,
+    kept_prompt: Vec<Item>,
     transcript: String,
 }
 
@@ -245,7 +245,8 @@ impl SummaryPlan {
     fn into_compaction(self, said: Summary) -> Compaction {
         let summary =
             Item::user(format!("{SUMMARY_HEADING}\n\n{}", said.text)).with_mark(Mark::Compacted);
-        let items = self.instructions.into_iter().chain([summary]).chain(self.prompt).collect();
+        let items =
+            self.kept_instructions.into_iter().chain([summary]).chain(self.kept_prompt).collect();
         Compaction { from: self.from, to: self.to, items, usage: said.usage, model: said.model }
     }
 }

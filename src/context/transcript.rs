@@ -6,7 +6,7 @@ use crate::item::{Content, Item, ItemKind, Part, truncate_middle};
 
 /// What was said and done, with at most `max_bytes` for each result and for the arguments of a call.
 /// Thoughts are left out, and so are items of a provider's own.
-pub(super) fn transcript<'a>(
+pub(super) fn format_transcript<'a>(
     items: impl IntoIterator<Item = &'a Item>,
     max_bytes: usize,
 ) -> String {
@@ -19,7 +19,7 @@ pub(super) fn transcript<'a>(
             }
             ItemKind::Text { text: words } => push_section(&mut text, "assistant", words),
             ItemKind::ToolCall(call) => {
-                let arguments = truncate_middle(call.arguments_or_empty().into(), max_bytes);
+                let arguments = truncate_middle(call.arguments_or_empty_object().into(), max_bytes);
                 push_section(&mut text, &format!("assistant calls {}", call.name), &arguments);
             }
             ItemKind::ToolResult(result) => {
@@ -41,7 +41,8 @@ pub(super) fn call_summary(items: &[&Item]) -> String {
     let mut text = String::new();
     let live = || items.iter().filter(|item| !item.tombstone);
     for call in live().filter_map(|item| item.as_tool_call()) {
-        let arguments = truncate_middle(call.arguments_or_empty().into(), 200).replace('\n', " ");
+        let arguments =
+            truncate_middle(call.arguments_or_empty_object().into(), 200).replace('\n', " ");
         let mut results = live().filter_map(|item| item.as_tool_result());
         let result = results.find(|result| result.call_id == call.call_id);
         let kind = result.map_or_else(|| "no result".to_owned(), |result| result.kind.to_string());

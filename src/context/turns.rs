@@ -6,12 +6,12 @@ use crate::item::{Item, ItemKind};
 /// there are no more.
 ///
 /// It is never between a call and its result: those stand behind the turn of their calls.
-pub(super) fn start_of_newest(items: &[&Item], turns: usize) -> usize {
-    starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
+pub(super) fn start_of_newest_turns(items: &[&Item], turns: usize) -> usize {
+    turn_starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
 /// Where each turn begins, the newest first, as [`start_of_newest`] has it.
-pub(super) fn starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
+pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;
     for (at, item) in items.iter().enumerate().filter(|(_, item)| !item.tombstone) {
@@ -38,7 +38,7 @@ pub(super) fn newest_prompt<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     prompt
 }
 
-pub(super) fn is_system(item: &Item) -> bool {
+pub(super) fn is_system_item(item: &Item) -> bool {
     matches!(item.kind, ItemKind::System { .. })
 }
 
@@ -54,7 +54,7 @@ impl KeptItems {
     pub(super) fn new(items: &[&Item], cut: usize) -> Self {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();
-        let is_live_system = |item: &&Item| is_system(item) && !item.tombstone;
+        let is_live_system = |item: &&Item| is_system_item(item) && !item.tombstone;
         let asked = new.iter().any(|item| item.is_prompt());
         Self {
             instructions: old.iter().copied().filter(is_live_system).cloned().collect(),
@@ -75,6 +75,6 @@ mod tests {
         let items: Vec<&Item> = items.iter().collect();
         let said: Vec<_> = newest_prompt(&items).into_iter().filter_map(Item::as_user).collect();
         assert_eq!(said, [&"a".into(), &"b".into()]);
-        assert_eq!(start_of_newest(&items, 1), 1);
+        assert_eq!(start_of_newest_turns(&items, 1), 1);
     }
 }

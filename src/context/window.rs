@@ -26,19 +26,19 @@ use crate::request::{Options, Request};
 #[derive(Clone)]
 pub struct Window {
     tokens: u64,
-    percent: u32,
+    threshold_percent: u32,
     counter: Arc<dyn CountTokens>,
 }
 
 impl Window {
     /// A window of so many tokens, requests and answers together.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, percent: 80, counter: Arc::new(BytesDiv4) }
+        Self { tokens, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
     }
 
     /// Sets at how many percent it is nearly full; 80 unless set, and at most 100.
     pub fn with_threshold_percent(mut self, percent: u32) -> Self {
-        self.percent = percent.min(100);
+        self.threshold_percent = percent.min(100);
         self
     }
 
@@ -57,7 +57,7 @@ impl Window {
     ///
     /// A longest answer that is as long as the window leaves nothing to plan with: it is ignored.
     pub fn threshold(&self, options: &Options) -> u64 {
-        let part = u128::from(self.tokens) * u128::from(self.percent) / 100;
+        let part = u128::from(self.tokens) * u128::from(self.threshold_percent) / 100;
         let part = u64::try_from(part).unwrap_or(u64::MAX);
         let answer = options.max_output_tokens.map_or(0, u64::from);
         match self.tokens.saturating_sub(answer) {
@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// The [estimate](estimate_request_tokens) of a request by the window's counter.
-    pub fn estimate_request(&self, request: &Request) -> u64 {
+    pub fn estimate_request_tokens(&self, request: &Request) -> u64 {
         estimate_request_tokens(request, &*self.counter)
     }
 
@@ -77,7 +77,7 @@ impl Window {
     }
 
     /// Estimates a request by the window's counter alone, without the usage that a provider has reported.
-    pub fn count_request(&self, request: &Request) -> u64 {
+    pub fn count_request_tokens(&self, request: &Request) -> u64 {
         count_request_tokens(request, &*self.counter)
     }
 }
@@ -86,7 +86,7 @@ impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
             .field("tokens", &self.tokens)
-            .field("percent", &self.percent)
+            .field("percent", &self.threshold_percent)
             .finish_non_exhaustive()
     }
 }

@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for Event {
 
         // The type decides who reads the rest, so the event is kept as text in between.
         let json = Json::deserialize(deserializer)?;
-        let Tag { r#type } = json.get().map_err(D::Error::custom)?;
+        let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         match r#type.as_str() {
             "text_delta"
             | "reasoning_delta"
@@ -149,11 +149,11 @@ impl<'de> Deserialize<'de> for Event {
             | "usage_update"
             | "retrying"
             | "retracted"
-            | "turn_complete" => json.get().map(Self::Turn),
+            | "turn_complete" => json.deserialize_as().map(Self::Turn),
             "approval_requested" | "tool_started" | "tool_progress" | "tool_suspended"
-            | "tool_output" => json.get().map(Self::Tool),
+            | "tool_output" => json.deserialize_as().map(Self::Tool),
             "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
-                json.get::<EventOwned>().map(Self::from)
+                json.deserialize_as::<EventOwned>().map(Self::from)
             }
             _ => Ok(Self::Unknown),
         }

@@ -54,14 +54,14 @@ impl Json {
     /// # Errors
     ///
     /// When the value does not fit the type.
-    pub fn get<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+    pub fn deserialize_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.0)
     }
 
     /// The value as `serde_json` has it, its keys in the same order. `null` if it is nested deeper
     /// than the 128 levels that `serde_json` reads.
     pub fn to_value(&self) -> serde_json::Value {
-        self.get().unwrap_or_default()
+        self.deserialize_as().unwrap_or_default()
     }
 }
 
@@ -76,7 +76,7 @@ impl Json {
         }
         let mut out = String::new();
         let (mut level, mut from) = (0, 0);
-        for (at, bracket) in brackets(&self.0) {
+        for (at, bracket) in structural_brackets(&self.0) {
             if matches!(bracket, b'[' | b'{') {
                 level += 1;
                 if level == MAX_DEPTH + 1 {
@@ -149,7 +149,7 @@ impl fmt::Display for Json {
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::Error as _;
-        let raw: &RawValue = self.get().map_err(S::Error::custom)?;
+        let raw: &RawValue = self.deserialize_as().map_err(S::Error::custom)?;
         raw.serialize(serializer)
     }
 }
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for Json {
 
 /// The one key of the map as which `serde_json` presents a number that is not a small integer, if any
 /// crate has turned on its feature `arbitrary_precision`. The value is the number's text.
-const NUMBER_KEY: &str = "$serde_json::private::Number";
+const SERDE_JSON_NUMBER_KEY: &str = "$serde_json::private::Number";
 
 /// The number of such a map. `None` if a float cannot hold it.
 pub(crate) fn parse_finite_f64(text: &str) -> Option<f64> {
@@ -191,7 +191,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MapKey<'a> {
             }
 
             fn visit_borrowed_str<E>(self, key: &'de str) -> Result<MapKey<'a>, E> {
-                Ok(if key == NUMBER_KEY {
+                Ok(if key == SERDE_JSON_NUMBER_KEY {
                     MapKey::Number
                 } else {
                     MapKey::Field(Cow::Borrowed(key))
@@ -199,7 +199,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MapKey<'a> {
             }
 
             fn visit_str<E>(self, key: &str) -> Result<MapKey<'a>, E> {
-                Ok(if key == NUMBER_KEY {
+                Ok(if key == SERDE_JSON_NUMBER_KEY {
                     MapKey::Number
                 } else {
                     MapKey::Field(Cow::Owned(key.into()))
@@ -311,7 +311,7 @@ impl<'de> Visitor<'de> for JsonTranscriber<'_> {
 /// How deep arrays and objects of a JSON text stand inside one another.
 pub(crate) fn nesting_depth(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
-    for (_, bracket) in brackets(json) {
+    for (_, bracket) in structural_brackets(json) {
         match bracket {
             b'[' | b'{' => {
                 depth += 1;
@@ -324,7 +324,7 @@ pub(crate) fn nesting_depth(json: &str) -> usize {
 }
 
 /// The brackets of arrays and objects of a JSON text, with their places.
-fn brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
+fn structural_brackets(json: &str) -> impl Iterator<Item = (usize, u8)> {
     let (mut quoted, mut escaped) = (false, false);
     json.bytes().enumerate().filter(move |(_, byte)| {
         match byte {
@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(json(nested(64)).limit_depth().as_str(), nested(64));
         let text = format!(r#"{{"a":"[{{","b":{},"c":[{}]}}"#, nested(64), nested(70));
         let flat = json(text).limit_depth();
-        let value: serde_json::Value = flat.get().unwrap();
+        let value: serde_json::Value = flat.deserialize_as().unwrap();
         let inside = |mut value: &serde_json::Value| {
             while let Some(inner) = value.get(0) {
                 value = inner;

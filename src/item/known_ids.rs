@@ -8,9 +8,9 @@ use crate::item::NumberSet;
 ///
 /// Clones share it, and a long history costs no more to append to than a short one.
 #[derive(Clone, Default)]
-pub(super) struct KnownIds(NumberSet);
+pub(super) struct UsedIdFilter(NumberSet);
 
-impl KnownIds {
+impl UsedIdFilter {
     pub(super) fn insert(&mut self, id: &str) {
         self.0.insert(hash(id));
     }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn inserted_ids_are_contained_and_clones_are_independent() {
-        let mut ids = KnownIds::default();
+        let mut ids = UsedIdFilter::default();
         for n in 0..5_000 {
             ids.insert(&format!("call_{n}"));
         }

@@ -36,7 +36,7 @@ pub use settle::{
     TIMED_OUT_MID_EXECUTION,
 };
 pub use tombstone::TombstoneEdit;
-pub(crate) use tombstone::position_out_of_range;
+pub(crate) use tombstone::position_out_of_range_error;
 pub(crate) use tool_item::validate_json;
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
 pub use turn_info::{StopReason, TurnInfo};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// Clones share it; adding a number copies the path to it and nothing else, so that a large set
 /// costs no more to add to than a small one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NumberSet(Option<Arc<Node>>);
+pub(crate) struct NumberSet(Option<Arc<TrieNode>>);
 
 #[derive(Clone, Debug)]
-enum Node {
-    One(u64),
+enum TrieNode {
+    Leaf(u64),
     /// By the next four bits of the number.
-    Many([NumberSet; 16]),
+    Branch([NumberSet; 16]),
 }
 
 impl NumberSet {
@@ -31,8 +31,8 @@ impl NumberSet {
         loop {
             match numbers.0.as_deref() {
                 None => return false,
-                Some(Node::One(held)) => return *held == number,
-                Some(Node::Many(many)) => numbers = &many[slot(number, depth)],
+                Some(TrieNode::Leaf(held)) => return *held == number,
+                Some(TrieNode::Branch(many)) => numbers = &many[slot_index(number, depth)],
             }
             depth += 1;
         }
@@ -41,23 +41,23 @@ impl NumberSet {
     /// Two numbers differ in one of their sixteen slots, so that it ends there at the latest.
     fn insert_at(&mut self, number: u64, depth: u32) {
         let Some(node) = &mut self.0 else {
-            self.0 = Some(Arc::new(Node::One(number)));
+            self.0 = Some(Arc::new(TrieNode::Leaf(number)));
             return;
         };
         match Arc::make_mut(node) {
-            Node::One(held) if *held == number => {}
-            Node::One(held) => {
+            TrieNode::Leaf(held) if *held == number => {}
+            TrieNode::Leaf(held) => {
                 let mut many = <[Self; 16]>::default();
-                many[slot(*held, depth)] = Self(Some(Arc::new(Node::One(*held))));
-                many[slot(number, depth)].insert_at(number, depth + 1);
-                *node = Arc::new(Node::Many(many));
+                many[slot_index(*held, depth)] = Self(Some(Arc::new(TrieNode::Leaf(*held))));
+                many[slot_index(number, depth)].insert_at(number, depth + 1);
+                *node = Arc::new(TrieNode::Branch(many));
             }
-            Node::Many(many) => many[slot(number, depth)].insert_at(number, depth + 1),
+            TrieNode::Branch(many) => many[slot_index(number, depth)].insert_at(number, depth + 1),
         }
     }
 }
 
-fn slot(number: u64, depth: u32) -> usize {
+fn slot_index(number: u64, depth: u32) -> usize {
     // Law: four bits fit.
     usize::try_from((number >> (4 * depth)) & 15).unwrap_or_default()
 }
@@ -73,6 +73,6 @@ mod tests {
         assert!(numbers.insert(1 << 63));
         assert!(numbers.insert(1 << 62));
         assert!(!numbers.insert(1 << 63));
-        let Some(Node::Many(_)) = numbers.0.as_deref() else { panic!("there are several") };
+        let Some(TrieNode::Branch(_)) = numbers.0.as_deref() else { panic!("there are several") };
     }
 }

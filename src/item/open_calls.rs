@@ -46,12 +46,12 @@ impl<C, R> OpenCalls<C, R> {
     }
 
     /// The place of the last call whose result is held.
-    pub(crate) fn last_buffered(&self) -> Option<usize> {
+    pub(crate) fn last_buffered_position(&self) -> Option<usize> {
         self.0.iter().rposition(|(_, result)| result.is_some())
     }
 
     /// Takes the results that are held, in call order. The calls without one wait on.
-    pub(crate) fn take_buffered(&mut self) -> Vec<R> {
+    pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
         self.0.retain_mut(|(_, result)| match result.take() {
             Some(result) => {
@@ -64,13 +64,13 @@ impl<C, R> OpenCalls<C, R> {
     }
 
     /// Takes the first of these calls that waits: its result is not held here.
-    pub(crate) fn take_first(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
+    pub(crate) fn take_first_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.position(is_it)?;
         self.0.remove(at).map(|(call, _)| call)
     }
 
     /// Takes the last of these calls that waits.
-    pub(crate) fn take_last(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
+    pub(crate) fn take_last_unanswered(&mut self, is_it: impl Fn(&C) -> bool) -> Option<C> {
         let at = self.0.iter().rposition(|(call, result)| result.is_none() && is_it(call))?;
         self.0.remove(at).map(|(call, _)| call)
     }
@@ -121,11 +121,11 @@ mod tests {
         assert_eq!(calls.buffer_result(|id| *id == "a", 1), None);
         assert_eq!(calls.buffered_results().collect::<Vec<_>>(), [&1, &3]);
         assert!(!calls.all_answered());
-        assert_eq!(calls.take_buffered(), [1, 3]);
+        assert_eq!(calls.take_buffered_results(), [1, 3]);
         assert_eq!(waiting(&calls), ["b"]);
         assert_eq!(calls.buffer_result(|id| *id == "b", 2), None);
         assert!(calls.all_answered());
-        assert_eq!(calls.take_buffered(), [2]);
+        assert_eq!(calls.take_buffered_results(), [2]);
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(calls.buffer_result(|id| *id == "b", 1), Some(1));
         assert_eq!(calls.buffer_result(|id| *id == "a", 2), None);
         assert_eq!(calls.buffer_result(|id| *id == "a", 3), Some(3));
-        assert_eq!(calls.take_buffered(), [2]);
+        assert_eq!(calls.take_buffered_results(), [2]);
     }
 
     #[test]
@@ -142,18 +142,21 @@ mod tests {
         let mut calls = calls(&["a", "a"]);
         assert_eq!(calls.position(|id| *id == "a"), Some(0));
         calls.buffer_result(|id| *id == "a", 1);
-        assert_eq!((calls.position(|id| *id == "a"), calls.last_buffered()), (Some(1), Some(0)));
+        assert_eq!(
+            (calls.position(|id| *id == "a"), calls.last_buffered_position()),
+            (Some(1), Some(0))
+        );
         calls.buffer_result(|id| *id == "a", 2);
-        assert_eq!(calls.take_buffered(), [1, 2]);
+        assert_eq!(calls.take_buffered_results(), [1, 2]);
     }
 
     #[test]
     fn taking_a_call_keeps_the_order_of_the_others() {
         let mut calls: OpenCalls<(&str, u32)> =
             [("a", 1), ("b", 2), ("a", 3), ("a", 4)].into_iter().collect();
-        assert_eq!(calls.take_first(|(id, _)| *id == "a"), Some(("a", 1)));
-        assert_eq!(calls.take_last(|(id, _)| *id == "a"), Some(("a", 4)));
-        assert_eq!(calls.take_first(|(id, _)| *id == "c"), None);
+        assert_eq!(calls.take_first_unanswered(|(id, _)| *id == "a"), Some(("a", 1)));
+        assert_eq!(calls.take_last_unanswered(|(id, _)| *id == "a"), Some(("a", 4)));
+        assert_eq!(calls.take_first_unanswered(|(id, _)| *id == "c"), None);
         assert_eq!(calls.unanswered().collect::<Vec<_>>(), [&("b", 2), &("a", 3)]);
     }
 
@@ -211,7 +214,7 @@ mod tests {
                     5 => {
                         let first = model.of_id(id).first().copied();
                         assert_eq!(
-                            calls.take_first(is_it),
+                            calls.take_first_unanswered(is_it),
                             first.map(|it| (it, id)),
                             "seed {seed}"
                         );
@@ -219,11 +222,15 @@ mod tests {
                     }
                     6 => {
                         let last = model.of_id(id).last().copied();
-                        assert_eq!(calls.take_last(is_it), last.map(|it| (it, id)), "seed {seed}");
+                        assert_eq!(
+                            calls.take_last_unanswered(is_it),
+                            last.map(|it| (it, id)),
+                            "seed {seed}"
+                        );
                         model.forget(|number| Some(number) == last);
                     }
                     _ if draw.number(2) == 0 => {
-                        assert_eq!(calls.take_buffered(), model.held(), "seed {seed}");
+                        assert_eq!(calls.take_buffered_results(), model.held(), "seed {seed}");
                         let answered: Vec<u64> = model.results.iter().map(|(of, _)| *of).collect();
                         model.forget(|number| answered.contains(&number));
                     }
@@ -245,7 +252,7 @@ mod tests {
                 // A result that comes stands behind those that are held, or before the last.
                 let first = model.of_id(id).first().copied();
                 let last = model.results.iter().map(|(number, _)| *number).max();
-                let (place, last_held) = (calls.position(is_it), calls.last_buffered());
+                let (place, last_held) = (calls.position(is_it), calls.last_buffered_position());
                 assert_eq!(place < last_held, first < last, "seed {seed}");
                 assert_eq!(last_held.is_some(), last.is_some(), "seed {seed}");
             }

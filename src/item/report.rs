@@ -81,7 +81,7 @@ impl Evidence {
 
     /// Reads what was put on record. `None` if it has another form.
     pub fn from_json(json: &Json) -> Option<Self> {
-        json.get().ok()
+        json.deserialize_as().ok()
     }
 }
 

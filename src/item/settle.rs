@@ -17,15 +17,15 @@ pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.
 
 /// What is known of lawful items before those that are settled.
 #[derive(Default)]
-pub(super) struct PriorCalls<'a> {
+pub(super) struct PriorCallIds<'a> {
     /// The ids of the calls among them that count.
-    pub(super) called: HashSet<&'a str>,
+    pub(super) live_call_ids: HashSet<&'a str>,
     /// Every id that is there or was rewritten away.
-    pub(super) taken: HashSet<&'a str>,
+    pub(super) used_call_ids: HashSet<&'a str>,
 }
 
 /// Returns the lawful form of the items.
-pub(super) fn settle(items: &[&Item], before: &PriorCalls<'_>) -> Vec<Item> {
+pub(super) fn settle(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<Item> {
     let plan = SettlePlan::new(items, before);
     let mut out = Vec::with_capacity(items.len());
     let mut batch = CallBatch::default();
@@ -37,22 +37,22 @@ pub(super) fn settle(items: &[&Item], before: &PriorCalls<'_>) -> Vec<Item> {
         match &item.kind {
             ItemKind::ToolResult(result) => {
                 // A result whose call is not in this batch was moved to its call, or has none.
-                if let Some(call_at) = plan.call_of.get(&at)
-                    && (batch.begin..at).contains(call_at)
+                if let Some(call_at) = plan.call_by_result.get(&at)
+                    && (batch.start..at).contains(call_at)
                 {
-                    out.push(renamed_result(item, result, &plan.new_ids, *call_at));
+                    out.push(result_with_new_id(item, result, &plan.new_call_ids, *call_at));
                 }
-                batch.answering = true;
+                batch.has_results = true;
             }
             ItemKind::ToolCall(call) => {
                 if item.interrupted {
                     continue;
                 }
-                batch.close_before(at, items, &plan, &mut out);
-                out.push(renamed_call(item, call, &plan.new_ids, at));
+                batch.close_if_ended_by(at, items, &plan, &mut out);
+                out.push(call_with_new_id(item, call, &plan.new_call_ids, at));
             }
             _ => {
-                batch.close_before(at, items, &plan, &mut out);
+                batch.close_if_ended_by(at, items, &plan, &mut out);
                 out.push((*item).clone());
             }
         }
@@ -63,9 +63,9 @@ pub(super) fn settle(items: &[&Item], before: &PriorCalls<'_>) -> Vec<Item> {
 }
 
 /// Returns the calls of completed turns that no result answers.
-pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCalls<'_>) -> Vec<ToolCall> {
+pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCallIds<'_>) -> Vec<ToolCall> {
     let plan = SettlePlan::new(items, before);
-    let answered: HashSet<usize> = plan.call_of.values().copied().collect();
+    let answered: HashSet<usize> = plan.call_by_result.values().copied().collect();
     let open = items.iter().enumerate().filter(|(at, _)| !answered.contains(at));
     open.filter(|(_, item)| !item.interrupted && !item.tombstone)
         .filter_map(|(_, item)| item.as_tool_call().cloned())
@@ -75,14 +75,15 @@ pub(super) fn unanswered_calls(items: &[&Item], before: &PriorCalls<'_>) -> Vec<
 /// Which result answers which call, by their positions. Tombstones and calls of turns that broke off have
 /// none.
 pub(super) struct CallResultPairs {
-    pub(super) call_of: HashMap<usize, usize>,
-    pub(super) result_of: HashMap<usize, usize>,
+    pub(super) call_by_result: HashMap<usize, usize>,
+    pub(super) result_by_call: HashMap<usize, usize>,
 }
 
 /// Returns the pairs that settling these items keeps together.
 pub(super) fn pair_calls_with_results(items: &[&Item]) -> CallResultPairs {
-    let SettlePlan { call_of, result_of, .. } = SettlePlan::new(items, &PriorCalls::default());
-    CallResultPairs { call_of, result_of }
+    let SettlePlan { call_by_result: call_of, result_by_call: result_of, .. } =
+        SettlePlan::new(items, &PriorCallIds::default());
+    CallResultPairs { call_by_result: call_of, result_by_call: result_of }
 }
 
 /// The same law, checked in one pass over all items.
@@ -129,32 +130,38 @@ pub(super) fn ends_batch(item: &Item, answering: bool, turn_ended: bool) -> bool
 /// The calls that are being read, from a place on, and their results so far.
 #[derive(Default)]
 struct CallBatch {
-    begin: usize,
-    answering: bool,
+    start: usize,
+    has_results: bool,
     turn_ended: bool,
 }
 
 impl CallBatch {
-    fn close_before(&mut self, at: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
-        if ends_batch(items[at], self.answering, self.turn_ended) {
+    fn close_if_ended_by(
+        &mut self,
+        at: usize,
+        items: &[&Item],
+        plan: &SettlePlan,
+        out: &mut Vec<Item>,
+    ) {
+        if ends_batch(items[at], self.has_results, self.turn_ended) {
             self.close(at, items, plan, out);
         }
     }
 
     /// Writes the results of its calls that are not among its items.
     fn close(&mut self, end: usize, items: &[&Item], plan: &SettlePlan, out: &mut Vec<Item>) {
-        for call_at in self.begin..end {
+        for call_at in self.start..end {
             let item = items[call_at];
             let ItemKind::ToolCall(call) = &item.kind else { continue };
             if item.tombstone || item.interrupted {
                 continue;
             }
-            match plan.result_of.get(&call_at) {
+            match plan.result_by_call.get(&call_at) {
                 Some(at) if (call_at..end).contains(at) => {}
                 Some(at) => {
                     let item = items[*at];
                     if let ItemKind::ToolResult(result) = &item.kind {
-                        out.push(renamed_result(item, result, &plan.new_ids, call_at));
+                        out.push(result_with_new_id(item, result, &plan.new_call_ids, call_at));
                     }
                 }
                 None => {
@@ -163,35 +170,38 @@ impl CallBatch {
                         ResultKind::Interrupted,
                         INTERRUPTED_MID_EXECUTION,
                     );
-                    if let Some(id) = plan.new_ids.get(&call_at) {
+                    if let Some(id) = plan.new_call_ids.get(&call_at) {
                         answer.call_id.clone_from(id);
                     }
                     out.push(Item::tool_result(answer));
                 }
             }
         }
-        *self = Self { begin: end, ..Self::default() };
+        *self = Self { start: end, ..Self::default() };
     }
 }
 
 /// Which result belongs to which call, by their places, and the new ids of doubled calls.
 struct SettlePlan {
-    call_of: HashMap<usize, usize>,
-    result_of: HashMap<usize, usize>,
-    new_ids: HashMap<usize, String>,
+    call_by_result: HashMap<usize, usize>,
+    result_by_call: HashMap<usize, usize>,
+    new_call_ids: HashMap<usize, String>,
 }
 
 impl SettlePlan {
-    fn new(items: &[&Item], before: &PriorCalls<'_>) -> Self {
-        let mut plan =
-            Self { call_of: HashMap::new(), result_of: HashMap::new(), new_ids: HashMap::new() };
+    fn new(items: &[&Item], before: &PriorCallIds<'_>) -> Self {
+        let mut plan = Self {
+            call_by_result: HashMap::new(),
+            result_by_call: HashMap::new(),
+            new_call_ids: HashMap::new(),
+        };
         let live = || items.iter().enumerate().filter(|(_, item)| !item.tombstone);
         // Also those of tombstones, and those that were rewritten away.
         let here = items.iter().filter_map(|item| Some(item.as_tool_call()?.call_id.clone()));
         let mut taken: HashSet<String> =
-            here.chain(before.taken.iter().map(|id| (*id).to_owned())).collect();
+            here.chain(before.used_call_ids.iter().map(|id| (*id).to_owned())).collect();
         let mut renamed: HashMap<&str, usize> = HashMap::new();
-        let mut seen: HashSet<&str> = before.called.clone();
+        let mut seen: HashSet<&str> = before.live_call_ids.clone();
         let mut void: HashSet<&str> = HashSet::new();
         // Places of calls without a result, the newest batch first, and of results without a call, all
         // by id.
@@ -215,10 +225,10 @@ impl SettlePlan {
                         let last = renamed.entry(&call.call_id).or_default();
                         let id = unused_call_id(&call.call_id, last, |id| taken.contains(id));
                         taken.insert(id.clone());
-                        plan.new_ids.insert(at, id);
+                        plan.new_call_ids.insert(at, id);
                     }
                     match early.get_mut(call.call_id.as_str()).and_then(VecDeque::pop_front) {
-                        Some(result_at) => plan.pair(at, result_at),
+                        Some(result_at) => plan.add_pair(at, result_at),
                         None => {
                             let open = calls.entry(&call.call_id).or_default();
                             open.insert((Reverse(batch), at));
@@ -229,7 +239,7 @@ impl SettlePlan {
                     // The first open call of that id in the newest batch that has one; else it
                     // waits for a call still to come.
                     match calls.get_mut(result.call_id.as_str()).and_then(BTreeSet::pop_first) {
-                        Some((_, call_at)) => plan.pair(call_at, at),
+                        Some((_, call_at)) => plan.add_pair(call_at, at),
                         None if seen.contains(result.call_id.as_str()) => {}
                         None if void.contains(result.call_id.as_str()) => {}
                         None => early.entry(&result.call_id).or_default().push_back(at),
@@ -241,9 +251,9 @@ impl SettlePlan {
         plan
     }
 
-    fn pair(&mut self, call_at: usize, result_at: usize) {
-        self.call_of.insert(result_at, call_at);
-        self.result_of.insert(call_at, result_at);
+    fn add_pair(&mut self, call_at: usize, result_at: usize) {
+        self.call_by_result.insert(result_at, call_at);
+        self.result_by_call.insert(call_at, result_at);
     }
 }
 
@@ -260,7 +270,7 @@ pub(crate) fn unused_call_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -
     }
 }
 
-fn renamed_call(item: &Item, call: &ToolCall, ids: &HashMap<usize, String>, at: usize) -> Item {
+fn call_with_new_id(item: &Item, call: &ToolCall, ids: &HashMap<usize, String>, at: usize) -> Item {
     match ids.get(&at) {
         None => item.clone(),
         Some(id) => Item {
@@ -270,7 +280,7 @@ fn renamed_call(item: &Item, call: &ToolCall, ids: &HashMap<usize, String>, at: 
     }
 }
 
-fn renamed_result(
+fn result_with_new_id(
     item: &Item,
     result: &ToolResult,
     ids: &HashMap<usize, String>,

@@ -76,7 +76,7 @@ impl History {
         let mut chosen = Vec::new();
         for at in positions {
             let Some(item) = items.get(at) else {
-                return Err(position_out_of_range(at, items.len()));
+                return Err(position_out_of_range_error(at, items.len()));
             };
             if !item.tombstone {
                 chosen.push(at);
@@ -86,16 +86,16 @@ impl History {
             return Ok(Vec::new());
         }
         let plan = TombstonePlan {
-            turns: turn_ranges(&items),
-            pairs: pair_calls_with_results(&items),
+            turn_ranges: turn_ranges(&items),
+            call_result_pairs: pair_calls_with_results(&items),
             items,
         };
-        plan.expand_selection(chosen).map(|void| plan.ranges(&void))
+        plan.expand_selection(chosen).map(|void| plan.edits(&void))
     }
 }
 
 /// A position that no item can be made void at, in a history of `len` items.
-pub(crate) fn position_out_of_range(at: usize, len: usize) -> Error {
+pub(crate) fn position_out_of_range_error(at: usize, len: usize) -> Error {
     let message = format!("there is no item {at}: there are {len}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(at.to_string())
 }
@@ -103,8 +103,8 @@ pub(crate) fn position_out_of_range(at: usize, len: usize) -> Error {
 struct TombstonePlan<'a> {
     items: Vec<&'a Item>,
     /// The range of the turn that an item belongs to; empty for an item that is not the model's.
-    turns: Vec<Range<usize>>,
-    pairs: CallResultPairs,
+    turn_ranges: Vec<Range<usize>>,
+    call_result_pairs: CallResultPairs,
 }
 
 impl TombstonePlan<'_> {
@@ -117,15 +117,15 @@ impl TombstonePlan<'_> {
                 continue;
             }
             if let Some(call) = item.as_tool_call() {
-                match self.pairs.result_of.get(&at) {
+                match self.call_result_pairs.result_by_call.get(&at) {
                     Some(result) => chosen.push(*result),
                     // The call of a turn that broke off never gets one.
                     None if item.interrupted => {}
                     None => return Err(open_call_error(&call.call_id)),
                 }
             }
-            chosen.extend(self.pairs.call_of.get(&at));
-            let turn = self.turns[at].clone();
+            chosen.extend(self.call_result_pairs.call_by_result.get(&at));
+            let turn = self.turn_ranges[at].clone();
             let live = |at: &usize| !self.items[*at].tombstone;
             let is_bound =
                 turn.clone().filter(live).any(|at| self.items[at].kind == ItemKind::Other);
@@ -137,7 +137,7 @@ impl TombstonePlan<'_> {
     }
 
     /// The ranges that hold them, each with all that is void of a turn and with the results of its calls.
-    fn ranges(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
+    fn edits(&self, void: &BTreeSet<usize>) -> Vec<TombstoneEdit> {
         let mut changed: BTreeMap<usize, Item> = BTreeMap::new();
         for at in void {
             changed.insert(*at, self.items[*at].clone().with_mark(Mark::Tombstone));
@@ -145,8 +145,12 @@ impl TombstonePlan<'_> {
         // First and last position of each.
         let mut ranges: Vec<(usize, usize)> = Vec::new();
         for at in void {
-            let turn = &self.turns[*at];
-            let partner = self.pairs.result_of.get(at).or_else(|| self.pairs.call_of.get(at));
+            let turn = &self.turn_ranges[*at];
+            let partner = self
+                .call_result_pairs
+                .result_by_call
+                .get(at)
+                .or_else(|| self.call_result_pairs.call_by_result.get(at));
             let mut reach = vec![*at, *partner.unwrap_or(at)];
             let stays = |at: &usize| !void.contains(at) && !self.items[*at].tombstone;
             if let (Some(info), Some(last)) =

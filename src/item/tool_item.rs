@@ -23,7 +23,7 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// The arguments to run with or to send: empty ones and `null` are `{}`.
-    pub fn arguments_or_empty(&self) -> &str {
+    pub fn arguments_or_empty_object(&self) -> &str {
         or_empty_object(&self.arguments)
     }
 
@@ -51,7 +51,7 @@ impl ToolCall {
     /// [`Malformed`](ErrorKind::Malformed) if they are not JSON or do not fit the type; the message
     /// says where.
     pub fn parse_arguments<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        json::parse_arguments(self.arguments_or_empty()).map_err(|why| {
+        json::parse_arguments(self.arguments_or_empty_object()).map_err(|why| {
             let message = format!("the arguments of `{}` do not fit: {why}", self.name);
             Error::new(ErrorKind::Malformed, message).with_parameter(self.call_id.clone())
         })
@@ -250,7 +250,7 @@ mod tests {
         for arguments in ["", "  \n", "null", "{}"] {
             let call =
                 ToolCall { call_id: "c".into(), name: "t".into(), arguments: arguments.into() };
-            assert_eq!(call.arguments_or_empty(), "{}");
+            assert_eq!(call.arguments_or_empty_object(), "{}");
         }
     }
 }

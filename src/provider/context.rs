@@ -80,7 +80,7 @@ where
         let key = Key { wire, model: model.to_owned(), extra };
         let settled = request.context.settled();
         let piece = settled.cached_encoding(&key);
-        let known = piece.as_ref().and_then(|piece| piece.state::<Remembered<S>>());
+        let known = piece.as_ref().and_then(|piece| piece.encoder_state::<Remembered<S>>());
         let (leading, begun) = match (known, &piece) {
             (Some(known), Some(piece)) => (Arc::clone(&known.leading), piece.len()),
             (_, _) => leading(&settled),
@@ -113,7 +113,7 @@ where
 
     /// What the encoder knows of the items that are encoded, if any is.
     pub(super) fn state(&self) -> Option<&S> {
-        let known = self.piece.as_ref()?.state::<Remembered<S>>()?;
+        let known = self.piece.as_ref()?.encoder_state::<Remembered<S>>()?;
         Some(&known.state)
     }
 
@@ -133,7 +133,7 @@ where
 
     /// How many bytes are encoded.
     pub(super) fn encoded(&self) -> usize {
-        self.piece.as_ref().map_or(0, |piece| piece.byte_len())
+        self.piece.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
     /// The zones of the system prompt that say something, the stable one first.
@@ -174,7 +174,7 @@ where
             out.extend_from_slice(&array.front.0);
             let begins = out.len();
             if let Some(piece) = &self.piece {
-                piece.write(out);
+                piece.append_to(out);
             }
             if let Some(closed) = &array.closed {
                 out.extend_from_slice(&closed.elements.0);

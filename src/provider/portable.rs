@@ -15,7 +15,7 @@ pub(super) const FAILED_SILENTLY: &str = "It failed without a word.";
 /// The arguments as an object, which is all that an API takes. What the model wrote instead is
 /// wrapped, so that it can see its mistake.
 pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
-    let written = call.arguments_or_empty();
+    let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
         // Half of a surrogate pair is JSON, and refused by every vendor.
         let halved =

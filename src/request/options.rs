@@ -78,7 +78,7 @@ pub struct Options {
 /// Reads a number from its text, in which `serde_json/arbitrary_precision` presents it within an
 /// enum that has its tag inside.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
-    Json::deserialize(from)?.get().map_err(de::Error::custom)
+    Json::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
 impl Options {

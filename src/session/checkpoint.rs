@@ -28,13 +28,13 @@ impl Session {
         &self,
         compactor: &(impl Compactor + ?Sized),
     ) -> Result<Option<Usage>, Error> {
-        let (version, restored) = self.current().await?;
+        let (version, restored) = self.current_fold().await?;
         let history = restored.history();
         match compactor.compact(&history).await? {
             Some(compaction) => {
                 let usage = compaction.usage;
                 let compaction = record_stale_usage(compaction, &history);
-                self.rewrite(version, restored, compaction).await.map(|()| Some(usage))
+                self.append_compaction(version, restored, compaction).await.map(|()| Some(usage))
             }
             None => Ok(None),
         }
@@ -77,31 +77,31 @@ impl Session {
         range: Range<usize>,
         items: impl IntoIterator<Item = Item>,
     ) -> Result<(), Error> {
-        let (version, restored) = self.current().await?;
+        let (version, restored) = self.current_fold().await?;
         let items = items.into_iter().collect();
         let (from, to) = (range.start, range.end);
         let compaction = Compaction { from, to, items, ..Compaction::default() };
         let compaction = preserve_reactive_note(compaction, &restored.history());
-        self.rewrite(version, restored, compaction).await
+        self.append_compaction(version, restored, compaction).await
     }
 
-    async fn rewrite(
+    async fn append_compaction(
         &self,
         version: u64,
         restored: EntryFold,
         compaction: Compaction,
     ) -> Result<(), Error> {
         let history = restored.history();
-        compaction.check(&history)?;
+        compaction.validate(&history)?;
         // With the results of the calls that wait, which stand behind.
         let settled = history.settled();
         if settled.iter().take(history.len()).eq(history.iter()) {
-            compaction.check(&settled)?;
+            compaction.validate(&settled)?;
         }
         let Compaction { from, to, items, .. } = compaction;
         let why = RewriteReason::Compacted;
         let entry = Entry::Rewritten { why, from, to, items };
-        self.write(version, restored, vec![entry]).await.map(drop)
+        self.append_and_fold(version, restored, vec![entry]).await.map(drop)
     }
 
     /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
@@ -139,11 +139,13 @@ impl Session {
     /// [`Conflict`](crate::ErrorKind::Conflict) if it cannot be written. The history stays as it is then.
     pub async fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
-        let (version, restored) = self.current().await?;
+        let (version, restored) = self.current_fold().await?;
         let made = restored.history().tombstone_edits(positions)?;
         let why = RewriteReason::Tombstoned;
         let entry = |TombstoneEdit { from, to, items }| Entry::Rewritten { why, from, to, items };
-        self.write(version, restored, made.into_iter().map(entry).collect()).await.map(drop)
+        self.append_and_fold(version, restored, made.into_iter().map(entry).collect())
+            .await
+            .map(drop)
     }
 
     /// Makes another session of the first `at` entries of this one; [`version`](Self::version) is
@@ -161,15 +163,15 @@ impl Session {
     pub async fn fork_at(&self, at: u64, id: impl Into<String>) -> Result<Self, Error> {
         let id = id.into();
         catch_store_panic(async { self.store().fork(self.id(), at, &id).await }).await?;
-        let (version, restored) = self.cached();
+        let (version, restored) = self.cached_fold();
         let fork = match version == at {
             true => Self::from_parts(self.store().clone(), restored.fork(&id), version),
             false => Self::open(self.store().clone(), id).await?,
         };
         if matches!(fork.state(), SessionState::Unfinished { .. }) {
-            let (version, restored) = fork.cached();
+            let (version, restored) = fork.cached_fold();
             let SettleEntries { entries, .. } = SettleEntries::for_history(&restored.history());
-            fork.write(version, restored, entries).await?;
+            fork.append_and_fold(version, restored, entries).await?;
         }
         Ok(fork)
     }
@@ -231,8 +233,8 @@ impl Session {
         entries.truncate(usize::try_from(fork.at).unwrap_or(usize::MAX));
         let mut inherited = EntryFold::new(self.id());
         inherited.extend(entries);
-        Ok(match inherited.state() {
-            SessionState::Unfinished { open } => open,
+        Ok(match inherited.session_state() {
+            SessionState::Unfinished { open_calls: open } => open,
             // Nobody has begun them there.
             SessionState::Idle | SessionState::Pending { .. } => Vec::new(),
         })

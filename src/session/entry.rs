@@ -80,17 +80,19 @@ impl<'de> Deserialize<'de> for Entry {
         }
 
         let json = Json::deserialize(deserializer)?;
-        let Tag { r#type } = json.get().map_err(D::Error::custom)?;
+        let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
-            "rewritten" | "pending" | "nested" | "resumed" => json.get().map(|read| match read {
-                StoredEntry::Rewritten { why, from, to, items } => {
-                    Self::Rewritten { why, from, to, items }
-                }
-                StoredEntry::Pending { calls } => Self::Pending { calls },
-                StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
-                StoredEntry::Resumed => Self::Resumed,
-            }),
-            _ => json.get().map(Self::Item),
+            "rewritten" | "pending" | "nested" | "resumed" => {
+                json.deserialize_as().map(|read| match read {
+                    StoredEntry::Rewritten { why, from, to, items } => {
+                        Self::Rewritten { why, from, to, items }
+                    }
+                    StoredEntry::Pending { calls } => Self::Pending { calls },
+                    StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
+                    StoredEntry::Resumed => Self::Resumed,
+                })
+            }
+            _ => json.deserialize_as().map(Self::Item),
         };
         entry.map_err(D::Error::custom)
     }

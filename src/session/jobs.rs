@@ -17,7 +17,7 @@ pub(super) trait BlockingStore {
 
 /// Makes a type a store. Its field `sessions` has a method `run`, whose future hands a job to a
 /// [`BlockingStore`] when it is polled first.
-macro_rules! store_of_jobs {
+macro_rules! impl_store_from_blocking {
     ($store:ty) => {
         impl $crate::session::Store for $store {
             fn append<'a>(
@@ -65,4 +65,4 @@ macro_rules! store_of_jobs {
     };
 }
 
-pub(super) use store_of_jobs;
+pub(super) use impl_store_from_blocking;

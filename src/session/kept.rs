@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use crate::error::{Error, panic_to_error_async};
 use crate::item::History;
 use crate::lock::lock_ignoring_poison;
-use crate::session::refusal::{corrupt_data, ensure_id_not_empty};
+use crate::session::refusal::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, SessionState, Store};
 
@@ -56,10 +56,10 @@ pub struct Session {
 struct SessionCache {
     /// How many were read or written.
     version: u64,
-    restored: EntryFold,
+    fold: EntryFold,
     state: CacheState,
     /// How often any of this was changed.
-    changes: u64,
+    change_count: u64,
 }
 
 /// What is not known of the entries in the store.
@@ -67,22 +67,22 @@ struct SessionCache {
 enum CacheState {
     Current,
     /// There may be more: an append failed, or nobody waited for it.
-    Behind,
+    Stale,
     /// There are others: the store has fewer, or says what cannot be.
     Invalid,
 }
 
 impl SessionCache {
     fn update(&mut self, version: u64, restored: EntryFold) {
-        (self.version, self.restored, self.state) = (version, restored, CacheState::Current);
-        self.changes += 1;
+        (self.version, self.fold, self.state) = (version, restored, CacheState::Current);
+        self.change_count += 1;
     }
 
     fn invalidate(&mut self, doubt: CacheState) {
         if self.state != CacheState::Invalid {
             self.state = doubt;
         }
-        self.changes += 1;
+        self.change_count += 1;
     }
 }
 
@@ -97,13 +97,14 @@ impl Session {
         let id: Arc<str> = id.into().into();
         ensure_id_not_empty(&id)?;
         let session = Self::from_parts(Arc::new(store), EntryFold::new(id), 0);
-        session.load().await?;
+        session.refresh_cache().await?;
         Ok(session)
     }
 
     pub(super) fn from_parts(store: Arc<dyn Store>, restored: EntryFold, version: u64) -> Self {
         let id = restored.history().id().into();
-        let cell = SessionCache { version, restored, state: CacheState::Current, changes: 0 };
+        let cell =
+            SessionCache { version, fold: restored, state: CacheState::Current, change_count: 0 };
         Self { store, id, cache: Arc::new(Mutex::new(cell)) }
     }
 
@@ -115,17 +116,17 @@ impl Session {
     /// What was said, as far as it is durable: a turn that streams is not in it, and of the calls
     /// of a turn those results that have come. It can be sent after [`History::settled`].
     pub fn history(&self) -> History {
-        self.cache().restored.history()
+        self.lock_cache().fold.history()
     }
 
     /// How many entries are known to be in the store.
     pub fn version(&self) -> u64 {
-        self.cache().version
+        self.lock_cache().version
     }
 
     /// What it is waiting for. While a run goes on, that is what would be left if it were dropped.
     pub fn state(&self) -> SessionState {
-        self.cache().restored.state()
+        self.lock_cache().fold.session_state()
     }
 
     /// Reads what somebody else has written.
@@ -136,7 +137,7 @@ impl Session {
     ///
     /// [`Store`](crate::ErrorKind::Store) if it cannot be read.
     pub async fn reload(&self) -> Result<(), Error> {
-        self.load().await
+        self.refresh_cache().await
     }
 
     /// All entries, those that were folded away included.
@@ -145,7 +146,7 @@ impl Session {
     ///
     /// [`Store`](crate::ErrorKind::Store) if they cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, Error> {
-        Ok(self.read(0).await?.unwrap_or_default())
+        Ok(self.read_entries_from(0).await?.unwrap_or_default())
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {
@@ -153,30 +154,30 @@ impl Session {
     }
 
     /// The version, and what its entries make of the history. What is not known is read first.
-    pub(super) async fn current(&self) -> Result<(u64, EntryFold), Error> {
-        if self.cache().state != CacheState::Current {
-            self.load().await?;
+    pub(super) async fn current_fold(&self) -> Result<(u64, EntryFold), Error> {
+        if self.lock_cache().state != CacheState::Current {
+            self.refresh_cache().await?;
         }
-        Ok(self.cached())
+        Ok(self.cached_fold())
     }
 
     /// The same as far as it is known.
-    pub(super) fn cached(&self) -> (u64, EntryFold) {
-        let cell = self.cache();
-        (cell.version, cell.restored.clone())
+    pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
+        let cell = self.lock_cache();
+        (cell.version, cell.fold.clone())
     }
 
-    async fn load(&self) -> Result<(), Error> {
+    async fn refresh_cache(&self) -> Result<(), Error> {
         let (changes, mut from, mut restored) = {
-            let cell = self.cache();
+            let cell = self.lock_cache();
             match cell.state {
-                CacheState::Current | CacheState::Behind => {
-                    (cell.changes, cell.version, cell.restored.clone())
+                CacheState::Current | CacheState::Stale => {
+                    (cell.change_count, cell.version, cell.fold.clone())
                 }
-                CacheState::Invalid => (cell.changes, 0, EntryFold::new(Arc::clone(&self.id))),
+                CacheState::Invalid => (cell.change_count, 0, EntryFold::new(Arc::clone(&self.id))),
             }
         };
-        let entries = self.read(from).await?;
+        let entries = self.read_entries_from(from).await?;
         if entries.is_none() {
             // There is none, or none any more.
             (from, restored) = (0, EntryFold::new(Arc::clone(&self.id)));
@@ -184,22 +185,22 @@ impl Session {
         let entries = entries.unwrap_or_default();
         let version = from + entries.len() as u64;
         restored.extend(entries);
-        let mut cell = self.cache();
-        if cell.changes == changes {
+        let mut cell = self.lock_cache();
+        if cell.change_count == changes {
             cell.update(version, restored);
         } else if cell.state != CacheState::Invalid && cell.version < version {
             // Somebody has written meanwhile, or tried to. What that has left is still not known.
-            (cell.version, cell.restored) = (version, restored);
+            (cell.version, cell.fold) = (version, restored);
         }
         Ok(())
     }
 
-    async fn read(&self, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+    async fn read_entries_from(&self, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         catch_store_panic(async { self.store.load(&self.id, from).await }).await
     }
 
     /// Writes entries after those that made `restored`, if there are any. Gives what is known then.
-    pub(super) async fn write(
+    pub(super) async fn append_and_fold(
         &self,
         version: u64,
         mut restored: EntryFold,
@@ -209,13 +210,13 @@ impl Session {
             return Ok((version, restored));
         }
         restored.extend(entries.iter().cloned());
-        let version = self.append(version, entries, restored.clone()).await?;
+        let version = self.append_entries(version, entries, restored.clone()).await?;
         Ok((version, restored))
     }
 
     /// Writes entries behind the `expected` ones, which make `restored` of the history. If nobody
     /// waits for the end of it, it is not known whether they are there.
-    pub(super) fn append(
+    pub(super) fn append_entries(
         &self,
         expected: u64,
         entries: Vec<Entry>,
@@ -232,23 +233,23 @@ impl Session {
             let version = match written {
                 Ok(version) if version == next => version,
                 Ok(version) => {
-                    session.cache().invalidate(CacheState::Invalid);
+                    session.lock_cache().invalidate(CacheState::Invalid);
                     let id = &session.id;
                     let what =
                         format!("the store says that `{id}` has version {version}, not {next}");
-                    return Err(corrupt_data(what));
+                    return Err(corrupt_data_error(what));
                 }
                 Err(error) => {
                     if Conflict::from_error(&error)
                         .is_some_and(|conflict| conflict.found < expected)
                     {
-                        session.cache().invalidate(CacheState::Invalid);
+                        session.lock_cache().invalidate(CacheState::Invalid);
                     }
                     return Err(error);
                 }
             };
-            doubting.resolve();
-            let mut cell = session.cache();
+            doubting.disarm();
+            let mut cell = session.lock_cache();
             if cell.version <= version {
                 cell.update(version, restored);
             }
@@ -258,7 +259,7 @@ impl Session {
         .boxed()
     }
 
-    fn cache(&self) -> MutexGuard<'_, SessionCache> {
+    fn lock_cache(&self) -> MutexGuard<'_, SessionCache> {
         // Nothing of a user runs while it is held.
         lock_ignoring_poison(&self.cache)
     }
@@ -268,7 +269,7 @@ impl Session {
 struct AppendGuard<'a>(Option<&'a Session>);
 
 impl AppendGuard<'_> {
-    fn resolve(mut self) {
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
@@ -276,7 +277,7 @@ impl AppendGuard<'_> {
 impl Drop for AppendGuard<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0 {
-            session.cache().invalidate(CacheState::Behind);
+            session.lock_cache().invalidate(CacheState::Stale);
         }
     }
 }

@@ -38,7 +38,7 @@ pub use json_lines::JsonLinesStore;
 pub use kept::Session;
 pub use memory::MemoryStore;
 pub use recorded::{PersistExt, PersistTo};
-pub use restore::{SessionState, restore};
+pub use restore::{SessionState, restore_history};
 pub use run::SessionRun;
 pub use salvage::{Damage, SalvageReport};
 #[cfg(feature = "sqlite")]

@@ -20,7 +20,7 @@ pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<
     for session in sessions {
         let mut next = Some(session).filter(|session| !forks.contains_key(&*session.id));
         // The session itself, and then what it was the last fork of.
-        while let Some(session) = next.filter(|session| session.updated < before) {
+        while let Some(session) = next.filter(|session| session.updated_at < before) {
             removed.push(&*session.id);
             next = origin(session).filter(|origin| match forks.get_mut(&*origin.id) {
                 Some(others) => {

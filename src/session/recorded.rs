@@ -72,7 +72,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// # use futures::StreamExt;
     /// ```
     fn persist_to(self, session: &Session) -> PersistTo<Self> {
-        let (version, restored) = session.cached();
+        let (version, restored) = session.cached_fold();
         PersistTo::new(self, session, version, restored)
     }
 }
@@ -90,7 +90,7 @@ pub struct PersistTo<T> {
     /// What the next append follows.
     version: u64,
     recorder: EntryRecorder,
-    writing: Option<BoxFuture<'static, Result<u64, Error>>>,
+    pending_append: Option<BoxFuture<'static, Result<u64, Error>>>,
     /// What is given out when it is written; `None` is the end.
     pending_item: Option<Result<Event, Error>>,
 }
@@ -102,7 +102,7 @@ impl<T> PersistTo<T> {
             session: session.clone(),
             version,
             recorder: EntryRecorder::new(restored),
-            writing: None,
+            pending_append: None,
             pending_item: None,
         }
     }
@@ -114,9 +114,9 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         loop {
-            if let Some(writing) = this.writing {
+            if let Some(writing) = this.pending_append {
                 let written = ready!(writing.poll_unpin(cx));
-                *this.writing = None;
+                *this.pending_append = None;
                 match written {
                     Ok(version) => *this.version = version,
                     Err(error) => {
@@ -141,15 +141,15 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
                 return Poll::Ready(polled);
             }
             *this.pending_item = polled;
-            let restored = this.recorder.restored().clone();
-            *this.writing = Some(this.session.append(*this.version, entries, restored));
+            let restored = this.recorder.fold().clone();
+            *this.pending_append = Some(this.session.append_entries(*this.version, entries, restored));
         }
     }
 }
 
 impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for PersistTo<T> {
     fn is_terminated(&self) -> bool {
-        self.writing.is_none() && self.events.as_ref().is_none_or(FusedStream::is_terminated)
+        self.pending_append.is_none() && self.events.as_ref().is_none_or(FusedStream::is_terminated)
     }
 }
 

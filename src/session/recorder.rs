@@ -15,13 +15,13 @@ pub(super) struct EntryRecorder {
     /// What the entries so far have made of the history.
     fold: EntryFold,
     /// The turn that streams.
-    partial: PartialTurn,
+    partial_turn: PartialTurn,
     /// The calls that a result is taken for.
-    open: OpenCalls<String>,
+    open_call_ids: OpenCalls<String>,
     /// Calls were open at the beginning, and nothing says yet that they may have begun since.
-    awaits_resume: bool,
+    awaits_resumed_entry: bool,
     /// What comes for open calls from here on stands behind what came before.
-    is_flushed: bool,
+    has_flushed_results: bool,
 }
 
 impl EntryRecorder {
@@ -31,15 +31,15 @@ impl EntryRecorder {
         let waits = !open.all_answered();
         Self {
             fold: restored,
-            partial: PartialTurn::default(),
-            open,
-            awaits_resume: waits,
-            is_flushed: false,
+            partial_turn: PartialTurn::default(),
+            open_call_ids: open,
+            awaits_resumed_entry: waits,
+            has_flushed_results: false,
         }
     }
 
     /// What the entries so far have made of the history.
-    pub(super) fn restored(&self) -> &EntryFold {
+    pub(super) fn fold(&self) -> &EntryFold {
         &self.fold
     }
 
@@ -49,21 +49,23 @@ impl EntryRecorder {
         match event {
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.flush_results();
-                self.partial = PartialTurn::default();
+                self.partial_turn = PartialTurn::default();
                 self.push_items(turn.to_history_items(), &mut entries);
-                self.open.extend(turn.tool_calls().map(|call| call.call_id.clone()));
+                self.open_call_ids.extend(turn.tool_calls().map(|call| call.call_id.clone()));
             }
             // It opens no turn.
             Event::Turn(TurnEvent::Retrying { .. }) => {}
             Event::Turn(event) => {
                 self.flush_results();
-                self.partial.absorb(event);
+                self.partial_turn.absorb(event);
             }
-            Event::Tool(ToolEvent::Started { call_id, .. }) if self.is_open(call_id) => {
+            Event::Tool(ToolEvent::Started { call_id, .. }) if self.is_open_call(call_id) => {
                 self.record_resumed(&mut entries);
             }
             Event::Tool(ToolEvent::Output(result)) => self.record_result(result, &mut entries),
-            Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) if self.is_open(call_id) => {
+            Event::Tool(ToolEvent::Suspended { call_id, nested, .. })
+                if self.is_open_call(call_id) =>
+            {
                 let (call_id, history) = (call_id.clone(), (**nested).clone());
                 self.push_entry(Entry::Nested { call_id, history }, &mut entries);
             }
@@ -71,7 +73,7 @@ impl EntryRecorder {
                 self.flush_turn(&mut entries);
                 for item in items {
                     if let Some(result) = item.as_tool_result() {
-                        self.open.retain(|call_id| *call_id != result.call_id);
+                        self.open_call_ids.retain(|call_id| *call_id != result.call_id);
                         self.flush_results_before(result);
                     }
                     self.push_entry(Entry::Item(item.clone()), &mut entries);
@@ -82,9 +84,10 @@ impl EntryRecorder {
                 self.flush_turn(&mut entries);
                 let (why, from, to, items) = (*why, *from, *to, items.clone());
                 self.push_entry(Entry::Rewritten { why, from, to, items }, &mut entries);
-                if !self.open.all_answered() {
+                if !self.open_call_ids.all_answered() {
                     let open = self.fold.open_calls();
-                    self.open.retain(|call_id| open.iter().any(|call| call.call_id == *call_id));
+                    self.open_call_ids
+                        .retain(|call_id| open.iter().any(|call| call.call_id == *call_id));
                 }
             }
             Event::TurnStarted { .. } => self.flush_turn(&mut entries),
@@ -119,19 +122,20 @@ impl EntryRecorder {
 
     /// Takes the first result of an open call, as the fold does.
     fn record_result(&mut self, result: &ToolResult, entries: &mut Vec<Entry>) {
-        if self.open.take_first(|call_id| *call_id == result.call_id).is_some() {
+        if self.open_call_ids.take_first_unanswered(|call_id| *call_id == result.call_id).is_some()
+        {
             self.record_resumed(entries);
             self.push_entry(Entry::Item(Item::tool_result(result.clone())), entries);
         }
     }
 
-    fn is_open(&self, call_id: &str) -> bool {
-        self.open.position(|open| open == call_id).is_some()
+    fn is_open_call(&self, call_id: &str) -> bool {
+        self.open_call_ids.position(|open| open == call_id).is_some()
     }
 
     /// The calls that were open at the beginning go on.
     fn record_resumed(&mut self, entries: &mut Vec<Entry>) {
-        if std::mem::take(&mut self.awaits_resume) {
+        if std::mem::take(&mut self.awaits_resumed_entry) {
             self.push_entry(Entry::Resumed, entries);
         }
     }
@@ -139,18 +143,19 @@ impl EntryRecorder {
     /// The fold writes the turn that is open.
     fn flush_turn(&mut self, entries: &mut Vec<Entry>) {
         self.flush_results();
-        let partial = std::mem::take(&mut self.partial);
+        let partial = std::mem::take(&mut self.partial_turn);
         self.push_items(partial.items(), entries);
     }
 
     /// The fold writes the results that it holds.
     fn flush_results(&mut self) {
-        self.is_flushed |= self.fold.last_buffered().is_some();
+        self.has_flushed_results |= self.fold.last_buffered_position().is_some();
     }
 
     /// A result that is not held stands behind those that are.
     fn flush_results_before(&mut self, result: &ToolResult) {
-        self.is_flushed |= self.fold.call_position(&result.call_id) < self.fold.last_buffered();
+        self.has_flushed_results |=
+            self.fold.call_position(&result.call_id) < self.fold.last_buffered_position();
     }
 
     fn push_items(&mut self, items: Vec<Item>, entries: &mut Vec<Entry>) {
@@ -160,7 +165,7 @@ impl EntryRecorder {
     }
 
     fn push_entry(&mut self, entry: Entry, entries: &mut Vec<Entry>) {
-        let holds = |it: &Self| it.fold.last_buffered().is_some();
+        let holds = |it: &Self| it.fold.last_buffered_position().is_some();
         let is_held = match &entry {
             Entry::Item(item) => item.as_tool_result().is_some_and(|result| {
                 !item.tombstone && self.fold.call_position(&result.call_id).is_some()
@@ -170,14 +175,14 @@ impl EntryRecorder {
             | Entry::Nested { .. }
             | Entry::Resumed => false,
         };
-        if is_held && self.is_flushed && holds(self) {
+        if is_held && self.has_flushed_results && holds(self) {
             // Otherwise it would be read back in call order.
             self.fold.push(Entry::Resumed);
             entries.push(Entry::Resumed);
-            self.is_flushed = false;
+            self.has_flushed_results = false;
         }
         self.fold.push(entry.clone());
         entries.push(entry);
-        self.is_flushed &= holds(self);
+        self.has_flushed_results &= holds(self);
     }
 }

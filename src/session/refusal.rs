@@ -15,7 +15,7 @@ pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
 }
 
 /// An append follows the version that is there.
-pub(super) fn ensure_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
+pub(super) fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
     match expected == found {
         true => Ok(()),
         false => Err(Conflict { id: id.to_owned(), expected, found }.into()),
@@ -23,7 +23,11 @@ pub(super) fn ensure_version(id: &str, expected: u64, found: u64) -> Result<(), 
 }
 
 /// A fork takes over what is there.
-pub(super) fn ensure_in_range(id: &str, at: u64, version: Option<u64>) -> Result<(), Error> {
+pub(super) fn ensure_fork_point_exists(
+    id: &str,
+    at: u64,
+    version: Option<u64>,
+) -> Result<(), Error> {
     match version {
         Some(version) if at <= version => Ok(()),
         Some(version) => {
@@ -35,7 +39,7 @@ pub(super) fn ensure_in_range(id: &str, at: u64, version: Option<u64>) -> Result
 }
 
 /// A fork is a session of its own.
-pub(super) fn ensure_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
+pub(super) fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(found) => Err(Conflict { id: new.to_owned(), expected: 0, found }.into()),
         None => Ok(()),
@@ -43,7 +47,7 @@ pub(super) fn ensure_absent(new: &str, version: Option<u64>) -> Result<(), Error
 }
 
 /// A fork is nothing without what it was forked from.
-pub(super) fn ensure_not_forked(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
+pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
     match fork {
         Some(fork) => {
             let message =
@@ -63,6 +67,6 @@ pub(super) fn store_error(
 }
 
 /// What is kept is not what a store writes.
-pub(super) fn corrupt_data(message: impl Into<String>) -> Error {
+pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }

@@ -19,7 +19,10 @@ use crate::session::Entry;
 /// let entries = [Item::user("Hi"), Item::text("Hello!")].map(Entry::from);
 /// assert_eq!(restore("s", entries).len(), 2);
 /// ```
-pub fn restore(id: impl Into<Arc<str>>, entries: impl IntoIterator<Item = Entry>) -> History {
+pub fn restore_history(
+    id: impl Into<Arc<str>>,
+    entries: impl IntoIterator<Item = Entry>,
+) -> History {
     let mut restored = EntryFold::new(id);
     restored.extend(entries);
     restored.history()
@@ -41,7 +44,7 @@ pub enum SessionState {
     /// A run was broken off, or ended before the model had answered.
     Unfinished {
         /// The calls that have no result. They may have begun, and may even have ended.
-        open: Vec<ToolCall>,
+        open_calls: Vec<ToolCall>,
     },
 }
 
@@ -51,19 +54,19 @@ pub(super) struct EntryFold {
     /// Without the results that are held.
     history: History,
     /// The calls of a turn whose end was not read yet.
-    turn: Vec<String>,
+    turn_call_ids: Vec<String>,
     /// The calls that wait, with the results since the last entry that was none. Those stand in a
     /// history in call order, and in a store in the order in which they came.
-    calls: OpenCalls<String, Item>,
+    buffered_calls: OpenCalls<String, Item>,
     /// What the last entry of that kind says, unless calls were resumed since.
-    pending: Arc<[PendingCall]>,
+    pending_calls: Arc<[PendingCall]>,
 }
 
 impl EntryFold {
     pub(super) fn new(id: impl Into<Arc<str>>) -> Self {
         let history = History::from_id(id);
         let (turn, calls) = (Vec::new(), OpenCalls::default());
-        Self { history, turn, calls, pending: Arc::default() }
+        Self { history, turn_call_ids: turn, buffered_calls: calls, pending_calls: Arc::default() }
     }
 
     /// The same under another id.
@@ -78,27 +81,29 @@ impl EntryFold {
                     self.flush_results();
                     self.track_item(&item);
                     self.history.push(item);
-                } else if self.calls.all_answered() {
+                } else if self.buffered_calls.all_answered() {
                     self.flush_results();
                 }
             }
             Entry::Rewritten { why: _, from, to, items } => {
                 self.flush_results();
                 self.history.rewrite(from..to, items);
-                self.turn.clear();
-                if !self.calls.all_answered() {
+                self.turn_call_ids.clear();
+                if !self.buffered_calls.all_answered() {
                     let open = self.history.unanswered_calls();
-                    self.calls.retain(|id| open.iter().any(|call| call.call_id == *id));
+                    self.buffered_calls.retain(|id| open.iter().any(|call| call.call_id == *id));
                 }
             }
             Entry::Pending { calls } => {
                 self.start_result_batch();
-                self.pending = calls.into();
+                self.pending_calls = calls.into();
             }
-            Entry::Nested { call_id, history } => self.history.set_nested(&call_id, history),
+            Entry::Nested { call_id, history } => {
+                self.history.set_nested_history(&call_id, history)
+            }
             Entry::Resumed => {
                 self.start_result_batch();
-                self.pending = Arc::default();
+                self.pending_calls = Arc::default();
             }
         }
     }
@@ -108,7 +113,7 @@ impl EntryFold {
         self.flush_results();
         for ToolCall { call_id, .. } in self.open_calls() {
             if self.call_position(&call_id).is_none() {
-                self.calls.extend([call_id]);
+                self.buffered_calls.extend([call_id]);
             }
         }
     }
@@ -119,9 +124,11 @@ impl EntryFold {
             return;
         }
         match &item.kind {
-            ItemKind::ToolCall(call) if !item.interrupted => self.turn.push(call.call_id.clone()),
+            ItemKind::ToolCall(call) if !item.interrupted => {
+                self.turn_call_ids.push(call.call_id.clone())
+            }
             ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_) => {
-                self.turn.clear();
+                self.turn_call_ids.clear();
             }
             ItemKind::ToolCall(_)
             | ItemKind::Text { .. }
@@ -129,7 +136,7 @@ impl EntryFold {
             | ItemKind::Other => {}
         }
         if item.turn.is_some() {
-            self.calls.extend(self.turn.drain(..));
+            self.buffered_calls.extend(self.turn_call_ids.drain(..));
         }
     }
 
@@ -137,21 +144,21 @@ impl EntryFold {
     fn buffer_result(&mut self, item: Item) -> Option<Item> {
         let result = item.as_tool_result().filter(|_| !item.tombstone);
         let Some(call_id) = result.map(|result| result.call_id.clone()) else { return Some(item) };
-        self.calls.buffer_result(|id| *id == call_id, item)
+        self.buffered_calls.buffer_result(|id| *id == call_id, item)
     }
 
     fn flush_results(&mut self) {
-        self.history.extend(self.calls.take_buffered());
+        self.history.extend(self.buffered_calls.take_buffered_results());
     }
 
     /// The place of the call that a result of this id would answer.
     pub(super) fn call_position(&self, call_id: &str) -> Option<usize> {
-        self.calls.position(|id| id == call_id)
+        self.buffered_calls.position(|id| id == call_id)
     }
 
     /// The place of the last call, in call order, whose result is held.
-    pub(super) fn last_buffered(&self) -> Option<usize> {
-        self.calls.last_buffered()
+    pub(super) fn last_buffered_position(&self) -> Option<usize> {
+        self.buffered_calls.last_buffered_position()
     }
 
     /// The calls that have no result.
@@ -161,22 +168,22 @@ impl EntryFold {
 
     pub(super) fn history(&self) -> History {
         let mut history = self.history.clone();
-        history.extend(self.calls.buffered_results().cloned());
+        history.extend(self.buffered_calls.buffered_results().cloned());
         history
     }
 
-    pub(super) fn state(&self) -> SessionState {
+    pub(super) fn session_state(&self) -> SessionState {
         let open = self.open_calls();
         let is_of = |call: &PendingCall, open: &ToolCall| call.root_call_id() == open.call_id;
         let is_open = |call: &&PendingCall| open.iter().any(|open| is_of(call, open));
-        let calls: Vec<PendingCall> = self.pending.iter().filter(is_open).cloned().collect();
+        let calls: Vec<PendingCall> = self.pending_calls.iter().filter(is_open).cloned().collect();
         let is_pending = |open: &ToolCall| calls.iter().any(|call| is_of(call, open));
         if !open.is_empty() && open.iter().all(is_pending) {
             return SessionState::Pending { calls };
         }
         match open.is_empty() && !awaits_model(&self.history()) {
             true => SessionState::Idle,
-            false => SessionState::Unfinished { open },
+            false => SessionState::Unfinished { open_calls: open },
         }
     }
 }

@@ -26,11 +26,11 @@ impl Session {
     /// [`Store`](ErrorKind::Store) if the store fails, [`Conflict`](ErrorKind::Conflict) if somebody
     /// else has written. Nothing runs then.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
-        let (version, restored) = self.current().await?;
-        let reruns = match restored.state() {
+        let (version, restored) = self.current_fold().await?;
+        let reruns = match restored.session_state() {
             SessionState::Idle | SessionState::Pending { .. } => HashMap::new(),
-            SessionState::Unfinished { open } => {
-                self.repeatable_calls(agent, &restored.history(), open, HashMap::new()).await
+            SessionState::Unfinished { open_calls: open } => {
+                self.calls_to_rerun(agent, &restored.history(), open, HashMap::new()).await
             }
         };
         self.continue_run(agent, version, restored, reruns, input.into()).await
@@ -96,8 +96,8 @@ impl Session {
         verdicts: impl IntoIterator<Item = (PendingCall, Verdict)>,
     ) -> Result<SessionRun, Error> {
         let verdicts: Vec<(PendingCall, Verdict)> = verdicts.into_iter().collect();
-        let (version, restored) = self.current().await?;
-        match restored.state() {
+        let (version, restored) = self.current_fold().await?;
+        match restored.session_state() {
             SessionState::Idle => {
                 let message = "nothing is left to go on with";
                 Err(Error::new(ErrorKind::InvalidRequest, message))
@@ -106,9 +106,9 @@ impl Session {
                 let run = agent.resume(restored.history(), verdicts)?;
                 Ok(SessionRun::new(self, version, restored, Vec::new(), run))
             }
-            SessionState::Unfinished { open } => {
-                let given = group_by_call(&open, verdicts)?;
-                let reruns = self.repeatable_calls(agent, &restored.history(), open, given).await;
+            SessionState::Unfinished { open_calls: open } => {
+                let given = verdicts_by_call_id(&open, verdicts)?;
+                let reruns = self.calls_to_rerun(agent, &restored.history(), open, given).await;
                 self.continue_run(agent, version, restored, reruns, Input::default()).await
             }
         }
@@ -131,7 +131,7 @@ impl Session {
                 SettleEntries::for_interrupted_calls(&restored.history(), dead)
             }
         };
-        let (version, restored) = self.write(version, restored, entries).await?;
+        let (version, restored) = self.append_and_fold(version, restored, entries).await?;
         let history = restored.history();
         let run = match reruns.is_empty() {
             true => agent.run_from(history, input),
@@ -150,7 +150,7 @@ impl Session {
 
     /// The open calls that may run again, and those that somebody has the result of, with the
     /// verdicts on them.
-    async fn repeatable_calls(
+    async fn calls_to_rerun(
         &self,
         agent: &Agent,
         history: &History,
@@ -180,7 +180,7 @@ impl Session {
 }
 
 /// Verdicts by call, each for one that is open.
-fn group_by_call(
+fn verdicts_by_call_id(
     open: &[ToolCall],
     verdicts: Vec<(PendingCall, Verdict)>,
 ) -> Result<HashMap<String, (ToolCall, Verdict)>, Error> {

@@ -37,7 +37,7 @@ use crate::session::restore::EntryFold;
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionRun {
     /// What was settled; it is written.
-    settled: VecDeque<Event>,
+    settle_events: VecDeque<Event>,
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
     outcome: Option<Box<Outcome>>,
@@ -53,7 +53,7 @@ impl SessionRun {
     ) -> Self {
         let handle = run.internal_handle();
         let run = PersistTo::new(run, session, version, restored);
-        Self { settled: settled.into(), run, handle, outcome: None }
+        Self { settle_events: settled.into(), run, handle, outcome: None }
     }
 
     /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.
@@ -104,7 +104,7 @@ impl Stream for SessionRun {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(event) = this.settled.pop_front() {
+        if let Some(event) = this.settle_events.pop_front() {
             return Poll::Ready(Some(Ok(event)));
         }
         let polled = this.run.poll_next_unpin(cx);
@@ -117,7 +117,7 @@ impl Stream for SessionRun {
 
 impl FusedStream for SessionRun {
     fn is_terminated(&self) -> bool {
-        self.settled.is_empty() && self.run.is_terminated()
+        self.settle_events.is_empty() && self.run.is_terminated()
     }
 }
 

@@ -47,13 +47,13 @@ pub struct SalvageReport {
 #[non_exhaustive]
 pub struct Damage {
     /// How many of the entries that can be read come before it.
-    pub after: usize,
+    pub entries_before: usize,
     /// Where it is, for a person: a file and its lines, or an entry and its session.
     pub location: String,
     /// What is wrong with it.
     pub reason: String,
     /// How many entries were lost there; `None` if that cannot be told.
-    pub lost: Option<u64>,
+    pub lost_entries: Option<u64>,
     /// The entries in it that can be parsed. They may be other ones than were written.
     pub suspect_entries: Vec<Entry>,
 }
@@ -63,10 +63,10 @@ impl SalvageReport {
     pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
         let (after, doubtful) = (self.entries.len(), Vec::new());
         self.damage.push(Damage {
-            after,
+            entries_before: after,
             location: place,
             reason,
-            lost,
+            lost_entries: lost,
             suspect_entries: doubtful,
         });
     }
@@ -77,10 +77,10 @@ impl SalvageReport {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;
         for found in self.damage {
-            if lost.saturating_add(found.after as u64) >= at {
+            if lost.saturating_add(found.entries_before as u64) >= at {
                 break;
             }
-            let (after, count) = (found.after, found.lost);
+            let (after, count) = (found.entries_before, found.lost_entries);
             damage.push(found);
             match count {
                 Some(count) => lost = lost.saturating_add(count),
@@ -90,7 +90,7 @@ impl SalvageReport {
                 }
             }
         }
-        let before = damage.last().map_or(0, |damage| damage.after);
+        let before = damage.last().map_or(0, |damage| damage.entries_before);
         let left = usize::try_from(at.saturating_sub(lost)).unwrap_or(usize::MAX);
         self.entries.truncate(left.max(before));
         Self { entries: self.entries, damage }
@@ -101,7 +101,9 @@ impl SalvageReport {
         let before = self.entries.len();
         self.entries.extend(next.entries);
         let moved = next.damage.into_iter();
-        self.damage.extend(moved.map(|damage| Damage { after: damage.after + before, ..damage }));
+        self.damage.extend(
+            moved.map(|damage| Damage { entries_before: damage.entries_before + before, ..damage }),
+        );
         self
     }
 }

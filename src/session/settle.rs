@@ -46,7 +46,7 @@ impl SettleEntries {
         for call in calls {
             let kind = ResultKind::Interrupted;
             let result = ToolResult::for_call(call, kind, INTERRUPTED_MID_EXECUTION);
-            settling.push_result(result.with_report(history.nested_report(&call.call_id)));
+            settling.push_result(result.with_report(history.nested_effect_report(&call.call_id)));
         }
         settling
     }

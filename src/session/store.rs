@@ -79,7 +79,7 @@ pub trait Store: Send + Sync {
     /// that does not implement this.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         let _ = id;
-        ready(Err(removal_unsupported())).boxed()
+        ready(Err(removal_unsupported_error())).boxed()
     }
 
     /// Removes the sessions whose last write was before a time, by the store's clock. Returns their ids,
@@ -109,11 +109,11 @@ pub trait Store: Send + Sync {
     /// [`Unsupported`](ErrorKind::Unsupported) as [`delete`](Self::delete).
     fn prune(&self, before: SystemTime) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = before;
-        ready(Err(removal_unsupported())).boxed()
+        ready(Err(removal_unsupported_error())).boxed()
     }
 }
 
-fn removal_unsupported() -> Error {
+fn removal_unsupported_error() -> Error {
     Error::new(ErrorKind::Unsupported, "this store removes no sessions")
 }
 
@@ -162,7 +162,7 @@ pub struct SessionInfo {
     /// What it was forked from.
     pub origin: Option<ForkOrigin>,
     /// When it was written last, to a millisecond or better: sessions are listed and pruned by it.
-    pub updated: SystemTime,
+    pub updated_at: SystemTime,
 }
 
 /// Where a session came from.

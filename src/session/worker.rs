@@ -41,9 +41,9 @@ enum WorkerState<T> {
 
 struct WorkerThread<T> {
     id: ThreadId,
-    jobs: mpsc::Sender<Job<T>>,
+    job_sender: mpsc::Sender<Job<T>>,
     /// Disconnected when the thread has dropped the value.
-    ended: mpsc::Receiver<Infallible>,
+    exit_signal: mpsc::Receiver<Infallible>,
 }
 
 impl<T: Send + 'static> Worker<T> {
@@ -70,7 +70,7 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     fn submit(&self, job: Job<T>) -> Result<(), Error> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.lock_state();
         *state = match mem::replace(&mut *state, WorkerState::Lost) {
             WorkerState::Idle(value) => {
                 WorkerState::Running(spawn_thread(self.shared.name, value)?)
@@ -78,14 +78,16 @@ impl<T: Send + 'static> Worker<T> {
             other => other,
         };
         match &*state {
-            WorkerState::Running(thread) => thread.jobs.send(job).map_err(|_| thread_gone_error()),
+            WorkerState::Running(thread) => {
+                thread.job_sender.send(job).map_err(|_| thread_gone_error())
+            }
             WorkerState::Idle(_) | WorkerState::Lost => Err(thread_gone_error()),
         }
     }
 
     /// Changes the value before the first job; afterwards it does nothing.
     pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
-        match &mut *self.shared.lock() {
+        match &mut *self.shared.lock_state() {
             WorkerState::Idle(value) => change(value),
             WorkerState::Running(_) | WorkerState::Lost => {}
         }
@@ -93,15 +95,18 @@ impl<T: Send + 'static> Worker<T> {
 }
 
 impl<T> SharedWorker<T> {
-    fn lock(&self) -> MutexGuard<'_, WorkerState<T>> {
+    fn lock_state(&self) -> MutexGuard<'_, WorkerState<T>> {
         lock_ignoring_poison(&self.state)
     }
 }
 
 impl<T> Drop for SharedWorker<T> {
     fn drop(&mut self) {
-        let state = mem::replace(&mut *self.lock(), WorkerState::Lost);
-        let WorkerState::Running(WorkerThread { id, jobs, ended }) = state else { return };
+        let state = mem::replace(&mut *self.lock_state(), WorkerState::Lost);
+        let WorkerState::Running(WorkerThread { id, job_sender: jobs, exit_signal: ended }) = state
+        else {
+            return;
+        };
         drop(jobs);
         // A task that the thread wakes may be dropped there, with the last clone in it.
         if thread::current().id() != id {
@@ -121,7 +126,9 @@ fn spawn_thread<T: Send + 'static>(name: &str, mut value: T) -> Result<WorkerThr
         drop(ends);
     };
     match thread::Builder::new().name(name.to_owned()).spawn(work) {
-        Ok(thread) => Ok(WorkerThread { id: thread.thread().id(), jobs: sender, ended }),
+        Ok(thread) => {
+            Ok(WorkerThread { id: thread.thread().id(), job_sender: sender, exit_signal: ended })
+        }
         Err(error) => {
             let message = format!("the store's thread cannot be started: {error}");
             Err(Error::new(ErrorKind::Store, message).with_source(error))

@@ -23,14 +23,20 @@ pub struct FinishWith<T> {
     /// Stays set when a poll panics.
     is_polling: bool,
     /// `Some` from the end of the events to `Finished`.
-    ending: Option<(EndReason, Option<Error>)>,
+    pending_end: Option<(EndReason, Option<Error>)>,
     /// `Some` from `Finished` to the `Err` of a loop that failed.
-    failure: Option<Error>,
+    pending_error: Option<Error>,
 }
 
 impl<T> FinishWith<T> {
     pub(super) fn new(events: T, journal: Journal) -> Self {
-        Self { events: Some(events), journal, is_polling: false, ending: None, failure: None }
+        Self {
+            events: Some(events),
+            journal,
+            is_polling: false,
+            pending_end: None,
+            pending_error: None,
+        }
     }
 }
 
@@ -47,10 +53,10 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
             *this.is_polling = true;
             let polled = events.poll_next(cx);
             *this.is_polling = false;
-            *this.ending = match ready!(polled) {
+            *this.pending_end = match ready!(polled) {
                 Some(Ok(event)) => {
                     if let Some(outcome) = event.outcome() {
-                        this.failure.clone_from(&outcome.error);
+                        this.pending_error.clone_from(&outcome.error);
                         this.events.set(None);
                     }
                     return Poll::Ready(Some(Ok(event)));
@@ -63,13 +69,13 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
             };
             this.events.set(None);
         }
-        let Some((reason, error)) = this.ending else {
-            return Poll::Ready(this.failure.take().map(Err));
+        let Some((reason, error)) = this.pending_end else {
+            return Poll::Ready(this.pending_error.take().map(Err));
         };
-        let event = this.journal.finish(*reason, error.as_ref(), None, Vec::new);
+        let event = this.journal.next_ending_event(*reason, error.as_ref(), None, Vec::new);
         if event.outcome().is_some() {
-            this.failure.clone_from(error);
-            *this.ending = None;
+            this.pending_error.clone_from(error);
+            *this.pending_end = None;
         }
         Poll::Ready(Some(Ok(event)))
     }
@@ -77,6 +83,6 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
 
 impl<T: Stream<Item = Result<Event, Error>>> FusedStream for FinishWith<T> {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.ending.is_none() && self.failure.is_none()
+        self.events.is_none() && self.pending_end.is_none() && self.pending_error.is_none()
     }
 }

@@ -18,26 +18,26 @@ pub(super) struct RunFold {
     /// Without the turn that is open and the results that are held.
     history: History,
     /// What was appended before the history was last rewritten, as it was then.
-    earlier: Vec<Item>,
+    earlier_new_items: Vec<Item>,
     /// The history's length when it was last rewritten, or at first: what comes after it is new.
     new_items_start: usize,
     /// The turn that streams.
     partial_turn: PartialTurn,
     /// The calls of completed turns, with the results that are held.
-    calls: OpenCalls<OpenCall, ToolResult>,
+    open_calls: OpenCalls<OpenCall, ToolResult>,
     phase: Phase,
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
     /// Of completed turns, of void attempts, and of what was rewritten.
     usage: Usage,
-    requests: u32,
-    turns: u32,
+    request_count: u32,
+    completed_turns: u32,
     /// With what it continues.
     last_text: String,
     /// What the open turn continues.
-    partial_text: String,
+    continued_text: String,
     /// Whether the next turn continues the text of the last.
-    continues: bool,
+    next_turn_continues: bool,
 }
 
 impl RunFold {
@@ -45,76 +45,78 @@ impl RunFold {
         // Calls that are still open can be answered by the events to come.
         let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
         let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
-        for call_id in history.suspended_calls() {
+        for call_id in history.suspended_call_ids() {
             if let Some(call) = calls.find_mut(|call| call.id() == call_id) {
-                call.report = history.nested_report(call_id);
+                call.report = history.nested_effect_report(call_id);
             }
         }
         Self {
-            earlier: Vec::new(),
+            earlier_new_items: Vec::new(),
             new_items_start: history.len(),
             history,
             partial_turn: PartialTurn::default(),
             phase: if calls.all_answered() { Phase::Streaming } else { Phase::Tools },
-            calls,
+            open_calls: calls,
             evidence: Vec::new(),
             usage: Usage::default(),
-            requests: 0,
-            turns: 0,
+            request_count: 0,
+            completed_turns: 0,
             last_text: String::new(),
-            partial_text: String::new(),
-            continues: false,
+            continued_text: String::new(),
+            next_turn_continues: false,
         }
     }
 
     pub(super) fn observe(&mut self, event: &Event) {
-        self.phase = started_phase(event).unwrap_or(self.phase);
+        self.phase = phase_started_by(event).unwrap_or(self.phase);
         match event {
-            Event::Turn(event) => self.observe_turn(event),
+            Event::Turn(event) => self.observe_turn_event(event),
             Event::Tool(ToolEvent::Output(result)) => self.buffer_result(result),
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
-                self.with_call(call_id, OpenCall::start);
+                self.update_call(call_id, OpenCall::mark_started);
             }
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.set_pending_call(call.clone()),
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
+                self.set_effective_call(call.clone())
+            }
             Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
-                self.with_call(call_id, |call| call.suspended.clone_from(pending));
-                self.history.set_nested(call_id, (**nested).clone());
-                self.add_report(call_id, self.history.nested_report(call_id));
+                self.update_call(call_id, |call| call.nested_pending_calls.clone_from(pending));
+                self.history.set_nested_history(call_id, (**nested).clone());
+                self.set_effect_report(call_id, self.history.nested_effect_report(call_id));
             }
             Event::Appended { why, items, .. } => {
-                self.flush();
-                self.continues |= *why == AppendReason::Continuation;
+                self.flush_open_turn();
+                self.next_turn_continues |= *why == AppendReason::Continuation;
                 for result in items.iter().filter_map(Item::as_tool_result) {
-                    self.calls.retain(|call| call.id() != result.call_id);
-                    self.evidence.extend(evidence(result));
+                    self.open_calls.retain(|call| call.id() != result.call_id);
+                    self.evidence.extend(result_evidence(result));
                 }
                 self.history.extend(items.iter().cloned());
             }
             Event::Rewritten { from, to, items, usage, .. } => {
-                self.flush();
+                self.flush_open_turn();
                 self.usage += *usage;
-                self.earlier.extend(
+                self.earlier_new_items.extend(
                     self.history.entries_after(self.new_items_start).map(|(_, item)| item.clone()),
                 );
                 self.history.rewrite(*from..*to, items.iter().cloned());
                 self.new_items_start = self.history.len();
                 // A call that was rewritten away waits for nothing any more.
-                if !self.calls.all_answered() {
+                if !self.open_calls.all_answered() {
                     let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
                         .map(|call| call.call_id)
                         .collect();
-                    self.calls.retain(|call| open.contains(call.id()));
+                    self.open_calls.retain(|call| open.contains(call.id()));
                 }
             }
             Event::TurnStarted { transition, .. } => {
-                self.flush();
-                self.requests += 1;
-                let continues = std::mem::take(&mut self.continues)
+                self.flush_open_turn();
+                self.request_count += 1;
+                let continues = std::mem::take(&mut self.next_turn_continues)
                     || *transition == Some(Transition::PauseResumed);
                 let last = std::mem::take(&mut self.last_text);
-                self.partial_text = if continues { last } else { String::new() };
+                self.continued_text = if continues { last } else { String::new() };
             }
-            Event::Finished(_) => self.flush(),
+            Event::Finished(_) => self.flush_open_turn(),
             // A child's story is its own: nothing of it changes ours.
             Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
             | Event::Nested { .. }
@@ -123,7 +125,7 @@ impl RunFold {
         }
     }
 
-    fn observe_turn(&mut self, event: &TurnEvent) {
+    fn observe_turn_event(&mut self, event: &TurnEvent) {
         // It opens no turn.
         if let TurnEvent::Retrying { .. } = event {
             return;
@@ -134,10 +136,10 @@ impl RunFold {
             TurnEvent::TurnComplete { turn } => {
                 self.partial_turn = PartialTurn::default();
                 self.usage += turn.usage();
-                self.turns += 1;
-                self.last_text = format!("{}{}", self.partial_text, turn.answer());
+                self.completed_turns += 1;
+                self.last_text = format!("{}{}", self.continued_text, turn.answer());
                 self.history.extend(turn.to_history_items());
-                self.calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
+                self.open_calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
             }
             TurnEvent::Retracted { usage, .. } => {
                 self.usage += *usage;
@@ -148,43 +150,43 @@ impl RunFold {
     }
 
     fn buffer_result(&mut self, result: &ToolResult) {
-        self.calls.buffer_result(|call| call.id() == result.call_id, result.clone());
-        if self.calls.all_answered() {
+        self.open_calls.buffer_result(|call| call.id() == result.call_id, result.clone());
+        if self.open_calls.all_answered() {
             self.flush_results();
         }
     }
 
     fn flush_results(&mut self) {
-        for result in self.calls.take_buffered() {
-            self.evidence.extend(evidence(&result));
+        for result in self.open_calls.take_buffered_results() {
+            self.evidence.extend(result_evidence(&result));
             self.history.push(Item::tool_result(result));
         }
     }
 
     /// Writes what is held and what is open into the history.
-    fn flush(&mut self) {
+    fn flush_open_turn(&mut self) {
         self.flush_results();
         if !self.partial_turn.is_empty() {
             let open = std::mem::take(&mut self.partial_turn);
             self.usage += open.usage();
-            self.last_text = format!("{}{}", self.partial_text, open.text());
+            self.last_text = format!("{}{}", self.continued_text, open.text());
             self.history.extend(open.items());
         }
     }
 
     /// Notes what somebody has to allow.
-    pub(super) fn set_pending_call(&mut self, asked: ToolCall) {
+    pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
         let call_id = asked.call_id.clone();
-        self.with_call(&call_id, |call| call.effective_call = Some(asked));
+        self.update_call(&call_id, |call| call.effective_call = Some(asked));
     }
 
     /// Notes what a call put on record that was dropped.
-    pub(super) fn add_report(&mut self, call_id: &str, report: EffectReport) {
-        self.with_call(call_id, |call| call.report = report);
+    pub(super) fn set_effect_report(&mut self, call_id: &str, report: EffectReport) {
+        self.update_call(call_id, |call| call.report = report);
     }
 
-    fn with_call(&mut self, call_id: &str, note: impl FnOnce(&mut OpenCall)) {
-        if let Some(call) = self.calls.find_mut(|call| call.id() == call_id) {
+    fn update_call(&mut self, call_id: &str, note: impl FnOnce(&mut OpenCall)) {
+        if let Some(call) = self.open_calls.find_mut(|call| call.id() == call_id) {
             note(call);
         }
     }
@@ -192,18 +194,18 @@ impl RunFold {
     /// The history as it is now, with those of suspended sub-agents that have continued since.
     pub(super) fn history(&self, continued: impl Fn(&str) -> Option<History>) -> History {
         let mut history = self.history.clone();
-        for call_id in self.history.suspended_calls() {
+        for call_id in self.history.suspended_call_ids() {
             if let Some(nested) = continued(call_id) {
-                history.set_nested(call_id, nested);
+                history.set_nested_history(call_id, nested);
             }
         }
-        history.extend(self.calls.buffered_results().cloned().map(Item::tool_result));
+        history.extend(self.open_calls.buffered_results().cloned().map(Item::tool_result));
         history.extend(self.partial_turn.items());
         history
     }
 
     /// What of the history has its final position.
-    pub(super) fn complete_history(&self) -> &History {
+    pub(super) fn final_history(&self) -> &History {
         &self.history
     }
 
@@ -214,7 +216,7 @@ impl RunFold {
     pub(super) fn new_items(&self) -> Vec<Item> {
         let history = self.history(|_| None);
         let since = history.entries_after(self.new_items_start).map(|(_, item)| item);
-        self.earlier.iter().chain(since).cloned().collect()
+        self.earlier_new_items.iter().chain(since).cloned().collect()
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -222,7 +224,7 @@ impl RunFold {
     }
 
     pub(super) fn all_calls_answered(&self) -> bool {
-        self.calls.all_answered()
+        self.open_calls.all_answered()
     }
 
     pub(super) fn has_open_turn(&self) -> bool {
@@ -230,13 +232,13 @@ impl RunFold {
     }
 
     /// A result for the next call that has none.
-    pub(super) fn missing_output(&self, cut: Interruption) -> Option<ToolEvent> {
-        self.calls.unanswered().next().map(|call| call.missing_output(cut))
+    pub(super) fn next_missing_result(&self, cut: Interruption) -> Option<ToolEvent> {
+        self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
     }
 
     /// What comes before a run can end for this reason: a result for the next call that has none.
     /// Calls that are pending get theirs from outside.
-    pub(super) fn missing_output_of(
+    pub(super) fn missing_result_before_end(
         &self,
         reason: EndReason,
         budget: Option<BudgetExceeded>,
@@ -244,14 +246,14 @@ impl RunFold {
         let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
         match reason {
             EndReason::Pending => None,
-            EndReason::Budget if is_time => self.missing_output(Interruption::TimedOut),
-            _ => self.missing_output(Interruption::Interrupted),
+            EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut),
+            _ => self.next_missing_result(Interruption::Interrupted),
         }
     }
 
     /// How many requests were begun.
     pub(super) fn requests(&self) -> u32 {
-        self.requests
+        self.request_count
     }
 
     /// How it would end now with this history, which is as [`history`](Self::history) gives it.
@@ -267,15 +269,15 @@ impl RunFold {
         let open = u32::from(!self.partial_turn.is_empty());
         let text = match self.partial_turn.is_empty() {
             true => self.last_text.clone(),
-            false => format!("{}{}", self.partial_text, self.partial_turn.text()),
+            false => format!("{}{}", self.continued_text, self.partial_turn.text()),
         };
-        let held = self.calls.buffered_results().flat_map(evidence);
+        let held = self.open_calls.buffered_results().flat_map(result_evidence);
         Outcome {
             reason,
             why: None,
             partial: reason.is_partial(),
             text,
-            turns: self.requests.max(self.turns + open),
+            turns: self.request_count.max(self.completed_turns + open),
             usage: self.usage(),
             nested_usage,
             cost: None,
@@ -283,7 +285,7 @@ impl RunFold {
             new_items: self.new_items(),
             error,
             pending: match reason == EndReason::Pending {
-                true => self.calls.unanswered().flat_map(OpenCall::pending).collect(),
+                true => self.open_calls.unanswered().flat_map(OpenCall::pending_calls).collect(),
                 false => Vec::new(),
             },
             undelivered,
@@ -295,7 +297,7 @@ impl RunFold {
 }
 
 /// The phase that an event begins.
-fn started_phase(event: &Event) -> Option<Phase> {
+fn phase_started_by(event: &Event) -> Option<Phase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
             Some(Phase::Tools)
@@ -320,6 +322,6 @@ fn started_phase(event: &Event) -> Option<Phase> {
 }
 
 /// What a result has put on record.
-fn evidence(result: &ToolResult) -> impl Iterator<Item = Json> {
+fn result_evidence(result: &ToolResult) -> impl Iterator<Item = Json> {
     result.report.iter().flat_map(|report| report.evidence.iter().cloned())
 }

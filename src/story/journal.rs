@@ -39,13 +39,16 @@ struct JournalState {
     fold: RunFold,
     /// One journal a call that a sub-agent ran as, in the order of their first events. A child's lock
     /// is taken below its parent's and never the other way.
-    nested: Vec<(String, Journal)>,
+    nested_journals: Vec<(String, Journal)>,
 }
 
 impl Journal {
     /// Begins with what is there.
     pub fn new(history: History) -> Self {
-        Self(Arc::new(Mutex::new(JournalState { fold: RunFold::new(history), nested: Vec::new() })))
+        Self(Arc::new(Mutex::new(JournalState {
+            fold: RunFold::new(history),
+            nested_journals: Vec::new(),
+        })))
     }
 
     /// Takes the next event. Taps do this; call it for events that pass no tap.
@@ -112,12 +115,12 @@ impl Journal {
     /// assert_eq!((reader.id(), reader.len()), ("h/c1", 1));
     /// ```
     pub fn nested_journal(&self, call_id: &str) -> Option<Journal> {
-        self.with_state(|book| book.nested(call_id).cloned())
+        self.with_state(|book| book.nested_journal(call_id).cloned())
     }
 
     /// The calls that sub-agents ran as, in the order of their first events.
     pub fn nested_call_ids(&self) -> Vec<String> {
-        self.with_state(|book| book.nested.iter().map(|(id, _)| id.clone()).collect())
+        self.with_state(|book| book.nested_journals.iter().map(|(id, _)| id.clone()).collect())
     }
 
     /// The tokens of the sub-agents so far, with those of their own sub-agents and so on.
@@ -127,25 +130,27 @@ impl Journal {
 
     /// The history, and how many of its entries have their final position: the turn that is open and
     /// the results that wait for those of other calls are not among them.
-    pub(crate) fn complete_history(&self) -> (History, usize) {
-        self.with_state(|book| (book.history(), book.fold.complete_history().len()))
+    pub(crate) fn history_and_final_len(&self) -> (History, usize) {
+        self.with_state(|book| (book.history(), book.fold.final_history().len()))
     }
 
     /// Notes with what arguments calls are pending.
-    pub(crate) fn set_pending_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
-        self.with_state(|book| calls.into_iter().for_each(|call| book.fold.set_pending_call(call)));
+    pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
+        self.with_state(|book| {
+            calls.into_iter().for_each(|call| book.fold.set_effective_call(call))
+        });
     }
 
     /// Notes what a call put on record that may end without a result of its own.
-    pub(crate) fn add_report(&self, call_id: &str, report: EffectReport) {
-        self.with_state(|book| book.fold.add_report(call_id, report));
+    pub(crate) fn set_effect_report(&self, call_id: &str, report: EffectReport) {
+        self.with_state(|book| book.fold.set_effect_report(call_id, report));
     }
 
     /// A result for the next call that has none, already observed: the calls were dropped, and the
     /// run continues.
     pub(crate) fn next_missing_result(&self, cut: Interruption) -> Option<Event> {
         self.with_state(|book| {
-            let event = Event::Tool(book.fold.missing_output(cut)?);
+            let event = Event::Tool(book.fold.next_missing_result(cut)?);
             book.observe(&event);
             Some(event)
         })
@@ -158,7 +163,7 @@ impl Journal {
 
     /// The next event of an ending, already observed: a made-up result for each call that has
     /// none, unless they are pending, then `Finished`.
-    pub(crate) fn finish(
+    pub(crate) fn next_ending_event(
         &self,
         reason: EndReason,
         error: Option<&Error>,
@@ -166,7 +171,7 @@ impl Journal {
         undelivered: impl FnOnce() -> Vec<UndeliveredInput>,
     ) -> Event {
         self.with_state(|book| {
-            let event = match book.fold.missing_output_of(reason, budget) {
+            let event = match book.fold.missing_result_before_end(reason, budget) {
                 Some(output) => Event::Tool(output),
                 None => {
                     let outcome = book.outcome(reason, error.cloned(), budget, undelivered());
@@ -202,31 +207,31 @@ impl JournalState {
     /// Takes the next event of the sub-agent that runs as `call_id`. One that was suspended continues
     /// with its history.
     fn observe_nested(&mut self, call_id: &str, event: &Event) {
-        if is_ignored(event) {
+        if is_ignored_event(event) {
             return;
         }
-        if let Some(child) = self.nested(call_id) {
+        if let Some(child) = self.nested_journal(call_id) {
             return child.observe(event);
         }
-        let parent = self.fold.complete_history();
+        let parent = self.fold.final_history();
         let begins = || History::from_id(format!("{}/{call_id}", parent.id()));
         let child = Journal::new(parent.nested_history(call_id).cloned().unwrap_or_else(begins));
         child.observe(event);
-        self.nested.push((call_id.to_owned(), child));
+        self.nested_journals.push((call_id.to_owned(), child));
     }
 
     /// The newest is looked at first: it is the one that runs.
-    fn nested(&self, call_id: &str) -> Option<&Journal> {
-        self.nested.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
+    fn nested_journal(&self, call_id: &str) -> Option<&Journal> {
+        self.nested_journals.iter().rev().find(|(id, _)| id == call_id).map(|(_, child)| child)
     }
 
     /// Of all levels.
     fn nested_usage(&self) -> Usage {
-        self.nested.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
+        self.nested_journals.iter().map(|(_, child)| child.usage() + child.nested_usage()).sum()
     }
 
     fn history(&self) -> History {
-        self.fold.history(|call_id| self.nested(call_id).map(Journal::history))
+        self.fold.history(|call_id| self.nested_journal(call_id).map(Journal::history))
     }
 
     fn outcome(
@@ -242,11 +247,11 @@ impl JournalState {
 }
 
 /// Whether it is an event that nobody knows, in however many wrappings: a store does not keep it.
-fn is_ignored(event: &Event) -> bool {
+fn is_ignored_event(event: &Event) -> bool {
     match event {
         Event::Unknown => true,
         Event::Nested { event, .. } | Event::Tool(ToolEvent::Nested { event, .. }) => {
-            is_ignored(event)
+            is_ignored_event(event)
         }
         Event::Appended { .. }
         | Event::Rewritten { .. }

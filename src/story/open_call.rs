@@ -22,9 +22,9 @@ pub(super) struct OpenCall {
     call: ToolCall,
     /// As it was shown to whoever has to allow it: a rule may have written it anew.
     pub(super) effective_call: Option<ToolCall>,
-    started: bool,
+    has_started: bool,
     /// What its sub-agent waits for, if that was suspended.
-    pub(super) suspended: Vec<PendingCall>,
+    pub(super) nested_pending_calls: Vec<PendingCall>,
     /// What it put on record, where it was dropped.
     pub(super) report: EffectReport,
 }
@@ -35,14 +35,14 @@ impl OpenCall {
     }
 
     /// Notes that its tool runs.
-    pub(super) fn start(&mut self) {
-        self.started = true;
-        self.suspended.clear();
+    pub(super) fn mark_started(&mut self) {
+        self.has_started = true;
+        self.nested_pending_calls.clear();
     }
 
     /// Its result, where it gets none of its own.
-    pub(super) fn missing_output(&self, cut: Interruption) -> ToolEvent {
-        let (kind, text) = match (cut, self.started) {
+    pub(super) fn missing_result(&self, cut: Interruption) -> ToolEvent {
+        let (kind, text) = match (cut, self.has_started) {
             (Interruption::Interrupted, true) => {
                 (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
             }
@@ -57,11 +57,11 @@ impl OpenCall {
     }
 
     /// The call as it would run, or what its sub-agent waits for.
-    pub(super) fn pending(&self) -> Vec<PendingCall> {
-        match self.suspended.is_empty() {
+    pub(super) fn pending_calls(&self) -> Vec<PendingCall> {
+        match self.nested_pending_calls.is_empty() {
             true => vec![self.effective_call.as_ref().unwrap_or(&self.call).into()],
             false => {
-                let calls = self.suspended.iter().cloned();
+                let calls = self.nested_pending_calls.iter().cloned();
                 calls.map(|call| call.with_parent_call(self.id())).collect()
             }
         }
@@ -71,6 +71,12 @@ impl OpenCall {
 impl From<ToolCall> for OpenCall {
     fn from(call: ToolCall) -> Self {
         let (suspended, report) = (Vec::new(), EffectReport::default());
-        Self { call, effective_call: None, started: false, suspended, report }
+        Self {
+            call,
+            effective_call: None,
+            has_started: false,
+            nested_pending_calls: suspended,
+            report,
+        }
     }
 }

@@ -73,7 +73,7 @@ impl EffectValue {
         match self.0 {
             ValueRepr::None => Ok(None),
             ValueRepr::Json(json) => {
-                json.get().map(Some).map_err(|error| value_error("read", error))
+                json.deserialize_as().map(Some).map_err(|error| value_error("read", error))
             }
             // Law: what was made for a key is of the type that is asked for.
             ValueRepr::Typed(made) => Ok(made.into_any().downcast().ok().map(|made| *made)),

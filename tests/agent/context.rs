@@ -5,7 +5,8 @@ use std::sync::Arc;
 use futures::executor::block_on;
 use serde_json::json;
 use turnstream::context::{
-    Compaction, Compactor, Truncator, compactor_fn, mark_reactive, was_reactively_compacted,
+    Compaction, Compactor, Truncator, compactor_fn, mark_reactive_compaction,
+    was_reactively_compacted,
 };
 use turnstream::item::{Json, Mark, Part, ProviderData};
 use turnstream::testing::{Wire, lint};
@@ -25,7 +26,7 @@ fn items(history: &History) -> Vec<Item> {
 #[track_caller]
 fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
     let history = history(session(2));
-    let error = Compaction::new(from, to, items).check(&history).unwrap_err();
+    let error = Compaction::new(from, to, items).validate(&history).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert!(error.message().contains(why), "{error}");
 }
@@ -71,7 +72,7 @@ fn a_compaction_that_reuses_a_call_id_of_the_history_is_rejected() {
     let mut history = history(session(2));
     history.rewrite(0..5, []);
     let back = vec![call("c0", "{}"), result("c0", "r")];
-    let error = Compaction::new(0, 0, back).check(&history).unwrap_err();
+    let error = Compaction::new(0, 0, back).validate(&history).unwrap_err();
     assert!(error.message().contains("`c0` is taken"), "{error}");
 }
 
@@ -86,7 +87,7 @@ fn a_compaction_is_not_rejected_for_an_already_unsettled_history() {
 
 #[track_caller]
 fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
-    let compaction = mark_reactive(compaction, history);
+    let compaction = mark_reactive_compaction(compaction, history);
     let rewritten = applied(&compaction, history);
     assert!(rewritten.is_settled() || !history.is_settled());
     assert!(was_reactively_compacted(&rewritten) && !was_reactively_compacted(history));
@@ -152,15 +153,15 @@ fn a_turn_without_calls_is_a_boundary_and_a_tombstoned_result_is_not() {
 fn an_out_of_range_compaction_gets_its_note_and_is_rejected_by_check() {
     let history = history(session(1));
     for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
-        let compaction = mark_reactive(Compaction::new(from, to, vec![]), &history);
-        assert!(compaction.check(&history).is_err());
+        let compaction = mark_reactive_compaction(Compaction::new(from, to, vec![]), &history);
+        assert!(compaction.validate(&history).is_err());
     }
 }
 
 #[test]
 fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
     let before = history(session(3));
-    let compaction = mark_reactive(Compaction::new(0, 5, vec![]), &before);
+    let compaction = mark_reactive_compaction(Compaction::new(0, 5, vec![]), &before);
     let mut history = applied(&compaction, &before);
     let stored = serde_json::to_string(&history).unwrap();
     history = serde_json::from_str(&stored).unwrap();
@@ -172,13 +173,13 @@ fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
     let shortened = Truncator::new()
         .with_max_reasoning_bytes(0)
         .with_keep_turns(1)
-        .compaction(&history)
+        .plan_compaction(&history)
         .unwrap();
     assert!(was_reactively_compacted(&applied(&shortened, &history)));
     let forget = Compaction::new(0, history.len(), vec![Item::user("sum")]);
-    let error = forget.check(&history).unwrap_err();
+    let error = forget.validate(&history).unwrap_err();
     assert!(error.message().contains("the note of an earlier compaction"), "{error}");
-    applied(&mark_reactive(forget, &history), &history);
+    applied(&mark_reactive_compaction(forget, &history), &history);
 }
 
 #[test]
@@ -207,7 +208,10 @@ fn every_wire_accepts_the_compaction_note_at_any_position() {
             let items = vec![Item::user("sum"); sum];
             let kept = before.iter().take(to).skip(from).cloned();
             let items = if from == to { kept.collect() } else { items };
-            let after = applied(&mark_reactive(Compaction::new(from, to, items), &before), &before);
+            let after = applied(
+                &mark_reactive_compaction(Compaction::new(from, to, items), &before),
+                &before,
+            );
             let body = encoded(wire, &after);
             assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire:?} {from}..{to}");
             assert_eq!(body.to_string().matches(NOTE).count(), 1);
@@ -256,7 +260,8 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
     items.push(result("c9", long.clone()));
     items.insert(items.len() - 1, ends(call("c9", "{}")));
     let before = history(items.clone());
-    let after = applied(&Truncator::new().with_keep_turns(5).compaction(&before).unwrap(), &before);
+    let after =
+        applied(&Truncator::new().with_keep_turns(5).plan_compaction(&before).unwrap(), &before);
     let after = self::items(&after);
     assert_eq!(after[..2], items[..2]);
     let thought = format!("{}…", "x".repeat(197));
@@ -282,9 +287,9 @@ fn results_are_truncated_only_if_configured() {
     items.push(result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]));
     items.extend((0..4).flat_map(turn));
     let before = history(items);
-    assert_eq!(Truncator::new().compaction(&before), None);
+    assert_eq!(Truncator::new().plan_compaction(&before), None);
     let clips = Truncator::new().with_max_result_bytes(1_024);
-    let after = applied(&clips.compaction(&before).unwrap(), &before);
+    let after = applied(&clips.plan_compaction(&before).unwrap(), &before);
     let after = self::items(&after);
     assert!(after[2].compacted);
     let text = after[2].as_tool_result().unwrap().content.text();
@@ -298,7 +303,7 @@ fn shortened(arguments: &str, max: usize) -> Option<String> {
     items.extend(turn(1));
     let before = history(items);
     let shorten = Truncator::new().with_keep_turns(1).with_max_arguments_bytes(max);
-    let after = applied(&shorten.compaction(&before)?, &before);
+    let after = applied(&shorten.plan_compaction(&before)?, &before);
     Some(after.iter().find_map(Item::as_tool_call).unwrap().arguments.clone())
 }
 
@@ -339,12 +344,12 @@ fn reasoning_is_removed_entirely_if_configured() {
     items.extend(turn(1));
     let before = history(items);
     let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
-    let after = applied(&none.compaction(&before).unwrap(), &before);
+    let after = applied(&none.plan_compaction(&before).unwrap(), &before);
     // An empty one is left, which says that something was shortened.
     assert_eq!(self::items(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
-    assert_eq!(none.compaction(&after), None);
+    assert_eq!(none.plan_compaction(&after), None);
     let recorded =
-        turnstream::context::record_stale_usage(none.compaction(&before).unwrap(), &before);
+        turnstream::context::record_stale_usage(none.plan_compaction(&before).unwrap(), &before);
     assert_eq!(recorded.items.len(), 1, "no note is needed");
     for wire in Wire::ALL {
         let body = encoded(wire, &applied(&recorded, &before)).to_string();
@@ -358,7 +363,7 @@ fn the_results_of_an_old_turn_are_old_too() {
     items.extend(turn(1));
     let before = history(items);
     let clips = Truncator::new().with_max_result_bytes(1_024).with_max_reasoning_bytes(0);
-    let shortens = |keep| clips.with_keep_turns(keep).compaction(&before);
+    let shortens = |keep| clips.with_keep_turns(keep).plan_compaction(&before);
     assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
     assert_eq!(shortens(2), None);
     // The newest turn keeps its reasoning in any case.
@@ -376,7 +381,7 @@ fn compacted_and_tombstoned_items_are_not_shortened_again() {
     let before = history(items);
     assert!(before.is_settled());
     let clips = Truncator::new().with_keep_turns(1).with_max_result_bytes(1_024);
-    let made = clips.compaction(&before).unwrap();
+    let made = clips.plan_compaction(&before).unwrap();
     assert_eq!((made.from, made.to), (5, 6));
 }
 
@@ -385,10 +390,10 @@ fn a_huge_result_of_the_newest_turn_is_truncated_to_eight_times_the_limit() {
     let before =
         history([Item::user("u"), ends(call("c", "{}")), result("c", "ü".repeat(500_000))]);
     let shorten = Truncator::new().with_max_result_bytes(100);
-    let after = applied(&shorten.compaction(&before).unwrap(), &before);
+    let after = applied(&shorten.plan_compaction(&before).unwrap(), &before);
     let text = after.last().unwrap().as_tool_result().unwrap().content.text();
     assert!((780..=800).contains(&text.len()), "{}", text.len());
-    assert_eq!(shorten.with_max_result_bytes(usize::MAX).compaction(&before), None);
+    assert_eq!(shorten.with_max_result_bytes(usize::MAX).plan_compaction(&before), None);
 }
 
 #[test]
@@ -398,7 +403,8 @@ fn a_turn_that_ends_in_reasoning_stays_a_turn_after_shortening() {
         vec![Item::user("u"), ends(thought), ends(Item::reasoning("")), Item::user("v")];
     items.extend(turn(1));
     let before = history(items);
-    let after = applied(&Truncator::new().with_keep_turns(1).compaction(&before).unwrap(), &before);
+    let after =
+        applied(&Truncator::new().with_keep_turns(1).plan_compaction(&before).unwrap(), &before);
     assert_eq!(after.completed_turns(), before.completed_turns());
     let bare = ends(Item::reasoning("")).with_mark(Mark::Compacted);
     assert_eq!(self::items(&after)[1], bare);
@@ -422,16 +428,19 @@ fn turns_with_a_provider_item_keep_their_reasoning_and_arguments() {
         .with_keep_turns(1)
         .with_max_result_bytes(1_024)
         .with_max_reasoning_bytes(0);
-    let made = clips.compaction(&before).unwrap();
+    let made = clips.plan_compaction(&before).unwrap();
     assert_eq!((made.from, made.to, made.items.len()), (4, 6, 1));
 }
 
 #[test]
 fn a_history_with_nothing_to_shorten_yields_no_compaction() {
-    assert_eq!(Truncator::new().compaction(&history([])), None);
-    assert_eq!(Truncator::new().compaction(&history([Item::user("x".repeat(9_000_000))])), None);
+    assert_eq!(Truncator::new().plan_compaction(&history([])), None);
+    assert_eq!(
+        Truncator::new().plan_compaction(&history([Item::user("x".repeat(9_000_000))])),
+        None
+    );
     let bare = Truncator::new().with_max_reasoning_bytes(0);
-    assert_eq!(bare.compaction(&history(session(4))), None);
-    assert!(bare.compaction(&history(session(5))).is_some());
-    assert_eq!(Truncator::new().compaction(&history(session(9))), None);
+    assert_eq!(bare.plan_compaction(&history(session(4))), None);
+    assert!(bare.plan_compaction(&history(session(5))).is_some());
+    assert_eq!(Truncator::new().plan_compaction(&history(session(9))), None);
 }

@@ -342,7 +342,7 @@ async fn a_truncated_or_shortened_result_keeps_its_report() {
     let before = result(&outcome.history);
     assert!(before.0 <= 5_000 && before.1.is_some());
     let shorten = Truncator::new().with_max_result_bytes(100);
-    shorten.compaction(&outcome.history).unwrap().apply(&mut outcome.history);
+    shorten.plan_compaction(&outcome.history).unwrap().apply(&mut outcome.history);
     let after = result(&outcome.history);
     assert!(after.0 <= 800);
     assert_eq!(after.1, before.1);

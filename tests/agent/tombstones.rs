@@ -135,7 +135,8 @@ fn tombstoning_a_missing_position_or_a_pending_call_is_a_named_error() {
 #[test]
 fn a_tombstoned_reactive_compaction_note_still_counts() {
     let before = history(session(3));
-    let compaction = turnstream::context::mark_reactive(Compaction::new(0, 5, vec![]), &before);
+    let compaction =
+        turnstream::context::mark_reactive_compaction(Compaction::new(0, 5, vec![]), &before);
     let mut history = before;
     compaction.apply(&mut history);
     let note = history.iter().position(|item| item.compacted).unwrap();

@@ -179,7 +179,7 @@ fn check_kind(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, kind, "so it is");
     trace.observe(&ToolEvent::Output(result).into());
-    let step = trace.last().unwrap();
+    let step = trace.last_event().unwrap();
     assert_eq!(step.result.tool_exit, Some(exit), "{kind}");
     let error = step.result.normalized_error;
     assert_eq!(error.as_ref().map(|error| error.kind), failure, "{kind}");
@@ -555,7 +555,8 @@ fn arguments_are_traced_verbatim_and_invalid_json_as_a_string() {
         let trace = Trace::new().with_resumed_history(&history);
         let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
         trace.observe(&ToolEvent::Output(result).into());
-        let Some(TraceAction::Tool { args: Some(kept), .. }) = trace.last().map(|it| it.action)
+        let Some(TraceAction::Tool { args: Some(kept), .. }) =
+            trace.last_event().map(|it| it.action)
         else {
             panic!("no arguments")
         };
@@ -591,7 +592,7 @@ async fn the_usage_of_a_compaction_is_deducted_from_the_budgets() {
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
     trace.observe(&ToolEvent::Output(result).into());
-    assert_eq!(trace.last().unwrap().budgets.tokens_remaining, Some(700));
+    assert_eq!(trace.last_event().unwrap().budgets.tokens_remaining, Some(700));
 }
 
 #[tokio::test]
@@ -610,7 +611,7 @@ async fn deeply_nested_values_are_traced_and_read_back() {
         let steps = trace.events();
         assert_eq!(steps.len(), 2, "{depth}");
         for step in steps {
-            assert!(step.as_yaml().full().to_string().contains("step: "), "{depth}");
+            assert!(step.as_yaml().with_all_fields().to_string().contains("step: "), "{depth}");
             assert!(step.to_string().contains("step: "), "{depth}");
             let line = serde_json::to_string(&step).unwrap();
             let read = read_jsonl(line.as_bytes()).next().unwrap().unwrap();
@@ -632,7 +633,7 @@ fn a_call_that_did_not_run_costs_nothing_and_a_reused_id_means_the_newest_call()
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, ResultKind::Denied, "no");
     trace.observe(&ToolEvent::Output(result).into());
-    let step = trace.last().unwrap();
+    let step = trace.last_event().unwrap();
     assert_eq!(step.budgets.tool_calls_remaining, tool_calls_remaining);
     let TraceAction::Tool { args: Some(args), .. } = step.action else { panic!("no arguments") };
     assert_eq!(args.as_str(), r#"{"n":2}"#);

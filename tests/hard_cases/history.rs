@@ -233,7 +233,7 @@ mod context_overflow {
         let clips = Truncator::new().with_max_result_bytes(1_024);
         let compaction = futures::executor::block_on(clips.compact(&history));
         let compaction = compaction.unwrap().unwrap();
-        compaction.check(&history).unwrap();
+        compaction.validate(&history).unwrap();
         let before: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
         compaction.apply(&mut history);
         let behind: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 use turnstream::context::{
-    Compaction, Truncator, mark_reactive, record_stale_usage, was_reactively_compacted,
+    Compaction, Truncator, mark_reactive_compaction, record_stale_usage, was_reactively_compacted,
 };
 use turnstream::item::{Content, ItemKind, Mark, Part, ToolCall};
 use turnstream::testing::{Wire, lint};
@@ -40,7 +40,7 @@ proptest! {
     fn a_summary_never_separates_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
         let (compactor, _) = summarizing(keep);
         let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
-        compaction.check(&before).unwrap();
+        compaction.validate(&before).unwrap();
         let compaction = record_stale_usage(compaction, &before);
         let after = applied(&compaction, &before);
         prop_assert!(after.is_settled());
@@ -150,11 +150,11 @@ proptest! {
             shorten = shorten.with_max_result_bytes(max);
         }
         prop_assert!(before.is_settled());
-        let Some(compaction) = shorten.compaction(&before) else { return Ok(()) };
+        let Some(compaction) = shorten.plan_compaction(&before) else { return Ok(()) };
         let after = applied(&compaction, &before);
         prop_assert!(after.is_settled());
         prop_assert_eq!(&after.settled(), &after);
-        prop_assert_eq!(shorten.compaction(&after), None);
+        prop_assert_eq!(shorten.plan_compaction(&after), None);
 
         let total = |history: &History| history.iter().map(size).sum::<usize>();
         prop_assert!(total(&after) < total(&before) || after.len() < before.len());
@@ -193,8 +193,8 @@ proptest! {
         items in prop::collection::vec(any_item(), 0..6),
     ) {
         let compaction = Compaction::new(from, from + len, items);
-        let with_note = mark_reactive(compaction.clone(), &before);
-        if compaction.check(&before).is_ok() {
+        let with_note = mark_reactive_compaction(compaction.clone(), &before);
+        if compaction.validate(&before).is_ok() {
             prop_assert!(applied(&compaction, &before).is_settled());
             // The note is never what makes it unlawful.
             let after = applied(&with_note, &before);
@@ -205,8 +205,8 @@ proptest! {
     #[test]
     fn every_wire_accepts_shortened_histories_with_the_compaction_note(turns in 5_usize..9, keep in 1_usize..4) {
         let before = history(session(turns));
-        let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).compaction(&before).unwrap();
-        let after = applied(&mark_reactive(compaction, &before), &before);
+        let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).plan_compaction(&before).unwrap();
+        let after = applied(&mark_reactive_compaction(compaction, &before), &before);
         for wire in Wire::ALL {
             prop_assert_eq!(lint::request(wire, "m", &encoded(wire, &after)), [""; 0]);
         }

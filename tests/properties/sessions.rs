@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use proptest::prelude::*;
 use turnstream::event::{AppendReason, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
-use turnstream::session::{Entry, MemoryStore, PersistExt, Session, Store, restore};
+use turnstream::session::{Entry, MemoryStore, PersistExt, Session, Store, restore_history};
 use turnstream::turn::{StopReason, Turn, TurnEvent};
 use turnstream::{Error, Event, History, Item, Journal};
 
@@ -85,7 +85,7 @@ async fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
     let mut recorded = stream::iter(renumbered(events).map(Ok)).persist_to(&session);
     while let Some(event) = recorded.next().await {
         journal.observe(&event.unwrap());
-        let durable = restore("s", store.load("s", 0).await.unwrap().unwrap_or_default());
+        let durable = restore_history("s", store.load("s", 0).await.unwrap().unwrap_or_default());
         prop_assert_eq!(&durable, &session.history());
         if !journal.has_open_turn() {
             prop_assert_eq!(&durable, &journal.history());

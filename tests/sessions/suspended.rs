@@ -309,7 +309,8 @@ async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(id)));
     }
     session.tombstone([0, place("d")]).await.unwrap();
-    let ageing = Ageing::after_turns(1).with_shorten(Truncator::new().with_max_reasoning_bytes(20));
+    let ageing =
+        Ageing::after_turns(1).with_truncator(Truncator::new().with_max_reasoning_bytes(20));
     assert!(session.compact(&ageing).await.unwrap().is_some());
     session.checkpoint(0..1, [Item::user("Hey")]).await.unwrap();
     for session in [&session, &Session::open(store.clone(), "s").await.unwrap()] {

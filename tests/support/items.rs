@@ -49,7 +49,7 @@ pub(crate) fn session(turns: usize) -> Vec<Item> {
 }
 
 pub(crate) fn applied(compaction: &Compaction, to: &History) -> History {
-    compaction.check(to).unwrap();
+    compaction.validate(to).unwrap();
     let mut history = to.clone();
     compaction.apply(&mut history);
     history

@@ -10,7 +10,7 @@ fn runs(body: String, decoder: impl Decode + Send + 'static) -> Result<Vec<Strin
     let turn = turn_of(body, decoder).map_err(|error| error.kind())?;
     let calls = turn.calls();
     let runs = calls.iter().filter(|_| calls.veto().is_none());
-    Ok(runs.map(|call| format!("{} {}", call.name, call.arguments_or_empty())).collect())
+    Ok(runs.map(|call| format!("{} {}", call.name, call.arguments_or_empty_object())).collect())
 }
 
 #[track_caller]

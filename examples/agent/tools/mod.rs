@@ -38,7 +38,7 @@ pub(crate) fn describe(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Ve
                 writes.filter_map(|call| call.parse_arguments().ok()).collect();
             write::describe(root, &file, &earlier)
         }
-        _ => vec![one_line(&call.name, 64), exactly(call.arguments_or_empty(), 1_000)],
+        _ => vec![one_line(&call.name, 64), exactly(call.arguments_or_empty_object(), 1_000)],
     }
 }
 

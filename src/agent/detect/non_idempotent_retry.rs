@@ -118,7 +118,7 @@ impl<'a> ParsedArgs<'a> {
 }
 
 fn read(call: &ToolCall) -> Option<Value> {
-    serde_json::from_str(&Rationale::split_arguments(call.arguments_or_empty()).1).ok()
+    serde_json::from_str(&Rationale::split_arguments(call.arguments_or_empty_object()).1).ok()
 }
 
 fn targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {

@@ -15,6 +15,6 @@ impl Hook for ContextInjector {
     }
 
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
-        Box::pin(ready(Ok(self.apply(&context))))
+        Box::pin(ready(Ok(self.inject_and_report(&context))))
     }
 }

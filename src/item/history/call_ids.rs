@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::item::history::node::drop_iteratively;
-use crate::item::known_ids::KnownIds;
+use crate::item::known_ids::UsedIdFilter;
 
 /// The ids of the calls of a history.
 #[derive(Clone, Default)]
@@ -12,33 +12,33 @@ pub(super) struct CallIds {
     /// Those that were rewritten away.
     retired: Option<Arc<RetiredCallIds>>,
     /// Every one that is there or ever was.
-    pub(super) known: KnownIds,
+    pub(super) used_ids: UsedIdFilter,
     /// Those without a result; empty where they were not asked for.
-    pub(super) open: HashSet<String>,
+    pub(super) open_ids: HashSet<String>,
 }
 
 /// Call ids that were rewritten away, newest first.
 struct RetiredCallIds {
     call_id: String,
-    parent: Option<Arc<RetiredCallIds>>,
+    older: Option<Arc<RetiredCallIds>>,
 }
 
 impl Drop for RetiredCallIds {
     fn drop(&mut self) {
-        drop_iteratively(self.parent.take(), |link| link.parent.take());
+        drop_iteratively(self.older.take(), |link| link.older.take());
     }
 }
 
 impl CallIds {
     pub(super) fn retire(&mut self, call_id: String) {
-        self.known.insert(&call_id);
+        self.used_ids.insert(&call_id);
         let parent = self.retired.take();
-        self.retired = Some(Arc::new(RetiredCallIds { call_id, parent }));
+        self.retired = Some(Arc::new(RetiredCallIds { call_id, older: parent }));
     }
 
     /// Those that were rewritten away, newest first.
     pub(super) fn retired_ids(&self) -> impl Iterator<Item = &str> {
-        std::iter::successors(self.retired.as_deref(), |retired| retired.parent.as_deref())
+        std::iter::successors(self.retired.as_deref(), |retired| retired.older.as_deref())
             .map(|retired| retired.call_id.as_str())
     }
 }

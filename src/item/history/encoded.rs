@@ -7,7 +7,7 @@ use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
 
 /// How many lines are remembered: those of a model, of its fallback, and of what parted from them.
-const MAX_BRANCHES: usize = 4;
+const MAX_CACHE_BRANCHES: usize = 4;
 
 /// What encoders wrote. The clones of a history share it; a fork begins with it.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct EncodeCache(Mutex<Vec<CacheBranch>>);
 #[derive(Clone)]
 struct CacheBranch {
     key: Arc<dyn Any + Send + Sync>,
-    newest: Arc<EncodedChunk>,
+    newest_chunk: Arc<EncodedChunk>,
 }
 
 /// What an encoder wrote of the entries up to one of them, behind an older piece.
@@ -25,13 +25,13 @@ struct CacheBranch {
 /// Nobody changes it, so that lines that part share all before.
 pub(crate) struct EncodedChunk {
     /// The entry, told by its address; it is not kept alive.
-    node: Weak<Node>,
+    last_node: Weak<Node>,
     len: usize,
     bytes: Box<[u8]>,
     /// Of this and all older bytes.
-    size: usize,
+    total_bytes: usize,
     /// What the encoder goes on with.
-    state: Box<dyn Any + Send + Sync>,
+    encoder_state: Box<dyn Any + Send + Sync>,
     older: Option<Arc<EncodedChunk>>,
 }
 
@@ -49,9 +49,16 @@ impl EncodedChunk {
         bytes: Vec<u8>,
         state: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        let size = older.map_or(0, |older| older.size) + bytes.len();
+        let size = older.map_or(0, |older| older.total_bytes) + bytes.len();
         let (node, older) = (Arc::downgrade(node), older.map(Arc::clone));
-        Self { node, len, bytes: bytes.into_boxed_slice(), size, state, older }
+        Self {
+            last_node: node,
+            len,
+            bytes: bytes.into_boxed_slice(),
+            total_bytes: size,
+            encoder_state: state,
+            older,
+        }
     }
 
     /// How many entries are written.
@@ -60,19 +67,19 @@ impl EncodedChunk {
     }
 
     /// How many bytes are written.
-    pub(crate) fn byte_len(&self) -> usize {
-        self.size
+    pub(crate) fn total_byte_len(&self) -> usize {
+        self.total_bytes
     }
 
-    pub(crate) fn state<S: Any>(&self) -> Option<&S> {
-        self.state.downcast_ref()
+    pub(crate) fn encoder_state<S: Any>(&self) -> Option<&S> {
+        self.encoder_state.downcast_ref()
     }
 
     /// Appends all that is written.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let pieces: Vec<&Self> =
             std::iter::successors(Some(self), |piece| piece.older.as_deref()).collect();
-        out.reserve(self.size);
+        out.reserve(self.total_bytes);
         for piece in pieces.into_iter().rev() {
             out.extend_from_slice(&piece.bytes);
         }
@@ -93,7 +100,7 @@ impl EncodeCache {
     ) -> Option<Arc<EncodedChunk>> {
         let lines: Vec<Arc<EncodedChunk>> = self.with_branches(|lines| {
             let mine = lines.iter().rev().filter(|line| line.has_key(key));
-            mine.map(|line| Arc::clone(&line.newest)).collect()
+            mine.map(|line| Arc::clone(&line.newest_chunk)).collect()
         });
         let mut best: Option<Arc<EncodedChunk>> = None;
         for newest in lines {
@@ -120,19 +127,19 @@ impl EncodeCache {
         let forgotten = self.with_branches(|lines| {
             let goes_on = |line: &CacheBranch| {
                 line.has_key(&key)
-                    && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest))
-                        || line.newest.node.ptr_eq(&newest.node))
+                    && (older.is_some_and(|older| Arc::ptr_eq(older, &line.newest_chunk))
+                        || line.newest_chunk.last_node.ptr_eq(&newest.last_node))
             };
             let mut line = match lines.iter().position(goes_on) {
                 Some(at) => lines.remove(at),
-                None => CacheBranch { key: Arc::new(key), newest: Arc::clone(&newest) },
+                None => CacheBranch { key: Arc::new(key), newest_chunk: Arc::clone(&newest) },
             };
-            let before = std::mem::replace(&mut line.newest, newest);
+            let before = std::mem::replace(&mut line.newest_chunk, newest);
             // What is of entries that nobody holds any more is of no use.
             let mut forgotten: Vec<CacheBranch> =
                 lines.extract_if(.., |line| !line.drop_stale_chunks()).collect();
             lines.push(line);
-            let many = lines.len().saturating_sub(MAX_BRANCHES);
+            let many = lines.len().saturating_sub(MAX_CACHE_BRANCHES);
             forgotten.extend(lines.drain(..many));
             (forgotten, before)
         });
@@ -153,9 +160,9 @@ impl CacheBranch {
 
     /// Leaves the pieces out whose entries are gone. Whether any is left.
     fn drop_stale_chunks(&mut self) -> bool {
-        while self.newest.node.strong_count() == 0 {
-            let Some(older) = self.newest.older.clone() else { return false };
-            self.newest = older;
+        while self.newest_chunk.last_node.strong_count() == 0 {
+            let Some(older) = self.newest_chunk.older.clone() else { return false };
+            self.newest_chunk = older;
         }
         true
     }
@@ -170,7 +177,7 @@ fn newest_chunk_up_to(
     while let (Some(written), Some(here)) = (piece, node) {
         if here.len > written.len {
             node = here.parent.as_ref();
-        } else if std::ptr::eq(Arc::as_ptr(here), written.node.as_ptr()) {
+        } else if std::ptr::eq(Arc::as_ptr(here), written.last_node.as_ptr()) {
             return Some(Arc::clone(written));
         } else {
             piece = written.older.as_ref();

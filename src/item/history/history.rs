@@ -36,15 +36,15 @@ pub struct History {
     pub(super) index: Arc<HistoryIndex>,
     /// What encoders wrote of it. It is no part of what is said: equality, `Debug` and serde pass
     /// it over.
-    pub(super) encoded: Arc<EncodeCache>,
+    pub(super) encode_cache: Arc<EncodeCache>,
 }
 
 /// What is known besides the entries.
 #[derive(Clone, Default)]
 pub(super) struct HistoryIndex {
-    pub(super) ids: CallIds,
+    pub(super) call_ids: CallIds,
     /// The histories of suspended sub-agents, by the calls that they run as.
-    pub(super) nested: BTreeMap<String, History>,
+    pub(super) nested_histories: BTreeMap<String, History>,
 }
 
 impl History {
@@ -55,7 +55,7 @@ impl History {
 
     /// Makes an empty history with a known id, for example one that a store kept.
     pub fn from_id(id: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), tip: None, index: Arc::default(), encoded: Arc::default() }
+        Self { id: id.into(), tip: None, index: Arc::default(), encode_cache: Arc::default() }
     }
 
     /// Makes a history of items that were kept somewhere.
@@ -80,8 +80,8 @@ impl History {
 
     /// The same under an id that is known.
     pub(crate) fn fork_with_id(&self, id: impl Into<Arc<str>>) -> Self {
-        let encoded = Arc::new(self.encoded.fork());
-        Self { encoded, ..self.clone() }.rename(id.into())
+        let encoded = Arc::new(self.encode_cache.fork());
+        Self { encode_cache: encoded, ..self.clone() }.with_id(id.into())
     }
 
     /// How many entries there are.
@@ -101,21 +101,25 @@ impl History {
 
     /// Appends an entry, in constant time.
     pub fn push(&mut self, item: Item) {
-        self.append(item, &mut SeenCallIds::NotCollected);
+        self.push_with_seen_ids(item, &mut SeenCallIds::NotCollected);
     }
 
-    fn extend_checked(&mut self, items: impl IntoIterator<Item = Item>, mut seen: SeenCallIds) {
+    fn extend_with_seen_ids(
+        &mut self,
+        items: impl IntoIterator<Item = Item>,
+        mut seen: SeenCallIds,
+    ) {
         for item in items {
-            self.append(item, &mut seen);
+            self.push_with_seen_ids(item, &mut seen);
         }
     }
 
-    fn append(&mut self, item: Item, seen: &mut SeenCallIds) {
+    fn push_with_seen_ids(&mut self, item: Item, seen: &mut SeenCallIds) {
         let law = self.settle_state_after(&item, seen);
         match &item.kind {
-            ItemKind::ToolCall(call) => self.index_mut().ids.known.insert(&call.call_id),
+            ItemKind::ToolCall(call) => self.index_mut().call_ids.used_ids.insert(&call.call_id),
             ItemKind::ToolResult(result) if !item.tombstone => {
-                self.remove_nested(&result.call_id);
+                self.remove_nested_history(&result.call_id);
             }
             _ => {}
         }
@@ -123,7 +127,14 @@ impl History {
         let turns = self.completed_turns() + usize::from(item.turn.is_some());
         let compacted = item.compacted || self.has_compacted_items();
         let parent = self.tip.take();
-        self.tip = Some(Arc::new(Node { item, parent, len, turns, compacted, law }));
+        self.tip = Some(Arc::new(Node {
+            item,
+            parent,
+            len,
+            completed_turns: turns,
+            has_compacted_items: compacted,
+            settle_state: law,
+        }));
     }
 
     /// The entries, oldest first. Making the iterator takes a pointer's worth of work an entry.
@@ -220,8 +231,8 @@ impl History {
             let Some(node) = self.tip.take() else { break };
             self.tip.clone_from(&node.parent);
         }
-        self.clear_open_calls();
-        let nested = self.index.nested.clone();
+        self.clear_open_call_ids();
+        let nested = self.index.nested_histories.clone();
         let items: Vec<Item> = items.into_iter().collect();
         let mut back: HashMap<&str, usize> = HashMap::new();
         for call in items.iter().filter_map(Item::as_tool_call) {
@@ -240,30 +251,31 @@ impl History {
         drop(back);
         self.extend(items);
         self.extend(behind);
-        self.restore_nested(nested);
+        self.restore_nested_histories(nested);
     }
 
     /// Whether an entry with this call id is here, or ever was.
     pub fn has_used_call_id(&self, call_id: &str) -> bool {
-        self.index.ids.known.may_contain(call_id) && self.call_ids().any(|held| held == call_id)
+        self.index.call_ids.used_ids.may_contain(call_id)
+            && self.used_call_ids().any(|held| held == call_id)
     }
 
     /// Every call id that is here or ever was, newest first.
-    pub(crate) fn call_ids(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn used_call_ids(&self) -> impl Iterator<Item = &str> {
         self.newest_first()
             .filter_map(Item::as_tool_call)
             .map(|call| call.call_id.as_str())
-            .chain(self.index.ids.retired_ids())
+            .chain(self.index.call_ids.retired_ids())
     }
 
     /// How many completed turns are here.
     pub fn completed_turns(&self) -> usize {
-        self.tip.as_ref().map_or(0, |node| node.turns)
+        self.tip.as_ref().map_or(0, |node| node.completed_turns)
     }
 
     /// Whether an entry is marked as compacted.
     pub(crate) fn has_compacted_items(&self) -> bool {
-        self.tip.as_ref().is_some_and(|node| node.compacted)
+        self.tip.as_ref().is_some_and(|node| node.has_compacted_items)
     }
 
     /// The calls of completed turns that have no result yet, in order.
@@ -273,7 +285,7 @@ impl History {
         }
         let (lawful, law) = (self.settled_prefix(), self.settle_state());
         let tail: Vec<&Item> = self.entries_after(lawful.len()).map(|(_, item)| item).collect();
-        settle::unanswered_calls(&tail, &lawful.prior_calls(law))
+        settle::unanswered_calls(&tail, &lawful.prior_call_ids(law))
     }
 
     /// Whether it can be sent as it is: every tool call has exactly one result, directly behind
@@ -296,16 +308,16 @@ impl History {
         // What is lawful stays as it is, and is not looked at.
         let mut settled = self.settled_prefix();
         let tail: Vec<&Item> = self.entries_after(settled.len()).map(|(_, item)| item).collect();
-        let mut items = settle::settle(&tail, &settled.prior_calls(law));
+        let mut items = settle::settle(&tail, &settled.prior_call_ids(law));
         self.attach_nested_reports(&mut items);
-        if !law.broken {
-            settled.extend_checked(items, SeenCallIds::AllDistinct);
+        if !law.is_invalid {
+            settled.extend_with_seen_ids(items, SeenCallIds::AllDistinct);
             return settled;
         }
         settled.extend(items);
         // Calls of turns that never completed are left out; their ids are not.
-        let held: HashSet<String> = settled.call_ids().map(str::to_owned).collect();
-        for id in self.call_ids().filter(|id| !held.contains(*id)) {
+        let held: HashSet<String> = settled.used_call_ids().map(str::to_owned).collect();
+        for id in self.used_call_ids().filter(|id| !held.contains(*id)) {
             settled.retire_call_id(id.to_owned());
         }
         settled
@@ -313,7 +325,7 @@ impl History {
 
     /// The newest piece that is of entries of this history, by an encoder with this key.
     pub(crate) fn cached_encoding<K: PartialEq + Any>(&self, key: &K) -> Option<Arc<EncodedChunk>> {
-        self.encoded.newest_chunk(key, self.tip.as_ref())
+        self.encode_cache.newest_chunk(key, self.tip.as_ref())
     }
 
     /// Remembers what an encoder wrote of the first `len` entries, after an older piece.
@@ -327,7 +339,7 @@ impl History {
     ) {
         if let Some(node) = self.nodes().find(|node| node.len <= len) {
             let piece = EncodedChunk::new(node, older, len, bytes, Box::new(state));
-            self.encoded.insert(key, older, piece);
+            self.encode_cache.insert(key, older, piece);
         }
     }
 
@@ -335,14 +347,14 @@ impl History {
         let Some(node) = self.tip.take() else { return };
         if let ItemKind::ToolCall(call) = &node.item.kind {
             self.retire_call_id(call.call_id.clone());
-            self.remove_nested(&call.call_id);
+            self.remove_nested_history(&call.call_id);
         }
         self.tip.clone_from(&node.parent);
-        self.clear_open_calls();
+        self.clear_open_call_ids();
     }
 
     pub(super) fn retire_call_id(&mut self, call_id: String) {
-        self.index_mut().ids.retire(call_id);
+        self.index_mut().call_ids.retire(call_id);
     }
 
     pub(super) fn index_mut(&mut self) -> &mut HistoryIndex {
@@ -361,7 +373,7 @@ impl<'a> IntoIterator for &'a History {
 
 impl Extend<Item> for History {
     fn extend<T: IntoIterator<Item = Item>>(&mut self, items: T) {
-        self.extend_checked(items, SeenCallIds::NotCollected);
+        self.extend_with_seen_ids(items, SeenCallIds::NotCollected);
     }
 }
 
@@ -372,7 +384,7 @@ impl PartialEq for History {
         self.id == other.id
             && self.len() == other.len()
             && self.common_prefix_len(other) == self.len()
-            && self.index.nested == other.index.nested
+            && self.index.nested_histories == other.index.nested_histories
     }
 }
 
@@ -380,8 +392,8 @@ impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("History");
         shown.field("id", &self.id).field("items", &self.iter().collect::<Vec<_>>());
-        if !self.index.nested.is_empty() {
-            shown.field("nested", &self.index.nested);
+        if !self.index.nested_histories.is_empty() {
+            shown.field("nested", &self.index.nested_histories);
         }
         shown.finish_non_exhaustive()
     }

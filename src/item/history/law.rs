@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::item::history::History;
 use crate::item::history::call_ids::SeenCallIds;
 use crate::item::history::node::{Node, SettleState, iter_chain};
-use crate::item::settle::{PriorCalls, ends_batch};
+use crate::item::settle::{PriorCallIds, ends_batch};
 use crate::item::{Item, ItemKind};
 
 impl History {
     pub(super) fn settle_state(&self) -> SettleState {
-        self.tip.as_ref().map_or(SettleState::default(), |node| node.law)
+        self.tip.as_ref().map_or(SettleState::default(), |node| node.settle_state)
     }
 
     /// What the law says when `item` is appended. Only the first call whose id was held before
@@ -22,36 +22,36 @@ impl History {
         seen: &mut SeenCallIds,
     ) -> SettleState {
         let law = self.settle_state();
-        if item.tombstone || law.broken {
+        if item.tombstone || law.is_invalid {
             return law;
         }
-        let broken = SettleState { broken: true, ..law };
+        let broken = SettleState { is_invalid: true, ..law };
         let mut next = law;
         match &item.kind {
             ItemKind::ToolResult(result) => {
-                if !law.open {
+                if !law.has_open_calls {
                     return broken;
                 }
-                let open = self.open_calls();
+                let open = self.open_call_ids_mut();
                 if !open.remove(&result.call_id) {
                     return broken;
                 }
-                next.open = !open.is_empty();
-                next.answering = true;
+                next.has_open_calls = !open.is_empty();
+                next.has_results = true;
             }
             kind => {
-                if ends_batch(item, law.answering, law.turn_ended) {
-                    if law.open {
+                if ends_batch(item, law.has_results, law.turn_ended) {
+                    if law.has_open_calls {
                         return broken;
                     }
-                    (next.answering, next.turn_ended) = (false, false);
+                    (next.has_results, next.turn_ended) = (false, false);
                 }
                 if let ItemKind::ToolCall(call) = kind {
-                    if item.interrupted || !self.is_first_use(&call.call_id, seen) {
+                    if item.interrupted || !self.is_first_use_of_id(&call.call_id, seen) {
                         return broken;
                     }
-                    self.open_calls().insert(call.call_id.clone());
-                    next.open = true;
+                    self.open_call_ids_mut().insert(call.call_id.clone());
+                    next.has_open_calls = true;
                 }
             }
         }
@@ -60,12 +60,12 @@ impl History {
     }
 
     /// The ids of the calls without a result.
-    fn open_calls(&mut self) -> &mut HashSet<String> {
-        let is_open = self.settle_state().open;
+    fn open_call_ids_mut(&mut self) -> &mut HashSet<String> {
+        let is_open = self.settle_state().has_open_calls;
         let tip = self.tip.as_ref();
-        let open = &mut Arc::make_mut(&mut self.index).ids.open;
+        let open = &mut Arc::make_mut(&mut self.index).call_ids.open_ids;
         match (is_open, open.is_empty()) {
-            (true, true) => *open = open_call_ids(tip),
+            (true, true) => *open = find_open_call_ids(tip),
             (false, false) => open.clear(),
             (true, false) | (false, true) => {}
         }
@@ -73,17 +73,17 @@ impl History {
     }
 
     /// Entries were taken away: which calls are open is to be looked up.
-    pub(super) fn clear_open_calls(&mut self) {
-        if !self.index.ids.open.is_empty() {
-            self.index_mut().ids.open = HashSet::new();
+    pub(super) fn clear_open_call_ids(&mut self) {
+        if !self.index.call_ids.open_ids.is_empty() {
+            self.index_mut().call_ids.open_ids = HashSet::new();
         }
     }
 
-    fn is_first_use(&self, call_id: &str, seen: &mut SeenCallIds) -> bool {
+    fn is_first_use_of_id(&self, call_id: &str, seen: &mut SeenCallIds) -> bool {
         match seen {
             SeenCallIds::AllDistinct => true,
             SeenCallIds::Collected(ids) => ids.insert(call_id.to_owned()),
-            SeenCallIds::NotCollected if !self.index.ids.known.may_contain(call_id) => true,
+            SeenCallIds::NotCollected if !self.index.call_ids.used_ids.may_contain(call_id) => true,
             SeenCallIds::NotCollected => {
                 let mut ids: HashSet<String> = self.live_call_ids().map(str::to_owned).collect();
                 let is_first = ids.insert(call_id.to_owned());
@@ -100,28 +100,29 @@ impl History {
 
     /// What has to be known of this part to settle what follows, of which `law` is said. Where
     /// that is not broken, no id is used twice, and nothing has to be.
-    pub(super) fn prior_calls(&self, law: SettleState) -> PriorCalls<'_> {
-        match law.broken {
-            true => PriorCalls {
-                called: self.live_call_ids().collect(),
-                taken: self.call_ids().collect(),
+    pub(super) fn prior_call_ids(&self, law: SettleState) -> PriorCallIds<'_> {
+        match law.is_invalid {
+            true => PriorCallIds {
+                live_call_ids: self.live_call_ids().collect(),
+                used_call_ids: self.used_call_ids().collect(),
             },
-            false => PriorCalls::default(),
+            false => PriorCallIds::default(),
         }
     }
 
     /// Up to where the law is kept and nothing is open.
     pub(super) fn settled_prefix(&self) -> Self {
-        let tip = self.nodes().find(|node| node.law.is_settled()).cloned();
+        let tip = self.nodes().find(|node| node.settle_state.is_settled()).cloned();
         let mut part = Self { tip, ..self.clone() };
-        part.clear_open_calls();
+        part.clear_open_call_ids();
         part
     }
 }
 
 /// The calls that no result answers, behind the newest entry where none was open.
-fn open_call_ids(tip: Option<&Arc<Node>>) -> HashSet<String> {
-    let items = iter_chain(tip).take_while(|node| node.law.open).map(|node| &node.item);
+fn find_open_call_ids(tip: Option<&Arc<Node>>) -> HashSet<String> {
+    let items =
+        iter_chain(tip).take_while(|node| node.settle_state.has_open_calls).map(|node| &node.item);
     let items: Vec<&Item> = items.collect();
     // No two have the same id, or the law would be broken.
     let mut open = HashSet::new();

@@ -13,7 +13,7 @@ impl History {
     /// This history keeps it until the call has its result, and is written with it, as `nested`. It is
     /// never sent to the model of this history.
     pub fn nested_history(&self, call_id: &str) -> Option<&Self> {
-        self.index.nested.get(call_id)
+        self.index.nested_histories.get(call_id)
     }
 
     /// The calls that wait for a verdict or a result from outside: those of completed turns that no
@@ -38,75 +38,75 @@ impl History {
 
     /// Keeps the history of the sub-agent that was suspended as an open call. Does nothing if no
     /// such call is open.
-    pub(crate) fn set_nested(&mut self, call_id: &str, nested: Self) {
+    pub(crate) fn set_nested_history(&mut self, call_id: &str, nested: Self) {
         let is_it = |call: &ToolCall| call.call_id == call_id;
         if !self.unanswered_calls().iter().any(is_it) {
             return;
         }
-        let nested = nested.rename(format!("{}/{call_id}", self.id).into());
-        self.index_mut().nested.insert(call_id.to_owned(), nested);
+        let nested = nested.with_id(format!("{}/{call_id}", self.id).into());
+        self.index_mut().nested_histories.insert(call_id.to_owned(), nested);
     }
 
     /// The calls that a suspended sub-agent runs as.
-    pub(crate) fn suspended_calls(&self) -> impl Iterator<Item = &str> {
-        self.index.nested.keys().map(String::as_str)
+    pub(crate) fn suspended_call_ids(&self) -> impl Iterator<Item = &str> {
+        self.index.nested_histories.keys().map(String::as_str)
     }
 
     /// What the sub-agent that was suspended as a call has changed until here.
-    pub(crate) fn nested_report(&self, call_id: &str) -> EffectReport {
+    pub(crate) fn nested_effect_report(&self, call_id: &str) -> EffectReport {
         let mut report = EffectReport::default();
         if let Some(nested) = self.nested_history(call_id) {
-            nested.add_side_effects(&mut report);
+            nested.collect_side_effects(&mut report);
         }
         report
     }
 
-    fn add_side_effects(&self, report: &mut EffectReport) {
+    fn collect_side_effects(&self, report: &mut EffectReport) {
         let results = self.iter().filter_map(Item::as_tool_result);
         for told in results.filter_map(|result| result.report.as_deref()) {
             report.side_effects.extend(told.side_effects.iter().cloned());
         }
-        self.index.nested.values().for_each(|nested| nested.add_side_effects(report));
+        self.index.nested_histories.values().for_each(|nested| nested.collect_side_effects(report));
     }
 
     /// Puts on record what the sub-agents of open calls had changed, as these are answered.
     pub(super) fn attach_nested_reports(&self, items: &mut [Item]) {
-        if self.index.nested.is_empty() {
+        if self.index.nested_histories.is_empty() {
             return;
         }
         for item in items {
             if let ItemKind::ToolResult(result) = &mut item.kind
                 && result.report.is_none()
             {
-                let report = self.nested_report(&result.call_id);
+                let report = self.nested_effect_report(&result.call_id);
                 *result = result.clone().with_report(report);
             }
         }
     }
 
     /// Drops the history of the sub-agent that was suspended as a call.
-    pub(super) fn remove_nested(&mut self, call_id: &str) {
-        if self.index.nested.contains_key(call_id) {
-            self.index_mut().nested.remove(call_id);
+    pub(super) fn remove_nested_history(&mut self, call_id: &str) {
+        if self.index.nested_histories.contains_key(call_id) {
+            self.index_mut().nested_histories.remove(call_id);
         }
     }
 
     /// Puts back those of these histories whose calls are still open.
-    pub(super) fn restore_nested(&mut self, nested: BTreeMap<String, Self>) {
+    pub(super) fn restore_nested_histories(&mut self, nested: BTreeMap<String, Self>) {
         if nested.is_empty() {
             return;
         }
         let open = self.unanswered_calls();
         let is_open = |call_id: &str| open.iter().any(|call| call.call_id == call_id);
         let nested = nested.into_iter().filter(|(call_id, _)| is_open(call_id)).collect();
-        self.index_mut().nested = nested;
+        self.index_mut().nested_histories = nested;
     }
 
     /// The same under another id, which the ids of nested histories begin with.
-    pub(super) fn rename(mut self, id: Arc<str>) -> Self {
-        if !self.index.nested.is_empty() {
-            for (call_id, history) in &mut self.index_mut().nested {
-                *history = history.clone().rename(format!("{id}/{call_id}").into());
+    pub(super) fn with_id(mut self, id: Arc<str>) -> Self {
+        if !self.index.nested_histories.is_empty() {
+            for (call_id, history) in &mut self.index_mut().nested_histories {
+                *history = history.clone().with_id(format!("{id}/{call_id}").into());
             }
         }
         self.id = id;

@@ -11,11 +11,11 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Node>>,
     pub(super) len: usize,
     /// How many completed turns are here and before.
-    pub(super) turns: usize,
+    pub(super) completed_turns: usize,
     /// Whether an entry here or before is marked as compacted.
-    pub(super) compacted: bool,
+    pub(super) has_compacted_items: bool,
     /// Whether all up to here is lawful.
-    pub(super) law: SettleState,
+    pub(super) settle_state: SettleState,
 }
 
 impl Drop for Node {
@@ -29,16 +29,16 @@ impl Drop for Node {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and they are small")]
 pub(super) struct SettleState {
     /// No entry that follows can make it lawful.
-    pub(super) broken: bool,
+    pub(super) is_invalid: bool,
     /// A call has no result yet.
-    pub(super) open: bool,
-    pub(super) answering: bool,
+    pub(super) has_open_calls: bool,
+    pub(super) has_results: bool,
     pub(super) turn_ended: bool,
 }
 
 impl SettleState {
     pub(super) fn is_settled(self) -> bool {
-        !self.broken && !self.open
+        !self.is_invalid && !self.has_open_calls
     }
 }
 

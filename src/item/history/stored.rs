@@ -34,8 +34,8 @@ impl Serialize for History {
         SerializedHistory {
             id: &self.id,
             items: self.iter().collect(),
-            retired_call_ids: self.index.ids.retired_ids().collect(),
-            nested: &self.index.nested,
+            retired_call_ids: self.index.call_ids.retired_ids().collect(),
+            nested: &self.index.nested_histories,
         }
         .serialize(serializer)
     }
@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for History {
             history.retire_call_id(call_id);
         }
         for (call_id, nested) in read.nested {
-            history.set_nested(&call_id, nested);
+            history.set_nested_history(&call_id, nested);
         }
         Ok(history)
     }

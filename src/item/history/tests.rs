@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::env::draw::Draw;
-use crate::item::settle::PriorCalls;
+use crate::item::settle::PriorCallIds;
 use crate::item::{History, Item, Mark, ResultKind, StopReason, ToolResult, TurnInfo, settle};
 use crate::usage::Usage;
 
@@ -54,7 +54,7 @@ fn only_ids_of_removed_calls_are_retired() {
     let mut history = History::from_items("h", [call("a"), call("b"), call("a")]);
     history.rewrite(0..3, [call("a"), call("b")]);
     history.rewrite(0..2, [call("a"), call("b")]);
-    assert_eq!(history.call_ids().collect::<Vec<_>>(), ["b", "a", "a"], "one `a` is gone");
+    assert_eq!(history.used_call_ids().collect::<Vec<_>>(), ["b", "a", "a"], "one `a` is gone");
 }
 
 #[test]
@@ -112,11 +112,11 @@ fn the_incremental_state_equals_a_full_recomputation() {
         let all: Vec<&Item> = history.iter().collect();
         let is_lawful = settle::is_settled(&all);
         assert_eq!(history.is_settled(), is_lawful, "seed {seed}");
-        let unanswered = settle::unanswered_calls(&all, &PriorCalls::default());
+        let unanswered = settle::unanswered_calls(&all, &PriorCallIds::default());
         assert_eq!(history.unanswered_calls(), unanswered, "seed {seed}");
-        let before = PriorCalls {
-            taken: history.index.ids.retired_ids().collect(),
-            ..PriorCalls::default()
+        let before = PriorCallIds {
+            used_call_ids: history.index.call_ids.retired_ids().collect(),
+            ..PriorCallIds::default()
         };
         let expected = match is_lawful {
             true => all.into_iter().cloned().collect(),
@@ -163,7 +163,7 @@ fn settling_many_calls_takes_linear_time() {
 fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
     let piece = history.cached_encoding(&key)?;
     let mut bytes = Vec::new();
-    piece.write(&mut bytes);
+    piece.append_to(&mut bytes);
     Some((piece.len(), String::from_utf8(bytes).unwrap()))
 }
 

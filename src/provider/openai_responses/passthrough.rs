@@ -67,7 +67,7 @@ fn kept(item: Fields, after: Option<&str>) -> Option<Json> {
 
 impl Kept {
     pub(super) fn read(data: &ProviderData) -> Option<Self> {
-        data.value.get().ok()
+        data.value.deserialize_as().ok()
     }
 
     /// The message with its text, as it came. `None` if its words are others since.
@@ -127,7 +127,7 @@ pub(super) struct Thought<'a> {
 impl<'a> Thought<'a> {
     /// Reads a reasoning item that can be sent.
     pub(super) fn read(data: &'a ProviderData) -> Option<Self> {
-        let thought: Self = data.value.get().ok()?;
+        let thought: Self = data.value.deserialize_as().ok()?;
         let means_something =
             !thought.encrypted_content.or_empty().is_empty() || !thought.content.0.is_empty();
         (thought.r#type.or_empty() == "reasoning" && means_something).then_some(thought)

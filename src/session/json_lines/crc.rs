@@ -4,10 +4,10 @@ use std::fmt;
 
 /// The CRC-32 of some bytes (the one of zlib and PNG), written as eight hexadecimal digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Crc(u32);
+pub(super) struct Crc32(u32);
 
-impl Crc {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+impl Crc32 {
+    pub(super) fn compute(bytes: &[u8]) -> Self {
         Self::default().update(bytes)
     }
 
@@ -29,7 +29,7 @@ impl Crc {
     }
 }
 
-impl fmt::Display for Crc {
+impl fmt::Display for Crc32 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:08x}", self.0)
     }
@@ -42,9 +42,9 @@ mod tests {
     #[test]
     fn the_checksum_is_the_crc_32_of_zlib() {
         // The check value of the catalogue of CRCs.
-        assert_eq!(Crc::of(b"123456789").to_string(), "cbf43926");
-        assert_eq!(Crc::of(b"1234").update(b"56789"), Crc::of(b"123456789"));
-        assert!(Crc::default().matches_hex(b"00000000"));
-        assert_eq!(Crc::parse_hex(b"cbf43926"), Some(Crc::of(b"123456789")));
+        assert_eq!(Crc32::compute(b"123456789").to_string(), "cbf43926");
+        assert_eq!(Crc32::compute(b"1234").update(b"56789"), Crc32::compute(b"123456789"));
+        assert!(Crc32::default().matches_hex(b"00000000"));
+        assert_eq!(Crc32::parse_hex(b"cbf43926"), Some(Crc32::compute(b"123456789")));
     }
 }

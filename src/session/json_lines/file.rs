@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::super::files::{FileId, private_file_options, sync_parent_dir};
-use super::super::refusal::{corrupt_data, store_error};
+use super::super::refusal::{corrupt_data_error, store_error};
 use crate::error::Error;
 
 /// How long somebody else may hold the lock. Nobody holds it for longer than a write.
@@ -62,7 +62,9 @@ impl<'a> LockedFile<'a> {
         what_for: OpenMode,
     ) -> Result<Option<Self>, Error> {
         loop {
-            let Some(locked) = Self::open_once(patience, path, what_for)? else { return Ok(None) };
+            let Some(locked) = Self::open_and_lock(patience, path, what_for)? else {
+                return Ok(None);
+            };
             // Whoever waits for the lock may get it when another file stands there, or none.
             if locked.is_at_path() {
                 return Ok(Some(locked));
@@ -70,7 +72,7 @@ impl<'a> LockedFile<'a> {
         }
     }
 
-    fn open_once(
+    fn open_and_lock(
         patience: Duration,
         path: &'a Path,
         what_for: OpenMode,
@@ -79,7 +81,7 @@ impl<'a> LockedFile<'a> {
         match path.metadata() {
             // To open a pipe could wait for ever.
             Ok(there) if !there.is_file() => {
-                return Err(corrupt_data(format!("`{}` is not a file", path.display())));
+                return Err(corrupt_data_error(format!("`{}` is not a file", path.display())));
             }
             Ok(_) => {}
             Err(error)
@@ -101,7 +103,7 @@ impl<'a> LockedFile<'a> {
             }
             Err(error) => return Err(cannot(error)),
         };
-        lock(&file, what_for, patience)
+        lock_with_timeout(&file, what_for, patience)
             .map_err(|error| store_error(format!("cannot lock `{}`", path.display()), error))?;
         Ok(Some(Self { file, path }))
     }
@@ -161,7 +163,7 @@ impl<'a> LockedFile<'a> {
     }
 }
 
-fn lock(file: &File, what_for: OpenMode, patience: Duration) -> io::Result<()> {
+fn lock_with_timeout(file: &File, what_for: OpenMode, patience: Duration) -> io::Result<()> {
     // A process that was stopped while it holds the lock must not stop all others.
     let since = Instant::now();
     loop {

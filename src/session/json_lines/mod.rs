@@ -18,7 +18,7 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
 use crate::session::files;
-use crate::session::jobs::{BlockingStore as _, store_of_jobs};
+use crate::session::jobs::{BlockingStore as _, impl_store_from_blocking};
 use crate::session::refusal::store_error;
 use crate::session::worker::Worker;
 use crate::session::{Entry, SalvageReport, SessionInfo};
@@ -108,7 +108,7 @@ impl JsonLinesStore {
     ///
     /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
-        let folder = absolute(&folder.into())?;
+        let folder = to_absolute_path(&folder.into())?;
         files::create_private_dir(&folder)?;
         Ok(Self::from_location(Location::Folder(folder)))
     }
@@ -137,8 +137,8 @@ impl JsonLinesStore {
         };
         let stem = stem.to_string_lossy().into_owned();
         // In the folder it is the same session.
-        let id = name::decode(&stem).unwrap_or(stem);
-        let path = absolute(&path)?;
+        let id = name::id_from_file_name(&stem).unwrap_or(stem);
+        let path = to_absolute_path(&path)?;
         path.parent().map_or(Ok(()), files::create_private_dir)?;
         Ok((Self::from_location(Location::File { path, id: id.clone() }), id))
     }
@@ -175,9 +175,9 @@ impl JsonLinesStore {
 }
 
 /// The same after the process has changed its folder.
-fn absolute(path: &Path) -> Result<PathBuf, Error> {
+fn to_absolute_path(path: &Path) -> Result<PathBuf, Error> {
     std::path::absolute(path)
         .map_err(|error| store_error(format!("cannot use the path `{}`", path.display()), error))
 }
 
-store_of_jobs!(JsonLinesStore);
+impl_store_from_blocking!(JsonLinesStore);

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use crate::fnv::fnv1a_128;
 
 /// How a file ends that holds a session.
-pub(super) const EXTENSION: &str = ".jsonl";
+pub(super) const SESSION_FILE_SUFFIX: &str = ".jsonl";
 
 /// Longer names keep their beginning and get a hash: file systems allow about 255 bytes, and some
 /// only 143.
 const MAX_NAME_BYTES: usize = 120;
-const KEPT_PREFIX_BYTES: usize = 80;
+const SHORTENED_NAME_PREFIX_BYTES: usize = 80;
 
 /// Names that Windows keeps for devices, whatever ending they have.
 const WINDOWS_DEVICE_NAMES: [&str; 22] = [
@@ -21,7 +21,7 @@ const WINDOWS_DEVICE_NAMES: [&str; 22] = [
 /// The name of a session's file, without its ending. Lower-case letters, digits, `-` and `_` are kept,
 /// and every other byte is `%` and two digits: so are upper-case letters, since file systems may
 /// not tell them from lower-case ones.
-pub(super) fn encode(id: &str) -> String {
+pub(super) fn file_name_from_id(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
         let plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
@@ -35,26 +35,30 @@ pub(super) fn encode(id: &str) -> String {
         true => name,
         // `~` stands in no other name. It is all ASCII, so it may be cut anywhere. A header holds the
         // whole id, so that two ids with one hash are an error and never one session.
-        false => format!("{}~{:032x}", name.split_at(KEPT_PREFIX_BYTES).0, fnv1a_128(id.bytes())),
+        false => format!(
+            "{}~{:032x}",
+            name.split_at(SHORTENED_NAME_PREFIX_BYTES).0,
+            fnv1a_128(id.bytes())
+        ),
     }
 }
 
 /// The id that a name stands for, if it stands for one by itself: no name that was shortened does.
-pub(super) fn decode(name: &str) -> Option<String> {
+pub(super) fn id_from_file_name(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
-            b'%' => hex_digit(rest.next()?)? * 16 + hex_digit(rest.next()?)?,
+            b'%' => hex_digit_value(rest.next()?)? * 16 + hex_digit_value(rest.next()?)?,
             byte => byte,
         });
     }
     let id = String::from_utf8(bytes).ok()?;
     // There is one name for each id, and no other is read.
-    (!id.is_empty() && encode(&id) == name).then_some(id)
+    (!id.is_empty() && file_name_from_id(&id) == name).then_some(id)
 }
 
-fn hex_digit(byte: u8) -> Option<u8> {
+fn hex_digit_value(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -67,8 +71,8 @@ mod tests {
     use super::*;
 
     fn check(id: &str, name: &str) {
-        assert_eq!(encode(id), name);
-        assert_eq!(decode(name).as_deref(), Some(id));
+        assert_eq!(file_name_from_id(id), name);
+        assert_eq!(id_from_file_name(name).as_deref(), Some(id));
     }
 
     #[test]
@@ -87,15 +91,15 @@ mod tests {
     fn a_long_id_has_a_short_unique_file_name() {
         let one = "ü".repeat(300);
         let other = format!("{}u", "ü".repeat(299));
-        assert!(encode(&one).len() <= MAX_NAME_BYTES);
-        assert_ne!(encode(&one), encode(&other));
-        assert_eq!(decode(&encode(&one)), None);
+        assert!(file_name_from_id(&one).len() <= MAX_NAME_BYTES);
+        assert_ne!(file_name_from_id(&one), file_name_from_id(&other));
+        assert_eq!(id_from_file_name(&file_name_from_id(&one)), None);
     }
 
     #[test]
     fn a_file_name_that_no_id_encodes_to_is_not_decoded() {
         for name in ["", "A", "%41%", "%4", "%zz", "%61", "a.b", "%ff", "nul", "a~b", "%4A"] {
-            assert_eq!(decode(name), None, "{name}");
+            assert_eq!(id_from_file_name(name), None, "{name}");
         }
     }
 }

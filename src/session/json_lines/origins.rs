@@ -7,9 +7,9 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::super::files::change_time;
-use super::super::refusal::{ensure_not_forked, store_error};
+use super::super::refusal::{ensure_has_no_forks, store_error};
 use super::file::FileStamp;
-use super::folder::files_in;
+use super::folder::session_files_in;
 use super::lines::{self, Origin, starts_with_header};
 use crate::error::{Error, ErrorKind};
 
@@ -22,9 +22,9 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 #[derive(Default)]
 pub(super) struct OriginCache {
     /// What was found in a file, true as long as it is as it was.
-    by_path: HashMap<PathBuf, (FileVersion, Origin)>,
-    forks: HashMap<String, Vec<PathBuf>>,
-    damaged: Vec<PathBuf>,
+    origins_by_path: HashMap<PathBuf, (FileVersion, Origin)>,
+    forks_by_origin: HashMap<String, Vec<PathBuf>>,
+    damaged_paths: Vec<PathBuf>,
 }
 
 type FileVersion = (FileStamp, (i64, i64));
@@ -32,26 +32,28 @@ type FileVersion = (FileStamp, (i64, i64));
 impl OriginCache {
     /// Finds them again. Only headers of files that were changed are read.
     pub(super) fn refresh(&mut self, folder: &Path) -> Result<(), Error> {
-        let mut before = std::mem::take(self).by_path;
-        for (path, _) in files_in(folder)? {
+        let mut before = std::mem::take(self).origins_by_path;
+        for (path, _) in session_files_in(folder)? {
             let read = before.remove(&path);
-            let found = find(&path, read);
+            let found = find_origin(&path, read);
             let found = found
                 .map_err(|error| store_error(format!("cannot read `{}`", path.display()), error))?;
             let Some(found) = found else { continue };
             match &found.1 {
                 Origin::None => {}
-                Origin::Of(id) => self.forks.entry(id.clone()).or_default().push(path.clone()),
-                Origin::Damaged { .. } => self.damaged.push(path.clone()),
+                Origin::Session(id) => {
+                    self.forks_by_origin.entry(id.clone()).or_default().push(path.clone())
+                }
+                Origin::Damaged { .. } => self.damaged_paths.push(path.clone()),
             }
-            self.by_path.insert(path, found);
+            self.origins_by_path.insert(path, found);
         }
         Ok(())
     }
 
     /// Refuses a session that another one was forked from, or may have been as its header is damaged.
     /// `is_there` tells whether a session is in the folder, and `gone` are files that are not any more.
-    pub(super) fn ensure_not_forked(
+    pub(super) fn ensure_has_no_forks(
         &self,
         id: &str,
         path: &Path,
@@ -59,13 +61,15 @@ impl OriginCache {
         gone: &HashSet<PathBuf>,
     ) -> Result<(), Error> {
         let is_other = |other: &&PathBuf| *other != path && !gone.contains(*other);
-        let fork = self.forks.get(id).into_iter().flatten().find(is_other);
-        ensure_not_forked(id, fork.map(|fork| fork.display()))?;
-        for other in self.damaged.iter().filter(is_other) {
-            let Some((_, Origin::Damaged { line })) = self.by_path.get(other) else { continue };
+        let fork = self.forks_by_origin.get(id).into_iter().flatten().find(is_other);
+        ensure_has_no_forks(id, fork.map(|fork| fork.display()))?;
+        for other in self.damaged_paths.iter().filter(is_other) {
+            let Some((_, Origin::Damaged { line })) = self.origins_by_path.get(other) else {
+                continue;
+            };
             let other = other.display();
-            match Origin::suspect_text(line) {
-                Some(origin) if origin == id => ensure_not_forked(id, Some(other))?,
+            match Origin::suspect_origin_id(line) {
+                Some(origin) if origin == id => ensure_has_no_forks(id, Some(other))?,
                 Some(origin) if is_there(&origin) => {}
                 Some(_) | None if Origin::may_reference(line, id) => {
                     let message = format!(
@@ -81,7 +85,7 @@ impl OriginCache {
 }
 
 /// `None` if there is no file.
-fn find(
+fn find_origin(
     path: &Path,
     read: Option<(FileVersion, Origin)>,
 ) -> io::Result<Option<(FileVersion, Origin)>> {
@@ -92,7 +96,7 @@ fn find(
         }
         Some(_) | None => File::open(path).and_then(|file| {
             let version = version(&file.metadata()?)?;
-            Ok((version, Origin::read(first_line(file)?)))
+            Ok((version, Origin::from_header_line(read_first_line(file)?)))
         }),
     };
     match found {
@@ -103,14 +107,14 @@ fn find(
 }
 
 /// The first line, and the next one if that is damaged: its LF may be. Ids have any length.
-fn first_line(file: File) -> io::Result<Vec<u8>> {
+fn read_first_line(file: File) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut file = BufReader::new(file);
     file.by_ref().take(MAX_HEADER_BYTES).read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") && starts_with_header(&line) {
         file.read_until(b'\n', &mut line)?;
     }
-    if lines::read(&line).is_err() {
+    if lines::parse_file(&line).is_err() {
         file.take(MAX_HEADER_BYTES).read_until(b'\n', &mut line)?;
     }
     Ok(line)

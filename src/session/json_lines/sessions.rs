@@ -8,13 +8,14 @@ use std::time::SystemTime;
 use super::super::files::sync_parent_dir;
 use super::super::prune::prunable_ids;
 use super::super::refusal::{
-    corrupt_data, ensure_absent, ensure_id_not_empty, ensure_in_range, ensure_version,
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_id_not_empty,
+    ensure_session_absent,
 };
-use super::crc::Crc;
+use super::crc::Crc32;
 use super::file::{FileStamp, LockedFile, OpenMode};
-use super::folder::{files_in, folder_of};
+use super::folder::{parent_folder, session_files_in};
 use super::lines::{self, ParsedFile};
-use super::name::{self, EXTENSION};
+use super::name::{self, SESSION_FILE_SUFFIX};
 use super::origins::OriginCache;
 use super::salvage::{self, SalvagedFile};
 use crate::env::Clock;
@@ -30,10 +31,10 @@ const MAX_FILES_PER_PRUNE_PASS: usize = 64;
 
 /// The files of a store.
 pub(super) struct SessionFiles {
-    pub(super) place: Location,
+    pub(super) location: Location,
     pub(super) clock: Arc<dyn Clock>,
     /// What was found in a file, true as long as its stamp is.
-    seen: HashMap<PathBuf, CachedFile>,
+    cached_files: HashMap<PathBuf, CachedFile>,
 }
 
 /// Where they are.
@@ -49,34 +50,34 @@ struct CachedFile {
     stamp: FileStamp,
     /// `None` if there is no session.
     version: Option<u64>,
-    fork: Option<ForkOrigin>,
+    fork_origin: Option<ForkOrigin>,
     /// Whether there is a header.
-    begun: bool,
+    has_header: bool,
     /// The bytes that are whole, whether they end with LF, and their checksum.
-    end: u64,
-    is_ended: bool,
-    crc: Crc,
+    valid_len: u64,
+    is_terminated: bool,
+    crc: Crc32,
 }
 
 impl jobs::BlockingStore for SessionFiles {
     fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
-        let path = self.place.path_for_write(id)?;
+        let path = self.location.path_for_write(id)?;
         let text = lines::encode_entries(&entries)?;
         let what_for = match expected == 0 && !entries.is_empty() {
             true => OpenMode::CreateAndWrite,
             false => OpenMode::Write,
         };
         let Some(mut file) = LockedFile::open(&path, what_for)? else {
-            return ensure_version(id, expected, 0).map(|()| 0);
+            return ensure_expected_version(id, expected, 0).map(|()| 0);
         };
         let there = self.load_cached(&mut file, &path, id)?;
         let found = there.version.unwrap_or(0);
-        ensure_version(id, expected, found)?;
+        ensure_expected_version(id, expected, found)?;
         if entries.is_empty() {
             return Ok(found);
         }
         let version = found.saturating_add(entries.len() as u64);
-        let begin = match (there.begun, there.is_ended) {
+        let begin = match (there.has_header, there.is_terminated) {
             (true, true) => Vec::new(),
             (true, false) => b"\n".to_vec(),
             (false, _) => lines::encode_header(id, None)?,
@@ -92,33 +93,37 @@ impl jobs::BlockingStore for SessionFiles {
     }
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
-        let Some(path) = self.place.path(id) else { return Ok(None) };
-        let Some((lines, text)) = read(&path, id)? else { return Ok(None) };
+        let Some(path) = self.location.session_path(id) else { return Ok(None) };
+        let Some((lines, text)) = read_session_file(&path, id)? else { return Ok(None) };
         let Some(version) = lines.version() else { return Ok(None) };
         // From the newest part to the one that the others came from.
-        let mut parts = vec![lines.entries(&text, from..version).map_err(add_path_context(&path))?];
+        let mut parts =
+            vec![lines.parse_entries(&text, from..version).map_err(add_path_context(&path))?];
         let mut ids = vec![id.to_owned()];
-        let mut next = lines.head.and_then(|head| head.fork);
+        let mut next = lines.header.and_then(|head| head.fork_origin);
         let mut until = version;
         while let Some(fork) = next.filter(|fork| from < fork.at.min(until)) {
             until = until.min(fork.at);
-            let path = self.place.origin_path(&fork.id);
+            let path = self.location.origin_path(&fork.id);
             let gone = || {
                 let (id, at) = (&fork.id, fork.at);
-                corrupt_data(format!(
+                corrupt_data_error(format!(
                     "the first {at} entries of `{id}`, a fork's origin, are not there"
                 ))
             };
             if ids.contains(&fork.id) {
-                return Err(corrupt_data(format!("the session `{}` is a fork of itself", fork.id)));
+                return Err(corrupt_data_error(format!(
+                    "the session `{}` is a fork of itself",
+                    fork.id
+                )));
             }
-            let (lines, text) = read(&path, &fork.id)?.ok_or_else(gone)?;
+            let (lines, text) = read_session_file(&path, &fork.id)?.ok_or_else(gone)?;
             if lines.version() < Some(fork.at) {
                 return Err(gone());
             }
-            parts.push(lines.entries(&text, from..until).map_err(add_path_context(&path))?);
+            parts.push(lines.parse_entries(&text, from..until).map_err(add_path_context(&path))?);
             ids.push(fork.id);
-            next = lines.head.and_then(|head| head.fork);
+            next = lines.header.and_then(|head| head.fork_origin);
         }
         Ok(Some(parts.into_iter().rev().flatten().collect()))
     }
@@ -128,8 +133,8 @@ impl jobs::BlockingStore for SessionFiles {
     }
 
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
-        let path = self.place.path_for_write(new)?;
-        let origin = self.place.path(id);
+        let path = self.location.path_for_write(new)?;
+        let origin = self.location.session_path(id);
         // The lock keeps it from being removed meanwhile. A session cannot be forked from itself.
         let mut origin_file = match &origin {
             Some(origin) => LockedFile::open(origin, OpenMode::Read)?,
@@ -142,35 +147,36 @@ impl jobs::BlockingStore for SessionFiles {
         if origin.as_ref() == Some(&path) {
             drop(origin_file.take());
         }
-        ensure_in_range(id, at, version)?;
+        ensure_fork_point_exists(id, at, version)?;
         let Some(mut file) = LockedFile::open(&path, OpenMode::CreateAndWrite)? else {
-            return Err(corrupt_data(format!("`{}` is gone", path.display())));
+            return Err(corrupt_data_error(format!("`{}` is gone", path.display())));
         };
         let there = self.load_cached(&mut file, &path, new)?;
-        ensure_absent(new, there.version)?;
+        ensure_session_absent(new, there.version)?;
         let fork = ForkOrigin { id: id.to_owned(), at };
         let text = lines::encode_header(new, Some(&fork))?;
         let (version, fork) = (Some(at), Some(fork));
-        let then = CachedFile { version, fork, end: 0, crc: Crc::default(), ..there };
+        let then =
+            CachedFile { version, fork_origin: fork, valid_len: 0, crc: Crc32::default(), ..there };
         self.write(&mut file, &path, then, &text)?;
         match file.is_at_path() {
             true => Ok(()),
-            false => Err(corrupt_data(format!("`{}` is gone", path.display()))),
+            false => Err(corrupt_data_error(format!("`{}` is gone", path.display()))),
         }
     }
 
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
-        let Some(path) = self.place.path(id) else { return Ok(false) };
+        let Some(path) = self.location.session_path(id) else { return Ok(false) };
         // The lock keeps others from writing or forking it meanwhile.
         let Some(file) = LockedFile::open(&path, OpenMode::Write)? else { return Ok(false) };
         let mut origins = OriginCache::default();
-        origins.refresh(folder_of(&path))?;
+        origins.refresh(parent_folder(&path))?;
         self.remove(file, &path, id, (&origins, &HashSet::new()), |_| true)
     }
 
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
         let listed = self.session_infos(|_| Ok(()))?;
-        let with_path = |id| Some((id, self.place.path(id)?));
+        let with_path = |id| Some((id, self.location.session_path(id)?));
         let files: Vec<_> =
             prunable_ids(&listed, before).into_iter().filter_map(with_path).collect();
         let mut origins = OriginCache::default();
@@ -185,7 +191,7 @@ impl jobs::BlockingStore for SessionFiles {
                 locked.push(file);
             }
             // What is forked from them from here on is refused.
-            origins.refresh(folder_of(first))?;
+            origins.refresh(parent_folder(first))?;
             let (these, rest) = left.split_at(locked.len());
             let mut gone = HashSet::new();
             for ((id, path), file) in these.iter().zip(locked) {
@@ -210,29 +216,29 @@ impl jobs::BlockingStore for SessionFiles {
 
 impl SessionFiles {
     pub(super) fn new(place: Location, clock: Arc<dyn Clock>) -> Self {
-        Self { place, clock, seen: HashMap::new() }
+        Self { location: place, clock, cached_files: HashMap::new() }
     }
 
     /// The version of a session, 0 if it is not there.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
-        let path = self.place.path_for_write(id)?;
+        let path = self.location.path_for_write(id)?;
         let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(0) };
         Ok(self.load_cached(&mut file, &path, id)?.version.unwrap_or(0))
     }
 
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
-        let Some(path) = self.place.path(id) else { return Ok(None) };
-        let Some(mut found) = read_salvage(&path)? else { return Ok(None) };
+        let Some(path) = self.location.session_path(id) else { return Ok(None) };
+        let Some(mut found) = salvage_session_file(&path)? else { return Ok(None) };
         // From the newest part to the one that the others came from.
-        let mut all = found.own;
+        let mut all = found.own_report;
         let mut ids = vec![id.to_owned()];
         let mut until = u64::MAX;
-        while let Some(fork) = found.fork {
+        while let Some(fork) = found.fork_origin {
             until = until.min(fork.at);
-            let path = self.place.origin_path(&fork.id);
+            let path = self.location.origin_path(&fork.id);
             let origin = match ids.contains(&fork.id) {
                 true => None,
-                false => read_salvage(&path)?,
+                false => salvage_session_file(&path)?,
             };
             let Some(origin) = origin else {
                 let mut gone = SalvageReport::default();
@@ -241,10 +247,13 @@ impl SessionFiles {
                 all = gone.chain(all);
                 break;
             };
-            let inherited = origin.fork.as_ref().map_or(0, |fork| fork.at);
-            all = origin.own.truncated(until.saturating_sub(inherited)).chain(all);
+            let inherited = origin.fork_origin.as_ref().map_or(0, |fork| fork.at);
+            all = origin.own_report.truncated(until.saturating_sub(inherited)).chain(all);
             ids.push(fork.id);
-            found = SalvagedFile { fork: origin.fork, own: SalvageReport::default() };
+            found = SalvagedFile {
+                fork_origin: origin.fork_origin,
+                own_report: SalvageReport::default(),
+            };
         }
         Ok(Some(all))
     }
@@ -255,13 +264,13 @@ impl SessionFiles {
         damaged: impl Fn(Error) -> Result<(), Error>,
     ) -> Result<Vec<SessionInfo>, Error> {
         let mut listed = Vec::new();
-        for (path, id) in self.place.files()? {
+        for (path, id) in self.location.session_files()? {
             match self.session_info(&path, id) {
                 Ok(found) => listed.extend(found),
                 Err(error) => damaged(error)?,
             }
         }
-        listed.sort_by(|a, b| b.updated.cmp(&a.updated).then_with(|| a.id.cmp(&b.id)));
+        listed.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
         Ok(listed)
     }
 
@@ -288,8 +297,8 @@ impl SessionFiles {
         let listed = |version| SessionInfo {
             id,
             version,
-            origin: there.fork,
-            updated: there.stamp.modified,
+            origin: there.fork_origin,
+            updated_at: there.stamp.modified,
         };
         Ok(there.version.map(listed))
     }
@@ -306,7 +315,7 @@ impl SessionFiles {
         may_go: impl FnOnce(SystemTime) -> bool,
     ) -> Result<bool, Error> {
         let text = file.read()?;
-        match lines::read(&text) {
+        match lines::parse_file(&text) {
             Ok(lines) if lines.version().is_none() => return Ok(false),
             // A damaged session is one, too.
             Err(error) if !lines::starts_with_header(&text) => {
@@ -318,12 +327,12 @@ impl SessionFiles {
             return Ok(false);
         }
         // A fork would look for no other name.
-        if self.place.origin_path(id) == path {
-            let is_there = |id: &str| self.place.origin_path(id).is_file();
-            origins.ensure_not_forked(id, path, is_there, gone)?;
+        if self.location.origin_path(id) == path {
+            let is_there = |id: &str| self.location.origin_path(id).is_file();
+            origins.ensure_has_no_forks(id, path, is_there, gone)?;
         }
         file.remove()?;
-        self.seen.remove(path);
+        self.cached_files.remove(path);
         Ok(true)
     }
 
@@ -337,9 +346,9 @@ impl SessionFiles {
         if !lines::starts_with_header(&text) {
             return Ok(None);
         }
-        let lines = lines::read(&text).map_err(add_path_context(path))?;
-        let id = lines.head.map(|head| head.id);
-        Ok(id.filter(|id| self.place.path(id).as_deref() == Some(path)))
+        let lines = lines::parse_file(&text).map_err(add_path_context(path))?;
+        let id = lines.header.map(|head| head.id);
+        Ok(id.filter(|id| self.location.session_path(id).as_deref() == Some(path)))
     }
 
     /// What is in a file, read again only if somebody else has written.
@@ -350,21 +359,21 @@ impl SessionFiles {
         id: &str,
     ) -> Result<CachedFile, Error> {
         let stamp = file.stamp()?;
-        if let Some(seen) = self.seen.get(path).filter(|seen| seen.stamp == stamp) {
+        if let Some(seen) = self.cached_files.get(path).filter(|seen| seen.stamp == stamp) {
             return Ok(seen.clone());
         }
-        let lines = lines::read(&file.read()?).map_err(add_path_context(path))?;
+        let lines = lines::parse_file(&file.read()?).map_err(add_path_context(path))?;
         ensure_same_id(&lines, path, id)?;
         let seen = CachedFile {
             stamp,
             version: lines.version(),
-            begun: lines.head.is_some(),
-            end: lines.end as u64,
-            is_ended: lines.is_terminated,
+            has_header: lines.header.is_some(),
+            valid_len: lines.valid_len as u64,
+            is_terminated: lines.is_terminated,
             crc: lines.crc,
-            fork: lines.head.and_then(|head| head.fork),
+            fork_origin: lines.header.and_then(|head| head.fork_origin),
         };
-        self.cache(path, seen.clone());
+        self.cache_file(path, seen.clone());
         Ok(seen)
     }
 
@@ -376,45 +385,55 @@ impl SessionFiles {
         then: CachedFile,
         text: &[u8],
     ) -> Result<(), Error> {
-        self.seen.remove(path);
-        if then.end == 0 {
+        self.cached_files.remove(path);
+        if then.valid_len == 0 {
             sync_parent_dir(path)?;
         }
-        file.write(then.end, text, self.clock.now())?;
+        file.write(then.valid_len, text, self.clock.now())?;
         // It is written, whatever comes of this.
         if let Ok(stamp) = file.stamp() {
-            let end = then.end + text.len() as u64;
+            let end = then.valid_len + text.len() as u64;
             let crc = then.crc.update(text);
-            self.cache(path, CachedFile { stamp, begun: true, end, is_ended: true, crc, ..then });
+            self.cache_file(
+                path,
+                CachedFile {
+                    stamp,
+                    has_header: true,
+                    valid_len: end,
+                    is_terminated: true,
+                    crc,
+                    ..then
+                },
+            );
         }
         Ok(())
     }
 
-    fn cache(&mut self, path: &Path, seen: CachedFile) {
-        if self.seen.len() >= MAX_CACHED_FILES {
-            self.seen.clear();
+    fn cache_file(&mut self, path: &Path, seen: CachedFile) {
+        if self.cached_files.len() >= MAX_CACHED_FILES {
+            self.cached_files.clear();
         }
-        self.seen.insert(path.to_owned(), seen);
+        self.cached_files.insert(path.to_owned(), seen);
     }
 }
 
 /// Reads the file of a session with its lines; `None` if there is none.
-fn read(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
+fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
-    let lines = lines::read(&text).map_err(add_path_context(path))?;
+    let lines = lines::parse_file(&text).map_err(add_path_context(path))?;
     ensure_same_id(&lines, path, id)?;
     Ok(Some((lines, text)))
 }
 
 /// Reads what is whole in a file; `None` if there is none.
-fn read_salvage(path: &Path) -> Result<Option<SalvagedFile>, Error> {
+fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
     let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
     let text = file.read()?;
-    let found = salvage::read(&text, path);
-    let is_nothing = found.own.entries.is_empty()
-        && found.own.damage.iter().all(|damage| damage.suspect_entries.is_empty());
-    match lines::read(&text) {
+    let found = salvage::salvage_file(&text, path);
+    let is_nothing = found.own_report.entries.is_empty()
+        && found.own_report.damage.iter().all(|damage| damage.suspect_entries.is_empty());
+    match lines::parse_file(&text) {
         Err(error) if is_nothing && !lines::starts_with_header(&text) => {
             Err(add_path_context(path)(error))
         }
@@ -424,12 +443,12 @@ fn read_salvage(path: &Path) -> Result<Option<SalvagedFile>, Error> {
 
 /// The name of a file tells which session it is, unless it was shortened.
 fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
-    let shortened = path.file_stem().is_some_and(|name| *name == *name::encode(id))
-        && name::decode(&name::encode(id)).is_none();
-    match &lines.head {
+    let shortened = path.file_stem().is_some_and(|name| *name == *name::file_name_from_id(id))
+        && name::id_from_file_name(&name::file_name_from_id(id)).is_none();
+    match &lines.header {
         Some(head) if shortened && head.id != id => {
             let message = format!("`{}` holds another session, `{}`", path.display(), head.id);
-            Err(corrupt_data(message))
+            Err(corrupt_data_error(message))
         }
         Some(_) | None => Ok(()),
     }
@@ -445,7 +464,7 @@ fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
 
 impl Location {
     /// The file of a session; `None` if this place has no such session.
-    fn path(&self, id: &str) -> Option<PathBuf> {
+    fn session_path(&self, id: &str) -> Option<PathBuf> {
         match self {
             Self::Folder(_) => Some(self.origin_path(id)),
             Self::File { path, id: only } => (only == id).then(|| path.clone()),
@@ -454,7 +473,7 @@ impl Location {
 
     fn path_for_write(&self, id: &str) -> Result<PathBuf, Error> {
         ensure_id_not_empty(id)?;
-        self.path(id).ok_or_else(|| {
+        self.session_path(id).ok_or_else(|| {
             let message = format!("this store is one file, and `{id}` is not its session");
             Error::new(ErrorKind::InvalidRequest, message)
         })
@@ -462,7 +481,7 @@ impl Location {
 
     /// The file of a session that another one was forked from. It stands beside it.
     fn origin_path(&self, id: &str) -> PathBuf {
-        let name = format!("{}{EXTENSION}", name::encode(id));
+        let name = format!("{}{SESSION_FILE_SUFFIX}", name::file_name_from_id(id));
         match self {
             Self::Folder(folder) => folder.join(name),
             Self::File { path, .. } => path.with_file_name(name),
@@ -470,9 +489,9 @@ impl Location {
     }
 
     /// Every file that may hold a session, with its id where the name tells it.
-    fn files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
+    fn session_files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
         match self {
-            Self::Folder(folder) => files_in(folder),
+            Self::Folder(folder) => session_files_in(folder),
             Self::File { path, id } => Ok(vec![(path.clone(), Some(id.clone()))]),
         }
     }

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
 use super::super::files::{FileId, private_file_options};
-use super::super::refusal::{corrupt_data, store_error};
+use super::super::refusal::{corrupt_data_error, store_error};
 use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
@@ -19,20 +19,20 @@ pub(super) struct Database {
     /// Absolute; `None` if it is in memory.
     path: Option<PathBuf>,
     /// `None` after its file was taken away.
-    open: Option<OpenDatabase>,
+    open_database: Option<OpenDatabase>,
 }
 
 struct OpenDatabase {
     connection: Connection,
-    files: DatabaseFiles,
+    files: DatabaseFileIds,
     /// How the file was left.
-    last_stamp: Option<WriteStamp>,
+    last_write_stamp: Option<WriteStamp>,
 }
 
 /// The files that a database has while it is open: itself, its log, and the index of that. What SQLite
 /// writes after one of them was replaced or removed is lost when it is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct DatabaseFiles([Option<FileId>; 3]);
+struct DatabaseFileIds([Option<FileId>; 3]);
 
 /// What tells that the file was written elsewhere: by another connection, or a copy over it, which
 /// SQLite would not notice.
@@ -87,41 +87,41 @@ impl Database {
         let path = std::path::absolute(path).map_err(|error| {
             store_error(format!("cannot open the database `{}`", path.display()), error)
         })?;
-        let open = OpenDatabase::at(&path)?;
-        let mut database = Self { path: Some(path), open: Some(open) };
+        let open = OpenDatabase::open_at(&path)?;
+        let mut database = Self { path: Some(path), open_database: Some(open) };
         // A log that a crash has left.
-        database.checkpoint();
+        database.checkpoint_wal();
         Ok(database)
     }
 
     pub(super) fn in_memory() -> Result<Self, Error> {
         let open = OpenDatabase {
-            connection: schema::in_memory()?,
-            files: DatabaseFiles([None; 3]),
-            last_stamp: None,
+            connection: schema::open_in_memory()?,
+            files: DatabaseFileIds([None; 3]),
+            last_write_stamp: None,
         };
-        Ok(Self { path: None, open: Some(open) })
+        Ok(Self { path: None, open_database: Some(open) })
     }
 
     /// Uses the database that is at the path; `None` if none is.
-    pub(super) fn with_connection(
+    pub(super) fn ensure_connection(
         &mut self,
         missing: IfMissing,
     ) -> Result<Option<&mut Connection>, Error> {
-        if !self.is_as_left()
+        if !self.is_unchanged()
             && let Some(path) = &self.path
         {
             // SQLite leaves what is at the path now alone when it closes the other one.
-            self.open = None;
+            self.open_database = None;
             let is_missing =
                 path.metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
             if is_missing && missing == IfMissing::ReturnNone {
                 return Ok(None);
             }
-            self.open = Some(OpenDatabase::at(path)?);
-            self.note_left();
+            self.open_database = Some(OpenDatabase::open_at(path)?);
+            self.record_write_stamp();
         }
-        Ok(self.open.as_mut().map(|open| &mut open.connection))
+        Ok(self.open_database.as_mut().map(|open| &mut open.connection))
     }
 
     /// Reads the database that is at the path, in one view; `None` if none is.
@@ -129,7 +129,7 @@ impl Database {
         &mut self,
         work: impl FnOnce(&Connection) -> Result<R, DatabaseError>,
     ) -> Result<Option<R>, Error> {
-        let Some(connection) = self.with_connection(IfMissing::ReturnNone)? else {
+        let Some(connection) = self.ensure_connection(IfMissing::ReturnNone)? else {
             return Ok(None);
         };
         let read = || work(&*connection.transaction()?);
@@ -146,87 +146,89 @@ impl Database {
             |failed: DatabaseError| failed.into_store_error("cannot write the session");
         loop {
             let path = self.path.clone();
-            self.with_connection(missing)?;
-            let Some(open) = &mut self.open else { return work(None).map_err(cannot_write) };
+            self.ensure_connection(missing)?;
+            let Some(open) = &mut self.open_database else {
+                return work(None).map_err(cannot_write);
+            };
             let transaction =
                 open.connection.transaction_with_behavior(TransactionBehavior::Immediate);
             let transaction = transaction.map_err(|error| cannot_write(error.into()))?;
             // While this waited for a lock, the file at the path may have been replaced or removed.
-            if path.is_none_or(|path| DatabaseFiles::at(&path) == open.files) {
+            if path.is_none_or(|path| DatabaseFileIds::from_path(&path) == open.files) {
                 let worked = work(Some(transaction)).map_err(cannot_write)?;
-                self.checkpoint();
+                self.checkpoint_wal();
                 return Ok(worked);
             }
         }
     }
 
     /// Whether it is the database at its path.
-    pub(super) fn is_there(&self) -> bool {
-        match (&self.path, &self.open) {
-            (Some(path), Some(open)) => DatabaseFiles::at(path) == open.files,
+    pub(super) fn is_at_path(&self) -> bool {
+        match (&self.path, &self.open_database) {
+            (Some(path), Some(open)) => DatabaseFileIds::from_path(path) == open.files,
             (Some(_), None) => false,
             (None, _) => true,
         }
     }
 
     /// Whether it is the database at its path, and was not written elsewhere.
-    fn is_as_left(&self) -> bool {
-        let left = self.open.as_ref().and_then(|open| open.last_stamp);
-        self.is_there() && self.path.as_deref().and_then(WriteStamp::at) == left
+    fn is_unchanged(&self) -> bool {
+        let left = self.open_database.as_ref().and_then(|open| open.last_write_stamp);
+        self.is_at_path() && self.path.as_deref().and_then(WriteStamp::from_path) == left
     }
 
-    fn note_left(&mut self) {
-        if let (Some(path), Some(open)) = (&self.path, &mut self.open) {
-            open.last_stamp = WriteStamp::at(path);
+    fn record_write_stamp(&mut self) {
+        if let (Some(path), Some(open)) = (&self.path, &mut self.open_database) {
+            open.last_write_stamp = WriteStamp::from_path(path);
         }
     }
 
     /// Takes the log over into the file, so that a copy of the file alone has it all, and so that no log
     /// is left that another database at this path would take for its own. It does not wait: while
     /// another connection reads or writes, some of it stays in the log until the next time.
-    fn checkpoint(&mut self) {
-        let Some(OpenDatabase { connection, .. }) = &self.open else { return };
+    fn checkpoint_wal(&mut self) {
+        let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
         // What was written is durable in the log, whatever comes of this.
         let _ = schema::without_busy_timeout(connection, |connection| {
             connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
         });
-        self.note_left();
+        self.record_write_stamp();
     }
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
         // Of the last connection closing does the same, of another one nothing does.
-        if self.is_there() {
-            self.checkpoint();
+        if self.is_at_path() {
+            self.checkpoint_wal();
         }
     }
 }
 
 impl OpenDatabase {
-    fn at(path: &Path) -> Result<Self, Error> {
+    fn open_at(path: &Path) -> Result<Self, Error> {
         loop {
             create_file(path)?;
-            let before = DatabaseFiles::at(path);
-            let connection = schema::open(path)?;
-            let files = DatabaseFiles::at(path);
+            let before = DatabaseFileIds::from_path(path);
+            let connection = schema::open_connection(path)?;
+            let files = DatabaseFileIds::from_path(path);
             // Else it was replaced meanwhile.
             if before.0[0] == files.0[0] {
-                return Ok(Self { connection, files, last_stamp: None });
+                return Ok(Self { connection, files, last_write_stamp: None });
             }
         }
     }
 }
 
 impl WriteStamp {
-    fn at(path: &Path) -> Option<Self> {
+    fn from_path(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         Some(Self { len: file.len(), modified: file.modified().ok() })
     }
 }
 
-impl DatabaseFiles {
-    fn at(path: &Path) -> Self {
+impl DatabaseFileIds {
+    fn from_path(path: &Path) -> Self {
         // Beside the file that a link leads to.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         Self(["", "-wal", "-shm"].map(|ending| {
@@ -250,7 +252,7 @@ fn create_file(path: &Path) -> Result<(), Error> {
     match path.metadata() {
         Ok(there) if there.is_file() => return Ok(()),
         // To open a pipe could wait for ever.
-        Ok(_) => return Err(corrupt_data(format!("`{}` is not a file", path.display()))),
+        Ok(_) => return Err(corrupt_data_error(format!("`{}` is not a file", path.display()))),
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(cannot(error)),
     }

@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
-use crate::session::jobs::{BlockingStore as _, store_of_jobs};
+use crate::session::jobs::{BlockingStore as _, impl_store_from_blocking};
 use crate::session::worker::Worker;
 use crate::session::{Entry, SalvageReport, SessionInfo};
 use database::Database;
@@ -124,4 +124,4 @@ impl SqliteStore {
     }
 }
 
-store_of_jobs!(SqliteStore);
+impl_store_from_blocking!(SqliteStore);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 
-use super::super::refusal::{corrupt_data, store_error};
+use super::super::refusal::{corrupt_data_error, store_error};
 use crate::error::Error;
 
 /// How long somebody else may hold the database.
@@ -39,13 +39,13 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT;
 "];
 
-pub(super) fn open(path: &Path) -> Result<Connection, Error> {
+pub(super) fn open_connection(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());
-    let database = Connection::open_with_flags(path, flags());
+    let database = Connection::open_with_flags(path, open_flags());
     configure_and_migrate(database.map_err(|error| store_error(what(), error))?, what)
 }
 
-pub(super) fn in_memory() -> Result<Connection, Error> {
+pub(super) fn open_in_memory() -> Result<Connection, Error> {
     let what = || "cannot make a database in memory".to_owned();
     configure_and_migrate(
         Connection::open_in_memory().map_err(|error| store_error(what(), error))?,
@@ -64,7 +64,7 @@ pub(super) fn without_busy_timeout<R>(
     worked
 }
 
-fn flags() -> rusqlite::OpenFlags {
+fn open_flags() -> rusqlite::OpenFlags {
     // Not `SQLITE_OPEN_URI`: a path is a path.
     rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE
         | rusqlite::OpenFlags::SQLITE_OPEN_CREATE
@@ -80,7 +80,7 @@ fn configure_and_migrate(
         let version = match try_migrate(&mut database) {
             Ok(version) => version,
             // To turn the log on, SQLite does not wait for others.
-            Err(error) if is_busy(&error) && since.elapsed() < LOCK_TIMEOUT => {
+            Err(error) if is_busy_error(&error) && since.elapsed() < LOCK_TIMEOUT => {
                 thread::sleep(LOCK_RETRY_DELAY);
                 continue;
             }
@@ -88,28 +88,31 @@ fn configure_and_migrate(
         };
         return match version {
             SchemaState::Ready => Ok(database),
-            SchemaState::Later(found) => {
-                let why =
-                    format!("it has format {found}; this version reads up to {}", latest_version());
-                Err(corrupt_data(format!("{}: {why}", what())))
+            SchemaState::TooNew(found) => {
+                let why = format!(
+                    "it has format {found}; this version reads up to {}",
+                    latest_schema_version()
+                );
+                Err(corrupt_data_error(format!("{}: {why}", what())))
             }
-            SchemaState::SomethingElse => {
-                Err(corrupt_data(format!("{}: it holds something else than sessions", what())))
-            }
+            SchemaState::ForeignDatabase => Err(corrupt_data_error(format!(
+                "{}: it holds something else than sessions",
+                what()
+            ))),
         };
     }
 }
 
 enum SchemaState {
     Ready,
-    Later(i64),
-    SomethingElse,
+    TooNew(i64),
+    ForeignDatabase,
 }
 
 fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
     database.busy_timeout(LOCK_TIMEOUT)?;
     // Nothing is written before it is known whose it is.
-    match version(database)? {
+    match schema_state(database)? {
         SchemaState::Ready => {}
         other => return Ok(other),
     }
@@ -119,45 +122,45 @@ fn try_migrate(database: &mut Connection) -> Result<SchemaState, Sqlite> {
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON;",
     )?;
     let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    match version(&transaction)? {
+    match schema_state(&transaction)? {
         SchemaState::Ready => {}
         other => return Ok(other),
     }
-    let from = usize::try_from(pragma(&transaction, "user_version")?).unwrap_or(usize::MAX);
+    let from = usize::try_from(read_pragma(&transaction, "user_version")?).unwrap_or(usize::MAX);
     let missing = MIGRATIONS.get(from..).unwrap_or_default();
     if !missing.is_empty() {
         missing.iter().try_for_each(|migration| transaction.execute_batch(migration))?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-        transaction.pragma_update(None, "user_version", latest_version())?;
+        transaction.pragma_update(None, "user_version", latest_schema_version())?;
     }
     transaction.commit()?;
     Ok(SchemaState::Ready)
 }
 
 /// Whose it is, and whether it can be brought to the newest version or has it.
-fn version(database: &Connection) -> Result<SchemaState, Sqlite> {
-    let version = pragma(database, "user_version")?;
+fn schema_state(database: &Connection) -> Result<SchemaState, Sqlite> {
+    let version = read_pragma(database, "user_version")?;
     let tables: i64 =
         database.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
-    Ok(match (pragma(database, "application_id")?, version, tables) {
+    Ok(match (read_pragma(database, "application_id")?, version, tables) {
         (0, 0, 0) => SchemaState::Ready,
-        (APPLICATION_ID, version, _) if version <= latest_version() => SchemaState::Ready,
-        (APPLICATION_ID, version, _) => SchemaState::Later(version),
-        _ => SchemaState::SomethingElse,
+        (APPLICATION_ID, version, _) if version <= latest_schema_version() => SchemaState::Ready,
+        (APPLICATION_ID, version, _) => SchemaState::TooNew(version),
+        _ => SchemaState::ForeignDatabase,
     })
 }
 
 /// The version that a database has at last.
-fn latest_version() -> i64 {
+fn latest_schema_version() -> i64 {
     // Law: they are few.
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-fn pragma(database: &Connection, name: &str) -> Result<i64, Sqlite> {
+fn read_pragma(database: &Connection, name: &str) -> Result<i64, Sqlite> {
     database.pragma_query_value(None, name, |row| row.get(0))
 }
 
-fn is_busy(error: &Sqlite) -> bool {
+fn is_busy_error(error: &Sqlite) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }

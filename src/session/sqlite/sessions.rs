@@ -9,8 +9,8 @@ use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, params};
 use super::super::line;
 use super::super::prune::prunable_ids;
 use super::super::refusal::{
-    corrupt_data, ensure_absent, ensure_id_not_empty, ensure_in_range, ensure_not_forked,
-    ensure_version, store_error,
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
+    ensure_id_not_empty, ensure_session_absent, store_error,
 };
 use super::database::{Database, DatabaseError, IfMissing};
 use crate::env::Clock;
@@ -28,8 +28,8 @@ pub(super) struct SessionTables {
 struct SessionRow {
     key: i64,
     version: u64,
-    parent: Option<i64>,
-    inherited: u64,
+    parent_key: Option<i64>,
+    inherited_entry_count: u64,
 }
 
 const SELECT_SESSION: &str = "SELECT key, version, parent, inherited FROM session";
@@ -46,11 +46,11 @@ impl jobs::BlockingStore for SessionTables {
         };
         let version = self.database.write(missing, |transaction| {
             let Some(transaction) = transaction else {
-                return Ok(ensure_version(id, expected, 0).map(|()| 0)?);
+                return Ok(ensure_expected_version(id, expected, 0).map(|()| 0)?);
             };
-            let kept = find(&transaction, id)?;
+            let kept = find_session(&transaction, id)?;
             let found = kept.as_ref().map_or(0, |kept| kept.version);
-            ensure_version(id, expected, found)?;
+            ensure_expected_version(id, expected, found)?;
             if lines.is_empty() {
                 return Ok(found);
             }
@@ -73,7 +73,7 @@ impl jobs::BlockingStore for SessionTables {
             Ok(version)
         })?;
         // Otherwise the entries are in a file that was removed from its folder.
-        match lines.is_empty() || self.database.is_there() {
+        match lines.is_empty() || self.database.is_at_path() {
             true => Ok(version),
             false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
         }
@@ -81,10 +81,10 @@ impl jobs::BlockingStore for SessionTables {
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let loaded = self.database.read(|database| {
-            let Some(kept) = find(database, id)? else { return Ok(None) };
+            let Some(kept) = find_session(database, id)? else { return Ok(None) };
             let mut entries = Vec::new();
             for (key, numbers) in fork_segments(database, id, &kept, from)?.into_iter().rev() {
-                read(database, id, key, numbers, &mut entries)?;
+                read_entries(database, id, key, numbers, &mut entries)?;
             }
             Ok(Some(entries))
         });
@@ -92,36 +92,38 @@ impl jobs::BlockingStore for SessionTables {
     }
 
     fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
-        self.database.read(|database| Ok(list(database)?)).map(Option::unwrap_or_default)
+        self.database.read(|database| Ok(list_sessions(database)?)).map(Option::unwrap_or_default)
     }
 
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
         ensure_id_not_empty(new)?;
         let clock = &self.clock;
         self.database.write(IfMissing::ReturnNone, |transaction| {
-            let Some(transaction) = transaction else { return Ok(ensure_in_range(id, at, None)?) };
-            let origin = find(&transaction, id)?;
-            ensure_in_range(id, at, origin.as_ref().map(|kept| kept.version))?;
-            ensure_absent(new, find(&transaction, new)?.map(|kept| kept.version))?;
+            let Some(transaction) = transaction else {
+                return Ok(ensure_fork_point_exists(id, at, None)?);
+            };
+            let origin = find_session(&transaction, id)?;
+            ensure_fork_point_exists(id, at, origin.as_ref().map(|kept| kept.version))?;
+            ensure_session_absent(new, find_session(&transaction, new)?.map(|kept| kept.version))?;
             let now = to_unix_micros(clock.now());
             insert_session(&transaction, new, origin.map(|kept| kept.key), at, now)?;
             Ok(transaction.commit()?)
         })?;
-        match self.database.is_there() {
+        match self.database.is_at_path() {
             true => Ok(()),
-            false => Err(corrupt_data("the database was replaced while it was written")),
+            false => Err(corrupt_data_error("the database was replaced while it was written")),
         }
     }
 
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
         self.database.write(IfMissing::ReturnNone, |transaction| {
             let Some(transaction) = transaction else { return Ok(false) };
-            let Some(kept) = find(&transaction, id)? else { return Ok(false) };
+            let Some(kept) = find_session(&transaction, id)? else { return Ok(false) };
             let fork: Option<String> = transaction
                 .query_row("SELECT id FROM session WHERE parent = ?", [kept.key], |row| row.get(0))
                 .optional()?;
-            ensure_not_forked(id, fork)?;
-            delete(&transaction, id)?;
+            ensure_has_no_forks(id, fork)?;
+            delete_session(&transaction, id)?;
             transaction.commit()?;
             Ok(true)
         })
@@ -130,9 +132,9 @@ impl jobs::BlockingStore for SessionTables {
     fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
         self.database.write(IfMissing::ReturnNone, |transaction| {
             let Some(transaction) = transaction else { return Ok(Vec::new()) };
-            let listed = list(&transaction)?;
+            let listed = list_sessions(&transaction)?;
             let removed = prunable_ids(&listed, before);
-            removed.iter().try_for_each(|id| delete(&transaction, id))?;
+            removed.iter().try_for_each(|id| delete_session(&transaction, id))?;
             transaction.commit()?;
             Ok(removed.into_iter().map(String::from).collect())
         })
@@ -142,20 +144,21 @@ impl jobs::BlockingStore for SessionTables {
 impl SessionTables {
     /// The version of a session, 0 if it is not there.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
-        let kept = self.database.read(|database| Ok(find(database, id)?))?.flatten();
+        let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
         Ok(kept.map_or(0, |kept| kept.version))
     }
 
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let salvaged = self.database.read(|database| {
-            let Some(kept) = find(database, id)? else { return Ok(None) };
+            let Some(kept) = find_session(database, id)? else { return Ok(None) };
             let mut salvaged = SalvageReport::default();
             for (key, numbers) in fork_segments(database, id, &kept, 0)?.into_iter().rev() {
                 let there = next_entry_number(database, key).unwrap_or(numbers.end);
                 let there = there.clamp(numbers.start, numbers.end);
                 for number in numbers.start..there {
                     // Each for itself: a page that is damaged has some of them.
-                    let entry = read(database, id, key, number..number + 1, &mut salvaged.entries);
+                    let entry =
+                        read_entries(database, id, key, number..number + 1, &mut salvaged.entries);
                     if let Err(failed) = entry {
                         let place = format!("entry {number} of the session `{id}`");
                         let reason = failed.into_read_error().message().to_owned();
@@ -176,7 +179,7 @@ impl SessionTables {
     }
 }
 
-fn list(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
+fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
     let mut select = database.prepare(
         "SELECT session.id, session.version, session.inherited, session.updated, parent.id
          FROM session LEFT JOIN session AS parent ON parent.key = session.parent
@@ -189,13 +192,13 @@ fn list(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
             id: row.get(0)?,
             version: from_sql_integer(row.get(1)?),
             origin: parent.map(|id| ForkOrigin { id, at }),
-            updated: UNIX_EPOCH + Duration::from_micros(from_sql_integer(row.get(3)?)),
+            updated_at: UNIX_EPOCH + Duration::from_micros(from_sql_integer(row.get(3)?)),
         })
     })?;
     listed.collect()
 }
 
-fn delete(database: &Connection, id: &str) -> Result<(), Sqlite> {
+fn delete_session(database: &Connection, id: &str) -> Result<(), Sqlite> {
     let entries = "DELETE FROM entry WHERE session = (SELECT key FROM session WHERE id = ?)";
     database.execute(entries, [id])?;
     database.execute("DELETE FROM session WHERE id = ?", [id])?;
@@ -208,23 +211,23 @@ fn to_unix_micros(time: SystemTime) -> i64 {
     i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
 }
 
-fn find(database: &Connection, id: &str) -> Result<Option<SessionRow>, Sqlite> {
+fn find_session(database: &Connection, id: &str) -> Result<Option<SessionRow>, Sqlite> {
     database
-        .query_row(&format!("{SELECT_SESSION} WHERE id = ?"), [id], SessionRow::read_segment)
+        .query_row(&format!("{SELECT_SESSION} WHERE id = ?"), [id], SessionRow::from_row)
         .optional()
 }
 
-fn find_key(database: &Connection, key: i64) -> Result<SessionRow, Sqlite> {
-    database.query_row(&format!("{SELECT_SESSION} WHERE key = ?"), [key], SessionRow::read_segment)
+fn find_session_by_key(database: &Connection, key: i64) -> Result<SessionRow, Sqlite> {
+    database.query_row(&format!("{SELECT_SESSION} WHERE key = ?"), [key], SessionRow::from_row)
 }
 
 impl SessionRow {
-    fn read_segment(row: &Row<'_>) -> Result<Self, Sqlite> {
+    fn from_row(row: &Row<'_>) -> Result<Self, Sqlite> {
         Ok(Self {
             key: row.get(0)?,
             version: from_sql_integer(row.get(1)?),
-            parent: row.get(2)?,
-            inherited: from_sql_integer(row.get(3)?),
+            parent_key: row.get(2)?,
+            inherited_entry_count: from_sql_integer(row.get(3)?),
         })
     }
 }
@@ -262,25 +265,26 @@ fn fork_segments(
     from: u64,
 ) -> Result<Vec<(i64, Range<u64>)>, DatabaseError> {
     let mut until = kept.version;
-    let mut parts = vec![(kept.key, kept.inherited.max(from)..until)];
-    let mut next = kept.parent.filter(|_| from < kept.inherited);
-    until = until.min(kept.inherited);
+    let mut parts = vec![(kept.key, kept.inherited_entry_count.max(from)..until)];
+    let mut next = kept.parent_key.filter(|_| from < kept.inherited_entry_count);
+    until = until.min(kept.inherited_entry_count);
     while let Some(key) = next {
-        let parent = find_key(database, key)?;
-        parts.push((parent.key, parent.inherited.max(from)..until));
-        next = parent.parent.filter(|_| from < parent.inherited);
-        until = until.min(parent.inherited);
+        let parent = find_session_by_key(database, key)?;
+        parts.push((parent.key, parent.inherited_entry_count.max(from)..until));
+        next = parent.parent_key.filter(|_| from < parent.inherited_entry_count);
+        until = until.min(parent.inherited_entry_count);
         if next.is_some_and(|next| next >= key) {
-            return Err(
-                corrupt_data(format!("the session `{id}` is a fork of a younger one")).into()
-            );
+            return Err(corrupt_data_error(format!(
+                "the session `{id}` is a fork of a younger one"
+            ))
+            .into());
         }
     }
     Ok(parts)
 }
 
 /// Reads a part of a session, which all has to be there.
-fn read(
+fn read_entries(
     database: &Connection,
     id: &str,
     key: i64,
@@ -294,7 +298,8 @@ fn read(
     let mut rows =
         select.query(params![key, to_sql_integer(numbers.start), to_sql_integer(numbers.end)])?;
     for expected in numbers {
-        let gone = || corrupt_data(format!("entry {expected} of the session `{id}` is not there"));
+        let gone =
+            || corrupt_data_error(format!("entry {expected} of the session `{id}` is not there"));
         let row = rows.next()?.ok_or_else(gone)?;
         if from_sql_integer(row.get(0)?) != expected {
             return Err(gone().into());

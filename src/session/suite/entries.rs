@@ -37,11 +37,12 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
     let mut thought = Item::reasoning("");
     thought.provider_data =
         Some(Arc::new(ProviderData { provider: "anthropic".into(), model: "m".into(), value }));
-    let result = ToolResult::for_call(&call("c"), ResultKind::Timeout, vec![Part::from("cut")])
-        .with_report(EffectReport {
-            side_effects: vec![SideEffect::of_change("a.rs")],
-            evidence: vec![Json::from(json!({ "exit_code": 1 }))],
-        });
+    let result =
+        ToolResult::for_call(&sample_call("c"), ResultKind::Timeout, vec![Part::from("cut")])
+            .with_report(EffectReport {
+                side_effects: vec![SideEffect::of_change("a.rs")],
+                evidence: vec![Json::from(json!({ "exit_code": 1 }))],
+            });
     let picture = vec![Part::image("image/png", "aGk="), Part::image_url("image/png", "https://x")];
     let items = vec![
         Item::system("Be brief."),
@@ -57,12 +58,15 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
     entries.push(Entry::Nested { call_id: "d".into(), history });
     entries.push(Entry::Rewritten { why: RewriteReason::Compacted, from: 1, to: 3, items });
     entries.push(Entry::Pending {
-        calls: vec![call("c").into(), PendingCall::from(call("e")).with_parent_call("d")],
+        calls: vec![
+            sample_call("c").into(),
+            PendingCall::from(sample_call("e")).with_parent_call("d"),
+        ],
     });
     entries.push(Entry::Resumed);
     entries
 }
 
-fn call(id: &str) -> ToolCall {
+fn sample_call(id: &str) -> ToolCall {
     ToolCall { call_id: id.into(), name: "read".into(), arguments: r#"{"path":"a.rs"}"#.into() }
 }

@@ -110,7 +110,7 @@ macro_rules! session_suite {
 ///
 /// If one does not hold; the message tells where.
 pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
-    checked(make, None).await;
+    run_claims(make, None).await;
 }
 
 /// Runs one claim, by the name of its test.
@@ -119,11 +119,11 @@ pub async fn check_store<S: Store + 'static>(make: impl Fn() -> S) {
 ///
 /// If it does not hold, or no claim has that name.
 pub async fn check_claim<S: Store + 'static>(make: impl Fn() -> S, claim: &str) {
-    assert!(checked(make, Some(claim)).await, "the suite has no claim `{claim}`");
+    assert!(run_claims(make, Some(claim)).await, "the suite has no claim `{claim}`");
 }
 
 /// Tells whether any claim was chosen.
-async fn checked<S: Store + 'static>(make: impl Fn() -> S, chosen: Option<&str>) -> bool {
+async fn run_claims<S: Store + 'static>(make: impl Fn() -> S, chosen: Option<&str>) -> bool {
     let mut found = false;
     session_suite! { @claims run make, chosen, found }
     found
@@ -310,8 +310,8 @@ async fn list_orders_sessions_by_last_write<S: Store>(make: impl Fn() -> S) {
     let seen: Vec<_> = listed.iter().map(|l| (&*l.id, l.version, l.origin.clone())).collect();
     let fork = Some(ForkOrigin { id: "a".into(), at: 1 });
     assert_eq!(seen, [("b", 4, None), ("c", 1, fork), ("a", 2, None)]);
-    assert!(listed.is_sorted_by(|a, b| a.updated >= b.updated));
-    let age = SystemTime::now().duration_since(listed[0].updated).unwrap_or_default();
+    assert!(listed.is_sorted_by(|a, b| a.updated_at >= b.updated_at));
+    let age = SystemTime::now().duration_since(listed[0].updated_at).unwrap_or_default();
     assert!(age < Duration::from_hours(1), "{age:?}");
 }
 
@@ -423,7 +423,7 @@ async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn
 async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 'static>(
     make: impl Fn() -> S,
 ) {
-    const WRITERS: usize = 8;
+    const WRITER_COUNT: usize = 8;
     const APPENDS_PER_WRITER: u64 = 5;
 
     let store = Arc::new(make());
@@ -442,10 +442,10 @@ async fn of_concurrent_appends_at_one_version_exactly_one_succeeds<S: Store + 's
             }
         }
     };
-    join_all((0..WRITERS).map(writer)).await;
+    join_all((0..WRITER_COUNT).map(writer)).await;
     let entries = all_entries(&store, "s").await;
-    assert_eq!(entries.len() as u64, WRITERS as u64 * APPENDS_PER_WRITER);
-    for writer in 0..WRITERS {
+    assert_eq!(entries.len() as u64, WRITER_COUNT as u64 * APPENDS_PER_WRITER);
+    for writer in 0..WRITER_COUNT {
         let own = (0..APPENDS_PER_WRITER).map(|n| text_entry(&format!("{writer} {n}")));
         let found = entries.iter().filter(|entry| own.clone().any(|own| own == **entry));
         assert!(found.cloned().eq(own.clone()), "of {writer}");
@@ -556,9 +556,11 @@ async fn prune_removes_sessions_last_written_before_the_cutoff<S: Store>(make: i
     store.append("a", 2, numbered_entries(2..3)).await.unwrap();
     // From the newest: a, d, c, b.
     let listed = store.list().await.unwrap();
-    let Some(removed) = skip_if_unsupported(store.prune(listed[3].updated).await) else { return };
+    let Some(removed) = skip_if_unsupported(store.prune(listed[3].updated_at).await) else {
+        return;
+    };
     assert_eq!(removed, [""; 0]);
-    let mut removed = store.prune(listed[1].updated).await.unwrap();
+    let mut removed = store.prune(listed[1].updated_at).await.unwrap();
     removed.sort_unstable();
     assert_eq!(removed, ["b", "c"]);
     let left = store.list().await.unwrap();
@@ -574,7 +576,7 @@ async fn prune_keeps_the_origins_of_remaining_forks<S: Store>(make: impl Fn() ->
     store.fork("s", 2, "f").await.unwrap();
     store.fork("f", 2, "g").await.unwrap();
     store.append("g", 2, numbered_entries(2..3)).await.unwrap();
-    let newest = store.list().await.unwrap()[0].updated;
+    let newest = store.list().await.unwrap()[0].updated_at;
     let Some(removed) = skip_if_unsupported(store.prune(newest).await) else { return };
     assert_eq!(removed, ["other"]);
     assert_eq!(all_entries(&store, "g").await, numbered_entries(0..3));

@@ -45,7 +45,7 @@ impl RemainingBudget {
             tokens_remaining: left(self.tokens_remaining, used.usage.total()),
             output_tokens_remaining: left(self.output_tokens_remaining, used.usage.output_tokens),
             tool_calls_remaining: left(self.tool_calls_remaining, used.tool_calls),
-            cost_remaining: left(self.cost_remaining, used.cost),
+            cost_remaining: left(self.cost_remaining, used.cost_micros),
             time_remaining_ms: left(self.time_remaining_ms, elapsed),
         }
     }
@@ -58,7 +58,7 @@ pub(super) struct UsedBudget {
     pub(super) tool_calls: u64,
     pub(super) usage: Usage,
     /// In millionths.
-    pub(super) cost: u64,
+    pub(super) cost_micros: u64,
 }
 
 impl UsedBudget {
@@ -66,7 +66,7 @@ impl UsedBudget {
     pub(super) fn add(&mut self, usage: Usage, model: &str, prices: &Prices) {
         self.usage += usage;
         if let Some(price) = prices.get(model) {
-            self.cost = self.cost.saturating_add(price.cost(&usage));
+            self.cost_micros = self.cost_micros.saturating_add(price.cost(&usage));
         }
     }
 }

@@ -160,7 +160,7 @@ mod one_or_many {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Json>, D::Error> {
         let json = Json::deserialize(from)?;
         match json.as_str().starts_with('[') {
-            true => json.get().map_err(serde::de::Error::custom),
+            true => json.deserialize_as().map_err(serde::de::Error::custom),
             false => Ok(vec![json]),
         }
     }

@@ -91,7 +91,7 @@ pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<Normalize
             (ToolExit::Failure, FailureKind::NotRun)
         }
     };
-    (exit, Some(NormalizedError { kind, summary: summary(&result.content.text()) }))
+    (exit, Some(NormalizedError { kind, summary: error_summary(&result.content.text()) }))
 }
 
 fn has_failed_check(result: &ToolResult) -> bool {
@@ -127,17 +127,17 @@ pub(super) fn normalize_error(error: &Error) -> NormalizedError {
         | ErrorKind::Protocol
         | ErrorKind::Other => FailureKind::Provider,
     };
-    NormalizedError { kind, summary: one_line(&error.to_string()) }
+    NormalizedError { kind, summary: to_single_line(&error.to_string()) }
 }
 
 /// The first line that says something, without the word that it is an error.
-fn summary(text: &str) -> String {
+fn error_summary(text: &str) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    one_line(line.strip_prefix("Error: ").unwrap_or(line))
+    to_single_line(line.strip_prefix("Error: ").unwrap_or(line))
 }
 
 /// A text in one line, shortened.
-pub(super) fn one_line(text: &str) -> String {
+pub(super) fn to_single_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() {

@@ -7,7 +7,7 @@ use crate::item::{
     History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, nesting_depth,
 };
 use crate::story::trace::budgets::{RemainingBudget, UsedBudget};
-use crate::story::trace::exit::{exit_of_result, normalize_error, one_line};
+use crate::story::trace::exit::{exit_of_result, normalize_error, to_single_line};
 use crate::story::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::tool::Rationale;
 use crate::turn::{Turn, TurnEvent};
@@ -20,58 +20,58 @@ const MAX_JSON_DEPTH: usize = 100;
 /// What the events so far have told, as far as it is needed for the next step.
 #[derive(Debug, Default)]
 pub(super) struct TraceFold {
-    pub(super) limits: RemainingBudget,
+    pub(super) initial_budget: RemainingBudget,
     pub(super) prices: Prices,
     /// The calls of the runs that it is nested in.
     parent_calls: Vec<String>,
     /// How many steps there were.
-    step: u32,
+    last_step_number: u32,
     run: RunTrace,
 }
 
 /// What begins anew with each run.
 #[derive(Debug, Default)]
 struct RunTrace {
-    turn: u32,
+    turn_number: u32,
     model: String,
     /// A request was announced, and its turn is not complete.
-    announced: bool,
-    used: UsedBudget,
+    is_turn_announced: bool,
+    used_budget: UsedBudget,
     /// The calls that have no result.
-    open: OpenCalls<OpenToolCall>,
+    open_calls: OpenCalls<OpenToolCall>,
     /// A turn without calls that may be the last.
     final_text: Option<FinalText>,
     /// What was noted for the next step.
     inputs: Vec<Json>,
     /// The sub-agents, by the calls that they run as.
-    children: Vec<(String, TraceFold)>,
+    nested_folds: Vec<(String, TraceFold)>,
     /// What sub-agents had done when they were suspended, by the calls that they run as.
-    suspended: Vec<(String, History)>,
+    suspended_histories: Vec<(String, History)>,
 }
 
 #[derive(Debug)]
 struct OpenToolCall {
     call: ToolCall,
-    turn: u32,
+    turn_number: u32,
     model: String,
 }
 
 #[derive(Debug)]
 struct FinalText {
     text: String,
-    turn_stopped: String,
-    turn: u32,
+    stop_reason: String,
+    turn_number: u32,
     model: String,
 }
 
 impl TraceFold {
     /// Takes the calls that were open before.
     pub(super) fn resume_from(&mut self, history: &History) {
-        let open = |call| OpenToolCall { call, turn: 0, model: String::new() };
-        self.run.open.extend(history.unanswered_calls().into_iter().map(open));
-        for call_id in history.suspended_calls() {
+        let open = |call| OpenToolCall { call, turn_number: 0, model: String::new() };
+        self.run.open_calls.extend(history.unanswered_calls().into_iter().map(open));
+        for call_id in history.suspended_call_ids() {
             let nested = history.nested_history(call_id).cloned();
-            self.run.suspended.extend(nested.map(|nested| (call_id.to_owned(), nested)));
+            self.run.suspended_histories.extend(nested.map(|nested| (call_id.to_owned(), nested)));
         }
     }
 
@@ -90,91 +90,104 @@ impl TraceFold {
         match event {
             Event::TurnStarted { turn, model, .. } => {
                 self.emit_message_step(elapsed, steps);
-                self.run.turn = *turn;
+                self.run.turn_number = *turn;
                 self.run.model.clone_from(model);
-                self.run.announced = true;
-                self.run.used.requests += 1;
+                self.run.is_turn_announced = true;
+                self.run.used_budget.requests += 1;
             }
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.emit_message_step(elapsed, steps);
-                self.turn(turn);
+                self.observe_turn(turn);
             }
             Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
-                self.run.used.add(*usage, &self.run.model, &self.prices);
+                self.run.used_budget.add(*usage, &self.run.model, &self.prices);
             }
             // A retry opens no turn.
             Event::Turn(TurnEvent::Retrying { .. })
             | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
             | Event::Unknown => {}
             Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
-                self.run.suspended.push((call_id.clone(), (**nested).clone()));
+                self.run.suspended_histories.push((call_id.clone(), (**nested).clone()));
             }
             Event::Turn(_) | Event::Continued { .. } => self.emit_message_step(elapsed, steps),
             Event::Tool(ToolEvent::Output(result)) => {
-                let step = self.result(result, elapsed);
+                let step = self.result_step(result, elapsed);
                 steps.push(step);
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => self.add_open_call(call),
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
-            | Event::Nested { call_id, event, .. } => self.nested(call_id, event, steps),
+            | Event::Nested { call_id, event, .. } => self.observe_nested(call_id, event, steps),
             Event::Appended { why, items, .. } => {
                 if *why == AppendReason::Input {
-                    self.reset();
+                    self.reset_run();
                 }
                 for result in items.iter().filter_map(Item::as_tool_result) {
-                    let step = self.result(result, elapsed);
+                    let step = self.result_step(result, elapsed);
                     steps.push(step);
                 }
             }
             Event::Finished(outcome) => {
-                let step = self.end_step(outcome, elapsed);
+                let step = self.stop_step(outcome, elapsed);
                 steps.push(step);
                 // Calls that are pending are answered by a later run.
-                let RunTrace { open, suspended, .. } = std::mem::take(&mut self.run);
+                let RunTrace { open_calls: open, suspended_histories: suspended, .. } =
+                    std::mem::take(&mut self.run);
                 if outcome.reason == EndReason::Pending {
-                    self.run = RunTrace { open, suspended, ..RunTrace::default() };
+                    self.run = RunTrace {
+                        open_calls: open,
+                        suspended_histories: suspended,
+                        ..RunTrace::default()
+                    };
                 }
             }
         }
     }
 
     /// A run has begun. One that was dropped has left what it was about.
-    fn reset(&mut self) {
-        let RunTrace { open, inputs, suspended, .. } = std::mem::take(&mut self.run);
-        self.run = RunTrace { open, inputs, suspended, ..RunTrace::default() };
+    fn reset_run(&mut self) {
+        let RunTrace { open_calls: open, inputs, suspended_histories: suspended, .. } =
+            std::mem::take(&mut self.run);
+        self.run = RunTrace {
+            open_calls: open,
+            inputs,
+            suspended_histories: suspended,
+            ..RunTrace::default()
+        };
     }
 
-    fn turn(&mut self, turn: &Turn) {
+    fn observe_turn(&mut self, turn: &Turn) {
         let run = &mut self.run;
-        if !std::mem::take(&mut run.announced) {
+        if !std::mem::take(&mut run.is_turn_announced) {
             // A hand-written loop announces nothing.
-            run.turn += 1;
-            run.used.requests += 1;
+            run.turn_number += 1;
+            run.used_budget.requests += 1;
             run.model.clear();
         }
         let model = turn.model().unwrap_or(&run.model).to_owned();
         let priced = if self.prices.get(&model).is_some() { &model } else { &run.model };
-        run.used.add(turn.usage(), priced, &self.prices);
+        run.used_budget.add(turn.usage(), priced, &self.prices);
         if turn.tool_calls().next().is_none() {
             run.final_text = Some(FinalText {
-                text: one_line(&turn.text()),
-                turn_stopped: turn.stop_reason().as_str().to_owned(),
-                turn: run.turn,
+                text: to_single_line(&turn.text()),
+                stop_reason: turn.stop_reason().as_str().to_owned(),
+                turn_number: run.turn_number,
                 model,
             });
             return;
         }
         let open = |call: &ToolCall| OpenToolCall {
             call: call.clone(),
-            turn: run.turn,
+            turn_number: run.turn_number,
             model: model.clone(),
         };
-        run.open.extend(turn.tool_calls().map(open));
+        run.open_calls.extend(turn.tool_calls().map(open));
     }
 
     /// The turn before was not the last.
     fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
-        let Some(FinalText { text, turn_stopped, turn, model }) = self.run.final_text.take() else {
+        let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
+            self.run.final_text.take()
+        else {
             return;
         };
         let action = TraceAction::Say { text, turn_stopped };
@@ -183,15 +196,19 @@ impl TraceFold {
 
     /// A call is shown to somebody whose turn the trace may not have seen.
     fn add_open_call(&mut self, call: &ToolCall) {
-        let open = &mut self.run.open;
+        let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
-            open.extend([OpenToolCall { call: call.clone(), turn: 0, model: String::new() }]);
+            open.extend([OpenToolCall {
+                call: call.clone(),
+                turn_number: 0,
+                model: String::new(),
+            }]);
         }
     }
 
-    fn result(&mut self, result: &ToolResult, elapsed: Duration) -> TraceEvent {
+    fn result_step(&mut self, result: &ToolResult, elapsed: Duration) -> TraceEvent {
         let run = &mut self.run;
-        run.used.tool_calls += u64::from(result.kind.has_executed());
+        run.used_budget.tool_calls += u64::from(result.kind.has_executed());
         let (exit, error) = exit_of_result(result);
         let mut said = TraceResult {
             tool_exit: Some(exit),
@@ -211,10 +228,13 @@ impl TraceFold {
             said.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
         }
         // A run that was dropped may have left one with the same id.
-        let open = self.run.open.take_last(|open| open.call.call_id == result.call_id);
+        let open =
+            self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
         let (turn, model, arguments) = match open {
-            Some(OpenToolCall { call, turn, model }) => (turn, model, Some(call.arguments)),
-            None => (self.run.turn, self.run.model.clone(), None),
+            Some(OpenToolCall { call, turn_number: turn, model }) => {
+                (turn, model, Some(call.arguments))
+            }
+            None => (self.run.turn_number, self.run.model.clone(), None),
         };
         let (why, args) = arguments.as_deref().map_or_else(Default::default, split_rationale);
         let action = TraceAction::Tool {
@@ -226,15 +246,17 @@ impl TraceFold {
         self.new_step(turn, model, action, said, elapsed)
     }
 
-    fn nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
-        let children = &mut self.run.children;
+    fn observe_nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
+        let children = &mut self.run.nested_folds;
         let found = children.iter().rposition(|(id, _)| id == call_id);
         let at = found.unwrap_or_else(|| {
             let mut within = self.parent_calls.clone();
             within.push(call_id.to_owned());
             let mut child = Self { parent_calls: within, ..Self::default() };
             // The newest is what it continues with.
-            if let Some((_, history)) = self.run.suspended.iter().rfind(|(id, _)| id == call_id) {
+            if let Some((_, history)) =
+                self.run.suspended_histories.iter().rfind(|(id, _)| id == call_id)
+            {
                 child.resume_from(history);
             }
             children.push((call_id.to_owned(), child));
@@ -246,7 +268,7 @@ impl TraceFold {
         }
     }
 
-    fn end_step(&mut self, outcome: &Outcome, elapsed: Duration) -> TraceEvent {
+    fn stop_step(&mut self, outcome: &Outcome, elapsed: Duration) -> TraceEvent {
         let mut result = TraceResult {
             normalized_error: outcome.error.as_ref().map(normalize_error),
             ..TraceResult::default()
@@ -283,11 +305,11 @@ impl TraceFold {
             | EndReason::Other => result.why.clone_from(&outcome.why),
         }
         // An attempt that broke off is told of nowhere else.
-        self.run.used.usage = outcome.usage;
-        self.run.used.cost = outcome.cost.unwrap_or(self.run.used.cost);
-        let (turn, model) = (self.run.turn, self.run.model.clone());
+        self.run.used_budget.usage = outcome.usage;
+        self.run.used_budget.cost_micros = outcome.cost.unwrap_or(self.run.used_budget.cost_micros);
+        let (turn, model) = (self.run.turn_number, self.run.model.clone());
         let model = self.run.final_text.take().map_or(model, |said| said.model);
-        let text = one_line(&outcome.text);
+        let text = to_single_line(&outcome.text);
         let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text };
         self.new_step(turn, model, action, result, elapsed)
     }
@@ -300,16 +322,16 @@ impl TraceFold {
         result: TraceResult,
         elapsed: Duration,
     ) -> TraceEvent {
-        self.step += 1;
+        self.last_step_number += 1;
         TraceEvent {
-            step: self.step,
+            step: self.last_step_number,
             turn,
             model,
             within: self.parent_calls.clone(),
             inputs: std::mem::take(&mut self.run.inputs),
             action,
             result,
-            budgets: self.limits.after_use(&self.run.used, elapsed),
+            budgets: self.initial_budget.after_use(&self.run.used_budget, elapsed),
         }
     }
 }

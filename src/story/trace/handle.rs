@@ -67,15 +67,15 @@ pub struct Trace(Arc<TraceShared>);
 struct TraceShared {
     /// Taken before `book`, so that lines are written in order, and whoever looks does not wait for
     /// a writer.
-    sink: Mutex<TraceWriters>,
-    book: Mutex<TraceState>,
+    writers: Mutex<TraceWriters>,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug, Default)]
 struct TraceState {
     fold: TraceFold,
     /// When the run began.
-    started: Option<Instant>,
+    started_at: Option<Instant>,
     steps: Vec<TraceEvent>,
 }
 
@@ -94,20 +94,20 @@ impl Trace {
     /// Makes a trace of runs that have so much left when they begin.
     pub fn from_budgets(budgets: RemainingBudget) -> Self {
         let trace = Self::default();
-        trace.book().fold.limits = budgets;
+        trace.lock_state().fold.initial_budget = budgets;
         trace
     }
 
     /// Sets what tokens cost, for [`RemainingBudget::cost_remaining`].
     pub fn with_prices(self, prices: Prices) -> Self {
-        self.book().fold.prices = prices;
+        self.lock_state().fold.prices = prices;
         self
     }
 
     /// Tells the trace of the calls that a history has left open, so that it knows their arguments
     /// when a run [resumes](crate::Agent::resume) them.
     pub fn with_resumed_history(self, history: &History) -> Self {
-        self.book().fold.resume_from(history);
+        self.lock_state().fold.resume_from(history);
         self
     }
 
@@ -117,57 +117,57 @@ impl Trace {
     /// A writer that fails never breaks the run: nothing more is written to it, and
     /// [`failure`](Self::failure) has the error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
-        let mut sink = self.sink();
+        let mut sink = self.lock_writers();
         let so_far = self.events();
         sink.add(Box::new(out), &so_far);
     }
 
     /// What went wrong first with the writing.
     pub fn failure(&self) -> Option<Error> {
-        self.sink().failure.clone()
+        self.lock_writers().failure.clone()
     }
 
     /// Puts an input of the next step on record, such as what was selected for its request and why.
     /// A value that is no JSON is kept as `null`.
     pub fn add_input(&self, input: impl Serialize) {
         let json = Json::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
-        self.book().fold.add_input(json);
+        self.lock_state().fold.add_input(json);
     }
 
     /// Takes the next event. Taps do this; call it for events that pass no tap.
     pub fn observe(&self, event: &Event) {
-        let mut sink = self.sink();
+        let mut sink = self.lock_writers();
         let mut steps = Vec::new();
         {
-            let book = &mut *self.book();
+            let book = &mut *self.lock_state();
             if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
                 // The run before may have been dropped.
-                book.started = None;
+                book.started_at = None;
             }
             let elapsed = book.elapsed();
             book.fold.observe(event, elapsed, &mut steps);
             if event.outcome().is_some() {
-                book.started = None;
+                book.started_at = None;
             }
             book.steps.extend_from_slice(&steps);
         }
-        sink.write(&steps);
+        sink.write_steps(&steps);
     }
 
     /// The steps so far.
     pub fn events(&self) -> Vec<TraceEvent> {
-        self.book().steps.clone()
+        self.lock_state().steps.clone()
     }
 
     /// The last step so far.
-    pub fn last(&self) -> Option<TraceEvent> {
-        self.book().steps.last().cloned()
+    pub fn last_event(&self) -> Option<TraceEvent> {
+        self.lock_state().steps.last().cloned()
     }
 
     /// The steps so far for people, an empty line between two; see [`Yaml`](super::Yaml).
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();
-        for step in &self.book().steps {
+        for step in &self.lock_state().steps {
             let gap = if text.is_empty() { "" } else { "\n" };
             // Writing to a string does not fail.
             let _ = write!(text, "{gap}{step}");
@@ -175,21 +175,21 @@ impl Trace {
         text
     }
 
-    fn book(&self) -> MutexGuard<'_, TraceState> {
-        lock_ignoring_poison(&self.0.book)
+    fn lock_state(&self) -> MutexGuard<'_, TraceState> {
+        lock_ignoring_poison(&self.0.state)
     }
 
-    fn sink(&self) -> MutexGuard<'_, TraceWriters> {
-        lock_ignoring_poison(&self.0.sink)
+    fn lock_writers(&self) -> MutexGuard<'_, TraceWriters> {
+        lock_ignoring_poison(&self.0.writers)
     }
 }
 
 impl TraceState {
     /// The time since the run's first event. Nobody looks at the time where it is not limited.
     fn elapsed(&mut self) -> Duration {
-        if self.fold.limits.time_remaining_ms.is_none() {
+        if self.fold.initial_budget.time_remaining_ms.is_none() {
             return Duration::ZERO;
         }
-        self.started.get_or_insert_with(Instant::now).elapsed()
+        self.started_at.get_or_insert_with(Instant::now).elapsed()
     }
 }

@@ -17,25 +17,25 @@ impl TraceWriters {
     /// Writes what there is, and what comes from here on.
     pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
         let mut out = LineWriter::new(out, write_error);
-        if self.append(&mut out, so_far) {
+        if self.write_steps_to(&mut out, so_far) {
             self.writers.push(out);
         }
     }
 
     /// Writes steps. Behind a failure nothing more is written there.
-    pub(super) fn write(&mut self, steps: &[TraceEvent]) {
+    pub(super) fn write_steps(&mut self, steps: &[TraceEvent]) {
         if steps.is_empty() {
             return;
         }
         for mut out in std::mem::take(&mut self.writers) {
-            if self.append(&mut out, steps) {
+            if self.write_steps_to(&mut out, steps) {
                 self.writers.push(out);
             }
         }
     }
 
     /// Writes one line a step. Whether nothing has failed.
-    fn append(&mut self, out: &mut LineWriter<Error>, steps: &[TraceEvent]) -> bool {
+    fn write_steps_to(&mut self, out: &mut LineWriter<Error>, steps: &[TraceEvent]) -> bool {
         let written = catch_panic(|| {
             for step in steps {
                 out.append(step);

@@ -359,7 +359,7 @@ fn the_full_form_shows_what_is_needed_to_repeat_a_step() {
         ["turn: 3", "model: m-1", "call_id: c1", "path: \"a.md\""].map(|it| yaml.contains(it))
     };
     assert_eq!(shown(&event.as_yaml().to_string()), [false; 4]);
-    assert_eq!(shown(&event.as_yaml().full().to_string()), [true; 4]);
+    assert_eq!(shown(&event.as_yaml().with_all_fields().to_string()), [true; 4]);
     assert!(event.to_string().contains("inputs:\n  - files:\n      - \"a.md\"\n    why:"));
 }
 

@@ -9,7 +9,7 @@ use crate::story::trace::TraceEvent;
 /// A key with more bytes is written as one that says that it is a key, for of others "the `:` indicator
 /// must appear at most 1024 Unicode characters beyond the start of the key", escapes included.
 /// <https://yaml.org/spec/1.2.2/#742-flow-mappings>
-const MAX_KEY_LEN: usize = 128;
+const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 /// A step for people, in block YAML.
 ///
@@ -20,13 +20,13 @@ const MAX_KEY_LEN: usize = 128;
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {
     event: &'a TraceEvent,
-    is_full: bool,
+    has_all_fields: bool,
 }
 
 impl Yaml<'_> {
     /// The same with all that there is.
-    pub fn full(mut self) -> Self {
-        self.is_full = true;
+    pub fn with_all_fields(mut self) -> Self {
+        self.has_all_fields = true;
         self
     }
 }
@@ -34,7 +34,7 @@ impl Yaml<'_> {
 impl TraceEvent {
     /// The event for people; see [`Yaml`].
     pub fn as_yaml(&self) -> Yaml<'_> {
-        Yaml { event: self, is_full: false }
+        Yaml { event: self, has_all_fields: false }
     }
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Yaml<'_> {
             // Nested too deep to be read: in one line, which is YAML as well.
             return writeln!(f, "{json}");
         };
-        if let (Value::Object(fields), false) = (&mut value, self.is_full) {
+        if let (Value::Object(fields), false) = (&mut value, self.has_all_fields) {
             fields.retain(|name, _| !matches!(name.as_str(), "turn" | "model"));
             if let Some(Value::Object(fields)) = fields.get_mut("action") {
                 let is_stop = fields.contains_key("stop_reason");
@@ -62,41 +62,46 @@ impl fmt::Display for Yaml<'_> {
                 });
             }
         }
-        write(&value, f, 0, Style::Quoted)
+        write_block(&value, f, 0, ScalarStyle::DoubleQuoted)
     }
 }
 
 /// How texts are written.
 #[derive(Clone, Copy)]
-enum Style {
+enum ScalarStyle {
     /// As they are, where that is a text in YAML.
-    Bare,
-    Quoted,
+    Plain,
+    DoubleQuoted,
 }
 
-impl Style {
-    fn of(field: &str) -> Self {
+impl ScalarStyle {
+    fn for_field(field: &str) -> Self {
         match field {
             "type" | "tool" | "changed_files" | "created_ids" | "tool_exit" | "risk"
-            | "turn_stopped" | "within" | "call_id" | "model" => Self::Bare,
-            _ => Self::Quoted,
+            | "turn_stopped" | "within" | "call_id" | "model" => Self::Plain,
+            _ => Self::DoubleQuoted,
         }
     }
 }
 
 /// Writes a value with its fields or entries indented by `depth`, each line ended.
-fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) -> fmt::Result {
+fn write_block(
+    value: &Value,
+    f: &mut fmt::Formatter<'_>,
+    depth: usize,
+    style: ScalarStyle,
+) -> fmt::Result {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             for (at, (name, value)) in fields.iter().enumerate() {
                 // The first field follows what is there already.
                 let indent = if at == 0 { 0 } else { depth };
-                let key = Scalar(name, Style::Bare);
-                match name.len() > MAX_KEY_LEN {
+                let key = Scalar(name, ScalarStyle::Plain);
+                match name.len() > MAX_SIMPLE_KEY_BYTES {
                     true => write!(f, "{:indent$}? {key}\n{:depth$}:", "", "")?,
                     false => write!(f, "{:indent$}{key}:", "")?,
                 }
-                write_after_key(value, f, depth, Style::of(name))?;
+                write_after_key(value, f, depth, ScalarStyle::for_field(name))?;
             }
             Ok(())
         }
@@ -104,7 +109,7 @@ fn write(value: &Value, f: &mut fmt::Formatter<'_>, depth: usize, style: Style) 
             for (at, value) in values.iter().enumerate() {
                 let indent = if at == 0 { 0 } else { depth };
                 write!(f, "{:indent$}- ", "")?;
-                write(value, f, depth + 2, style)?;
+                write_block(value, f, depth + 2, style)?;
             }
             Ok(())
         }
@@ -117,18 +122,18 @@ fn write_after_key(
     value: &Value,
     f: &mut fmt::Formatter<'_>,
     depth: usize,
-    style: Style,
+    style: ScalarStyle,
 ) -> fmt::Result {
     match value {
         Value::Object(fields) if !fields.is_empty() => write!(f, "\n{:1$}", "", depth + 2)?,
         Value::Array(values) if !values.is_empty() => write!(f, "\n{:1$}", "", depth + 2)?,
         _ => f.write_str(" ")?,
     }
-    write(value, f, depth + 2, style)
+    write_block(value, f, depth + 2, style)
 }
 
 /// What stands in one line.
-struct InlineYaml<'a>(&'a Value, Style);
+struct InlineYaml<'a>(&'a Value, ScalarStyle);
 
 impl fmt::Display for InlineYaml<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,24 +146,26 @@ impl fmt::Display for InlineYaml<'_> {
 }
 
 /// A text.
-struct Scalar<'a>(&'a str, Style);
+struct Scalar<'a>(&'a str, ScalarStyle);
 
 impl fmt::Display for Scalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
-            Style::Bare if is_bare(self.0) => f.write_str(self.0),
-            Style::Bare | Style::Quoted => quoted(f, self.0),
+            ScalarStyle::Plain if is_plain_scalar(self.0) => f.write_str(self.0),
+            ScalarStyle::Plain | ScalarStyle::DoubleQuoted => write_double_quoted(f, self.0),
         }
     }
 }
 
 /// Whether a text is the same text in YAML without quotes. Some that would be are not: it is easier
 /// to see that none is a number, a date, a word for a truth value or an indicator.
-fn is_bare(text: &str) -> bool {
-    const WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+fn is_plain_scalar(text: &str) -> bool {
+    const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    begins && text.chars().all(is_plain) && !WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
+    begins
+        && text.chars().all(is_plain)
+        && !RESERVED_WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
 }
 
 /// In double quotes, in which YAML has the escapes of JSON.
@@ -166,7 +173,7 @@ fn is_bare(text: &str) -> bool {
 /// "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] | [xE000-xFFFD] |
 /// [x010000-x10FFFF]", and "a byte order mark must not appear inside a document"; line breaks would
 /// be folded. <https://yaml.org/spec/1.2.2/#51-character-set>
-fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+fn write_double_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")?;
     for c in text.chars() {
         match c {

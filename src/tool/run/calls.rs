@@ -109,7 +109,7 @@ impl TurnCalls {
         match self.is_resumed {
             false => self.history.has_used_call_id(call_id),
             // The call itself is in the history.
-            true => self.history.call_ids().filter(|held| *held == call_id).nth(1).is_some(),
+            true => self.history.used_call_ids().filter(|held| *held == call_id).nth(1).is_some(),
         }
     }
 
@@ -117,7 +117,8 @@ impl TurnCalls {
     pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
             let name = &call.name;
-            let arguments = truncate_middle(call.arguments_or_empty().to_owned(), MAX_REASON_BYTES);
+            let arguments =
+                truncate_middle(call.arguments_or_empty_object().to_owned(), MAX_REASON_BYTES);
             let why =
                 format!("Not run: this is a dry run. `{name}` would be called with {arguments}");
             return Err((ResultKind::Skipped, why));
@@ -158,7 +159,7 @@ impl ArgsError {
 
 /// Makes a call ready to begin, if its arguments are a JSON object that fits the tool.
 pub(super) fn prepare(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
-    let arguments = call.arguments_or_empty();
+    let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {
         return Err(ArgsError::Arguments(format!("not JSON: {error}")));
     }

@@ -148,7 +148,7 @@ impl ResultCollector {
             history.extend(results.iter().cloned().map(Item::tool_result));
             for (_, call_id, suspension) in self.suspended {
                 // Beside the call.
-                history.set_nested(&call_id, suspension.nested);
+                history.set_nested_history(&call_id, suspension.nested);
             }
         }
         let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);

@@ -51,7 +51,7 @@ impl Places {
     pub(super) fn rename(&mut self, taken: &str, history: Option<&History>) -> String {
         let held = self.held.get_or_insert_with(|| {
             let settled = history.map(History::settled);
-            settled.iter().flat_map(History::call_ids).map(str::to_owned).collect()
+            settled.iter().flat_map(History::used_call_ids).map(str::to_owned).collect()
         });
         let last = self.numbers.entry(taken.to_owned()).or_default();
         let given = &self.given;

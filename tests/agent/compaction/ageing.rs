@@ -62,15 +62,15 @@ fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
     for turns in 0..12_usize {
         let before = history((0..turns).flat_map(long_turn));
         let old = turns.saturating_sub(3) / 2 * 2;
-        let Some(compaction) = ageing.compaction(&before) else {
+        let Some(compaction) = ageing.plan_compaction(&before) else {
             assert_eq!(old, 0);
             continue;
         };
-        compaction.check(&before).unwrap();
+        compaction.validate(&before).unwrap();
         let mut after = before.clone();
         compaction.apply(&mut after);
         assert_eq!((compacted(&after), compaction.from), (2 * old, 0));
-        assert_eq!(ageing.compaction(&after), None, "once");
+        assert_eq!(ageing.plan_compaction(&after), None, "once");
         let stays = |item: &&Item| item.as_text().is_some() || item.as_tool_result().is_some();
         assert!(before.iter().filter(stays).eq(after.iter().filter(stays)));
         assert!(before.iter().skip(4 * old).eq(after.iter().skip(4 * old)));
@@ -122,7 +122,7 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
     let model = Scripted::new([too_long(), "Done.".into(), too_long()]);
     let agent = agent(model)
         .with_ageing(
-            Ageing::after_turns(2).with_shorten(Truncator::new().with_max_reasoning_bytes(50)),
+            Ageing::after_turns(2).with_truncator(Truncator::new().with_max_reasoning_bytes(50)),
         )
         .with_compactor(Truncator::new().with_keep_turns(1));
     let first = told(agent.run_from(history((0..5).flat_map(long_turn)), "go")).await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use turnstream::context::{
     BytesDiv4, Compaction, CountTokens, Truncator, count_tokens, estimate_request_tokens,
-    estimate_tokens, mark_reactive, record_stale_usage,
+    estimate_tokens, mark_reactive_compaction, record_stale_usage,
 };
 use turnstream::item::{Mark, Part, ProviderData};
 use turnstream::tool::ToolSpec;
@@ -103,15 +103,16 @@ fn usage_from_before_a_compaction_does_not_count() {
             Truncator::new()
                 .with_keep_turns(2)
                 .with_max_reasoning_bytes(0)
-                .compaction(&full(9))
+                .plan_compaction(&full(9))
                 .unwrap(),
         ),
     ] {
         let before = full(n);
         check(&before, 99_010 + 5);
-        for compaction in
-            [record_stale_usage(compaction.clone(), &before), mark_reactive(compaction, &before)]
-        {
+        for compaction in [
+            record_stale_usage(compaction.clone(), &before),
+            mark_reactive_compaction(compaction, &before),
+        ] {
             let mut after = applied(&compaction, &before);
             check(&after, guessed(&after));
             // The next turn is counted as it was sent.

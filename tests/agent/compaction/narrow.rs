@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use turnstream::context::{
-    ContextCandidate, ContextInjector, ContextSelection, Rejected, Selected,
+    ContextCandidate, ContextInjector, ContextSelection, RejectedCandidate, SelectedCandidate,
 };
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
@@ -33,8 +33,10 @@ fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
     ];
     let before = history([Item::user("u")]);
     let narrowed = narrow(26, candidates).inject(&before);
-    let chosen = |source: &str, tokens| Selected { source: source.into(), why: "w".into(), tokens };
-    let left_out = |source: &str, why: &str| Rejected { source: source.into(), why: why.into() };
+    let chosen =
+        |source: &str, tokens| SelectedCandidate { source: source.into(), why: "w".into(), tokens };
+    let left_out =
+        |source: &str, why: &str| RejectedCandidate { source: source.into(), why: why.into() };
     assert_eq!(
         narrowed.selection,
         ContextSelection {

@@ -33,9 +33,15 @@ fn the_threshold_is_80_percent_or_where_the_answer_no_longer_fits() {
 fn a_window_uses_its_own_token_counter() {
     let window = Window::new(1_000).with_counter(|text: &str| text.len() as u64);
     let mut request = Request::new(history([Item::user("12345")])).with_system("123");
-    assert_eq!((window.estimate_request(&request), window.count_request(&request)), (12, 12));
+    assert_eq!(
+        (window.estimate_request_tokens(&request), window.count_request_tokens(&request)),
+        (12, 12)
+    );
     request.context = history([Item::user("12345"), ends(Item::text("a"), tokens(70, 5))]);
-    assert_eq!((window.estimate_request(&request), window.count_request(&request)), (75, 17));
+    assert_eq!(
+        (window.estimate_request_tokens(&request), window.count_request_tokens(&request)),
+        (75, 17)
+    );
     assert_eq!(window.tokens(), 1_000);
     assert!(format!("{window:?}").contains("1000"));
 }

@@ -97,7 +97,7 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
             Compaction::new(from, to, vec![Item::user("n").with_mark(Mark::Compacted)]);
         // A note alone gets no shorter.
         let is_note = to - from == 1 && history.iter().nth(from).is_some_and(|item| item.compacted);
-        if is_note || compaction.check(history).is_err() {
+        if is_note || compaction.validate(history).is_err() {
             return Ok(None);
         }
         let place = Place { sent, from, to };

@@ -14,7 +14,7 @@ use turnstream::context::{Compaction, compactor_fn};
 use turnstream::event::ToolEvent;
 use turnstream::item::PendingCall;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store, restore};
+use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store, restore_history};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
 
@@ -126,7 +126,7 @@ impl World {
     fn agent(&self) -> Agent {
         let world = self.clone();
         let model = Scripted::function(move |request: &Request, _| {
-            let durable = restore("s", block_on(world.entries()));
+            let durable = restore_history("s", block_on(world.entries()));
             world.expect(request.history == durable, "what is asked is not durable");
             match stage(&request.history) {
                 0 => Reply::text("Let me see.")
@@ -237,7 +237,7 @@ impl World {
             let Some(result) = item.as_tool_result() else { continue };
             assert!(results.insert(result.call_id.clone()), "{deaths:?}: {result:?} comes twice");
         }
-        assert!(restore("s", entries).is_settled(), "{deaths:?}");
+        assert!(restore_history("s", entries).is_settled(), "{deaths:?}");
         let mut keys = HashSet::new();
         for (name, key) in self.effects.lock().unwrap().iter() {
             assert!(key.starts_with("s/s"), "{deaths:?}: {key}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use turnstream::agent::Pool;
 use turnstream::item::PendingCall;
-use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store, restore};
+use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store, restore_history};
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, Item, Journal, Outcome};
 
@@ -96,7 +96,7 @@ async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bo
 }
 
 async fn read(store: &MemoryStore) -> turnstream::History {
-    restore("h", store.load("h", 0).await.unwrap().unwrap_or_default())
+    restore_history("h", store.load("h", 0).await.unwrap().unwrap_or_default())
 }
 
 /// Pulls a run and looks behind each event. `None` if it was dropped.

@@ -50,7 +50,7 @@ async fn calls_left_open_by_a_crash_are_reported_and_only_idempotent_tools_run_a
         let tools = |hangs| [tool("once", &keys, hangs), tool("again", &keys, hangs).idempotent()];
         let session =
             broken_off(&store, &Agent::new(calls_then("x")).with_tools(tools(true))).await;
-        let SessionState::Unfinished { open: calls } = session.state() else { panic!() };
+        let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
         assert_eq!(calls.iter().map(|call| &*call.call_id).collect::<Vec<_>>(), ["a", "b"]);
 
         let agent = Agent::new(calls_then("Done.")).with_tools(tools(false));
@@ -123,7 +123,7 @@ async fn an_external_result_answers_an_interrupted_call() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
     let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
-    let SessionState::Unfinished { open: calls } = session.state() else { panic!() };
+    let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
     let agent = Agent::new(calls_then("Done.")).with_tools([tool("once", &keys, false)]);
     let other = ToolCall { call_id: "z".into(), ..calls[0].clone() };
     for wrong in [vec![other.clone()], vec![calls[0].clone(), calls[0].clone()]] {
@@ -153,7 +153,7 @@ async fn an_unanswered_prompt_is_sent_again_and_an_answered_session_has_nothing_
     run.next().await.unwrap().unwrap();
     drop(run);
     let session = open(&store).await;
-    assert_eq!(session.state(), SessionState::Unfinished { open: Vec::new() });
+    assert_eq!(session.state(), SessionState::Unfinished { open_calls: Vec::new() });
     let agent = Agent::new(Scripted::new(["Because."]));
     let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
     assert_eq!((outcome.history.len(), session.state()), (2, SessionState::Idle));

@@ -74,7 +74,7 @@ async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
 
     // What is there is read again, and gone on with.
     store.fails.store(false, Ordering::Relaxed);
-    let SessionState::Unfinished { open: calls } = session.state() else { panic!() };
+    let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
     assert_eq!(calls.len(), 2);
     let agent = Agent::new(Scripted::new(["On."]));
     let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();

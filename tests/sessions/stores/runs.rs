@@ -122,7 +122,7 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             let ok = ResultKind::Ok;
             assert_eq!(kinds(&history), [("a", ok), ("b", ok), ("c", ok)], "{name}");
             assert_eq!((used(&history), outcome.usage), (tokens(30, 3), tokens(30, 3)), "{name}");
-            let unfinished = SessionState::Unfinished { open: Vec::new() };
+            let unfinished = SessionState::Unfinished { open_calls: Vec::new() };
             assert_eq!(session.state(), unfinished, "{name}: the model has not answered");
             // It goes on with the third turn, and runs no call again.
             let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();

@@ -34,7 +34,7 @@ fn check_damage(
 ) {
     assert!(damage.location.ends_with(place), "{damage:?}");
     assert!(damage.reason.contains(reason), "{damage:?}");
-    assert_eq!((damage.after, damage.lost), (after, lost), "{damage:?}");
+    assert_eq!((damage.entries_before, damage.lost_entries), (after, lost), "{damage:?}");
     assert_eq!(damage.suspect_entries, doubtful);
 }
 
@@ -94,7 +94,7 @@ fn changing_any_byte_loses_at_most_one_append() {
         let one = appends.iter().any(|lost| is_rest(lost.clone()));
         assert!(is_rest(0..0) || one, "at {change}: {salvaged:?}");
         // What is known to be lost is what is missing.
-        let lost: Option<u64> = salvaged.damage.iter().map(|damage| damage.lost).sum();
+        let lost: Option<u64> = salvaged.damage.iter().map(|damage| damage.lost_entries).sum();
         let missing = (all.len() - salvaged.entries.len()) as u64;
         assert!(lost.is_none_or(|lost| lost == missing), "at {change}: {salvaged:?}");
     });

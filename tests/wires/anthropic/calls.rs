@@ -12,7 +12,7 @@ fn check(block: &str, deltas: &[&str], arguments: &str) {
     let turn = one_block(block, &deltas, "tool_use");
     let call = turn.tool_calls().next().unwrap();
     assert_eq!((&*call.call_id, &*call.name), ("t1", "f"));
-    assert_eq!(call.arguments_or_empty(), arguments, "{block} {deltas:?}");
+    assert_eq!(call.arguments_or_empty_object(), arguments, "{block} {deltas:?}");
     assert_eq!(turn.calls().veto(), None);
 }
 

@@ -91,10 +91,10 @@ fn a_call_may_be_whole_without_arguments_or_followed_by_an_empty_chunk() {
         let call =
             json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
         let turn = called(&[call]).unwrap();
-        assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty(), "{}");
+        assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty_object(), "{}");
     }
     let missing = called(&[json!([{ "index": 0, "id": "a", "function": { "name": "f" } }])]);
-    assert_eq!(missing.unwrap().tool_calls().next().unwrap().arguments_or_empty(), "{}");
+    assert_eq!(missing.unwrap().tool_calls().next().unwrap().arguments_or_empty_object(), "{}");
     let object =
         json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": { "x": [1] } } }]);
     check(&[object], &["a f {\"x\":[1]}"]);

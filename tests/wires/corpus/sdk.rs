@@ -160,7 +160,7 @@ fn call_found(wire: Wire, item: &Item) -> Value {
         out["id"] = wire_id.into();
     }
     let arguments = match wire {
-        Wire::Anthropic | Wire::Gemini => call.arguments_or_empty(),
+        Wire::Anthropic | Wire::Gemini => call.arguments_or_empty_object(),
         Wire::OpenAiChat | Wire::OpenAiResponses => {
             out["arguments_raw"] = call.arguments.as_str().into();
             &call.arguments

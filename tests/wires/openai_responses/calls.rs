@@ -91,7 +91,7 @@ fn deltas_take_precedence_over_the_arguments_of_the_added_event() {
 fn a_call_without_arguments_runs_with_an_empty_object() {
     let none = json!({ "type": "function_call", "call_id": "c", "name": "f" });
     let turn = read(&[done(0, none), completed(json!([]))]).unwrap();
-    assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty(), "{}");
+    assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty_object(), "{}");
     assert_eq!(turn.calls().veto(), None);
 }
 

@@ -44,7 +44,7 @@ pub fn input_transformations(turn: &Turn) -> Vec<InputTransformation> {
     }
     let own = turn.items().iter().filter_map(|item| item.provider_data.as_deref());
     let own = own.filter(|data| data.provider == NAME);
-    let messages = own.filter_map(|data| data.value.get::<Message>().ok());
+    let messages = own.filter_map(|data| data.value.deserialize_as::<Message>().ok());
     let changes = messages.filter(|message| message.r#type == "message");
     let changes = changes.flat_map(|message| message.input_transformations);
     changes.filter_map(|change| serde_json::from_value(change).ok()).collect()

@@ -153,6 +153,7 @@ pub(super) fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> B
 
 /// The whole of an opaque value, verbatim. One that is kept as a string is the JSON text in it.
 pub(super) fn verbatim(data: &ProviderData) -> Option<Box<RawValue>> {
-    let text = data.value.get::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());
+    let text =
+        data.value.deserialize_as::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());
     RawValue::from_string(text).ok()
 }

@@ -58,7 +58,8 @@ impl<'a> Contents<'a> {
 
     fn add(&mut self, item: &'a Item) {
         let data = handoff(item, NAME, self.model).data();
-        let bound = data.and_then(|data| data.value.get::<Bound>().ok()).unwrap_or_default();
+        let bound =
+            data.and_then(|data| data.value.deserialize_as::<Bound>().ok()).unwrap_or_default();
         match &item.kind {
             ItemKind::User { content } => self.say("user", parts(content)),
             // The wire has no system role between contents.
