@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
-use turnstream::story::trace::read_jsonl;
+use turnstream::trace::read_jsonl;
 
 fn main() -> ExitCode {
     match print() {

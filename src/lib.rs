@@ -81,9 +81,10 @@
 //! | | `task` | a stream in a task of its own |
 //! | | `testing` | a loopback server that speaks a wire from a script |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
-//! | 7 | [`context`] | how long a request is, and how a history gets shorter |
+//! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, folded from its events |
+//! | | [`context`] | token estimates, and how a history gets shorter |
 //! | | [`world`] | everything that a run asks of the outside, behind one trait |
-//! | 6 | [`story`] | [`Journal`] and [`Trace`]: folds of a run's events |
+//! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, folded from its events |
 //! | 5 | [`provider`], [`tool`] | who speaks, and what it may do |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
 //! | 3 | [`event`] | all that a consumer sees, as data |
@@ -139,6 +140,7 @@ pub mod framing;
 pub mod guide;
 pub mod http;
 pub mod item;
+pub mod journal;
 mod json_lines;
 mod lock;
 pub mod provider;
@@ -146,13 +148,13 @@ pub mod replay;
 pub mod request;
 pub mod session;
 pub mod sse;
-pub mod story;
 pub mod stream;
 #[cfg(feature = "task")]
 pub mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tool;
+pub mod trace;
 pub mod turn;
 pub mod usage;
 pub mod world;
@@ -161,11 +163,12 @@ pub use agent::{Agent, Run, RunHandle};
 pub use error::{Error, ErrorKind};
 pub use event::{Event, Outcome};
 pub use item::{History, Item};
+pub use journal::{EventStreamExt, Journal};
 pub use provider::Provider;
 pub use request::Request;
-pub use story::{EventStreamExt, Journal, Trace};
 pub use stream::{Step, Steps, TurnStream, TurnStreamExt, loop_over, loop_stream, loop_with_state};
 pub use tool::{Tool, Toolkit};
+pub use trace::Trace;
 pub use turn::{Turn, TurnEvent};
 pub use usage::Usage;
 

@@ -26,7 +26,7 @@ use std::{env, fs, io};
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::story::trace::TraceAction;
+use turnstream::trace::TraceAction;
 use turnstream::{Agent, EventStreamExt, Toolkit};
 
 use crate::tools::{Root, apply_patch, markdown_check, read_file};

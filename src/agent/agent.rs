@@ -22,10 +22,10 @@ use crate::event::Event;
 use crate::item::{History, PendingCall};
 use crate::provider::Provider;
 use crate::request::{Options, Request};
-use crate::story::Trace;
-use crate::story::trace::RemainingBudget;
 use crate::stream::Step;
 use crate::tool::{Tool, Toolkit, Verdict};
+use crate::trace::RemainingBudget;
+use crate::trace::Trace;
 use crate::turn::Turn;
 use crate::world::World;
 

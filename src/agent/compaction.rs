@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
+use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
-use crate::agent::shared::RunShared;
-use crate::agent::within::{COUNTER_NAME, call_with_timeout, catch_named_panic};
+use crate::agent::timed_call::{COUNTER_NAME, call_with_timeout, catch_named_panic};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewriteReason};

@@ -9,16 +9,16 @@ use futures::task::AtomicWaker;
 use tokio::time::Instant;
 
 use crate::agent::ResumeVerdicts;
-use crate::agent::admission::PoolClaim;
 use crate::agent::budget::BudgetUsage;
 use crate::agent::observers::Observers;
+use crate::agent::pool_claim::PoolClaim;
 use crate::agent::tombstone_queue::TombstoneQueue;
 use crate::env::Ids;
 use crate::error::Error;
 use crate::event::{Event, UndeliveredInput};
 use crate::item::ToolCall;
+use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
-use crate::story::Journal;
 use crate::tool::{RunData, ToolContext, Verdict};
 use crate::usage::{Price, Usage};
 

@@ -10,7 +10,7 @@ use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
 use crate::item::{History, PendingCall};
-use crate::story::Journal;
+use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
 

@@ -9,44 +9,44 @@
 //! over; `run_context` lists what the body asks for, and `facts`, `deliver`, `compaction`, `asking`,
 //! `answering` and `stopping` do it; `run` is the stream around the loop, and `agent` is where a run begins.
 
-mod admission;
-mod admit;
 mod agent;
-mod answering;
-mod asking;
 mod body;
 mod budget;
-mod checks;
 mod compaction;
+mod compaction_state;
 mod control;
 mod deadline;
 mod decide;
-mod deliver;
+mod deliver_input;
 pub mod detect;
 pub mod evidence;
-mod facts;
-mod gate;
+mod external_facts;
 mod handle;
 pub mod hook;
 mod input;
 mod limits;
 mod observers;
-mod prepared;
-mod repeats;
+mod pool_claim;
+mod prepared_request;
+mod prompts;
+mod repeat_counter;
 mod resume;
-mod room;
+mod resume_verdicts;
 mod run;
 mod run_context;
+mod run_policy;
+mod run_shared;
 mod run_start;
+mod run_tools;
+mod send_request;
 mod settings;
-mod shared;
 mod state;
-mod stopping;
+mod stop_review;
 mod subagent;
+mod timed_call;
 mod tombstone_queue;
-mod verdicts;
-mod within;
-mod words;
+mod validators;
+mod wait_for_pool;
 
 pub use agent::Agent;
 pub use body::loop_body;
@@ -54,16 +54,16 @@ pub use budget::{
     AcquireSlot, Budget, BudgetUsage, Pool, PoolSlot, ReserveTokens, Target, TargetDecision,
     TargetProgress, TokenReservation,
 };
+pub use compaction_state::CompactionState;
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use handle::{Receipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;
-pub use repeats::RepeatCounter;
-pub use room::CompactionState;
+pub use repeat_counter::RepeatCounter;
+pub use resume_verdicts::ResumeVerdicts;
 pub use run::Run;
 pub use run_context::RunContext;
 pub use run_start::RunStart;
 pub use state::{
     Approvals, EndState, EvidenceState, ModelSelection, RunCounts, State, StateFields, Streaks,
 };
-pub use verdicts::ResumeVerdicts;

@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 
 use crate::agent::budget::BudgetUsage;
 use crate::agent::decide::is_incomplete_turn;
-use crate::agent::shared::RunShared;
+use crate::agent::run_shared::RunShared;
 use crate::agent::{
-    Decision, Facts, NextAction, RunHandle, State, answering, asking, compaction, deliver, facts,
-    stopping, words,
+    Decision, Facts, NextAction, RunHandle, State, compaction, deliver_input, external_facts,
+    prompts, run_tools, send_request, stop_review,
 };
 use crate::error::Error;
 use crate::event::{EndReason, Event};
@@ -116,7 +116,7 @@ impl RunContext {
 
     /// What is known besides the state, and the state with the budget that is spent.
     pub fn facts(&self, state: State) -> (State, Facts) {
-        facts::facts(&self.0, state)
+        external_facts::facts(&self.0, state)
     }
 
     /// What the run has used. What came on top since the last time is drawn from the pool.
@@ -132,7 +132,7 @@ impl RunContext {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
         }
-        let (state, event) = deliver::deliver_next(&self.0, state);
+        let (state, event) = deliver_input::deliver_next(&self.0, state);
         (state, self.expect_observation(event))
     }
 
@@ -191,7 +191,7 @@ impl RunContext {
     ) -> impl Future<Output = Result<(State, Option<Box<Request>>), Error>> + Send {
         // Boxed, so that it takes no room in the body for all of the lap, nor on the stack of the runs
         // above a sub-agent.
-        Box::pin(asking::next_request(&self.0, state))
+        Box::pin(send_request::next_request(&self.0, state))
     }
 
     /// The run has to have the event before the history is looked at again.
@@ -213,7 +213,7 @@ impl RunContext {
     /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
     /// not that of the run that is played.
     pub fn send_request(&self, state: &State, request: Request) -> TurnStream {
-        asking::send_request(&self.0, state, request)
+        send_request::send_request(&self.0, state, request)
     }
 
     /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
@@ -235,7 +235,7 @@ impl RunContext {
         control.set_broke_off(is_incomplete_turn(error));
         self.0.hooks().failure(state, error);
         let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
-        let why = words::retracted(error);
+        let why = prompts::retracted(error);
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
@@ -251,7 +251,7 @@ impl RunContext {
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
     ) -> Result<ToolRun, Error> {
-        answering::run_tools(&self.0, state, turn, decision)
+        run_tools::run_tools(&self.0, state, turn, decision)
     }
 
     /// The calls that are pending, with the verdicts that the run's [world](crate::world) has waited for;
@@ -267,7 +267,7 @@ impl RunContext {
         state: &State,
     ) -> impl Future<Output = Result<Option<Box<ToolRun>>, Error>> + Send {
         // Boxed, as in `request`.
-        Box::pin(answering::resume_pending(&self.0, state))
+        Box::pin(run_tools::resume_pending(&self.0, state))
     }
 
     /// No verdict on these calls counts any more.
@@ -286,7 +286,7 @@ impl RunContext {
         turn: &Arc<Turn>,
     ) -> impl Future<Output = Result<(State, NextAction), Error>> + Send {
         // Boxed, as in `request`.
-        Box::pin(stopping::review_stop(&self.0, state, turn))
+        Box::pin(stop_review::review_stop(&self.0, state, turn))
     }
 
     /// The same, unless the model is to be asked again and a hook wants the run to stop here.

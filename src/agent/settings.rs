@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::checks::Validators;
 use crate::agent::hook::Hooks;
+use crate::agent::validators::Validators;
 use crate::agent::{Budget, Limits, RunStart};
 use crate::context::{Ageing, Compactor, Truncator, Window};
 use crate::env::{Ids, SystemIds, TimeLimit};

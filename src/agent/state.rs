@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::agent::budget::TargetProgress;
 use crate::agent::evidence::EvidenceLog;
-use crate::agent::{CompactionState, NextAction, RepeatCounter, ResumeVerdicts, words};
+use crate::agent::{CompactionState, NextAction, RepeatCounter, ResumeVerdicts, prompts};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpec;
@@ -242,14 +242,14 @@ impl State {
             NextAction::SendMessage { transition, why, text } => (transition, Some((why, text))),
             NextAction::WrapUp(reason) => {
                 wrapping_up = Some(reason);
-                (Transition::WrapUp, Some((AppendReason::WrapUp, words::WRAP_UP.into())))
+                (Transition::WrapUp, Some((AppendReason::WrapUp, prompts::WRAP_UP.into())))
             }
             // After its own words, which were cut off, the model is asked to go on.
             NextAction::Compact => {
                 let speaks =
                     self.history.live_newest_first().next().is_some_and(Item::is_model_output);
-                let said =
-                    speaks.then(|| (AppendReason::Continuation, words::CONTINUE_TRUNCATED.into()));
+                let said = speaks
+                    .then(|| (AppendReason::Continuation, prompts::CONTINUE_TRUNCATED.into()));
                 (Transition::ReactiveCompactRetry, said)
             }
         };

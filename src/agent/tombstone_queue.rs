@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewriteReason};
 use crate::item::{History, Item, ItemKind, TombstoneEdit, position_out_of_range_error};
+use crate::journal::Journal;
 use crate::lock::lock_ignoring_poison;
-use crate::story::Journal;
 
 /// The items that are to become void at the next boundary of turns. Its lock is taken before the
 /// journal's and never the other way.

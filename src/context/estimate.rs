@@ -1,7 +1,7 @@
 //! How many tokens a history or a request has.
 
 use crate::context::CountTokens;
-use crate::context::record::turns_since_compaction;
+use crate::context::compaction_record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
 

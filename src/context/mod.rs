@@ -13,33 +13,33 @@
 
 mod ageing;
 mod compaction;
+mod compaction_failure;
+mod compaction_note;
+mod compaction_record;
 mod compactor;
-mod count;
+mod context_injector;
+mod count_tokens;
 mod estimate;
-mod failure;
-mod narrow;
-mod note;
-mod record;
-mod shorten;
-mod summarize;
+mod summarizer;
 mod transcript;
-mod turns;
+mod truncator;
+mod turn_starts;
 mod window;
 
 pub use ageing::Ageing;
 pub use compaction::Compaction;
+pub use compaction_failure::CompactionFailure;
+pub(crate) use compaction_note::preserve_reactive_note;
+pub use compaction_note::{mark_reactive_compaction, record_stale_usage};
+pub use compaction_record::was_reactively_compacted;
 pub use compactor::{Compactor, CompactorFn, OrElse, compactor_fn};
-pub use count::{BytesDiv4, CountTokens};
-pub(crate) use estimate::count_request_tokens;
-pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};
-pub use failure::CompactionFailure;
-pub use narrow::{
+pub use context_injector::{
     ContextCandidate, ContextInjector, ContextSelection, InjectedContext, RejectedCandidate,
     SelectedCandidate,
 };
-pub(crate) use note::preserve_reactive_note;
-pub use note::{mark_reactive_compaction, record_stale_usage};
-pub use record::was_reactively_compacted;
-pub use shorten::Truncator;
-pub use summarize::Summarizer;
+pub use count_tokens::{BytesDiv4, CountTokens};
+pub(crate) use estimate::count_request_tokens;
+pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};
+pub use summarizer::Summarizer;
+pub use truncator::Truncator;
 pub use window::Window;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::causes::{causes, chain};
 #[cfg(feature = "http")]
-use crate::error::rewritten::Rewritten;
+use crate::error::redacted_source::Rewritten;
+use crate::error::source_chain::{causes, chain};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
 /// What went wrong, cheap to clone.

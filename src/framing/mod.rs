@@ -21,12 +21,12 @@
 //! # Ok::<(), turnstream::Error>(())
 //! ```
 
-mod amazon;
+mod amazon_event_stream;
 mod json_lines;
 
 use bytes::Bytes;
 
-pub use amazon::AmazonEventStream;
+pub use amazon_event_stream::AmazonEventStream;
 pub use json_lines::JsonLines;
 
 pub use crate::sse::Frame;

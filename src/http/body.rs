@@ -11,7 +11,7 @@ use futures::stream::{BoxStream, StreamExt};
 
 use crate::error::Error;
 use crate::http::TurnDeadlines;
-use crate::http::runtime::ConnectionRuntime;
+use crate::http::connection_runtime::ConnectionRuntime;
 
 /// The bytes of an answer as they come. Dropping it closes the connection if it is not at its end.
 ///

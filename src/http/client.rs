@@ -13,9 +13,9 @@ use tokio::runtime::Id;
 
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind, catch_panic, causes, panic_to_error};
+use crate::http::connection_runtime::{self, ConnectionRuntime};
 use crate::http::proxy::{Proxies, is_of_tunnel};
 use crate::http::response::{Hook, Response, ResponseHead};
-use crate::http::runtime::{self, ConnectionRuntime};
 use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
 use crate::lock::lock_ignoring_poison;
 
@@ -215,7 +215,7 @@ impl HttpClient {
     /// Posts a body and waits for the head of the answer. Dropping the future cancels the request.
     pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
         let Post { to, headers, body, connect_timeout, secrets, connection } = post;
-        let current = runtime::current()?;
+        let current = connection_runtime::current()?;
         let to_loopback = to.is_loopback();
         let (client, proxies) =
             self.clients.of(current.id(), connect_timeout, connection, to_loopback)?;

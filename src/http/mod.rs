@@ -4,11 +4,11 @@
 //! [`HttpClient::customized`].
 
 #[cfg(feature = "http")]
-mod allowance;
-#[cfg(feature = "http")]
 mod body;
 #[cfg(feature = "http")]
 mod client;
+#[cfg(feature = "http")]
+mod connection_runtime;
 #[cfg(feature = "http")]
 mod credential;
 mod date;
@@ -16,21 +16,19 @@ mod deadline;
 #[cfg(feature = "http")]
 mod endpoint;
 mod key_header;
-mod mask;
+mod parse_delay;
 #[cfg(feature = "http")]
 mod proxy;
 #[cfg(feature = "http")]
+mod rate_limit_headers;
+#[cfg(feature = "http")]
 mod response;
 mod retry_after;
-#[cfg(feature = "http")]
-mod runtime;
 mod secret;
+mod secret_search;
 mod timeout;
 mod turn_deadlines;
-mod wait;
 
-#[cfg(feature = "http")]
-pub(crate) use allowance::used_up;
 #[cfg(feature = "http")]
 pub use body::Body;
 #[cfg(feature = "http")]
@@ -44,6 +42,9 @@ pub use credential::{Credential, Token, UnsignedRequest};
 #[cfg(feature = "http")]
 pub(crate) use endpoint::{Endpoint, Header, is_secret, secrets_of};
 pub use key_header::KeyHeader;
+pub(crate) use parse_delay::{span, until};
+#[cfg(feature = "http")]
+pub(crate) use rate_limit_headers::used_up;
 /// The transport, for [`HttpClient::customized`]: its version may change with any version of this
 /// crate.
 #[cfg(feature = "http")]
@@ -59,4 +60,3 @@ pub(crate) use secret::masked;
 pub use timeout::Timeouts;
 pub(crate) use timeout::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES};
 pub(crate) use turn_deadlines::TurnDeadlines;
-pub(crate) use wait::{span, until};

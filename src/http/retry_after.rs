@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::http::wait::until;
+use crate::http::parse_delay::until;
 
 /// Reads how long to wait from `retry-after-ms` and `retry-after`: the longer of the two.
 ///

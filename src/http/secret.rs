@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::http::mask::places_of;
+use crate::http::secret_search::places_of;
 
 /// A key. `Debug` does not show it, and it is taken out of whatever a server echoes.
 ///

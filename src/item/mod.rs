@@ -4,32 +4,31 @@
 //! tool call, its result. A [`History`] is the list of them. Providers group items into the
 //! messages of their wire at their own boundary; nothing above knows those messages.
 
-mod clip;
 mod content;
-mod entry;
+mod effect_report;
 mod history;
+mod item;
 pub(crate) mod json;
-mod known_ids;
 mod number_set;
 mod open_calls;
 mod pending_call;
-mod report;
 mod settle;
 mod tombstone;
 mod tool_item;
+mod truncate;
 mod turn_info;
+mod used_id_filter;
 
-pub(crate) use clip::truncate_middle;
 pub use content::{Content, Media, MediaSource, Part};
-pub use entry::{Item, ItemKind, Mark, ProviderData};
+pub use effect_report::{EffectReport, Evidence, SideEffect};
 pub(crate) use history::EncodedChunk;
 pub use history::{History, Items};
+pub use item::{Item, ItemKind, Mark, ProviderData};
 pub use json::Json;
 pub(crate) use json::nesting_depth;
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;
-pub use report::{EffectReport, Evidence, SideEffect};
 pub(crate) use settle::unused_call_id;
 pub use settle::{
     INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIMED_OUT_BEFORE_START,
@@ -39,4 +38,5 @@ pub use tombstone::TombstoneEdit;
 pub(crate) use tombstone::position_out_of_range_error;
 pub(crate) use tool_item::validate_json;
 pub use tool_item::{ResultKind, ToolCall, ToolResult};
+pub(crate) use truncate::truncate_middle;
 pub use turn_info::{StopReason, TurnInfo};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
-use crate::provider::fields::Fields;
+use crate::provider::ordered_fields::Fields;
 pub(super) use crate::request::unsupported;
 
 /// A JSON object with its fields in the order in which they were set, each name once.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
 use crate::provider::Provider;
-use crate::provider::remedy::{self, Choice};
+use crate::provider::should_fall_back::{self, Choice};
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
@@ -65,7 +65,7 @@ pub struct Fallback {
 impl Fallback {
     /// Begins with the provider that is asked first.
     pub fn new(first: impl Provider + 'static) -> Self {
-        let on = Arc::new(|error: &Error| remedy::another_could(error.kind()));
+        let on = Arc::new(|error: &Error| should_fall_back::another_could(error.kind()));
         Self { providers: Arc::new([Arc::new(first)]), on, retries_first: false }
     }
 

@@ -38,18 +38,17 @@
 
 pub mod anthropic;
 mod body;
-mod breaker;
 mod cache_control;
+mod circuit_breaker;
+mod closure_providers;
 #[cfg(feature = "http")]
-mod clouds;
-mod context;
-mod custom;
+mod cloud_endpoints;
+pub(crate) mod content_delta;
 mod decode;
-pub(crate) mod delta;
-mod effort_words;
+mod effort_names;
+mod encode_context;
 mod failure;
 mod fallback;
-mod fields;
 mod first_poll;
 #[cfg(feature = "http")]
 mod from_env;
@@ -63,22 +62,23 @@ pub mod ollama;
 mod openai;
 pub mod openai_chat;
 pub mod openai_responses;
-mod portable;
+mod ordered_fields;
+mod portable_values;
 mod record;
-mod remedy;
 mod replay;
 mod retry;
 mod schema;
 mod scripted;
 #[cfg(feature = "testing")]
-pub(crate) mod write;
+pub(crate) mod server;
+mod should_fall_back;
 
 use std::sync::Arc;
 
 #[cfg(feature = "http")]
 pub use anthropic::Anthropic;
-pub use breaker::CircuitBreaker;
-pub use custom::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
+pub use circuit_breaker::CircuitBreaker;
+pub use closure_providers::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
 pub use decode::{Decode, Decoding, FrameOutcome};
 pub use failure::in_stream as error_in_stream;
 pub use fallback::{Fallback, FallbackFailure};
@@ -97,13 +97,13 @@ pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;
 pub use record::Record;
 pub(crate) use record::is_vetoed;
-pub(crate) use remedy::another_could;
 pub(crate) use replay::{Played, PlayedEvent, play};
 pub use replay::{Replay, RequestMismatch};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
 pub(crate) use scripted::Move;
 pub use scripted::{Reply, Scripted};
+pub(crate) use should_fall_back::another_could;
 
 use crate::request::Request;
 use crate::stream::TurnStream;

@@ -8,20 +8,20 @@
 //! Both are [worlds](crate::world): the recorder's stands around the live one, and that of a replay answers
 //! from the recording.
 
-mod counts;
-mod entry;
-mod line;
-mod moment;
-mod playing;
-mod print;
+mod effect_counter;
+mod fingerprint;
 mod recorder;
 mod recording;
-mod rerun;
+mod recording_entry;
+mod recording_line;
+mod replay_point;
+mod replay_run;
+mod run_player;
+mod run_recorder;
 mod version1;
-mod writing;
 
-pub use moment::ReplayPoint;
-pub use print::ReplayMismatch;
+pub use fingerprint::ReplayMismatch;
 pub use recorder::{RecordedRun, Recorder};
 pub use recording::Recording;
-pub use rerun::ReplayRun;
+pub use replay_point::ReplayPoint;
+pub use replay_run::ReplayRun;

@@ -10,8 +10,8 @@ use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
-use crate::replay::line::RecordingLine;
 use crate::replay::recording::{Recording, RecordingParser};
+use crate::replay::recording_line::RecordingLine;
 use crate::request::Request;
 
 /// Writes the runs of an agent down, as they go on: [`Agent::with_recorder`] hands it over.

@@ -9,8 +9,8 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::History;
 use crate::json_lines::parse_values;
-use crate::replay::entry::{ParsedRun, RecordingEntry, ends_step};
-use crate::replay::line::{FORMAT_VERSION, RecordingLine, ValueLine};
+use crate::replay::recording_entry::{ParsedRun, RecordingEntry, ends_step};
+use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
 use crate::replay::version1;
 use crate::world::LoopEnd;
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::event::{AppendReason, Event};
-use crate::replay::entry::RecordingEntry;
+use crate::replay::recording_entry::RecordingEntry;
 use crate::world::EffectKind;
 
 /// What no event tells. A tag that is not known is passed over.

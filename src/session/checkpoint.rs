@@ -6,9 +6,9 @@ use crate::context::{Compaction, Compactor, preserve_reactive_note, record_stale
 use crate::error::Error;
 use crate::event::RewriteReason;
 use crate::item::{Item, TombstoneEdit, ToolCall};
-use crate::session::kept::catch_store_panic;
 use crate::session::restore::EntryFold;
-use crate::session::settle::SettleEntries;
+use crate::session::session::catch_store_panic;
+use crate::session::settle_entries::SettleEntries;
 use crate::session::{Entry, Session, SessionState};
 use crate::usage::Usage;
 

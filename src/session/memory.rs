@@ -10,12 +10,12 @@ use futures::future::{BoxFuture, FutureExt};
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
-use crate::session::jobs::{BlockingStore, impl_store_from_blocking};
-use crate::session::prune::prunable_ids;
-use crate::session::refusal::{
+use crate::session::blocking_store::{BlockingStore, impl_store_from_blocking};
+use crate::session::checks::{
     ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks, ensure_id_not_empty,
     ensure_session_absent,
 };
+use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, SessionInfo};
 
 /// A store in memory, gone with its last clone. Clones share it.

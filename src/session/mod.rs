@@ -9,23 +9,23 @@
 //! [`persist_to`](PersistExt::persist_to) writes the events of a loop of your own. The
 //! [guide](crate::guide::sessions) tells what is durable when.
 
+mod blocking_store;
 mod checkpoint;
+mod checks;
 mod entry;
-mod files;
-mod jobs;
+mod entry_json;
+mod entry_recorder;
 mod json_lines;
-mod kept;
-mod line;
 mod memory;
+mod persist_to;
+mod private_files;
 mod prune;
-mod recorded;
-mod recorder;
-mod refusal;
 mod restore;
 mod resume;
-mod run;
 mod salvage;
-mod settle;
+mod session;
+mod session_run;
+mod settle_entries;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
@@ -35,12 +35,12 @@ mod worker;
 
 pub use entry::Entry;
 pub use json_lines::JsonLinesStore;
-pub use kept::Session;
 pub use memory::MemoryStore;
-pub use recorded::{PersistExt, PersistTo};
+pub use persist_to::{PersistExt, PersistTo};
 pub use restore::{SessionState, restore_history};
-pub use run::SessionRun;
 pub use salvage::{Damage, SalvageReport};
+pub use session::Session;
+pub use session_run::SessionRun;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::{Conflict, ForkOrigin, SessionInfo, Store};

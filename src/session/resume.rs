@@ -6,7 +6,7 @@ use crate::agent::{Agent, Input, ResumeVerdicts};
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, PendingCall, ToolCall};
 use crate::session::restore::EntryFold;
-use crate::session::settle::SettleEntries;
+use crate::session::settle_entries::SettleEntries;
 use crate::session::{Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 

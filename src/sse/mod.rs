@@ -22,14 +22,14 @@
 //! # Ok::<(), turnstream::sse::FrameTooLarge>(())
 //! ```
 
+mod byte_order_mark;
 mod frame;
-mod mark;
-mod read;
-mod write;
+mod frame_reader;
+mod write_frame;
 
 #[cfg(test)]
 mod tests;
 
 pub use frame::{Frame, FrameTooLarge};
-pub use read::FrameReader;
-pub use write::write_frame;
+pub use frame_reader::FrameReader;
+pub use write_frame::write_frame;

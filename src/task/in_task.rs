@@ -11,7 +11,7 @@ use futures::stream::{FusedStream, StreamExt};
 use tokio::runtime::Handle;
 
 use crate::error::Error;
-use crate::task::relay::{DriveTask, SharedBuffer};
+use crate::task::shared_buffer::{DriveTask, SharedBuffer};
 
 /// Stream for the [`in_task`](crate::task::InTaskExt::in_task) method.
 #[must_use = "streams do nothing unless polled"]

@@ -4,12 +4,12 @@ use bytes::Bytes;
 
 use crate::error::Error;
 use crate::provider::{Move, Reply};
-use crate::testing::disturb::disturb;
+use crate::testing::fault::Fault;
 use crate::testing::http::{HttpResponse, Part};
-use crate::testing::mishap::Fault;
+use crate::testing::inject_faults::disturb;
+use crate::testing::response_stream::{Body, Response, Step};
 use crate::testing::signatures::Signatures;
-use crate::testing::stream::{Body, Response, Step};
-use crate::testing::{ReceivedRequest, Wire, error_response, play};
+use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
 /// What a [`ModelServer`](crate::testing::ModelServer) answers to one request: a turn, a refusal,
 /// or something else, and what goes wrong with it on the way.
@@ -145,10 +145,12 @@ impl Answer {
         signatures: &mut Signatures,
     ) -> HttpResponse {
         let mut said = match self.said {
-            Said::Reply(reply) => match play::steps(reply.into_moves(), asked, signatures) {
-                Ok(steps) => stream(steps, asked),
-                Err(what) => error_response::of_server(asked.wire, &what),
-            },
+            Said::Reply(reply) => {
+                match scripted_stream::steps(reply.into_moves(), asked, signatures) {
+                    Ok(steps) => stream(steps, asked),
+                    Err(what) => error_response::of_server(asked.wire, &what),
+                }
+            }
             Said::Refusal(error) => error_response::response(asked.wire, &error),
             Said::Raw { content_type, body } => Response::new(200, &content_type, Body::Raw(body)),
         };

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::testing::Wire;
-use crate::testing::stream::Response;
+use crate::testing::response_stream::Response;
 
 /// The error for a status, in words that all vendors might use.
 pub(super) fn by_status(status: u16) -> Error {

@@ -33,24 +33,24 @@
 //! ```
 
 mod answer;
-mod asked;
-mod mishap;
+mod fault;
 mod model_server;
+mod received_request;
 mod wire;
 
-mod disturb;
 mod error_response;
 mod gzip;
-mod play;
+mod inject_faults;
+mod response_stream;
+mod scripted_stream;
 mod signatures;
-mod stream;
 
 pub mod http;
 pub mod lint;
 pub mod provider_suite;
 
 pub use answer::Answer;
-pub use asked::ReceivedRequest;
-pub use mishap::{After, Fault, LineEnd, Noise};
+pub use fault::{After, Fault, LineEnd, Noise};
 pub use model_server::ModelServer;
+pub use received_request::ReceivedRequest;
 pub use wire::Wire;

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
+use crate::testing::fault::Fault;
 use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
-use crate::testing::mishap::Fault;
 use crate::testing::signatures::Signatures;
 use crate::testing::{Answer, ReceivedRequest, Wire};
 

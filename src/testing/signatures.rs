@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::fnv::fnv1a_64;
-use crate::provider::write::Issued;
+use crate::provider::server::Issued;
 
 /// How every signature of ours begins: "scripted:" in base 64.
 pub(super) const BEGINS: &str = "c2NyaXB0ZWQ6";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::provider::write::ServerWire;
+use crate::provider::server::ServerWire;
 use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::testing::lint;
 use crate::testing::signatures::Signatures;
@@ -62,21 +62,21 @@ impl Wire {
     pub(super) fn vendor(self) -> &'static Vendor {
         match self {
             Self::Anthropic => &Vendor {
-                server: &anthropic::write::SERVER,
+                server: &anthropic::server::SERVER,
                 lint: |_, body| lint::anthropic(body),
                 check_signatures: lint::anthropic::signatures,
                 required_header: Some("anthropic-version"),
                 unknown_event: (Some("weather"), r#"{"type":"weather","index":0,"sky":["blue"]}"#),
             },
             Self::OpenAiChat => &Vendor {
-                server: &openai_chat::write::SERVER,
+                server: &openai_chat::server::SERVER,
                 lint: |_, body| lint::openai_chat(body),
                 check_signatures: lint::openai_chat::signatures,
                 required_header: None,
                 unknown_event: (None, r#"{"choices":[],"weather":{"sky":["blue"]}}"#),
             },
             Self::OpenAiResponses => &Vendor {
-                server: &openai_responses::write::SERVER,
+                server: &openai_responses::server::SERVER,
                 lint: |_, body| lint::openai_responses(body),
                 check_signatures: lint::openai_responses::signatures,
                 required_header: None,
@@ -86,7 +86,7 @@ impl Wire {
                 ),
             },
             Self::Gemini => &Vendor {
-                server: &gemini::write::SERVER,
+                server: &gemini::server::SERVER,
                 lint: |model, body| match model.contains("gemini-3") {
                     true => lint::gemini_3(body),
                     false => lint::gemini(body),
@@ -96,7 +96,7 @@ impl Wire {
                 unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),
             },
             Self::Ollama => &Vendor {
-                server: &ollama::write::SERVER,
+                server: &ollama::server::SERVER,
                 lint: |_, body| lint::ollama(body),
                 // Nothing is signed on this wire.
                 check_signatures: |_, _| Vec::new(),

@@ -4,38 +4,38 @@ mod handler;
 mod settings;
 mod tool;
 
+mod args_schema;
 #[cfg(feature = "schemars")]
 mod arguments;
-mod audited;
-mod check;
-mod external;
-mod typed;
-mod why;
+mod external_tool;
+mod rationale;
+mod typed_tool;
+mod with_rationale;
 
 mod context;
-mod data;
 mod output;
+mod run_data;
 mod suspension;
 
-mod gate;
 mod run;
+mod tool_policy;
 mod toolkit;
 
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
 pub use context::ToolContext;
-pub(crate) use data::RemainingDepth;
-pub use data::RunData;
-pub use gate::{Permission, PermissionDecision, ToolPolicy, Verdict};
 pub use handler::{PreparedCall, ToolHandler, UpdateStream};
 pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
+pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
+pub(crate) use run_data::RemainingDepth;
+pub use run_data::RunData;
 pub use settings::DEFAULT_TIMEOUT;
 pub use suspension::Suspension;
 pub use tool::Tool;
 pub(crate) use tool::validate_spec;
+pub use tool_policy::{Permission, PermissionDecision, ToolPolicy, Verdict};
 pub use toolkit::Toolkit;
-pub use why::{Rationale, Risk};
 
 pub use crate::request::ToolSpec;

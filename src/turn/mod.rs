@@ -1,21 +1,21 @@
 //! One turn of a model, as data: its events, the builder that makes them, the finished turn.
 
 mod builder;
-mod calls;
+mod delta_text;
 mod event;
-mod parse;
-mod partial;
-mod resumed;
-mod text;
+mod from_history;
+mod parse_answer;
+mod partial_turn;
+mod tool_calls;
 mod turn;
 
 pub(crate) use builder::MOST_ITEMS;
 pub use builder::TurnBuilder;
-pub use calls::{Calls, Veto};
+pub use delta_text::Text;
 pub use event::{ReasoningKind, TurnEvent};
-pub use parse::ParseError;
-pub use partial::PartialTurn;
-pub use text::Text;
+pub use parse_answer::ParseError;
+pub use partial_turn::PartialTurn;
+pub use tool_calls::{Calls, Veto};
 pub use turn::Turn;
 
 pub use crate::item::{StopReason, TurnInfo};

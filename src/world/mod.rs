@@ -41,11 +41,11 @@
 //!   its replay gives every delta.
 //! - **Drop is cancel.** Dropping the run drops the effect that is performed.
 
+mod effect_key;
+mod effect_value;
 mod effects;
-mod kept;
-mod key;
-mod live;
-mod value;
+mod live_world;
+mod saved_turn;
 
 use std::fmt;
 use std::time::Duration;
@@ -53,11 +53,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+pub use effect_key::{EffectKey, EffectKind};
+pub use effect_value::EffectValue;
 pub(crate) use effects::Effects;
-pub use kept::SavedTurn;
-pub use key::{EffectKey, EffectKind};
-pub use live::LiveWorld;
-pub use value::EffectValue;
+pub use live_world::LiveWorld;
+pub use saved_turn::SavedTurn;
 
 use crate::error::Error;
 use crate::event::{BudgetExceeded, Event};

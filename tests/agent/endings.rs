@@ -171,7 +171,7 @@ fn hooks_are_notified_of_every_ending_exactly_once_and_last() {
 #[test]
 fn the_test_table_covers_every_finish_reason() {
     // `EndReason` may grow, so that no match outside of the crate can name all of it: its source does.
-    let source = include_str!("../../src/event/reason.rs");
+    let source = include_str!("../../src/event/end_reason.rs");
     let names = source.split_once("\nreason_names! {").unwrap().1;
     let names = names.split_once("\n}").unwrap().0;
     let mut names: BTreeSet<&str> = names.split('"').skip(1).step_by(2).collect();

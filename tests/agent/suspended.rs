@@ -576,7 +576,7 @@ async fn the_side_effects_of_a_suspended_sub_agent_are_reported_however_its_call
 #[tokio::test]
 async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_arguments() {
     use turnstream::EventStreamExt;
-    use turnstream::story::trace::TraceAction;
+    use turnstream::trace::TraceAction;
 
     let ran = Ran::default();
     let agent = chief(&ran);

@@ -12,11 +12,11 @@ use turnstream::context::{Summarizer, Window};
 use turnstream::event::{EndReason, RewriteReason, ToolEvent};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::story::trace::{
-    FailureKind, RemainingBudget, ToolExit, TraceAction, TraceEvent, read_jsonl,
-};
 use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
 use turnstream::tool::Tool;
+use turnstream::trace::{
+    FailureKind, RemainingBudget, ToolExit, TraceAction, TraceEvent, read_jsonl,
+};
 use turnstream::usage::{Price, Prices};
 use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Trace, Usage,

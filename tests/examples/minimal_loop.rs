@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use turnstream::story::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
+use turnstream::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
 
 use crate::support::programs::example;
 

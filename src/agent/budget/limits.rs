@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::agent::budget::{Pool, Target};
 use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, BudgetKind};
-use crate::story::trace::RemainingBudget;
+use crate::trace::RemainingBudget;
 use crate::usage::{Price, Prices, Usage};
 
 /// What a run may spend. Cheap to clone; without limits unless set.

@@ -3,14 +3,14 @@
 //! Nothing here moves: each function is given the state and what is known besides, and says what
 //! that means. The body performs it.
 
-mod next;
+mod decision;
 #[cfg(test)]
 mod tests;
 
-pub use next::{Decision, NextAction};
+pub use decision::{Decision, NextAction};
 
 use crate::agent::hook::StopDecision;
-use crate::agent::{Limits, State, words};
+use crate::agent::{Limits, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};
 use crate::item::{ItemKind, StopReason};
@@ -55,7 +55,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     };
 
     if let Some(reason) = state.end.wrap_up_reason {
-        return Decision::refuse_tools(words::NOT_RUN_WRAP_UP, NextAction::Finish(reason));
+        return Decision::refuse_tools(prompts::NOT_RUN_WRAP_UP, NextAction::Finish(reason));
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
@@ -64,18 +64,18 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
             None => return Decision::RunTools,
             Some(exceeded) => {
                 let next = facts.or_wrap_up(state, NextAction::Finish(EndReason::Budget));
-                return Decision::refuse_tools(words::not_run_budget(&exceeded), next);
+                return Decision::refuse_tools(prompts::not_run_budget(&exceeded), next);
             }
         },
         (Stop | ToolCalls, false) if has_visible_content(turn) => return Decision::Stop,
         (Stop, false) if ends_with_tool_result(state) => return Decision::Stop,
-        (Stop, false) => correct_or_finish(state, limits, words::EMPTY_REPLY.to_owned()),
+        (Stop, false) => correct_or_finish(state, limits, prompts::EMPTY_REPLY.to_owned()),
         (ToolCalls, false) => NextAction::Finish(EndReason::Malformed),
         (MaxTokens, false) if state.streaks.continuations < limits.max_continuations => {
             NextAction::SendMessage {
                 transition: Transition::MaxOutputTokensRecovery,
                 why: AppendReason::Continuation,
-                text: words::CONTINUE_TRUNCATED.into(),
+                text: prompts::CONTINUE_TRUNCATED.into(),
             }
         }
         (MaxTokens, true) if state.streaks.truncated_calls < limits.max_truncated_calls => {
@@ -107,7 +107,7 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
         // The model's own fault, and there is no call to answer.
         ErrorKind::GenerationFailed if state.streaks.malformed < facts.limits.max_corrections => {
-            correct_or_finish(state, &facts.limits, words::undecodable_reply(error))
+            correct_or_finish(state, &facts.limits, prompts::undecodable_reply(error))
         }
         // A provider with another after it is given up at once.
         _ if has_fallback => NextAction::Continue(Transition::Fallback),
@@ -148,7 +148,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
         false if repeated(limits.nudge_after_repeats) => NextAction::SendMessage {
             transition: Transition::NextTurn,
             why: AppendReason::Nudge,
-            text: words::REPEATED_CALLS.into(),
+            text: prompts::REPEATED_CALLS.into(),
         },
         false => NextAction::Continue(Transition::NextTurn),
     };
@@ -175,7 +175,7 @@ pub fn at_stop(state: &State, said: StopReview, facts: &Facts) -> NextAction {
         // Whoever waits to be heard is heard before anybody judges the end.
         _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
         StopReview::ValidationFailed(what) => {
-            correct_or_finish(state, &facts.limits, words::rejected_answer(&what))
+            correct_or_finish(state, &facts.limits, prompts::rejected_answer(&what))
         }
         StopReview::Hook(StopDecision::Block(text)) => NextAction::SendMessage {
             transition: Transition::StopHookBlocking,

@@ -52,7 +52,11 @@ fn go_on(transition: Transition) -> Decision {
 }
 
 fn cut_off() -> NextAction {
-    say(Transition::MaxOutputTokensRecovery, AppendReason::Continuation, words::CONTINUE_TRUNCATED)
+    say(
+        Transition::MaxOutputTokensRecovery,
+        AppendReason::Continuation,
+        prompts::CONTINUE_TRUNCATED,
+    )
 }
 
 #[track_caller]
@@ -67,7 +71,7 @@ fn each_stop_reason_maps_to_its_decision() {
     let s = &state();
     check(s, StopReason::Stop, "hi", 0, &Decision::Stop);
     check(s, StopReason::Stop, "hi", 1, &Decision::RunTools);
-    check(s, StopReason::Stop, "", 0, &then(corrective(words::EMPTY_REPLY)));
+    check(s, StopReason::Stop, "", 0, &then(corrective(prompts::EMPTY_REPLY)));
     check(s, StopReason::ToolCalls, "", 2, &Decision::RunTools);
     check(s, StopReason::ToolCalls, "hi", 0, &Decision::Stop);
     check(s, StopReason::ToolCalls, "", 0, &finish(Malformed));
@@ -204,7 +208,7 @@ fn after_tools_the_run_continues_unless_it_repeats_itself() {
                 .update(|it| it.streaks.repeats = (0..times).fold(RepeatCounter::default(), again)),
         )
     };
-    let nudge = say(Transition::NextTurn, AppendReason::Nudge, words::REPEATED_CALLS);
+    let nudge = say(Transition::NextTurn, AppendReason::Nudge, prompts::REPEATED_CALLS);
     assert_eq!(repeated(3), next_turn);
     assert_eq!(repeated(4), nudge);
     assert_eq!(repeated(5), next_turn);
@@ -248,7 +252,7 @@ fn the_wrap_up_turn_is_the_last_turn_before_the_end() {
     {
         let decision = decide(&wrapping, &turn(reason, "so", calls), &broke);
         let next = NextAction::Finish(EndReason::Budget);
-        assert_eq!(decision, Decision::refuse_tools(words::NOT_RUN_WRAP_UP, next));
+        assert_eq!(decision, Decision::refuse_tools(prompts::NOT_RUN_WRAP_UP, next));
     }
     // The only turn there is is not one for wrapping up.
     let one = Facts { limits: Limits { max_turns: 1, ..limits }, ..facts };
@@ -267,7 +271,7 @@ fn on_stop_reviews_are_applied_in_order() {
     let prevent = || StopReview::Hook(StopDecision::EndRun("enough".into()));
     let steering = NextAction::Continue(Transition::Steering);
 
-    let rejected = corrective(&words::rejected_answer("it is blue"));
+    let rejected = corrective(&prompts::rejected_answer("it is blue"));
     let objection = || StopReview::ValidationFailed("it is blue".into());
     assert_eq!(at(objection(), &facts(true, true)), steering);
     assert_eq!(at(objection(), &facts(false, true)), rejected);
@@ -304,7 +308,7 @@ fn a_rejected_answer_is_corrected_up_to_max_corrections_times() {
             &Facts::default(),
         )
     };
-    assert_eq!(after(1), corrective(&words::rejected_answer("it is blue")));
+    assert_eq!(after(1), corrective(&prompts::rejected_answer("it is blue")));
     assert_eq!(after(2), NextAction::Finish(EndReason::Malformed));
 }
 

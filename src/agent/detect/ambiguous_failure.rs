@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::agent::detect::seen::{DetectionInput, Finding, checks};
+use crate::agent::detect::detection_input::{DetectionInput, Finding, checks};
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 

@@ -1,6 +1,6 @@
 //! The context grows, and nothing comes of it.
 
-use crate::agent::detect::seen::{CompletedIteration, DetectionInput, Finding};
+use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
 /// Sees requests that become too long, by the tokens that providers report.

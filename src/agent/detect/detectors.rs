@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::ready;
 
 use crate::agent::State;
-use crate::agent::detect::seen::{DetectionInput, Finding};
+use crate::agent::detect::detection_input::{DetectionInput, Finding};
 use crate::agent::detect::{
     AmbiguousFailure, ContextBloat, FailureMode, MissingTermination, NonIdempotentRetry,
     PlanningWithoutExecution, Signal, SignalLog, SilentSideEffect,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::agent::detect::seen::{CompletedIteration, DetectionInput, Finding};
+use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
 /// Sees that the tools run on and on while what can be checked stays as it is.

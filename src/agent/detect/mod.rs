@@ -5,11 +5,11 @@
 
 mod ambiguous_failure;
 mod context_bloat;
+mod detection_input;
 mod detectors;
 mod missing_termination;
 mod non_idempotent_retry;
-mod planning;
-mod seen;
+mod planning_without_execution;
 mod signals;
 mod silent_side_effect;
 
@@ -18,6 +18,6 @@ pub use context_bloat::ContextBloat;
 pub use detectors::Detectors;
 pub use missing_termination::MissingTermination;
 pub use non_idempotent_retry::NonIdempotentRetry;
-pub use planning::PlanningWithoutExecution;
+pub use planning_without_execution::PlanningWithoutExecution;
 pub use signals::{FailureMode, Signal, SignalLog};
 pub use silent_side_effect::SilentSideEffect;

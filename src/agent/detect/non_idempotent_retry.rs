@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::agent::detect::seen::{DetectionInput, Finding, side_effects};
+use crate::agent::detect::detection_input::{DetectionInput, Finding, side_effects};
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::agent::detect::seen::{DetectionInput, Finding, side_effects};
+use crate::agent::detect::detection_input::{DetectionInput, Finding, side_effects};
 use crate::item::ResultKind;
 use crate::lock::lock_ignoring_poison;
 

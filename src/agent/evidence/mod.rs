@@ -4,16 +4,16 @@
 //! and [`RequireEvidence`] is the policy that [`Agent::with_evidence`](crate::Agent::with_evidence)
 //! sets.
 
-mod claim;
-mod policy;
-mod standing;
+mod blocked_claim;
+mod evidence_log;
+mod require_evidence;
 mod verdict;
 
-pub use claim::BLOCKED_PREFIX;
-pub(crate) use claim::strip_blocked_prefix;
-pub use policy::RequireEvidence;
-pub(super) use standing::has_unknown_effects;
-pub use standing::{EvidenceEntry, EvidenceLog};
+pub use blocked_claim::BLOCKED_PREFIX;
+pub(crate) use blocked_claim::strip_blocked_prefix;
+pub(super) use evidence_log::has_unknown_effects;
+pub use evidence_log::{EvidenceEntry, EvidenceLog};
+pub use require_evidence::RequireEvidence;
 pub use verdict::{EvidenceVerdict, RecordedChange, UnprovenReason};
 
 #[cfg(test)]

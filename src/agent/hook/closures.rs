@@ -3,9 +3,9 @@
 use std::any::type_name;
 use std::borrow::Cow;
 
-use crate::agent::hook::definition::hook_method;
-use crate::agent::hook::list::hook_points;
-use crate::agent::hook::list::prelude::*;
+use crate::agent::hook::hook::hook_method;
+use crate::agent::hook::hook_points::hook_points;
+use crate::agent::hook::hook_points::prelude::*;
 use crate::agent::hook::{Hook, HookFuture, IntoHookResult};
 
 /// A function for each point, which makes a hook of a closure.

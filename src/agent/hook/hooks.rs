@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::agent::hook::ask::{catch_hook_panic, hook_error, invoke};
-use crate::agent::hook::list::hook_points;
-use crate::agent::hook::list::prelude::*;
+use crate::agent::hook::hook_points::hook_points;
+use crate::agent::hook::hook_points::prelude::*;
+use crate::agent::hook::invoke::{catch_hook_panic, hook_error, invoke};
 use crate::agent::hook::observer::ObserverFuture;
 use crate::agent::hook::{Hook, HookFuture, Observer};
-use crate::agent::within::TimedCall;
+use crate::agent::timed_call::TimedCall;
 use crate::env::TimeLimit;
 
 /// How long a hook may take for each answer, unless set.

@@ -6,25 +6,25 @@
 //! make a hook of one, and [`Agent::with_hook`](crate::Agent::with_hook) takes it. The
 //! [label](crate::agent::StateFields::label) in the state tells the agents apart that share a hook.
 
-mod answer;
-mod ask;
 mod closures;
-mod definition;
+mod combined_decision;
+mod context_injector;
+mod decisions;
+mod hook;
+mod hook_points;
 mod hooks;
-mod list;
-mod narrow;
+mod invoke;
 mod observer;
-mod permitted;
-mod unwrap;
+mod unwrap_json_string;
 
-pub use answer::{CallDecision, HookFuture, IntoHookResult, StopDecision};
+pub use decisions::{CallDecision, HookFuture, IntoHookResult, StopDecision};
 // A function for each hook point.
 pub use closures::*;
-pub use definition::Hook;
+pub(in crate::agent) use combined_decision::CombinedDecision;
+pub use hook::Hook;
 pub(in crate::agent) use hooks::Hooks;
 pub(in crate::agent) use observer::Observer;
-pub(in crate::agent) use permitted::CombinedDecision;
-pub use unwrap::unwrap_json_string;
+pub use unwrap_json_string::unwrap_json_string;
 
 #[cfg(test)]
 mod tests;

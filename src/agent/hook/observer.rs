@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::agent::State;
-use crate::agent::hook::ask::{HOOK_NAME, hook_error};
+use crate::agent::hook::invoke::{HOOK_NAME, hook_error};
 use crate::agent::hook::{Hook, HookFuture};
-use crate::agent::within::TimedCall;
+use crate::agent::timed_call::TimedCall;
 use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind};

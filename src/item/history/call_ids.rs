@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::item::history::node::drop_iteratively;
-use crate::item::known_ids::UsedIdFilter;
+use crate::item::used_id_filter::UsedIdFilter;
 
 /// The ids of the calls of a history.
 #[derive(Clone, Default)]

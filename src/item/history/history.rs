@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::env::Ids;
 use crate::item::history::call_ids::{CallIds, SeenCallIds};
-use crate::item::history::encoded::{EncodeCache, EncodedChunk};
+use crate::item::history::encode_cache::{EncodeCache, EncodedChunk};
 use crate::item::history::items::Items;
 use crate::item::history::node::{Node, iter_chain};
 use crate::item::{Item, ItemKind, ToolCall, settle};

@@ -1,16 +1,16 @@
 //! The ledger: immutable, shared, cheap to clone, fork and append to.
 
 mod call_ids;
-mod encoded;
+mod common_prefix;
+mod encode_cache;
 mod history;
 mod items;
-mod law;
-mod nested;
+mod nested_histories;
 mod node;
-mod shared;
-mod stored;
+mod serialization;
+mod settle_state;
 
-pub(crate) use encoded::EncodedChunk;
+pub(crate) use encode_cache::EncodedChunk;
 pub use history::History;
 pub use items::Items;
 

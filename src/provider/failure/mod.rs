@@ -1,19 +1,19 @@
 //! From what a provider says went wrong to an error that a caller can act on.
 
-mod codes;
-mod limits;
+mod classify;
+mod context_limits;
+mod error_body;
+mod error_codes;
 mod retry_delay;
-mod said;
-mod words;
 
 use std::time::SystemTime;
 
 use serde_json::value::RawValue;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
-use said::Said;
+use error_body::Said;
 #[cfg(feature = "http")]
-pub(super) use said::tells_of_error;
+pub(super) use error_body::tells_of_error;
 
 /// Reads the body of an answer that is an error by its status. `now` is for the dates in it.
 #[cfg(any(feature = "http", test))]
@@ -23,7 +23,7 @@ pub(super) fn of_status(status: u16, body: &str, now: SystemTime) -> Error {
         "" => format!("the provider answered with status {status}"),
         message => format!("the provider answered with status {status}: {message}"),
     };
-    let kind = words::kind(Some(status), &said);
+    let kind = classify::kind(Some(status), &said);
     detailed(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
 }
 
@@ -58,7 +58,7 @@ pub(super) fn protocol(message: impl Into<String>) -> Error {
 /// Reads an error that stands in a stream, or in a body whose status was fine and that is no stream.
 pub(super) fn broken_off(text: &str, now: Option<SystemTime>) -> Error {
     let said = Said::in_body(text);
-    let kind = match words::kind(said.status, &said) {
+    let kind = match classify::kind(said.status, &said) {
         // What a server says in the middle of its own answer is its own failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
         kind => kind,
@@ -78,7 +78,7 @@ fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<Syst
     }
     match error.kind() {
         ErrorKind::RateLimited => {
-            if let Some(scope) = words::scope(said) {
+            if let Some(scope) = classify::scope(said) {
                 error = error.with_scope(scope);
             }
         }
@@ -88,17 +88,17 @@ fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<Syst
                 Some(401) => Some(AuthProblem::InvalidKey),
                 _ => None,
             };
-            if let Some(problem) = words::auth(said).or(by_status) {
+            if let Some(problem) = classify::auth(said).or(by_status) {
                 error = error.with_auth(problem);
             }
         }
         ErrorKind::ContextWindow => {
-            if let Some(limits) = said.limits.or_else(|| limits::read(&said.text)) {
+            if let Some(limits) = said.limits.or_else(|| context_limits::read(&said.text)) {
                 error = error.with_context_limits(limits);
             }
         }
         ErrorKind::InvalidRequest | ErrorKind::Unsupported => {
-            let parameter = said.parameter.clone().or_else(|| words::parameter(said));
+            let parameter = said.parameter.clone().or_else(|| classify::parameter(said));
             if let Some(name) = parameter {
                 error = error.with_parameter(name);
             }

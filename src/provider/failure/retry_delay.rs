@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::http::{span, until};
-use crate::provider::failure::said::Said;
+use crate::provider::failure::error_body::Said;
 
 /// What stands before a span in a message, in lower case.
 const BEFORE: &[&str] = &[

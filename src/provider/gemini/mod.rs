@@ -3,10 +3,10 @@
 mod decode;
 mod encode;
 mod passthrough;
+#[cfg(feature = "testing")]
+pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;
-#[cfg(feature = "testing")]
-pub(crate) mod write;
 
 pub use decode::Decoder;
 pub use encode::encode;

@@ -16,7 +16,7 @@ use crate::http::{
     TurnDeadlines, masked, was_closed,
 };
 use crate::provider::decode::Decoding;
-use crate::provider::http::answer::stream_of;
+use crate::provider::http::response_kind::stream_of;
 use crate::provider::http::settings::{Settings, add_header, check_headers};
 use crate::provider::http::wire::{Destination, Encoded, Wire};
 use crate::provider::retry::{Attempts, Retrying};

@@ -1,8 +1,8 @@
 //! A model over HTTP: one provider for every wire.
 
-mod answer;
 mod exchange;
 mod provider;
+mod response_kind;
 mod settings;
 mod wire;
 

@@ -8,10 +8,10 @@
 mod chat;
 mod decode;
 mod encode;
+#[cfg(feature = "testing")]
+pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;
-#[cfg(feature = "testing")]
-pub(crate) mod write;
 
 pub use chat::{Chat, KeepAlive, Think};
 pub use decode::Decoder;

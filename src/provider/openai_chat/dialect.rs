@@ -1,7 +1,7 @@
 //! How one server's Chat Completions differ from another's, as data.
 
 use crate::http::KeyHeader;
-use crate::provider::effort_words::EffortWords;
+use crate::provider::effort_names::EffortWords;
 
 /// How a server's Chat Completions differ from those of others: choices, and no code.
 ///

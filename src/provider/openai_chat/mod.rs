@@ -8,12 +8,12 @@ mod dialect;
 mod encode;
 mod passthrough;
 mod presets;
+#[cfg(feature = "testing")]
+pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;
-#[cfg(feature = "testing")]
-pub(crate) mod write;
 
-pub use crate::provider::effort_words::EffortWords;
+pub use crate::provider::effort_names::EffortWords;
 pub use decode::Decoder;
 pub use dialect::{
     Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,

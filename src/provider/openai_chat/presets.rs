@@ -6,7 +6,7 @@ use super::dialect::{
     UserField,
 };
 use crate::http::KeyHeader;
-use crate::provider::effort_words::EffortWords;
+use crate::provider::effort_names::EffortWords;
 
 impl Dialect {
     /// What every server takes, for one that nothing is known of. What it may not know is refused

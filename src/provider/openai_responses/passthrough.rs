@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::{Json, ProviderData};
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{List, Str, json};
+use crate::provider::ordered_fields::Fields;
 
 /// The name of this wire in provider data.
 pub(super) const NAME: &str = "openai_responses";

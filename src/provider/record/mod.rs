@@ -1,8 +1,8 @@
 //! A provider that writes down what is asked and what is said.
 
 pub(super) mod line;
-pub(super) mod mask;
-mod pending;
+pub(super) mod masker;
+mod pending_events;
 mod sink;
 
 use std::borrow::Cow;
@@ -23,8 +23,8 @@ use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 use line::{Asked, Line};
-use mask::Masker;
-use pending::Pending;
+use masker::Masker;
+use pending_events::Pending;
 use sink::Sink;
 
 /// A provider that writes each turn down: what was asked, every event as it came, and the error if

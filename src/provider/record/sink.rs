@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 
 use super::line::{Asked, Line, VERSION};
-use super::mask::Masker;
+use super::masker::Masker;
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;

@@ -1,9 +1,9 @@
 //! A provider that plays a record.
 
-mod differ;
-mod played;
-mod read;
-mod rebuild;
+mod read_record;
+mod rebuild_turn;
+mod replayed_turn;
+mod request_mismatch;
 
 use std::fmt;
 use std::path::Path;
@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-pub use differ::RequestMismatch;
+pub use request_mismatch::RequestMismatch;
 
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::first_poll::at_first_poll;
 use crate::provider::record::line::Asked;
-use crate::provider::record::mask::Masker;
+use crate::provider::record::masker::Masker;
 use crate::request::Request;
 use crate::stream::TurnStream;
-pub(crate) use played::{Played, PlayedEvent, play};
-use read::Recorded;
-use rebuild::refusal;
+use read_record::Recorded;
+use rebuild_turn::refusal;
+pub(crate) use replayed_turn::{Played, PlayedEvent, play};
 
 /// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
 /// same error, for the same request. No network, no waiting.
@@ -104,7 +104,7 @@ impl Replay {
     ///
     /// As [`from_file`](Self::from_file).
     pub fn from_text(text: &str) -> Result<Self, Error> {
-        let tape = read::tape(text)?;
+        let tape = read_record::tape(text)?;
         Ok(Self {
             model: tape.model.into(),
             torn: tape.torn,
@@ -135,7 +135,7 @@ impl Replay {
         let mut mismatch = None;
         for at in 0..turns.len() {
             let recorded = turns[at].asked.told().and_then(plain).map_err(unreadable)?;
-            match differ::first(turns[at].turn, &recorded, &asked) {
+            match request_mismatch::first(turns[at].turn, &recorded, &asked) {
                 None => return Ok(turns.remove(at).played),
                 Some(differs) => drop(mismatch.get_or_insert(differs)),
             }

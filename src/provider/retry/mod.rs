@@ -1,15 +1,15 @@
 //! A provider that sends a request again when it failed.
 
+mod attempts;
 mod backoff;
 mod policy;
-mod retrying;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub(super) use attempts::{Attempts, Retrying};
 pub use backoff::Backoff;
 pub(super) use policy::Policy;
-pub(super) use retrying::{Attempts, Retrying};
 
 use crate::env::Random;
 use crate::error::Error;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::env::{Random, SystemRandom};
 use crate::error::Error;
 use crate::provider::Backoff;
-use crate::provider::remedy::Choice;
+use crate::provider::should_fall_back::Choice;
 
 /// Which errors are retried, how many times, and after which waits.
 #[derive(Clone)]

@@ -8,15 +8,15 @@
 //!
 //! The limits on size and nesting are left to the vendors: they were raised before.
 
-mod join;
-mod narrow;
-mod node;
+mod merge;
 mod refs;
+mod rewrite;
+mod rewrite_node;
+mod schema_hints;
 mod subset;
-mod subsets;
-mod told;
+mod wire_subsets;
 
-pub(super) use subsets::{anthropic_output, gemini, ollama_parameters, openai_strict};
+pub(super) use wire_subsets::{anthropic_output, gemini, ollama_parameters, openai_strict};
 
 #[cfg(test)]
 mod tests;

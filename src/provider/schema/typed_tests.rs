@@ -44,7 +44,7 @@ impl Choices<'_> {
         if let Some(Value::Array(listed)) = schema.get("enum") {
             return listed[n % listed.len()].clone();
         }
-        let kinds = schema.get("type").map(join::types).unwrap_or_default();
+        let kinds = schema.get("type").map(merge::types).unwrap_or_default();
         match kinds.get(if self.bytes.is_empty() {
             kinds.len().max(1) - 1
         } else {

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
-use crate::provider::delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, Signed};
 use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::item::StopReason;
-use crate::provider::delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, Signed};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 

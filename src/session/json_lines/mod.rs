@@ -1,13 +1,13 @@
 //! A store in files of JSON lines.
 
-mod crc;
-mod file;
-mod folder;
-mod lines;
-mod name;
-mod origins;
+mod crc32;
+mod file_format;
+mod file_name;
+mod locked_file;
+mod origin_cache;
 mod salvage;
-mod sessions;
+mod session_files;
+mod session_folder;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
-use crate::session::files;
-use crate::session::jobs::{BlockingStore as _, impl_store_from_blocking};
-use crate::session::refusal::store_error;
+use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
+use crate::session::checks::store_error;
+use crate::session::private_files;
 use crate::session::worker::Worker;
 use crate::session::{Entry, SalvageReport, SessionInfo};
-use sessions::{Location, SessionFiles};
+use session_files::{Location, SessionFiles};
 
 /// A store in files that people can read, one for each session.
 ///
@@ -109,7 +109,7 @@ impl JsonLinesStore {
     /// [`Store`](ErrorKind::Store) if there is no such folder and it cannot be made.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = to_absolute_path(&folder.into())?;
-        files::create_private_dir(&folder)?;
+        private_files::create_private_dir(&folder)?;
         Ok(Self::from_location(Location::Folder(folder)))
     }
 
@@ -137,9 +137,9 @@ impl JsonLinesStore {
         };
         let stem = stem.to_string_lossy().into_owned();
         // In the folder it is the same session.
-        let id = name::id_from_file_name(&stem).unwrap_or(stem);
+        let id = file_name::id_from_file_name(&stem).unwrap_or(stem);
         let path = to_absolute_path(&path)?;
-        path.parent().map_or(Ok(()), files::create_private_dir)?;
+        path.parent().map_or(Ok(()), private_files::create_private_dir)?;
         Ok((Self::from_location(Location::File { path, id: id.clone() }), id))
     }
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use memchr::{memchr_iter, memmem};
 
 use super::super::salvage::SalvageReport;
-use super::crc::Crc32;
-use super::lines::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
+use super::crc32::Crc32;
+use super::file_format::{self, AppendHeader, LegacyAppendHeader, Line, ParsedAppend};
 use crate::session::ForkOrigin;
 
 /// What a file says: its own entries, and what it was forked from.
@@ -65,9 +65,9 @@ struct SalvageReader<'a> {
 
 impl SalvageReader<'_> {
     fn read_header(&mut self) -> Option<ForkOrigin> {
-        let first = lines::next_line(self.text, 0, 1);
+        let first = file_format::next_line(self.text, 0, 1);
         let line = first.as_ref().map_or(self.text, |line| &self.text[line.byte_range.clone()]);
-        match lines::parse_header(line) {
+        match file_format::parse_header(line) {
             Ok(head) if first.is_some() => {
                 self.requires_checksum = head.has_checksum;
                 self.skip_to(line.len() + 1);
@@ -90,7 +90,7 @@ impl SalvageReader<'_> {
     }
 
     fn read_append(&mut self) {
-        let first = lines::next_line(self.text, self.offset, self.line_number);
+        let first = file_format::next_line(self.text, self.offset, self.line_number);
         let checked = first.as_ref().and_then(|first| self.checked_entry_range(first));
         match (checked, first) {
             (Some(entries), Some(first)) => self.read_checked_append(&first, entries),
@@ -126,7 +126,9 @@ impl SalvageReader<'_> {
                 // Also where the LF before the next append is damaged.
                 let end = declared.map(|(_, end)| end).filter(|end| {
                     let rest = self.text.get(*end..);
-                    rest.is_some_and(|rest| rest.is_empty() || lines::starts_with_append(rest))
+                    rest.is_some_and(|rest| {
+                        rest.is_empty() || file_format::starts_with_append(rest)
+                    })
                 });
                 let lost = declared.map(|(entries, _)| entries);
                 self.record_damage(end.unwrap_or_else(|| self.next_append_offset()), &reason, lost);
@@ -137,13 +139,13 @@ impl SalvageReader<'_> {
     /// Whether a line is of the file itself, and no entry.
     fn is_append_header(&self, line: &Line) -> bool {
         let line = &self.text[line.byte_range.clone()];
-        lines::starts_with_append(line) || lines::split_file_crc(line).is_some()
+        file_format::starts_with_append(line) || file_format::split_file_crc(line).is_some()
     }
 
     /// Where the entries of an append are that has a first line and a right checksum.
     fn checked_entry_range(&self, first: &Line) -> Option<Range<usize>> {
         let line = &self.text[first.byte_range.clone()];
-        lines::split_file_crc(line).filter(|_| lines::starts_with_append(line))?;
+        file_format::split_file_crc(line).filter(|_| file_format::starts_with_append(line))?;
         let AppendHeader { bytes, crc32, .. } = first.parse_append_header(self.text).ok()?;
         let from = first.byte_range.end + 1;
         let range = from..from.checked_add(bytes)?;
@@ -153,7 +155,7 @@ impl SalvageReader<'_> {
 
     fn read_checked_append(&mut self, first: &Line, entries: Range<usize>) {
         let line = &self.text[first.byte_range.clone()];
-        if let Some((before, file_crc)) = lines::split_file_crc(line)
+        if let Some((before, file_crc)) = file_format::split_file_crc(line)
             && !self.crc.update(before).matches_hex(file_crc)
         {
             if self.is_prefix_intact {
@@ -171,7 +173,9 @@ impl SalvageReader<'_> {
             }
         }
         (self.requires_checksum, self.is_prefix_intact) = (true, true);
-        for line in lines::split_complete_lines(self.text, entries.clone(), first.line_number + 1) {
+        for line in
+            file_format::split_complete_lines(self.text, entries.clone(), first.line_number + 1)
+        {
             match line.parse_entry(self.text) {
                 Ok(entry) => self.report.entries.push(entry),
                 Err(error) => {
@@ -190,7 +194,7 @@ impl SalvageReader<'_> {
         let ended = memchr_iter(b'\n', &self.text[range.clone()]).count();
         let has_more = !self.text[range.clone()].ends_with(b"\n");
         let numbers = self.line_number..self.line_number + ended + usize::from(has_more);
-        let lines = lines::split_complete_lines(self.text, range.clone(), self.line_number);
+        let lines = file_format::split_complete_lines(self.text, range.clone(), self.line_number);
         let is_entry = |line: &Line| !self.is_append_header(line) && line.line_number > 1;
         let entries: Vec<Line> = lines.filter(is_entry).collect();
         let doubtful = entries.iter().filter_map(|line| line.parse_entry(self.text).ok()).collect();
@@ -205,8 +209,8 @@ impl SalvageReader<'_> {
     /// How many entries the append that begins here says that it has, and where it says that it ends, if
     /// that is as it was written.
     fn declared_entries_and_end(&self) -> Option<(u64, usize)> {
-        let first = lines::next_line(self.text, self.offset, self.line_number)?;
-        let (before, file_crc) = lines::split_file_crc(&self.text[first.byte_range.clone()])?;
+        let first = file_format::next_line(self.text, self.offset, self.line_number)?;
+        let (before, file_crc) = file_format::split_file_crc(&self.text[first.byte_range.clone()])?;
         let line = first.parse_append_header(self.text).ok()?;
         let end = (first.byte_range.end + 1).checked_add(line.bytes)?;
         self.crc.update(before).matches_hex(file_crc).then_some((line.entries as u64, end))
@@ -222,7 +226,7 @@ impl SalvageReader<'_> {
     /// Where the next append begins after the line that begins here; no entry looks like one.
     fn next_append_offset(&self) -> usize {
         let ends = memchr_iter(b'\n', &self.text[self.offset..]).map(|end| self.offset + end + 1);
-        let mut ends = ends.filter(|end| lines::starts_with_append(&self.text[*end..]));
+        let mut ends = ends.filter(|end| file_format::starts_with_append(&self.text[*end..]));
         ends.next().unwrap_or(self.text.len())
     }
 

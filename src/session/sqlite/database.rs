@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
-use super::super::files::{FileId, private_file_options};
-use super::super::refusal::{corrupt_data_error, store_error};
+use super::super::checks::{corrupt_data_error, store_error};
+use super::super::private_files::{FileId, private_file_options};
 use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;

@@ -2,7 +2,7 @@
 
 mod database;
 mod schema;
-mod sessions;
+mod session_tables;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
-use crate::session::jobs::{BlockingStore as _, impl_store_from_blocking};
+use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
 use crate::session::worker::Worker;
 use crate::session::{Entry, SalvageReport, SessionInfo};
 use database::Database;
-use sessions::SessionTables;
+use session_tables::SessionTables;
 
 /// A store in one SQLite file, for programs with many sessions.
 ///

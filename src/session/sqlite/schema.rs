@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error as Sqlite, ErrorCode, TransactionBehavior};
 
-use super::super::refusal::{corrupt_data_error, store_error};
+use super::super::checks::{corrupt_data_error, store_error};
 use crate::error::Error;
 
 /// How long somebody else may hold the database.

@@ -13,8 +13,8 @@ use tokio::time::{sleep, timeout};
 use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::decode::{BadRequest, Decoded, Decoder, HEAD_LIMIT};
-use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
+use crate::testing::http::request_log::Log;
 use crate::testing::http::response::{
     Body, Framing, HttpResponse, LAST_CHUNK, Part, Then, encode_chunk, encode_head,
 };

@@ -39,7 +39,7 @@ mod request;
 mod response;
 
 mod decode;
-mod log;
+mod request_log;
 
 mod connection;
 mod server;

@@ -11,8 +11,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::connection::{Handler, serve};
-use crate::testing::http::log::Log;
 use crate::testing::http::request::HttpRequest;
+use crate::testing::http::request_log::Log;
 use crate::testing::http::response::HttpResponse;
 
 /// How long to wait before accepting again when the system has no socket to give.

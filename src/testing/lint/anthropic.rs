@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::complaints::{
+use super::options::of_other_wires;
+use super::violations::{
     Complaints, given, has_text, inner, is_blank, is_given, is_plain, list, repeated, text,
 };
-use super::options::of_other_wires;
 use crate::testing::signatures::Signatures;
 
 /// What Anthropic objects to in the body of a request.

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, given, has_text, inner, is_blank, list, repeated, text};
 use super::schema;
-use crate::provider::gemini::write::signed_call;
+use super::violations::{Complaints, given, has_text, inner, is_blank, list, repeated, text};
+use crate::provider::gemini::server::signed_call;
 use crate::testing::signatures::Signatures;
 
 /// What Gemini takes in place of a signature, for calls that it did not write,

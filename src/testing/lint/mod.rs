@@ -27,12 +27,12 @@ mod ollama;
 pub(super) mod openai_chat;
 pub(super) mod openai_responses;
 
-mod complaints;
+mod call_pairs;
 mod openai;
 mod options;
-mod pairs;
 mod request;
 mod schema;
+mod violations;
 
 #[cfg(test)]
 mod tests;

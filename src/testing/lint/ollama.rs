@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, has_text, is_given, list, repeated, text};
+use super::call_pairs::pairs;
 use super::options::foreign;
-use super::pairs::pairs;
+use super::violations::{Complaints, has_text, is_given, list, repeated, text};
 
 /// What Ollama objects to in the body of a request to `/api/chat`.
 pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {

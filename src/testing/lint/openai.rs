@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, has_text, is_given, is_plain, list, repeated, text};
 use super::options::within;
 use super::schema;
+use super::violations::{Complaints, has_text, is_given, is_plain, list, repeated, text};
 
 /// How long a call's id may be on the chat wire.
 pub(super) const CHAT_ID: usize = 40;

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, has_text, inner, is_given, list, repeated, text};
+use super::call_pairs::pairs;
 use super::openai::{
     CHAT_ID, check_call, check_id, check_text, mentions_json, needs_tools, not_empty,
     output_schema, required, sampling, tools,
 };
 use super::options::{at_least, of_other_wires, within};
-use super::pairs::pairs;
+use super::violations::{Complaints, has_text, inner, is_given, list, repeated, text};
 use crate::testing::signatures::Signatures;
 
 /// What `OpenAI` objects to in the body of a Chat Completions request.

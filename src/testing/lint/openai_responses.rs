@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, has_text, is_given, list, repeated, text};
 use super::openai::{
     RESPONSES_ID, check_call, check_id, check_text, mentions_json, needs_tools, not_empty,
     output_schema, required, sampling, tools,
 };
 use super::options::{at_least, of_other_wires};
+use super::violations::{Complaints, has_text, is_given, list, repeated, text};
 use crate::testing::signatures::{BEGINS, Signatures};
 
 /// What `OpenAI` objects to in the body of a Responses request.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, is_given};
+use super::violations::{Complaints, is_given};
 
 /// Complains of a number outside its bounds.
 pub(super) fn within(body: &Value, field: &str, least: f64, most: f64, bad: &mut Complaints) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::complaints::{Complaints, list};
+use super::violations::{Complaints, list};
 
 /// `OpenAI`'s strict mode: every object is closed and requires all that it has,
 /// <https://platform.openai.com/docs/guides/structured-outputs#supported-schemas>.

@@ -54,14 +54,14 @@
 mod report;
 mod subject;
 
-mod request;
+mod sample_requests;
 mod server;
 
-mod agent;
-mod answers;
-mod broken_off;
-mod errors;
-mod sending;
+mod agent_claims;
+mod error_claims;
+mod interrupted_response_claims;
+mod request_claims;
+mod response_claims;
 
 #[cfg(all(test, feature = "http"))]
 mod tests;
@@ -73,7 +73,10 @@ pub use subject::Subject;
     not(test),
     expect(clippy::wildcard_imports, reason = "the macro has the list of all claims")
 )]
-use self::{agent::*, answers::*, broken_off::*, errors::*, sending::*};
+use self::{
+    agent_claims::*, error_claims::*, interrupted_response_claims::*, request_claims::*,
+    response_claims::*,
+};
 
 /// Makes a module of tests, one for each claim of the [suite](crate::testing::provider_suite) of
 /// providers.

@@ -7,9 +7,11 @@ use std::task::{Context, Poll};
 use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{ResultKind, ToolCall};
-use crate::tool::run::calls::{AnsweredCall, ArgsError, ReadyCall, Refusal, TurnCalls, prepare};
-use crate::tool::run::guarded_gate::PolicyFuture;
-use crate::tool::run::places::ConcurrencySlots;
+use crate::tool::run::concurrency_slots::ConcurrencySlots;
+use crate::tool::run::policy_handle::PolicyFuture;
+use crate::tool::run::turn_calls::{
+    AnsweredCall, ArgsError, ReadyCall, Refusal, TurnCalls, prepare,
+};
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
 /// Takes each call from the queue to where it is known whether it runs: it is found, its arguments are

@@ -3,19 +3,19 @@
 
 mod tool_run;
 
-mod calls;
-mod guarded_gate;
+mod policy_handle;
+mod turn_calls;
 
 mod admission;
 
-mod execution;
-mod places;
-mod running;
+mod call_executor;
+mod concurrency_slots;
+mod running_call;
 
-mod kept;
-mod results;
+mod result_collector;
+mod saved_calls;
 
-pub use kept::SavedCalls;
-pub use results::ToolRunOutcome;
-pub(crate) use results::redact_each;
+pub use result_collector::ToolRunOutcome;
+pub(crate) use result_collector::redact_each;
+pub use saved_calls::SavedCalls;
 pub use tool_run::ToolRun;

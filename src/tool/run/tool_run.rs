@@ -15,12 +15,12 @@ use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::request::check_names;
 use crate::stream::{Step, Steps};
 use crate::tool::run::admission::{Admission, AdmissionStep};
-use crate::tool::run::calls::{AnsweredCall, TurnCalls};
-use crate::tool::run::execution::CallExecutor;
-use crate::tool::run::guarded_gate::PolicyHandle;
-use crate::tool::run::kept::{ReplayedCalls, SaveCallback, SavedCalls};
-use crate::tool::run::results::{ResultCollector, ToolRunOutcome};
-use crate::tool::run::running::CallUpdate;
+use crate::tool::run::call_executor::CallExecutor;
+use crate::tool::run::policy_handle::PolicyHandle;
+use crate::tool::run::result_collector::{ResultCollector, ToolRunOutcome};
+use crate::tool::run::running_call::CallUpdate;
+use crate::tool::run::saved_calls::{ReplayedCalls, SaveCallback, SavedCalls};
+use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 

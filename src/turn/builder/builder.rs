@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use crate::item::{History, ItemKind, ProviderData, StopReason};
+use crate::turn::builder::call_index::Places;
 use crate::turn::builder::call_state::CallState;
-use crate::turn::builder::places::Places;
-use crate::turn::partial::Key;
+use crate::turn::partial_turn::Key;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
 use crate::usage::Usage;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::item::{History, ItemKind, Json, ProviderData, ToolCall};
 use crate::turn::builder::TurnBuilder;
 use crate::turn::builder::call_state::{CallState, Held};
-use crate::turn::partial::Block;
+use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {

@@ -1,11 +1,11 @@
 //! The only place where a turn is put together.
 
-mod absorb;
+mod absorb_event;
 mod builder;
+mod call_index;
 mod call_state;
 mod calls;
-mod end;
-mod places;
+mod turn_end;
 
 pub(crate) use builder::MOST_ITEMS;
 pub use builder::TurnBuilder;

@@ -1,7 +1,7 @@
 //! Whose hook runs.
 
 use super::*;
-use crate::agent::hook::ask::catch_hook_panic;
+use crate::agent::hook::invoke::catch_hook_panic;
 
 fn labelled(label: &str) -> State {
     state().update(|it| it.label = label.into())

@@ -1,8 +1,8 @@
 //! How several hooks are put together, and what closures give.
 
-mod ask;
+mod argument_repair;
+mod invoke;
 mod label;
-mod repair;
 
 use std::borrow::Cow;
 use std::future::ready;
@@ -16,8 +16,8 @@ use crate::agent::State;
 use crate::error::{Error, ErrorKind};
 use crate::event::{EndReason, Outcome};
 use crate::item::{History, Item, Json, ResultKind, ToolCall, ToolResult};
+use crate::journal::Journal;
 use crate::request::Request;
-use crate::story::Journal;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
 
 type Shared<T> = Arc<Mutex<T>>;

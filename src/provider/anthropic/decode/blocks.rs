@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::item::{Json, ProviderData};
 use crate::provider::anthropic::passthrough::{NAME, field_data};
 use crate::provider::failure::protocol;
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{Lax, read};
+use crate::provider::ordered_fields::Fields;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// A block that has begun and not ended.

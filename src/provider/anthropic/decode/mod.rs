@@ -20,8 +20,8 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, read, read_frame};
+use crate::provider::ordered_fields::Fields;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 

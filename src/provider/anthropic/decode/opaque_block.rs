@@ -3,8 +3,8 @@
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::{Json, nesting_depth};
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, repaired};
+use crate::provider::ordered_fields::Fields;
 
 /// What is nested deeper is kept as its text: a reader of JSON stops at 128 levels, and the value
 /// stands some levels deep in the record of a run.

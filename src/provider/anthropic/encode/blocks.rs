@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
 use crate::provider::cache_control::CacheControl;
-use crate::provider::fields::Fields;
 use crate::provider::lenient::Str;
-use crate::provider::portable::{LONG_ID, object_or_wrapped, wire_id, wire_name};
+use crate::provider::ordered_fields::Fields;
+use crate::provider::portable_values::{LONG_ID, object_or_wrapped, wire_id, wire_name};
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {

@@ -4,8 +4,8 @@ use super::blocks::{Block, Message};
 use super::content::text_block;
 use crate::error::Error;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::context::Array;
-use crate::provider::portable::NOT_SHOWN;
+use crate::provider::encode_context::Array;
+use crate::provider::portable_values::NOT_SHOWN;
 
 /// What is known of the messages that are encoded, the last of which is of the assistant.
 #[derive(Clone, Default)]

@@ -12,10 +12,10 @@ use super::content::{blocks, text_block};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::anthropic::passthrough::NAME;
-use crate::provider::fields::Fields;
 use crate::provider::handoff;
 use crate::provider::lenient::{Lax, Str};
-use crate::provider::portable::{FAILED_SILENTLY, LONG_ID, wire_id};
+use crate::provider::ordered_fields::Fields;
+use crate::provider::portable_values::{FAILED_SILENTLY, LONG_ID, wire_id};
 
 /// The messages so far, alternating roles.
 #[derive(Default)]

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::body::Object;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::context::Context;
+use crate::provider::encode_context::Context;
 use crate::request::Request;
 
 /// Writes the body of a request to the Anthropic Messages wire.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::body::{Object, refuse_set, unsupported};
-use crate::provider::effort_words::EffortWords;
+use crate::provider::effort_names::EffortWords;
 use crate::provider::schema::anthropic_output;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 

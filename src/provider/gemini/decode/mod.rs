@@ -13,9 +13,9 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
-use crate::provider::fields::Fields;
 use crate::provider::gemini::passthrough::{Bound, NAME};
 use crate::provider::lenient;
+use crate::provider::ordered_fields::Fields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::Error;
 use crate::provider::failure::protocol;
-use crate::provider::fields::Fields;
+use crate::provider::ordered_fields::Fields;
 
 /// Nothing is nested deeper: what is read with these arguments could not be read again.
 const DEEPEST: usize = 100;

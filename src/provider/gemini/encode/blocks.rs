@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::item::{self, MediaSource, ToolResult};
-use crate::provider::portable::result_text;
+use crate::provider::portable_values::result_text;
 
 /// What one side says before the other does.
 #[derive(Serialize)]

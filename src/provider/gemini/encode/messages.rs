@@ -8,10 +8,10 @@ use super::blocks::{Call, Content, Part, Response, answer, parts, plain};
 use super::generation::Generation;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::Array;
+use crate::provider::encode_context::Array;
 use crate::provider::gemini::passthrough::{Bound, NAME};
 use crate::provider::handoff;
-use crate::provider::portable::{NOT_SHOWN, object_or_wrapped, wire_name};
+use crate::provider::portable_values::{NOT_SHOWN, object_or_wrapped, wire_name};
 
 /// The signature of a call that nobody signed, as the guide on thought signatures has it:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.

@@ -15,7 +15,7 @@ use self::messages::{Contents, opens_model};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
 use crate::provider::body::Object;
-use crate::provider::context::Context;
+use crate::provider::encode_context::Context;
 use crate::provider::gemini::passthrough::NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};

@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use super::options::WIRE;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
-use crate::provider::context::{Array, Context};
+use crate::provider::encode_context::{Array, Context};
 use crate::provider::handoff;
 use crate::provider::ollama::NAME;
-use crate::provider::portable::{object_or_wrapped, wire_name};
+use crate::provider::portable_values::{object_or_wrapped, wire_name};
 
 #[derive(Default, Serialize)]
 struct Message<'a> {

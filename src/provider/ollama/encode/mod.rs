@@ -8,7 +8,7 @@ use self::options::WIRE;
 use super::{Chat, NAME};
 use crate::error::Error;
 use crate::provider::body::{Object, refuse_set, unsupported};
-use crate::provider::context::Context;
+use crate::provider::encode_context::Context;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::provider::body::{Object, unsupported};
-use crate::provider::effort_words::EffortWords;
+use crate::provider::effort_names::EffortWords;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
 

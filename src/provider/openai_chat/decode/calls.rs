@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::item::Json;
 use crate::provider::decode::key;
 use crate::provider::failure::protocol;
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{Str, non_null};
 use crate::provider::openai::{arguments, malformed_arguments};
 use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
+use crate::provider::ordered_fields::Fields;
 use crate::turn::{MOST_ITEMS, TurnBuilder};
 
 /// The calls of a turn while they stream. Their place here is their key.

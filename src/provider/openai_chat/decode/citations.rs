@@ -3,8 +3,8 @@
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::Json;
-use crate::provider::fields::Fields;
 use crate::provider::lenient::non_null;
+use crate::provider::ordered_fields::Fields;
 
 /// The annotations and citations of a text.
 #[derive(Debug, Default)]

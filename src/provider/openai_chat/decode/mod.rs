@@ -15,9 +15,9 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol};
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements};
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
+use crate::provider::ordered_fields::Fields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 

@@ -7,9 +7,9 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::frames::RareFields;
 use crate::item::Json;
-use crate::provider::fields::Fields;
 use crate::provider::lenient::{non_null, string};
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
+use crate::provider::ordered_fields::Fields;
 
 /// The reasoning of a turn, put together from its pieces.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::openai_chat::dialect::MediaForms;
-use crate::provider::portable::address;
+use crate::provider::portable_values::address;
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {

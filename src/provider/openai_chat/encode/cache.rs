@@ -1,11 +1,11 @@
 //! From messages to the bytes of a body, of which those that cannot change are remembered.
 
 use super::blocks::Message;
-use super::ids::Given;
+use super::call_ids::Given;
 use crate::error::Error;
 use crate::provider::body::not_json;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::context::{Array, Closed, Elements};
+use crate::provider::encode_context::{Array, Closed, Elements};
 use crate::provider::openai_chat::dialect::Dialect;
 
 /// What a message depends on beside the items: the dialect, and whether texts are parts.

@@ -5,17 +5,17 @@ use std::mem::take;
 
 use super::blocks::{Call, CallFunction, Content, Message, Part, media_part};
 use super::cache::{Cursor, EncodedPrefix, Form, NewMessages};
-use super::ids::Ids;
+use super::call_ids::Ids;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::Context;
-use crate::provider::fields::Fields;
+use crate::provider::encode_context::Context;
 use crate::provider::handoff;
 use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
 };
 use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS, EXTRA_FIELDS, THOUGHT_FIELD};
-use crate::provider::portable::{
+use crate::provider::ordered_fields::Fields;
+use crate::provider::portable_values::{
     content_text, has_media, object_or_wrapped, result_text, wire_name,
 };
 

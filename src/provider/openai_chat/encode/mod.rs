@@ -2,7 +2,7 @@
 
 mod blocks;
 mod cache;
-mod ids;
+mod call_ids;
 mod messages;
 mod options;
 
@@ -17,7 +17,7 @@ use self::options::{set_options, set_tools};
 use crate::error::Error;
 use crate::provider::body::Object;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::context::Context;
+use crate::provider::encode_context::Context;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::provider::body::{Object, unsupported};
-use crate::provider::effort_words::EffortWords;
+use crate::provider::effort_names::EffortWords;
 use crate::provider::openai_chat::dialect::{
     Dialect, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
 };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::item::{Content, Media, MediaSource, Part};
-use crate::provider::portable::address;
+use crate::provider::portable_values::address;
 
 pub(super) fn content_parts(content: &Content) -> Vec<Value> {
     match content {

@@ -7,10 +7,10 @@ use super::blocks::{content_parts, text_part};
 use super::cache::EncodedPrefix;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
-use crate::provider::context::{Array, Closed, Elements};
+use crate::provider::encode_context::{Array, Closed, Elements};
 use crate::provider::handoff;
 use crate::provider::openai_responses::passthrough::{Kept, NAME, Thought};
-use crate::provider::portable::{
+use crate::provider::portable_values::{
     LONG_ID, has_media, object_or_wrapped, result_text, wire_id, wire_name,
 };
 

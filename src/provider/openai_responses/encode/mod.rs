@@ -13,7 +13,7 @@ use self::messages::Input;
 use self::options::{may_reason, reasoning, refuse_unsupported, text, tool_choice};
 use crate::error::Error;
 use crate::provider::body::Object;
-use crate::provider::context::Context;
+use crate::provider::encode_context::Context;
 use crate::provider::openai_responses::passthrough::NAME;
 use crate::request::Request;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::provider::body::{refuse_set, unsupported};
-use crate::provider::effort_words::EffortWords;
+use crate::provider::effort_names::EffortWords;
 use crate::provider::schema::openai_strict;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 

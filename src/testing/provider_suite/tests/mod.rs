@@ -1,11 +1,11 @@
 //! Each claim fails for a provider that breaks it, and holds for one that does not.
 
-mod broken;
-mod plain;
+mod broken_provider;
+mod plain_wire;
 
 use tokio::runtime::Builder;
 
-use self::broken::{Broken, Fault};
+use self::broken_provider::{Broken, Fault};
 use crate::testing::provider_suite::{check, check_claim};
 
 /// Which fault breaks which claim.

@@ -1,0 +1,75 @@
+//! What is done to the history before a request.
+
+use crate::agent::State;
+use crate::agent::control::DeliveryPoint;
+use crate::agent::run_shared::RunShared;
+use crate::agent::tombstone_queue::TombstoneQueue;
+use crate::event::{AppendReason, Event, RewriteReason};
+use crate::item::TombstoneEdit;
+use crate::usage::Usage;
+use crate::world::EffectKind;
+
+/// The next thing that is done to the history before a request.
+pub(super) fn deliver_next(run: &RunShared, state: State) -> (State, Option<Event>) {
+    let history = run.history();
+    let notes = run.effects.draw(EffectKind::Notes, || run.control().observers().take_notes());
+    if notes.is_empty()
+        && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
+    {
+        let room = state.compaction.after_tombstone(&history);
+        return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(voided));
+    }
+    let said = match notes.is_empty() {
+        true => run.effects.draw(EffectKind::Said, || next_input_event(run, &state)),
+        false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
+    };
+    // One follow-up at a time: the next waits until the model stops again.
+    let (follow_up, is_new) = match &said {
+        Some(Event::Appended { why: AppendReason::Hook, .. }) => (state.follow_up_due, false),
+        Some(Event::Appended { why, .. }) => {
+            (state.follow_up_due && *why != AppendReason::FollowUp, true)
+        }
+        _ => (false, false),
+    };
+    let state = state.update(|it| {
+        (it.history, it.follow_up_due) = (history, follow_up);
+        if is_new {
+            // What is new to the model is a new chance to prove what it claims.
+            (it.evidence.claim_rejected, it.streaks.idle_turns) = (false, 0);
+        }
+    });
+    (state, said)
+}
+
+/// What a holder says before the next request.
+fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
+    let turn = state.counts.model_calls + 1;
+    let (why, said) = match run.control().dequeue(DeliveryPoint::BeforeNextRequest, turn) {
+        Some(said) => (AppendReason::Steer, said),
+        None if state.follow_up_due => {
+            (AppendReason::FollowUp, run.control().dequeue(DeliveryPoint::AfterModelStops, turn)?)
+        }
+        None => return None,
+    };
+    Some(Event::Appended { why, id: said.id, items: said.items })
+}
+
+/// What becomes void when the run is over, already observed.
+pub(super) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
+    let journal = &run.handle.journal;
+    let event = next_tombstone_event(run, |queue| queue.next_or_close(&journal.history()))?;
+    journal.observe(&event);
+    Some(event)
+}
+
+/// The next range that becomes void, as an event.
+fn next_tombstone_event(
+    run: &RunShared,
+    next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
+) -> Option<Event> {
+    run.effects.draw(EffectKind::Tombstones, || {
+        let TombstoneEdit { from, to, items } = next(run.control().tombstones())?;
+        let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
+        Some(Event::Rewritten { why, from, to, items, usage })
+    })
+}

@@ -1,0 +1,72 @@
+//! What is known besides the state.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::control::DeliveryPoint;
+use crate::agent::run_shared::RunShared;
+use crate::agent::{Facts, State};
+use crate::context;
+use crate::event::BudgetExceeded;
+use crate::request::Output;
+use crate::world::EffectKind;
+
+/// What holders of a run want, and which limits are reached.
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of its own in a recording")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct ExternalFacts {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    steered: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    follow_up: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stopping: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exceeded: Option<BudgetExceeded>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    too_many_calls: Option<BudgetExceeded>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    nothing_left: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    broke_off: bool,
+}
+
+/// What is known besides the state, which keeps the budget that is spent.
+pub(super) fn facts(run: &RunShared, state: State) -> (State, Facts) {
+    let budget = &run.settings.bounds.budget;
+    let spent = run.budget_usage(&state);
+    let outside = run.effects.draw(EffectKind::Facts, || ExternalFacts {
+        steered: run.control().has_queued(DeliveryPoint::BeforeNextRequest),
+        follow_up: run.control().has_queued(DeliveryPoint::AfterModelStops),
+        stopping: run.control().is_stop_requested(),
+        exceeded: run.exceeded(&state, &spent),
+        too_many_calls: budget.call_limit_exceeded().filter(|_| state.counts.calls_over_limit > 0),
+        nothing_left: budget.is_exhausted(&spent),
+        broke_off: run.control().broke_off(),
+    });
+    let mut limits = run.settings.bounds.limits;
+    if run.settings.prompt.options.output != Output::Text || !run.settings.checks.is_empty() {
+        // What is checked is one turn: half an answer and its other half are none.
+        limits.max_continuations = 0;
+    }
+    let has_compactor = run.settings.memory.compactor.is_some();
+    let facts = Facts {
+        limits,
+        has_steering: outside.steered,
+        has_follow_up: outside.follow_up,
+        stop_requested: outside.stopping,
+        exceeded: outside.exceeded,
+        call_limit_exceeded: outside.too_many_calls,
+        can_compact: has_compactor && !context::was_reactively_compacted(&state.history),
+        fallbacks: run.settings.models.fallbacks.len(),
+        incomplete_turn: outside.broke_off,
+        budget_exhausted: outside.nothing_left,
+        wrap_up: budget.has_wrap_up() && !outside.nothing_left,
+    };
+    let reached = facts.exceeded.or(facts.call_limit_exceeded);
+    let reached = reached.filter(|_| state.end.wrap_up_reason.is_none());
+    match reached {
+        Some(reached) => (state.update(|it| it.end.exceeded = Some(reached)), facts),
+        None => (state, facts),
+    }
+}

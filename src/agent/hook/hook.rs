@@ -1,0 +1,152 @@
+//! The trait [`Hook`], with a method for each point of the list.
+
+use std::borrow::Cow;
+use std::future::ready;
+
+use crate::agent::hook::HookFuture;
+use crate::agent::hook::hook_points::hook_points;
+use crate::agent::hook::hook_points::prelude::*;
+
+/// A method with a body, by its kind.
+macro_rules! hook_method {
+    ([$($doc:tt)*] asked $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
+        |$self:ident| $body:expr) => {
+        $($doc)*
+        fn $name<'a>(&'a $self, $state: &'a State $(, $arg: $Given)*) -> HookFuture<'a, $Answer> {
+            $body
+        }
+    };
+    ([$($doc:tt)*] observing $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
+        |$self:ident| $body:expr) => {
+        $($doc)*
+        fn $name(&$self, $state: &State $(, $arg: $Given)*) -> HookFuture<'static, $Answer> {
+            $body
+        }
+    };
+    ([$($doc:tt)*] at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$($Answer:ty)?]
+        |$self:ident| $body:expr) => {
+        $($doc)*
+        fn $name(&$self, $state: &State $(, $arg: $Given)*) $(-> $Answer)? {
+            $body
+        }
+    };
+}
+
+pub(super) use hook_method;
+
+/// Each method with its default.
+macro_rules! default_methods {
+    ($($(#[$doc:meta])* $kind:ident $name:ident $args:tt $(-> $Answer:ty)? {
+        default: $default:expr;
+        $($rest:tt)*
+    })*) => {$(
+        hook_method! {
+            [$(#[$doc])*] $kind $name $args [$($Answer)?] |self| default_body!($kind $default)
+        }
+    )*};
+}
+
+macro_rules! default_body {
+    (at_once $default:expr) => {
+        $default
+    };
+    ($future:ident $default:expr) => {
+        Box::pin(ready(Ok($default)))
+    };
+}
+
+/// Each method, passed on.
+macro_rules! forwarding_methods {
+    ($($(#[$doc:meta])* $kind:ident $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
+        $(-> $Answer:ty)? { $($rest:tt)* })*) => {$(
+        hook_method! {
+            [] $kind $name($state $(, $arg: $Given)*) [$($Answer)?]
+            |self| (**self).$name($state $(, $arg)*)
+        }
+    )*};
+}
+
+/// Code of your own at the joints of the agent's loop. Every method does nothing unless written.
+///
+/// Most methods decide: the run waits for their answers. Several hooks are asked one after the
+/// other, in the order in which they were added; what that means for their answers is said at each
+/// method. One that fails, panics or does not answer
+/// [in time](crate::Agent::with_hook_timeout) ends the run.
+///
+/// Five methods observe, and hold up nothing: [`turn_started`](Self::turn_started),
+/// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
+/// [`failure`](Self::failure) and [`finished`](Self::finished). The first three return a future that
+/// owns what it needs. It is polled once when it begins, hook by hook in their order, and then at the
+/// beginning of each poll of the run, which does not wait for it. It has the same time limit as an
+/// answer. It is dropped without one more poll when the loop of the run ends, before `finished` is
+/// called, and when the run is dropped. No task is spawned: work that has to outlive the run belongs in a task of your
+/// own. If it fails, panics or takes too long, `failure` is told, and the run goes on.
+///
+/// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the method,
+/// and has the hook's own error as its source.
+/// The time of an answer is tokio's. An answer that is there at its first poll needs no runtime.
+///
+/// Each method is handed the [`State`] of the run. Its [`label`](crate::agent::StateFields::label) tells the agents apart
+/// that share a hook. To the methods on a call it is the state in which the calls of its turn began.
+///
+/// ```
+/// use turnstream::agent::State;
+/// use turnstream::agent::hook::{HookFuture, CallDecision, Hook};
+/// use turnstream::item::{History, ToolCall};
+///
+/// /// Lets nobody leave the folder.
+/// struct Fence;
+///
+/// impl Hook for Fence {
+///     fn before_tool<'a>(&'a self, _: &'a State, call: &'a ToolCall) -> HookFuture<'a, CallDecision> {
+///         Box::pin(async move {
+///             Ok(match call.arguments.contains("..") {
+///                 true => CallDecision::Deny("stay in the folder".into()),
+///                 false => CallDecision::Allow,
+///             })
+///         })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let call = ToolCall {
+///     call_id: "c1".into(),
+///     name: "read".into(),
+///     arguments: r#"{"path":"../key"}"#.into(),
+/// };
+/// let state = State::new(History::from_id("h"));
+/// let answer = Fence.before_tool(&state, &call).await?;
+/// assert_eq!(answer, CallDecision::Deny("stay in the folder".into()));
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a hook",
+    note = "a closure is made one by a function of `turnstream::agent::hook`, such as `hook::before_tool(…)`"
+)]
+#[expect(unused_variables, reason = "what does nothing needs no arguments")]
+pub trait Hook: Send + Sync {
+    /// What errors call it, followed by the [label](crate::agent::StateFields::label) of the agent: the name of its type,
+    /// unless written.
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(std::any::type_name::<Self>())
+    }
+
+    hook_points! { default_methods }
+}
+
+/// A hook behind a pointer is the hook.
+macro_rules! impl_hook_for_pointers {
+    ($($Pointer:ident),*) => {$(
+        impl<H: Hook + ?Sized> Hook for $Pointer<H> {
+            fn name(&self) -> Cow<'_, str> {
+                (**self).name()
+            }
+
+            hook_points! { forwarding_methods }
+        }
+    )*};
+}
+
+impl_hook_for_pointers!(Arc, Box);

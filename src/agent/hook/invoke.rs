@@ -1,0 +1,36 @@
+//! One question to one hook: its time, its panics, its errors.
+
+use crate::agent::State;
+use crate::agent::hook::{Hook, HookFuture};
+use crate::agent::timed_call::{self, call_with_timeout};
+use crate::env::TimeLimit;
+use crate::error::{Error, ErrorKind};
+
+/// How a hook is called in an error that names it already.
+pub(super) const HOOK_NAME: &str = "it";
+
+/// Asks, and waits for the answer for at most `limit`. Dropping the future drops the answer.
+pub(super) async fn invoke<'a, T>(
+    hook: &'a dyn Hook,
+    method: &'static str,
+    state: &State,
+    limit: TimeLimit,
+    question: impl FnOnce() -> HookFuture<'a, T>,
+) -> Result<T, Error> {
+    let answer = call_with_timeout(HOOK_NAME, limit, question).await;
+    answer.and_then(|answer| answer).map_err(|error| hook_error(hook, method, state, error))
+}
+
+/// Runs code of a hook; a panic is an error.
+pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
+    timed_call::catch_named_panic(HOOK_NAME, f)
+}
+
+/// Names the hook, its agent and its method in an error.
+pub(super) fn hook_error(hook: &dyn Hook, method: &str, state: &State, error: Error) -> Error {
+    let name = catch_hook_panic(|| hook.name().into_owned())
+        .unwrap_or_else(|_| "without a name".to_owned());
+    let apart = if state.label.is_empty() { "" } else { "/" };
+    let message = format!("the hook `{name}{apart}{}` failed in `{method}`: {error}", state.label);
+    Error::new(ErrorKind::Hook, message).with_source(error)
+}

@@ -1,0 +1,135 @@
+//! What stands between the calls of a turn and their tools: hooks, verdicts, holders.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
+
+use crate::agent::hook::CombinedDecision;
+use crate::agent::run_shared::RunShared;
+use crate::agent::{RunHandle, State};
+use crate::error::Error;
+use crate::item::{EffectReport, Json, ToolCall, ToolResult};
+use crate::tool::{
+    Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
+};
+
+/// The gate of one turn.
+pub(super) struct RunPolicy {
+    run: RunShared,
+    state: State,
+}
+
+impl RunPolicy {
+    pub(super) fn new(run: RunShared, state: State) -> Self {
+        Self { run, state }
+    }
+
+    /// The verdict that the run was resumed with. It holds for exactly the call it was given for.
+    fn resumed_verdict(&self, call: &ToolCall) -> Option<Verdict> {
+        let (judged, verdict) =
+            self.state.approvals.resume_verdicts.as_ref()?.get(&call.call_id)?;
+        Some(match judged == call {
+            true => verdict.clone(),
+            false => Verdict::Deny("the verdict was given for other arguments".to_owned()),
+        })
+    }
+}
+
+impl ToolPolicy for RunPolicy {
+    fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
+        self.run.hooks().repair(&self.state, call, why)
+    }
+
+    fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
+        // Whoever has judged a call is heard, also where nobody would have to be asked.
+        let judged = self.resumed_verdict(call).is_some();
+        let otherwise =
+            if judged { PermissionDecision::RequireApproval } else { PermissionDecision::Allow };
+        let hooks = self.run.hooks();
+        if hooks.is_empty() {
+            return future::ready(Ok(Permission { decision: otherwise, arguments: None })).boxed();
+        }
+        let (hooks, state, call) = (hooks.clone(), self.state.clone(), call.clone());
+        async move {
+            Ok(match hooks.before_tool(&state, &call).await? {
+                CombinedDecision::Deny { why } => {
+                    Permission { decision: PermissionDecision::Deny(why), arguments: None }
+                }
+                CombinedDecision::RequireApproval { arguments } => {
+                    Permission { decision: PermissionDecision::RequireApproval, arguments }
+                }
+                CombinedDecision::Allow { arguments } => {
+                    Permission { decision: otherwise, arguments }
+                }
+            })
+        }
+        .boxed()
+    }
+
+    fn on_verdict_requested(&mut self, call: &ToolCall) {
+        let tool = self.run.settings.tools.toolkit.get(&call.name);
+        self.run.control().await_verdict(call, tool.is_some_and(Tool::is_external));
+    }
+
+    fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
+        self.resumed_verdict(call).or_else(|| self.run.control().take_verdict(call))
+    }
+
+    fn waits_for_verdicts(&self) -> bool {
+        // Nothing runs any more. A verdict that came since they were looked at has woken the task.
+        let control = self.run.control();
+        let suspends = self.run.effects.world().can_suspend();
+        let waits =
+            self.run.settings.tools.interactive && !suspends && control.can_receive_verdict();
+        waits || control.has_verdict_or_close()
+    }
+
+    fn acquire_slot(
+        &mut self,
+        _call: &ToolCall,
+    ) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
+        let slot = self.run.settings.bounds.budget.pool()?.acquire_slot();
+        Some(slot.map(|slot| -> Box<dyn Any + Send> { Box::new(slot) }).boxed())
+    }
+
+    fn on_start(&mut self, context: &ToolContext) {
+        self.run.control().add_started_call(context);
+    }
+
+    fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
+        self.run.hooks().after_tool(&self.state, call, result)
+    }
+
+    fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
+        self.run.hooks().redact_progress(&self.state, call, data)
+    }
+
+    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
+        self.run.hooks().redact_evidence(&self.state, call, evidence)
+    }
+
+    fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::<RunHandle>::clone(&self.run.handle))
+    }
+}
+
+/// What a call that was dropped had put on record, as hooks let it be seen.
+pub(super) fn redacted_report(
+    run: &RunShared,
+    state: &State,
+    context: &ToolContext,
+) -> EffectReport {
+    let mut report = context.report();
+    let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
+    if let Some(call) = call {
+        let hooks = run.hooks();
+        // The call is over: what could not be looked through is not kept, and hooks are told.
+        let redact = |json: &mut Json| hooks.redact_evidence(state, call, json);
+        if let Err(error) = redact_each(&mut report.evidence, redact) {
+            hooks.failure(state, &error);
+        }
+    }
+    report
+}

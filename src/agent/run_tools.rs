@@ -1,0 +1,90 @@
+//! How the calls of a turn are answered.
+
+use std::sync::Arc;
+
+use crate::agent::resume::check_verdicts;
+use crate::agent::run_policy::RunPolicy;
+use crate::agent::run_shared::RunShared;
+use crate::agent::{Decision, State, prompts};
+use crate::error::Error;
+use crate::item::ResultKind;
+use crate::tool::{RemainingDepth, ToolRun};
+use crate::turn::Turn;
+
+/// The answers of a turn's calls: what runs, or what they are answered with instead.
+pub(super) fn run_tools(
+    run: &RunShared,
+    state: &State,
+    turn: Option<&Arc<Turn>>,
+    decision: &Decision,
+) -> Result<ToolRun, Error> {
+    drop(run.control().take_started());
+    let kit = &run.settings.tools.toolkit;
+    let tools = match (turn, &state.model_selection.offered_tools) {
+        (Some(turn), Some(offered)) => kit.restricted_to(offered).run(&state.history, turn),
+        (Some(turn), None) => kit.run(&state.history, turn),
+        (None, _) => kit.resume(&state.history)?,
+    };
+    let tools = match turn.is_none_or(|turn| !turn.calls().is_empty()) {
+        true => with_run_data(run, tools),
+        false => tools,
+    };
+    let tools = match decision {
+        Decision::RunTools => {
+            let tools = tools.with_policy(RunPolicy::new(run.clone(), state.clone()));
+            let budget = &run.settings.bounds.budget;
+            match (budget.remaining_calls(&run.budget_usage(state)), budget.call_limit_exceeded()) {
+                (Some(left), Some(exceeded)) => {
+                    let why = prompts::not_run_budget(&exceeded);
+                    tools.with_call_limit(left, ResultKind::Budget, why)
+                }
+                (Some(_) | None, _) => tools,
+            }
+        }
+        Decision::RefuseTools { kind, why, .. } => tools.with_refusal(*kind, why.clone()),
+        Decision::Continue(_) | Decision::Stop => tools,
+    };
+    let handle = Arc::clone(&run.handle);
+    let tools = tools.with_history_source(move || handle.history());
+    let has_calls = tools.calls().next().is_some();
+    Ok(if has_calls { run.effects.fan_out(tools) } else { tools })
+}
+
+/// The calls that are pending, with the verdicts that the world has waited for.
+pub(super) async fn resume_pending(
+    run: &RunShared,
+    state: &State,
+) -> Result<Option<Box<ToolRun>>, Error> {
+    let waits = run.settings.tools.interactive && run.effects.world().can_suspend();
+    let pending = &state.approvals.pending;
+    if !waits || pending.is_empty() {
+        return Ok(None);
+    }
+    let elapsed = run.control().started().elapsed();
+    let left = run
+        .settings
+        .bounds
+        .budget
+        .effective_time_limit()
+        .map(|limit| limit.saturating_sub(elapsed));
+    let verdicts = run.effects.suspend(pending.clone(), left).await?;
+    let has_verdict = |call| verdicts.iter().any(|(judged, _)| judged == call);
+    if !pending.iter().all(has_verdict) {
+        return Ok(None);
+    }
+    let verdicts = check_verdicts(&run.settings, &state.history, verdicts)?;
+    run.control().set_verdicts(verdicts.clone());
+    let resuming = state.clone().update(|it| it.approvals.resume_verdicts = Some(verdicts));
+    Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
+}
+
+/// Calls with the data of the run, and with what is left of the depth of sub-agents.
+fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
+    let data = run.control().data();
+    let max_depth = run.settings.bounds.limits.max_depth;
+    let left = data.get::<RemainingDepth>().map_or(max_depth, |left| left.0);
+    match left.checked_sub(1) {
+        Some(left) => tools.with_data(data.insert(RemainingDepth(left))),
+        None => tools.with_data(data).without_sub_agents(),
+    }
+}

@@ -1,0 +1,118 @@
+//! How the model is asked.
+
+use std::sync::Arc;
+
+use futures::{future, stream};
+
+use crate::agent::State;
+use crate::agent::prepared_request::PreparedRequest;
+use crate::agent::run_shared::RunShared;
+use crate::agent::wait_for_pool::wait_for_pool;
+use crate::error::{Error, ErrorKind};
+use crate::provider::another_could;
+use crate::request::{Request, ToolChoice};
+use crate::stream::{TurnStream, seal};
+use crate::turn::TurnEvent;
+use crate::world::EffectKind;
+
+/// The request of a state, once it may be sent.
+pub(super) async fn next_request(
+    run: &RunShared,
+    state: State,
+) -> Result<(State, Option<Box<Request>>), Error> {
+    if run.control().has_unobserved_changes() {
+        let why = "a request was made before the run had an event that changes the history: the body did \
+                   not yield it, or is polled ahead of the run";
+        return Err(Error::new(ErrorKind::InvalidRequest, why));
+    }
+    let counted = state.clone().update(|it| it.counts.model_calls += 1);
+    run.control().set_broke_off(false);
+    let request = prepare_request(run, &counted).await?;
+    request.check()?;
+    let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
+    let model = Arc::from(model);
+    let price = run.settings.bounds.budget.price_of(&model)?;
+    if !wait_for_pool(run, &counted, &request).await? {
+        return Ok((state, None));
+    }
+    let as_ever = Arc::ptr_eq(&request.tools, &run.settings.tools.toolkit.specs());
+    let offered = (!as_ever).then(|| Arc::clone(&request.tools));
+    // What was used until here was the last model's.
+    run.budget_usage(&counted);
+    run.control().set_price(price);
+    let asked = counted.update(|it| {
+        (it.model_selection.model, it.model_selection.offered_tools) = (model, offered);
+    });
+    Ok((asked, Some(Box::new(request))))
+}
+
+/// A request as hooks want it, or wanted it in the run that is played.
+async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
+    let mut request = run.settings.request(&state.history);
+    if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
+        // The tools stay listed, so that what is cached still fits.
+        request.options.tool_choice = ToolChoice::None;
+    }
+    if run.hooks().is_empty() {
+        // Nothing has to be cloned for it.
+        let unchanged = future::ready(Ok(PreparedRequest::default()));
+        let prepared = run.effects.perform(EffectKind::Prepared, unchanged).await?;
+        return Ok(prepared.into_request(request));
+    }
+    let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
+    let prepare = async move {
+        let request = Box::new(hooks.prepare_request(&state, plain.clone()).await?);
+        Ok(PreparedRequest::Made { plain: Box::new(plain), request })
+    };
+    let prepared = run.effects.perform(EffectKind::Prepared, prepare).await?;
+    Ok(prepared.into_request(request))
+}
+
+/// Sends a request when the turn is polled, and begins to tell hooks of it.
+pub(super) fn send_request(run: &RunShared, state: &State, request: Request) -> TurnStream {
+    let (sending, now) = (run.clone(), state.clone());
+    let send = move |request| stream_turn(&sending, &now, request);
+    let turn = run.effects.turn(request, Box::new(send));
+    let hooks = run.hooks();
+    if !hooks.is_empty() {
+        let state = Arc::new(state.clone());
+        run.control().observers().start(hooks, hooks.turn_started(&state));
+    }
+    turn
+}
+
+/// Sends a request, unless the time of the run is over, which ends the run in its next poll. A
+/// provider with another after it leaves to the loop what that one handles.
+fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
+    if run.is_time_over(state) {
+        return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
+    }
+    if state.model_selection.provider_index < run.settings.models.fallbacks.len() {
+        let left = fallback_predicate(run, state);
+        // A generation that failed is corrected first.
+        request.retries = request.retries.with_exception(move |error| {
+            let kind = error.kind();
+            another_could(kind) && kind != ErrorKind::GenerationFailed && left()
+        });
+    }
+    run.control().begin_request();
+    let max_output_tokens = request.options.max_output_tokens;
+    let turn = run.provider(state).stream_turn(request);
+    turn.limited(run.settings.bounds.limits.max_turn_bytes, max_output_tokens)
+}
+
+/// Whether the loop could ask another provider when the request of this state fails, at the time at
+/// which it is called. It holds nothing of the agent but its limits, since providers keep requests.
+fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
+    let (budget, limits) = (run.settings.bounds.budget.clone(), run.settings.bounds.limits);
+    let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());
+    let (handle, tool_calls) = (Arc::clone(&run.handle), state.counts.tool_calls);
+    move || {
+        let control = &handle.control;
+        let spent = control.projected_usage(handle.usage(), tool_calls);
+        !wraps_up
+            && !control.is_stop_requested()
+            && calls < limits.turns_before_wrap_up(budget.has_wrap_up())
+            && budget.exceeded(&spent).is_none()
+    }
+}

@@ -1,0 +1,173 @@
+//! Who is asked when the model has stopped by itself.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::budget::TargetDecision;
+use crate::agent::evidence::EvidenceVerdict;
+use crate::agent::external_facts::facts;
+use crate::agent::hook::StopDecision;
+use crate::agent::run_shared::RunShared;
+use crate::agent::{self, NextAction, State, StopReview};
+use crate::error::Error;
+use crate::event::{BudgetExceeded, BudgetKind, Transition};
+use crate::item::Evidence;
+use crate::turn::Turn;
+use crate::world::EffectKind;
+
+/// What those who may object to an end have said, as it is recorded.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct RecordedReview {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said: Option<ReviewKind>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    text: String,
+    /// It is the one time that a claim is sent back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sends_back: bool,
+    /// A claim that was sent back before still counts as such.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    keeps_sent_back: bool,
+}
+
+/// Who objects, and how.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReviewKind {
+    Objection,
+    Block,
+    Prevent,
+    Blocked,
+    Unproven,
+}
+
+impl RecordedReview {
+    fn new(said: ReviewKind, text: String) -> Self {
+        Self { said: Some(said), text, sends_back: false, keeps_sent_back: true }
+    }
+
+    /// What hooks have said. `may_prove` is whether a claim may be sent back for its proof.
+    fn from_decision(said: StopDecision, may_prove: bool) -> Self {
+        match said {
+            StopDecision::Allow => Self::default(),
+            StopDecision::Block(text) => Self::new(ReviewKind::Block, text),
+            StopDecision::EndRun(text) => Self::new(ReviewKind::Prevent, text),
+            StopDecision::Blocked(text) => Self::new(ReviewKind::Blocked, text),
+            StopDecision::RequireEvidence { text, .. } if may_prove => {
+                Self { sends_back: true, ..Self::new(ReviewKind::Block, text) }
+            }
+            StopDecision::Unproven(why) | StopDecision::RequireEvidence { why, .. } => {
+                Self::new(ReviewKind::Unproven, why)
+            }
+        }
+    }
+
+    fn on_stop(self) -> Option<StopReview> {
+        let text = self.text;
+        Some(StopReview::Hook(match self.said? {
+            ReviewKind::Objection => return Some(StopReview::ValidationFailed(text)),
+            ReviewKind::Block => StopDecision::Block(text),
+            ReviewKind::Prevent => StopDecision::EndRun(text),
+            ReviewKind::Blocked => StopDecision::Blocked(text),
+            ReviewKind::Unproven => StopDecision::Unproven(text),
+        }))
+    }
+}
+
+/// Asks the checks, the hooks and the token target, and decides.
+pub(super) async fn review_stop(
+    run: &RunShared,
+    state: State,
+    turn: &Arc<Turn>,
+) -> Result<(State, NextAction), Error> {
+    let (state, known) = facts(run, state);
+    let next = agent::at_stop(&state, StopReview::Accept, &known);
+    if next == NextAction::Continue(Transition::Steering) {
+        // Stop hooks are not asked: the run goes on.
+        return Ok((state, next));
+    }
+    let (asking, now, turn) = (run.clone(), state.clone(), Arc::clone(turn));
+    // Judged before anybody is asked: what comes up meanwhile ends the run for its own reason.
+    let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
+    let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
+    let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
+    let (sends_back, keeps) = (objection.sends_back, objection.keeps_sent_back);
+    let (state, said) = match objection.on_stop() {
+        None => check_target(run, state),
+        Some(said) => (state, said),
+    };
+    let why = match &said {
+        StopReview::Hook(
+            said @ (StopDecision::EndRun(_) | StopDecision::Blocked(_) | StopDecision::Unproven(_)),
+        ) => said.message().map(str::to_owned),
+        StopReview::Hook(_)
+        | StopReview::ValidationFailed(_)
+        | StopReview::Nudge(_)
+        | StopReview::Accept => None,
+    };
+    let (state, known) = facts(run, state);
+    let next = agent::at_stop(&state, said, &known);
+    let goes_back =
+        matches!(next, NextAction::SendMessage { transition: Transition::StopHookBlocking, .. });
+    let state = state.update(|it| {
+        it.evidence.claim_rejected &= keeps;
+        it.evidence.claim_rejected |= sends_back && goes_back;
+        it.end.message = why.or(it.end.message.take());
+    });
+    Ok((state, next))
+}
+
+/// What validations and stop hooks have to say.
+async fn run_checks(
+    run: &RunShared,
+    state: &State,
+    turn: &Turn,
+    may_prove: bool,
+) -> Result<RecordedReview, Error> {
+    // A model that gives up has no answer that could be checked.
+    if run.hooks().gives_up(state, turn)?.is_none()
+        && let Some(objection) = run.settings.checks.first_failure(turn)?
+    {
+        return Ok(RecordedReview::new(ReviewKind::Objection, objection));
+    }
+    Ok(RecordedReview::from_decision(run.hooks().stop(state, turn).await?, may_prove))
+}
+
+/// What the token target has to say.
+fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
+    let Some(target) = run.settings.bounds.budget.target() else {
+        return (state, StopReview::Accept);
+    };
+    let used = run.budget_usage(&state).usage.output_tokens;
+    let decided = target.decide(state.target_progress, used);
+    let given_up = BudgetExceeded {
+        kind: BudgetKind::Target,
+        used,
+        limit: target.tokens(),
+        diminishing_returns: true,
+    };
+    // Given up earlier, it may be reached by what followed.
+    let before = state.end.exceeded.filter(|it| it.kind != BudgetKind::Target);
+    let (tracker, exceeded, said) = match decided {
+        TargetDecision::Continue { text, tracker } => (tracker, before, StopReview::Nudge(text)),
+        TargetDecision::Stop { diminishing_returns: true } => {
+            (state.target_progress, Some(given_up), StopReview::Accept)
+        }
+        TargetDecision::Stop { diminishing_returns: false } => {
+            (state.target_progress, before, StopReview::Accept)
+        }
+    };
+    let nudged = state.update(|it| (it.target_progress, it.end.exceeded) = (tracker, exceeded));
+    (nudged, said)
+}
+
+/// The check that proves a run that ends as completed.
+pub(super) fn proof(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
+    let standing = || state.evidence.log.verdict();
+    match run.hooks().judge(state).ok()?.unwrap_or_else(standing) {
+        EvidenceVerdict::Proven(evidence) => Some(Box::new(evidence)),
+        EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_) => None,
+    }
+}

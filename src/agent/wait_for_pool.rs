@@ -1,0 +1,92 @@
+//! Waiting for the pool before a request is sent.
+
+use std::pin::pin;
+
+use crate::agent::State;
+use crate::agent::control::DeliveryPoint;
+use crate::agent::pool_claim::HeldCapacity;
+use crate::agent::run_shared::RunShared;
+use crate::agent::timed_call::{COUNTER_NAME, catch_named_panic};
+use crate::context::{BytesDiv4, estimate_request_tokens};
+use crate::error::Error;
+use crate::request::Request;
+use crate::world::EffectKind;
+
+/// Waits until the pool of the run has tokens and a slot for a request, and takes them. They are
+/// given back when the turn is over, or the run is dropped.
+///
+/// Returns whether the request is to be sent. It is not if the pool is spent, or if something has
+/// come up while the run waited that is to be looked at first, such as words of a holder; then the
+/// run keeps its place in the order. Dropping the future gives the place up.
+pub(super) async fn wait_for_pool(
+    run: &RunShared,
+    state: &State,
+    request: &Request,
+) -> Result<bool, Error> {
+    if run.settings.bounds.budget.pool().is_none() {
+        return Ok(true);
+    }
+    let (waiting, state, request) = (run.clone(), state.clone(), request.clone());
+    let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request).await) };
+    let gave_way = run.effects.perform(EffectKind::GaveWay, admit).await?;
+    Ok(!gave_way)
+}
+
+async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request) -> bool {
+    let Some(pool) = run.settings.bounds.budget.pool() else { return true };
+    let admission = run.control().pool_claim();
+    // Of a request before this one, in a body that does not say when it is over.
+    run.finish_request();
+    let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
+    let tokens = estimate_request(run, request).saturating_add(answer);
+    let keeping = match state.end.wrap_up_reason {
+        Some(_) => 0,
+        None => run.settings.bounds.budget.wrap_up_tokens(),
+    };
+    let first = admission.replace_yielded(false);
+    let mut waited = false;
+    let reservation = pool.reserve_above(tokens, keeping).at_front(first);
+    let Ok(reservation) = await_noting_pending(&mut waited, reservation).await else {
+        return false;
+    };
+    let slot = await_noting_pending(&mut waited, pool.acquire_slot().first(first)).await;
+    if waited && should_yield(run, state) {
+        drop((slot, reservation));
+        admission.replace_yielded(true);
+        return false;
+    }
+    admission.hold(HeldCapacity { _slot: slot, _reservation: reservation });
+    true
+}
+
+/// Whether something is known now that decides on the request.
+fn should_yield(run: &RunShared, state: &State) -> bool {
+    let (control, budget) = (run.control(), &run.settings.bounds.budget);
+    let spent = run.budget_usage(state);
+    let exceeded = state.end.wrap_up_reason.is_none() && run.exceeded(state, &spent).is_some();
+    control.has_queued(DeliveryPoint::BeforeNextRequest)
+        || !control.tombstones().is_empty()
+        || control.is_stop_requested()
+        || exceeded
+        || budget.is_exhausted(&spent)
+}
+
+/// How many tokens a request is estimated at. A counter that panics is replaced.
+fn estimate_request(run: &RunShared, request: &Request) -> u64 {
+    let window = run.settings.memory.window.as_ref();
+    let counted = window.and_then(|window| {
+        catch_named_panic(COUNTER_NAME, || window.estimate_request_tokens(request)).ok()
+    });
+    counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
+}
+
+/// Waits for a future, and notes whether it was not ready at once.
+async fn await_noting_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        *waited |= polled.is_pending();
+        polled
+    })
+    .await
+}

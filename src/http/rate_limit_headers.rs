@@ -1,0 +1,126 @@
+//! What is left of an account's allowances, by the headers of an answer.
+
+use std::time::{Duration, SystemTime};
+
+use crate::error::RateLimitScope;
+use crate::http::parse_delay::until;
+
+/// The allowances, by their headers: in place of `{}` stands what is told, `remaining` or `reset`.
+///
+/// `x-ratelimit-reset-*` are spans (`6m0s`, at Azure seconds), those of Anthropic dates of RFC
+/// 3339, and `x-ratelimit-reset` is seconds or, at `OpenRouter`, milliseconds since 1970.
+const ALLOWANCES: &[(&str, Option<RateLimitScope>)] = &[
+    ("x-ratelimit-{}-requests", Some(RateLimitScope::Requests)),
+    ("x-ratelimit-{}-tokens", Some(RateLimitScope::Tokens)),
+    ("anthropic-ratelimit-requests-{}", Some(RateLimitScope::Requests)),
+    ("anthropic-ratelimit-input-tokens-{}", Some(RateLimitScope::InputTokens)),
+    ("anthropic-ratelimit-output-tokens-{}", Some(RateLimitScope::OutputTokens)),
+    ("anthropic-ratelimit-tokens-{}", Some(RateLimitScope::Tokens)),
+    // Mistral, which does not say until when.
+    ("x-ratelimit-{}-req-minute", Some(RateLimitScope::Requests)),
+    ("x-ratelimit-{}", None),
+];
+
+/// What is used up, and when it is full again, by the headers that every answer has. They say so
+/// less well than [`retry_after`] and the words of an error do.
+///
+/// Of several that are used up it is the one that takes longest. When an allowance is full again of which
+/// something is left says nothing about when to come back. Where only one time is told, and not of what
+/// there is how much left, it is taken for that of the allowance that is used up.
+pub(crate) fn used_up<'a>(
+    header: impl Fn(&str) -> Option<&'a str>,
+    now: SystemTime,
+) -> (Option<RateLimitScope>, Option<Duration>) {
+    let told: Vec<_> = ALLOWANCES
+        .iter()
+        .filter_map(|(name, scope)| {
+            let wait = header(&name.replace("{}", "reset")).and_then(|reset| until(reset, now));
+            let wait = wait.filter(|wait| !wait.is_zero());
+            let remaining = header(&name.replace("{}", "remaining")).map(str::trim);
+            (wait.is_some() || remaining == Some("0")).then_some((*scope, wait, remaining))
+        })
+        .collect();
+    let used_up = told.iter().filter(|(.., remaining)| *remaining == Some("0"));
+    match (used_up.max_by_key(|(_, wait, _)| *wait), told.as_slice()) {
+        (Some((scope, wait, _)), _) => (*scope, *wait),
+        (None, [(_, wait, None)]) => (None, *wait),
+        (None, _) => (None, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    /// 2026-01-01.
+    const NOW: u64 = 1_767_225_600;
+
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(NOW)
+    }
+
+    fn header<'a>(headers: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
+        |asked| headers.iter().find(|(name, _)| *name == asked).map(|(_, value)| *value)
+    }
+
+    #[track_caller]
+    fn check(headers: &[(&str, &str)], scope: Option<RateLimitScope>, millis: Option<u64>) {
+        let expected = (scope, millis.map(Duration::from_millis));
+        assert_eq!(used_up(header(headers), now()), expected, "{headers:?}");
+    }
+
+    #[test]
+    fn the_allowance_that_is_used_up_says_when() {
+        use RateLimitScope::*;
+        check(
+            &[
+                ("x-ratelimit-remaining-requests", "0"),
+                ("x-ratelimit-reset-requests", "6m0s"),
+                ("x-ratelimit-remaining-tokens", "149984"),
+                ("x-ratelimit-reset-tokens", "88ms"),
+            ],
+            Some(Requests),
+            Some(360_000),
+        );
+        check(
+            &[
+                ("anthropic-ratelimit-input-tokens-remaining", "0"),
+                ("anthropic-ratelimit-input-tokens-reset", "2026-01-01T00:00:09Z"),
+                ("anthropic-ratelimit-output-tokens-remaining", "0"),
+                ("anthropic-ratelimit-output-tokens-reset", "2026-01-01T00:00:05Z"),
+                ("anthropic-ratelimit-requests-remaining", "49"),
+                ("anthropic-ratelimit-requests-reset", "2026-01-01T00:00:59Z"),
+            ],
+            Some(InputTokens),
+            Some(9_000),
+        );
+        let epoch = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1767225630000")];
+        check(&epoch, None, Some(30_000));
+    }
+
+    #[test]
+    fn allowances_that_are_left_say_nothing() {
+        check(&[("x-ratelimit-reset-tokens", "1.5s")], None, Some(1_500));
+        let left = [("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "1.5s")];
+        check(&left, None, None);
+        check(
+            &[
+                ("x-ratelimit-remaining-requests", "9"),
+                ("x-ratelimit-reset-requests", "1s"),
+                ("x-ratelimit-remaining-tokens", "9"),
+                ("x-ratelimit-reset-tokens", "2s"),
+            ],
+            None,
+            None,
+        );
+        check(&[("x-ratelimit-remaining-req-minute", "0")], Some(RateLimitScope::Requests), None);
+        // At Azure: nothing is known.
+        check(
+            &[("x-ratelimit-remaining-tokens", "-1"), ("x-ratelimit-reset-tokens", "0")],
+            None,
+            None,
+        );
+        check(&[], None, None);
+    }
+}

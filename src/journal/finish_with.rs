@@ -1,0 +1,88 @@
+//! The ending of a hand-written loop.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::event::{EndReason, Event};
+use crate::journal::Journal;
+
+/// Stream for the [`finish_with`](crate::journal::EventStreamExt::finish_with) method.
+#[pin_project]
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct FinishWith<T> {
+    /// `None` once it ended; dropped before anything is made up.
+    #[pin]
+    events: Option<T>,
+    journal: Journal,
+    /// Stays set when a poll panics.
+    is_polling: bool,
+    /// `Some` from the end of the events to `Finished`.
+    pending_end: Option<(EndReason, Option<Error>)>,
+    /// `Some` from `Finished` to the `Err` of a loop that failed.
+    pending_error: Option<Error>,
+}
+
+impl<T> FinishWith<T> {
+    pub(super) fn new(events: T, journal: Journal) -> Self {
+        Self {
+            events: Some(events),
+            journal,
+            is_polling: false,
+            pending_end: None,
+            pending_error: None,
+        }
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> Stream for FinishWith<T> {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        if std::mem::replace(this.is_polling, false) {
+            // What is below panicked: there is nothing to say about its end.
+            this.events.set(None);
+        }
+        if let Some(events) = this.events.as_mut().as_pin_mut() {
+            *this.is_polling = true;
+            let polled = events.poll_next(cx);
+            *this.is_polling = false;
+            *this.pending_end = match ready!(polled) {
+                Some(Ok(event)) => {
+                    if let Some(outcome) = event.outcome() {
+                        this.pending_error.clone_from(&outcome.error);
+                        this.events.set(None);
+                    }
+                    return Poll::Ready(Some(Ok(event)));
+                }
+                Some(Err(error)) => Some((EndReason::from_error(&error), Some(error))),
+                None if this.journal.all_calls_answered() && !this.journal.has_open_turn() => {
+                    Some((EndReason::Completed, None))
+                }
+                None => Some((EndReason::Stopped, None)),
+            };
+            this.events.set(None);
+        }
+        let Some((reason, error)) = this.pending_end else {
+            return Poll::Ready(this.pending_error.take().map(Err));
+        };
+        let event = this.journal.next_ending_event(*reason, error.as_ref(), None, Vec::new);
+        if event.outcome().is_some() {
+            this.pending_error.clone_from(error);
+            *this.pending_end = None;
+        }
+        Poll::Ready(Some(Ok(event)))
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> FusedStream for FinishWith<T> {
+    fn is_terminated(&self) -> bool {
+        self.events.is_none() && self.pending_end.is_none() && self.pending_error.is_none()
+    }
+}

@@ -1,0 +1,327 @@
+//! The fold of events over a history, without any sharing.
+
+use std::collections::HashSet;
+
+use crate::error::Error;
+use crate::event::{
+    AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome, Phase, ToolEvent,
+    Transition, UndeliveredInput,
+};
+use crate::item::{EffectReport, History, Item, Json, OpenCalls, ResultKind, ToolCall, ToolResult};
+use crate::journal::open_call::{Interruption, OpenCall};
+use crate::turn::{PartialTurn, TurnEvent};
+use crate::usage::Usage;
+
+/// What the events so far have made of a history.
+#[derive(Debug)]
+pub(super) struct RunFold {
+    /// Without the turn that is open and the results that are held.
+    history: History,
+    /// What was appended before the history was last rewritten, as it was then.
+    earlier_new_items: Vec<Item>,
+    /// The history's length when it was last rewritten, or at first: what comes after it is new.
+    new_items_start: usize,
+    /// The turn that streams.
+    partial_turn: PartialTurn,
+    /// The calls of completed turns, with the results that are held.
+    open_calls: OpenCalls<OpenCall, ToolResult>,
+    phase: Phase,
+    /// What the results in the history have put on record, also those that were rewritten since.
+    evidence: Vec<Json>,
+    /// Of completed turns, of void attempts, and of what was rewritten.
+    usage: Usage,
+    request_count: u32,
+    completed_turns: u32,
+    /// With what it continues.
+    last_text: String,
+    /// What the open turn continues.
+    continued_text: String,
+    /// Whether the next turn continues the text of the last.
+    next_turn_continues: bool,
+}
+
+impl RunFold {
+    pub(super) fn new(history: History) -> Self {
+        // Calls that are still open can be answered by the events to come.
+        let unanswered = history.unanswered_calls().into_iter().map(OpenCall::from);
+        let mut calls: OpenCalls<OpenCall, ToolResult> = unanswered.collect();
+        for call_id in history.suspended_call_ids() {
+            if let Some(call) = calls.find_mut(|call| call.id() == call_id) {
+                call.report = history.nested_effect_report(call_id);
+            }
+        }
+        Self {
+            earlier_new_items: Vec::new(),
+            new_items_start: history.len(),
+            history,
+            partial_turn: PartialTurn::default(),
+            phase: if calls.all_answered() { Phase::Streaming } else { Phase::Tools },
+            open_calls: calls,
+            evidence: Vec::new(),
+            usage: Usage::default(),
+            request_count: 0,
+            completed_turns: 0,
+            last_text: String::new(),
+            continued_text: String::new(),
+            next_turn_continues: false,
+        }
+    }
+
+    pub(super) fn observe(&mut self, event: &Event) {
+        self.phase = phase_started_by(event).unwrap_or(self.phase);
+        match event {
+            Event::Turn(event) => self.observe_turn_event(event),
+            Event::Tool(ToolEvent::Output(result)) => self.buffer_result(result),
+            Event::Tool(ToolEvent::Started { call_id, .. }) => {
+                self.update_call(call_id, OpenCall::mark_started);
+            }
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
+                self.set_effective_call(call.clone())
+            }
+            Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
+                self.update_call(call_id, |call| call.nested_pending_calls.clone_from(pending));
+                self.history.set_nested_history(call_id, (**nested).clone());
+                self.set_effect_report(call_id, self.history.nested_effect_report(call_id));
+            }
+            Event::Appended { why, items, .. } => {
+                self.flush_open_turn();
+                self.next_turn_continues |= *why == AppendReason::Continuation;
+                for result in items.iter().filter_map(Item::as_tool_result) {
+                    self.open_calls.retain(|call| call.id() != result.call_id);
+                    self.evidence.extend(result_evidence(result));
+                }
+                self.history.extend(items.iter().cloned());
+            }
+            Event::Rewritten { from, to, items, usage, .. } => {
+                self.flush_open_turn();
+                self.usage += *usage;
+                self.earlier_new_items.extend(
+                    self.history.entries_after(self.new_items_start).map(|(_, item)| item.clone()),
+                );
+                self.history.rewrite(*from..*to, items.iter().cloned());
+                self.new_items_start = self.history.len();
+                // A call that was rewritten away waits for nothing any more.
+                if !self.open_calls.all_answered() {
+                    let open: HashSet<String> = (self.history.unanswered_calls().into_iter())
+                        .map(|call| call.call_id)
+                        .collect();
+                    self.open_calls.retain(|call| open.contains(call.id()));
+                }
+            }
+            Event::TurnStarted { transition, .. } => {
+                self.flush_open_turn();
+                self.request_count += 1;
+                let continues = std::mem::take(&mut self.next_turn_continues)
+                    || *transition == Some(Transition::PauseResumed);
+                let last = std::mem::take(&mut self.last_text);
+                self.continued_text = if continues { last } else { String::new() };
+            }
+            Event::Finished(_) => self.flush_open_turn(),
+            // A child's story is its own: nothing of it changes ours.
+            Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
+            | Event::Nested { .. }
+            | Event::Continued { .. }
+            | Event::Unknown => {}
+        }
+    }
+
+    fn observe_turn_event(&mut self, event: &TurnEvent) {
+        // It opens no turn.
+        if let TurnEvent::Retrying { .. } = event {
+            return;
+        }
+        // Without a `TurnStarted` a turn begins with its first event.
+        self.flush_results();
+        match event {
+            TurnEvent::TurnComplete { turn } => {
+                self.partial_turn = PartialTurn::default();
+                self.usage += turn.usage();
+                self.completed_turns += 1;
+                self.last_text = format!("{}{}", self.continued_text, turn.answer());
+                self.history.extend(turn.to_history_items());
+                self.open_calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
+            }
+            TurnEvent::Retracted { usage, .. } => {
+                self.usage += *usage;
+                self.partial_turn = PartialTurn::default();
+            }
+            event => self.partial_turn.absorb(event),
+        }
+    }
+
+    fn buffer_result(&mut self, result: &ToolResult) {
+        self.open_calls.buffer_result(|call| call.id() == result.call_id, result.clone());
+        if self.open_calls.all_answered() {
+            self.flush_results();
+        }
+    }
+
+    fn flush_results(&mut self) {
+        for result in self.open_calls.take_buffered_results() {
+            self.evidence.extend(result_evidence(&result));
+            self.history.push(Item::tool_result(result));
+        }
+    }
+
+    /// Writes what is held and what is open into the history.
+    fn flush_open_turn(&mut self) {
+        self.flush_results();
+        if !self.partial_turn.is_empty() {
+            let open = std::mem::take(&mut self.partial_turn);
+            self.usage += open.usage();
+            self.last_text = format!("{}{}", self.continued_text, open.text());
+            self.history.extend(open.items());
+        }
+    }
+
+    /// Notes what somebody has to allow.
+    pub(super) fn set_effective_call(&mut self, asked: ToolCall) {
+        let call_id = asked.call_id.clone();
+        self.update_call(&call_id, |call| call.effective_call = Some(asked));
+    }
+
+    /// Notes what a call put on record that was dropped.
+    pub(super) fn set_effect_report(&mut self, call_id: &str, report: EffectReport) {
+        self.update_call(call_id, |call| call.report = report);
+    }
+
+    fn update_call(&mut self, call_id: &str, note: impl FnOnce(&mut OpenCall)) {
+        if let Some(call) = self.open_calls.find_mut(|call| call.id() == call_id) {
+            note(call);
+        }
+    }
+
+    /// The history as it is now, with those of suspended sub-agents that have continued since.
+    pub(super) fn history(&self, continued: impl Fn(&str) -> Option<History>) -> History {
+        let mut history = self.history.clone();
+        for call_id in self.history.suspended_call_ids() {
+            if let Some(nested) = continued(call_id) {
+                history.set_nested_history(call_id, nested);
+            }
+        }
+        history.extend(self.open_calls.buffered_results().cloned().map(Item::tool_result));
+        history.extend(self.partial_turn.items());
+        history
+    }
+
+    /// What of the history has its final position.
+    pub(super) fn final_history(&self) -> &History {
+        &self.history
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.usage + self.partial_turn.usage()
+    }
+
+    pub(super) fn new_items(&self) -> Vec<Item> {
+        let history = self.history(|_| None);
+        let since = history.entries_after(self.new_items_start).map(|(_, item)| item);
+        self.earlier_new_items.iter().chain(since).cloned().collect()
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(super) fn all_calls_answered(&self) -> bool {
+        self.open_calls.all_answered()
+    }
+
+    pub(super) fn has_open_turn(&self) -> bool {
+        !self.partial_turn.is_empty()
+    }
+
+    /// A result for the next call that has none.
+    pub(super) fn next_missing_result(&self, cut: Interruption) -> Option<ToolEvent> {
+        self.open_calls.unanswered().next().map(|call| call.missing_result(cut))
+    }
+
+    /// What comes before a run can end for this reason: a result for the next call that has none.
+    /// Calls that are pending get theirs from outside.
+    pub(super) fn missing_result_before_end(
+        &self,
+        reason: EndReason,
+        budget: Option<BudgetExceeded>,
+    ) -> Option<ToolEvent> {
+        let is_time = budget.is_some_and(|budget| budget.kind == BudgetKind::Time);
+        match reason {
+            EndReason::Pending => None,
+            EndReason::Budget if is_time => self.next_missing_result(Interruption::TimedOut),
+            _ => self.next_missing_result(Interruption::Interrupted),
+        }
+    }
+
+    /// How many requests were begun.
+    pub(super) fn requests(&self) -> u32 {
+        self.request_count
+    }
+
+    /// How it would end now with this history, which is as [`history`](Self::history) gives it.
+    pub(super) fn outcome(
+        &self,
+        history: History,
+        nested_usage: Usage,
+        reason: EndReason,
+        error: Option<Error>,
+        budget: Option<BudgetExceeded>,
+        undelivered: Vec<UndeliveredInput>,
+    ) -> Outcome {
+        let open = u32::from(!self.partial_turn.is_empty());
+        let text = match self.partial_turn.is_empty() {
+            true => self.last_text.clone(),
+            false => format!("{}{}", self.continued_text, self.partial_turn.text()),
+        };
+        let held = self.open_calls.buffered_results().flat_map(result_evidence);
+        Outcome {
+            reason,
+            why: None,
+            partial: reason.is_partial(),
+            text,
+            turns: self.request_count.max(self.completed_turns + open),
+            usage: self.usage(),
+            nested_usage,
+            cost: None,
+            history,
+            new_items: self.new_items(),
+            error,
+            pending: match reason == EndReason::Pending {
+                true => self.open_calls.unanswered().flat_map(OpenCall::pending_calls).collect(),
+                false => Vec::new(),
+            },
+            undelivered,
+            evidence: self.evidence.iter().cloned().chain(held).collect(),
+            proof: None,
+            budget,
+        }
+    }
+}
+
+/// The phase that an event begins.
+fn phase_started_by(event: &Event) -> Option<Phase> {
+    match event {
+        Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
+            Some(Phase::Tools)
+        }
+        // The end of a run answers calls that never began.
+        Event::Tool(ToolEvent::Output(result)) => {
+            (result.kind != ResultKind::Interrupted).then_some(Phase::Tools)
+        }
+        // A retry opens no turn.
+        Event::Turn(TurnEvent::Retrying { .. })
+        | Event::Tool(
+            ToolEvent::Progress { .. } | ToolEvent::Suspended { .. } | ToolEvent::Nested { .. },
+        )
+        | Event::Nested { .. }
+        | Event::Appended { .. }
+        | Event::Rewritten { .. }
+        | Event::Continued { .. }
+        | Event::Finished(_)
+        | Event::Unknown => None,
+        Event::TurnStarted { .. } | Event::Turn(_) => Some(Phase::Streaming),
+    }
+}
+
+/// What a result has put on record.
+fn result_evidence(result: &ToolResult) -> impl Iterator<Item = Json> {
+    result.report.iter().flat_map(|report| report.evidence.iter().cloned())
+}

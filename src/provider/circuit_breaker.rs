@@ -1,0 +1,254 @@
+//! A provider that is left alone while it is down.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock_ignoring_poison;
+use crate::provider::Provider;
+use crate::provider::first_poll::at_first_poll;
+use crate::provider::should_fall_back::Choice;
+use crate::request::Request;
+use crate::stream::{PollTurn, TurnSource, TurnStream};
+use crate::turn::{PartialTurn, TurnBuilder};
+
+/// A provider that is not asked for a while when it failed too often in a row.
+///
+/// A request that the provider below sends again counts once, by how it ends.
+///
+/// - **Closed**: requests go through. So many failures in a row as [`with_failures`](Self::with_failures) says (5)
+///   open it. A failure is an error that may pass, of the kinds that
+///   [`Retry`](crate::provider::Retry) asks again behind, or what [`count_if`](Self::count_if) chooses. A turn
+///   that completes begins the count anew; another error, and a turn that is dropped, change
+///   nothing.
+/// - **Open**: each request gets an [`Overloaded`](ErrorKind::Overloaded) error at once, and nothing
+///   is sent. Its [`retry_after`](Error::retry_after) is the time that is left of the
+///   [`with_cooldown`](Self::with_cooldown) (30 s), its source the last failure, without the turn that it cut off.
+/// - **Half-open**, when that time is over: one request goes through, the others are answered as
+///   before, without a time. If its turn completes, the circuit is closed, if it fails, open again.
+///   If it is dropped, or ends with an error that is no failure, the next one takes its place.
+///
+/// Clones share one circuit: a small lock, never held while anything is waited for.
+///
+/// ```
+/// use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Scripted};
+/// use turnstream::stream::TurnStreamExt;
+/// use turnstream::{Error, ErrorKind, History, Request, env::SystemIds};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let down = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Server, "down")));
+/// let model = Fallback::new(CircuitBreaker::new(down.clone()).with_failures(2))
+///     .or(Scripted::function(|_, _| "Hello!"));
+/// for _ in 0..10 {
+///     let request = Request::new(History::new(&SystemIds));
+///     assert_eq!(model.stream_turn(request).into_turn().await?.text(), "Hello!");
+/// }
+/// assert_eq!(down.requests().len(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CircuitBreaker {
+    provider: Arc<dyn Provider>,
+    after: u32,
+    rest: Duration,
+    on: Arc<Choice>,
+    circuit: Arc<Mutex<Circuit>>,
+}
+
+#[derive(Clone, Debug)]
+enum Circuit {
+    Closed { failures: u32 },
+    Open { until: Instant, last: Error },
+    HalfOpen { last: Error },
+}
+
+impl CircuitBreaker {
+    /// Puts a breaker around a provider.
+    pub fn new(provider: impl Provider + 'static) -> Self {
+        Self {
+            provider: Arc::new(provider),
+            after: 5,
+            rest: Duration::from_secs(30),
+            on: Arc::new(Error::is_retryable),
+            circuit: Arc::new(Mutex::new(Circuit::Closed { failures: 0 })),
+        }
+    }
+
+    /// Opens after so many failures in a row. 0 is read as 1.
+    pub fn with_failures(mut self, failures: u32) -> Self {
+        self.after = failures.max(1);
+        self
+    }
+
+    /// Lets the provider rest for so long.
+    pub fn with_cooldown(mut self, rest: Duration) -> Self {
+        self.rest = rest;
+        self
+    }
+
+    /// Counts the errors for which this is true as failures, and no others.
+    pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+        self.on = Arc::new(choose);
+        self
+    }
+
+    /// Whether the next request would be refused.
+    pub fn is_open(&self) -> bool {
+        self.with(|circuit| match circuit {
+            Circuit::Closed { .. } => false,
+            Circuit::Open { until, .. } => Instant::now() < *until,
+            Circuit::HalfOpen { .. } => true,
+        })
+    }
+
+    /// Lets a request through, or says why not.
+    fn enter(&self) -> Result<Pass, Error> {
+        let probes = self.with(|circuit| match circuit {
+            Circuit::Closed { .. } => Ok(false),
+            Circuit::Open { until, last } => {
+                match until.saturating_duration_since(Instant::now()) {
+                    Duration::ZERO => {
+                        *circuit = Circuit::HalfOpen { last: last.clone() };
+                        Ok(true)
+                    }
+                    left => Err(refusal(last).with_retry_after(whole_millis(left))),
+                }
+            }
+            Circuit::HalfOpen { last } => Err(refusal(last)),
+        })?;
+        Ok(Pass { breaker: self.clone(), probes })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Circuit) -> T) -> T {
+        // Nothing of a user runs while the lock is held.
+        f(&mut lock_ignoring_poison(&self.circuit))
+    }
+}
+
+fn refusal(last: &Error) -> Error {
+    let message = format!("the provider failed too often and is not asked for a while: {last}");
+    Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
+}
+
+/// What was said to one request is not shown to another.
+fn without_turn(error: &Error) -> Error {
+    match PartialTurn::of(error) {
+        Some(_) => error.clone().without_source(),
+        None => error.clone(),
+    }
+}
+
+/// Rounded up: who waits for so long is not early.
+fn whole_millis(time: Duration) -> Duration {
+    let millis = time.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// The permission to ask. The probe's is given back when it is dropped.
+struct Pass {
+    breaker: CircuitBreaker,
+    probes: bool,
+}
+
+impl Pass {
+    fn succeeded(mut self) {
+        let probes = std::mem::take(&mut self.probes);
+        self.breaker.with(|circuit| match circuit {
+            Circuit::Closed { .. } => *circuit = Circuit::Closed { failures: 0 },
+            Circuit::HalfOpen { .. } if probes => *circuit = Circuit::Closed { failures: 0 },
+            // It was asked before the circuit opened and says nothing of now.
+            Circuit::Open { .. } | Circuit::HalfOpen { .. } => {}
+        });
+    }
+
+    fn failed(mut self, error: &Error) {
+        if !(self.breaker.on)(error) {
+            return;
+        }
+        let probes = std::mem::take(&mut self.probes);
+        let (after, rest) = (self.breaker.after, self.breaker.rest);
+        let now = Instant::now();
+        self.breaker.with(|circuit| {
+            let opens = match circuit {
+                Circuit::Closed { failures } => {
+                    *failures = failures.saturating_add(1);
+                    *failures >= after
+                }
+                Circuit::HalfOpen { .. } => probes,
+                Circuit::Open { .. } => false,
+            };
+            if opens {
+                // A rest beyond the end of time never ends in this process.
+                let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
+                *circuit = Circuit::Open { until, last: without_turn(error) };
+            }
+        });
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if !self.probes {
+            return;
+        }
+        let now = Instant::now();
+        self.breaker.with(|circuit| {
+            if let Circuit::HalfOpen { last } = circuit {
+                *circuit = Circuit::Open { until: now, last: last.clone() };
+            }
+        });
+    }
+}
+
+impl Provider for CircuitBreaker {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        let breaker = self.clone();
+        at_first_poll(request, move |request, _| {
+            let pass = Some(breaker.enter()?);
+            Ok(Guarded { attempt: breaker.provider.stream_turn(request), pass })
+        })
+    }
+
+    fn model(&self) -> &str {
+        self.provider.model()
+    }
+}
+
+impl fmt::Debug for CircuitBreaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreaker")
+            .field("model", &self.model())
+            .field("after", &self.after)
+            .field("rest", &self.rest)
+            .field("circuit", &self.with(|circuit| circuit.clone()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// One turn behind a breaker.
+struct Guarded {
+    attempt: TurnStream,
+    /// `None` once the breaker was told how the turn ended.
+    pass: Option<Pass>,
+}
+
+impl TurnSource for Guarded {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+        let this = self.get_mut();
+        let pushed = ready!(Pin::new(&mut this.attempt).poll_turn(cx, turn));
+        match (&pushed, &mut this.pass) {
+            (Some(Ok(())), _) if !turn.is_complete() => {}
+            (Some(Ok(())), pass) => pass.take().into_iter().for_each(Pass::succeeded),
+            (Some(Err(error)), pass) => pass.take().into_iter().for_each(|pass| pass.failed(error)),
+            (None, pass) => *pass = None,
+        }
+        Poll::Ready(pushed)
+    }
+}

@@ -1,0 +1,244 @@
+//! What the words of vendors mean. Data first: a wording that is met anew is a row.
+
+use crate::error::{AuthProblem, ErrorKind, RateLimitScope};
+use crate::provider::failure::context_limits;
+use crate::provider::failure::error_body::Said;
+use crate::provider::failure::error_codes::{GENERAL, SPECIFIC};
+
+use AuthProblem::{ExpiredKey, Forbidden, InvalidKey, MissingKey, Region};
+use ErrorKind::{
+    Auth, Billing, ContextWindow, Filtered, GenerationFailed, InvalidRequest, Overloaded, Protocol,
+    RateLimited, Server, Timeout, Unsupported,
+};
+use RateLimitScope::{
+    Concurrency, Daily, InputTokens, OutputTokens, RequestSize, Requests, Tokens,
+};
+
+/// What a message says by some of its words, in lower case, the first that fits. A message is
+/// asked where the words for programs are silent: many a vendor calls everything an invalid
+/// request.
+const PHRASES: &[(ErrorKind, &[&str])] = &[
+    // Anthropic, Bedrock.
+    (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
+    // OpenAI, vLLM, OpenRouter, DeepSeek, Together.
+    (ContextWindow, &["maximum context length", "context window of this model"]),
+    (ContextWindow, &["context length exceeded", "context_length_exceeded"]),
+    (ContextWindow, &["longer than the model's context length"]),
+    (ContextWindow, &["longer than the maximum model length", "max_model_len"]),
+    // Groq.
+    (ContextWindow, &["please reduce the length of the messages"]),
+    // Google.
+    (ContextWindow, &["exceeds the maximum number of tokens"]),
+    // llama.cpp, LM Studio, Ollama.
+    (ContextWindow, &["exceeds the available context size", "is greater than the context length"]),
+    (ContextWindow, &["loaded with context length of only", "max context length"]),
+    (ContextWindow, &["exceeds the context length", "exceed context window"]),
+    (ContextWindow, &["exceeds the context window"]),
+    // Together, and others that are built on TGI.
+    (ContextWindow, &["`inputs` tokens + `max_new_tokens` must be"]),
+    (ContextWindow, &["`inputs` must have less than"]),
+    // Cohere.
+    (ContextWindow, &["number of tokens in the prompt cannot exceed"]),
+    // xAI, MiniMax, Moonshot, GitHub.
+    (ContextWindow, &["maximum prompt length is", "context window exceeds limit"]),
+    (ContextWindow, &["exceeded model token limit", "prompt token count of"]),
+    (ContextWindow, &["exceed context limit", "total length of all messages is too long"]),
+    (Billing, &["credit balance is too low", "insufficient balance", "insufficient credits"]),
+    (Billing, &["requires more credits", "exceeded your current quota", "billing hard limit"]),
+    (Billing, &["billing details", "balance is insufficient", "available credits", "any credits"]),
+    (Billing, &["not enough credits", "spending limit", "budget has been exceeded"]),
+    (Billing, &["specified api usage limits", "in good standing"]),
+    (Filtered, &["content management policy", "content filtering policy", "requires moderation"]),
+    (Filtered, &["flagged as potentially violating", "was flagged", "violates usage guidelines"]),
+    (Filtered, &["inappropriate content", "rejected by the safety system"]),
+    (Auth, &["api key expired", "api key not valid", "api key is invalid", "invalid api key"]),
+    (Auth, &["incorrect api key", "invalid x-api-key", "unregistered callers"]),
+    (Auth, &["user location is not supported", "not available in your region"]),
+    (Auth, &["not available in your country", "organization has been disabled"]),
+    (Auth, &["account has been disabled"]),
+    (GenerationFailed, &["failed to call a function", "tool call validation failed"]),
+    (GenerationFailed, &["model did not call a tool", "failed to generate json"]),
+    (GenerationFailed, &["failed to parse tool call", "malformed function call"]),
+    (RateLimited, &["rate limit", "too many requests", "rate exceeded", "request limit reached"]),
+    (Overloaded, &["overloaded", "tier capacity exceeded", "at capacity", "high demand"]),
+    (Overloaded, &["server is busy", "server busy", "loading model"]),
+    (Overloaded, &["no available model provider"]),
+    (Timeout, &["deadline expired", "request timed out"]),
+    (Unsupported, &["unsupported parameter", "is not supported with this model"]),
+    (Unsupported, &["does not support tools", "does not support image"]),
+    (Unsupported, &["does not support thinking", "is not supported for this model"]),
+    (Unsupported, &["no endpoints found that support"]),
+    // llama.cpp, and vLLM, whose server was started without a flag.
+    (Unsupported, &["input is not supported", " requires --"]),
+];
+
+/// What there was too much of, by a piece of what was said, the first that fits. Google names its
+/// quotas instead of saying so.
+const SCOPES: &[(RateLimitScope, &[&str])] = &[
+    (RequestSize, &["request too large"]),
+    (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
+    (Concurrency, &["concurren", "parallel requests"]),
+    (InputTokens, &["input tokens per", "inputtokens", "input_token", "input-tokens"]),
+    (OutputTokens, &["output tokens per", "outputtokens", "output_token", "output-tokens"]),
+    (Tokens, &["tokens per min", "(tpm)", "token rate limit", "tokens rate limit", "tokens limit"]),
+    (Tokens, &["request tokens has exceeded", "tokens_per"]),
+    (Requests, &["requests per min", "(rpm)", "requestsper", "requests_per"]),
+    (Requests, &["requests rate limit", "call rate limit", "number of requests", "per-min"]),
+    (Requests, &["free_tier_requests"]),
+];
+
+/// What is wrong with a key, by the words for programs or a piece of the message, the first that
+/// fits.
+const AUTH: &[(AuthProblem, &[&str])] = &[
+    // Azure, which does not say which.
+    (InvalidKey, &["access token is missing, invalid"]),
+    (ExpiredKey, &["expired"]),
+    (Region, &["unsupported_country_region_territory", "location is not supported"]),
+    (Region, &["not available in your region", "not available in your country"]),
+    (Region, &["country, region, or territory"]),
+    (MissingKey, &["missing", "didn't provide an api key", "did not provide an api key"]),
+    (MissingKey, &["no auth credentials", "no api key", "no cookie auth", "unregistered callers"]),
+    (MissingKey, &["header is required", "must provide an api key", "credentials_missing"]),
+    (Forbidden, &["permission", "not have access", "not allowed", "forbidden", "service_disabled"]),
+    (Forbidden, &["service_blocked", "referrer_blocked", "has not been used in project"]),
+    (Forbidden, &["deactivated", "suspended", "disabled", "not_authorized"]),
+    (InvalidKey, &["invalid", "incorrect", "not valid", "unauthenticated", "user not found"]),
+];
+
+/// The kind, by what says most: a word for programs, then a message, then the status, then a word
+/// that says little.
+pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
+    let word = |table| first(table, |word| said.words.iter().any(|said| same(said, word)));
+    let phrase = || first(PHRASES, |phrase| said.text.contains(phrase));
+    let by_message = || phrase().or_else(|| by_limits(said));
+    word(SPECIFIC)
+        .or_else(by_message)
+        .filter(|kind| fits(*kind, status))
+        .or_else(|| status.map(of_status))
+        .or_else(|| word(GENERAL))
+        .or_else(|| is_unknown_model(said).then_some(InvalidRequest))
+        .unwrap_or(ErrorKind::Other)
+}
+
+/// What a table says of the first of its rows with a word that fits.
+fn first<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
+    table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
+}
+
+/// Whether two words for programs are the same, whatever hand wrote them: `rate_limit_error`,
+/// `RateLimitError` and `com.vendor#RateLimitException`.
+fn same(a: &str, b: &str) -> bool {
+    core(a).eq(core(b))
+}
+
+/// The letters of a word that say what it means.
+fn core(word: &str) -> impl Iterator<Item = char> {
+    let name = word.rsplit(['#', '/']).next().unwrap_or_default();
+    let name = name.strip_suffix("exception").unwrap_or(name);
+    let name = name.strip_suffix("error").unwrap_or(name);
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' '))
+}
+
+fn by_limits(said: &Said) -> Option<ErrorKind> {
+    (said.limits.is_some() || context_limits::read(&said.text).is_some()).then_some(ContextWindow)
+}
+
+/// A key that the status says is wrong is not made right by a message that mentions a limit, nor an
+/// account paid for by a word such as Google's `RESOURCE_EXHAUSTED`.
+fn fits(kind: ErrorKind, status: Option<u16>) -> bool {
+    match status {
+        Some(401) => kind == Auth || kind == Billing,
+        Some(402) => kind == Billing,
+        Some(403) => kind != ContextWindow,
+        _ => true,
+    }
+}
+
+fn of_status(status: u16) -> ErrorKind {
+    match status {
+        401 | 403 | 407 => Auth,
+        402 => Billing,
+        // 524 is Cloudflare's, for a server behind it that took too long.
+        408 | 504 | 524 => Timeout,
+        429 => RateLimited,
+        // 498 is Groq's: "Flex Tier Capacity Exceeded"; 529 is Anthropic's.
+        498 | 503 | 529 => Overloaded,
+        501 => Unsupported,
+        // OpenAI's SDKs ask again: "the server may return 409 on lock timeouts".
+        // 424 is Bedrock's and TGI's, for a model that failed; 499 is Google's, for what it cancelled.
+        409 | 424 | 425 | 499 | 500.. => Server,
+        400.. => InvalidRequest,
+        _ => Protocol,
+    }
+}
+
+pub(super) fn scope(said: &Said) -> Option<RateLimitScope> {
+    first(SCOPES, |piece| said.text.contains(piece)).or_else(|| {
+        // The type of an error of OpenAI and Groq.
+        said.words.iter().find_map(|word| match word.as_str() {
+            "tokens" => Some(Tokens),
+            "requests" => Some(Requests),
+            _ => None,
+        })
+    })
+}
+
+pub(super) fn auth(said: &Said) -> Option<AuthProblem> {
+    let in_words = |piece: &str| said.words.iter().any(|word| word.contains(piece));
+    first(AUTH, |piece| said.text.contains(piece) || in_words(piece))
+}
+
+/// What is said of a model that the server does not have: two pieces of one sentence, in order.
+const UNKNOWN_MODEL: &[(&str, &str)] = &[
+    // OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek; Google; Ollama, Fireworks, Cohere.
+    ("model", "not exist"),
+    ("model", "is not found"),
+    ("model", "not found"),
+    // Mistral, Perplexity, LiteLLM, LM Studio.
+    ("invalid model", ""),
+    // Z.ai, MiniMax, GitHub.
+    ("unknown model", ""),
+    // OpenRouter.
+    ("valid model id", ""),
+    ("no endpoints found for", ""),
+    // Moonshot.
+    ("not found the model", ""),
+    // Together.
+    ("unable to access model", ""),
+    // Bedrock.
+    ("model identifier is invalid", ""),
+    // Hugging Face.
+    ("model", "not supported by any provider"),
+];
+
+/// The same in the words for programs.
+const UNKNOWN_MODEL_CODES: [&str; 5] = [
+    "model_not_found",
+    "model_not_available",
+    "model_not_supported",
+    "invalid_model",
+    "unknown_model",
+];
+
+/// What of the request was wrong, where no field says so: the model, or the path that a message
+/// begins with, as at Anthropic: `messages.3.content.0.text: must not be empty`.
+pub(super) fn parameter(said: &Said) -> Option<String> {
+    if is_unknown_model(said) {
+        return Some("model".to_owned());
+    }
+    let (path, _) = said.message.split_once(": ")?;
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.[]".contains(c);
+    let is_path = path.starts_with(|c: char| c.is_ascii_lowercase()) && path.chars().all(plain);
+    (is_path && path != "error").then(|| path.to_owned())
+}
+
+fn is_unknown_model(said: &Said) -> bool {
+    let known = |word: &String| UNKNOWN_MODEL_CODES.iter().any(|code| same(word, code));
+    let told = |sentence: &str| {
+        UNKNOWN_MODEL.iter().any(|(first, then)| {
+            let rest = sentence.find(first).map(|at| &sentence[at..]);
+            rest.is_some_and(|rest| rest.contains(then))
+        })
+    };
+    said.words.iter().any(known) || said.text.split(". ").any(told)
+}

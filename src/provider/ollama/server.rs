@@ -1,0 +1,170 @@
+//! Ollama's `/api/chat` as a server speaks it, <https://docs.ollama.com/api/chat>.
+
+use serde_json::{Value, json};
+
+use crate::error::ErrorKind;
+use crate::item::StopReason;
+use crate::provider::content_delta::ContentDelta;
+use crate::provider::server::{
+    Frame, FrameFormat, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, WholeCall,
+    in_words, usual_status,
+};
+use crate::usage::Usage;
+
+pub(crate) const SERVER: ServerWire = ServerWire {
+    // "stream: (default: true)"
+    wants_stream: |body| body["stream"] != Value::Bool(false),
+    format: |_| FrameFormat::JSON_LINES,
+    status: |kind| match kind {
+        // A body has no word for programs that could tell it from too many requests.
+        ErrorKind::Billing => 402,
+        kind => usual_status(kind),
+    },
+    ..ServerWire::new(
+        super::NAME,
+        "/api/chat",
+        Writer::begin,
+        |error, _| json!({ "error": in_words(error, error_words(error.kind())) }),
+    )
+};
+
+struct Writer {
+    out: Output,
+    model: String,
+    created_at: String,
+    call: WholeCall,
+}
+
+impl Writer {
+    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+        Box::new(Self {
+            out: Output::default(),
+            model: opening.model.to_owned(),
+            created_at: date(opening.created),
+            call: WholeCall::default(),
+        })
+    }
+
+    /// Writes a line whose message has a field more than every message has.
+    fn message(&mut self, field: &str, value: Value) {
+        let mut line = self.line(false);
+        line["message"][field] = value;
+        self.out.frames.push(Frame::event(None, &line));
+    }
+
+    fn line(&self, done: bool) -> Value {
+        json!({
+            "model": self.model,
+            "created_at": self.created_at,
+            "message": { "role": "assistant", "content": "" },
+            "done": done,
+        })
+    }
+}
+
+impl TurnWriter for Writer {
+    fn output(&mut self) -> &mut Output {
+        &mut self.out
+    }
+
+    fn write(&mut self, _index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+        match delta {
+            ContentDelta::Text(piece) => self.message("content", piece.into()),
+            ContentDelta::Reasoning(_, piece) => self.message("thinking", piece.into()),
+            ContentDelta::Refusal(_) => return Err("a refusal"),
+            ContentDelta::Sign(..) => return Err("a signature"),
+            ContentDelta::Hidden(_) => return Err("hidden thoughts"),
+            ContentDelta::CallStart { call_id, name } => {
+                let mut call = json!({ "function": { "name": name } });
+                // Older servers give their calls no ids.
+                if !call_id.is_empty() {
+                    call["id"] = call_id.into();
+                }
+                self.call.start(call);
+            }
+            ContentDelta::CallArgs(piece) => self.call.push(&piece),
+            ContentDelta::CallEnd => {
+                if let Some((mut call, arguments)) = self.call.end()? {
+                    call["function"]["arguments"] = arguments;
+                    self.message("tool_calls", json!([call]));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
+        self.call.check_ended()?;
+        let mut line = self.line(true);
+        line["done_reason"] = match reason {
+            // The wire has no word for calls.
+            StopReason::Stop | StopReason::ToolCalls => "stop",
+            StopReason::MaxTokens => "length",
+            StopReason::Other(raw) => raw,
+            StopReason::Refusal => return Err("a refusal"),
+            StopReason::Pause => return Err("a pause"),
+            StopReason::ContentFilter => return Err("a filter of content"),
+            StopReason::ContextWindow => return Err("the end of the context window"),
+        }
+        .into();
+        // Counts of nothing are left out, as are times.
+        for (name, tokens) in [
+            ("prompt_eval_count", usage.input_tokens),
+            ("prompt_eval_cached_count", usage.cache_read_input_tokens),
+            ("eval_count", usage.output_tokens),
+        ] {
+            if tokens > 0 {
+                line[name] = tokens.into();
+            }
+        }
+        let data = line.to_string();
+        self.out.frames.push(Frame { event: None, data, role: Role::Terminal });
+        Ok(())
+    }
+}
+
+/// Where a message is all that an error has, its words tell its kind.
+fn error_words(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::ContextWindow => "exceeded max context length",
+        ErrorKind::Overloaded => "server busy",
+        ErrorKind::RateLimited => "too many requests",
+        ErrorKind::Timeout => "request timed out",
+        _ => "",
+    }
+}
+
+/// The date of RFC 3339, from seconds since 1970.
+fn date(seconds: u64) -> String {
+    // Years that begin in March have their odd month at the end: Howard Hinnant,
+    // <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
+    let days = seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = (from_march + 2) % 12 + 1;
+    let year = 400 * era + year + u64::from(month <= 2);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (1_709_251_199, "2024-02-29T23:59:59Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(date(seconds), expected);
+        }
+    }
+}

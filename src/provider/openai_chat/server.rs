@@ -1,0 +1,204 @@
+//! `OpenAI` Chat Completions as a server speaks them,
+//! <https://platform.openai.com/docs/api-reference/chat-streaming>.
+//!
+//! Signed and hidden thoughts are written as `OpenRouter` has them,
+//! <https://openrouter.ai/docs/use-cases/reasoning-tokens>; plain ones as `reasoning_content`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::item::StopReason;
+use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::server::{
+    Frame, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, openai_errors,
+};
+use crate::turn::ReasoningKind;
+use crate::usage::Usage;
+
+/// What a detail of reasoning says of its own form.
+const FORMAT: &str = "anthropic-claude-v1";
+
+pub(crate) const SERVER: ServerWire = ServerWire {
+    request_id: Some(openai_errors::REQUEST_ID),
+    ..ServerWire::new("openai_chat", "/chat/completions", Writer::begin, |error, _| {
+        openai_errors::error_body(error, "maximum context length")
+    })
+};
+
+#[derive(Default)]
+struct Writer {
+    out: Output,
+    id: String,
+    created: u64,
+    model: String,
+    include_usage: bool,
+    /// The reasoning blocks that are written as details.
+    detailed: BTreeSet<u32>,
+    /// The signatures of calls, which come with their beginning.
+    signatures: BTreeMap<u32, String>,
+    /// The thoughts of the last block of reasoning.
+    thought: (u32, String),
+    /// The details of reasoning so far.
+    details: u32,
+    /// The index of the last block that was a detail.
+    last_detail: Option<u32>,
+    calls: u32,
+    refused: bool,
+}
+
+impl Writer {
+    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+        let mut detailed = BTreeSet::new();
+        let mut signatures = BTreeMap::new();
+        for (index, of, signature) in opening.signatures {
+            match of {
+                Signed::Text => {}
+                Signed::Reasoning => drop(detailed.insert(*index)),
+                Signed::Call => drop(signatures.insert(*index, signature.clone())),
+            }
+        }
+        let mut writer = Self {
+            id: opening.id.to_owned(),
+            created: opening.created,
+            model: opening.model.to_owned(),
+            include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
+            detailed,
+            signatures,
+            ..Self::default()
+        };
+        writer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
+        Box::new(writer)
+    }
+
+    fn reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
+        if self.thought.0 != index {
+            self.thought = (index, String::new());
+        }
+        self.thought.1.push_str(piece);
+        if !self.detailed.contains(&index) {
+            return self.delta(&json!({ "reasoning_content": piece }));
+        }
+        let detail = match kind {
+            ReasoningKind::Trace => json!({ "type": "reasoning.text", "text": piece }),
+            ReasoningKind::Summary => json!({ "type": "reasoning.summary", "summary": piece }),
+        };
+        self.push_detail(index, detail, Some(piece));
+    }
+
+    /// Writes a piece of the detail that a block of reasoning is.
+    fn push_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
+        if self.last_detail.replace(index) != Some(index) {
+            self.details += 1;
+        }
+        detail["index"] = (self.details - 1).into();
+        detail["format"] = FORMAT.into();
+        let mut delta = json!({ "reasoning_details": [detail] });
+        if let Some(shown) = shown {
+            delta["reasoning"] = shown.into();
+        }
+        self.delta(&delta);
+    }
+
+    fn delta(&mut self, delta: &Value) {
+        let choice = json!({
+            "index": 0, "delta": delta, "logprobs": null, "finish_reason": null,
+        });
+        self.chunk(&json!([choice]), None, Role::Event);
+    }
+
+    fn chunk(&mut self, choices: &Value, usage: Option<Value>, role: Role) {
+        let mut chunk = json!({
+            "id": format!("chatcmpl-{}", self.id),
+            "object": "chat.completion.chunk",
+            "created": self.created,
+            "model": self.model,
+            "service_tier": "default",
+            "system_fingerprint": "fp_scripted",
+            "choices": choices,
+        });
+        // "All other chunks will also include a usage field, but with a null value."
+        if self.include_usage {
+            chunk["usage"] = usage.unwrap_or_default();
+        }
+        self.out.frames.push(Frame { event: None, data: chunk.to_string(), role });
+    }
+}
+
+impl TurnWriter for Writer {
+    fn output(&mut self) -> &mut Output {
+        &mut self.out
+    }
+
+    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+        match delta {
+            ContentDelta::Text(piece) => self.delta(&json!({ "content": piece })),
+            ContentDelta::Refusal(piece) => {
+                self.refused = true;
+                self.delta(&json!({ "refusal": piece }));
+            }
+            ContentDelta::Reasoning(kind, piece) => self.reasoning(index, &piece, kind),
+            ContentDelta::Sign(Signed::Reasoning, signature) => {
+                self.out.sign(&signature, &self.thought.1);
+                let detail = json!({ "type": "reasoning.text", "signature": signature });
+                self.push_detail(index, detail, None);
+            }
+            ContentDelta::Sign(Signed::Text, _) => return Err("a signature of text"),
+            ContentDelta::Hidden(data) => {
+                self.out.sign(&data, "");
+                let detail = json!({ "type": "reasoning.encrypted", "data": data });
+                self.push_detail(index, detail, None);
+            }
+            ContentDelta::CallStart { call_id: id, name } => {
+                let id = call_id("call", id, &self.id, index);
+                let function = json!({ "name": name, "arguments": "" });
+                let at = self.calls;
+                self.calls += 1;
+                let mut call = json!({
+                    "index": at, "id": id, "type": "function", "function": function,
+                });
+                if let Some(signature) = self.signatures.remove(&index) {
+                    self.out.sign(&signature, "");
+                    // As Gemini has it behind this wire.
+                    call["extra_content"]["google"]["thought_signature"] = signature.into();
+                }
+                self.delta(&json!({ "tool_calls": [call] }));
+            }
+            ContentDelta::CallArgs(piece) => {
+                let at = self.calls.saturating_sub(1);
+                self.delta(&json!({ "tool_calls": [
+                    { "index": at, "function": { "arguments": piece } },
+                ] }));
+            }
+            // The signature of a call stands in its beginning.
+            ContentDelta::Sign(Signed::Call, _) | ContentDelta::CallEnd => {}
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
+        let reason = match reason {
+            StopReason::Stop => "stop",
+            // The vendor's refusals say `stop`.
+            StopReason::Refusal if self.refused => "stop",
+            StopReason::ToolCalls => "tool_calls",
+            StopReason::MaxTokens => "length",
+            StopReason::ContentFilter => "content_filter",
+            StopReason::ContextWindow => "model_context_window_exceeded",
+            StopReason::Other(raw) => raw,
+            StopReason::Refusal => return Err("a refusal without words (see `Reply::refuse`)"),
+            StopReason::Pause => return Err("a pause"),
+        };
+        let choice = json!({
+            "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason,
+        });
+        self.chunk(&json!([choice]), None, Role::Terminal);
+        if self.include_usage {
+            let counted = openai_errors::usage(usage, "prompt_tokens", "completion_tokens");
+            self.chunk(&json!([]), Some(counted), Role::Event);
+        }
+        let data = "[DONE]".to_owned();
+        self.out.frames.push(Frame { event: None, data, role: Role::LastWord });
+        Ok(())
+    }
+}

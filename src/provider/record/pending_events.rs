@@ -1,0 +1,101 @@
+//! Events that wait to be written until no secret can begin at the end of what is there.
+
+use super::masker::Masker;
+use crate::turn::{Text, TurnEvent};
+
+/// The events of a turn that were not written yet.
+///
+/// A secret may come in pieces. So a piece that ends with what may be the beginning of one is held
+/// back, with all that comes behind it.
+#[derive(Default)]
+pub(super) struct Pending {
+    events: Vec<TurnEvent>,
+    /// The open end of each text, where it has one.
+    ends: Vec<(Block, String)>,
+}
+
+/// What a piece of text belongs to.
+#[derive(Clone, Debug, PartialEq)]
+enum Block {
+    Text(u32),
+    Reasoning(u32),
+    Arguments(String),
+}
+
+impl Pending {
+    /// Takes an event and gives what can be written.
+    pub(super) fn push(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
+        let mut ready = match &event {
+            // The text goes on no further.
+            TurnEvent::TurnComplete { .. } => {
+                self.ends.clear();
+                self.cut(masker)
+            }
+            TurnEvent::Retracted { .. } => self.cut(masker),
+            TurnEvent::TextDelta { .. }
+            | TurnEvent::ReasoningDelta { .. }
+            | TurnEvent::RefusalDelta { .. }
+            | TurnEvent::ToolCallStart { .. }
+            | TurnEvent::ToolCallArgsDelta { .. }
+            | TurnEvent::ToolCallEnd { .. }
+            | TurnEvent::UsageUpdate { .. }
+            | TurnEvent::Retrying { .. } => Vec::new(),
+        };
+        if let Some((block, piece)) = piece(&mut event) {
+            let at = self.ends.iter().position(|(open, _)| *open == block);
+            let before = at.map(|at| self.ends.swap_remove(at).1).unwrap_or_default();
+            let text = before + piece;
+            let end = masker.open_end(&text);
+            if !end.is_empty() {
+                self.ends.push((block, end.to_owned()));
+            }
+        }
+        self.events.push(event);
+        if self.ends.is_empty() {
+            ready.extend(self.cut(masker));
+        }
+        ready
+    }
+
+    /// Gives all that is left of a turn that goes no further. What may be the beginning of a
+    /// secret is taken for one.
+    pub(super) fn cut(&mut self, masker: &Masker) -> Vec<TurnEvent> {
+        let mut events = std::mem::take(&mut self.events);
+        let ends = std::mem::take(&mut self.ends);
+        let mut blocks: Vec<(Block, Vec<&mut Text>)> = Vec::new();
+        for (block, text) in events.iter_mut().filter_map(piece) {
+            match blocks.iter_mut().find(|(other, _)| *other == block) {
+                Some((_, texts)) => texts.push(text),
+                None => blocks.push((block, vec![text])),
+            }
+        }
+        for (block, texts) in blocks {
+            let open = ends.iter().find(|(other, _)| *other == block);
+            let tail = open.map_or(0, |(_, end)| end.len());
+            let mut pieces: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            masker.pieces(&mut pieces, tail);
+            for (text, piece) in texts.into_iter().zip(pieces) {
+                *text = piece.into();
+            }
+        }
+        events
+    }
+}
+
+fn piece(event: &mut TurnEvent) -> Option<(Block, &mut Text)> {
+    match event {
+        TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
+            Some((Block::Text(*index), text))
+        }
+        TurnEvent::ReasoningDelta { index, text, .. } => Some((Block::Reasoning(*index), text)),
+        TurnEvent::ToolCallArgsDelta { call_id, delta } => {
+            Some((Block::Arguments(call_id.clone()), delta))
+        }
+        TurnEvent::ToolCallStart { .. }
+        | TurnEvent::ToolCallEnd { .. }
+        | TurnEvent::UsageUpdate { .. }
+        | TurnEvent::Retrying { .. }
+        | TurnEvent::Retracted { .. }
+        | TurnEvent::TurnComplete { .. } => None,
+    }
+}

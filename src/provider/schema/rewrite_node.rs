@@ -1,0 +1,282 @@
+//! Rewrites one place of a schema, where no reference is left on top.
+
+use serde_json::{Map, Value, json};
+
+use super::merge::types;
+use super::refs::escaped;
+use super::rewrite::Narrower;
+use super::schema_hints::Told;
+use super::subset::{Keyword, Objects, Schema, Values};
+use crate::error::Error;
+
+impl Narrower<'_> {
+    /// Rewrites a place and what is inside it.
+    pub(super) fn node(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
+        let open = self.subset.is_open();
+        let mut told = Told::default();
+        let schema = self.with_values(with_type(schema), &mut told, at)?;
+        let schema = self.with_items(schema, at)?;
+        let schema = self.with_fields(schema, at)?;
+        let mut out = Map::new();
+        for (keyword, value) in &schema {
+            let inside = format!("{at}/{keyword}");
+            let rewritten = match (keyword.as_str(), value) {
+                ("properties", Value::Object(properties)) => {
+                    let mut rewritten = Map::new();
+                    for (name, property) in properties {
+                        let at = format!("{inside}/{}", escaped(name));
+                        let inner = self.inner(property, &at, depth)?;
+                        let inner = self.optional(&schema, name, property, inner);
+                        rewritten.insert(name.clone(), inner);
+                    }
+                    Value::Object(rewritten)
+                }
+                ("anyOf" | "prefixItems", Value::Array(several)) => {
+                    let mut rewritten = Vec::with_capacity(several.len());
+                    for (n, one) in several.iter().enumerate() {
+                        rewritten.push(self.inner(one, &format!("{inside}/{n}"), depth)?);
+                    }
+                    Value::Array(rewritten)
+                }
+                ("additionalProperties", Value::Bool(_)) => value.clone(),
+                ("items" | "additionalProperties", value) => self.inner(value, &inside, depth)?,
+                ("type" | "description" | "required" | "enum" | "const", value) => value.clone(),
+                (keyword, value) if (self.subset.keeps)(keyword, value) => value.clone(),
+                (keyword, _) if Keyword::of(keyword) == Keyword::Condition && !open => {
+                    return Err(self.subset.refuse(&inside, &format!("`{keyword}`")));
+                }
+                (keyword, value) => {
+                    let is = Keyword::of(keyword);
+                    if matches!(is, Keyword::Narrowing | Keyword::Condition) || keyword == "default"
+                    {
+                        told.add(keyword, value);
+                    }
+                    continue;
+                }
+            };
+            out.insert(keyword.clone(), rewritten);
+        }
+        if self.subset.objects == Objects::AllRequired {
+            require_all(&mut out);
+        }
+        told.write_into(&mut out);
+        Ok(out)
+    }
+
+    /// Fixed values are such as the wire takes.
+    fn with_values(&self, mut schema: Schema, told: &mut Told, at: &str) -> Result<Schema, Error> {
+        let is_simple = |value: &Value| !value.is_object() && !value.is_array();
+        match self.subset.values {
+            Values::Simple => {
+                let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
+                if !listed.chain(schema.get("const")).all(is_simple) {
+                    return Err(self.subset.refuse(at, "an object or an array as a fixed value"));
+                }
+            }
+            Values::TextAndNumbers => {
+                if let Some(value) = schema.shift_remove("const") {
+                    schema.insert("enum".to_owned(), json!([value]));
+                }
+                let Some(Value::Array(listed)) = schema.shift_remove("enum") else {
+                    return Ok(schema);
+                };
+                let (nulls, listed): (Vec<_>, Vec<_>) =
+                    listed.into_iter().partition(Value::is_null);
+                let known = listed.iter().all(|value| value.is_string() || value.is_number());
+                match (nulls.is_empty(), known) {
+                    _ if listed.is_empty() => {
+                        schema.insert("type".to_owned(), json!("null"));
+                    }
+                    (true, true) => {
+                        schema.insert("enum".to_owned(), Value::Array(listed));
+                    }
+                    (_, false) => told.add("enum", &[listed, nulls].concat().into()),
+                    (false, true) => {
+                        let mut words = Map::new();
+                        if let Some(description) = schema.shift_remove("description") {
+                            words.insert("description".to_owned(), description);
+                        }
+                        schema.shift_remove("type");
+                        schema.insert("enum".to_owned(), Value::Array(listed));
+                        let kinds = json!([with_type(schema), { "type": "null" }]);
+                        words.insert("anyOf".to_owned(), kinds);
+                        return Ok(words);
+                    }
+                }
+            }
+        }
+        Ok(schema)
+    }
+
+    /// Arrays say what is in them; a row of the same things is an array of them.
+    fn with_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
+        if let Some(Value::Array(_)) = schema.get("items")
+            && let Some(row) = schema.shift_remove("items")
+        {
+            // The form of older drafts.
+            schema.insert("prefixItems".to_owned(), row);
+        }
+        if let Some(Value::Array(row)) = schema.get("prefixItems") {
+            let len = json!(row.len());
+            let closed =
+                schema.get("items") == Some(&json!(false)) || schema.get("maxItems") == Some(&len);
+            let first = row.first().filter(|first| row.iter().all(|item| item == *first)).cloned();
+            if closed {
+                schema.shift_remove("items");
+                schema.insert("maxItems".to_owned(), len);
+            }
+            match first {
+                Some(first) if closed && !self.subset.is_open() => {
+                    schema.shift_remove("prefixItems");
+                    schema.insert("items".to_owned(), first);
+                }
+                _ if self.subset.is_open() => {}
+                _ => return Err(self.subset.refuse(at, "a row of different things")),
+            }
+        }
+        if self.subset.is_open() {
+            return Ok(schema);
+        }
+        match (schema.get("type"), schema.contains_key("anyOf")) {
+            (None, false) => Err(self.subset.refuse(at, "a value of any type")),
+            (Some(kind), _) if types(kind).contains(&"array") && !schema.contains_key("items") => {
+                Err(self.subset.refuse(at, "an array of anything"))
+            }
+            _ => Ok(schema),
+        }
+    }
+
+    /// Objects name their fields.
+    fn with_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
+        let refuse =
+            |keyword: &str, what: &str| Err(self.subset.refuse(&format!("{at}/{keyword}"), what));
+        let patterns = match schema.shift_remove("patternProperties") {
+            Some(Value::Object(patterns)) => patterns.into_iter().collect(),
+            _ => Vec::new(),
+        };
+        let rest = schema.get("additionalProperties");
+        let rest_is_closed = matches!(rest, None | Some(Value::Bool(false)));
+        if self.subset.is_open() {
+            match <[_; 1]>::try_from(patterns) {
+                Ok([(_, fields)]) if rest_is_closed => {
+                    schema.insert("additionalProperties".to_owned(), fields);
+                }
+                Err(none) if none.is_empty() => {}
+                _ => return refuse("patternProperties", "names by several patterns"),
+            }
+            return Ok(schema);
+        }
+        if !schema.get("type").is_some_and(|kind| types(kind).contains(&"object")) {
+            return Ok(schema);
+        }
+        if !patterns.is_empty() {
+            return refuse("patternProperties", "fields with names of any kind");
+        }
+        if !rest_is_closed {
+            return refuse("additionalProperties", "fields with names of any kind");
+        }
+        if rest.is_none() && !schema.contains_key("properties") {
+            return Err(self.subset.refuse(at, "an object of any fields"));
+        }
+        schema.insert("additionalProperties".to_owned(), json!(false));
+        schema.entry("properties").or_insert_with(|| json!({}));
+        Ok(schema)
+    }
+
+    /// A property where all are required: if it is not and has no default, it may be null.
+    fn optional(&self, schema: &Schema, name: &str, property: &Value, rewritten: Value) -> Value {
+        let required = schema.get("required").and_then(Value::as_array);
+        let is_required =
+            required.is_some_and(|required| required.iter().any(|field| field == name));
+        let stays = self.subset.objects != Objects::AllRequired
+            || is_required
+            || property.get("default").is_some()
+            || self.takes_null(&rewritten);
+        if stays { rewritten } else { or_null(rewritten) }
+    }
+}
+
+/// Lets null fit, too.
+fn or_null(schema: Value) -> Value {
+    let Value::Object(mut schema) = schema else { return schema };
+    if let Some(Value::Array(kinds)) = schema.get_mut("anyOf") {
+        kinds.push(json!({ "type": "null" }));
+        return Value::Object(schema);
+    }
+    let kind = schema.get("type").filter(|_| !schema.contains_key("const")).cloned();
+    let Some(kind) = kind else {
+        let description = schema.shift_remove("description");
+        let mut wrapped = Map::new();
+        wrapped.extend(description.map(|words| ("description".to_owned(), words)));
+        wrapped.insert("anyOf".to_owned(), json!([schema, { "type": "null" }]));
+        return Value::Object(wrapped);
+    };
+    let kinds: Vec<_> = types(&kind).into_iter().chain(["null"]).collect();
+    schema.insert("type".to_owned(), json!(kinds));
+    if let Some(Value::Array(listed)) = schema.get_mut("enum") {
+        listed.push(Value::Null);
+    }
+    Value::Object(schema)
+}
+
+/// Requires every property, those that were required first.
+fn require_all(schema: &mut Schema) {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return };
+    let names: Vec<_> = properties.keys().cloned().map(Value::from).collect();
+    let required = schema.entry("required").or_insert_with(|| json!([]));
+    if let Value::Array(required) = required {
+        required.retain(|name| names.contains(name));
+        let missing: Vec<_> = names.into_iter().filter(|name| !required.contains(name)).collect();
+        required.extend(missing);
+    }
+}
+
+/// Names the type where the rest tells it.
+fn with_type(mut schema: Schema) -> Schema {
+    let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
+    let named = schema.get("type").map_or_else(|| told_types(&schema), types);
+    let mut kinds: Vec<_> = named.into_iter().map(str::to_owned).collect();
+    if nullable && !kinds.is_empty() && !kinds.iter().any(|kind| kind == "null") {
+        kinds.push("null".to_owned());
+    } else if schema.contains_key("type") {
+        return schema;
+    }
+    match kinds.as_slice() {
+        [] => {}
+        [one] => drop(schema.insert("type".to_owned(), json!(one))),
+        several => drop(schema.insert("type".to_owned(), json!(several))),
+    }
+    schema
+}
+
+fn told_types(schema: &Schema) -> Vec<&'static str> {
+    if let Some(value) = schema.get("const") {
+        return vec![type_of(value)];
+    }
+    if let Some(Value::Array(listed)) = schema.get("enum") {
+        let mut kinds: Vec<_> = listed.iter().map(type_of).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        return kinds;
+    }
+    let has = |keywords: &[&str]| keywords.iter().any(|keyword| schema.contains_key(*keyword));
+    match () {
+        () if has(&["properties", "additionalProperties", "patternProperties", "required"]) => {
+            vec!["object"]
+        }
+        () if has(&["items", "prefixItems"]) => vec!["array"],
+        () => Vec::new(),
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,48 @@
+//! The errors of `OpenAI`, which are the same on both of its wires.
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::server::error_body::message;
+use crate::usage::Usage;
+
+/// The header that carries the id of a request.
+pub(crate) const REQUEST_ID: &str = "x-request-id";
+
+/// The body of an answer that is an error, with the wire's own words for a full context window.
+pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
+    let (kind, code) = error_words(error.kind());
+    json!({ "error": {
+        "message": message(error, full_context), "type": kind, "param": error.parameter(), "code": code,
+    } })
+}
+
+/// The usage of a turn, under the names of a wire for the tokens of the input and of the output.
+pub(crate) fn usage(usage: Usage, input: &str, output: &str) -> Value {
+    json!({
+        input: usage.input_tokens,
+        output: usage.output_tokens,
+        "total_tokens": usage.total(),
+        format!("{input}_details"): {
+            "cached_tokens": usage.cache_read_input_tokens,
+            "cache_write_tokens": usage.cache_write_input_tokens,
+        },
+        format!("{output}_details"): { "reasoning_tokens": usage.reasoning_tokens },
+    })
+}
+
+/// Type and code, <https://platform.openai.com/docs/guides/error-codes>.
+pub(crate) fn error_words(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
+    match kind {
+        ErrorKind::Auth => ("invalid_request_error", Some("invalid_api_key")),
+        ErrorKind::Billing => ("insufficient_quota", Some("insufficient_quota")),
+        ErrorKind::RateLimited => ("requests", Some("rate_limit_exceeded")),
+        ErrorKind::Overloaded => ("service_unavailable_error", Some("server_is_overloaded")),
+        ErrorKind::Timeout => ("server_error", Some("timeout")),
+        ErrorKind::ContextWindow => ("invalid_request_error", Some("context_length_exceeded")),
+        ErrorKind::Filtered => ("invalid_request_error", Some("content_filter")),
+        ErrorKind::Unsupported => ("invalid_request_error", Some("unsupported_parameter")),
+        ErrorKind::InvalidRequest | ErrorKind::TooLarge => ("invalid_request_error", None),
+        _ => ("server_error", Some("server_error")),
+    }
+}

@@ -1,0 +1,71 @@
+//! A wire as a server speaks it.
+
+use serde_json::Value;
+
+use crate::error::{Error, ErrorKind};
+use crate::provider::server::error_body::{retry_after, usual_status};
+use crate::provider::server::frame::{Frame, FrameFormat};
+use crate::provider::server::turn_writer::{Opening, TurnWriter};
+
+/// A wire as a server speaks it: which requests belong to it, and how they are answered. Paths are
+/// as they stand in a request, with their query.
+#[derive(Clone, Copy)]
+pub(crate) struct ServerWire {
+    /// The name of the wire in provider data.
+    pub(crate) name: &'static str,
+    /// How the path of a request ends, without its query.
+    pub(crate) path_end: &'static str,
+    /// The model that a request asks for, by its path and its body.
+    pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
+    /// Whether the body of a request asks for a stream.
+    pub(crate) wants_stream: fn(&Value) -> bool,
+    /// How the stream that answers a request is framed, by its path.
+    pub(crate) format: fn(&str) -> FrameFormat,
+    /// Begins a turn.
+    pub(crate) turn: fn(&Opening<'_>) -> Box<dyn TurnWriter>,
+    /// A frame that keeps a stream open and says nothing, the `n`th of it. None if the wire has
+    /// only what its format has.
+    pub(crate) ping: fn(usize) -> Option<Frame>,
+    /// The body of an answer that is an error, under this status.
+    pub(crate) error_body: fn(&Error, u16) -> Value,
+    /// An error in a stream, by what its body would have been, as the `n`th frame.
+    pub(crate) error_frame: fn(&Value, usize) -> Frame,
+    /// The status of an error that has none.
+    pub(crate) status: fn(ErrorKind) -> u16,
+    /// The header that tells how long to wait.
+    pub(crate) retry_after: fn(&Error) -> Option<(&'static str, String)>,
+    /// The header that carries the vendor's id of a request.
+    pub(crate) request_id: Option<&'static str>,
+}
+
+impl ServerWire {
+    /// A wire with what most have in common: server-sent events, the model and `stream` in the body,
+    /// errors in a stream as in a body.
+    pub(crate) const fn new(
+        name: &'static str,
+        path_end: &'static str,
+        turn: fn(&Opening<'_>) -> Box<dyn TurnWriter>,
+        error_body: fn(&Error, u16) -> Value,
+    ) -> Self {
+        Self {
+            name,
+            path_end,
+            model: |_, body| body["model"].as_str(),
+            wants_stream: |body| body["stream"] == Value::Bool(true),
+            format: |_| FrameFormat::EVENTS,
+            turn,
+            ping: |_| None,
+            error_body,
+            error_frame: |body, _| Frame::event(None, body),
+            status: usual_status,
+            retry_after,
+            request_id: None,
+        }
+    }
+
+    /// An error in a stream, as the `n`th frame.
+    pub(crate) fn failed(&self, error: &Error, n: usize) -> Frame {
+        let body = (self.error_body)(error, (self.status)(error.kind()));
+        (self.error_frame)(&body, n)
+    }
+}

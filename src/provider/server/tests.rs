@@ -1,0 +1,78 @@
+//! The writers alone: no script, no server, and nothing known of the turn before it comes.
+
+use serde_json::{Value, json};
+
+use crate::item::StopReason;
+use crate::provider::content_delta::ContentDelta;
+use crate::provider::server::{Frame, Issued, Opening, Output, Role, ServerWire, TurnWriter};
+use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
+use crate::turn::ReasoningKind;
+use crate::usage::Usage;
+
+const WIRES: [ServerWire; 5] = [
+    anthropic::server::SERVER,
+    gemini::server::SERVER,
+    ollama::server::SERVER,
+    openai_chat::server::SERVER,
+    openai_responses::server::SERVER,
+];
+
+fn begin(
+    wire: ServerWire,
+    request: &Value,
+    sign: fn(&str) -> Option<String>,
+) -> Box<dyn TurnWriter> {
+    (wire.turn)(&Opening {
+        id: "own-id",
+        created: 1_234_567,
+        model: "own-model",
+        request,
+        usage: Usage::default(),
+        signatures: &[],
+        sign,
+    })
+}
+
+fn thought() -> ContentDelta {
+    ContentDelta::Reasoning(ReasoningKind::Trace, "thought".into())
+}
+
+#[test]
+fn each_piece_of_a_turn_is_written_when_it_comes() {
+    for wire in WIRES {
+        let mut turn = begin(wire, &json!({}), |_| None);
+        let mut frames: Vec<Frame> = Vec::new();
+        let word = ContentDelta::Text("word".into());
+        for (index, delta, piece) in [(0, thought(), "thought"), (1, word, "word")] {
+            turn.write(index, delta).unwrap();
+            let new = std::mem::take(&mut turn.output().frames);
+            assert!(new.iter().any(|frame| frame.data.contains(piece)), "{}: {new:?}", wire.name);
+            frames.extend(new);
+        }
+        turn.stop(&StopReason::Stop, Usage::default()).unwrap();
+        frames.append(&mut turn.output().frames);
+        let ends = frames.iter().filter(|frame| frame.role == Role::Terminal).count();
+        assert_eq!(ends, 1, "{}: {frames:?}", wire.name);
+        // The lines of Ollama name no answer.
+        let has_id = frames.iter().any(|frame| frame.data.contains("own-id"));
+        assert_eq!(has_id, wire.name != "ollama", "{}: {frames:?}", wire.name);
+    }
+}
+
+/// Anthropic signs all thoughts, Responses those that the request wants back.
+#[test]
+fn thoughts_are_signed_only_if_the_caller_signs_them() {
+    let request = json!({ "include": ["reasoning.encrypted_content"] });
+    for wire in [anthropic::server::SERVER, openai_responses::server::SERVER] {
+        for (sign, signed) in [((|_| Some("S1".into())) as fn(&str) -> _, 1), (|_| None, 0)] {
+            let mut turn = begin(wire, &request, sign);
+            turn.write(0, thought()).unwrap();
+            turn.stop(&StopReason::Stop, Usage::default()).unwrap();
+            let Output { frames, issued } = turn.output();
+            let written = frames.iter().filter(|frame| frame.data.contains("S1"));
+            assert_eq!(written.count() > 0, signed > 0, "{}: {frames:?}", wire.name);
+            let is_signature = |issued: &&Issued| matches!(issued, Issued::Signature { .. });
+            assert_eq!(issued.iter().filter(is_signature).count(), signed, "{}", wire.name);
+        }
+    }
+}

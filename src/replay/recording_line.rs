@@ -1,0 +1,92 @@
+//! The lines of a recording: one JSON object each.
+//!
+//! ```text
+//! {"type":"run","run":1,"version":2,"history":{…},"resuming":false}      first
+//! {"type":"event","run":1,"event":{"type":"turn_started",…}}
+//! {"type":"asked","run":1,"request":{…}}                  the fingerprint of a request
+//! {"type":"value","run":1,"of":"facts","nth":2,"value":{…}}   what the outside answered, where no event
+//!                                                         tells it, the `nth` time since the last event
+//! {"type":"failed","run":1,"error":{…}}                   the turn that streams has failed
+//! {"type":"ended","run":1,"polled":true,"error":null}     the loop was ended from outside: by an
+//!                                                         interrupt, an error, or `time_up`
+//! ```
+//!
+//! A value that says nothing is left out. A step of a body of one's own has its `name`; an effect that
+//! failed has an `error` in the place of its value. Readers skip a `type` they do not know. Version 1 had `noted` lines in the place of values.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::item::{History, Json};
+use crate::replay::fingerprint::RequestFingerprint;
+use crate::replay::version1::ValueV1;
+use crate::world::{EffectKind, TimeLimitReached};
+
+/// Raised when a reader of the version before would misread a line.
+pub(super) const FORMAT_VERSION: u32 = 2;
+
+/// A line.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum RecordingLine<'a> {
+    Run {
+        run: u32,
+        version: u32,
+        history: Cow<'a, History>,
+        #[serde(default)]
+        resuming: bool,
+    },
+    Event {
+        run: u32,
+        /// The calls of the turn could not run when it came.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        vetoed: bool,
+        event: Cow<'a, Event>,
+    },
+    Asked {
+        run: u32,
+        request: RequestFingerprint,
+    },
+    Value {
+        run: u32,
+        #[serde(flatten)]
+        value: ValueLine,
+    },
+    /// Of version 1.
+    #[serde(skip_serializing)]
+    Noted {
+        run: u32,
+        noted: ValueV1,
+    },
+    Failed {
+        run: u32,
+        error: Cow<'a, Error>,
+    },
+    Ended {
+        run: u32,
+        #[serde(default)]
+        polled: bool,
+        #[serde(default)]
+        error: Option<Cow<'a, Error>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        time_up: Option<TimeLimitReached>,
+    },
+    #[serde(other)]
+    Unknown,
+}
+
+/// What the outside answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ValueLine {
+    pub(super) of: EffectKind,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    pub(super) nth: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<Json>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<Error>,
+}

@@ -1,0 +1,187 @@
+//! A step of a recorded run, and what could come of it.
+
+use crate::agent::{Agent, Input, Run};
+use crate::error::{Error, ErrorKind};
+use crate::event::{AppendReason, Event, ToolEvent};
+use crate::item::{History, ToolCall};
+use crate::journal::Journal;
+use crate::replay::recording::Recording;
+use crate::replay::recording_entry::ends_step;
+use crate::request::Request;
+use crate::tool::IntoToolOutput;
+use crate::usage::Usage;
+
+/// A step of a recorded run: look at it, change one thing, and run on from there.
+///
+/// Made by [`Recording::at_step`] and [`Rerun::point`](super::ReplayRun::point). The recording stays as it
+/// is.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use serde_json::json;
+/// use turnstream::replay::Recorder;
+/// use turnstream::provider::{Reply, Scripted};
+/// use turnstream::tool::{Tool, ToolOutput, ToolSpec};
+/// use turnstream::{Agent, Item};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let model = Scripted::function(|request, turn| match turn {
+///     0 => Reply::new().call_raw("c1", "look", "{}"),
+///     _ => match request.history.last().and_then(Item::as_tool_result) {
+///         Some(result) => Reply::text(&format!("I see {}.", result.content.text())),
+///         None => Reply::text("I have not looked."),
+///     },
+/// });
+/// let spec = ToolSpec {
+///     name: "look".into(),
+///     description: "Looks out of the window".into(),
+///     parameters: json!({ "type": "object" }),
+/// };
+/// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
+/// let agent = Agent::new(model).with_tools([look]);
+///
+/// let kept = Arc::new(Mutex::new(None));
+/// let keep = Arc::clone(&kept);
+/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let outcome = agent.clone().with_recorder(&recorder).run("How is it?").outcome().await;
+/// assert_eq!(outcome.text, "I see rain.");
+///
+/// let recording = kept.lock().unwrap().take().unwrap();
+/// let sunny = recording.at_step(2).with_tool_result("c1", ToolOutput::ok("the sun"))?;
+/// assert_eq!(sunny.run(&agent).outcome().await.text, "I see the sun.");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReplayPoint {
+    recording: Recording,
+    journal: Journal,
+    /// What the run goes on with: a history, and what is said to it.
+    continuation: History,
+    input: Input,
+}
+
+impl Recording {
+    /// Goes to a step, from 0. Behind the last one is the end of the recording.
+    pub fn at_step(&self, step: usize) -> ReplayPoint {
+        ReplayPoint::new(self, step)
+    }
+}
+
+impl ReplayPoint {
+    pub(super) fn new(recording: &Recording, step: usize) -> Self {
+        let events: Vec<&Event> = recording.events().collect();
+        let ends = |(at, event): (usize, &&Event)| ends_step(event).then_some(at + 1);
+        let behind = match step.checked_sub(1) {
+            None => events.iter().take_while(|event| is_input(event)).count(),
+            Some(before) => {
+                events.iter().enumerate().filter_map(ends).nth(before).unwrap_or(events.len())
+            }
+        };
+        let (events, left) = events.split_at(behind);
+        let journal = journal_of(recording, events.iter().copied().cloned());
+        let onward = journal_of(recording, events.iter().copied().cloned());
+        // What the calls of this turn came to is known.
+        let results = left.iter().take_while(|event| is_tool_event(event));
+        results.for_each(|event| onward.observe(event));
+        let onward = onward.history();
+        Self {
+            recording: recording.clone(),
+            journal,
+            continuation: onward,
+            input: Input::default(),
+        }
+    }
+
+    /// The history here: results that came later are not in it.
+    pub fn history(&self) -> History {
+        self.journal.history()
+    }
+
+    /// The tokens that were used until here.
+    pub fn usage(&self) -> Usage {
+        self.journal.usage()
+    }
+
+    /// The journal until here, with those of sub-agents.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Goes to the turn whose call this is and changes its result. What came behind the results of
+    /// that turn is left out; its other calls keep theirs.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the call has no result in the recording.
+    pub fn with_tool_result(
+        self,
+        call_id: &str,
+        output: impl IntoToolOutput,
+    ) -> Result<Self, Error> {
+        let is_it = |event: &Event| event.tool_output().is_some_and(|it| it.call_id == call_id);
+        let Some(at) = self.recording.events().position(is_it) else {
+            let message = format!("the call `{call_id}` has no result in the recording");
+            let error = Error::new(ErrorKind::InvalidRequest, message);
+            return Err(error.with_parameter(call_id.to_owned()));
+        };
+        let output = output.into_tool_output();
+        let changed = |event: &Event| match event {
+            Event::Tool(ToolEvent::Output(result)) if result.call_id == call_id => {
+                let call = ToolCall {
+                    call_id: result.call_id.clone(),
+                    name: result.name.clone(),
+                    arguments: String::new(),
+                };
+                Event::Tool(ToolEvent::Output(output.clone().into_result_for(&call)))
+            }
+            event => event.clone(),
+        };
+        let first = self.recording.events().take(at + 1);
+        let behind = self.recording.events().skip(at + 1).take_while(|event| is_tool_event(event));
+        let journal = journal_of(&self.recording, first.chain(behind).map(changed));
+        let onward = journal.history();
+        Ok(Self { journal, continuation: onward, input: Input::default(), ..self })
+    }
+
+    /// Goes to the beginning and says something else. The whole run is left out.
+    pub fn with_prompt(self, prompt: impl Into<Input>) -> Self {
+        let input = prompt.into();
+        let onward = self.recording.history().clone();
+        let journal = Journal::new(onward.clone());
+        Self { journal, continuation: onward, input, ..self }
+    }
+
+    /// The request that [`run`](Self::run) would send first, before any hook has seen it.
+    pub fn request(&self, agent: &Agent) -> Request {
+        let mut history = self.continuation.settled();
+        history.extend(self.input.0.iter().cloned());
+        agent.request(&history)
+    }
+
+    /// Runs on from here, with the agent's own provider and tools. It is a run like any other: what
+    /// is counted begins anew.
+    ///
+    /// Calls that are open here have the results that the recording has for them, so no tool runs
+    /// twice; one without any is answered as interrupted. The history is a
+    /// [fork](History::fork), so that what follows has idempotency keys of its own.
+    pub fn run(&self, agent: &Agent) -> Run {
+        agent.run_from(agent.fork(&self.continuation), self.input.clone())
+    }
+}
+
+fn journal_of(recording: &Recording, events: impl IntoIterator<Item = Event>) -> Journal {
+    let journal = Journal::new(recording.history().clone());
+    events.into_iter().for_each(|event| journal.observe(&event));
+    journal
+}
+
+fn is_input(event: &Event) -> bool {
+    matches!(event, Event::Appended { why: AppendReason::Input, .. })
+}
+
+fn is_tool_event(event: &Event) -> bool {
+    matches!(event, Event::Tool(_) | Event::Nested { .. })
+}

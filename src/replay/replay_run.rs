@@ -1,0 +1,235 @@
+//! A recording that is played.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::stream::FusedStream;
+use futures::{Stream, StreamExt};
+
+use crate::agent::{Agent, Input, Run, RunContext, State, loop_body};
+use crate::error::Error;
+use crate::event::{AppendReason, Event};
+use crate::item::History;
+use crate::journal::Journal;
+use crate::replay::ReplayPoint;
+use crate::replay::recording::Recording;
+use crate::replay::recording_entry::ends_step;
+use crate::replay::run_player::RunPlayer;
+use crate::request::Request;
+use crate::stream::Step;
+use crate::usage::Usage;
+
+/// A recording that is played: the stream of its events, made again by the agent's own loop.
+///
+/// It sends no request, runs no tool and does not wait. Between two pulls its owner can inspect the
+/// state; [`play_until`](Self::play_until) goes to a step.
+///
+/// The replay of a run that failed ends as the run did: its error follows `Finished` as an `Err`.
+/// The first difference from the recording is an `Err` of kind
+/// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) with a
+/// [`ReplayMismatch`](super::ReplayMismatch) as its source; it is the last item.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use futures::StreamExt;
+/// use turnstream::replay::{Recorder, ReplayMismatch};
+/// use turnstream::provider::Scripted;
+/// use turnstream::Agent;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let kept = Arc::new(Mutex::new(None));
+/// let keep = Arc::clone(&kept);
+/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// agent.clone().with_recorder(&recorder).run("Hi").outcome().await;
+/// let recording = kept.lock().unwrap().take().unwrap();
+///
+/// let mut rerun = recording.replay(&agent);
+/// assert!(rerun.play_until(1).await?);
+/// assert_eq!(rerun.history().len(), 2);
+///
+/// // Another system prompt makes another request.
+/// let mut rerun = recording.replay(&agent.with_system("Be brief."));
+/// let error = rerun.play_until(1).await.unwrap_err();
+/// assert_eq!(error.kind(), turnstream::ErrorKind::ReplayMismatch);
+/// assert_eq!(error.find_source::<ReplayMismatch>().unwrap().part, "request.system");
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "streams do nothing unless polled"]
+pub struct ReplayRun {
+    recording: Recording,
+    run: Run,
+    player: RunPlayer,
+    steps: usize,
+    is_terminated: bool,
+}
+
+impl Recording {
+    /// Plays the run: the agent's own loop goes over it, with no network and no tool.
+    ///
+    /// `agent` is made like the one that was recorded. Its settings are those that decide; its
+    /// provider is only asked for its name. Tools, hooks, validations and the compactor are not
+    /// called at all: what they answered is in the recording. Ids are the recorded ones, and no time
+    /// passes. The same agent gives the same events and the same requests; what differs is a
+    /// [`ReplayMismatch`](super::ReplayMismatch).
+    ///
+    /// A run that was interrupted is interrupted at the same event. One that was dropped ends where
+    /// the recording does, without a `Finished`.
+    pub fn replay(&self, agent: &Agent) -> ReplayRun {
+        self.replay_with_body(agent, loop_body)
+    }
+
+    /// The same with a body of your own, for a run that [`Agent::run_with_body`] began.
+    ///
+    /// The body is run for real. What it learns from [`RunContext`] is played; whatever else it asks the
+    /// world it asks again.
+    pub fn replay_with_body<B, St>(&self, agent: &Agent, body: B) -> ReplayRun
+    where
+        B: FnMut(RunContext, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
+        ReplayRun::new(self, agent, body)
+    }
+}
+
+impl ReplayRun {
+    pub(super) fn new<B, St>(recording: &Recording, agent: &Agent, body: B) -> Self
+    where
+        B: FnMut(RunContext, State) -> St + Send + 'static,
+        St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
+    {
+        let playing = RunPlayer::new(&recording.0);
+        let input = match recording.events().next() {
+            Some(Event::Appended { why: AppendReason::Input, items, .. }) => items.clone(),
+            _ => Vec::new(),
+        };
+        let (world, history) = (playing.clone(), recording.history().clone());
+        let agent = agent.without_side_effects().with_world(move |_, _| world.clone());
+        let run = agent.replay_run(body, history, Input(input), recording.0.resuming);
+        Self { recording: recording.clone(), run, player: playing, steps: 0, is_terminated: false }
+    }
+
+    /// Plays to the end of the next step and returns the event that ends it, or `None` if the
+    /// recording ends first.
+    ///
+    /// # Errors
+    ///
+    /// The first difference from the recorded run, and the error that the recorded run failed with.
+    pub async fn next_step(&mut self) -> Result<Option<Event>, Error> {
+        while let Some(event) = self.next().await {
+            let event = event?;
+            if ends_step(&event) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Plays until `step` steps were played since the beginning. Returns whether the recording has
+    /// that many.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_step`](Self::next_step).
+    pub async fn play_until(&mut self, step: usize) -> Result<bool, Error> {
+        while self.steps < step {
+            if self.next_step().await?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many steps were played.
+    pub fn steps_played(&self) -> usize {
+        self.steps
+    }
+
+    /// The history as it was here; see [`RunHandle::history`](crate::RunHandle::history).
+    pub fn history(&self) -> History {
+        self.run.history()
+    }
+
+    /// The tokens that were used until here.
+    pub fn usage(&self) -> Usage {
+        self.run.usage()
+    }
+
+    /// The journal of the run.
+    pub fn journal(&self) -> &Journal {
+        self.run.journal()
+    }
+
+    /// The requests until here, as they were handed to the provider. An encoder makes its bytes of
+    /// one, for example [`anthropic::encode`](crate::provider::anthropic::encode).
+    pub fn requests(&self) -> Vec<Request> {
+        self.player.requests()
+    }
+
+    /// What [`Recording::at_step`] gives for the last step that was played.
+    pub fn point(&self) -> ReplayPoint {
+        self.recording.at_step(self.steps)
+    }
+
+    fn fail(&mut self, error: Error) -> Poll<Option<Result<Event, Error>>> {
+        self.is_terminated = true;
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Stream for ReplayRun {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.is_terminated {
+            return Poll::Ready(None);
+        }
+        if this.player.is_over() && !this.run.has_pending_error() {
+            this.is_terminated = true;
+            // The last request may have been sent in vain.
+            if this.player.has_request_left() {
+                let _ = this.run.poll_next_unpin(cx);
+            }
+            return Poll::Ready(None);
+        }
+        let polled = this.run.poll_next_unpin(cx);
+        if let Some(mismatch) = this.player.mismatch() {
+            return this.fail(mismatch.into_error());
+        }
+        match polled {
+            Poll::Ready(Some(Ok(event))) => {
+                this.steps += usize::from(ends_step(&event));
+                Poll::Ready(Some(Ok(event)))
+            }
+            Poll::Pending if !this.player.take_waiting() => Poll::Pending,
+            Poll::Ready(Some(Err(error))) => this.fail(error),
+            Poll::Pending | Poll::Ready(None) => match this.player.missing_event() {
+                Some(missing) => this.fail(missing.into_error()),
+                None => {
+                    this.is_terminated = true;
+                    Poll::Ready(None)
+                }
+            },
+        }
+    }
+}
+
+impl FusedStream for ReplayRun {
+    fn is_terminated(&self) -> bool {
+        self.is_terminated
+    }
+}
+
+impl fmt::Debug for ReplayRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rerun")
+            .field("steps", &self.steps)
+            .field("over", &self.is_terminated)
+            .finish_non_exhaustive()
+    }
+}

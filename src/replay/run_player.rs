@@ -1,0 +1,356 @@
+//! Where a replay is in its recording.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use futures::future::{self, FutureExt};
+use futures::stream;
+
+use crate::error::Error;
+use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
+use crate::item::{EffectReport, Json};
+use crate::lock::lock_ignoring_poison;
+use crate::provider::{PlayedEvent, play};
+use crate::replay::effect_counter::EffectCounter;
+use crate::replay::fingerprint::{ReplayMismatch, RequestComparison};
+use crate::replay::recording_entry::{ParsedRun, RecordingEntry};
+use crate::request::Request;
+use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::tool::ToolRun;
+use crate::turn::TurnBuilder;
+use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
+
+/// A recording that is played, and how far it is. Clones are the same replay.
+#[derive(Clone)]
+pub(super) struct RunPlayer(Arc<PlayerInner>);
+
+struct PlayerInner {
+    read: Arc<ParsedRun>,
+    state: Mutex<PlayerState>,
+}
+
+#[derive(Default)]
+struct PlayerState {
+    /// The first entry behind the last event that was given out.
+    at: usize,
+    /// How many events were given out.
+    events: usize,
+    /// The entries between two events that have had their turn.
+    consumed: HashSet<usize>,
+    /// How often each kind of effect was asked for since the last event.
+    counts: EffectCounter,
+    /// Something waits for what the recording does not have.
+    is_waiting: bool,
+    mismatch: Option<ReplayMismatch>,
+    requests: Vec<Request>,
+    comparison: RequestComparison,
+}
+
+impl RunPlayer {
+    pub(super) fn new(read: &Arc<ParsedRun>) -> Self {
+        Self(Arc::new(PlayerInner { read: Arc::clone(read), state: Mutex::default() }))
+    }
+
+    /// An event that the replay gives out.
+    fn check_event(&self, event: &Event) {
+        if *event.without_nesting() == Event::Unknown {
+            return;
+        }
+        let mut state = self.lock();
+        if self.find(&state, RecordingEntry::request).is_some() {
+            state.set_mismatch("request", &true, &());
+        }
+        let next = self.next_event(state.at);
+        match next.map(|(at, recorded)| (at, recorded, recorded == event)) {
+            Some((at, _, true)) => {
+                state.at = at + 1;
+                state.counts.clear();
+                state.consumed.clear();
+                state.events += 1;
+            }
+            Some((_, recorded, false)) => state.set_mismatch("event", recorded, event),
+            None => state.set_mismatch("event", &(), event),
+        }
+    }
+
+    /// What the recording has for an effect, which is asked for now.
+    fn take_value(&self, key: &EffectKey) -> Option<Result<Json, Error>> {
+        let mut state = self.lock();
+        let now = state.counts.count(key);
+        let is_it = |kind: EffectKind, name: &str, nth: Option<u32>| {
+            (kind, name) == (key.kind, &*key.name) && nth.is_none_or(|nth| nth == now)
+        };
+        let found = self.find(&state, |entry| match entry {
+            RecordingEntry::Value { kind, name, nth, made } => {
+                is_it(*kind, name, *nth).then(|| made.clone())
+            }
+            RecordingEntry::Event { .. }
+            | RecordingEntry::Request(_)
+            | RecordingEntry::TurnError(_)
+            | RecordingEntry::LoopEnd(_) => None,
+        });
+        let (at, made) = found?;
+        state.consumed.insert(at);
+        Some(made)
+    }
+
+    /// Checks a request.
+    fn check_request(&self, request: &Request) -> Result<(), Error> {
+        let state = &mut *self.lock();
+        let found = self.find(state, RecordingEntry::request);
+        let mismatch = match found {
+            Some((at, print)) => {
+                match state.comparison.first_difference(print, request, state.events) {
+                    None => {
+                        state.consumed.insert(at);
+                        state.requests.push(request.clone());
+                        return Ok(());
+                    }
+                    Some(mismatch) => mismatch,
+                }
+            }
+            None => ReplayMismatch::new(state.events, "request", &(), &true),
+        };
+        state.mismatch.get_or_insert(mismatch.clone());
+        Err(mismatch.into_error())
+    }
+
+    /// What the recording goes on with, from an entry or behind the last event. Something waits
+    /// where it does not go on.
+    pub(super) fn poll_entry<T>(
+        &self,
+        from: &mut usize,
+        fits: impl Fn(&RecordingEntry) -> Option<T>,
+    ) -> Poll<Option<T>> {
+        let mut state = self.lock();
+        *from = state.at.max(*from);
+        for (at, entry) in self.0.read.entries.iter().enumerate().skip(*from) {
+            match entry {
+                RecordingEntry::LoopEnd(_) => break,
+                RecordingEntry::Request(_) | RecordingEntry::Value { .. } => {}
+                entry @ (RecordingEntry::Event { .. } | RecordingEntry::TurnError(_)) => {
+                    *from = at + 1;
+                    return Poll::Ready(fits(entry));
+                }
+            }
+        }
+        state.is_waiting = true;
+        Poll::Pending
+    }
+
+    /// What a holder said before the next request.
+    fn next_input(&self) -> Option<Event> {
+        use AppendReason::{FollowUp, Steer};
+        let (_, next) = self.next_event(self.lock().at)?;
+        matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
+    }
+
+    /// What became void next.
+    fn next_tombstone(&self) -> Option<Event> {
+        let (_, next) = self.next_event(self.lock().at)?;
+        matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
+            .then(|| next.clone())
+    }
+
+    /// The id of what is said next.
+    fn id(&self) -> String {
+        let state = self.lock();
+        let said =
+            self.0.read.entries.iter().skip(state.at).find_map(|entry| match entry.event() {
+                Some(Event::Appended { id, .. }) => Some(id.clone()),
+                _ => None,
+            });
+        said.unwrap_or_default()
+    }
+
+    /// How the run ended, if it did.
+    fn outcome(&self) -> Option<&Outcome> {
+        self.0.read.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
+    }
+
+    /// What calls had put on record that were dropped.
+    fn reports(&self) -> Vec<(String, EffectReport)> {
+        let state = self.lock();
+        let left = self.0.read.entries.iter().skip(state.at).filter_map(RecordingEntry::event);
+        let results = left.map_while(|event| match event {
+            Event::Tool(ToolEvent::Output(result)) => Some(result),
+            _ => None,
+        });
+        let reported = |result: &crate::item::ToolResult| {
+            let report = result.report.as_deref()?;
+            Some((result.call_id.clone(), report.clone()))
+        };
+        results.filter_map(reported).collect()
+    }
+
+    /// The recorded events of the calls of a turn.
+    fn calls(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
+        let playing = self.clone();
+        let mut at = 0;
+        stream::poll_fn(move |_| {
+            playing.poll_entry(&mut at, |entry| match entry.event()? {
+                Event::Tool(event) => Some(event.clone()),
+                Event::Nested { call_id, name, event } => Some(ToolEvent::Nested {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    event: event.clone(),
+                }),
+                _ => None,
+            })
+        })
+    }
+
+    /// Whether nothing is left to play.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.lock();
+        self.next_event(state.at).is_none() && self.find(&state, RecordingEntry::loop_end).is_none()
+    }
+
+    /// Whether a request is left that was made behind the last event.
+    pub(super) fn has_request_left(&self) -> bool {
+        let state = self.lock();
+        self.find(&state, RecordingEntry::request).is_some()
+    }
+
+    /// What the replay did otherwise.
+    pub(super) fn mismatch(&self) -> Option<ReplayMismatch> {
+        self.lock().mismatch.clone()
+    }
+
+    /// Tells once that something waits for what the recording does not have.
+    pub(super) fn take_waiting(&self) -> bool {
+        std::mem::take(&mut self.lock().is_waiting)
+    }
+
+    /// The recording goes on, and the replay does not.
+    pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
+        let state = self.lock();
+        let (_, recorded) = self.next_event(state.at)?;
+        Some(ReplayMismatch::new(state.events, "event", recorded, &()))
+    }
+
+    pub(super) fn requests(&self) -> Vec<Request> {
+        self.lock().requests.clone()
+    }
+
+    fn next_event(&self, from: usize) -> Option<(usize, &Event)> {
+        let mut entries = self.0.read.entries.iter().enumerate().skip(from);
+        entries.find_map(|(at, entry)| Some((at, entry.event()?)))
+    }
+
+    /// The first of what is between the last event and the next that was not taken and fits.
+    fn find<'a, T>(
+        &'a self,
+        state: &PlayerState,
+        fits: impl Fn(&'a RecordingEntry) -> Option<T>,
+    ) -> Option<(usize, T)> {
+        let entries = self.0.read.entries.iter().enumerate().skip(state.at);
+        let between = entries.take_while(|(_, entry)| entry.event().is_none());
+        let mut left = between.filter(|(at, _)| !state.consumed.contains(at));
+        left.find_map(|(at, entry)| Some((at, fits(entry)?)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PlayerState> {
+        // Nothing of a user runs while the lock is held.
+        lock_ignoring_poison(&self.0.state)
+    }
+}
+
+impl World for RunPlayer {
+    fn draw(&self, key: &EffectKey, _live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
+        match key.kind {
+            EffectKind::Id => EffectValue::new(self.id()),
+            EffectKind::Said => EffectValue::new(self.next_input()),
+            EffectKind::Tombstones => EffectValue::new(self.next_tombstone()),
+            EffectKind::Reports => EffectValue::new(self.reports()),
+            EffectKind::Undelivered => {
+                let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());
+                EffectValue::new(undelivered.unwrap_or_default())
+            }
+            _ => match self.take_value(key) {
+                Some(Ok(json)) => EffectValue::from_json(json),
+                Some(Err(_)) | None => EffectValue::empty(),
+            },
+        }
+    }
+
+    fn step(&self, key: &EffectKey, _effect: Effect) -> Effect {
+        let made = self.take_value(key).map(|made| made.map(EffectValue::from_json));
+        future::ready(made.unwrap_or_else(|| Ok(EffectValue::empty()))).boxed()
+    }
+
+    fn turn(&self, _key: &EffectKey, request: Request, _ask: SendRequest) -> TurnStream {
+        match self.check_request(&request) {
+            Ok(()) => seal(&request, ReplayedTurn { playing: self.clone(), at: 0 }),
+            Err(mismatch) => seal(&request, stream::iter([Err(mismatch)])),
+        }
+    }
+
+    fn fan_out(&self, _key: &EffectKey, calls: ToolRun) -> ToolRun {
+        let pending = self.outcome().map(|outcome| outcome.pending.clone()).unwrap_or_default();
+        calls.with_replayed_events(self.calls(), pending)
+    }
+
+    fn observe(&self, event: &Event) {
+        self.check_event(event);
+    }
+
+    fn forced_end(&self) -> Option<LoopEnd> {
+        let state = self.lock();
+        self.find(&state, RecordingEntry::loop_end).map(|(_, ending)| ending.clone())
+    }
+
+    fn on_end(&self, _ending: &LoopEnd) {
+        let mut state = self.lock();
+        let ended = self.find(&state, RecordingEntry::loop_end).map(|(at, _)| at);
+        state.consumed.extend(ended);
+    }
+}
+
+/// The turn that the recording is at.
+struct ReplayedTurn {
+    playing: RunPlayer,
+    at: usize,
+}
+
+impl TurnSource for ReplayedTurn {
+    fn poll_turn(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+        turn: &mut TurnBuilder,
+    ) -> PollTurn {
+        let this = &mut *self;
+        let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
+            RecordingEntry::Event { event: Event::Turn(event), vetoed } => {
+                Some(Ok(PlayedEvent { event: event.clone(), vetoed: *vetoed }))
+            }
+            RecordingEntry::TurnError(error) => Some(Err(error.clone())),
+            RecordingEntry::Event { .. }
+            | RecordingEntry::Request(_)
+            | RecordingEntry::Value { .. }
+            | RecordingEntry::LoopEnd(_) => None,
+        });
+        heard.map(|heard| heard.map(|item| play(item, turn)))
+    }
+}
+
+impl PlayerState {
+    fn set_mismatch(
+        &mut self,
+        part: &str,
+        recorded: &(impl serde::Serialize + ?Sized),
+        replayed: &(impl serde::Serialize + ?Sized),
+    ) {
+        let mismatch = ReplayMismatch::new(self.events, part, recorded, replayed);
+        self.mismatch.get_or_insert(mismatch);
+    }
+}
+
+impl fmt::Debug for RunPlayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Playing").field("events", &self.lock().events).finish_non_exhaustive()
+    }
+}

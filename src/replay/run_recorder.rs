@@ -1,0 +1,247 @@
+//! The world of a run that is written down.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+
+use crate::agent::{Agent, RunStart};
+use crate::error::Error;
+use crate::event::Event;
+use crate::item::{History, Json};
+use crate::lock::lock_ignoring_poison;
+use crate::provider::is_vetoed;
+use crate::replay::effect_counter::EffectCounter;
+use crate::replay::fingerprint::FingerprintTracker;
+use crate::replay::recorder::Recorder;
+use crate::replay::recording::RecordingParser;
+use crate::replay::recording_entry::ends_step;
+use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
+use crate::request::Request;
+use crate::stream::TurnStream;
+use crate::tool::ToolRun;
+use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
+
+/// Writes down what another world answers, and the events of the run.
+#[derive(Debug)]
+pub(super) struct RunRecorder {
+    world: Arc<dyn World>,
+    log: Arc<RunLog>,
+}
+
+/// What is written of one run.
+struct RunLog {
+    recorder: Recorder,
+    agent: Agent,
+    history: History,
+    resuming: bool,
+    state: Mutex<RecorderState>,
+}
+
+#[derive(Default)]
+struct RecorderState {
+    /// The number of the run, once it has begun.
+    run: Option<u32>,
+    /// What is handed over at the end.
+    parser: RecordingParser,
+    requests: Vec<Request>,
+    fingerprints: FingerprintTracker,
+    /// How often each kind of effect was asked for since the last event.
+    counts: EffectCounter,
+}
+
+impl Agent {
+    /// Has every run written down from here on.
+    ///
+    /// A [`Recorder`] is told what happens and changes nothing.
+    pub fn with_recorder(self, recorder: &Recorder) -> Self {
+        let recorder = recorder.clone();
+        let inner = self.world_factory();
+        self.with_world(move |agent, start| {
+            RunRecorder::new(agent.open_world(&inner, start), &recorder, agent, start)
+        })
+    }
+}
+
+impl RunRecorder {
+    pub(super) fn new(
+        world: Arc<dyn World>,
+        recorder: &Recorder,
+        agent: &Agent,
+        start: &RunStart<'_>,
+    ) -> Self {
+        let page = RunLog {
+            recorder: recorder.clone(),
+            agent: agent.clone(),
+            history: start.history.clone(),
+            resuming: start.is_resuming,
+            state: Mutex::default(),
+        };
+        Self { world, log: Arc::new(page) }
+    }
+}
+
+impl World for RunRecorder {
+    fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
+        let drawn = self.world.draw(key, live);
+        // The others are told by events.
+        if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
+            let nth = self.log.count(key);
+            self.log.write_value_if_set(key, nth, &drawn);
+        }
+        drawn
+    }
+
+    fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
+        let (page, key, nth) = (Arc::clone(&self.log), key.clone(), self.log.count(key));
+        let effect = self.world.step(&key, effect);
+        async move {
+            let made = effect.await;
+            match &made {
+                Ok(made) => page.write_value_if_set(&key, nth, made),
+                Err(error) => page.write_value(&key, nth, Err(error.clone())),
+            }
+            made
+        }
+        .boxed()
+    }
+
+    fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
+        self.log.write_request(&request);
+        let page = Arc::clone(&self.log);
+        self.world.turn(key, request, ask).observed(move |item| {
+            if let Err(error) = item {
+                page.write_turn_error(error);
+            }
+        })
+    }
+
+    fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
+        self.world.fan_out(key, calls)
+    }
+
+    fn observe(&self, event: &Event) {
+        self.world.observe(event);
+        self.log.write_event(event);
+    }
+
+    fn forced_end(&self) -> Option<LoopEnd> {
+        self.world.forced_end()
+    }
+
+    fn on_end(&self, ending: &LoopEnd) {
+        self.world.on_end(ending);
+        self.log.write_loop_end(ending);
+    }
+
+    fn on_drop(&self) {
+        self.world.on_drop();
+        self.log.finish();
+    }
+}
+
+impl RunLog {
+    /// An event that was given out.
+    fn write_event(&self, event: &Event) {
+        if *event.without_nesting() == Event::Unknown {
+            return;
+        }
+        let mut state = lock_ignoring_poison(&self.state);
+        state.counts.clear();
+        let vetoed = matches!(event, Event::Turn(event) if is_vetoed(event));
+        let event = Cow::Borrowed(event);
+        let is_end = ends_step(&event) || event.outcome().is_some();
+        self.append(&mut state, |run| RecordingLine::Event { run, vetoed, event });
+        if is_end {
+            self.recorder.write_buffered();
+        }
+    }
+
+    /// Counts one more effect since the last event.
+    fn count(&self, key: &EffectKey) -> u32 {
+        lock_ignoring_poison(&self.state).counts.count(key)
+    }
+
+    /// A value, unless it says nothing.
+    fn write_value_if_set(&self, key: &EffectKey, nth: u32, made: &EffectValue) {
+        match made.to_json() {
+            Ok(json) if is_default_json(&json) && key.kind != EffectKind::Step => {}
+            made => self.write_value(key, nth, made),
+        }
+    }
+
+    fn write_value(&self, key: &EffectKey, nth: u32, made: Result<Json, Error>) {
+        let (of, name) = (key.kind, key.name.to_string());
+        let (value, error) = match made {
+            Ok(json) => (Some(json), None),
+            Err(error) => (None, Some(error)),
+        };
+        let value = ValueLine { of, name, nth, value, error };
+        let mut state = lock_ignoring_poison(&self.state);
+        self.append(&mut state, |run| RecordingLine::Value { run, value });
+    }
+
+    fn write_request(&self, request: &Request) {
+        let mut state = lock_ignoring_poison(&self.state);
+        let print = state.fingerprints.fingerprint(request);
+        if self.recorder.keeps_requests() {
+            state.requests.push(request.clone());
+        }
+        self.append(&mut state, |run| RecordingLine::Asked { run, request: print });
+        self.recorder.write_buffered();
+    }
+
+    fn write_turn_error(&self, error: &Error) {
+        let mut state = lock_ignoring_poison(&self.state);
+        let error = Cow::Borrowed(error);
+        self.append(&mut state, |run| RecordingLine::Failed { run, error });
+        self.recorder.write_buffered();
+    }
+
+    fn write_loop_end(&self, ending: &LoopEnd) {
+        let LoopEnd { polled_since_last_event: polled, error, time_up } = ending;
+        let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
+        let mut state = lock_ignoring_poison(&self.state);
+        self.append(&mut state, |run| RecordingLine::Ended {
+            run,
+            polled: *polled,
+            error,
+            time_up,
+        });
+        self.recorder.write_buffered();
+    }
+
+    /// The run is dropped.
+    fn finish(&self) {
+        let state = std::mem::take(&mut *lock_ignoring_poison(&self.state));
+        if state.run.is_some() {
+            self.recorder.finish_run(&self.agent, state.parser, state.requests);
+        }
+    }
+
+    fn append<'a>(&self, state: &mut RecorderState, line: impl FnOnce(u32) -> RecordingLine<'a>) {
+        let run = match state.run {
+            Some(run) => run,
+            None => {
+                let run = *state.run.insert(self.recorder.begin_run());
+                let (history, resuming) = (Cow::Borrowed(&self.history), self.resuming);
+                let header = RecordingLine::Run { run, version: FORMAT_VERSION, history, resuming };
+                self.recorder.append(&mut state.parser, &header);
+                run
+            }
+        };
+        self.recorder.append(&mut state.parser, &line(run));
+    }
+}
+
+/// Whether a value is the one that stands for nothing.
+fn is_default_json(json: &Json) -> bool {
+    matches!(json.as_str(), "null" | "false" | "{}" | "[]")
+}
+
+impl fmt::Debug for RunLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Page").field("recorder", &self.recorder).finish_non_exhaustive()
+    }
+}

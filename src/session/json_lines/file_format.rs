@@ -1,0 +1,512 @@
+//! The lines in the file of a session.
+//!
+//! A header, then the appends, each line ended by LF and by nothing else. An append is a line that
+//! says how many entries follow, how many bytes their lines have and what their checksum is, and then
+//! an entry a line. So a reader can tell an append that a crash has cut, which never was, from one that
+//! was damaged after it was written.
+//!
+//! The last field of the header and of the first line of an append is the checksum of all the file
+//! before it. It covers what else is in these lines, and the order of the appends.
+//!
+//! Files of earlier versions have no checksums: a single entry follows without a line before it, and
+//! several follow one that only says how many they are. Such a file goes on with checksums, and its
+//! first `file_crc32` covers what was there.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+
+use super::super::checks::{corrupt_data_error, store_error};
+use super::super::entry_json;
+use super::crc32::Crc32;
+use crate::error::Error;
+use crate::json_lines::{self, is_complete_object, is_truncated_object};
+use crate::session::{Entry, ForkOrigin};
+
+/// The version of the format.
+const FORMAT_VERSION: u32 = 1;
+
+/// How every header begins, whatever its version, and the first line of an append.
+const HEADER_PREFIX: &[u8] = br#"{"type":"session","version":"#;
+const APPEND_PREFIX: &[u8] = br#"{"type":"append","#;
+
+/// How a header goes on that names what its session was forked from.
+const FORK_FIELD_PREFIX: &[u8] = br#","fork":{"id":"#;
+
+/// What is before and after the checksum at the end of such a line.
+const CRC_FIELD_PREFIX: &[u8] = br#","file_crc32":""#;
+const CRC_FIELD_SUFFIX: &[u8] = br#""}"#;
+const CRC_DIGITS: usize = 8;
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename = "session")]
+struct Header {
+    version: u32,
+    id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fork: Option<ForkOrigin>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename = "append")]
+pub(super) struct AppendHeader {
+    pub(super) entries: usize,
+    /// The bytes of the lines of its entries, with their LFs.
+    pub(super) bytes: usize,
+    /// Their checksum.
+    pub(super) crc32: String,
+}
+
+/// The first line of an append of an earlier version.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename = "append")]
+pub(super) struct LegacyAppendHeader {
+    entries: usize,
+}
+
+/// A file, read: what is whole in it.
+#[derive(Debug, Default)]
+pub(super) struct ParsedFile {
+    /// What the header says; `None` if there is none, as at the very beginning.
+    pub(super) header: Option<ParsedHeader>,
+    /// Where the entries are.
+    entry_lines: Vec<Line>,
+    /// The bytes that are whole. What stands behind them was cut by a crash.
+    pub(super) valid_len: usize,
+    /// Whether they end with LF. Of the last line it may be missing, and is written with the next
+    /// append.
+    pub(super) is_terminated: bool,
+    /// The checksum of the bytes that are whole.
+    pub(super) crc: Crc32,
+}
+
+#[derive(Debug)]
+pub(super) struct ParsedHeader {
+    pub(super) id: String,
+    pub(super) fork_origin: Option<ForkOrigin>,
+    /// Whether it has a checksum. Then so has every append.
+    pub(super) has_checksum: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// Counted from one.
+    pub(super) line_number: usize,
+    /// Without the LF.
+    pub(super) byte_range: Range<usize>,
+}
+
+/// The header of a session.
+pub(super) fn encode_header(id: &str, fork: Option<&ForkOrigin>) -> Result<Vec<u8>, Error> {
+    let header = Header { version: FORMAT_VERSION, id: id.to_owned(), fork: fork.cloned() };
+    encode_with_file_crc(Crc32::default(), &header)
+}
+
+/// The lines of some entries.
+pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    for entry in entries {
+        // Compact JSON holds no LF: inside of a string it is `\n`.
+        text.extend(entry_json::to_json_line(entry)?.into_bytes());
+        text.push(b'\n');
+    }
+    Ok(text)
+}
+
+/// An append of `entries` entries, whose lines are `lines`, to a file that has the checksum `before` until there.
+pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
+    let first =
+        AppendHeader { entries, bytes: lines.len(), crc32: Crc32::compute(lines).to_string() };
+    let mut text = encode_with_file_crc(before, &first)?;
+    text.extend(lines);
+    Ok(text)
+}
+
+/// Writes an object as a line, with the checksum of the file as its last field.
+fn encode_with_file_crc(before: Crc32, object: &impl Serialize) -> Result<Vec<u8>, Error> {
+    let text = serde_json::to_vec(object);
+    let mut text = text.map_err(|error| store_error("a line cannot be written as JSON", error))?;
+    text.pop();
+    let crc = before.update(&text).to_string();
+    for part in [CRC_FIELD_PREFIX, crc.as_bytes(), CRC_FIELD_SUFFIX, b"\n"] {
+        text.extend(part);
+    }
+    Ok(text)
+}
+
+/// The bytes of a line before the checksum of the file, and that; `None` if it has none.
+pub(super) fn split_file_crc(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let tail = CRC_FIELD_PREFIX.len() + CRC_DIGITS + CRC_FIELD_SUFFIX.len();
+    let (before, field) = line.split_at_checked(line.len().checked_sub(tail)?)?;
+    let crc = field.strip_prefix(CRC_FIELD_PREFIX)?.strip_suffix(CRC_FIELD_SUFFIX)?;
+    Some((before, crc))
+}
+
+/// Whether this may be a session at all.
+pub(super) fn starts_with_header(text: &[u8]) -> bool {
+    text.starts_with(HEADER_PREFIX)
+}
+
+/// Whether an append begins there.
+pub(super) fn starts_with_append(text: &[u8]) -> bool {
+    text.starts_with(APPEND_PREFIX)
+}
+
+/// Reads what is whole.
+///
+/// # Errors
+///
+/// If it is not a session, or is one of a later version, or if anything in it is not as it was written. Only
+/// an append that a crash has cut is passed over: the last, and shorter than it says. One of which
+/// only the last LF is missing is whole: an editor may have taken that.
+pub(super) fn parse_file(text: &[u8]) -> Result<ParsedFile, Error> {
+    if text.ends_with(b"}")
+        && let Ok(lines) = parse_terminated_file(&[text, b"\n"].concat())
+        && lines.valid_len > text.len()
+    {
+        return Ok(ParsedFile {
+            valid_len: text.len(),
+            is_terminated: false,
+            crc: Crc32::compute(text),
+            ..lines
+        });
+    }
+    parse_terminated_file(text)
+}
+
+fn parse_terminated_file(text: &[u8]) -> Result<ParsedFile, Error> {
+    let Some(first) = next_line(text, 0, 1) else {
+        // A header that was cut, or nothing.
+        return match starts_with_header(text) {
+            true if is_truncated_object(text) => Ok(ParsedFile::default()),
+            true => Err(damaged_line_error(1, "it does not end where it should")),
+            false if HEADER_PREFIX.starts_with(text) => Ok(ParsedFile::default()),
+            false => Err(not_a_session_error()),
+        };
+    };
+    let head = parse_header(&text[first.byte_range.clone()])?;
+    let mut is_checked = head.has_checksum;
+    let end = first.byte_range.end + 1;
+    let crc = Crc32::compute(&text[..end]);
+    let mut lines = ParsedFile {
+        header: Some(head),
+        entry_lines: Vec::new(),
+        valid_len: end,
+        is_terminated: true,
+        crc,
+    };
+    let mut number = 2;
+    while lines.valid_len < text.len() {
+        let Some(append) =
+            ParsedAppend::parse(text, lines.valid_len, number, lines.crc, is_checked)?
+        else {
+            break;
+        };
+        is_checked |= append.has_checksum;
+        number = append.next;
+        lines.crc = lines.crc.update(&text[lines.valid_len..append.end_offset]);
+        lines.valid_len = append.end_offset;
+        lines.entry_lines.extend(append.entry_lines);
+    }
+    Ok(lines)
+}
+
+/// The next line; `None` if it has no LF.
+pub(super) fn next_line(text: &[u8], from: usize, number: usize) -> Option<Line> {
+    split_complete_lines(text, from..text.len(), number).next()
+}
+
+pub(super) fn parse_header(line: &[u8]) -> Result<ParsedHeader, Error> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+
+    if !starts_with_header(line) {
+        return Err(not_a_session_error());
+    }
+    let wrong = |error| store_error("line 1 is no header of a session", error);
+    let Version { version } = serde_json::from_slice(line).map_err(wrong)?;
+    if version > FORMAT_VERSION {
+        let message =
+            format!("the session has format {version}; this version reads up to {FORMAT_VERSION}");
+        return Err(corrupt_data_error(message));
+    }
+    let checked = split_file_crc(line);
+    if checked.is_some_and(|(before, crc)| !Crc32::compute(before).matches_hex(crc)) {
+        return Err(damaged_line_error(1, "the checksum is wrong"));
+    }
+    let Header { id, fork, .. } = serde_json::from_slice(line).map_err(wrong)?;
+    Ok(ParsedHeader { id, fork_origin: fork, has_checksum: checked.is_some() })
+}
+
+/// What a session was forked from, as far as the first line of its file tells.
+pub(super) enum Origin {
+    /// Nothing, or it is not a session.
+    None,
+    Session(String),
+    /// The line is damaged.
+    Damaged {
+        line: Vec<u8>,
+    },
+}
+
+impl Origin {
+    /// Reads the first line of a file, with its LF.
+    pub(super) fn from_header_line(line: Vec<u8>) -> Self {
+        match parse_file(&line) {
+            Ok(lines) => {
+                let fork = lines.header.and_then(|head| head.fork_origin);
+                fork.map_or(Self::None, |fork| Self::Session(fork.id))
+            }
+            Err(_) if starts_with_header(&line) || contains_fork_field(&line) => {
+                Self::Damaged { line }
+            }
+            Err(_) => Self::None,
+        }
+    }
+
+    /// What a damaged header says, which may be something else than was written.
+    pub(super) fn suspect_origin_id(line: &[u8]) -> Option<String> {
+        let header: Header = serde_json::from_slice(line).ok()?;
+        header.fork.map(|fork| fork.id)
+    }
+
+    /// Whether a line that is damaged may be the header of a fork of a session. One wrong byte leaves
+    /// the beginning of the header and the session's id, or what is between them.
+    pub(super) fn may_reference(line: &[u8], id: &str) -> bool {
+        let after = line.strip_prefix(HEADER_PREFIX).unwrap_or_default();
+        let names = |id: String| memmem::find(after, id.as_bytes()).is_some();
+        contains_fork_field(line) || serde_json::to_string(id).is_ok_and(names)
+    }
+}
+
+fn contains_fork_field(line: &[u8]) -> bool {
+    memmem::find(line, FORK_FIELD_PREFIX).is_some()
+}
+
+fn not_a_session_error() -> Error {
+    corrupt_data_error("this is no file of a session: it does not begin with a header")
+}
+
+pub(super) fn damaged_line_error(number: usize, why: &str) -> Error {
+    corrupt_data_error(format!("line {number} of the session is broken: {why}"))
+}
+
+/// One append.
+pub(super) struct ParsedAppend {
+    entry_lines: Vec<Line>,
+    has_checksum: bool,
+    /// The number of the line after it, and where that begins.
+    next: usize,
+    end_offset: usize,
+}
+
+impl ParsedAppend {
+    /// Reads the one that begins at a place; `None` if a crash has cut it. `crc` is the checksum of the
+    /// file until there, and `is_checked` tells whether the append has to have one.
+    pub(super) fn parse(
+        text: &[u8],
+        from: usize,
+        number: usize,
+        crc: Crc32,
+        is_checked: bool,
+    ) -> Result<Option<Self>, Error> {
+        let Some(first) = next_line(text, from, number) else {
+            return match is_checked {
+                true => none_if_truncated(may_be_truncated_append(&text[from..]), number),
+                false => none_if_truncated(is_truncated_legacy_append(&text[from..]), number),
+            };
+        };
+        let line = &text[first.byte_range.clone()];
+        match split_file_crc(line) {
+            Some((before, file_crc)) if starts_with_append(line) => {
+                if !crc.update(before).matches_hex(file_crc) {
+                    let why = "the checksum of the file until there is wrong";
+                    return Err(damaged_line_error(number, why));
+                }
+                Self::parse_checked(text, &first)
+            }
+            None if !is_checked => Self::parse_legacy(text, first),
+            Some(_) | None => Err(damaged_line_error(number, "no append begins there")),
+        }
+    }
+
+    fn parse_checked(text: &[u8], first: &Line) -> Result<Option<Self>, Error> {
+        let AppendHeader { entries, bytes, crc32 } = first.parse_append_header(text)?;
+        let from = first.byte_range.end + 1;
+        let next = first.line_number + 1;
+        let rest = &text[from..];
+        let Some(lines) = rest.get(..bytes) else {
+            return match are_entries_truncated(text, from, next, entries) {
+                true => Ok(None),
+                // It was not cut: something was taken out.
+                false => Err(damaged_lines_error(next, entries, "bytes are missing")),
+            };
+        };
+        if !Crc32::compute(lines).matches_hex(crc32.as_bytes()) {
+            return Err(damaged_lines_error(next, entries, "the checksum is wrong"));
+        }
+        let entries: Vec<Line> = split_complete_lines(text, from..from + bytes, next).collect();
+        let (next, end) = (next + entries.len(), from + bytes);
+        Ok(Some(Self { entry_lines: entries, has_checksum: true, next, end_offset: end }))
+    }
+
+    /// Reads one of an earlier version.
+    fn parse_legacy(text: &[u8], first: Line) -> Result<Option<Self>, Error> {
+        let (mut next, mut end) = (first.line_number + 1, first.byte_range.end + 1);
+        if !starts_with_append(&text[first.byte_range.clone()]) {
+            ensure_is_entry(text, &first)?;
+            return Ok(Some(Self {
+                entry_lines: vec![first],
+                has_checksum: false,
+                next,
+                end_offset: end,
+            }));
+        }
+        let several = LegacyAppendHeader::parse(text, &first)
+            .ok_or_else(|| damaged_line_error(first.line_number, "no append begins there"))?;
+        let mut entries = Vec::new();
+        while entries.len() < several.entries {
+            let Some(line) = next_line(text, end, next) else {
+                return none_if_truncated(is_truncated_legacy_append(&text[end..]), next);
+            };
+            ensure_is_entry(text, &line)?;
+            (next, end) = (next + 1, line.byte_range.end + 1);
+            entries.push(line);
+        }
+        Ok(Some(Self { entry_lines: entries, has_checksum: false, next, end_offset: end }))
+    }
+}
+
+/// The end of a file that has no LF: a crash has cut a line, or it is damaged.
+fn none_if_truncated<T>(is_cut: bool, number: usize) -> Result<Option<T>, Error> {
+    match is_cut {
+        true => Ok(None),
+        false => Err(damaged_line_error(number, "it does not end where it should")),
+    }
+}
+
+/// Whether a crash may have left this of the first line of an append.
+fn may_be_truncated_append(tail: &[u8]) -> bool {
+    APPEND_PREFIX.starts_with(tail) || starts_with_append(tail) && is_truncated_object(tail)
+}
+
+/// Whether a crash may have left this at the end of a file without checksums. It may have written the
+/// length of the file and not all of the text, which leaves NULs.
+fn is_truncated_legacy_append(tail: &[u8]) -> bool {
+    let text = match tail.iter().rposition(|byte| *byte != 0) {
+        Some(last) => &tail[..=last],
+        None => &[],
+    };
+    text.is_empty()
+        || is_truncated_object(text) && (text.len() == tail.len() || !is_complete_object(text))
+}
+
+/// Whether a crash may have left this of the lines of some entries: fewer than they are, and none of
+/// something else. Where another append begins, lines were taken out.
+fn are_entries_truncated(text: &[u8], from: usize, number: usize, entries: usize) -> bool {
+    let whole: Vec<Line> = split_complete_lines(text, from..text.len(), number).collect();
+    let tail = &text[whole.last().map_or(from, |line| line.byte_range.end + 1)..];
+    whole.len() < entries
+        && whole.iter().all(|line| ensure_is_entry(text, line).is_ok())
+        && (tail.is_empty() || is_truncated_object(tail) && !starts_with_append(tail))
+}
+
+/// Refuses a line of an append without checksums that is not an entry.
+fn ensure_is_entry(text: &[u8], line: &Line) -> Result<(), Error> {
+    let bytes = &text[line.byte_range.clone()];
+    if starts_with_append(bytes) || split_file_crc(bytes).is_some() {
+        return Err(damaged_line_error(line.line_number, "no append may begin there"));
+    }
+    let what = || format!("line {} of the session is broken", line.line_number);
+    let text = str::from_utf8(bytes).map_err(|error| store_error(what(), error))?;
+    serde_json::from_str::<IgnoredAny>(text).map_err(|error| store_error(what(), error))?;
+    Ok(())
+}
+
+fn damaged_lines_error(number: usize, lines: usize, why: &str) -> Error {
+    match lines {
+        0 | 1 => damaged_line_error(number, why),
+        _ => {
+            let last = number.saturating_add(lines - 1);
+            corrupt_data_error(format!("lines {number} to {last} of the session are broken: {why}"))
+        }
+    }
+}
+
+/// The lines in a range of the file, up to the last LF.
+pub(super) fn split_complete_lines(
+    text: &[u8],
+    range: Range<usize>,
+    number: usize,
+) -> impl Iterator<Item = Line> {
+    let mut from = range.start;
+    let ended = json_lines::split_lines(text.get(range).unwrap_or_default())
+        .take_while(|line| line.is_terminated);
+    ended.zip(number..).map(move |(line, number)| {
+        let bytes = from..from + line.text.len();
+        from = bytes.end + 1;
+        Line { line_number: number, byte_range: bytes }
+    })
+}
+
+impl LegacyAppendHeader {
+    /// Anything more in it would be a line with checksums, which is damaged. Only a CR may come after
+    /// it, which other programs write.
+    pub(super) fn parse(text: &[u8], line: &Line) -> Option<Self> {
+        let line = &text[line.byte_range.clone()];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let read: Self = serde_json::from_slice(line).ok()?;
+        serde_json::to_vec(&read).is_ok_and(|written| written == line).then_some(read)
+    }
+}
+
+impl ParsedFile {
+    /// What was taken over from another session.
+    pub(super) fn inherited_entry_count(&self) -> u64 {
+        self.header.as_ref().and_then(|head| head.fork_origin.as_ref()).map_or(0, |fork| fork.at)
+    }
+
+    /// How many entries the session has, inherited ones included; `None` if there is no session. One
+    /// is there with its first entry or with its fork: what was cut in its first append never was.
+    pub(super) fn version(&self) -> Option<u64> {
+        let forked = self.header.as_ref().is_some_and(|head| head.fork_origin.is_some());
+        let own = self.entry_lines.len() as u64;
+        (forked || own > 0).then(|| self.inherited_entry_count().saturating_add(own))
+    }
+
+    /// Reads some of its own entries, by their numbers in the session. `text` is what the lines were
+    /// read from.
+    pub(super) fn parse_entries(
+        &self,
+        text: &[u8],
+        numbers: Range<u64>,
+    ) -> Result<Vec<Entry>, Error> {
+        let own = |number: u64| {
+            let at = usize::try_from(number.saturating_sub(self.inherited_entry_count()));
+            at.unwrap_or(usize::MAX).min(self.entry_lines.len())
+        };
+        let lines = self.entry_lines.get(own(numbers.start)..own(numbers.end)).unwrap_or_default();
+        lines.iter().map(|line| line.parse_entry(text)).collect()
+    }
+}
+
+impl Line {
+    pub(super) fn parse_entry(&self, text: &[u8]) -> Result<Entry, Error> {
+        self.parse_json(text, "no entry")
+    }
+
+    pub(super) fn parse_append_header(&self, text: &[u8]) -> Result<AppendHeader, Error> {
+        self.parse_json(text, "broken")
+    }
+
+    fn parse_json<T: DeserializeOwned>(&self, text: &[u8], otherwise: &str) -> Result<T, Error> {
+        let number = self.line_number;
+        serde_json::from_slice(&text[self.byte_range.clone()]).map_err(|error| {
+            store_error(format!("line {number} of the session is {otherwise}"), error)
+        })
+    }
+}

@@ -1,0 +1,185 @@
+//! The file of a session: opened, locked, read, written.
+
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::super::checks::{corrupt_data_error, store_error};
+use super::super::private_files::{FileId, private_file_options, sync_parent_dir};
+use crate::error::Error;
+
+/// How long somebody else may hold the lock. Nobody holds it for longer than a write.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
+
+/// What for a file is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenMode {
+    /// Others may read beside it.
+    Read,
+    /// Nobody else reads or writes.
+    Write,
+    /// The same, and it is made if it is not there.
+    CreateAndWrite,
+}
+
+/// A file that is locked until it is dropped.
+pub(super) struct LockedFile<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+/// What tells that a file is as it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileStamp {
+    id: FileId,
+    len: u64,
+    pub(super) modified: SystemTime,
+}
+
+impl FileStamp {
+    pub(super) fn from_metadata(file: &Metadata) -> io::Result<Self> {
+        Ok(Self { id: FileId::from_metadata(file), len: file.len(), modified: file.modified()? })
+    }
+}
+
+impl<'a> LockedFile<'a> {
+    /// Opens and locks it; `None` if there is no file and it is not to be made.
+    pub(super) fn open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
+        Self::open_with_timeout(LOCK_TIMEOUT, path, what_for)
+    }
+
+    /// The same, but an error if the lock is held elsewhere.
+    pub(super) fn try_open(path: &'a Path, what_for: OpenMode) -> Result<Option<Self>, Error> {
+        Self::open_with_timeout(Duration::ZERO, path, what_for)
+    }
+
+    fn open_with_timeout(
+        patience: Duration,
+        path: &'a Path,
+        what_for: OpenMode,
+    ) -> Result<Option<Self>, Error> {
+        loop {
+            let Some(locked) = Self::open_and_lock(patience, path, what_for)? else {
+                return Ok(None);
+            };
+            // Whoever waits for the lock may get it when another file stands there, or none.
+            if locked.is_at_path() {
+                return Ok(Some(locked));
+            }
+        }
+    }
+
+    fn open_and_lock(
+        patience: Duration,
+        path: &'a Path,
+        what_for: OpenMode,
+    ) -> Result<Option<Self>, Error> {
+        let cannot = |error| store_error(format!("cannot open `{}`", path.display()), error);
+        match path.metadata() {
+            // To open a pipe could wait for ever.
+            Ok(there) if !there.is_file() => {
+                return Err(corrupt_data_error(format!("`{}` is not a file", path.display())));
+            }
+            Ok(_) => {}
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && what_for == OpenMode::CreateAndWrite => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(cannot(error)),
+        }
+        let mut options = private_file_options();
+        options
+            .read(true)
+            .write(what_for != OpenMode::Read)
+            .create(what_for == OpenMode::CreateAndWrite);
+        let file = match options.open(path) {
+            Ok(file) => file,
+            Err(error)
+                if error.kind() == ErrorKind::NotFound && what_for != OpenMode::CreateAndWrite =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(cannot(error)),
+        };
+        lock_with_timeout(&file, what_for, patience)
+            .map_err(|error| store_error(format!("cannot lock `{}`", path.display()), error))?;
+        Ok(Some(Self { file, path }))
+    }
+
+    /// Whether it is the file that is at its path.
+    pub(super) fn is_at_path(&self) -> bool {
+        match (self.file.metadata(), self.path.metadata()) {
+            (Ok(ours), Ok(there)) => FileId::from_metadata(&ours) == FileId::from_metadata(&there),
+            (_, Err(error)) => error.kind() != ErrorKind::NotFound,
+            // What is wrong shows with the next use.
+            (Err(_), Ok(_)) => true,
+        }
+    }
+
+    pub(super) fn stamp(&self) -> Result<FileStamp, Error> {
+        let stamp = self.file.metadata().and_then(|there| FileStamp::from_metadata(&there));
+        stamp.map_err(|error| self.io_error("read", error))
+    }
+
+    /// All of it.
+    pub(super) fn read(&mut self) -> Result<Vec<u8>, Error> {
+        let mut text = Vec::new();
+        let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
+        read.map(|_| text).map_err(|error| self.io_error("read", error))
+    }
+
+    /// Writes behind the first `end` bytes, and cuts off what stood there. It is on the disk
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If any of it fails. Then only the first `end` bytes are there, as far as that can be had from a
+    /// disk that fails: a write that was begun and could not be taken back is one that was cut.
+    pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
+        let write = |file: &mut File| -> io::Result<()> {
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
+            file.write_all(text)?;
+            // Of somebody else's file it cannot be set, and then is the time of the write anyhow.
+            let _ = file.set_modified(now);
+            file.sync_data()
+        };
+        write(&mut self.file).map_err(|error| {
+            let _ = self.file.set_len(end).and_then(|()| self.file.sync_data());
+            self.io_error("write", error)
+        })
+    }
+
+    /// Removes it from its folder.
+    pub(super) fn remove(self) -> Result<(), Error> {
+        fs::remove_file(self.path).map_err(|error| self.io_error("remove", error))?;
+        sync_parent_dir(self.path)
+    }
+
+    fn io_error(&self, what: &str, error: io::Error) -> Error {
+        store_error(format!("cannot {what} `{}`", self.path.display()), error)
+    }
+}
+
+fn lock_with_timeout(file: &File, what_for: OpenMode, patience: Duration) -> io::Result<()> {
+    // A process that was stopped while it holds the lock must not stop all others.
+    let since = Instant::now();
+    loop {
+        let locked = match what_for {
+            OpenMode::Read => file.try_lock_shared(),
+            OpenMode::Write | OpenMode::CreateAndWrite => file.try_lock(),
+        };
+        match locked {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if since.elapsed() < patience => {
+                thread::sleep(LOCK_RETRY_DELAY);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::new(ErrorKind::TimedOut, "another process holds the lock"));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}

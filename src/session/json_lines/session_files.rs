@@ -1,0 +1,498 @@
+//! What the store does, on its thread.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::super::checks::{
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_id_not_empty,
+    ensure_session_absent,
+};
+use super::super::private_files::sync_parent_dir;
+use super::super::prune::prunable_ids;
+use super::crc32::Crc32;
+use super::file_format::{self, ParsedFile};
+use super::file_name::{self, SESSION_FILE_SUFFIX};
+use super::locked_file::{FileStamp, LockedFile, OpenMode};
+use super::origin_cache::OriginCache;
+use super::salvage::{self, SalvagedFile};
+use super::session_folder::{parent_folder, session_files_in};
+use crate::env::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::session::blocking_store;
+use crate::session::{Conflict, Entry, ForkOrigin, SalvageReport, SessionInfo};
+
+/// How many files are remembered.
+const MAX_CACHED_FILES: usize = 1024;
+
+/// How many files are locked at once to be removed: each is open.
+const MAX_FILES_PER_PRUNE_PASS: usize = 64;
+
+/// The files of a store.
+pub(super) struct SessionFiles {
+    pub(super) location: Location,
+    pub(super) clock: Arc<dyn Clock>,
+    /// What was found in a file, true as long as its stamp is.
+    cached_files: HashMap<PathBuf, CachedFile>,
+}
+
+/// Where they are.
+pub(super) enum Location {
+    /// All that are in it.
+    Folder(PathBuf),
+    /// One, whatever its file is called.
+    File { path: PathBuf, id: String },
+}
+
+#[derive(Clone)]
+struct CachedFile {
+    stamp: FileStamp,
+    /// `None` if there is no session.
+    version: Option<u64>,
+    fork_origin: Option<ForkOrigin>,
+    /// Whether there is a header.
+    has_header: bool,
+    /// The bytes that are whole, whether they end with LF, and their checksum.
+    valid_len: u64,
+    is_terminated: bool,
+    crc: Crc32,
+}
+
+impl blocking_store::BlockingStore for SessionFiles {
+    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
+        let path = self.location.path_for_write(id)?;
+        let text = file_format::encode_entries(&entries)?;
+        let what_for = match expected == 0 && !entries.is_empty() {
+            true => OpenMode::CreateAndWrite,
+            false => OpenMode::Write,
+        };
+        let Some(mut file) = LockedFile::open(&path, what_for)? else {
+            return ensure_expected_version(id, expected, 0).map(|()| 0);
+        };
+        let there = self.load_cached(&mut file, &path, id)?;
+        let found = there.version.unwrap_or(0);
+        ensure_expected_version(id, expected, found)?;
+        if entries.is_empty() {
+            return Ok(found);
+        }
+        let version = found.saturating_add(entries.len() as u64);
+        let begin = match (there.has_header, there.is_terminated) {
+            (true, true) => Vec::new(),
+            (true, false) => b"\n".to_vec(),
+            (false, _) => file_format::encode_header(id, None)?,
+        };
+        let append = file_format::encode_append(there.crc.update(&begin), entries.len(), &text)?;
+        let then = CachedFile { version: Some(version), ..there };
+        self.write(&mut file, &path, then, &[begin, append].concat())?;
+        // Otherwise the entries are in a file that was removed from its folder.
+        match file.is_at_path() {
+            true => Ok(version),
+            false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
+        }
+    }
+
+    fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let Some(path) = self.location.session_path(id) else { return Ok(None) };
+        let Some((lines, text)) = read_session_file(&path, id)? else { return Ok(None) };
+        let Some(version) = lines.version() else { return Ok(None) };
+        // From the newest part to the one that the others came from.
+        let mut parts =
+            vec![lines.parse_entries(&text, from..version).map_err(add_path_context(&path))?];
+        let mut ids = vec![id.to_owned()];
+        let mut next = lines.header.and_then(|head| head.fork_origin);
+        let mut until = version;
+        while let Some(fork) = next.filter(|fork| from < fork.at.min(until)) {
+            until = until.min(fork.at);
+            let path = self.location.origin_path(&fork.id);
+            let gone = || {
+                let (id, at) = (&fork.id, fork.at);
+                corrupt_data_error(format!(
+                    "the first {at} entries of `{id}`, a fork's origin, are not there"
+                ))
+            };
+            if ids.contains(&fork.id) {
+                return Err(corrupt_data_error(format!(
+                    "the session `{}` is a fork of itself",
+                    fork.id
+                )));
+            }
+            let (lines, text) = read_session_file(&path, &fork.id)?.ok_or_else(gone)?;
+            if lines.version() < Some(fork.at) {
+                return Err(gone());
+            }
+            parts.push(lines.parse_entries(&text, from..until).map_err(add_path_context(&path))?);
+            ids.push(fork.id);
+            next = lines.header.and_then(|head| head.fork_origin);
+        }
+        Ok(Some(parts.into_iter().rev().flatten().collect()))
+    }
+
+    fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
+        self.session_infos(Err)
+    }
+
+    fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+        let path = self.location.path_for_write(new)?;
+        let origin = self.location.session_path(id);
+        // The lock keeps it from being removed meanwhile. A session cannot be forked from itself.
+        let mut origin_file = match &origin {
+            Some(origin) => LockedFile::open(origin, OpenMode::Read)?,
+            None => None,
+        };
+        let version = match (&origin, &mut origin_file) {
+            (Some(origin), Some(file)) => self.load_cached(file, origin, id)?.version,
+            _ => None,
+        };
+        if origin.as_ref() == Some(&path) {
+            drop(origin_file.take());
+        }
+        ensure_fork_point_exists(id, at, version)?;
+        let Some(mut file) = LockedFile::open(&path, OpenMode::CreateAndWrite)? else {
+            return Err(corrupt_data_error(format!("`{}` is gone", path.display())));
+        };
+        let there = self.load_cached(&mut file, &path, new)?;
+        ensure_session_absent(new, there.version)?;
+        let fork = ForkOrigin { id: id.to_owned(), at };
+        let text = file_format::encode_header(new, Some(&fork))?;
+        let (version, fork) = (Some(at), Some(fork));
+        let then =
+            CachedFile { version, fork_origin: fork, valid_len: 0, crc: Crc32::default(), ..there };
+        self.write(&mut file, &path, then, &text)?;
+        match file.is_at_path() {
+            true => Ok(()),
+            false => Err(corrupt_data_error(format!("`{}` is gone", path.display()))),
+        }
+    }
+
+    fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        let Some(path) = self.location.session_path(id) else { return Ok(false) };
+        // The lock keeps others from writing or forking it meanwhile.
+        let Some(file) = LockedFile::open(&path, OpenMode::Write)? else { return Ok(false) };
+        let mut origins = OriginCache::default();
+        origins.refresh(parent_folder(&path))?;
+        self.remove(file, &path, id, (&origins, &HashSet::new()), |_| true)
+    }
+
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        let listed = self.session_infos(|_| Ok(()))?;
+        let with_path = |id| Some((id, self.location.session_path(id)?));
+        let files: Vec<_> =
+            prunable_ids(&listed, before).into_iter().filter_map(with_path).collect();
+        let mut origins = OriginCache::default();
+        let mut removed = Vec::new();
+        let mut left = &files[..];
+        while let Some((_, first)) = left.first() {
+            let mut locked = vec![LockedFile::open(first, OpenMode::Write)?];
+            for (_, path) in left.iter().take(MAX_FILES_PER_PRUNE_PASS).skip(1) {
+                // A store that waits must not hold a lock that another one waits for: a file that is
+                // locked elsewhere is the first of the next ones.
+                let Ok(file) = LockedFile::try_open(path, OpenMode::Write) else { break };
+                locked.push(file);
+            }
+            // What is forked from them from here on is refused.
+            origins.refresh(parent_folder(first))?;
+            let (these, rest) = left.split_at(locked.len());
+            let mut gone = HashSet::new();
+            for ((id, path), file) in these.iter().zip(locked) {
+                let Some(file) = file else { continue };
+                let may_go = |modified| modified < before;
+                match self.remove(file, path, id, (&origins, &gone), may_go) {
+                    Ok(true) => {
+                        removed.push((*id).to_owned());
+                        gone.insert(path.clone());
+                    }
+                    Ok(false) => {}
+                    // Of a fork that was made meanwhile, or cannot be read.
+                    Err(error) if error.kind() == ErrorKind::InvalidRequest => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            left = rest;
+        }
+        Ok(removed)
+    }
+}
+
+impl SessionFiles {
+    pub(super) fn new(place: Location, clock: Arc<dyn Clock>) -> Self {
+        Self { location: place, clock, cached_files: HashMap::new() }
+    }
+
+    /// The version of a session, 0 if it is not there.
+    fn version(&mut self, id: &str) -> Result<u64, Error> {
+        let path = self.location.path_for_write(id)?;
+        let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(0) };
+        Ok(self.load_cached(&mut file, &path, id)?.version.unwrap_or(0))
+    }
+
+    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
+        let Some(path) = self.location.session_path(id) else { return Ok(None) };
+        let Some(mut found) = salvage_session_file(&path)? else { return Ok(None) };
+        // From the newest part to the one that the others came from.
+        let mut all = found.own_report;
+        let mut ids = vec![id.to_owned()];
+        let mut until = u64::MAX;
+        while let Some(fork) = found.fork_origin {
+            until = until.min(fork.at);
+            let path = self.location.origin_path(&fork.id);
+            let origin = match ids.contains(&fork.id) {
+                true => None,
+                false => salvage_session_file(&path)?,
+            };
+            let Some(origin) = origin else {
+                let mut gone = SalvageReport::default();
+                let reason = format!("`{}`, from which it was forked, is not there", fork.id);
+                gone.push_damage(format!("`{}`", path.display()), reason, Some(until));
+                all = gone.chain(all);
+                break;
+            };
+            let inherited = origin.fork_origin.as_ref().map_or(0, |fork| fork.at);
+            all = origin.own_report.truncated(until.saturating_sub(inherited)).chain(all);
+            ids.push(fork.id);
+            found = SalvagedFile {
+                fork_origin: origin.fork_origin,
+                own_report: SalvageReport::default(),
+            };
+        }
+        Ok(Some(all))
+    }
+
+    /// All sessions; `damaged` decides about those that cannot be read.
+    fn session_infos(
+        &mut self,
+        damaged: impl Fn(Error) -> Result<(), Error>,
+    ) -> Result<Vec<SessionInfo>, Error> {
+        let mut listed = Vec::new();
+        for (path, id) in self.location.session_files()? {
+            match self.session_info(&path, id) {
+                Ok(found) => listed.extend(found),
+                Err(error) => damaged(error)?,
+            }
+        }
+        listed.sort_by(|a, b| b.updated_at.cmp(&a.updated_at).then_with(|| a.id.cmp(&b.id)));
+        Ok(listed)
+    }
+
+    /// The session in a file; `None` if there is none.
+    fn session_info(
+        &mut self,
+        path: &Path,
+        id: Option<String>,
+    ) -> Result<Option<SessionInfo>, Error> {
+        let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
+        let id = match id {
+            Some(id) => id,
+            None => match self.id_from_header(&mut file, path)? {
+                Some(id) => id,
+                None => return Ok(None),
+            },
+        };
+        let there = match self.load_cached(&mut file, path, &id) {
+            Ok(there) => there,
+            // Something else that is kept in the folder.
+            Err(_) if !file_format::starts_with_header(&file.read()?) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let listed = |version| SessionInfo {
+            id,
+            version,
+            origin: there.fork_origin,
+            updated_at: there.stamp.modified,
+        };
+        Ok(there.version.map(listed))
+    }
+
+    /// Removes the file of a session if it is one, was modified when it may, and no other session was
+    /// forked from it. The origins were found while it was locked; the files that are gone since do not
+    /// count.
+    fn remove(
+        &mut self,
+        mut file: LockedFile<'_>,
+        path: &Path,
+        id: &str,
+        (origins, gone): (&OriginCache, &HashSet<PathBuf>),
+        may_go: impl FnOnce(SystemTime) -> bool,
+    ) -> Result<bool, Error> {
+        let text = file.read()?;
+        match file_format::parse_file(&text) {
+            Ok(lines) if lines.version().is_none() => return Ok(false),
+            // A damaged session is one, too.
+            Err(error) if !file_format::starts_with_header(&text) => {
+                return Err(add_path_context(path)(error));
+            }
+            Ok(_) | Err(_) => {}
+        }
+        if !may_go(file.stamp()?.modified) {
+            return Ok(false);
+        }
+        // A fork would look for no other name.
+        if self.location.origin_path(id) == path {
+            let is_there = |id: &str| self.location.origin_path(id).is_file();
+            origins.ensure_has_no_forks(id, path, is_there, gone)?;
+        }
+        file.remove()?;
+        self.cached_files.remove(path);
+        Ok(true)
+    }
+
+    /// The id of a session whose file has a shortened name.
+    fn id_from_header(
+        &self,
+        file: &mut LockedFile<'_>,
+        path: &Path,
+    ) -> Result<Option<String>, Error> {
+        let text = file.read()?;
+        if !file_format::starts_with_header(&text) {
+            return Ok(None);
+        }
+        let lines = file_format::parse_file(&text).map_err(add_path_context(path))?;
+        let id = lines.header.map(|head| head.id);
+        Ok(id.filter(|id| self.location.session_path(id).as_deref() == Some(path)))
+    }
+
+    /// What is in a file, read again only if somebody else has written.
+    fn load_cached(
+        &mut self,
+        file: &mut LockedFile<'_>,
+        path: &Path,
+        id: &str,
+    ) -> Result<CachedFile, Error> {
+        let stamp = file.stamp()?;
+        if let Some(seen) = self.cached_files.get(path).filter(|seen| seen.stamp == stamp) {
+            return Ok(seen.clone());
+        }
+        let lines = file_format::parse_file(&file.read()?).map_err(add_path_context(path))?;
+        ensure_same_id(&lines, path, id)?;
+        let seen = CachedFile {
+            stamp,
+            version: lines.version(),
+            has_header: lines.header.is_some(),
+            valid_len: lines.valid_len as u64,
+            is_terminated: lines.is_terminated,
+            crc: lines.crc,
+            fork_origin: lines.header.and_then(|head| head.fork_origin),
+        };
+        self.cache_file(path, seen.clone());
+        Ok(seen)
+    }
+
+    /// Writes `text` after what is whole.
+    fn write(
+        &mut self,
+        file: &mut LockedFile<'_>,
+        path: &Path,
+        then: CachedFile,
+        text: &[u8],
+    ) -> Result<(), Error> {
+        self.cached_files.remove(path);
+        if then.valid_len == 0 {
+            sync_parent_dir(path)?;
+        }
+        file.write(then.valid_len, text, self.clock.now())?;
+        // It is written, whatever comes of this.
+        if let Ok(stamp) = file.stamp() {
+            let end = then.valid_len + text.len() as u64;
+            let crc = then.crc.update(text);
+            self.cache_file(
+                path,
+                CachedFile {
+                    stamp,
+                    has_header: true,
+                    valid_len: end,
+                    is_terminated: true,
+                    crc,
+                    ..then
+                },
+            );
+        }
+        Ok(())
+    }
+
+    fn cache_file(&mut self, path: &Path, seen: CachedFile) {
+        if self.cached_files.len() >= MAX_CACHED_FILES {
+            self.cached_files.clear();
+        }
+        self.cached_files.insert(path.to_owned(), seen);
+    }
+}
+
+/// Reads the file of a session with its lines; `None` if there is none.
+fn read_session_file(path: &Path, id: &str) -> Result<Option<(ParsedFile, Vec<u8>)>, Error> {
+    let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
+    let text = file.read()?;
+    let lines = file_format::parse_file(&text).map_err(add_path_context(path))?;
+    ensure_same_id(&lines, path, id)?;
+    Ok(Some((lines, text)))
+}
+
+/// Reads what is whole in a file; `None` if there is none.
+fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
+    let Some(mut file) = LockedFile::open(path, OpenMode::Read)? else { return Ok(None) };
+    let text = file.read()?;
+    let found = salvage::salvage_file(&text, path);
+    let is_nothing = found.own_report.entries.is_empty()
+        && found.own_report.damage.iter().all(|damage| damage.suspect_entries.is_empty());
+    match file_format::parse_file(&text) {
+        Err(error) if is_nothing && !file_format::starts_with_header(&text) => {
+            Err(add_path_context(path)(error))
+        }
+        Ok(_) | Err(_) => Ok(Some(found)),
+    }
+}
+
+/// The name of a file tells which session it is, unless it was shortened.
+fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
+    let shortened = path.file_stem().is_some_and(|name| *name == *file_name::file_name_from_id(id))
+        && file_name::id_from_file_name(&file_name::file_name_from_id(id)).is_none();
+    match &lines.header {
+        Some(head) if shortened && head.id != id => {
+            let message = format!("`{}` holds another session, `{}`", path.display(), head.id);
+            Err(corrupt_data_error(message))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Says in which file it was.
+fn add_path_context(path: &Path) -> impl Fn(Error) -> Error {
+    move |error| {
+        let message = format!("`{}`: {error}", path.display());
+        Error::new(error.kind(), message).with_source(error)
+    }
+}
+
+impl Location {
+    /// The file of a session; `None` if this place has no such session.
+    fn session_path(&self, id: &str) -> Option<PathBuf> {
+        match self {
+            Self::Folder(_) => Some(self.origin_path(id)),
+            Self::File { path, id: only } => (only == id).then(|| path.clone()),
+        }
+    }
+
+    fn path_for_write(&self, id: &str) -> Result<PathBuf, Error> {
+        ensure_id_not_empty(id)?;
+        self.session_path(id).ok_or_else(|| {
+            let message = format!("this store is one file, and `{id}` is not its session");
+            Error::new(ErrorKind::InvalidRequest, message)
+        })
+    }
+
+    /// The file of a session that another one was forked from. It stands beside it.
+    fn origin_path(&self, id: &str) -> PathBuf {
+        let name = format!("{}{SESSION_FILE_SUFFIX}", file_name::file_name_from_id(id));
+        match self {
+            Self::Folder(folder) => folder.join(name),
+            Self::File { path, .. } => path.with_file_name(name),
+        }
+    }
+
+    /// Every file that may hold a session, with its id where the name tells it.
+    fn session_files(&self) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
+        match self {
+            Self::Folder(folder) => session_files_in(folder),
+            Self::File { path, id } => Ok(vec![(path.clone(), Some(id.clone()))]),
+        }
+    }
+}

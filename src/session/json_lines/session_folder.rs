@@ -1,0 +1,32 @@
+//! The folder that the files of sessions are in.
+
+use std::path::{Path, PathBuf};
+
+use super::super::checks::store_error;
+use super::file_name::{self, SESSION_FILE_SUFFIX};
+use crate::error::Error;
+
+/// The folder that a file is in.
+pub(super) fn parent_folder(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Every file that may hold a session, with its id where the name tells it.
+pub(super) fn session_files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<String>)>, Error> {
+    let cannot = |error| store_error(format!("cannot read `{}`", folder.display()), error);
+    let mut files = Vec::new();
+    for file in folder.read_dir().map_err(cannot)? {
+        let path = file.map_err(cannot)?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.and_then(|name| name.strip_suffix(SESSION_FILE_SUFFIX)) else {
+            continue;
+        };
+        match file_name::id_from_file_name(name) {
+            Some(id) if path.is_file() => files.push((path, Some(id))),
+            None if name.contains('~') && path.is_file() => files.push((path, None)),
+            Some(_) | None => {}
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,165 @@
+//! The tap that writes a session.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::FusedStream;
+use pin_project::pin_project;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::session::Session;
+use crate::session::entry_recorder::EntryRecorder;
+use crate::session::restore::EntryFold;
+
+/// The method [`persist_to`](Self::persist_to) on any stream of events, an agent's or a hand-written
+/// loop's.
+pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
+    /// Writes what the events say into `session`, each before it is given out.
+    ///
+    /// What is below is not polled while something is being written. So the user's message is durable
+    /// before a request is sent, the model's turn before its tools start, and each result when it
+    /// is there. The loop has to begin with the session's [history](Session::history).
+    ///
+    /// Put it behind [`finish_with`](crate::EventStreamExt::finish_with), whose results for calls that were
+    /// interrupted are then written, too.
+    ///
+    /// # Drop
+    ///
+    /// Dropping it drops what is below. A turn that was streaming is not written. If something was
+    /// being written, the session reads what came of it before it is written again.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails or another process has written, what is below is dropped in that call and
+    /// the error is the last item: no `Finished` comes before it. Errors from below pass through, and
+    /// nothing is written for them.
+    ///
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use turnstream::event::AppendReason;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::session::{MemoryStore, PersistExt, Session};
+    /// use turnstream::{Event, EventStreamExt, Item, Journal, Request, Steps, TurnStreamExt, loop_stream};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new([Reply::text("Hello!")]);
+    /// let session = Session::open(MemoryStore::new(), "s").await?;
+    ///
+    /// let mut history = session.history();
+    /// let journal = Journal::new(history.clone());
+    /// let said = vec![Item::user("Hi")];
+    /// history.extend(said.clone());
+    /// let said = Event::Appended { why: AppendReason::Input, id: "1".into(), items: said };
+    /// let turns = loop_stream(history, |history| {
+    ///     let turn = model.stream_turn(Request::new(history));
+    ///     turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) })
+    /// });
+    /// futures::stream::iter([Ok(said)])
+    ///     .chain(turns)
+    ///     .journal_to(&journal)
+    ///     .finish_with(&journal)
+    ///     .persist_to(&session)
+    ///     .try_for_each(|_event| async { Ok(()) })
+    ///     .await?;
+    /// assert_eq!(session.history(), journal.history());
+    /// # Ok(())
+    /// # }
+    /// # use futures::StreamExt;
+    /// ```
+    fn persist_to(self, session: &Session) -> PersistTo<Self> {
+        let (version, restored) = session.cached_fold();
+        PersistTo::new(self, session, version, restored)
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
+
+/// Stream for the [`persist_to`](PersistExt::persist_to) method.
+#[pin_project]
+#[must_use = "streams do nothing unless polled"]
+pub struct PersistTo<T> {
+    /// `None` once they are over; dropped before an error is given.
+    #[pin]
+    events: Option<T>,
+    session: Session,
+    /// What the next append follows.
+    version: u64,
+    recorder: EntryRecorder,
+    pending_append: Option<BoxFuture<'static, Result<u64, Error>>>,
+    /// What is given out when it is written; `None` is the end.
+    pending_item: Option<Result<Event, Error>>,
+}
+
+impl<T> PersistTo<T> {
+    pub(super) fn new(events: T, session: &Session, version: u64, restored: EntryFold) -> Self {
+        Self {
+            events: Some(events),
+            session: session.clone(),
+            version,
+            recorder: EntryRecorder::new(restored),
+            pending_append: None,
+            pending_item: None,
+        }
+    }
+}
+
+impl<T: Stream<Item = Result<Event, Error>>> Stream for PersistTo<T> {
+    type Item = Result<Event, Error>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        loop {
+            if let Some(writing) = this.pending_append {
+                let written = ready!(writing.poll_unpin(cx));
+                *this.pending_append = None;
+                match written {
+                    Ok(version) => *this.version = version,
+                    Err(error) => {
+                        this.events.set(None);
+                        *this.pending_item = None;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                }
+                return Poll::Ready(this.pending_item.take());
+            }
+            let Some(events) = this.events.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+            let polled = ready!(events.poll_next(cx));
+            let entries = match &polled {
+                Some(Ok(event)) => this.recorder.observe(event),
+                Some(Err(_)) => this.recorder.finish(),
+                None => {
+                    this.events.set(None);
+                    this.recorder.finish()
+                }
+            };
+            if entries.is_empty() {
+                return Poll::Ready(polled);
+            }
+            *this.pending_item = polled;
+            let restored = this.recorder.fold().clone();
+            *this.pending_append =
+                Some(this.session.append_entries(*this.version, entries, restored));
+        }
+    }
+}
+
+impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for PersistTo<T> {
+    fn is_terminated(&self) -> bool {
+        self.pending_append.is_none() && self.events.as_ref().is_none_or(FusedStream::is_terminated)
+    }
+}
+
+impl<T> fmt::Debug for PersistTo<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorded")
+            .field("session", &self.session)
+            .field("version", &self.version)
+            .field("over", &self.events.is_none())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! What the stores on a disk do with files.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::path::Path;
+
+use super::checks::store_error;
+use crate::error::Error;
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileId(u64, u64);
+
+impl FileId {
+    #[cfg(unix)]
+    pub(super) fn from_metadata(file: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+
+        Self(file.dev(), file.ino())
+    }
+
+    /// A file that is open cannot be taken away.
+    #[cfg(not(unix))]
+    pub(super) fn from_metadata(_file: &Metadata) -> Self {
+        Self(0, 0)
+    }
+}
+
+/// When anything of a file was changed last, which no program can set; always the same where the
+/// system does not tell.
+#[cfg(unix)]
+pub(super) fn change_time(file: &Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+
+    (file.ctime(), file.ctime_nsec())
+}
+
+#[cfg(not(unix))]
+pub(super) fn change_time(_file: &Metadata) -> (i64, i64) {
+    (0, 0)
+}
+
+/// Files that are made so are their owner's alone; one that is there keeps its rights.
+pub(super) fn private_file_options() -> OpenOptions {
+    #[allow(unused_mut, reason = "elsewhere the folder says who may read")]
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Makes a folder and those that it is in, which are their owner's alone. Those that are there keep
+/// their rights.
+pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
+    let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let made = builder.create(folder);
+    made.map_err(|error| store_error(format!("cannot make `{}`", folder.display()), error))?;
+    missing.into_iter().try_for_each(sync_parent_dir)
+}
+
+/// Writes to the disk which files are in the folder of this one.
+pub(super) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
+    // Elsewhere a folder cannot be opened, and need not be.
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| store_error(format!("cannot write `{}`", folder.display()), error))
+}

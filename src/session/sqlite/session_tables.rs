@@ -1,0 +1,323 @@
+//! What the store does, on its thread.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, params};
+
+use super::super::checks::{
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
+    ensure_id_not_empty, ensure_session_absent, store_error,
+};
+use super::super::entry_json;
+use super::super::prune::prunable_ids;
+use super::database::{Database, DatabaseError, IfMissing};
+use crate::env::Clock;
+use crate::error::Error;
+use crate::session::blocking_store;
+use crate::session::{Conflict, Entry, ForkOrigin, SalvageReport, SessionInfo};
+
+/// A database and the clock.
+pub(super) struct SessionTables {
+    pub(super) database: Database,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// A session's row.
+struct SessionRow {
+    key: i64,
+    version: u64,
+    parent_key: Option<i64>,
+    inherited_entry_count: u64,
+}
+
+const SELECT_SESSION: &str = "SELECT key, version, parent, inherited FROM session";
+
+impl blocking_store::BlockingStore for SessionTables {
+    fn append(&mut self, id: &str, expected: u64, entries: Vec<Entry>) -> Result<u64, Error> {
+        ensure_id_not_empty(id)?;
+        let lines =
+            entries.iter().map(entry_json::to_json_line).collect::<Result<Vec<String>, Error>>()?;
+        let clock = &self.clock;
+        let missing = match expected == 0 && !lines.is_empty() {
+            true => IfMissing::Create,
+            false => IfMissing::ReturnNone,
+        };
+        let version = self.database.write(missing, |transaction| {
+            let Some(transaction) = transaction else {
+                return Ok(ensure_expected_version(id, expected, 0).map(|()| 0)?);
+            };
+            let kept = find_session(&transaction, id)?;
+            let found = kept.as_ref().map_or(0, |kept| kept.version);
+            ensure_expected_version(id, expected, found)?;
+            if lines.is_empty() {
+                return Ok(found);
+            }
+            let version = found + lines.len() as u64;
+            let now = to_unix_micros(clock.now());
+            let key = match kept {
+                Some(kept) => kept.key,
+                None => insert_session(&transaction, id, None, 0, now)?,
+            };
+            let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
+            for (number, json) in (found..).zip(&lines) {
+                insert.execute(params![key, to_sql_integer(number), json])?;
+            }
+            drop(insert);
+            transaction.execute(
+                "UPDATE session SET version = ?, updated = ? WHERE key = ?",
+                params![to_sql_integer(version), now, key],
+            )?;
+            transaction.commit()?;
+            Ok(version)
+        })?;
+        // Otherwise the entries are in a file that was removed from its folder.
+        match lines.is_empty() || self.database.is_at_path() {
+            true => Ok(version),
+            false => Err(Conflict { id: id.to_owned(), expected, found: self.version(id)? }.into()),
+        }
+    }
+
+    fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
+        let loaded = self.database.read(|database| {
+            let Some(kept) = find_session(database, id)? else { return Ok(None) };
+            let mut entries = Vec::new();
+            for (key, numbers) in fork_segments(database, id, &kept, from)?.into_iter().rev() {
+                read_entries(database, id, key, numbers, &mut entries)?;
+            }
+            Ok(Some(entries))
+        });
+        loaded.map(Option::flatten)
+    }
+
+    fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
+        self.database.read(|database| Ok(list_sessions(database)?)).map(Option::unwrap_or_default)
+    }
+
+    fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+        ensure_id_not_empty(new)?;
+        let clock = &self.clock;
+        self.database.write(IfMissing::ReturnNone, |transaction| {
+            let Some(transaction) = transaction else {
+                return Ok(ensure_fork_point_exists(id, at, None)?);
+            };
+            let origin = find_session(&transaction, id)?;
+            ensure_fork_point_exists(id, at, origin.as_ref().map(|kept| kept.version))?;
+            ensure_session_absent(new, find_session(&transaction, new)?.map(|kept| kept.version))?;
+            let now = to_unix_micros(clock.now());
+            insert_session(&transaction, new, origin.map(|kept| kept.key), at, now)?;
+            Ok(transaction.commit()?)
+        })?;
+        match self.database.is_at_path() {
+            true => Ok(()),
+            false => Err(corrupt_data_error("the database was replaced while it was written")),
+        }
+    }
+
+    fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        self.database.write(IfMissing::ReturnNone, |transaction| {
+            let Some(transaction) = transaction else { return Ok(false) };
+            let Some(kept) = find_session(&transaction, id)? else { return Ok(false) };
+            let fork: Option<String> = transaction
+                .query_row("SELECT id FROM session WHERE parent = ?", [kept.key], |row| row.get(0))
+                .optional()?;
+            ensure_has_no_forks(id, fork)?;
+            delete_session(&transaction, id)?;
+            transaction.commit()?;
+            Ok(true)
+        })
+    }
+
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        self.database.write(IfMissing::ReturnNone, |transaction| {
+            let Some(transaction) = transaction else { return Ok(Vec::new()) };
+            let listed = list_sessions(&transaction)?;
+            let removed = prunable_ids(&listed, before);
+            removed.iter().try_for_each(|id| delete_session(&transaction, id))?;
+            transaction.commit()?;
+            Ok(removed.into_iter().map(String::from).collect())
+        })
+    }
+}
+
+impl SessionTables {
+    /// The version of a session, 0 if it is not there.
+    fn version(&mut self, id: &str) -> Result<u64, Error> {
+        let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
+        Ok(kept.map_or(0, |kept| kept.version))
+    }
+
+    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
+        let salvaged = self.database.read(|database| {
+            let Some(kept) = find_session(database, id)? else { return Ok(None) };
+            let mut salvaged = SalvageReport::default();
+            for (key, numbers) in fork_segments(database, id, &kept, 0)?.into_iter().rev() {
+                let there = next_entry_number(database, key).unwrap_or(numbers.end);
+                let there = there.clamp(numbers.start, numbers.end);
+                for number in numbers.start..there {
+                    // Each for itself: a page that is damaged has some of them.
+                    let entry =
+                        read_entries(database, id, key, number..number + 1, &mut salvaged.entries);
+                    if let Err(failed) = entry {
+                        let place = format!("entry {number} of the session `{id}`");
+                        let reason = failed.into_read_error().message().to_owned();
+                        salvaged.push_damage(place, reason, Some(1));
+                    }
+                }
+                if there < numbers.end {
+                    let lost = there..numbers.end;
+                    let place =
+                        format!("entries {there} to {} of the session `{id}`", lost.end - 1);
+                    let count = Some(lost.end - lost.start);
+                    salvaged.push_damage(place, "they are not there".to_owned(), count);
+                }
+            }
+            Ok(Some(salvaged))
+        });
+        salvaged.map(Option::flatten)
+    }
+}
+
+fn list_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sqlite> {
+    let mut select = database.prepare(
+        "SELECT session.id, session.version, session.inherited, session.updated, parent.id
+         FROM session LEFT JOIN session AS parent ON parent.key = session.parent
+         ORDER BY session.updated DESC, session.id",
+    )?;
+    let listed = select.query_map((), |row| {
+        let at = from_sql_integer(row.get(2)?);
+        let parent: Option<String> = row.get(4)?;
+        Ok(SessionInfo {
+            id: row.get(0)?,
+            version: from_sql_integer(row.get(1)?),
+            origin: parent.map(|id| ForkOrigin { id, at }),
+            updated_at: UNIX_EPOCH + Duration::from_micros(from_sql_integer(row.get(3)?)),
+        })
+    })?;
+    listed.collect()
+}
+
+fn delete_session(database: &Connection, id: &str) -> Result<(), Sqlite> {
+    let entries = "DELETE FROM entry WHERE session = (SELECT key FROM session WHERE id = ?)";
+    database.execute(entries, [id])?;
+    database.execute("DELETE FROM session WHERE id = ?", [id])?;
+    Ok(())
+}
+
+/// A time as SQLite has it.
+fn to_unix_micros(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    i64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
+}
+
+fn find_session(database: &Connection, id: &str) -> Result<Option<SessionRow>, Sqlite> {
+    database
+        .query_row(&format!("{SELECT_SESSION} WHERE id = ?"), [id], SessionRow::from_row)
+        .optional()
+}
+
+fn find_session_by_key(database: &Connection, key: i64) -> Result<SessionRow, Sqlite> {
+    database.query_row(&format!("{SELECT_SESSION} WHERE key = ?"), [key], SessionRow::from_row)
+}
+
+impl SessionRow {
+    fn from_row(row: &Row<'_>) -> Result<Self, Sqlite> {
+        Ok(Self {
+            key: row.get(0)?,
+            version: from_sql_integer(row.get(1)?),
+            parent_key: row.get(2)?,
+            inherited_entry_count: from_sql_integer(row.get(3)?),
+        })
+    }
+}
+
+/// Makes a session of what it inherits, and gives its key.
+fn insert_session(
+    database: &Connection,
+    id: &str,
+    parent: Option<i64>,
+    inherited: u64,
+    now: i64,
+) -> Result<i64, Sqlite> {
+    database.execute(
+        "INSERT INTO session (id, parent, inherited, version, updated) VALUES (?1, ?2, ?3, ?3, ?4)",
+        params![id, parent, to_sql_integer(inherited), now],
+    )?;
+    Ok(database.last_insert_rowid())
+}
+
+/// The number after the last entry that a session has of its own, 0 if it has none.
+fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
+    let last: Option<i64> =
+        database.query_row("SELECT max(number) FROM entry WHERE session = ?", [key], |row| {
+            row.get(0)
+        })?;
+    Ok(last.map_or(0, |last| from_sql_integer(last).saturating_add(1)))
+}
+
+/// The keys of the sessions that a session is made of and the numbers of their entries in it, from the
+/// newest to the one that the others came from.
+fn fork_segments(
+    database: &Connection,
+    id: &str,
+    kept: &SessionRow,
+    from: u64,
+) -> Result<Vec<(i64, Range<u64>)>, DatabaseError> {
+    let mut until = kept.version;
+    let mut parts = vec![(kept.key, kept.inherited_entry_count.max(from)..until)];
+    let mut next = kept.parent_key.filter(|_| from < kept.inherited_entry_count);
+    until = until.min(kept.inherited_entry_count);
+    while let Some(key) = next {
+        let parent = find_session_by_key(database, key)?;
+        parts.push((parent.key, parent.inherited_entry_count.max(from)..until));
+        next = parent.parent_key.filter(|_| from < parent.inherited_entry_count);
+        until = until.min(parent.inherited_entry_count);
+        if next.is_some_and(|next| next >= key) {
+            return Err(corrupt_data_error(format!(
+                "the session `{id}` is a fork of a younger one"
+            ))
+            .into());
+        }
+    }
+    Ok(parts)
+}
+
+/// Reads a part of a session, which all has to be there.
+fn read_entries(
+    database: &Connection,
+    id: &str,
+    key: i64,
+    numbers: Range<u64>,
+    entries: &mut Vec<Entry>,
+) -> Result<(), DatabaseError> {
+    let mut select = database.prepare(
+        "SELECT number, json FROM entry
+         WHERE session = ? AND number >= ? AND number < ? ORDER BY number",
+    )?;
+    let mut rows =
+        select.query(params![key, to_sql_integer(numbers.start), to_sql_integer(numbers.end)])?;
+    for expected in numbers {
+        let gone =
+            || corrupt_data_error(format!("entry {expected} of the session `{id}` is not there"));
+        let row = rows.next()?.ok_or_else(gone)?;
+        if from_sql_integer(row.get(0)?) != expected {
+            return Err(gone().into());
+        }
+        let json = row.get_ref(1)?.as_bytes().map_err(Sqlite::from)?;
+        let entry = serde_json::from_slice(json);
+        let what = || format!("entry {expected} of the session `{id}` cannot be read");
+        entries.push(entry.map_err(|error| store_error(what(), error))?);
+    }
+    Ok(())
+}
+
+/// A version as SQLite has numbers. None gets this far.
+fn to_sql_integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A number that was written by [`integer`].
+fn from_sql_integer(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

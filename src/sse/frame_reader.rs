@@ -1,0 +1,324 @@
+//! Where in the bytes of a body its frames are.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::mem;
+use std::ops::Range;
+
+use bytes::Bytes;
+use eventsource_stream::Event;
+use memchr::memchr2;
+
+use crate::sse::byte_order_mark::Mark;
+use crate::sse::frame::{Fields, Frame, FrameTooLarge, Kind, ask};
+
+/// Cuts the chunks of a body into frames.
+///
+/// The work is linear in the bytes, however they are chunked: each is searched for line ends once,
+/// and copied at most once, when its frame spans chunks. A frame that lies in one chunk and has
+/// only one `data:` and at most one `event:` line beside comments is lent from that chunk; nothing is
+/// allocated.
+///
+/// It follows the specification, which also has it that bytes that are not UTF-8 are replaced by
+/// U+FFFD. But a frame larger than the cap is an error, so that a server cannot fill the memory,
+/// and [`finish`](Self::finish) gives the frame that the end of the body cut off.
+#[derive(Default)]
+pub struct FrameReader {
+    max: Cap,
+    failed: bool,
+    waiting: VecDeque<Bytes>,
+    chunk: Bytes,
+    /// Where in `chunk` the pending frame begins, or goes on after `carry`.
+    start: usize,
+    /// How far `chunk` has been searched: the end of the last whole line.
+    scanned: usize,
+    mark: Mark,
+    /// The last chunk ended in a carriage return, so that a line feed now belongs to it.
+    after_cr: bool,
+    /// What earlier chunks hold of the pending frame.
+    carry: Vec<u8>,
+    /// `carry` and `fields` are of a frame that was lent out, and no longer needed.
+    lent: bool,
+    /// Where in the pending frame its unfinished line begins.
+    line: usize,
+    fields: Fields,
+    /// Texts that were repaired, while they are lent out.
+    rooms: [String; 2],
+    /// What `eventsource-stream` said, while it is lent out.
+    odd: Event,
+    #[cfg(test)]
+    pub(super) work: crate::sse::tests::Work,
+}
+
+/// So many bytes are looked through without being opened as a chunk.
+const A_FEW: usize = 16;
+
+struct Cap(usize);
+
+impl Default for Cap {
+    fn default() -> Self {
+        Self(16 << 20)
+    }
+}
+
+/// Where a frame lies that is about to be lent out.
+#[derive(Clone, Copy)]
+enum Cut {
+    /// From here on in `chunk`.
+    Chunk(usize),
+    Carry,
+    Odd,
+}
+
+impl FrameReader {
+    /// Creates a reader that takes frames of up to 16 MiB.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Creates a reader that takes frames of up to `max` bytes.
+    ///
+    /// What counts are the frame's lines and the line ends between them.
+    #[must_use]
+    pub fn with_max_frame(max: usize) -> Self {
+        Self { max: Cap(max), ..Self::default() }
+    }
+
+    /// Hands over the next bytes of the body.
+    ///
+    /// Best called when [`next_frame`](Self::next_frame) gives `None`: chunks that come earlier
+    /// wait in a queue that has no bound.
+    pub fn feed(&mut self, chunk: Bytes) {
+        if self.failed {
+            // Nothing is read any more.
+        } else if self.is_drained() {
+            if !self.put_by_at_once(&chunk) {
+                self.open(chunk);
+            }
+        } else {
+            self.waiting.push_back(chunk);
+        }
+    }
+
+    /// Cuts the next frame; `None` when it takes more bytes to go on.
+    ///
+    /// # Errors
+    ///
+    /// When the frame is larger than the cap. From then on there are no more frames.
+    pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
+        if self.is_drained() {
+            return None;
+        }
+        let cut = self.cut()?;
+        Some(cut.map(|cut| self.lend(cut)))
+    }
+
+    /// Like [`next_frame`](Self::next_frame), but the body ends here: a frame that misses its
+    /// blank line is given, too.
+    ///
+    /// The specification drops that frame. Here it may be the error of a server that is going
+    /// down, and whether a turn is complete is not for the framing to say.
+    ///
+    /// # Errors
+    ///
+    /// When the frame is larger than the cap. From then on there are no more frames.
+    pub fn finish(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
+        let cut = match self.cut() {
+            Some(cut) => cut,
+            None => Ok(self.cut_pending()?),
+        };
+        Some(cut.map(|cut| self.lend(cut)))
+    }
+
+    /// Whether there is nothing left to read. A frame may still be pending.
+    fn is_drained(&self) -> bool {
+        self.start == self.chunk.len() && self.waiting.is_empty()
+    }
+
+    fn cut(&mut self) -> Option<Result<Cut, FrameTooLarge>> {
+        if mem::take(&mut self.lent) {
+            self.begin_frame();
+        }
+        loop {
+            let Some(end) = self.line_end() else {
+                if let Err(too_large) = self.put_by() {
+                    return Some(Err(too_large));
+                }
+                let chunk = self.waiting.pop_front()?;
+                self.open(chunk);
+                continue;
+            };
+            let next = match self.chunk[end..] {
+                [b'\r', b'\n', ..] => end + 2,
+                // The line ends here and now; a line feed may still come in the next chunk.
+                [b'\r'] => {
+                    self.after_cr = true;
+                    end + 1
+                }
+                _ => end + 1,
+            };
+            let size = self.carry.len() + end - self.start;
+            self.scanned = next;
+            if size == self.line {
+                let frame = mem::replace(&mut self.start, next)..end;
+                match self.close(frame) {
+                    Some(cut) => return Some(Ok(cut)),
+                    None => continue,
+                }
+            }
+            if size > self.max.0 {
+                return Some(Err(self.fail()));
+            }
+            let line = if self.carry.is_empty() {
+                &self.chunk[self.start + self.line..end]
+            } else {
+                self.carry_on(next);
+                &self.carry[self.line..size]
+            };
+            self.fields.note(line, self.line);
+            self.line = size + (next - end);
+        }
+    }
+
+    /// Cuts the frame at the end of the body, when all chunks have been used up.
+    fn cut_pending(&mut self) -> Option<Cut> {
+        let line = &self.carry[self.line..];
+        if !line.is_empty() {
+            self.fields.note(line, self.line);
+        }
+        self.close(0..0)
+    }
+
+    /// Closes the pending frame, which lies in `carry` or else in this part of `chunk`.
+    fn close(&mut self, frame: Range<usize>) -> Option<Cut> {
+        self.line = 0;
+        let cut = match self.fields.kind() {
+            Kind::Silent => None,
+            Kind::Plain if self.carry.is_empty() => Some(Cut::Chunk(frame.start)),
+            Kind::Plain => Some(Cut::Carry),
+            Kind::Odd => self.close_odd(frame),
+        };
+        self.lent = cut.is_some();
+        if !self.lent {
+            self.begin_frame();
+        }
+        cut
+    }
+
+    #[cold]
+    fn close_odd(&mut self, frame: Range<usize>) -> Option<Cut> {
+        let frame = if self.carry.is_empty() { &self.chunk[frame] } else { &self.carry[..] };
+        #[cfg(test)]
+        self.work.ask();
+        self.odd = ask(frame)?;
+        Some(Cut::Odd)
+    }
+
+    fn lend(&mut self, cut: Cut) -> Frame<'_> {
+        match cut {
+            Cut::Chunk(at) => Frame::plain(&self.chunk[at..], &self.fields, &mut self.rooms),
+            Cut::Carry => Frame::plain(&self.carry, &self.fields, &mut self.rooms),
+            Cut::Odd => Frame::from(&self.odd),
+        }
+    }
+
+    /// Finds the next line end in the chunk.
+    ///
+    /// Looks at no byte twice: what it passes is `scanned` next, and if it finds none, the chunk
+    /// is done with.
+    fn line_end(&mut self) -> Option<usize> {
+        let rest = &self.chunk[self.scanned..];
+        let found = match rest {
+            // A blank line need not be searched, and every second line is one.
+            [] | [b'\n' | b'\r', ..] => rest.first().map(|_| 0),
+            [_, rest @ ..] => memchr2(b'\n', b'\r', rest).map(|len| len + 1),
+        };
+        #[cfg(test)]
+        self.work.search(found.map_or(rest.len(), |len| len + 1));
+        Some(self.scanned + found?)
+    }
+
+    /// Puts the rest of a chunk by, until the next one.
+    fn put_by(&mut self) -> Result<(), FrameTooLarge> {
+        let size = self.carry.len() + self.chunk.len() - self.start;
+        // The end of a line does not count until another line follows.
+        if size > self.line && size > self.max.0 {
+            return Err(self.fail());
+        }
+        self.scanned = self.chunk.len();
+        self.carry_on(self.scanned);
+        Ok(())
+    }
+
+    fn carry_on(&mut self, end: usize) {
+        self.carry.extend_from_slice(&self.chunk[self.start..end]);
+        #[cfg(test)]
+        self.work.copy(end - self.start);
+        self.start = end;
+    }
+
+    /// Puts a few bytes from the middle of a line by; a body may come byte by byte.
+    fn put_by_at_once(&mut self, chunk: &[u8]) -> bool {
+        let fits = chunk.len() <= A_FEW && self.carry.len() + chunk.len() <= self.max.0;
+        let is_within = fits && self.mark.is_passed() && !self.after_cr;
+        if !is_within || chunk.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            return false;
+        }
+        if mem::take(&mut self.lent) {
+            self.begin_frame();
+        }
+        self.carry.extend_from_slice(chunk);
+        #[cfg(test)]
+        {
+            self.work.search(chunk.len());
+            self.work.copy(chunk.len());
+        }
+        true
+    }
+
+    /// Opens a chunk, and passes over what belongs to no line at its beginning.
+    fn open(&mut self, chunk: Bytes) {
+        self.chunk = chunk;
+        let (passed, back) = self.mark.pass(&self.chunk);
+        self.carry.extend_from_slice(back);
+        self.start = passed;
+        self.scanned = passed;
+        if let Some(first) = self.chunk.first()
+            && mem::take(&mut self.after_cr)
+            && *first == b'\n'
+        {
+            self.scanned = 1;
+            // Within a frame it counts, as it would had the chunk not been cut here.
+            match self.line {
+                0 => self.start = 1,
+                _ => self.line += 1,
+            }
+        }
+    }
+
+    fn begin_frame(&mut self) {
+        self.carry.clear();
+        self.fields = Fields::default();
+    }
+
+    #[cold]
+    fn fail(&mut self) -> FrameTooLarge {
+        let max = self.max.0;
+        *self = Self { failed: true, ..Self::with_max_frame(max) };
+        FrameTooLarge { max }
+    }
+}
+
+/// Shows how far the reader is, but not what it reads.
+impl fmt::Debug for FrameReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameReader")
+            .field("max", &self.max.0)
+            .field("failed", &self.failed)
+            .field("carried", &self.carry.len())
+            .field("unread", &(self.chunk.len() - self.start))
+            .field("waiting", &self.waiting.len())
+            .finish_non_exhaustive()
+    }
+}

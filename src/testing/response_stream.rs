@@ -1,0 +1,53 @@
+//! What is sent in answer to a request, before anything goes wrong with it.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::provider::server::{Frame, FrameFormat, ServerWire};
+use crate::testing::http::Part;
+
+/// An answer before anything goes wrong with it.
+pub(super) struct Response {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    /// A stream of the wire.
+    Stream(Vec<Step>, FrameFormat),
+    /// Bytes that are no stream of ours.
+    Raw(Bytes),
+}
+
+/// One thing that is sent, or happens, in a stream.
+#[derive(Debug)]
+pub(super) enum Step {
+    Frame(Frame),
+    /// Bytes that mean nothing.
+    Noise(Bytes),
+    /// A wait, or the end.
+    Part(Part),
+}
+
+impl Response {
+    pub(super) fn new(status: u16, content_type: &str, body: Body) -> Self {
+        let headers = vec![("content-type".to_owned(), content_type.to_owned())];
+        Self { status, headers, body }
+    }
+
+    /// One JSON document.
+    pub(super) fn json(status: u16, body: &Value) -> Self {
+        Self::new(status, "application/json; charset=utf-8", Body::Raw(body.to_string().into()))
+    }
+
+    pub(super) fn with_request_id(mut self, server: &ServerWire, id: &str) -> Self {
+        self.headers.extend(server.request_id.map(|name| (name.to_owned(), id.to_owned())));
+        self
+    }
+}
+
+/// The number of frames in a stream.
+pub(super) fn frames(steps: &[Step]) -> usize {
+    steps.iter().filter(|step| matches!(step, Step::Frame(_))).count()
+}

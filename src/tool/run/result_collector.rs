@@ -1,0 +1,195 @@
+//! What the calls of a turn came to.
+
+use std::slice;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::event::ToolEvent;
+use crate::item::{History, Item, Json, PendingCall, ToolCall, ToolResult};
+use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
+use crate::tool::{Suspension, Tool};
+
+/// What the calls of a turn came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolRunOutcome {
+    /// What the run began with, the turn, and the results in call order.
+    pub history: History,
+    /// The results, in call order.
+    pub results: Vec<ToolResult>,
+    /// The calls that wait for a verdict or a result from outside, in call order, with the arguments
+    /// that would run. A call whose sub-agent was suspended is not listed itself; those that the
+    /// sub-agent waits for are, each with the path to it.
+    pub pending: Vec<PendingCall>,
+    /// The ids of the results' calls whose tools are [pollable](crate::Tool::pollable).
+    pub pollable_call_ids: Vec<String>,
+    /// How many of the results are those of calls beyond the [limit](crate::tool::ToolRun::with_call_limit).
+    pub calls_over_limit: usize,
+}
+
+/// What was given out, in the order in which it came, with the places of the calls.
+#[derive(Debug, Default)]
+pub(super) struct ResultCollector {
+    results: Vec<(usize, ToolResult)>,
+    /// What is left of the calls that stay open since their sub-agents were suspended, with their
+    /// places in the turn and their ids.
+    suspended: Vec<(usize, String, Suspension)>,
+    /// What the gate ended the run with.
+    error: Option<Error>,
+}
+
+impl ResultCollector {
+    /// The result as the gate and the kit let it be seen. It is held from here on.
+    pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
+        let AnsweredCall { index: at, call, mut result } = ended;
+        let redact =
+            |json: &mut Json| calls.policy.try_call(|gate| gate.redact_evidence(&call, json));
+        let redacted = redact_each(evidence_mut(&mut result), redact);
+        let looked = calls.policy.after_call(&call, &mut result);
+        evidence_mut(&mut result).iter_mut().for_each(limit_depth);
+        let event = ToolEvent::Output(calls.toolkit.truncate_result(&call, result));
+        self.record_event(at, &event);
+        self.set_error(looked.and(redacted));
+        event
+    }
+
+    /// Progress as the gate lets it be seen.
+    pub(super) fn redact_progress(
+        &mut self,
+        calls: &mut TurnCalls,
+        mut event: ToolEvent,
+    ) -> ToolEvent {
+        let ToolEvent::Progress { call_id, data, .. } = &mut event else { return event };
+        if let Some(call) = calls.turn.tool_calls().find(|call| call.call_id == *call_id) {
+            let progress = slice::from_mut(data);
+            let redact =
+                |data: &mut Json| calls.policy.try_call(|gate| gate.redact_progress(call, data));
+            self.set_error(redact_each(progress, redact));
+        }
+        event
+    }
+
+    pub(super) fn set_error(&mut self, looked: Result<(), Error>) {
+        self.error = looked.err().or(self.error.take());
+    }
+
+    /// Leaves a call open.
+    pub(super) fn emit_suspended(
+        &mut self,
+        at: usize,
+        call: ToolCall,
+        it: Suspension,
+    ) -> ToolEvent {
+        let ToolCall { call_id, name, .. } = call;
+        let nested = Box::new(it.nested);
+        let event = ToolEvent::Suspended { call_id, name, pending: it.pending, nested };
+        self.record_event(at, &event);
+        event
+    }
+
+    /// Keeps what an event says a call came to.
+    pub(super) fn record_event(&mut self, at: usize, event: &ToolEvent) {
+        match event {
+            ToolEvent::Output(result) => self.results.push((at, result.clone())),
+            ToolEvent::Suspended { call_id, name: _, pending, nested } => {
+                let (pending, nested) = (pending.clone(), History::clone(nested));
+                let suspension = Suspension { pending, nested };
+                self.suspended.push((at, call_id.clone(), suspension));
+            }
+            ToolEvent::ApprovalRequested(_)
+            | ToolEvent::Started { .. }
+            | ToolEvent::Progress { .. }
+            | ToolEvent::Nested { .. } => {}
+        }
+    }
+
+    pub(super) fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    pub(super) fn has(&self, call_id: &str) -> bool {
+        self.results.iter().any(|(_, result)| result.call_id == call_id)
+    }
+
+    /// The calls that stay open, in call order, with those that wait for a verdict.
+    pub(super) fn pending<'a>(
+        &self,
+        waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
+    ) -> Vec<PendingCall> {
+        let waiting = waiting.map(|(at, call)| (at, vec![PendingCall::from(call)]));
+        let suspended = self.suspended.iter().map(|(at, call_id, suspension)| {
+            let calls = suspension.pending.iter().cloned();
+            (*at, calls.map(|call| call.with_parent_call(call_id)).collect())
+        });
+        let mut pending: Vec<(usize, Vec<PendingCall>)> = waiting.chain(suspended).collect();
+        pending.sort_by_key(|(at, _)| *at);
+        pending.into_iter().flat_map(|(_, calls)| calls).collect()
+    }
+
+    /// All of it. `told` reads the history where its events were written into.
+    pub(super) fn finish(
+        mut self,
+        calls: TurnCalls,
+        told: Option<impl FnOnce() -> History>,
+        pending: Vec<PendingCall>,
+        limited: usize,
+    ) -> Result<ToolRunOutcome, Error> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.results.sort_by_key(|(at, _)| *at);
+        let results: Vec<_> = self.results.into_iter().map(|(_, result)| result).collect();
+        let TurnCalls { toolkit: kit, mut history, turn, is_resumed: resumed, .. } = calls;
+        if let Some(told) = told {
+            history = told();
+        } else {
+            if !resumed {
+                history.extend(turn.to_history_items());
+            }
+            history.extend(results.iter().cloned().map(Item::tool_result));
+            for (_, call_id, suspension) in self.suspended {
+                // Beside the call.
+                history.set_nested_history(&call_id, suspension.nested);
+            }
+        }
+        let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
+        let polls = results.iter().filter(|result| is_poll(&result.name));
+        let polls = polls.map(|result| result.call_id.clone()).collect();
+        Ok(ToolRunOutcome {
+            history,
+            results,
+            pending,
+            pollable_call_ids: polls,
+            calls_over_limit: limited,
+        })
+    }
+}
+
+/// Redacts each of what a call has told or put on record. One that could not be looked through is not kept; the first error
+/// is returned.
+pub(crate) fn redact_each(
+    told: &mut [Json],
+    mut redact: impl FnMut(&mut Json) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut redacted = Ok(());
+    for json in told {
+        if let Err(error) = redact(json) {
+            *json = serde_json::Value::Null.into();
+            redacted = redacted.and(Err(error));
+        }
+        limit_depth(json);
+    }
+    redacted
+}
+
+/// The evidence of a result, to be changed.
+fn evidence_mut(result: &mut ToolResult) -> &mut [Json] {
+    match &mut result.report {
+        Some(report) if !report.evidence.is_empty() => &mut Arc::make_mut(report).evidence,
+        Some(_) | None => &mut [],
+    }
+}
+
+/// It is written with an event or an item and read again, whether a tool or a hook has set it.
+fn limit_depth(json: &mut Json) {
+    *json = json.clone().limit_depth();
+}

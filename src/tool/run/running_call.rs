@@ -1,0 +1,198 @@
+//! One call while it runs.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::stream::StreamExt;
+
+use crate::env::{Alarm, Ring, TimeLimit};
+use crate::error::catch_panic;
+use crate::event::ToolEvent;
+use crate::item::{Content, ResultKind, ToolCall, ToolResult};
+use crate::tool::context::CallRecord;
+use crate::tool::run::policy_handle::HeldSlot;
+use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
+use crate::tool::{Suspension, ToolContext, ToolUpdate, UpdateStream};
+
+/// One call while it runs: any progress, then its end.
+pub(super) struct RunningCall {
+    index: usize,
+    call: ToolCall,
+    /// `None` once the result is there; dropped before it is given out.
+    updates: Option<UpdateStream>,
+    record: Arc<CallRecord>,
+    limit: Option<TimeLimit>,
+    /// Rings when it has taken too long; pauses of the consumer do not count. `None` until it is first
+    /// polled.
+    alarm: Option<Alarm>,
+    /// Whether its time was over when it last had something to tell.
+    is_timed_out: bool,
+    /// Its place among the calls that share a limit with it. `None` once it ended.
+    slot: Option<HeldSlot>,
+}
+
+/// What a call that runs has to say.
+pub(super) enum CallUpdate {
+    Event(ToolEvent),
+    Answered(Box<AnsweredCall>),
+    Suspended { at: usize, call: ToolCall, suspension: Box<Suspension> },
+}
+
+impl RunningCall {
+    /// Begins a call, which keeps its slot until it ends. Nothing of the tool runs before the first poll.
+    ///
+    /// # Errors
+    ///
+    /// What the call is answered with if it panics.
+    pub(super) fn start(
+        candidate: ReadyCall,
+        limit: Option<TimeLimit>,
+        context: ToolContext,
+        slot: Option<HeldSlot>,
+    ) -> Result<Self, Box<AnsweredCall>> {
+        let ReadyCall { index: at, call, prepared, .. } = candidate;
+        let record = context.record();
+        match prepared.start(context) {
+            Ok(updates) => {
+                let updates = Some(updates);
+                Ok(Self {
+                    index: at,
+                    call,
+                    updates,
+                    record,
+                    limit,
+                    alarm: None,
+                    is_timed_out: false,
+                    slot,
+                })
+            }
+            Err(message) => {
+                record.mark_cancelled();
+                let mut ended = AnsweredCall::from_refusal(
+                    at,
+                    call,
+                    (ResultKind::Panic, panic_message(&message)),
+                );
+                ended.result = ended.result.with_report(record.take_report());
+                Err(Box::new(ended))
+            }
+        }
+    }
+
+    pub(super) fn started_event(&self) -> ToolEvent {
+        let (call_id, name) = call_id_and_name(&self.call);
+        ToolEvent::Started { call_id, name }
+    }
+
+    /// Does not count a pause of the consumer.
+    pub(super) fn extend_deadline(&mut self, pause: Duration) {
+        if let Some(alarm) = &mut self.alarm {
+            alarm.shift(pause);
+        }
+    }
+
+    fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
+        let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
+        if self.alarm.is_none() {
+            self.alarm = self.limit.map(Alarm::new);
+        }
+        if self.is_timed_out {
+            return Poll::Ready(Some(self.end_timed_out()));
+        }
+        let polled = catch_panic(|| updates.poll_next_unpin(cx));
+        if let Ok(Poll::Ready(_)) = polled {
+            self.is_timed_out = self.alarm.as_ref().is_some_and(Alarm::is_over);
+        }
+        let (kind, content) = match polled {
+            Ok(Poll::Pending) => {
+                let Some(alarm) = &mut self.alarm else { return Poll::Pending };
+                return alarm.poll(cx).map(|ring| {
+                    Some(match ring {
+                        Ring::TimeUp => self.end_timed_out(),
+                        Ring::NoTimer => self.end_without_timer(),
+                    })
+                });
+            }
+            Ok(Poll::Ready(Some(ToolUpdate::Progress(data)))) => {
+                let (call_id, name) = call_id_and_name(&self.call);
+                let event = ToolEvent::Progress { call_id, name, data };
+                return Poll::Ready(Some(CallUpdate::Event(event)));
+            }
+            Ok(Poll::Ready(Some(ToolUpdate::NestedEvent(event)))) => {
+                let (call_id, name) = call_id_and_name(&self.call);
+                let event = ToolEvent::Nested { call_id, name, event };
+                return Poll::Ready(Some(CallUpdate::Event(event)));
+            }
+            Ok(Poll::Ready(Some(ToolUpdate::Output(output)))) => output.into_kind_and_content(),
+            Ok(Poll::Ready(Some(ToolUpdate::Suspended(suspension)))) => {
+                self.drop_updates();
+                let (at, call) = (self.index, self.call.clone());
+                return Poll::Ready(Some(CallUpdate::Suspended { at, call, suspension }));
+            }
+            Ok(Poll::Ready(None)) => {
+                (ResultKind::Error, "Error: the tool ended without a result.".into())
+            }
+            Err(message) => (ResultKind::Panic, panic_message(&message).into()),
+        };
+        Poll::Ready(Some(self.end(kind, content)))
+    }
+
+    fn end_timed_out(&mut self) -> CallUpdate {
+        let limit = self.limit.map_or(Duration::ZERO, TimeLimit::duration);
+        let text = format!(
+            "Timed out after {limit:?}. What it began may have been done in part: look before you \
+             call it again."
+        );
+        self.end(ResultKind::Timeout, text.into())
+    }
+
+    /// The limit was set, and cannot be kept here.
+    fn end_without_timer(&mut self) -> CallUpdate {
+        let text = "Error: the tool has a time limit, which needs a tokio runtime with its time \
+             enabled. What it began may have been done in part.";
+        self.end(ResultKind::Error, text.into())
+    }
+
+    fn end(&mut self, kind: ResultKind, content: Content) -> CallUpdate {
+        self.drop_updates();
+        let result = ToolResult::for_call(&self.call, kind, content);
+        let result = result.with_report(self.record.take_report());
+        CallUpdate::Answered(Box::new(AnsweredCall {
+            index: self.index,
+            call: self.call.clone(),
+            result,
+        }))
+    }
+
+    /// Drops what ran. A panic in its `Drop` is no reason to lose the result that is there, or to
+    /// leave a sibling undropped.
+    fn drop_updates(&mut self) {
+        self.record.mark_cancelled();
+        let updates = self.updates.take();
+        let _ = catch_panic(|| drop(updates));
+        self.slot = None;
+    }
+}
+
+impl Stream for RunningCall {
+    type Item = CallUpdate;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
+        self.poll_update(cx)
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        if self.updates.is_some() {
+            self.drop_updates();
+        }
+    }
+}
+
+fn call_id_and_name(call: &ToolCall) -> (String, String) {
+    (call.call_id.clone(), call.name.clone())
+}

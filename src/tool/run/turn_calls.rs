@@ -1,0 +1,179 @@
+//! The calls of one turn, and what becomes of one of them.
+
+use std::sync::Arc;
+
+use crate::error::catch_panic;
+use crate::item::{History, ResultKind, ToolCall, ToolResult, truncate_middle, validate_json};
+use crate::tool::run::policy_handle::PolicyHandle;
+use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
+use crate::turn::Turn;
+
+/// How much the model is told of its own arguments. They are in its context already.
+const MAX_REASON_BYTES: usize = 2 << 10;
+
+/// How much of the name of a tool that does not exist is repeated.
+const MAX_NAME_BYTES: usize = 200;
+
+/// What a call of a sub-agent is answered with where none may run any more.
+const MAX_DEPTH_REACHED: &str = "Denied: sub-agents run inside one another as deep as they may. Do it \
+     yourself, with the other tools, or answer with what you have.";
+
+/// The calls of one turn, with what is known of them from the start.
+pub(super) struct TurnCalls {
+    pub(super) toolkit: Toolkit,
+    /// What the run began with.
+    pub(super) history: History,
+    pub(super) turn: Arc<Turn>,
+    /// The turn is in the history already.
+    pub(super) is_resumed: bool,
+    /// What each call is answered with instead of running.
+    pub(super) refusal: Option<Refusal>,
+    pub(super) refuses_agents: bool,
+    /// What is handed to the tools.
+    pub(super) data: RunData,
+    /// What stands before the tools.
+    pub(super) policy: PolicyHandle,
+}
+
+/// A call that may run, with the arguments that would, and its tool.
+pub(super) struct ReadyCall {
+    /// Its place among the calls of the turn.
+    pub(super) index: usize,
+    pub(super) call: ToolCall,
+    pub(super) tool: Tool,
+    pub(super) prepared: PreparedCall,
+    /// Its sub-agent was suspended, and continues.
+    pub(super) is_resumed: bool,
+}
+
+/// A call that has its result.
+pub(super) struct AnsweredCall {
+    pub(super) index: usize,
+    pub(super) call: ToolCall,
+    pub(super) result: ToolResult,
+}
+
+/// How a call that may not run is answered.
+pub(super) type Refusal = (ResultKind, String);
+
+/// Why arguments do not fit.
+pub(super) enum ArgsError {
+    Arguments(String),
+    Panic(String),
+}
+
+impl TurnCalls {
+    pub(super) fn new(kit: &Toolkit, history: &History, turn: Arc<Turn>) -> Self {
+        Self {
+            toolkit: kit.clone(),
+            history: history.clone(),
+            turn,
+            is_resumed: false,
+            refusal: None,
+            refuses_agents: false,
+            data: RunData::new(),
+            policy: PolicyHandle::default(),
+        }
+    }
+
+    /// Finds the tool of a call that may run as far as the turn and the kit go.
+    pub(super) fn find_tool(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
+        if let Some(veto) = self.turn.calls().veto() {
+            return Err((veto.kind, veto.why.to_owned()));
+        }
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone());
+        }
+        if at > 0 && self.toolkit.is_first_call_only() {
+            let why = "Not run: one call in a reply, please. Call it again if it is still needed.";
+            return Err((ResultKind::Skipped, why.to_owned()));
+        }
+        if self.is_call_id_used(&call.call_id) {
+            let why = "Not run: another call has this id. Call the tool again.";
+            return Err((ResultKind::Skipped, why.to_owned()));
+        }
+        let Some(tool) = self.toolkit.get(&call.name) else {
+            let name = truncate_middle(call.name.clone(), MAX_NAME_BYTES);
+            let why =
+                format!("There is no tool `{name}`. {}", self.toolkit.available_tools_message());
+            return Err((ResultKind::UnknownTool, why));
+        };
+        if self.refuses_agents && tool.runs_sub_agents() {
+            return Err((ResultKind::Denied, MAX_DEPTH_REACHED.to_owned()));
+        }
+        Ok(tool.clone())
+    }
+
+    /// Whether another call has this id, or ever had.
+    fn is_call_id_used(&self, call_id: &str) -> bool {
+        match self.is_resumed {
+            false => self.history.has_used_call_id(call_id),
+            // The call itself is in the history.
+            true => self.history.used_call_ids().filter(|held| *held == call_id).nth(1).is_some(),
+        }
+    }
+
+    /// Holds back a call that would change something in a dry run.
+    pub(super) fn check_dry_run(&self, tool: &Tool, call: &ToolCall) -> Result<(), Refusal> {
+        if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
+            let name = &call.name;
+            let arguments =
+                truncate_middle(call.arguments_or_empty_object().to_owned(), MAX_REASON_BYTES);
+            let why =
+                format!("Not run: this is a dry run. `{name}` would be called with {arguments}");
+            return Err((ResultKind::Skipped, why));
+        }
+        Ok(())
+    }
+}
+
+impl AnsweredCall {
+    pub(super) fn from_refusal(at: usize, call: ToolCall, (kind, why): Refusal) -> Self {
+        let result = ToolResult::for_call(&call, kind, why);
+        Self { index: at, call, result }
+    }
+}
+
+impl ReadyCall {
+    pub(super) fn into_refused(self, kind: ResultKind, why: impl Into<String>) -> AnsweredCall {
+        AnsweredCall::from_refusal(self.index, self.call, (kind, why.into()))
+    }
+}
+
+impl ArgsError {
+    /// What the call is answered with.
+    pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
+        match self {
+            Self::Arguments(why) => {
+                let why = format!(
+                    "The arguments of `{}` do not fit: {why}. Call it again with arguments that \
+                     fit its schema.",
+                    call.name
+                );
+                (ResultKind::InvalidArguments, why)
+            }
+            Self::Panic(why) => (ResultKind::Panic, why),
+        }
+    }
+}
+
+/// Makes a call ready to begin, if its arguments are a JSON object that fits the tool.
+pub(super) fn prepare(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
+    let arguments = call.arguments_or_empty_object();
+    if let Err(error) = validate_json(&call.arguments) {
+        return Err(ArgsError::Arguments(format!("not JSON: {error}")));
+    }
+    if !arguments.starts_with('{') {
+        return Err(ArgsError::Arguments("not a JSON object".to_owned()));
+    }
+    // In a bearable length: what is wrong with arguments may repeat all of them.
+    let reason = |why| truncate_middle(why, MAX_REASON_BYTES);
+    match catch_panic(|| tool.handler.prepare(arguments)) {
+        Ok(prepared) => prepared.map_err(|why| ArgsError::Arguments(reason(why))),
+        Err(message) => Err(ArgsError::Panic(reason(panic_message(&message)))),
+    }
+}
+
+pub(super) fn panic_message(message: &str) -> String {
+    format!("Error: the tool panicked: {message}")
+}

@@ -1,0 +1,248 @@
+//! Tools made of closures.
+
+#[cfg(feature = "schemars")]
+use std::any::type_name;
+use std::sync::Arc;
+
+use futures::future::{IntoStream, Map};
+use futures::stream;
+use futures::{FutureExt, Stream, StreamExt};
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+use crate::item::json;
+#[cfg(feature = "schemars")]
+use crate::tool::ToolArguments;
+use crate::tool::{IntoToolOutput, PreparedCall, Tool, ToolContext, ToolSpec, ToolUpdate};
+use crate::tool::{args_schema, validate_spec};
+
+impl Tool {
+    /// Makes a tool of an async closure; the schema is that of its argument type, a struct with a
+    /// field for each argument, or `()` for none.
+    ///
+    /// The closure takes the arguments and a [`ToolContext`], and returns a future. Arguments are what
+    /// serde accepts for the type. A mismatch is reported to the model with its
+    /// path, and the closure does not run. What the closure returns is the result:
+    /// [`IntoToolOutput`] has the types, and [`Json`](crate::tool::Json) takes any other that
+    /// serialises.
+    ///
+    /// ```
+    /// use turnstream::Tool;
+    ///
+    /// let now = Tool::new("now", "The seconds since 1970", |(), _cx| async {
+    ///     std::time::SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
+    /// });
+    /// assert_eq!(now.spec().parameters["type"], "object");
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Count {
+    ///     path: String,
+    /// }
+    ///
+    /// let count = Tool::new("count", "Counts the lines of a file", |args: Count, _cx| async move {
+    ///     // With `?`, the last line names the type of the error.
+    ///     let text = std::fs::read_to_string(args.path)?;
+    ///     Ok::<_, std::io::Error>(text.lines().count())
+    /// });
+    /// # drop(count);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the name is not what every provider takes (1 to 64 letters, digits, `_` and `-`), or the
+    /// schema of the argument type is not that of an object, as that of an enum: both are fixed when
+    /// the program is written. Types that are never an object, such as `String`, do not compile.
+    #[cfg(feature = "schemars")]
+    #[track_caller]
+    pub fn new<A, MustBeAnObject, F, Fut, R>(name: &str, description: &str, run: F) -> Self
+    where
+        A: ToolArguments<MustBeAnObject>,
+        F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoToolOutput + 'static,
+    {
+        Self::streaming(name, description, update_stream_of(run))
+    }
+
+    /// Makes a tool of an async closure that shares state with the program: each call gets a clone of
+    /// it, which should be cheap, as of an [`Arc`], a pool of connections or a channel.
+    ///
+    /// A closure of [`Tool::new`] that captures a state has to clone it before its `async move`
+    /// block; this does so. For values of one run use [`Run::with_data`](crate::Run::with_data).
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use turnstream::Tool;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// let notes = Arc::new(Mutex::new(Vec::new()));
+    /// let note = Tool::stateful("note", "Keeps a note", notes, |notes, note: Note, _cx| async move {
+    ///     notes.lock().unwrap().push(note.text);
+    /// });
+    /// # drop(note);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Tool::new`].
+    #[cfg(feature = "schemars")]
+    #[track_caller]
+    pub fn stateful<S, A, MustBeAnObject, F, Fut, R>(
+        name: &str,
+        description: &str,
+        state: S,
+        run: F,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        A: ToolArguments<MustBeAnObject>,
+        F: Fn(S, A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoToolOutput + 'static,
+    {
+        Self::new(name, description, move |args, cx| run(state.clone(), args, cx))
+    }
+
+    /// Makes a tool of a closure that streams its [`ToolUpdate`]s.
+    ///
+    /// ```
+    /// use futures::stream;
+    /// use turnstream::tool::{Tool, ToolUpdate};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Count {
+    ///     to: u32,
+    /// }
+    ///
+    /// let count = Tool::streaming("count", "Counts", |args: Count, _cx| {
+    ///     let progress = (1..=args.to).map(|n| ToolUpdate::progress(&n));
+    ///     stream::iter(progress.chain([ToolUpdate::output("done")]))
+    /// });
+    /// assert_eq!(count.name(), "count");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`Tool::new`].
+    #[cfg(feature = "schemars")]
+    #[track_caller]
+    pub fn streaming<A, MustBeAnObject, F, St>(name: &str, description: &str, run: F) -> Self
+    where
+        A: ToolArguments<MustBeAnObject>,
+        F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
+    {
+        match Self::typed_streaming(spec_of::<A>(name, description), run) {
+            Ok(tool) => tool,
+            Err(error) => panic!("{error}; its arguments are read into `{}`", type_name::<A>()),
+        }
+    }
+
+    /// Makes a tool of an async closure with typed arguments and a schema of your own.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not what every provider
+    /// takes or the schema is not of type `object`.
+    pub fn typed<A, F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoToolOutput + 'static,
+    {
+        Self::typed_streaming(spec, update_stream_of(run))
+    }
+
+    /// Makes a streaming tool with typed arguments and a schema of your own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tool::typed`].
+    pub fn typed_streaming<A, F, St>(spec: ToolSpec, run: F) -> Result<Self, Error>
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
+    {
+        let spec = validate_spec(spec)?;
+        Ok(Self::from_typed_fn(spec, |_, arguments| json::parse_arguments(arguments), run))
+    }
+
+    /// Makes a tool of an async closure that takes its arguments as JSON.
+    ///
+    /// The arguments are checked against the schema: `type`, `properties`, `required`, `enum`,
+    /// `const`, `items` and `additionalProperties`; with the feature `validate`, all of JSON
+    /// Schema. A mismatch is told to the model with its path, and the closure does not run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tool::typed`]; with the feature `validate` also if the schema is not a valid one.
+    pub fn raw<F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
+    where
+        F: Fn(serde_json::Value, ToolContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send + 'static,
+        R: IntoToolOutput + 'static,
+    {
+        let spec = validate_spec(spec)?;
+        let schema = args_schema::Schema::new(&spec)?;
+        Ok(Self::from_typed_fn(
+            spec,
+            move |spec, arguments| schema.parse_arguments(spec, arguments),
+            update_stream_of(run),
+        ))
+    }
+
+    /// Makes a tool of how its arguments are read, and of a closure that streams.
+    fn from_typed_fn<A, F, St>(
+        spec: ToolSpec,
+        read: impl Fn(&ToolSpec, &str) -> Result<A, String> + Send + Sync + 'static,
+        run: F,
+    ) -> Self
+    where
+        A: Send + 'static,
+        F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
+        St: Stream<Item = ToolUpdate> + Send + 'static,
+    {
+        let run = Arc::new(run);
+        Self::from_prepare_fn(spec, move |spec, arguments| {
+            let (args, run) = (read(spec, arguments)?, Arc::clone(&run));
+            // What a closure does before it gives its stream is work of the tool, too.
+            let begin = move |cx| stream::once(async move { run(args, cx) }).flatten().boxed();
+            Ok(PreparedCall::new(begin))
+        })
+    }
+}
+
+/// A closure with one output as one that streams it.
+fn update_stream_of<A, F, Fut, R>(
+    run: F,
+) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
+where
+    F: Fn(A, ToolContext) -> Fut,
+    Fut: Future<Output = R>,
+    R: IntoToolOutput,
+{
+    move |args, cx| run(args, cx).map(ToolUpdate::output as ToUpdate<R>).into_stream()
+}
+
+type ToUpdate<R> = fn(R) -> ToolUpdate;
+
+/// The spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
+#[cfg(feature = "schemars")]
+fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
+    let mut parameters = schemars::schema_for!(A).to_value();
+    if parameters["type"] == "null" {
+        parameters = serde_json::json!({ "type": "object", "properties": {} });
+    }
+    if let Some(schema) = parameters.as_object_mut() {
+        // Words for people and tools of JSON Schema; they only cost the model tokens.
+        schema.shift_remove("$schema");
+        schema.shift_remove("title");
+    }
+    ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
+}

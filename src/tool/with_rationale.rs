@@ -1,0 +1,80 @@
+//! Tools whose calls say why.
+
+use serde_json::{Value, json};
+
+use crate::tool::rationale::RATIONALE_FIELD;
+use crate::tool::{Rationale, Tool, ToolSpec};
+
+impl Tool {
+    /// Asks the model to say why it calls the tool: what it expects, when it is done, what is at
+    /// stake.
+    ///
+    /// The schema gets an optional property `_why`, and what comes in it is taken off before the
+    /// arguments are checked: the tool never sees it, and nothing in it fails a call. Whoever
+    /// stands before the tool, a [`ToolPolicy`](crate::tool::ToolPolicy), a hook, somebody who approves, sees
+    /// the arguments as the model wrote them, as the history keeps them, and can read it with
+    /// [`Rationale::split_arguments`].
+    ///
+    /// A tool that has a `_why` of its own, or a schema without room for one, stays as it is.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let spec = ToolSpec {
+    ///     name: "delete".into(),
+    ///     description: "Deletes a file".into(),
+    ///     parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
+    /// };
+    /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.with_rationale();
+    /// let why = &delete.spec().parameters["properties"]["_why"];
+    /// assert_eq!(why["properties"]["risk"]["enum"], json!(["low", "medium", "high"]));
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn with_rationale(self) -> Self {
+        let Some(spec) = spec_with_rationale(self.spec()) else { return self };
+        let Self { handler, settings, agent } = self;
+        let prepare = move |_: &ToolSpec, written: &str| {
+            handler.prepare(&Rationale::split_arguments(written).1)
+        };
+        Self { settings, agent, ..Self::from_prepare_fn(spec, prepare) }
+    }
+}
+
+/// The same with the property, if there is room for it.
+fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
+    let mut spec = spec.clone();
+    let schema = spec.parameters.as_object_mut()?;
+    let required = schema.get("required").and_then(Value::as_array);
+    if required.is_some_and(|names| names.iter().any(|name| name == RATIONALE_FIELD)) {
+        return None;
+    }
+    let properties = schema.entry("properties").or_insert_with(|| json!({})).as_object_mut()?;
+    if properties.contains_key(RATIONALE_FIELD) {
+        return None;
+    }
+    properties.insert(RATIONALE_FIELD.to_owned(), rationale_schema());
+    Some(spec)
+}
+
+fn rationale_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "Why this call is made; for the record, the tool does not see it",
+        "properties": {
+            "expected_outcome": {
+                "type": "string",
+                "description": "What is to be true when the call has ended",
+            },
+            "stop_condition": {
+                "type": "string",
+                "description": "What has to be seen before the work can end",
+            },
+            "risk": {
+                "type": "string",
+                "enum": ["low", "medium", "high"],
+                "description": "How much harm the call can do",
+            },
+        },
+    })
+}

@@ -1,0 +1,22 @@
+//! What a run did, one event for each step: for machines as JSON lines, for people as YAML.
+
+mod event;
+mod read_jsonl;
+mod remaining_budget;
+mod tool_exit;
+mod trace;
+mod trace_fold;
+mod trace_to;
+mod trace_writers;
+mod yaml;
+
+pub use event::{TraceAction, TraceEvent, TraceResult};
+pub use read_jsonl::read_jsonl;
+pub use remaining_budget::RemainingBudget;
+pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
+pub use trace::Trace;
+pub use trace_to::TraceTo;
+pub use yaml::Yaml;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Traces that were written.
+
+use std::error::Error as StdError;
+use std::io::BufRead;
+
+use crate::error::{Error, ErrorKind};
+use crate::json_lines;
+use crate::trace::TraceEvent;
+
+/// Reads a trace that was [written](super::Trace::write_to), one JSON object a line. Empty lines
+/// are passed over, and so are fields that are not known.
+///
+/// ```
+/// use turnstream::trace::read_jsonl;
+///
+/// let lines = "{\"step\":1,\"action\":{\"type\":\"say\",\"text\":\"hm\"}}\n\n{\"step\":2}\n";
+/// let mut events = read_jsonl(lines.as_bytes());
+/// assert_eq!(events.next().unwrap()?.step, 1);
+/// let error = events.next().unwrap().unwrap_err();
+/// assert!(error.to_string().contains("line 3"), "{error}");
+/// # Ok::<(), turnstream::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Store`](ErrorKind::Store) with the number of the line: if it cannot be read, which is the last
+/// thing that comes then, or is no step.
+pub fn read_jsonl(from: impl BufRead) -> impl Iterator<Item = Result<TraceEvent, Error>> {
+    json_lines::read_lines(from).filter_map(|read| match read {
+        Ok(line) if line.is_blank() => None,
+        Ok(line) => Some(
+            serde_json::from_slice(&line.text)
+                .map_err(|cause| read_error(line.number, "is no step", cause)),
+        ),
+        Err((number, cause)) => Some(Err(read_error(number, "cannot be read", cause))),
+    })
+}
+
+fn read_error(line: usize, what: &str, cause: impl StdError + Send + Sync + 'static) -> Error {
+    let message = format!("line {line} of the trace {what}: {cause}");
+    Error::new(ErrorKind::Store, message).with_source(cause)
+}

@@ -1,0 +1,195 @@
+//! The trace of a run, for everybody who wants to look.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::event::{AppendReason, Event};
+use crate::item::{History, Json};
+use crate::lock::lock_ignoring_poison;
+use crate::trace::trace_fold::TraceFold;
+use crate::trace::trace_writers::TraceWriters;
+use crate::trace::{RemainingBudget, TraceEvent};
+use crate::usage::Prices;
+
+/// What a run did, step by step. Clones share it.
+///
+/// It is filled by [`trace_to`](crate::EventStreamExt::trace_to), and can be looked at any time. A step is the
+/// result of one call, in the order in which results came; a turn without calls behind which the run
+/// went on; or the end. A run that is dropped has no end. A trace that is put on several runs, one
+/// after the other, goes on counting steps; budgets begin anew with each, which is where its input
+/// comes or the one before has ended.
+///
+/// The steps of a sub-agent stand where they happened, name the call that it ran as, have numbers of
+/// their own and change none of the parent's.
+///
+/// ```
+/// use futures::StreamExt;
+/// use turnstream::provider::{Reply, Scripted};
+/// use turnstream::tool::{Tool, ToolSpec};
+/// use turnstream::{Agent, EventStreamExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let model = Scripted::new([
+///     Reply::new().call("touch", serde_json::json!({ "file": "a.md" })),
+///     Reply::text("Done."),
+/// ]);
+/// let spec = ToolSpec {
+///     name: "touch".into(),
+///     description: "Makes a file".into(),
+///     parameters: serde_json::json!({ "type": "object" }),
+/// };
+/// let touch = Tool::raw(spec, |args, cx| async move {
+///     cx.record_change(args["file"].as_str().unwrap_or_default());
+///     "done"
+/// })?;
+/// let agent = Agent::new(model).with_tools([touch]);
+///
+/// let trace = agent.trace();
+/// agent.run("Make a.md").trace_to(&trace).for_each(|_| async {}).await;
+/// let steps = trace.events();
+/// assert_eq!(steps.len(), 2);
+/// assert_eq!(steps[0].result.changed_files, ["a.md"]);
+/// assert_eq!(steps[0].budgets.steps_remaining, Some(19));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Trace(Arc<TraceShared>);
+
+#[derive(Debug, Default)]
+struct TraceShared {
+    /// Taken before `book`, so that lines are written in order, and whoever looks does not wait for
+    /// a writer.
+    writers: Mutex<TraceWriters>,
+    state: Mutex<TraceState>,
+}
+
+#[derive(Debug, Default)]
+struct TraceState {
+    fold: TraceFold,
+    /// When the run began.
+    started_at: Option<Instant>,
+    steps: Vec<TraceEvent>,
+}
+
+impl Trace {
+    /// Makes a trace that knows no budgets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a trace of runs that may send so many requests each.
+    pub fn from_max_steps(steps: u32) -> Self {
+        let steps_remaining = Some(u64::from(steps));
+        Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
+    }
+
+    /// Makes a trace of runs that have so much left when they begin.
+    pub fn from_budgets(budgets: RemainingBudget) -> Self {
+        let trace = Self::default();
+        trace.lock_state().fold.initial_budget = budgets;
+        trace
+    }
+
+    /// Sets what tokens cost, for [`RemainingBudget::cost_remaining`].
+    pub fn with_prices(self, prices: Prices) -> Self {
+        self.lock_state().fold.prices = prices;
+        self
+    }
+
+    /// Tells the trace of the calls that a history has left open, so that it knows their arguments
+    /// when a run [resumes](crate::Agent::resume) them.
+    pub fn with_resumed_history(self, history: &History) -> Self {
+        self.lock_state().fold.resume_from(history);
+        self
+    }
+
+    /// Writes each step to `out` as it happens, one line of JSON each, those that there are first.
+    /// Each line is written whole and flushed.
+    ///
+    /// A writer that fails never breaks the run: nothing more is written to it, and
+    /// [`failure`](Self::failure) has the error.
+    pub fn write_to(&self, out: impl Write + Send + 'static) {
+        let mut sink = self.lock_writers();
+        let so_far = self.events();
+        sink.add(Box::new(out), &so_far);
+    }
+
+    /// What went wrong first with the writing.
+    pub fn failure(&self) -> Option<Error> {
+        self.lock_writers().failure.clone()
+    }
+
+    /// Puts an input of the next step on record, such as what was selected for its request and why.
+    /// A value that is no JSON is kept as `null`.
+    pub fn add_input(&self, input: impl Serialize) {
+        let json = Json::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
+        self.lock_state().fold.add_input(json);
+    }
+
+    /// Takes the next event. Taps do this; call it for events that pass no tap.
+    pub fn observe(&self, event: &Event) {
+        let mut sink = self.lock_writers();
+        let mut steps = Vec::new();
+        {
+            let book = &mut *self.lock_state();
+            if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
+                // The run before may have been dropped.
+                book.started_at = None;
+            }
+            let elapsed = book.elapsed();
+            book.fold.observe(event, elapsed, &mut steps);
+            if event.outcome().is_some() {
+                book.started_at = None;
+            }
+            book.steps.extend_from_slice(&steps);
+        }
+        sink.write_steps(&steps);
+    }
+
+    /// The steps so far.
+    pub fn events(&self) -> Vec<TraceEvent> {
+        self.lock_state().steps.clone()
+    }
+
+    /// The last step so far.
+    pub fn last_event(&self) -> Option<TraceEvent> {
+        self.lock_state().steps.last().cloned()
+    }
+
+    /// The steps so far for people, an empty line between two; see [`Yaml`](super::Yaml).
+    pub fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        for step in &self.lock_state().steps {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            // Writing to a string does not fail.
+            let _ = write!(text, "{gap}{step}");
+        }
+        text
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, TraceState> {
+        lock_ignoring_poison(&self.0.state)
+    }
+
+    fn lock_writers(&self) -> MutexGuard<'_, TraceWriters> {
+        lock_ignoring_poison(&self.0.writers)
+    }
+}
+
+impl TraceState {
+    /// The time since the run's first event. Nobody looks at the time where it is not limited.
+    fn elapsed(&mut self) -> Duration {
+        if self.fold.initial_budget.time_remaining_ms.is_none() {
+            return Duration::ZERO;
+        }
+        self.started_at.get_or_insert_with(Instant::now).elapsed()
+    }
+}

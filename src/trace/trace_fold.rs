@@ -1,0 +1,356 @@
+//! The fold of events into steps, without any sharing.
+
+use std::time::Duration;
+
+use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
+use crate::item::{
+    History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, nesting_depth,
+};
+use crate::tool::Rationale;
+use crate::trace::remaining_budget::{RemainingBudget, UsedBudget};
+use crate::trace::tool_exit::{exit_of_result, normalize_error, to_single_line};
+use crate::trace::{TraceAction, TraceEvent, TraceResult};
+use crate::turn::{Turn, TurnEvent};
+use crate::usage::Prices;
+
+/// What is nested deeper is kept as text: readers of JSON stop at some 128 levels, of which a step has
+/// some itself.
+const MAX_JSON_DEPTH: usize = 100;
+
+/// What the events so far have told, as far as it is needed for the next step.
+#[derive(Debug, Default)]
+pub(super) struct TraceFold {
+    pub(super) initial_budget: RemainingBudget,
+    pub(super) prices: Prices,
+    /// The calls of the runs that it is nested in.
+    parent_calls: Vec<String>,
+    /// How many steps there were.
+    last_step_number: u32,
+    run: RunTrace,
+}
+
+/// What begins anew with each run.
+#[derive(Debug, Default)]
+struct RunTrace {
+    turn_number: u32,
+    model: String,
+    /// A request was announced, and its turn is not complete.
+    is_turn_announced: bool,
+    used_budget: UsedBudget,
+    /// The calls that have no result.
+    open_calls: OpenCalls<OpenToolCall>,
+    /// A turn without calls that may be the last.
+    final_text: Option<FinalText>,
+    /// What was noted for the next step.
+    inputs: Vec<Json>,
+    /// The sub-agents, by the calls that they run as.
+    nested_folds: Vec<(String, TraceFold)>,
+    /// What sub-agents had done when they were suspended, by the calls that they run as.
+    suspended_histories: Vec<(String, History)>,
+}
+
+#[derive(Debug)]
+struct OpenToolCall {
+    call: ToolCall,
+    turn_number: u32,
+    model: String,
+}
+
+#[derive(Debug)]
+struct FinalText {
+    text: String,
+    stop_reason: String,
+    turn_number: u32,
+    model: String,
+}
+
+impl TraceFold {
+    /// Takes the calls that were open before.
+    pub(super) fn resume_from(&mut self, history: &History) {
+        let open = |call| OpenToolCall { call, turn_number: 0, model: String::new() };
+        self.run.open_calls.extend(history.unanswered_calls().into_iter().map(open));
+        for call_id in history.suspended_call_ids() {
+            let nested = history.nested_history(call_id).cloned();
+            self.run.suspended_histories.extend(nested.map(|nested| (call_id.to_owned(), nested)));
+        }
+    }
+
+    pub(super) fn add_input(&mut self, input: Json) {
+        self.run.inputs.push(limit_depth(input));
+    }
+
+    /// Takes the next event; `elapsed` is the time since the first of the run. The steps that it
+    /// ends are pushed to `steps`.
+    pub(super) fn observe(
+        &mut self,
+        event: &Event,
+        elapsed: Duration,
+        steps: &mut Vec<TraceEvent>,
+    ) {
+        match event {
+            Event::TurnStarted { turn, model, .. } => {
+                self.emit_message_step(elapsed, steps);
+                self.run.turn_number = *turn;
+                self.run.model.clone_from(model);
+                self.run.is_turn_announced = true;
+                self.run.used_budget.requests += 1;
+            }
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                self.emit_message_step(elapsed, steps);
+                self.observe_turn(turn);
+            }
+            Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
+                self.run.used_budget.add(*usage, &self.run.model, &self.prices);
+            }
+            // A retry opens no turn.
+            Event::Turn(TurnEvent::Retrying { .. })
+            | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
+            | Event::Unknown => {}
+            Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
+                self.run.suspended_histories.push((call_id.clone(), (**nested).clone()));
+            }
+            Event::Turn(_) | Event::Continued { .. } => self.emit_message_step(elapsed, steps),
+            Event::Tool(ToolEvent::Output(result)) => {
+                let step = self.result_step(result, elapsed);
+                steps.push(step);
+            }
+            Event::Tool(ToolEvent::ApprovalRequested(call)) => self.add_open_call(call),
+            Event::Tool(ToolEvent::Nested { call_id, event, .. })
+            | Event::Nested { call_id, event, .. } => self.observe_nested(call_id, event, steps),
+            Event::Appended { why, items, .. } => {
+                if *why == AppendReason::Input {
+                    self.reset_run();
+                }
+                for result in items.iter().filter_map(Item::as_tool_result) {
+                    let step = self.result_step(result, elapsed);
+                    steps.push(step);
+                }
+            }
+            Event::Finished(outcome) => {
+                let step = self.stop_step(outcome, elapsed);
+                steps.push(step);
+                // Calls that are pending are answered by a later run.
+                let RunTrace { open_calls: open, suspended_histories: suspended, .. } =
+                    std::mem::take(&mut self.run);
+                if outcome.reason == EndReason::Pending {
+                    self.run = RunTrace {
+                        open_calls: open,
+                        suspended_histories: suspended,
+                        ..RunTrace::default()
+                    };
+                }
+            }
+        }
+    }
+
+    /// A run has begun. One that was dropped has left what it was about.
+    fn reset_run(&mut self) {
+        let RunTrace { open_calls: open, inputs, suspended_histories: suspended, .. } =
+            std::mem::take(&mut self.run);
+        self.run = RunTrace {
+            open_calls: open,
+            inputs,
+            suspended_histories: suspended,
+            ..RunTrace::default()
+        };
+    }
+
+    fn observe_turn(&mut self, turn: &Turn) {
+        let run = &mut self.run;
+        if !std::mem::take(&mut run.is_turn_announced) {
+            // A hand-written loop announces nothing.
+            run.turn_number += 1;
+            run.used_budget.requests += 1;
+            run.model.clear();
+        }
+        let model = turn.model().unwrap_or(&run.model).to_owned();
+        let priced = if self.prices.get(&model).is_some() { &model } else { &run.model };
+        run.used_budget.add(turn.usage(), priced, &self.prices);
+        if turn.tool_calls().next().is_none() {
+            run.final_text = Some(FinalText {
+                text: to_single_line(&turn.text()),
+                stop_reason: turn.stop_reason().as_str().to_owned(),
+                turn_number: run.turn_number,
+                model,
+            });
+            return;
+        }
+        let open = |call: &ToolCall| OpenToolCall {
+            call: call.clone(),
+            turn_number: run.turn_number,
+            model: model.clone(),
+        };
+        run.open_calls.extend(turn.tool_calls().map(open));
+    }
+
+    /// The turn before was not the last.
+    fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
+        let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
+            self.run.final_text.take()
+        else {
+            return;
+        };
+        let action = TraceAction::Say { text, turn_stopped };
+        steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
+    }
+
+    /// A call is shown to somebody whose turn the trace may not have seen.
+    fn add_open_call(&mut self, call: &ToolCall) {
+        let open = &mut self.run.open_calls;
+        if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
+            open.extend([OpenToolCall {
+                call: call.clone(),
+                turn_number: 0,
+                model: String::new(),
+            }]);
+        }
+    }
+
+    fn result_step(&mut self, result: &ToolResult, elapsed: Duration) -> TraceEvent {
+        let run = &mut self.run;
+        run.used_budget.tool_calls += u64::from(result.kind.has_executed());
+        let (exit, error) = exit_of_result(result);
+        let mut said = TraceResult {
+            tool_exit: Some(exit),
+            normalized_error: error,
+            ..TraceResult::default()
+        };
+        if let Some(report) = result.report.as_deref() {
+            for SideEffect { kind, target } in &report.side_effects {
+                match kind.as_str() {
+                    "changed" => said.changed_files.push(target.clone()),
+                    "created" => said.created_ids.push(target.clone()),
+                    _ => said
+                        .side_effects
+                        .push(SideEffect { kind: kind.clone(), target: target.clone() }),
+                }
+            }
+            said.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
+        }
+        // A run that was dropped may have left one with the same id.
+        let open =
+            self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
+        let (turn, model, arguments) = match open {
+            Some(OpenToolCall { call, turn_number: turn, model }) => {
+                (turn, model, Some(call.arguments))
+            }
+            None => (self.run.turn_number, self.run.model.clone(), None),
+        };
+        let (why, args) = arguments.as_deref().map_or_else(Default::default, split_rationale);
+        let action = TraceAction::Tool {
+            tool: result.name.clone(),
+            call_id: result.call_id.clone(),
+            args,
+            why,
+        };
+        self.new_step(turn, model, action, said, elapsed)
+    }
+
+    fn observe_nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
+        let children = &mut self.run.nested_folds;
+        let found = children.iter().rposition(|(id, _)| id == call_id);
+        let at = found.unwrap_or_else(|| {
+            let mut within = self.parent_calls.clone();
+            within.push(call_id.to_owned());
+            let mut child = Self { parent_calls: within, ..Self::default() };
+            // The newest is what it continues with.
+            if let Some((_, history)) =
+                self.run.suspended_histories.iter().rfind(|(id, _)| id == call_id)
+            {
+                child.resume_from(history);
+            }
+            children.push((call_id.to_owned(), child));
+            children.len() - 1
+        });
+        if let Some((_, child)) = children.get_mut(at) {
+            // What a sub-agent may spend is not known here.
+            child.observe(event, Duration::ZERO, steps);
+        }
+    }
+
+    fn stop_step(&mut self, outcome: &Outcome, elapsed: Duration) -> TraceEvent {
+        let mut result = TraceResult {
+            normalized_error: outcome.error.as_ref().map(normalize_error),
+            ..TraceResult::default()
+        };
+        let mut stop_reason = outcome.reason.as_str();
+        match outcome.reason {
+            EndReason::Completed if outcome.proof.is_some() => {
+                stop_reason = "success";
+                result.verification_evidence = outcome.proof.as_deref().cloned();
+            }
+            EndReason::Blocked | EndReason::Unproven => result.missing.clone_from(&outcome.why),
+            EndReason::Pending => {
+                let calls = outcome.pending.iter();
+                let calls: Vec<_> =
+                    calls.map(|call| format!("`{}` ({})", call.name, call.call_id)).collect();
+                let what = format!("a verdict on or a result for {}", calls.join(", "));
+                result.missing = Some(what);
+            }
+            EndReason::Completed
+            | EndReason::MaxTurns
+            | EndReason::Interrupted(_)
+            | EndReason::Stopped
+            | EndReason::StopHookPrevented
+            | EndReason::ContextWindow
+            | EndReason::Truncated
+            | EndReason::Refused
+            | EndReason::Filtered
+            | EndReason::Malformed
+            | EndReason::Repeating
+            | EndReason::Budget
+            | EndReason::Incomplete
+            | EndReason::ProviderError
+            | EndReason::HookError
+            | EndReason::Other => result.why.clone_from(&outcome.why),
+        }
+        // An attempt that broke off is told of nowhere else.
+        self.run.used_budget.usage = outcome.usage;
+        self.run.used_budget.cost_micros = outcome.cost.unwrap_or(self.run.used_budget.cost_micros);
+        let (turn, model) = (self.run.turn_number, self.run.model.clone());
+        let model = self.run.final_text.take().map_or(model, |said| said.model);
+        let text = to_single_line(&outcome.text);
+        let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text };
+        self.new_step(turn, model, action, result, elapsed)
+    }
+
+    fn new_step(
+        &mut self,
+        turn: u32,
+        model: String,
+        action: TraceAction,
+        result: TraceResult,
+        elapsed: Duration,
+    ) -> TraceEvent {
+        self.last_step_number += 1;
+        TraceEvent {
+            step: self.last_step_number,
+            turn,
+            model,
+            within: self.parent_calls.clone(),
+            inputs: std::mem::take(&mut self.run.inputs),
+            action,
+            result,
+            budgets: self.initial_budget.after_use(&self.run.used_budget, elapsed),
+        }
+    }
+}
+
+/// Arguments as the trace has them.
+fn split_rationale(arguments: &str) -> (Rationale, Option<Json>) {
+    let (why, rest) = Rationale::split_well_formed(arguments);
+    let text = || serde_json::Value::from(arguments).into();
+    let args = match rest.trim() {
+        "" => serde_json::Value::Object(serde_json::Map::new()).into(),
+        rest => Json::parse(rest).map_or_else(|_| text(), limit_depth),
+    };
+    (why, Some(args))
+}
+
+/// The value, or its text where it is nested too deep to be read again as a part of a step.
+fn limit_depth(json: Json) -> Json {
+    match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
+        true => serde_json::Value::from(json.as_str()).into(),
+        false => json,
+    }
+}

@@ -1,0 +1,196 @@
+//! Steps for people.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::trace::TraceEvent;
+
+/// A key with more bytes is written as one that says that it is a key, for of others "the `:` indicator
+/// must appear at most 1024 Unicode characters beyond the start of the key", escapes included.
+/// <https://yaml.org/spec/1.2.2/#742-flow-mappings>
+const MAX_SIMPLE_KEY_BYTES: usize = 128;
+
+/// A step for people, in block YAML.
+///
+/// Words of a fixed set, names of tools and paths stand plain, other texts in double quotes, so that
+/// nothing in them is taken for YAML. What is there to repeat the step (arguments, ids, the model)
+/// and the last words are left out, unless the [whole](Self::full) is wanted.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "it is shown where it is written"]
+pub struct Yaml<'a> {
+    event: &'a TraceEvent,
+    has_all_fields: bool,
+}
+
+impl Yaml<'_> {
+    /// The same with all that there is.
+    pub fn with_all_fields(mut self) -> Self {
+        self.has_all_fields = true;
+        self
+    }
+}
+
+impl TraceEvent {
+    /// The event for people; see [`Yaml`].
+    pub fn as_yaml(&self) -> Yaml<'_> {
+        Yaml { event: self, has_all_fields: false }
+    }
+}
+
+impl fmt::Display for TraceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_yaml().fmt(f)
+    }
+}
+
+impl fmt::Display for Yaml<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let json = serde_json::to_string(self.event).map_err(|_| fmt::Error)?;
+        let Ok(mut value) = serde_json::from_str::<Value>(&json) else {
+            // Nested too deep to be read: in one line, which is YAML as well.
+            return writeln!(f, "{json}");
+        };
+        if let (Value::Object(fields), false) = (&mut value, self.has_all_fields) {
+            fields.retain(|name, _| !matches!(name.as_str(), "turn" | "model"));
+            if let Some(Value::Object(fields)) = fields.get_mut("action") {
+                let is_stop = fields.contains_key("stop_reason");
+                fields.retain(|name, _| match name.as_str() {
+                    "call_id" | "args" => false,
+                    "text" => !is_stop,
+                    _ => true,
+                });
+            }
+        }
+        write_block(&value, f, 0, ScalarStyle::DoubleQuoted)
+    }
+}
+
+/// How texts are written.
+#[derive(Clone, Copy)]
+enum ScalarStyle {
+    /// As they are, where that is a text in YAML.
+    Plain,
+    DoubleQuoted,
+}
+
+impl ScalarStyle {
+    fn for_field(field: &str) -> Self {
+        match field {
+            "type" | "tool" | "changed_files" | "created_ids" | "tool_exit" | "risk"
+            | "turn_stopped" | "within" | "call_id" | "model" => Self::Plain,
+            _ => Self::DoubleQuoted,
+        }
+    }
+}
+
+/// Writes a value with its fields or entries indented by `depth`, each line ended.
+fn write_block(
+    value: &Value,
+    f: &mut fmt::Formatter<'_>,
+    depth: usize,
+    style: ScalarStyle,
+) -> fmt::Result {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (at, (name, value)) in fields.iter().enumerate() {
+                // The first field follows what is there already.
+                let indent = if at == 0 { 0 } else { depth };
+                let key = Scalar(name, ScalarStyle::Plain);
+                match name.len() > MAX_SIMPLE_KEY_BYTES {
+                    true => write!(f, "{:indent$}? {key}\n{:depth$}:", "", "")?,
+                    false => write!(f, "{:indent$}{key}:", "")?,
+                }
+                write_after_key(value, f, depth, ScalarStyle::for_field(name))?;
+            }
+            Ok(())
+        }
+        Value::Array(values) if !values.is_empty() => {
+            for (at, value) in values.iter().enumerate() {
+                let indent = if at == 0 { 0 } else { depth };
+                write!(f, "{:indent$}- ", "")?;
+                write_block(value, f, depth + 2, style)?;
+            }
+            Ok(())
+        }
+        _ => writeln!(f, "{}", InlineYaml(value, style)),
+    }
+}
+
+/// Writes a value after the name of a field that is indented by `depth`.
+fn write_after_key(
+    value: &Value,
+    f: &mut fmt::Formatter<'_>,
+    depth: usize,
+    style: ScalarStyle,
+) -> fmt::Result {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => write!(f, "\n{:1$}", "", depth + 2)?,
+        Value::Array(values) if !values.is_empty() => write!(f, "\n{:1$}", "", depth + 2)?,
+        _ => f.write_str(" ")?,
+    }
+    write_block(value, f, depth + 2, style)
+}
+
+/// What stands in one line.
+struct InlineYaml<'a>(&'a Value, ScalarStyle);
+
+impl fmt::Display for InlineYaml<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::String(text) => Scalar(text, self.1).fmt(f),
+            // The rest is the same in YAML: `null`, a boolean, a number, and what is empty.
+            value => write!(f, "{value}"),
+        }
+    }
+}
+
+/// A text.
+struct Scalar<'a>(&'a str, ScalarStyle);
+
+impl fmt::Display for Scalar<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            ScalarStyle::Plain if is_plain_scalar(self.0) => f.write_str(self.0),
+            ScalarStyle::Plain | ScalarStyle::DoubleQuoted => write_double_quoted(f, self.0),
+        }
+    }
+}
+
+/// Whether a text is the same text in YAML without quotes. Some that would be are not: it is easier
+/// to see that none is a number, a date, a word for a truth value or an indicator.
+fn is_plain_scalar(text: &str) -> bool {
+    const RESERVED_WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/');
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    begins
+        && text.chars().all(is_plain)
+        && !RESERVED_WORDS.iter().any(|it| text.eq_ignore_ascii_case(it))
+}
+
+/// In double quotes, in which YAML has the escapes of JSON.
+///
+/// "c-printable ::= x09 | x0A | x0D | [x20-x7E] | x85 | [xA0-xD7FF] | [xE000-xFFFD] |
+/// [x010000-x10FFFF]", and "a byte order mark must not appear inside a document"; line breaks would
+/// be folded. <https://yaml.org/spec/1.2.2/#51-character-set>
+fn write_double_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_str("\"")?;
+    for c in text.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\n' => f.write_str("\\n")?,
+            '\r' => f.write_str("\\r")?,
+            '\t' => f.write_str("\\t")?,
+            '\0'..='\x1f'
+            | '\x7f'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => write!(f, "\\u{:04x}", u32::from(c))?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    f.write_str("\"")
+}
