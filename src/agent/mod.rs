@@ -5,9 +5,10 @@
 //! [`RunContext`]; each policy is a value with a file of its own. A copy of the body is a loop of your
 //! own: hand it to [`Agent::run_with_body`].
 //!
-//! Read the files in this order: `body` is the loop; `decide` says what comes next; `state` is what it goes
-//! over; `run_context` lists what the body asks for, and `facts`, `deliver`, `compaction`, `asking`,
-//! `answering` and `stopping` do it; `run` is the stream around the loop, and `agent` is where a run begins.
+//! Read the files in this order: `body` is the loop; `decide` chooses the next action; `state` is what the
+//! loop goes over; `run_context` lists the methods that the body calls, and `external_facts`,
+//! `deliver_input`, `compaction`, `send_request`, `run_tools` and `stop_review` implement them; `run` is the
+//! stream around the loop, and `agent` is where a run begins.
 
 mod agent;
 mod body;
