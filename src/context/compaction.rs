@@ -33,7 +33,7 @@ impl Compaction {
         Self { from, to, items, ..Self::default() }
     }
 
-    /// Replaces the entries, without a [check](Self::check).
+    /// Replaces the entries, without a [check](Self::validate).
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }
@@ -50,7 +50,7 @@ impl Compaction {
     /// - calls wait for their results and could not be [resumed](crate::Agent::resume) any more, for
     ///   example because the end of their turn goes,
     /// - a call comes in under an id that the history knows from elsewhere,
-    /// - the note that a [reactive](crate::context::mark_reactive) compaction left would go: without it the history
+    /// - the note that a [reactive](crate::context::mark_reactive_compaction) compaction left would go: without it the history
     ///   would be compacted again and again.
     pub fn validate(&self, history: &History) -> Result<(), Error> {
         if self.from > self.to || self.to > history.len() {

@@ -26,7 +26,7 @@ pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Co
 /// [`estimate`]: crate::context::estimate_request_tokens()
 ///
 /// The record is carried by an item that comes in marked `compacted`, as a summary does or a clipped
-/// result; nothing of it is sent. Where no item can carry it, it is a note as [`mark_reactive`] leaves
+/// result; nothing of it is sent. Where no item can carry it, it is a note as [`mark_reactive_compaction`] leaves
 /// one, which is not taken for one of these. The note of an earlier reactive compaction is never
 /// lost: where its place is replaced, it comes behind.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {

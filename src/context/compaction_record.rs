@@ -13,7 +13,7 @@ pub(super) const REACTIVE_RECORD_KIND: &str = "reactive";
 /// What any other record is called.
 pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
-/// Whether the history holds the note of a [reactive](crate::context::mark_reactive) compaction.
+/// Whether the history holds the note of a [reactive](crate::context::mark_reactive_compaction) compaction.
 pub fn was_reactively_compacted(history: &History) -> bool {
     history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }

@@ -10,7 +10,7 @@ pub(super) fn start_of_newest_turns(items: &[&Item], turns: usize) -> usize {
     turn_starts_newest_first(items).nth(turns.saturating_sub(1)).unwrap_or(0)
 }
 
-/// Where each turn begins, the newest first, as [`start_of_newest`] has it.
+/// Where each turn begins, the newest first, as [`start_of_newest_turns`] has it.
 pub(super) fn turn_starts_newest_first<'a>(items: &'a [&Item]) -> impl Iterator<Item = usize> + 'a {
     let mut starts = Vec::new();
     let mut before: Option<&Item> = None;

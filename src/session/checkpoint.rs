@@ -18,7 +18,7 @@ impl Session {
     ///
     /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
     /// As in a run of an agent, the compaction leaves its [record](crate::context::record_stale_usage), and the
-    /// note of an earlier [reactive](crate::context::mark_reactive) compaction is kept. While a run goes on,
+    /// note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is kept. While a run goes on,
     /// one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Session {
 
     /// Puts `items`, such as a summary, in the place of a range of the [history](Self::history).
     ///
-    /// If the note of an earlier [reactive](crate::context::mark_reactive) compaction is in the range, it is
+    /// If the note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is in the range, it is
     /// kept after the items.
     ///
     /// ```
@@ -70,7 +70,7 @@ impl Session {
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the range cannot be replaced so, see
-    /// [`Compaction::check`], or has a call that waits for its result; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
+    /// [`Compaction::validate`], or has a call that waits for its result; [`Store`](crate::ErrorKind::Store) and [`Conflict`](crate::ErrorKind::Conflict) if it
     /// cannot be written. The history stays as it is then.
     pub async fn checkpoint(
         &self,

@@ -15,7 +15,7 @@ const MAX_SIMPLE_KEY_BYTES: usize = 128;
 ///
 /// Words of a fixed set, names of tools and paths stand plain, other texts in double quotes, so that
 /// nothing in them is taken for YAML. What is there to repeat the step (arguments, ids, the model)
-/// and the last words are left out, unless the [whole](Self::full) is wanted.
+/// and the last words are left out, unless the [whole](Self::with_all_fields) is wanted.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it is shown where it is written"]
 pub struct Yaml<'a> {

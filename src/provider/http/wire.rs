@@ -79,7 +79,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   turn. Items with [`tombstone`](crate::Item::tombstone) set are void and are left out.
     /// - Of each item what [`handoff`](crate::provider::handoff()) allows, if the wire has provider data:
     ///   signatures and items of its own go back to the model that wrote them, and to no other.
-    ///   [`arguments_or_empty`](crate::item::ToolCall::arguments_or_empty) is the text of a call's
+    ///   [`arguments_or_empty_object`](crate::item::ToolCall::arguments_or_empty_object) is the text of a call's
     ///   arguments, which is not always JSON: models write what they like.
     /// - [`tools`](Request::tools).
     /// - [`options`](Request::options): what is set and cannot be expressed is an error, for which

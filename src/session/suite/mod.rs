@@ -16,7 +16,7 @@
 //! A claim makes one store and uses it alone; what it wrote is not removed. A store that answers
 //! [`Unsupported`](ErrorKind::Unsupported) to [`delete`](Store::delete) and [`prune`](Store::prune)
 //! passes the claims about them. Two claims write sessions one right after the other and expect that
-//! [`updated`](crate::session::SessionInfo::updated) tells which was last: a store whose times are no finer
+//! [`updated_at`](crate::session::SessionInfo::updated_at) tells which was last: a store whose times are no finer
 //! than a millisecond has to give each write a later time than the one before. What becomes of a store in a crash is not in here.
 #![expect(clippy::missing_panics_doc, reason = "a claim that does not hold is a panic")]
 
