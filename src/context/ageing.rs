@@ -32,7 +32,7 @@ use crate::item::History;
 /// let ageing = Ageing::after_turns(2).with_interval(3);
 /// let changed = |turns: usize| {
 ///     let history = History::from_items("h", (0..turns).flat_map(turn));
-///     let compaction = ageing.compaction(&history)?;
+///     let compaction = ageing.plan_compaction(&history)?;
 ///     Some(compaction.items.iter().filter(|item| item.compacted).count())
 /// };
 /// assert_eq!((4..=8).map(changed).collect::<Vec<_>>(), [

@@ -70,7 +70,7 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
 /// });
 /// let mut history = History::from_items("h", ["one", "two", "three"].map(Item::user));
 /// let compaction = block_on(forget.compact(&history))?.unwrap();
-/// compaction.check(&history)?;
+/// compaction.validate(&history)?;
 /// compaction.apply(&mut history);
 /// assert_eq!(history.len(), 1);
 /// # Ok::<(), turnstream::Error>(())

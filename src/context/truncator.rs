@@ -59,13 +59,13 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// ]);
 ///
 /// let shorten = Truncator::new().with_keep_turns(1);
-/// let compaction = shorten.compaction(&history).unwrap();
+/// let compaction = shorten.plan_compaction(&history).unwrap();
 /// compaction.apply(&mut history);
 /// assert!(history.is_settled());
 /// let call = history.iter().find_map(Item::as_tool_call).unwrap();
 /// assert!(call.arguments.len() <= 1_024);
 /// assert!(call.arguments.starts_with(r#"{"path":"notes.md","text":"xxx"#));
-/// assert_eq!(shorten.compaction(&history), None);
+/// assert_eq!(shorten.plan_compaction(&history), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncator {

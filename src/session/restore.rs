@@ -14,10 +14,10 @@ use crate::session::Entry;
 ///
 /// ```
 /// use turnstream::Item;
-/// use turnstream::session::{Entry, restore};
+/// use turnstream::session::{Entry, restore_history};
 ///
 /// let entries = [Item::user("Hi"), Item::text("Hello!")].map(Entry::from);
-/// assert_eq!(restore("s", entries).len(), 2);
+/// assert_eq!(restore_history("s", entries).len(), 2);
 /// ```
 pub fn restore_history(
     id: impl Into<Arc<str>>,

@@ -26,7 +26,7 @@ use crate::session::Entry;
 ///
 /// let salvaged = store.salvage("talk").await?.unwrap();
 /// assert_eq!(salvaged.entries, [Item::user("Hi").into()]);
-/// assert_eq!(salvaged.damage[0].lost, Some(1));
+/// assert_eq!(salvaged.damage[0].lost_entries, Some(1));
 /// assert_eq!(salvaged.damage[0].suspect_entries, [Item::text("Hullo!").into()]);
 /// store.append("talk, salvaged", 0, salvaged.entries).await?;
 /// # std::fs::remove_dir_all(&folder).unwrap();

@@ -6,15 +6,6 @@ pub const BLOCKED_PREFIX: &str = "BLOCKED:";
 /// What a text that begins with a line `BLOCKED: …` says is missing, or `None` if it does not.
 ///
 /// It is the rest of that line. An empty one means that nothing was named.
-///
-/// ```
-/// use turnstream::agent::evidence::strip_blocked_prefix;
-///
-/// let claim = strip_blocked_prefix("Blocked: write access to `/srv`\nEverything else is done.");
-/// assert_eq!(claim, Some("write access to `/srv`"));
-/// assert_eq!(strip_blocked_prefix("BLOCKED:"), Some(""));
-/// assert_eq!(strip_blocked_prefix("The door is BLOCKED: it is stuck"), None);
-/// ```
 pub(crate) fn strip_blocked_prefix(text: &str) -> Option<&str> {
     let line = text.trim_start().lines().next()?;
     let (head, rest) = line.split_at_checked(BLOCKED_PREFIX.len())?;
