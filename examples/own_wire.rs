@@ -67,15 +67,15 @@ pub(crate) struct Reader {
 /// An answer has events, whose type says what their data is.
 impl Decode for Reader {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
-        turn.provider(NAME);
-        turn.model(&self.model);
+        turn.set_provider(NAME);
+        turn.set_model(&self.model);
         match frame.event {
-            "say" => turn.text(self.calls, &frame.json::<String>()?), // After a call a new item.
+            "say" => turn.push_text(self.calls, &frame.json::<String>()?), // After a call a new item.
             "call" => {
                 let [id, name, arguments] = frame.json::<[String; 3]>()?;
-                turn.tool_call_start(self.calls, &id, &name);
-                turn.tool_call_args(self.calls, &arguments);
-                turn.tool_call_end(self.calls);
+                turn.start_tool_call(self.calls, &id, &name);
+                turn.push_tool_call_args(self.calls, &arguments);
+                turn.end_tool_call(self.calls);
                 self.calls += 1;
             }
             "over" => {

@@ -60,14 +60,14 @@ impl TurnSource for Says {
         turn: &mut TurnBuilder,
     ) -> Poll<Option<Result<(), Error>>> {
         look(&self.seen.model);
-        turn.usage(Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() });
-        turn.text(0, &format!("turn {}", self.turn));
+        turn.set_usage(Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() });
+        turn.push_text(0, &format!("turn {}", self.turn));
         if self.is_last {
             turn.stop(StopReason::Stop, "stop");
         } else {
-            turn.tool_call_start(1, "", "t");
-            turn.tool_call_args(1, "{}");
-            turn.tool_call_end(1);
+            turn.start_tool_call(1, "", "t");
+            turn.push_tool_call_args(1, "{}");
+            turn.end_tool_call(1);
             turn.stop(StopReason::ToolCalls, "tool_calls");
         }
         Poll::Ready(Some(turn.complete()))

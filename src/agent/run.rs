@@ -111,7 +111,7 @@ where
     St: Stream<Item = Result<Step<Event, State>, Error>> + Send,
 {
     fn restart(self: Pin<&mut Self>, state: State) {
-        Self::begin_anew(self, state);
+        Self::restart(self, state);
     }
 }
 

@@ -234,7 +234,7 @@ impl RunContext {
         self.0.finish_request();
         control.set_broke_off(is_incomplete_turn(error));
         self.0.hooks().failure(state, error);
-        let usage = PartialTurn::of(error).map_or_else(Usage::default, PartialTurn::usage);
+        let usage = PartialTurn::from_error(error).map_or_else(Usage::default, PartialTurn::usage);
         let why = prompts::retracted(error);
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }

@@ -98,7 +98,7 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     run.control().begin_request();
     let max_output_tokens = request.options.max_output_tokens;
     let turn = run.provider(state).stream_turn(request);
-    turn.limited(run.settings.bounds.limits.max_turn_bytes, max_output_tokens)
+    turn.with_limits(run.settings.bounds.limits.max_turn_bytes, max_output_tokens)
 }
 
 /// Whether the loop could ask another provider when the request of this state fails, at the time at

@@ -73,7 +73,7 @@ impl Compaction {
         if history.is_settled() && !rewritten.is_settled() {
             return Err(invalid_request("a call and its result would be parted"));
         }
-        let can_resume = |history: &History| Turn::resumed(history).is_ok();
+        let can_resume = |history: &History| Turn::from_history(history).is_ok();
         let waits = !history.is_settled() && !history.unanswered_calls().is_empty();
         if waits && can_resume(history) && !can_resume(&rewritten) {
             return Err(invalid_request("the calls that wait could not be resumed"));

@@ -122,14 +122,14 @@ impl Outcome {
         let text = || self.text.clone();
         let unfinished = || ParseError::Unfinished { reason: self.reason.to_string() };
         match self.reason {
-            EndReason::Completed => ParseError::read(&self.text),
+            EndReason::Completed => ParseError::read_text(&self.text),
             EndReason::Malformed => {
-                Err(ParseError::read::<T>(&self.text).err().unwrap_or_else(unfinished))
+                Err(ParseError::read_text::<T>(&self.text).err().unwrap_or_else(unfinished))
             }
             EndReason::Refused => Err(ParseError::Refused { text: text() }),
             EndReason::Filtered => Err(ParseError::Filtered { text: text() }),
             EndReason::Truncated | EndReason::ContextWindow if self.error.is_none() => {
-                Err(ParseError::CutOff { text: text() })
+                Err(ParseError::Truncated { text: text() })
             }
             EndReason::Truncated
             | EndReason::ContextWindow

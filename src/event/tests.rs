@@ -69,10 +69,10 @@ fn the_events_of_a_turn_are_flat_objects() {
 #[test]
 fn a_complete_turn_round_trips() {
     let mut turn = TurnBuilder::new();
-    turn.model("m");
-    turn.text(0, "hi");
-    turn.tool_call_start(1, "c1", "add");
-    turn.tool_call_end(1);
+    turn.set_model("m");
+    turn.push_text(0, "hi");
+    turn.start_tool_call(1, "c1", "add");
+    turn.end_tool_call(1);
     turn.stop(StopReason::ToolCalls, "tool_use");
     turn.complete().unwrap();
     let complete = std::iter::from_fn(|| turn.next_event()).last().unwrap();

@@ -14,7 +14,7 @@ use crate::provider::Provider;
 use crate::provider::first_poll::at_first_poll;
 use crate::provider::should_fall_back::Choice;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream};
+use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// A provider that is not asked for a while when it failed too often in a row.
@@ -139,7 +139,7 @@ fn refusal(last: &Error) -> Error {
 
 /// What was said to one request is not shown to another.
 fn without_turn(error: &Error) -> Error {
-    match PartialTurn::of(error) {
+    match PartialTurn::from_error(error) {
         Some(_) => error.clone().without_source(),
         None => error.clone(),
     }
@@ -240,7 +240,7 @@ struct Guarded {
 }
 
 impl TurnSource for Guarded {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         let pushed = ready!(Pin::new(&mut this.attempt).poll_turn(cx, turn));
         match (&pushed, &mut this.pass) {

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::provider::Provider;
 use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
 use crate::usage::Usage;
 
@@ -84,7 +84,7 @@ where
 pub fn from_poll_fn<F, P>(model: impl Into<Arc<str>>, ask: F) -> FromPollFn<F>
 where
     F: Fn(Request) -> P + Send + Sync,
-    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn + Send + 'static,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
     FromPollFn { model: model.into(), ask: Arc::new(ask) }
 }
@@ -180,10 +180,10 @@ enum Open {
 }
 
 impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.project();
         let Some(piece) = ready!(this.stream.poll_next(cx)?) else { return Poll::Ready(None) };
-        turn.model(this.model);
+        turn.set_model(this.model);
         // Pieces of one kind belong together until another kind comes.
         let mut index_of = |kind: Open| {
             if this.open.is_some_and(|open| open != kind) {
@@ -193,9 +193,9 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
             *this.index
         };
         match piece {
-            Piece::Text(text) => turn.text(index_of(Open::Text), &text),
+            Piece::Text(text) => turn.push_text(index_of(Open::Text), &text),
             Piece::Reasoning(text) => {
-                turn.reasoning(index_of(Open::Reasoning), &text, ReasoningKind::Trace);
+                turn.push_reasoning(index_of(Open::Reasoning), &text, ReasoningKind::Trace);
             }
             Piece::Call { id, name, arguments } => {
                 if this.open.take().is_some() {
@@ -203,11 +203,11 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
                 }
                 let key = *this.calls;
                 *this.calls += 1;
-                turn.tool_call_start(key, &id, &name);
-                turn.tool_call_args(key, &arguments);
-                turn.tool_call_end(key);
+                turn.start_tool_call(key, &id, &name);
+                turn.push_tool_call_args(key, &arguments);
+                turn.end_tool_call(key);
             }
-            Piece::Usage(usage) => turn.usage(usage),
+            Piece::Usage(usage) => turn.set_usage(usage),
             Piece::Stop(reason) => {
                 let raw = reason.as_str().to_owned();
                 turn.stop(reason, &raw);
@@ -221,12 +221,12 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
 impl<F, P> Provider for FromPollFn<F>
 where
     F: Fn(Request) -> P + Send + Sync + 'static,
-    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn + Send + 'static,
+    P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
         at_first_poll(request, move |request, turn| {
-            turn.model(request.model.as_deref().unwrap_or(&model));
+            turn.set_model(request.model.as_deref().unwrap_or(&model));
             Ok(Polled(Box::new(ask(request))))
         })
     }
@@ -239,8 +239,8 @@ where
 /// A turn that a function is polled for.
 struct Polled<P>(Box<P>);
 
-impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> PollTurn> TurnSource for Polled<P> {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for Polled<P> {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         (self.get_mut().0)(cx, turn)
     }
 }

@@ -14,7 +14,7 @@ use crate::framing::{Framing, ServerSentEvents};
 use crate::http::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES, TurnDeadlines};
 use crate::provider::failure;
 use crate::sse::Frame;
-use crate::stream::{PollTurn, TurnSource};
+use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
 /// How many bytes of frames that give no event are read in one turn. Decoders keep parts of them, such
@@ -158,7 +158,7 @@ where
     D: Decode,
     F: Framing,
 {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let mut this = self.project();
         let mut pieces = 0;
         loop {
@@ -211,7 +211,7 @@ where
                         }
                         Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
                             if !turn.is_stopped() {
-                                return Poll::Ready(Some(Err(turn.incomplete(Some(error)))));
+                                return Poll::Ready(Some(Err(turn.into_incomplete(Some(error)))));
                             }
                         }
                         Err(error) => return Poll::Ready(Some(Err(error))),
@@ -242,7 +242,8 @@ where
                     Some(Err(_)) if turn.is_stopped() => return complete(this.decoder, turn),
                     Some(Err(error)) => {
                         let is_timeout = error.kind() == ErrorKind::Timeout;
-                        let error = if is_timeout { error } else { turn.incomplete(Some(error)) };
+                        let error =
+                            if is_timeout { error } else { turn.into_incomplete(Some(error)) };
                         return Poll::Ready(Some(Err(error)));
                     }
                 },
@@ -288,7 +289,7 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
     }
 }
 
-fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> PollTurn {
+fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> TurnPoll {
     Poll::Ready(Some(decoder.finish(turn).and_then(|()| turn.complete())))
 }
 

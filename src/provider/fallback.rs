@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::provider::Provider;
 use crate::provider::should_fall_back::{self, Choice};
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
 /// Providers in an order: where one fails, the next one is asked.
@@ -132,7 +132,7 @@ impl Falling {
 }
 
 impl TurnSource for Falling {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         loop {
             let Some(provider) = this.fallback.providers.get(this.failed.len()) else {
@@ -155,7 +155,7 @@ impl TurnSource for Falling {
                 return Poll::Ready(Some(Err(FallbackFailure::wrap(error, failed))));
             }
             this.attempt = None;
-            turn.void(&error);
+            turn.retract_failed_attempt(&error);
             if turn.has_events() {
                 return Poll::Ready(Some(Ok(())));
             }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use crate::error::Error;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
 /// The turn that answers a request. `ask` is called at the first poll; its error ends the turn.
@@ -28,7 +28,7 @@ where
     T: TurnSource + Unpin,
     F: FnOnce(Request, &mut TurnBuilder) -> Result<T, Error> + Unpin,
 {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         if let Self::Unasked(ask) = this {
             let Some((request, ask)) = ask.take() else { return Poll::Ready(None) };

@@ -18,7 +18,7 @@ use crate::replay::effect_counter::EffectCounter;
 use crate::replay::fingerprint::{ReplayMismatch, RequestComparison};
 use crate::replay::recording_entry::{ParsedRun, RecordingEntry};
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream, seal};
+use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
 use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
@@ -321,7 +321,7 @@ impl TurnSource for ReplayedTurn {
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
         turn: &mut TurnBuilder,
-    ) -> PollTurn {
+    ) -> TurnPoll {
         let this = &mut *self;
         let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
             RecordingEntry::Event { event: Event::Turn(event), vetoed } => {

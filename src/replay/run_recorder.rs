@@ -110,7 +110,7 @@ impl World for RunRecorder {
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
         self.log.write_request(&request);
         let page = Arc::clone(&self.log);
-        self.world.turn(key, request, ask).observed(move |item| {
+        self.world.turn(key, request, ask).observed_by(move |item| {
             if let Err(error) = item {
                 page.write_turn_error(error);
             }

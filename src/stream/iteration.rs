@@ -9,7 +9,7 @@ use pin_project::pin_project;
 use crate::stream::{IntoStep, Step};
 
 /// How many bodies in a row may end without an item before the loop yields to the executor.
-const SILENT_BODIES: u32 = 128;
+const MAX_EMPTY_BODIES: u32 = 128;
 
 /// How a loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,19 +30,19 @@ pub enum Ended {
 }
 
 /// Is told of every state that a body is built with, and of the end.
-pub trait Observe<S> {
+pub trait LoopObserver<S> {
     /// A body is about to be built with this state.
-    fn state(&mut self, state: &S);
+    fn observe_state(&mut self, state: &S);
     /// The loop ended, with a final state if there is one.
-    fn ended(&mut self, ended: Ended, state: Option<S>);
+    fn observe_end(&mut self, ended: Ended, state: Option<S>);
 }
 
 /// Nobody looks.
-impl<S> Observe<S> for () {
+impl<S> LoopObserver<S> for () {
     #[inline]
-    fn state(&mut self, _: &S) {}
+    fn observe_state(&mut self, _: &S) {}
     #[inline]
-    fn ended(&mut self, _: Ended, _: Option<S>) {}
+    fn observe_end(&mut self, _: Ended, _: Option<S>) {}
 }
 
 /// The active body, or the state that the next one is built with, or how the loop ended. At most
@@ -56,13 +56,13 @@ pub(super) struct Iteration<B, S, O> {
     /// `Some` before the first body and between two.
     next: Option<S>,
     ended: Option<Ended>,
-    silent: u32,
+    empty_bodies: u32,
     observer: O,
 }
 
 impl<B, S, O> Iteration<B, S, O> {
     pub(super) fn new(state: S, observer: O) -> Self {
-        Self { body: None, next: Some(state), ended: None, silent: 0, observer }
+        Self { body: None, next: Some(state), ended: None, empty_bodies: 0, observer }
     }
 
     #[inline]
@@ -88,22 +88,22 @@ impl<B, S, O> Iteration<B, S, O> {
     /// again at once, it says no.
     pub(super) fn should_yield(self: Pin<&mut Self>) -> bool {
         let this = self.project();
-        let due = *this.silent >= SILENT_BODIES;
+        let due = *this.empty_bodies >= MAX_EMPTY_BODIES;
         if due {
-            *this.silent = 0;
+            *this.empty_bodies = 0;
         }
         due
     }
 }
 
-impl<B, S, O: Observe<S>> Iteration<B, S, O> {
+impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
     /// Builds the next body, if there is a state for it. A panic in `make` ends the loop and goes
     /// on.
-    pub(super) fn begin(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
+    pub(super) fn start_body(self: Pin<&mut Self>, make: impl FnOnce(S) -> B) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
         if let Some(state) = this.next.take() {
-            this.observer.state(&state);
+            this.observer.observe_state(&state);
             let body = make(state);
             this.body.set(Some(body));
         }
@@ -112,21 +112,21 @@ impl<B, S, O: Observe<S>> Iteration<B, S, O> {
 
     /// Drops the active body, and begins again with a state from outside. A panic in the body's drop
     /// ends the loop and propagates.
-    pub(super) fn begin_anew(self: Pin<&mut Self>, state: S) {
+    pub(super) fn restart(self: Pin<&mut Self>, state: S) {
         let mut guard = EndOnPanic { iteration: self, armed: true };
         let mut this = guard.iteration.as_mut().project();
         this.body.set(None);
         *this.next = Some(state);
         *this.ended = None;
-        *this.silent = 0;
+        *this.empty_bodies = 0;
         guard.armed = false;
     }
 
     /// Ends the loop from outside the body. The state of the next one becomes the final one.
-    pub(super) fn end(self: Pin<&mut Self>, ended: Ended) {
+    pub(super) fn end_with(self: Pin<&mut Self>, ended: Ended) {
         let this = self.project();
         *this.ended = Some(ended);
-        this.observer.ended(ended, this.next.take());
+        this.observer.observe_end(ended, this.next.take());
     }
 
     /// Polls the active body for an item.
@@ -156,15 +156,15 @@ impl<B, S, O: Observe<S>> Iteration<B, S, O> {
             Poll::Ready(None) => (Ended::NoDecision, None, None),
             Poll::Ready(Some(step)) => match step.into_step() {
                 Ok(Step::Value(value)) => {
-                    *this.silent = 0;
+                    *this.empty_bodies = 0;
                     guard.armed = false;
-                    return Poll::Ready(Some(<B::Item as IntoStep>::item(value)));
+                    return Poll::Ready(Some(<B::Item as IntoStep>::as_value(value)));
                 }
                 Ok(Step::Next(state)) => {
                     // Dropped before the next one is built.
                     drop_body(this.body);
                     *this.next = Some(state);
-                    *this.silent += 1;
+                    *this.empty_bodies += 1;
                     guard.armed = false;
                     return Poll::Ready(None);
                 }
@@ -175,7 +175,7 @@ impl<B, S, O: Observe<S>> Iteration<B, S, O> {
         };
         drop_body(this.body);
         *this.ended = Some(ended);
-        this.observer.ended(ended, state);
+        this.observer.observe_end(ended, state);
         guard.armed = false;
         Poll::Ready(item)
     }
@@ -189,17 +189,17 @@ fn drop_body<B>(mut body: Pin<&mut Option<B>>) {
 }
 
 /// Drops the body and ends the loop if user code panics, also in a `Drop`.
-struct EndOnPanic<'a, B, S, O: Observe<S>> {
+struct EndOnPanic<'a, B, S, O: LoopObserver<S>> {
     iteration: Pin<&'a mut Iteration<B, S, O>>,
     armed: bool,
 }
 
-impl<B, S, O: Observe<S>> Drop for EndOnPanic<'_, B, S, O> {
+impl<B, S, O: LoopObserver<S>> Drop for EndOnPanic<'_, B, S, O> {
     fn drop(&mut self) {
         if self.armed {
             let mut this = self.iteration.as_mut().project();
             *this.ended = Some(Ended::Panicked);
-            this.observer.ended(Ended::Panicked, None);
+            this.observer.observe_end(Ended::Panicked, None);
             this.body.set(None);
         }
     }

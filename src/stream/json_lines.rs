@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::turn::{ParseError, PartialTurn, Text, Turn, TurnEvent};
 
 /// So long may a line be unless set, in bytes.
-const LONGEST: usize = 1024 * 1024;
+const DEFAULT_MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// What a line of a turn is.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,20 +59,20 @@ pub struct JsonLines<S, T> {
     events: Option<S>,
     lines: Lines,
     /// `Some` once the turn is complete, until its last line was read.
-    completed: Option<Arc<Turn>>,
-    object: PhantomData<fn() -> T>,
+    completed_lines: Option<Arc<Turn>>,
+    is_object_open: PhantomData<fn() -> T>,
 }
 
 impl<S, T> JsonLines<S, T> {
     pub(super) fn new(events: S) -> Self {
-        let lines = Lines { longest: LONGEST, ..Lines::default() };
-        Self { events: Some(events), lines, completed: None, object: PhantomData }
+        let lines = Lines { max_line_bytes: DEFAULT_MAX_LINE_BYTES, ..Lines::default() };
+        Self { events: Some(events), lines, completed_lines: None, is_object_open: PhantomData }
     }
 
     /// Sets how long a line may be, in bytes; 1 MiB unless set. What is longer is
     /// [`TooLong`](ParseError::TooLong), and not kept.
-    pub fn with_longest_line(mut self, bytes: usize) -> Self {
-        self.lines.longest = bytes;
+    pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
+        self.lines.max_line_bytes = bytes;
         self
     }
 }
@@ -90,9 +90,9 @@ where
             if let Some(line) = this.lines.next() {
                 return Poll::Ready(Some(Ok(line)));
             }
-            if let Some(turn) = this.completed.take() {
-                return Poll::Ready(match ParseError::veto(&turn) {
-                    None => this.lines.last().map(Ok),
+            if let Some(turn) = this.completed_lines.take() {
+                return Poll::Ready(match ParseError::from_stop_reason(&turn) {
+                    None => this.lines.take_last_line().map(Ok),
                     Some(error) => Some(Err(error.into())),
                 });
             }
@@ -107,7 +107,7 @@ where
                     return Poll::Ready(Some(Ok(JsonLine::Retracted)));
                 }
                 Some(Ok(TurnEvent::TurnComplete { turn })) => {
-                    *this.completed = Some(turn);
+                    *this.completed_lines = Some(turn);
                     this.events.set(None);
                     continue;
                 }
@@ -127,13 +127,13 @@ where
     T: DeserializeOwned,
 {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.completed.is_none()
+        self.events.is_none() && self.completed_lines.is_none()
     }
 }
 
 impl<S, T> fmt::Debug for JsonLines<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JsonLines").field("line", &self.lines.number).finish_non_exhaustive()
+        f.debug_struct("JsonLines").field("line", &self.lines.line_number).finish_non_exhaustive()
     }
 }
 
@@ -141,50 +141,50 @@ impl<S, T> fmt::Debug for JsonLines<S, T> {
 #[derive(Default)]
 struct Lines {
     /// The piece that is being cut, and how far.
-    piece: Option<(Text, usize)>,
+    partial_line: Option<(Text, usize)>,
     /// The line so far, out of earlier pieces.
-    begun: String,
+    has_started: String,
     /// The rest of the line is not kept: it is too long, and that was said.
-    skipping: bool,
+    is_skipping: bool,
     /// How many lines were complete.
-    number: usize,
-    longest: usize,
+    line_number: usize,
+    max_line_bytes: usize,
 }
 
 impl Lines {
     fn push(&mut self, piece: Text) {
-        self.piece = Some((piece, 0));
+        self.partial_line = Some((piece, 0));
     }
 
     fn reset(&mut self) {
-        *self = Self { longest: self.longest, ..Self::default() };
+        *self = Self { max_line_bytes: self.max_line_bytes, ..Self::default() };
     }
 
     /// The next complete line that says something.
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
-        while let Some((piece, at)) = self.piece.take() {
+        while let Some((piece, at)) = self.partial_line.take() {
             let rest = piece.get(at..).unwrap_or_default();
             // Only this ends a line: JSON strings may hold all other line separators of Unicode.
             let Some((chunk, _)) =
                 memchr(b'\n', rest.as_bytes()).and_then(|n| rest.split_at_checked(n))
             else {
-                return self.begin(rest);
+                return self.start_object(rest);
             };
             let next = at + chunk.len() + 1;
-            self.number += 1;
-            let line = match std::mem::take(&mut self.skipping) {
+            self.line_number += 1;
+            let line = match std::mem::take(&mut self.is_skipping) {
                 true => None,
-                false if self.begun.is_empty() => self.read(chunk),
+                false if self.has_started.is_empty() => self.parse_line(chunk),
                 false => {
-                    self.begun.push_str(chunk);
-                    let begun = std::mem::take(&mut self.begun);
-                    let line = self.read(&begun);
-                    self.begun = begun;
-                    self.begun.clear();
+                    self.has_started.push_str(chunk);
+                    let begun = std::mem::take(&mut self.has_started);
+                    let line = self.parse_line(&begun);
+                    self.has_started = begun;
+                    self.has_started.clear();
                     line
                 }
             };
-            self.piece = Some((piece, next));
+            self.partial_line = Some((piece, next));
             if line.is_some() {
                 return line;
             }
@@ -193,30 +193,30 @@ impl Lines {
     }
 
     /// Keeps the beginning of a line, unless it is too long already.
-    fn begin<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
-        if self.skipping {
+    fn start_object<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
+        if self.is_skipping {
             return None;
         }
-        if self.begun.len() + chunk.len() > self.longest {
-            self.begun = String::new();
-            self.skipping = true;
-            return Some(self.too_long(self.number + 1));
+        if self.has_started.len() + chunk.len() > self.max_line_bytes {
+            self.has_started = String::new();
+            self.is_skipping = true;
+            return Some(self.line_too_long_error(self.line_number + 1));
         }
-        self.begun.push_str(chunk);
+        self.has_started.push_str(chunk);
         None
     }
 
     /// The line that no newline ends.
-    fn last<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
-        let begun = std::mem::take(&mut self.begun);
-        self.number += 1;
-        self.read(&begun)
+    fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
+        let begun = std::mem::take(&mut self.has_started);
+        self.line_number += 1;
+        self.parse_line(&begun)
     }
 
     /// Reads the line with the present number.
-    fn read<T: DeserializeOwned>(&self, line: &str) -> Option<JsonLine<T>> {
-        if line.len() > self.longest {
-            return Some(self.too_long(self.number));
+    fn parse_line<T: DeserializeOwned>(&self, line: &str) -> Option<JsonLine<T>> {
+        if line.len() > self.max_line_bytes {
+            return Some(self.line_too_long_error(self.line_number));
         }
         let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
         if line.is_empty() || line.starts_with("```") {
@@ -224,11 +224,14 @@ impl Lines {
         }
         Some(match ParseError::read_json(line) {
             Ok(object) => JsonLine::Object(object),
-            Err(error) => JsonLine::Invalid(LineError { line: self.number, error }),
+            Err(error) => JsonLine::Invalid(LineError { line: self.line_number, error }),
         })
     }
 
-    fn too_long<T>(&self, line: usize) -> JsonLine<T> {
-        JsonLine::Invalid(LineError { line, error: ParseError::TooLong { limit: self.longest } })
+    fn line_too_long_error<T>(&self, line: usize) -> JsonLine<T> {
+        JsonLine::Invalid(LineError {
+            line,
+            error: ParseError::TooLong { limit: self.max_line_bytes },
+        })
     }
 }

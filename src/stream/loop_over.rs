@@ -8,7 +8,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::stream::iteration::{Iteration, Observe};
+use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{Ended, IntoStep};
 
 /// Runs `body` once for each item of `input`, with the state that the one before left.
@@ -35,7 +35,7 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    LoopOver { input, make: body, iteration: Iteration::new(state, Last(None)) }
+    LoopOver { input, make_body: body, iteration: Iteration::new(state, LastState(None)) }
 }
 
 /// [`loop_over`] as a method of the input stream.
@@ -59,20 +59,20 @@ impl<I: Stream> LoopOverExt for I {}
 pub struct LoopOver<I, F, B, S> {
     #[pin]
     input: I,
-    make: F,
+    make_body: F,
     #[pin]
-    iteration: Iteration<B, S, Last<S>>,
+    iteration: Iteration<B, S, LastState<S>>,
 }
 
 /// The final state, if there is one.
-struct Last<S>(Option<S>);
+struct LastState<S>(Option<S>);
 
-impl<S> Observe<S> for Last<S> {
+impl<S> LoopObserver<S> for LastState<S> {
     #[inline]
-    fn state(&mut self, _: &S) {}
+    fn observe_state(&mut self, _: &S) {}
 
     #[inline]
-    fn ended(&mut self, _: Ended, state: Option<S>) {
+    fn observe_end(&mut self, _: Ended, state: Option<S>) {
         self.0 = state;
     }
 }
@@ -108,7 +108,7 @@ where
                 polled => return polled,
             }
         }
-        self.go_round(cx)
+        self.run_next_body(cx)
     }
 }
 
@@ -122,7 +122,7 @@ where
     /// Pulls inputs and builds bodies until one has something to say.
     // NOTE: like `LoopStream::go_round`, but for the input.
     #[cold]
-    fn go_round(
+    fn run_next_body(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
@@ -137,10 +137,10 @@ where
                 return Poll::Pending;
             }
             let Some(item) = ready!(this.input.as_mut().poll_next(cx)) else {
-                this.iteration.as_mut().end(Ended::InputEnded);
+                this.iteration.as_mut().end_with(Ended::InputEnded);
                 return Poll::Ready(None);
             };
-            this.iteration.as_mut().begin(|state| (this.make)(state, item));
+            this.iteration.as_mut().start_body(|state| (this.make_body)(state, item));
             match this.iteration.as_mut().poll_item(cx) {
                 Poll::Ready(None) => {}
                 polled => return polled,

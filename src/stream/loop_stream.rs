@@ -8,7 +8,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 use pin_project::pin_project;
 
-use crate::stream::iteration::{Iteration, Observe};
+use crate::stream::iteration::{Iteration, LoopObserver};
 use crate::stream::{Ended, IntoStep};
 
 /// Runs `body` over a state, again and again, for as long as its steps say so.
@@ -45,29 +45,29 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    LoopStream::observed(state, body, ())
+    LoopStream::with_observer(state, body, ())
 }
 
 /// Stream for the [`loop_stream`] function.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopStream<F, B, S, O = ()> {
-    make: F,
+    make_body: F,
     #[pin]
     iteration: Iteration<B, S, O>,
 }
 
 impl<F, B, S, O> LoopStream<F, B, S, O> {
-    pub(super) fn observed(state: S, make: F, observer: O) -> Self {
-        Self { make, iteration: Iteration::new(state, observer) }
+    pub(super) fn with_observer(state: S, make: F, observer: O) -> Self {
+        Self { make_body: make, iteration: Iteration::new(state, observer) }
     }
 
     /// Drops the active body, and begins again with another state.
-    pub(crate) fn begin_anew(self: Pin<&mut Self>, state: S)
+    pub(crate) fn restart(self: Pin<&mut Self>, state: S)
     where
-        O: Observe<S>,
+        O: LoopObserver<S>,
     {
-        self.project().iteration.begin_anew(state);
+        self.project().iteration.restart(state);
     }
 
     /// How the loop ended, or `None` while it goes on.
@@ -81,7 +81,7 @@ where
     F: FnMut(S) -> B,
     B: Stream,
     B::Item: IntoStep<State = S>,
-    O: Observe<S>,
+    O: LoopObserver<S>,
 {
     type Item = <B::Item as IntoStep>::Item;
 
@@ -94,7 +94,7 @@ where
                 polled => return polled,
             }
         }
-        self.go_round(cx)
+        self.run_next_body(cx)
     }
 }
 
@@ -103,12 +103,12 @@ where
     F: FnMut(S) -> B,
     B: Stream,
     B::Item: IntoStep<State = S>,
-    O: Observe<S>,
+    O: LoopObserver<S>,
 {
     /// Builds bodies until one has something to say. Away from `poll_next`, so that an item of the
     /// active body costs no more than in a loop written by hand.
     #[cold]
-    fn go_round(
+    fn run_next_body(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<<B::Item as IntoStep>::Item>> {
@@ -122,7 +122,7 @@ where
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            this.iteration.as_mut().begin(&mut *this.make);
+            this.iteration.as_mut().start_body(&mut *this.make_body);
             match this.iteration.as_mut().poll_item(cx) {
                 Poll::Ready(None) => {}
                 polled => return polled,
@@ -136,7 +136,7 @@ where
     F: FnMut(S) -> B,
     B: Stream,
     B::Item: IntoStep<State = S>,
-    O: Observe<S>,
+    O: LoopObserver<S>,
 {
     fn is_terminated(&self) -> bool {
         self.ended().is_some()

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::Stream;
 
 use crate::lock::lock_ignoring_poison;
-use crate::stream::iteration::Observe;
+use crate::stream::iteration::LoopObserver;
 use crate::stream::{Ended, IntoStep, LoopStream};
 
 /// Like [`loop_stream`](crate::stream::loop_stream), and gives a cell that shows the state.
@@ -34,17 +34,17 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    let cell = StateCell(Arc::new(Mutex::new(Seen { state: state.clone(), ended: None })));
-    (LoopStream::observed(state, body, cell.clone()), cell)
+    let cell = StateCell(Arc::new(Mutex::new(CellContents { state: state.clone(), ended: None })));
+    (LoopStream::with_observer(state, body, cell.clone()), cell)
 }
 
 /// Stream for the [`loop_with_state`] function.
 pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
 /// Shows the state of a loop. Clones show the same one.
-pub struct StateCell<S>(Arc<Mutex<Seen<S>>>);
+pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);
 
-struct Seen<S> {
+struct CellContents<S> {
     state: S,
     ended: Option<Ended>,
 }
@@ -52,34 +52,34 @@ struct Seen<S> {
 impl<S: Clone> StateCell<S> {
     /// The state that the active body was built with, or the final one.
     pub fn get(&self) -> S {
-        self.with(|seen| seen.state.clone())
+        self.from_state(|seen| seen.state.clone())
     }
 
     /// How the loop ended; `None` while it goes on, also when it was dropped.
     pub fn ended(&self) -> Option<Ended> {
-        self.with(|seen| seen.ended)
+        self.from_state(|seen| seen.ended)
     }
 }
 
 impl<S> StateCell<S> {
-    fn with<T>(&self, f: impl FnOnce(&mut Seen<S>) -> T) -> T {
+    fn from_state<T>(&self, f: impl FnOnce(&mut CellContents<S>) -> T) -> T {
         // Nothing panics while the lock is held, but for a state's own `Clone` or `Drop`.
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
 
-impl<S: Clone> Observe<S> for StateCell<S> {
-    fn state(&mut self, state: &S) {
+impl<S: Clone> LoopObserver<S> for StateCell<S> {
+    fn observe_state(&mut self, state: &S) {
         let state = state.clone();
-        let before = self.with(|seen| std::mem::replace(&mut seen.state, state));
+        let before = self.from_state(|seen| std::mem::replace(&mut seen.state, state));
         // Outside the lock: a `Drop` may look at the cell.
         drop(before);
     }
 
     // Not part of the code that runs for each item.
     #[inline(never)]
-    fn ended(&mut self, ended: Ended, state: Option<S>) {
-        let before = self.with(|seen| {
+    fn observe_end(&mut self, ended: Ended, state: Option<S>) {
+        let before = self.from_state(|seen| {
             seen.ended = Some(ended);
             state.map(|state| std::mem::replace(&mut seen.state, state))
         });
@@ -95,7 +95,7 @@ impl<S> Clone for StateCell<S> {
 
 impl<S: fmt::Debug> fmt::Debug for StateCell<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with(|seen| {
+        self.from_state(|seen| {
             f.debug_struct("StateCell")
                 .field("state", &seen.state)
                 .field("ended", &seen.ended)

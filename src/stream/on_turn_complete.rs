@@ -30,7 +30,7 @@ enum Stage<'a, T, Fut, S> {
     Completed(Arc<Turn>),
     Then(#[pin] Fut),
     Steps(Steps<'a, S>),
-    Over,
+    Done,
 }
 
 impl<T, Then, Fut, S> OnTurnComplete<'_, T, Then, Fut, S> {
@@ -66,7 +66,7 @@ where
                     let turn = Arc::clone(turn);
                     // Law: `then` is taken here and nowhere else.
                     let Some(then) = this.then.take() else { return Poll::Ready(None) };
-                    match caught(|| then(turn)) {
+                    match catch_panic_in_then(|| then(turn)) {
                         Ok(future) => {
                             this.stage.set(Stage::Then(future));
                             continue;
@@ -74,7 +74,7 @@ where
                         Err(error) => error,
                     }
                 }
-                StageNow::Then(future) => match caught(|| future.poll(cx)) {
+                StageNow::Then(future) => match catch_panic_in_then(|| future.poll(cx)) {
                     Ok(Poll::Pending) => return Poll::Pending,
                     Ok(Poll::Ready(Ok(steps))) => {
                         this.stage.set(Stage::Steps(steps));
@@ -82,25 +82,27 @@ where
                     }
                     Ok(Poll::Ready(Err(error))) | Err(error) => error,
                 },
-                StageNow::Steps(steps) => match caught(|| Pin::new(steps).poll_next(cx)) {
-                    Ok(Poll::Pending) => return Poll::Pending,
-                    Ok(Poll::Ready(Some(Ok(step)))) => return Poll::Ready(Some(Ok(step))),
-                    Ok(Poll::Ready(None)) => {
-                        this.stage.set(Stage::Over);
-                        return Poll::Ready(None);
+                StageNow::Steps(steps) => {
+                    match catch_panic_in_then(|| Pin::new(steps).poll_next(cx)) {
+                        Ok(Poll::Pending) => return Poll::Pending,
+                        Ok(Poll::Ready(Some(Ok(step)))) => return Poll::Ready(Some(Ok(step))),
+                        Ok(Poll::Ready(None)) => {
+                            this.stage.set(Stage::Done);
+                            return Poll::Ready(None);
+                        }
+                        Ok(Poll::Ready(Some(Err(error)))) | Err(error) => error,
                     }
-                    Ok(Poll::Ready(Some(Err(error)))) | Err(error) => error,
-                },
-                StageNow::Over => return Poll::Ready(None),
+                }
+                StageNow::Done => return Poll::Ready(None),
             };
-            this.stage.set(Stage::Over);
+            this.stage.set(Stage::Done);
             return Poll::Ready(Some(Err(failed)));
         }
     }
 }
 
 /// Runs user code; a panic becomes an error. What panicked is dropped right after.
-fn caught<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
+fn catch_panic_in_then<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "`then`", f)
 }
 
@@ -111,7 +113,7 @@ where
     Fut: Future<Output = Result<Steps<'a, S>, Error>>,
 {
     fn is_terminated(&self) -> bool {
-        matches!(self.stage, Stage::Over)
+        matches!(self.stage, Stage::Done)
     }
 }
 
@@ -121,7 +123,7 @@ impl<T, Then, Fut, S> fmt::Debug for OnTurnComplete<'_, T, Then, Fut, S> {
             Stage::Turn(_) => "turn",
             Stage::Completed(_) | Stage::Then(_) => "then",
             Stage::Steps(_) => "steps",
-            Stage::Over => "over",
+            Stage::Done => "over",
         };
         f.debug_struct("OnTurnComplete").field("stage", &stage).finish_non_exhaustive()
     }

@@ -16,7 +16,7 @@ use crate::turn::{TurnBuilder, TurnEvent};
 ///
 /// `Ready(Some(Ok(())))` says that something was pushed, or may have been; `Ready(None)` that
 /// nothing will come any more.
-pub type PollTurn = Poll<Option<Result<(), Error>>>;
+pub type TurnPoll = Poll<Option<Result<(), Error>>>;
 
 /// What a turn can be read from: a stream of turn events, or a driver that decodes a wire.
 pub trait TurnSource {
@@ -24,11 +24,11 @@ pub trait TurnSource {
     ///
     /// `Ready(Some(Ok(())))` says that something was pushed, or may have been; `Ready(None)` that
     /// nothing will come any more. It is not called again after `Ready(None)` or an error.
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn;
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll;
 }
 
 impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let event = ready!(self.poll_next(cx));
         Poll::Ready(event.map(|event| event.map(|event| turn.absorb(event))))
     }
@@ -36,7 +36,7 @@ impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
 
 impl From<&History> for TurnBuilder {
     fn from(history: &History) -> Self {
-        Self::after(history)
+        Self::following(history)
     }
 }
 
@@ -44,8 +44,8 @@ impl From<&History> for TurnBuilder {
 /// request allows.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
-        let turn =
-            Self::after(&request.history).with_max_output_tokens(request.options.max_output_tokens);
+        let turn = Self::following(&request.history)
+            .with_max_output_tokens(request.options.max_output_tokens);
         match request.max_turn_bytes {
             Some(max_bytes) => turn.with_max_bytes(max_bytes),
             None => turn,
@@ -71,7 +71,7 @@ pub fn seal(
     before: impl Into<TurnBuilder>,
     source: impl TurnSource + Send + 'static,
 ) -> TurnStream {
-    TurnStream(Box::pin(Sealed { source: Some(source), turn: before.into(), error: None }))
+    TurnStream(Box::pin(Sealed { source: Some(source), turn: before.into(), pending_error: None }))
 }
 
 #[pin_project]
@@ -81,7 +81,7 @@ struct Sealed<T> {
     source: Option<T>,
     turn: TurnBuilder,
     /// Waits until the events before it were taken.
-    error: Option<Error>,
+    pending_error: Option<Error>,
 }
 
 impl<T: TurnSource> Stream for Sealed<T> {
@@ -94,26 +94,26 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 return Poll::Ready(Some(Ok(event)));
             }
             let Some(source) = this.source.as_mut().as_pin_mut() else {
-                return Poll::Ready(this.error.take().map(Err));
+                return Poll::Ready(this.pending_error.take().map(Err));
             };
             match ready!(source.poll_turn(cx, this.turn)) {
                 Some(Ok(())) => {
                     if this.turn.is_over() {
                         this.source.set(None);
                         if !this.turn.is_complete() {
-                            *this.error = Some(this.turn.incomplete(None));
+                            *this.pending_error = Some(this.turn.into_incomplete(None));
                         }
                     }
                 }
                 Some(Err(error)) => {
                     this.source.set(None);
                     // Behind `TurnComplete` comes nothing.
-                    *this.error = (!this.turn.is_complete()).then(|| this.turn.fail(error));
+                    *this.pending_error = (!this.turn.is_complete()).then(|| this.turn.fail(error));
                 }
                 None => {
                     this.source.set(None);
                     if !this.turn.is_complete() {
-                        *this.error = Some(this.turn.incomplete(None));
+                        *this.pending_error = Some(this.turn.into_incomplete(None));
                     }
                 }
             }
@@ -122,12 +122,12 @@ impl<T: TurnSource> Stream for Sealed<T> {
 }
 
 /// A turn whose limits can be set before it is read.
-trait LimitedTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
-    fn limit(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
+trait LimitTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
+    fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
 }
 
-impl<T: TurnSource + Send> LimitedTurn for Sealed<T> {
-    fn limit(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
+impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
+    fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
         let turn = self.project().turn;
         turn.set_max_bytes(max_bytes);
         turn.set_max_output_tokens(max_output_tokens);
@@ -138,44 +138,44 @@ impl<T: TurnSource + Send> LimitedTurn for Sealed<T> {
 ///
 /// Dropping it cancels the turn: the connection is closed, and nothing runs on.
 #[must_use = "streams do nothing unless polled"]
-pub struct TurnStream(Pin<Box<dyn LimitedTurn>>);
+pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 
 impl TurnStream {
     /// Sets the limits also for a provider that has [sealed](seal) its turn without the request.
-    pub(crate) fn limited(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
-        self.0.as_mut().limit(max_bytes, max_output_tokens);
+    pub(crate) fn with_limits(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
+        self.0.as_mut().set_limits(max_bytes, max_output_tokens);
         self
     }
 
     /// Calls `observe` with each item before it is given out.
-    pub fn observed(
+    pub fn observed_by(
         self,
         observe: impl FnMut(&Result<TurnEvent, Error>) + Send + Unpin + 'static,
     ) -> Self {
-        Self(Box::pin(Observed { turn: self, observe }))
+        Self(Box::pin(ObservedTurn { turn: self, observer: observe }))
     }
 }
 
-struct Observed<F> {
+struct ObservedTurn<F> {
     turn: TurnStream,
-    observe: F,
+    observer: F,
 }
 
-impl<F: FnMut(&Result<TurnEvent, Error>) + Unpin> Stream for Observed<F> {
+impl<F: FnMut(&Result<TurnEvent, Error>) + Unpin> Stream for ObservedTurn<F> {
     type Item = Result<TurnEvent, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let item = ready!(self.turn.0.as_mut().poll_next(cx));
         if let Some(item) = &item {
-            (self.observe)(item);
+            (self.observer)(item);
         }
         Poll::Ready(item)
     }
 }
 
-impl<F: FnMut(&Result<TurnEvent, Error>) + Send + Unpin> LimitedTurn for Observed<F> {
-    fn limit(mut self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
-        self.turn.0.as_mut().limit(max_bytes, max_output_tokens);
+impl<F: FnMut(&Result<TurnEvent, Error>) + Send + Unpin> LimitTurn for ObservedTurn<F> {
+    fn set_limits(mut self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
+        self.turn.0.as_mut().set_limits(max_bytes, max_output_tokens);
     }
 }
 

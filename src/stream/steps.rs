@@ -25,26 +25,29 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
 
     /// Goes on with `state`.
     pub fn next(state: S) -> Self {
-        Self::of(Step::Next(state))
+        Self::from_step(Step::Next(state))
     }
 
     /// Ends the loop.
     pub fn stop() -> Self {
-        Self::of(Step::Stop)
+        Self::from_step(Step::Stop)
     }
 
     /// Ends the loop and leaves a final state behind.
     pub fn stop_with(state: S) -> Self {
-        Self::of(Step::StopWith(state))
+        Self::from_step(Step::StopWith(state))
     }
 
     /// Gives events to the consumer and then does what `self` says.
-    pub fn after(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
+    pub fn from_items_then(
+        self,
+        events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>,
+    ) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))
     }
 
-    fn of(step: Step<Event, S>) -> Self {
+    fn from_step(step: Step<Event, S>) -> Self {
         Self(stream::once(std::future::ready(Ok(step))).boxed())
     }
 }

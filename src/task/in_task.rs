@@ -16,7 +16,7 @@ use crate::task::shared_buffer::{DriveTask, SharedBuffer};
 /// Stream for the [`in_task`](crate::task::InTaskExt::in_task) method.
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
-    relay: Arc<SharedBuffer<T>>,
+    buffer: Arc<SharedBuffer<T>>,
     /// The task was spawned.
     is_spawned: bool,
     /// `None` was given.
@@ -29,7 +29,7 @@ impl<T> InTask<T> {
         St: Stream<Item = Result<T, Error>> + Send + 'static,
     {
         Self {
-            relay: Arc::new(SharedBuffer::new(stream.boxed(), n)),
+            buffer: Arc::new(SharedBuffer::new(stream.boxed(), n)),
             is_spawned: false,
             is_terminated: false,
         }
@@ -47,16 +47,16 @@ impl<T: Send + 'static> Stream for InTask<T> {
         if !this.is_spawned {
             // Panics before there is anything to lose.
             let runtime = Handle::current();
-            runtime.spawn(DriveTask(Arc::clone(&this.relay)));
+            runtime.spawn(DriveTask(Arc::clone(&this.buffer)));
             this.is_spawned = true;
         }
-        let item = ready!(this.relay.poll_recv(cx));
+        let item = ready!(this.buffer.poll_recv(cx));
         this.is_terminated = item.is_none();
         Poll::Ready(item)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.relay.buffered_len(), None)
+        (self.buffer.buffered_len(), None)
     }
 }
 
@@ -68,14 +68,14 @@ impl<T: Send + 'static> FusedStream for InTask<T> {
 
 impl<T> Drop for InTask<T> {
     fn drop(&mut self) {
-        self.relay.close();
+        self.buffer.close();
     }
 }
 
 impl<T> fmt::Debug for InTask<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("InTask")
-            .field("waiting", &self.relay.buffered_len())
+            .field("waiting", &self.buffer.buffered_len())
             .field("ended", &self.is_terminated)
             .finish_non_exhaustive()
     }

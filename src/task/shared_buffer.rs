@@ -19,16 +19,16 @@ const MAX_ITEMS_PER_POLL: usize = 64;
 /// stream is taken out to be polled or dropped.
 pub(super) struct SharedBuffer<T> {
     state: Mutex<BufferState<T>>,
-    room: usize,
+    capacity: usize,
     /// Woken by an item and by the end.
-    consumer: AtomicWaker,
+    consumer_waker: AtomicWaker,
     /// Woken by room, and when nobody wants more.
-    task: AtomicWaker,
+    task_waker: AtomicWaker,
 }
 
 struct BufferState<T> {
-    waiting: VecDeque<Result<T, Error>>,
-    work: SourceState<T>,
+    buffered: VecDeque<Result<T, Error>>,
+    source: SourceState<T>,
 }
 
 type SourceStream<T> = BoxStream<'static, Result<T, Error>>;
@@ -44,21 +44,26 @@ enum SourceState<T> {
 
 impl<T> SharedBuffer<T> {
     pub(super) fn new(stream: SourceStream<T>, room: NonZeroUsize) -> Self {
-        let state = BufferState { waiting: VecDeque::new(), work: SourceState::Idle(stream) };
+        let state = BufferState { buffered: VecDeque::new(), source: SourceState::Idle(stream) };
         let (consumer, task) = (AtomicWaker::new(), AtomicWaker::new());
-        Self { state: Mutex::new(state), room: room.get(), consumer, task }
+        Self {
+            state: Mutex::new(state),
+            capacity: room.get(),
+            consumer_waker: consumer,
+            task_waker: task,
+        }
     }
 
     pub(super) fn buffered_len(&self) -> usize {
-        self.with_state(|state| state.waiting.len())
+        self.with_state(|state| state.buffered.len())
     }
 
     /// The next item, for the consumer.
     pub(super) fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
-        self.consumer.register(cx.waker());
+        self.consumer_waker.register(cx.waker());
         let (item, was_full) = self.with_state(|state| {
-            let was_full = state.waiting.len() >= self.room;
-            let item = match (state.waiting.pop_front(), &state.work) {
+            let was_full = state.buffered.len() >= self.capacity;
+            let item = match (state.buffered.pop_front(), &state.source) {
                 (Some(item), _) => Poll::Ready(Some(item)),
                 (None, SourceState::Done) => Poll::Ready(None),
                 (None, SourceState::Idle(_) | SourceState::Polling) => Poll::Pending,
@@ -66,7 +71,7 @@ impl<T> SharedBuffer<T> {
             (item, was_full)
         });
         if was_full {
-            self.task.wake();
+            self.task_waker.wake();
         }
         item
     }
@@ -75,25 +80,25 @@ impl<T> SharedBuffer<T> {
     pub(super) fn close(&self) {
         let unwanted = self.with_state(|state| {
             (
-                std::mem::take(&mut state.waiting),
-                std::mem::replace(&mut state.work, SourceState::Done),
+                std::mem::take(&mut state.buffered),
+                std::mem::replace(&mut state.source, SourceState::Done),
             )
         });
         // The task sees that it is over, and ends. First, since a `Drop` may panic.
-        self.task.wake();
+        self.task_waker.wake();
         drop(unwanted);
     }
 
     /// Drives the stream while there is room. Ready when it is over.
     fn poll_drive(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.task.register(cx.waker());
+        self.task_waker.register(cx.waker());
         for _ in 0..MAX_ITEMS_PER_POLL {
-            let taken = self.with_state(|state| match &state.work {
+            let taken = self.with_state(|state| match &state.source {
                 SourceState::Done => Poll::Ready(None),
                 SourceState::Polling => Poll::Pending,
-                SourceState::Idle(_) if state.waiting.len() >= self.room => Poll::Pending,
+                SourceState::Idle(_) if state.buffered.len() >= self.capacity => Poll::Pending,
                 SourceState::Idle(_) => Poll::Ready(
-                    std::mem::replace(&mut state.work, SourceState::Polling).into_stream(),
+                    std::mem::replace(&mut state.source, SourceState::Polling).into_stream(),
                 ),
             });
             let mut stream = match taken {
@@ -126,17 +131,17 @@ impl<T> SharedBuffer<T> {
     /// more, both are dropped.
     fn put_back(&self, stream: SourceStream<T>, item: Option<Result<T, Error>>) {
         let came = item.is_some();
-        let unwanted = self.with_state(|state| match state.work {
+        let unwanted = self.with_state(|state| match state.source {
             SourceState::Done => Some((stream, item)),
             SourceState::Idle(_) | SourceState::Polling => {
-                state.work = SourceState::Idle(stream);
-                state.waiting.extend(item);
+                state.source = SourceState::Idle(stream);
+                state.buffered.extend(item);
                 None
             }
         });
         drop(unwanted);
         if came {
-            self.consumer.wake();
+            self.consumer_waker.wake();
         }
     }
 
@@ -145,12 +150,12 @@ impl<T> SharedBuffer<T> {
         // A panic in a `Drop` is no reason to keep the consumer waiting.
         let _ = catch_panic(|| drop(stream));
         self.with_state(|state| {
-            if !matches!(state.work, SourceState::Done) {
-                state.work = SourceState::Done;
-                state.waiting.extend(error.map(Err));
+            if !matches!(state.source, SourceState::Done) {
+                state.source = SourceState::Done;
+                state.buffered.extend(error.map(Err));
             }
         });
-        self.consumer.wake();
+        self.consumer_waker.wake();
     }
 
     fn with_state<R>(&self, f: impl FnOnce(&mut BufferState<T>) -> R) -> R {
@@ -181,10 +186,10 @@ impl<T> Future for DriveTask<T> {
 impl<T> Drop for DriveTask<T> {
     fn drop(&mut self) {
         // Still there only if the runtime gave up the task.
-        let left = self.0.with_state(|state| match state.work {
+        let left = self.0.with_state(|state| match state.source {
             SourceState::Done => None,
             SourceState::Idle(_) | SourceState::Polling => {
-                Some(std::mem::replace(&mut state.work, SourceState::Polling).into_stream())
+                Some(std::mem::replace(&mut state.source, SourceState::Polling).into_stream())
             }
         });
         if let Some(stream) = left {

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::provider::{Move, Reply};
 use crate::testing::fault::Fault;
-use crate::testing::http::{HttpResponse, Part};
-use crate::testing::inject_faults::disturb;
-use crate::testing::response_stream::{Body, Response, Step};
+use crate::testing::http::{BodyPart, HttpResponse};
+use crate::testing::inject_faults::inject;
+use crate::testing::response_stream::{BodyStep, ResponseBody, StreamResponse};
 use crate::testing::signatures::Signatures;
 use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 
@@ -40,14 +40,14 @@ use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 #[derive(Clone, Debug)]
 #[must_use = "an answer does nothing unless it is given to a server"]
 pub struct Answer {
-    said: Said,
+    content: ResponseContent,
     status: Option<u16>,
     headers: Vec<(String, String)>,
-    mishaps: Vec<Fault>,
+    faults: Vec<Fault>,
 }
 
 #[derive(Clone, Debug)]
-enum Said {
+enum ResponseContent {
     Reply(Reply),
     Refusal(Error),
     /// Anything at all.
@@ -66,20 +66,20 @@ impl Answer {
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
         match moves.refusal() {
-            Some(error) => Self::of(Said::Refusal(error)),
-            None => Self::of(Said::Reply(moves)),
+            Some(error) => Self::from_content(ResponseContent::Refusal(error)),
+            None => Self::from_content(ResponseContent::Reply(moves)),
         }
     }
 
     /// A refusal by its status, with the words that vendors have for it.
     ///
     /// For words of your own, make the answer of an [`Error`].
-    pub fn refuse(status: u16) -> Self {
-        Self::of(Said::Refusal(error_response::by_status(status)))
+    pub fn error(status: u16) -> Self {
+        Self::from_content(ResponseContent::Refusal(error_response::error_for_status(status)))
     }
 
     /// A web page, as a gateway in front of the provider sends it.
-    pub fn page(status: u16) -> Self {
+    pub fn html_page(status: u16) -> Self {
         let page =
             format!("<html>\r\n<head><title>{status}</title></head>\r\n<body></body></html>\r\n");
         Self::raw("text/html", page).with_status(status)
@@ -96,7 +96,10 @@ impl Answer {
     /// Answer::raw("text/event-stream", "data: [DONE]\n\n");
     /// ```
     pub fn raw(content_type: &str, body: impl Into<Bytes>) -> Self {
-        Self::of(Said::Raw { content_type: content_type.to_owned(), body: body.into() })
+        Self::from_content(ResponseContent::Raw {
+            content_type: content_type.to_owned(),
+            body: body.into(),
+        })
     }
 
     /// Answers under another status.
@@ -114,7 +117,7 @@ impl Answer {
 
     /// Lets something go wrong.
     pub fn with_fault(mut self, mishap: Fault) -> Self {
-        self.mishaps.push(mishap);
+        self.faults.push(mishap);
         self
     }
 
@@ -127,34 +130,37 @@ impl Answer {
     /// let stream = Answer::reply("Hello!").bytes(Wire::Anthropic);
     /// assert!(stream.starts_with(b"event: message_start\ndata: {"));
     /// ```
-    pub fn bytes(&self, wire: Wire) -> Vec<u8> {
-        let response =
-            self.clone().response(&ReceivedRequest::unknown(wire), &mut Signatures::default());
+    pub fn to_bytes(&self, wire: Wire) -> Vec<u8> {
+        let response = self
+            .clone()
+            .to_response(&ReceivedRequest::is_unknown_model(wire), &mut Signatures::default());
         let bytes = response.body.into_iter().map_while(|part| match part {
-            Part::Bytes(bytes) => Some(bytes),
-            Part::Delay(_) => Some(Bytes::new()),
-            Part::Hang | Part::Cut | Part::Reset => None,
+            BodyPart::Bytes(bytes) => Some(bytes),
+            BodyPart::Delay(_) => Some(Bytes::new()),
+            BodyPart::Hang | BodyPart::Cut | BodyPart::Reset => None,
         });
         bytes.collect::<Vec<_>>().concat()
     }
 
     /// What is sent. `signatures` learns what was signed.
-    pub(super) fn response(
+    pub(super) fn to_response(
         self,
         asked: &ReceivedRequest,
         signatures: &mut Signatures,
     ) -> HttpResponse {
-        let mut said = match self.said {
-            Said::Reply(reply) => {
-                match scripted_stream::steps(reply.into_moves(), asked, signatures) {
+        let mut said = match self.content {
+            ResponseContent::Reply(reply) => {
+                match scripted_stream::stream_steps(reply.into_moves(), asked, signatures) {
                     Ok(steps) => stream(steps, asked),
-                    Err(what) => error_response::of_server(asked.wire, &what),
+                    Err(what) => error_response::server_error(asked.wire, &what),
                 }
             }
-            Said::Refusal(error) => error_response::response(asked.wire, &error),
-            Said::Raw { content_type, body } => Response::new(200, &content_type, Body::Raw(body)),
+            ResponseContent::Refusal(error) => error_response::error_response(asked.wire, &error),
+            ResponseContent::Raw { content_type, body } => {
+                StreamResponse::new(200, &content_type, ResponseBody::Raw(body))
+            }
         };
-        if self.mishaps.contains(&Fault::Gzip) {
+        if self.faults.contains(&Fault::Gzip) {
             said.headers.push(("content-encoding".to_owned(), "gzip".to_owned()));
         }
         let replaced = |name: &str| self.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
@@ -163,26 +169,26 @@ impl Answer {
         HttpResponse {
             status: self.status.unwrap_or(said.status),
             headers: said.headers,
-            body: disturb(said.body, &self.mishaps, asked.wire),
+            body: inject(said.body, &self.faults, asked.wire),
         }
     }
 
     /// Adds mishaps that happen to every answer of a server.
-    pub(super) fn with_all(mut self, mishaps: &[Fault]) -> Self {
-        self.mishaps.extend_from_slice(mishaps);
+    pub(super) fn with_options_of(mut self, mishaps: &[Fault]) -> Self {
+        self.faults.extend_from_slice(mishaps);
         self
     }
 
-    fn of(said: Said) -> Self {
-        Self { said, status: None, headers: Vec::new(), mishaps: Vec::new() }
+    fn from_content(said: ResponseContent) -> Self {
+        Self { content: said, status: None, headers: Vec::new(), faults: Vec::new() }
     }
 }
 
-fn stream(steps: Vec<Step>, asked: &ReceivedRequest) -> Response {
-    let server = asked.wire.server();
+fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
+    let server = asked.wire.server_wire();
     let format = (server.format)(&asked.http.path);
-    Response::new(200, format.content_type, Body::Stream(steps, format))
-        .with_request_id(server, &format!("req_{:04}", asked.n))
+    StreamResponse::new(200, format.content_type, ResponseBody::Stream(steps, format))
+        .with_request_id(server, &format!("req_{:04}", asked.index))
 }
 
 impl Reply {
@@ -203,6 +209,6 @@ impl<R: Into<Reply>> From<R> for Answer {
 
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
-        Self::of(Said::Refusal(error))
+        Self::from_content(ResponseContent::Refusal(error))
     }
 }

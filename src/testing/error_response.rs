@@ -2,10 +2,10 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::testing::Wire;
-use crate::testing::response_stream::Response;
+use crate::testing::response_stream::StreamResponse;
 
 /// The error for a status, in words that all vendors might use.
-pub(super) fn by_status(status: u16) -> Error {
+pub(super) fn error_for_status(status: u16) -> Error {
     let (kind, message) = match status {
         401 => (ErrorKind::Auth, "invalid API key"),
         402 => (ErrorKind::Billing, "the credit balance is too low"),
@@ -22,10 +22,10 @@ pub(super) fn by_status(status: u16) -> Error {
 }
 
 /// An answer that is an error by its status.
-pub(super) fn response(wire: Wire, error: &Error) -> Response {
-    let server = wire.server();
+pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
+    let server = wire.server_wire();
     let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
-    let mut response = Response::json(status, &(server.error_body)(error, status))
+    let mut response = StreamResponse::json(status, &(server.error_body)(error, status))
         .with_request_id(server, error.request_id().unwrap_or("req_refused"));
     if let Some((name, value)) = (server.retry_after)(error) {
         response.headers.push((name.to_owned(), value));
@@ -34,6 +34,6 @@ pub(super) fn response(wire: Wire, error: &Error) -> Response {
 }
 
 /// What the server itself cannot do.
-pub(super) fn of_server(wire: Wire, what: &str) -> Response {
-    response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
+pub(super) fn server_error(wire: Wire, what: &str) -> StreamResponse {
+    error_response(wire, &Error::new(ErrorKind::Server, what).with_status(500))
 }

@@ -20,23 +20,23 @@ use crate::error::Error;
 #[non_exhaustive]
 pub enum Fault {
     /// The connection closes, without the end that HTTP has for a body.
-    Cut(After),
+    Cut(FaultPosition),
     /// The body ends as if this were all: the transport tells of no error.
-    End(After),
+    EndEarly(FaultPosition),
     /// Nothing more comes, and the connection stays open: until the client closes it.
-    Stall(After),
+    Stall(FaultPosition),
     /// The connection is reset. The client may lose bytes that it has not read yet.
-    Reset(After),
+    Reset(FaultPosition),
     /// An error stands in the stream, in the wire's own shape, and the body ends. On an answer
     /// that is no stream it does nothing.
-    Error(After, Error),
+    Error(FaultPosition, Error),
     /// The terminal marker never comes, nor what is behind it, and the body ends.
     NoTerminal,
     /// The word behind the terminal marker never comes (`[DONE]`, `message_stop`), and the body
     /// ends. Does nothing on Responses, Gemini and Ollama, whose terminal marker is their last word.
-    NoLastWord,
+    NoDoneMarker,
     /// This comes before every event.
-    Between(Noise),
+    InsertNoise(Noise),
     /// The lines end so, whatever the wire's own line ends are.
     LineEnds(LineEnd),
     /// The blank line that ends the last event never comes.
@@ -50,7 +50,7 @@ pub enum Fault {
         /// Where chance begins.
         seed: u64,
         /// The most bytes in one piece; 0 counts as 1.
-        most: usize,
+        max_len: usize,
     },
     /// So long a wait before each piece, by the clock of tokio.
     Slow(Duration),
@@ -59,7 +59,7 @@ pub enum Fault {
 /// Where in a body something happens. If the body is shorter, it happens at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum After {
+pub enum FaultPosition {
     /// Behind so many bytes of the body as it is sent.
     Bytes(usize),
     /// Behind so many events of the wire. Those of [`Noise`] are not counted. An answer that is

@@ -7,25 +7,25 @@ use bytes::BytesMut;
 use crate::env::{Random, SeededRandom};
 use crate::provider::server::{Frame, FrameFormat, Role};
 use crate::testing::Wire;
-use crate::testing::fault::{After, Fault, Noise};
+use crate::testing::fault::{Fault, FaultPosition, Noise};
 use crate::testing::gzip::Gzip;
-use crate::testing::http::Part;
-use crate::testing::response_stream::{Body, Step, frames};
+use crate::testing::http::BodyPart;
+use crate::testing::response_stream::{BodyStep, ResponseBody, to_frames};
 
 /// Makes the parts that are sent, with all that goes wrong.
-pub(super) fn disturb(body: Body, mishaps: &[Fault], wire: Wire) -> Vec<Part> {
+pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<BodyPart> {
     let mut parts = match body {
-        Body::Stream(steps, format) => {
+        ResponseBody::Stream(steps, format) => {
             let format = mishaps.iter().fold(format, |format, mishap| match mishap {
                 Fault::LineEnds(end) => format.with_line_end(end.as_str()),
                 _ => format,
             });
-            framed(disturbed(steps, mishaps, wire, format), mishaps, format)
+            encode_framing(inject_one(steps, mishaps, wire, format), mishaps, format)
         }
-        Body::Raw(bytes) => {
-            let mut parts = vec![Part::Bytes(bytes)];
+        ResponseBody::Raw(bytes) => {
+            let mut parts = vec![BodyPart::Bytes(bytes)];
             for mishap in mishaps {
-                if let Some((After::Events(_), end)) = place(mishap) {
+                if let Some((FaultPosition::Events(_), end)) = fault_position(mishap) {
                     parts.extend(end);
                 }
             }
@@ -33,27 +33,29 @@ pub(super) fn disturb(body: Body, mishaps: &[Fault], wire: Wire) -> Vec<Part> {
         }
     };
     if mishaps.contains(&Fault::Gzip) {
-        parts = gzipped(parts);
+        parts = compress(parts);
     }
     for mishap in mishaps {
-        if let Some((After::Bytes(n), end)) = place(mishap) {
-            parts = cut(parts, n, end);
+        if let Some((FaultPosition::Bytes(n), end)) = fault_position(mishap) {
+            parts = truncate_at(parts, n, end);
         }
     }
     for mishap in mishaps {
         parts = match mishap {
-            Fault::Pieces(size) => pieces(parts, || *size),
-            Fault::RandomPieces { seed, most } => {
+            Fault::Pieces(size) => split_into_parts(parts, || *size),
+            Fault::RandomPieces { seed, max_len: most } => {
                 let random = SeededRandom::new(*seed);
                 let most = u64::try_from(*most).unwrap_or(u64::MAX).max(1);
-                pieces(parts, || usize::try_from(random.next_u64() % most).unwrap_or(0) + 1)
+                split_into_parts(parts, || {
+                    usize::try_from(random.next_u64() % most).unwrap_or(0) + 1
+                })
             }
             _ => parts,
         };
     }
     for mishap in mishaps {
         if let Fault::Slow(wait) = mishap {
-            parts = slowed(parts, *wait);
+            parts = slow_down(parts, *wait);
         }
     }
     parts
@@ -61,16 +63,16 @@ pub(super) fn disturb(body: Body, mishaps: &[Fault], wire: Wire) -> Vec<Part> {
 
 /// Where a mishap breaks a body off, and what comes there. An error in the stream is none of them:
 /// it is an event.
-fn place(mishap: &Fault) -> Option<(After, Option<Part>)> {
+fn fault_position(mishap: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
     match mishap {
-        Fault::Cut(after) => Some((*after, Some(Part::Cut))),
-        Fault::End(after) => Some((*after, None)),
-        Fault::Stall(after) => Some((*after, Some(Part::Hang))),
-        Fault::Reset(after) => Some((*after, Some(Part::Reset))),
+        Fault::Cut(after) => Some((*after, Some(BodyPart::Cut))),
+        Fault::EndEarly(after) => Some((*after, None)),
+        Fault::Stall(after) => Some((*after, Some(BodyPart::Hang))),
+        Fault::Reset(after) => Some((*after, Some(BodyPart::Reset))),
         Fault::Error(..)
         | Fault::NoTerminal
-        | Fault::NoLastWord
-        | Fault::Between(_)
+        | Fault::NoDoneMarker
+        | Fault::InsertNoise(_)
         | Fault::LineEnds(_)
         | Fault::NoFinalBlankLine
         | Fault::Gzip
@@ -81,20 +83,21 @@ fn place(mishap: &Fault) -> Option<(After, Option<Part>)> {
 }
 
 /// What the wire says, changed.
-fn disturbed(
-    mut steps: Vec<Step>,
+fn inject_one(
+    mut steps: Vec<BodyStep>,
     mishaps: &[Fault],
     wire: Wire,
     format: FrameFormat,
-) -> Vec<Step> {
-    let first_of = |steps: &[Step], roles: &[Role]| {
-        let is = |step: &Step| matches!(step, Step::Frame(frame) if roles.contains(&frame.role));
+) -> Vec<BodyStep> {
+    let first_of = |steps: &[BodyStep], roles: &[Role]| {
+        let is =
+            |step: &BodyStep| matches!(step, BodyStep::Frame(frame) if roles.contains(&frame.role));
         steps.iter().position(is)
     };
     for mishap in mishaps {
         let gone = match mishap {
             Fault::NoTerminal => first_of(&steps, &[Role::Terminal, Role::LastWord]),
-            Fault::NoLastWord => first_of(&steps, &[Role::LastWord]),
+            Fault::NoDoneMarker => first_of(&steps, &[Role::LastWord]),
             _ => None,
         };
         steps.truncate(gone.unwrap_or(steps.len()));
@@ -104,28 +107,30 @@ fn disturbed(
             Fault::Error(after, error) => {
                 // Whole events only: behind the one that the byte stands in.
                 let n = match after {
-                    After::Events(n) => *n,
-                    After::Bytes(n) => events_within(&steps, *n, format),
+                    FaultPosition::Events(n) => *n,
+                    FaultPosition::Bytes(n) => count_events_within(&steps, *n, format),
                 };
-                break_off(&mut steps, n);
-                let frame = wire.server().failed(error, frames(&steps));
-                steps.push(Step::Frame(frame));
+                end_early(&mut steps, n);
+                let frame = wire.server_wire().failed(error, to_frames(&steps));
+                steps.push(BodyStep::Frame(frame));
             }
             mishap => {
-                if let Some((After::Events(n), end)) = place(mishap) {
-                    break_off(&mut steps, n);
-                    steps.extend(end.map(Step::Part));
+                if let Some((FaultPosition::Events(n), end)) = fault_position(mishap) {
+                    end_early(&mut steps, n);
+                    steps.extend(end.map(BodyStep::Part));
                 }
             }
         }
     }
     let noise = mishaps.iter().filter_map(|mishap| match mishap {
-        Fault::Between(noise) if format.takes_noise() => Some(*noise),
+        Fault::InsertNoise(noise) if format.takes_noise() => Some(*noise),
         _ => None,
     });
     for noise in noise {
         let with_noise = |(n, step)| match step {
-            step @ Step::Frame(_) => vec![Step::Noise(noisy(noise, wire, n, format).into()), step],
+            step @ BodyStep::Frame(_) => {
+                vec![BodyStep::Noise(add_noise(noise, wire, n, format).into()), step]
+            }
             step => vec![step],
         };
         steps = steps.into_iter().enumerate().flat_map(with_noise).collect();
@@ -134,21 +139,21 @@ fn disturbed(
 }
 
 /// Keeps `n` frames and what comes before the next.
-fn break_off(steps: &mut Vec<Step>, n: usize) {
+fn end_early(steps: &mut Vec<BodyStep>, n: usize) {
     let mut frames = 0;
     let next = steps.iter().position(|step| {
-        frames += usize::from(matches!(step, Step::Frame(_)));
+        frames += usize::from(matches!(step, BodyStep::Frame(_)));
         frames > n
     });
     steps.truncate(next.unwrap_or(steps.len()));
 }
 
 /// How many frames it takes to have so many bytes.
-fn events_within(steps: &[Step], bytes: usize, format: FrameFormat) -> usize {
+fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) -> usize {
     let mut room = bytes;
     let frames = steps.iter().filter_map(|step| match step {
-        Step::Frame(frame) => Some(format.frame(frame, 1).len()),
-        Step::Noise(_) | Step::Part(_) => None,
+        BodyStep::Frame(frame) => Some(format.frame(frame, 1).len()),
+        BodyStep::Noise(_) | BodyStep::Part(_) => None,
     });
     frames
         .take_while(|length| {
@@ -159,13 +164,13 @@ fn events_within(steps: &[Step], bytes: usize, format: FrameFormat) -> usize {
         .count()
 }
 
-fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
+fn add_noise(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
     let frame = match noise {
         Noise::BlankLines => return format.lines("\n\n"),
         Noise::Comments => None,
-        Noise::Pings => (wire.server().ping)(n),
+        Noise::Pings => (wire.server_wire().ping)(n),
         Noise::UnknownEvents => {
-            let (event, data) = wire.vendor().unknown_event;
+            let (event, data) = wire.profile().unknown_event;
             let (event, data) = (event.map(Into::into), data.to_owned());
             Some(Frame { event, data, role: Role::Event })
         }
@@ -174,47 +179,49 @@ fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
 }
 
 /// Frames as bytes.
-fn framed(steps: Vec<Step>, mishaps: &[Fault], format: FrameFormat) -> Vec<Part> {
+fn encode_framing(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) -> Vec<BodyPart> {
     let mut frames = 0..;
     let part = |step| match step {
-        Step::Frame(frame) => Part::Bytes(format.frame(&frame, frames.next().unwrap_or(0)).into()),
-        Step::Noise(bytes) => Part::Bytes(bytes),
-        Step::Part(part) => part,
+        BodyStep::Frame(frame) => {
+            BodyPart::Bytes(format.frame(&frame, frames.next().unwrap_or(0)).into())
+        }
+        BodyStep::Noise(bytes) => BodyPart::Bytes(bytes),
+        BodyStep::Part(part) => part,
     };
-    let mut parts: Vec<Part> = steps.into_iter().map(part).collect();
+    let mut parts: Vec<BodyPart> = steps.into_iter().map(part).collect();
     let (line_end, body_end) = format.end();
     if mishaps.contains(&Fault::NoFinalBlankLine)
-        && let Some(Part::Bytes(last)) =
-            parts.iter_mut().rfind(|part| matches!(part, Part::Bytes(_)))
+        && let Some(BodyPart::Bytes(last)) =
+            parts.iter_mut().rfind(|part| matches!(part, BodyPart::Bytes(_)))
     {
         last.truncate(last.len().saturating_sub(line_end.len()));
     }
-    parts.extend(body_end.map(|end| Part::Bytes(end.into())));
+    parts.extend(body_end.map(|end| BodyPart::Bytes(end.into())));
     parts
 }
 
-fn gzipped(parts: Vec<Part>) -> Vec<Part> {
+fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     let mut gzip = Gzip::new();
     let pack = |part| match part {
-        Part::Bytes(bytes) => Part::Bytes(gzip.pack(&bytes)),
-        part @ (Part::Delay(_) | Part::Hang | Part::Cut | Part::Reset) => part,
+        BodyPart::Bytes(bytes) => BodyPart::Bytes(gzip.pack(&bytes)),
+        part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => part,
     };
-    let mut parts: Vec<Part> = parts.into_iter().map(pack).collect();
-    parts.push(Part::Bytes(gzip.finish()));
+    let mut parts: Vec<BodyPart> = parts.into_iter().map(pack).collect();
+    parts.push(BodyPart::Bytes(gzip.finish()));
     parts
 }
 
 /// Keeps `n` bytes, and `end` comes behind them.
-fn cut(parts: Vec<Part>, n: usize, end: Option<Part>) -> Vec<Part> {
+fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<BodyPart> {
     let mut kept = Vec::new();
     let mut room = n;
     for part in parts {
         match part {
-            Part::Bytes(mut bytes) => {
+            BodyPart::Bytes(mut bytes) => {
                 let whole = bytes.len() <= room;
                 bytes.truncate(room);
                 room -= bytes.len();
-                kept.push(Part::Bytes(bytes));
+                kept.push(BodyPart::Bytes(bytes));
                 if !whole {
                     break;
                 }
@@ -227,19 +234,19 @@ fn cut(parts: Vec<Part>, n: usize, end: Option<Part>) -> Vec<Part> {
 }
 
 /// Cuts what comes in one go into pieces, across frames.
-fn pieces(parts: Vec<Part>, mut size: impl FnMut() -> usize) -> Vec<Part> {
+fn split_into_parts(parts: Vec<BodyPart>, mut size: impl FnMut() -> usize) -> Vec<BodyPart> {
     let mut out = Vec::new();
     let mut run = BytesMut::new();
-    let mut flush = |run: &mut BytesMut, out: &mut Vec<Part>| {
+    let mut flush = |run: &mut BytesMut, out: &mut Vec<BodyPart>| {
         while !run.is_empty() {
             let piece = run.split_to(size().clamp(1, run.len()));
-            out.push(Part::Bytes(piece.freeze()));
+            out.push(BodyPart::Bytes(piece.freeze()));
         }
     };
     for part in parts {
         match part {
-            Part::Bytes(bytes) => run.extend_from_slice(&bytes),
-            part @ (Part::Delay(_) | Part::Hang | Part::Cut | Part::Reset) => {
+            BodyPart::Bytes(bytes) => run.extend_from_slice(&bytes),
+            part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => {
                 flush(&mut run, &mut out);
                 out.push(part);
             }
@@ -249,10 +256,12 @@ fn pieces(parts: Vec<Part>, mut size: impl FnMut() -> usize) -> Vec<Part> {
     out
 }
 
-fn slowed(parts: Vec<Part>, wait: Duration) -> Vec<Part> {
+fn slow_down(parts: Vec<BodyPart>, wait: Duration) -> Vec<BodyPart> {
     let slow = |part| match part {
-        part @ Part::Bytes(_) => vec![Part::Delay(wait), part],
-        part @ (Part::Delay(_) | Part::Hang | Part::Cut | Part::Reset) => vec![part],
+        part @ BodyPart::Bytes(_) => vec![BodyPart::Delay(wait), part],
+        part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => {
+            vec![part]
+        }
     };
     parts.into_iter().flat_map(slow).collect()
 }

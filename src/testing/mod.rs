@@ -50,7 +50,7 @@ pub mod lint;
 pub mod provider_suite;
 
 pub use answer::Answer;
-pub use fault::{After, Fault, LineEnd, Noise};
+pub use fault::{Fault, FaultPosition, LineEnd, Noise};
 pub use model_server::ModelServer;
 pub use received_request::ReceivedRequest;
 pub use wire::Wire;

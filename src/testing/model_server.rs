@@ -49,17 +49,17 @@ use crate::testing::{Answer, ReceivedRequest, Wire};
 /// ```
 pub struct ModelServer {
     server: LoopbackServer,
-    house: Arc<House>,
+    state: Arc<ServerState>,
 }
 
 /// What the server and its connections share. No lock in here is held while the script is asked.
 #[derive(Default)]
-struct House {
+struct ServerState {
     lenient: AtomicBool,
-    asked: AtomicUsize,
-    mishaps: Mutex<Vec<Fault>>,
+    received: AtomicUsize,
+    faults: Mutex<Vec<Fault>>,
     signatures: Mutex<Signatures>,
-    complaints: Mutex<Vec<String>>,
+    violations: Mutex<Vec<String>>,
 }
 
 impl ModelServer {
@@ -79,19 +79,19 @@ impl ModelServer {
     pub async fn start<A: Into<Answer>>(
         script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        Self::open(None, move |asked| script(asked).into()).await
+        Self::from_handler(None, move |asked| script(asked).into()).await
     }
 
     /// Takes any request whose body is a JSON object.
     pub fn lenient(self) -> Self {
-        self.house.lenient.store(true, Ordering::Relaxed);
+        self.state.lenient.store(true, Ordering::Relaxed);
         self
     }
 
     /// Lets something go wrong with every answer from here on, also with those that are refusals
     /// of the script.
     pub fn with_fault(self, mishap: Fault) -> Self {
-        lock_ignoring_poison(&self.house.mishaps).push(mishap);
+        lock_ignoring_poison(&self.state.faults).push(mishap);
         self
     }
 
@@ -110,23 +110,23 @@ impl ModelServer {
 
     /// What was wrong with the requests that were refused for not being lawful. A test whose agent
     /// recovers from a refusal sees here that there was one.
-    pub fn complaints(&self) -> Vec<String> {
-        lock_ignoring_poison(&self.house.complaints).clone()
+    pub fn violations(&self) -> Vec<String> {
+        lock_ignoring_poison(&self.state.violations).clone()
     }
 
     /// The server below, with the connections and the requests as they came.
-    pub fn http(&self) -> &LoopbackServer {
+    pub fn http_server(&self) -> &LoopbackServer {
         &self.server
     }
 
-    async fn open(
+    async fn from_handler(
         only: Option<Wire>,
         script: impl Fn(&ReceivedRequest) -> Answer + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        let house = Arc::new(House::default());
+        let house = Arc::new(ServerState::default());
         let served = Arc::clone(&house);
-        let handler = move |request: HttpRequest| served.answer(only, request, &script);
-        Ok(Self { server: LoopbackServer::start(handler).await?, house })
+        let handler = move |request: HttpRequest| served.respond(only, request, &script);
+        Ok(Self { server: LoopbackServer::start(handler).await?, state: house })
     }
 }
 
@@ -147,8 +147,8 @@ macro_rules! servers_of_one_wire {
             pub async fn $name<A: Into<Answer>>(
                 script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
             ) -> std::io::Result<Self> {
-                let script = move |asked: &ReceivedRequest| script(&asked.body, asked.n).into();
-                Self::open(Some(Wire::$wire), script).await
+                let script = move |asked: &ReceivedRequest| script(&asked.body, asked.index).into();
+                Self::from_handler(Some(Wire::$wire), script).await
             }
         )*}
     };
@@ -163,39 +163,41 @@ servers_of_one_wire! {
     ollama: Ollama, "Ollama's own wire. A call has an id only if the function gives it one.";
 }
 
-impl House {
-    fn answer(
+impl ServerState {
+    fn respond(
         &self,
         only: Option<Wire>,
         request: HttpRequest,
         script: &dyn Fn(&ReceivedRequest) -> Answer,
     ) -> HttpResponse {
-        let wire = Wire::of_path(&request.path);
+        let wire = Wire::from_path(&request.path);
         let spoken = wire.filter(|wire| only.is_none_or(|only| only == *wire));
         let Some(wire) = spoken.filter(|_| request.method == "POST") else {
             let message = format!("no such path: {} {}", request.method, request.path);
             let error = Error::new(ErrorKind::InvalidRequest, message).with_status(404);
             let wire = only.or(wire).unwrap_or(Wire::OpenAiChat);
             return Answer::from(error)
-                .response(&ReceivedRequest::unknown(wire), &mut Signatures::default());
+                .to_response(&ReceivedRequest::is_unknown_model(wire), &mut Signatures::default());
         };
-        let mut asked = match ReceivedRequest::read(wire, request) {
+        let mut asked = match ReceivedRequest::parse(wire, request) {
             Ok(asked) => asked,
-            Err(what) => return self.refuse(&ReceivedRequest::unknown(wire), vec![what]),
+            Err(what) => {
+                return self.error_response(&ReceivedRequest::is_unknown_model(wire), vec![what]);
+            }
         };
         if !self.lenient.load(Ordering::Relaxed) {
-            let complaints = self.complaints(&asked);
+            let complaints = self.check_request(&asked);
             if !complaints.is_empty() {
-                return self.refuse(&asked, complaints);
+                return self.error_response(&asked, complaints);
             }
         }
-        asked.n = self.asked.fetch_add(1, Ordering::Relaxed);
-        let answer = script(&asked).with_all(&lock_ignoring_poison(&self.mishaps));
-        answer.response(&asked, &mut lock_ignoring_poison(&self.signatures))
+        asked.index = self.received.fetch_add(1, Ordering::Relaxed);
+        let answer = script(&asked).with_options_of(&lock_ignoring_poison(&self.faults));
+        answer.to_response(&asked, &mut lock_ignoring_poison(&self.signatures))
     }
 
-    fn complaints(&self, asked: &ReceivedRequest) -> Vec<String> {
-        let vendor = asked.wire.vendor();
+    fn check_request(&self, asked: &ReceivedRequest) -> Vec<String> {
+        let vendor = asked.wire.profile();
         let mut complaints = (vendor.lint)(&asked.model, &asked.body);
         if let Some(name) = vendor.required_header.filter(|name| asked.http.header(name).is_none())
         {
@@ -212,11 +214,11 @@ impl House {
         complaints
     }
 
-    fn refuse(&self, asked: &ReceivedRequest, complaints: Vec<String>) -> HttpResponse {
+    fn error_response(&self, asked: &ReceivedRequest, complaints: Vec<String>) -> HttpResponse {
         let message = complaints.join("; ");
-        lock_ignoring_poison(&self.complaints).extend(complaints);
+        lock_ignoring_poison(&self.violations).extend(complaints);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
-        Answer::from(error).response(asked, &mut Signatures::default())
+        Answer::from(error).to_response(asked, &mut Signatures::default())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::testing::http::HttpRequest;
 #[non_exhaustive]
 pub struct ReceivedRequest {
     /// How many requests came to the script before, on all wires.
-    pub n: usize,
+    pub index: usize,
     /// The wire that the request came over.
     pub wire: Wire,
     /// The model that was asked for.
@@ -23,18 +23,18 @@ pub struct ReceivedRequest {
 
 impl ReceivedRequest {
     /// Reads a request by its path. The error is what is wrong with it.
-    pub(super) fn read(wire: Wire, http: HttpRequest) -> Result<Self, String> {
+    pub(super) fn parse(wire: Wire, http: HttpRequest) -> Result<Self, String> {
         let body: Value = match serde_json::from_slice(&http.body) {
             Ok(body @ Value::Object(_)) => body,
             Ok(_) => return Err("the body is not a JSON object".to_owned()),
             Err(error) => return Err(format!("the body is not JSON: {error}")),
         };
-        let model = (wire.server().model)(&http.path, &body).unwrap_or_default().to_owned();
-        Ok(Self { n: 0, wire, model, body, http })
+        let model = (wire.server_wire().model)(&http.path, &body).unwrap_or_default().to_owned();
+        Ok(Self { index: 0, wire, model, body, http })
     }
 
     /// A request of which only the wire is known.
-    pub(super) fn unknown(wire: Wire) -> Self {
+    pub(super) fn is_unknown_model(wire: Wire) -> Self {
         let model = String::from("scripted");
         let body = serde_json::json!({
             "model": model,
@@ -42,6 +42,6 @@ impl ReceivedRequest {
             "include": ["reasoning.encrypted_content"],
         });
         let path = "/?alt=sse".to_owned();
-        Self { n: 0, wire, model, body, http: HttpRequest { path, ..HttpRequest::default() } }
+        Self { index: 0, wire, model, body, http: HttpRequest { path, ..HttpRequest::default() } }
     }
 }

@@ -4,41 +4,45 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::provider::server::{Frame, FrameFormat, ServerWire};
-use crate::testing::http::Part;
+use crate::testing::http::BodyPart;
 
 /// An answer before anything goes wrong with it.
-pub(super) struct Response {
+pub(super) struct StreamResponse {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Body,
+    pub(super) body: ResponseBody,
 }
 
-pub(super) enum Body {
+pub(super) enum ResponseBody {
     /// A stream of the wire.
-    Stream(Vec<Step>, FrameFormat),
+    Stream(Vec<BodyStep>, FrameFormat),
     /// Bytes that are no stream of ours.
     Raw(Bytes),
 }
 
 /// One thing that is sent, or happens, in a stream.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum BodyStep {
     Frame(Frame),
     /// Bytes that mean nothing.
     Noise(Bytes),
     /// A wait, or the end.
-    Part(Part),
+    Part(BodyPart),
 }
 
-impl Response {
-    pub(super) fn new(status: u16, content_type: &str, body: Body) -> Self {
+impl StreamResponse {
+    pub(super) fn new(status: u16, content_type: &str, body: ResponseBody) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
         Self { status, headers, body }
     }
 
     /// One JSON document.
     pub(super) fn json(status: u16, body: &Value) -> Self {
-        Self::new(status, "application/json; charset=utf-8", Body::Raw(body.to_string().into()))
+        Self::new(
+            status,
+            "application/json; charset=utf-8",
+            ResponseBody::Raw(body.to_string().into()),
+        )
     }
 
     pub(super) fn with_request_id(mut self, server: &ServerWire, id: &str) -> Self {
@@ -48,6 +52,6 @@ impl Response {
 }
 
 /// The number of frames in a stream.
-pub(super) fn frames(steps: &[Step]) -> usize {
-    steps.iter().filter(|step| matches!(step, Step::Frame(_))).count()
+pub(super) fn to_frames(steps: &[BodyStep]) -> usize {
+    steps.iter().filter(|step| matches!(step, BodyStep::Frame(_))).count()
 }

@@ -4,21 +4,21 @@ use crate::provider::Move;
 use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{Opening, TurnWriter, Unsupported};
 use crate::testing::ReceivedRequest;
-use crate::testing::http::Part;
-use crate::testing::response_stream::{Step, frames};
-use crate::testing::signatures::{Signatures, sign};
+use crate::testing::http::BodyPart;
+use crate::testing::response_stream::{BodyStep, to_frames};
+use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
 /// When every answer was made, in seconds since 1970: the same script gives the same bytes.
-const CREATED: u64 = 1_700_000_000;
+const CREATED_AT: u64 = 1_700_000_000;
 
 /// Writes the stream that answers a request. `signatures` learns what was signed. The error is what
 /// cannot be said on the wire, for the author of the script.
-pub(super) fn steps(
+pub(super) fn stream_steps(
     moves: Vec<Move>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
-) -> Result<Vec<Step>, String> {
+) -> Result<Vec<BodyStep>, String> {
     let usage = moves.iter().rev().find_map(|next| match next {
         Move::Usage(usage) => Some(*usage),
         _ => None,
@@ -29,25 +29,25 @@ pub(super) fn steps(
         }
         _ => None,
     });
-    let writer = (asked.wire.server().turn)(&Opening {
-        id: &format!("{:04}", asked.n),
-        created: CREATED,
+    let writer = (asked.wire.server_wire().turn)(&Opening {
+        id: &format!("{:04}", asked.index),
+        created: CREATED_AT,
         model: &asked.model,
         request: &asked.body,
         usage: usage.unwrap_or_default(),
         signatures: &signed.collect::<Vec<_>>(),
-        sign: |said| Some(sign(said)),
+        sign: |said| Some(sign_text(said)),
     });
-    play(writer, moves, asked, signatures)
+    start_stream(writer, moves, asked, signatures)
         .map_err(|what| format!("the script says what the {} wire cannot say: {what}", asked.wire))
 }
 
-fn play(
+fn start_stream(
     mut writer: Box<dyn TurnWriter>,
     moves: Vec<Move>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
-) -> Result<Vec<Step>, Unsupported> {
+) -> Result<Vec<BodyStep>, Unsupported> {
     let mut steps = Vec::new();
     let mut usage = Usage::default();
     for next in moves {
@@ -66,26 +66,26 @@ fn play(
             }
             Move::Error(error) => {
                 writer.flush();
-                take_frames(&mut *writer, &mut steps);
-                let frame = asked.wire.server().failed(&error, frames(&steps));
-                steps.push(Step::Frame(frame));
+                take_written_frames(&mut *writer, &mut steps);
+                let frame = asked.wire.server_wire().failed(&error, to_frames(&steps));
+                steps.push(BodyStep::Frame(frame));
                 break;
             }
-            Move::Cut => Part::Cut,
-            Move::Delay(time) => Part::Delay(time),
-            Move::Hang => Part::Hang,
+            Move::Cut => BodyPart::Cut,
+            Move::Delay(time) => BodyPart::Delay(time),
+            Move::Hang => BodyPart::Hang,
             Move::Event(_) => return Err("an event as it is"),
             Move::Retract(_) => return Err("a retraction"),
         };
         writer.flush();
-        take_frames(&mut *writer, &mut steps);
-        steps.push(Step::Part(part));
+        take_written_frames(&mut *writer, &mut steps);
+        steps.push(BodyStep::Part(part));
     }
-    take_frames(&mut *writer, &mut steps);
-    signatures.learn(writer.output().issued.drain(..));
+    take_written_frames(&mut *writer, &mut steps);
+    signatures.record_response(writer.output().issued.drain(..));
     Ok(steps)
 }
 
-fn take_frames(writer: &mut dyn TurnWriter, steps: &mut Vec<Step>) {
-    steps.extend(writer.output().frames.drain(..).map(Step::Frame));
+fn take_written_frames(writer: &mut dyn TurnWriter, steps: &mut Vec<BodyStep>) {
+    steps.extend(writer.output().frames.drain(..).map(BodyStep::Frame));
 }

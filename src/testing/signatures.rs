@@ -6,50 +6,52 @@ use crate::fnv::fnv1a_64;
 use crate::provider::server::Issued;
 
 /// How every signature of ours begins: "scripted:" in base 64.
-pub(super) const BEGINS: &str = "c2NyaXB0ZWQ6";
+pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
 
 /// A signature over what was said. It is lawful base 64, as the vendors' are, and the same for the
 /// same words, so that another server knows it as well.
-pub(super) fn sign(said: &str) -> String {
+pub(super) fn sign_text(said: &str) -> String {
     // Sixteen hexadecimal digits are base 64, too.
-    format!("{BEGINS}{:016x}", fnv1a_64(said.bytes()))
+    format!("{SIGNATURE_PREFIX}{:016x}", fnv1a_64(said.bytes()))
 }
 
 /// What a server signed in the words of its script.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
     /// What each signature was given for.
-    given: HashMap<String, HashSet<String>>,
+    issued: HashMap<String, HashSet<String>>,
     /// The reasoning item that each item on the Responses wire followed.
-    followed: HashMap<String, String>,
+    by_previous: HashMap<String, String>,
 }
 
 impl Signatures {
     /// Remembers what an answer issued.
-    pub(super) fn learn(&mut self, issued: impl Iterator<Item = Issued>) {
+    pub(super) fn record_response(&mut self, issued: impl Iterator<Item = Issued>) {
         for issued in issued {
             match issued {
                 Issued::Signature { signature, over } => {
-                    self.given.entry(signature).or_default().insert(over);
+                    self.issued.entry(signature).or_default().insert(over);
                 }
-                Issued::Follows { item, reasoning } => drop(self.followed.insert(item, reasoning)),
+                Issued::Follows { item, reasoning } => {
+                    drop(self.by_previous.insert(item, reasoning))
+                }
             }
         }
     }
 
     /// Whether the signature was given for these words.
-    pub(super) fn hold(&self, signature: &str, said: &str) -> bool {
-        let given = self.given.get(signature);
-        signature == sign(said) || given.is_some_and(|over| over.contains(said))
+    pub(super) fn is_held(&self, signature: &str, said: &str) -> bool {
+        let given = self.issued.get(signature);
+        signature == sign_text(said) || given.is_some_and(|over| over.contains(said))
     }
 
     /// Whether the signature was given for anything.
-    pub(super) fn issued(&self, signature: &str) -> bool {
-        self.given.contains_key(signature)
+    pub(super) fn was_issued(&self, signature: &str) -> bool {
+        self.issued.contains_key(signature)
     }
 
     /// The reasoning item that an item has to come back with.
-    pub(super) fn reasoning_before(&self, item: &str) -> Option<&String> {
-        self.followed.get(item)
+    pub(super) fn signed_reasoning_before(&self, item: &str) -> Option<&String> {
+        self.by_previous.get(item)
     }
 }

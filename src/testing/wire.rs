@@ -26,7 +26,7 @@ pub enum Wire {
 }
 
 /// What a test server knows of a wire. A new wire is an entry here, and a lint.
-pub(super) struct Vendor {
+pub(super) struct WireProfile {
     /// How it is spoken.
     pub(super) server: &'static ServerWire,
     /// What the vendor objects to in the body of a request to a model.
@@ -46,56 +46,56 @@ impl Wire {
 
     /// The name of the wire, as it stands in provider data.
     pub fn as_str(self) -> &'static str {
-        self.server().name
+        self.server_wire().name
     }
 
     /// The wire that a path belongs to, whatever stands before it.
-    pub(super) fn of_path(path: &str) -> Option<Self> {
+    pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
-        Self::ALL.into_iter().find(|wire| path.ends_with(wire.server().path_end))
+        Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_end))
     }
 
-    pub(super) fn server(self) -> &'static ServerWire {
-        self.vendor().server
+    pub(super) fn server_wire(self) -> &'static ServerWire {
+        self.profile().server
     }
 
-    pub(super) fn vendor(self) -> &'static Vendor {
+    pub(super) fn profile(self) -> &'static WireProfile {
         match self {
-            Self::Anthropic => &Vendor {
+            Self::Anthropic => &WireProfile {
                 server: &anthropic::server::SERVER,
                 lint: |_, body| lint::anthropic(body),
-                check_signatures: lint::anthropic::signatures,
+                check_signatures: lint::anthropic::check_signatures,
                 required_header: Some("anthropic-version"),
                 unknown_event: (Some("weather"), r#"{"type":"weather","index":0,"sky":["blue"]}"#),
             },
-            Self::OpenAiChat => &Vendor {
+            Self::OpenAiChat => &WireProfile {
                 server: &openai_chat::server::SERVER,
                 lint: |_, body| lint::openai_chat(body),
-                check_signatures: lint::openai_chat::signatures,
+                check_signatures: lint::openai_chat::check_signatures,
                 required_header: None,
                 unknown_event: (None, r#"{"choices":[],"weather":{"sky":["blue"]}}"#),
             },
-            Self::OpenAiResponses => &Vendor {
+            Self::OpenAiResponses => &WireProfile {
                 server: &openai_responses::server::SERVER,
                 lint: |_, body| lint::openai_responses(body),
-                check_signatures: lint::openai_responses::signatures,
+                check_signatures: lint::openai_responses::check_signatures,
                 required_header: None,
                 unknown_event: (
                     Some("response.weather"),
                     r#"{"type":"response.weather","sky":["blue"]}"#,
                 ),
             },
-            Self::Gemini => &Vendor {
+            Self::Gemini => &WireProfile {
                 server: &gemini::server::SERVER,
                 lint: |model, body| match model.contains("gemini-3") {
                     true => lint::gemini_3(body),
                     false => lint::gemini(body),
                 },
-                check_signatures: lint::gemini::signatures,
+                check_signatures: lint::gemini::check_signatures,
                 required_header: None,
                 unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),
             },
-            Self::Ollama => &Vendor {
+            Self::Ollama => &WireProfile {
                 server: &ollama::server::SERVER,
                 lint: |_, body| lint::ollama(body),
                 // Nothing is signed on this wire.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How many bytes fit without an allocation; most tokens are shorter.
-const INLINE: usize = 22;
+const INLINE_CAPACITY: usize = 22;
 
 /// A short piece of text, cheap to make and to clone.
 ///
@@ -21,7 +21,7 @@ enum Repr {
     /// `len` bytes of valid UTF-8.
     Inline {
         len: u8,
-        bytes: [u8; INLINE],
+        bytes: [u8; INLINE_CAPACITY],
     },
     Shared(Arc<str>),
 }
@@ -41,10 +41,10 @@ impl Text {
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        if text.len() > INLINE {
+        if text.len() > INLINE_CAPACITY {
             return Self(Repr::Shared(text.into()));
         }
-        let mut bytes = [0; INLINE];
+        let mut bytes = [0; INLINE_CAPACITY];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
         #[expect(clippy::cast_possible_truncation, reason = "at most INLINE")]
         let len = text.len() as u8;

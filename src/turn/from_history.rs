@@ -9,7 +9,7 @@ impl Turn {
     ///
     /// Its calls may run if its stop reason allows it: only a completed turn leaves the mark of its
     /// end in a history. The wire's own word for the stop reason is not kept there.
-    pub(crate) fn resumed(history: &History) -> Result<Self, &'static str> {
+    pub(crate) fn from_history(history: &History) -> Result<Self, &'static str> {
         let mut items: Vec<&Item> = history.iter().filter(|item| !item.tombstone).collect();
         while items.pop_if(|item| item.as_tool_result().is_some()).is_some() {}
         let (last, before) = items.split_last().ok_or("the history is empty")?;
@@ -17,7 +17,7 @@ impl Turn {
             return Err("the open calls are not at the end of the history: a turn that broke off \
                  follows theirs");
         }
-        if !is_of_turn(last) {
+        if !is_item_of_turn(last) {
             return Err("the open calls are not at the end of the history: something else than \
                  results follows their turn");
         }
@@ -25,7 +25,7 @@ impl Turn {
             "the last item of the turn of the open calls has no `TurnInfo`, which says that the turn \
              is complete and why the model stopped: add it with `Item::with_turn_info`",
         )?;
-        let begins = |item: &&Item| !is_of_turn(item) || item.turn.is_some();
+        let begins = |item: &&Item| !is_item_of_turn(item) || item.turn.is_some();
         let from = before.iter().rposition(begins).map_or(0, |at| at + 1);
         let mut items: Vec<Item> = items[from..].iter().map(|item| (*item).clone()).collect();
         // A call that was shortened since is not what the model wrote.
@@ -48,7 +48,7 @@ impl Turn {
 }
 
 /// Whether an item can be one of a completed turn.
-fn is_of_turn(item: &Item) -> bool {
+fn is_item_of_turn(item: &Item) -> bool {
     let said_by_model = match item.kind {
         ItemKind::Text { .. }
         | ItemKind::Reasoning { .. }

@@ -9,7 +9,7 @@ mod partial_turn;
 mod tool_calls;
 mod turn;
 
-pub(crate) use builder::MOST_ITEMS;
+pub(crate) use builder::MAX_ITEMS;
 pub use builder::TurnBuilder;
 pub use delta_text::Text;
 pub use event::{ReasoningKind, TurnEvent};

@@ -28,7 +28,7 @@ pub enum ParseError {
     },
     /// The output limit or the context window cut it off, or the provider paused it. What there is
     /// is not read, even if it happens to be JSON: the rest of a number or a list may be missing.
-    CutOff {
+    Truncated {
         /// What came before that.
         text: String,
     },
@@ -109,8 +109,8 @@ impl Turn {
     /// # }
     /// ```
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
-        match ParseError::veto(self) {
-            None => ParseError::read(&self.answer()),
+        match ParseError::from_stop_reason(self) {
+            None => ParseError::read_text(&self.answer()),
             Some(error) => Err(error),
         }
     }
@@ -118,20 +118,20 @@ impl Turn {
 
 impl ParseError {
     /// Why no answer of the turn is read, whatever it is.
-    pub(crate) fn veto(turn: &Turn) -> Option<Self> {
+    pub(crate) fn from_stop_reason(turn: &Turn) -> Option<Self> {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
             StopReason::ContentFilter => Some(Self::Filtered { text: turn.text() }),
             StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Pause => {
-                Some(Self::CutOff { text: turn.text() })
+                Some(Self::Truncated { text: turn.text() })
             }
             StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => None,
         }
     }
 
     /// Reads a whole answer into a type; see [`Turn::parse`].
-    pub fn read<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
-        match unwrapped(answer) {
+    pub fn read_text<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
+        match strip_code_fence(answer) {
             "" => Err(Self::NoText),
             json => Self::read_json(json),
         }
@@ -143,16 +143,16 @@ impl ParseError {
         match serde_path_to_error::deserialize(&mut reader) {
             Ok(value) => match reader.end() {
                 Ok(()) => Ok(value),
-                Err(error) => Err(Self::of(&error, ".", json)),
+                Err(error) => Err(Self::from_serde(&error, ".", json)),
             },
             Err(error) => {
                 let path = error.path().to_string();
-                Err(Self::of(error.inner(), &path, json))
+                Err(Self::from_serde(error.inner(), &path, json))
             }
         }
     }
 
-    fn of(error: &serde_json::Error, path: &str, json: &str) -> Self {
+    fn from_serde(error: &serde_json::Error, path: &str, json: &str) -> Self {
         let text = json.to_owned();
         match error.classify() {
             Category::Data => {
@@ -169,7 +169,7 @@ impl ParseError {
 }
 
 /// The answer without what may stand around it.
-fn unwrapped(answer: &str) -> &str {
+fn strip_code_fence(answer: &str) -> &str {
     let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     let answer = answer.trim_matches(blank);
     let fenced = answer.strip_prefix("```").and_then(|inside| inside.strip_suffix("```"));
@@ -186,15 +186,22 @@ fn unwrapped(answer: &str) -> &str {
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { text } => write!(f, "the model refused: {}", line(text)),
+            Self::Refused { text } => write!(f, "the model refused: {}", shortened_line(text)),
             Self::Filtered { .. } => f.write_str("a content filter cut the answer off"),
-            Self::CutOff { .. } => f.write_str("the answer was cut off before its end"),
+            Self::Truncated { .. } => f.write_str("the answer was cut off before its end"),
             Self::Unfinished { reason } => write!(f, "the run ended early: {reason}"),
             Self::NoText => f.write_str("there is no answer in words"),
-            Self::NotJson { what, .. } => write!(f, "the answer is not JSON: {}", line(what)),
+            Self::NotJson { what, .. } => {
+                write!(f, "the answer is not JSON: {}", shortened_line(what))
+            }
             Self::DoesNotFit { what, path, .. } => match path.as_str() {
-                "." => write!(f, "the answer does not fit: {}", line(what)),
-                path => write!(f, "the answer does not fit: {} (at `{}`)", line(what), line(path)),
+                "." => write!(f, "the answer does not fit: {}", shortened_line(what)),
+                path => write!(
+                    f,
+                    "the answer does not fit: {} (at `{}`)",
+                    shortened_line(what),
+                    shortened_line(path)
+                ),
             },
             Self::TooLong { limit } => write!(f, "the answer is longer than {limit} bytes"),
         }
@@ -202,11 +209,11 @@ impl fmt::Display for ParseError {
 }
 
 /// A text as one line of bearable length.
-fn line(text: &str) -> String {
-    const LENGTH: usize = 300;
+fn shortened_line(text: &str) -> String {
+    const MAX_LINE_CHARS: usize = 300;
     let mut line: String =
-        text.chars().take(LENGTH).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(LENGTH).is_some() {
+        text.chars().take(MAX_LINE_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(MAX_LINE_CHARS).is_some() {
         line.push('…');
     }
     line
@@ -219,7 +226,7 @@ impl From<ParseError> for Error {
         let kind = match &error {
             ParseError::Refused { .. } | ParseError::Filtered { .. } => ErrorKind::Filtered,
             ParseError::TooLong { .. } => ErrorKind::TooLarge,
-            ParseError::CutOff { .. }
+            ParseError::Truncated { .. }
             | ParseError::Unfinished { .. }
             | ParseError::NoText
             | ParseError::NotJson { .. }

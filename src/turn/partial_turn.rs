@@ -35,7 +35,7 @@ pub(super) struct Block {
     pub(super) key: Key,
     pub(super) item: Item,
     /// Set by the end of a call.
-    pub(super) ended: bool,
+    pub(super) has_ended: bool,
 }
 
 /// Which block an event belongs to.
@@ -49,13 +49,13 @@ pub(super) enum Key {
 }
 
 /// The same data, which a stored turn is read back with however deep it is nested.
-fn readable(data: ProviderData) -> ProviderData {
+fn limit_data_depth(data: ProviderData) -> ProviderData {
     ProviderData { value: data.value.limit_depth(), ..data }
 }
 
 impl PartialTurn {
     /// Finds the partial turn that an error carries.
-    pub fn of(error: &Error) -> Option<&Self> {
+    pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
@@ -81,7 +81,7 @@ impl PartialTurn {
             }
             TurnEvent::ToolCallEnd { call_id } => {
                 if let Some(block) = self.blocks.iter_mut().rfind(|b| b.is_call(call_id)) {
-                    block.ended = true;
+                    block.has_ended = true;
                 }
             }
             TurnEvent::UsageUpdate { usage } => self.usage = *usage,
@@ -143,7 +143,7 @@ impl PartialTurn {
     }
 
     pub(super) fn push_text(&mut self, index: u32, piece: &str) {
-        let block = self.open(Key::Text(index), || ItemKind::Text { text: String::new() });
+        let block = self.open_block(Key::Text(index), || ItemKind::Text { text: String::new() });
         if let ItemKind::Text { text } = &mut block.item.kind {
             text.push_str(piece);
         }
@@ -151,21 +151,23 @@ impl PartialTurn {
 
     pub(super) fn push_reasoning(&mut self, index: u32, piece: &str) {
         let new = || ItemKind::Reasoning { text: String::new() };
-        if let ItemKind::Reasoning { text } = &mut self.open(Key::Reasoning(index), new).item.kind {
+        if let ItemKind::Reasoning { text } =
+            &mut self.open_block(Key::Reasoning(index), new).item.kind
+        {
             text.push_str(piece);
         }
     }
 
     pub(super) fn push_call(&mut self, call: ToolCall) {
         let item = Item::new(ItemKind::ToolCall(call));
-        self.blocks.push(Block { key: Key::Call, item, ended: false });
+        self.blocks.push(Block { key: Key::Call, item, has_ended: false });
     }
 
     pub(super) fn push_other(&mut self, data: ProviderData) {
         self.blocks.push(Block {
             key: Key::Other,
-            item: Item::provider_item(readable(data)),
-            ended: true,
+            item: Item::provider_item(limit_data_depth(data)),
+            has_ended: true,
         });
     }
 
@@ -180,22 +182,22 @@ impl PartialTurn {
         self.places.get(&key).and_then(|at| self.blocks.get_mut(*at))
     }
 
-    pub(super) fn attach(&mut self, key: Key, data: ProviderData) -> bool {
+    pub(super) fn attach_data(&mut self, key: Key, data: ProviderData) -> bool {
         let block = self.block_mut(key);
         let found = block.is_some();
         if let Some(block) = block {
-            block.item.provider_data = Some(Arc::new(readable(data)));
+            block.item.provider_data = Some(Arc::new(limit_data_depth(data)));
         }
         found
     }
 
     /// The newest block is looked at first: deltas come in runs.
-    pub(super) fn open(&mut self, key: Key, new: impl FnOnce() -> ItemKind) -> &mut Block {
+    pub(super) fn open_block(&mut self, key: Key, new: impl FnOnce() -> ItemKind) -> &mut Block {
         let newest = self.blocks.len().wrapping_sub(1);
         let at = match self.blocks.last() {
             Some(last) if last.key == key => newest,
             _ => *self.places.entry(key).or_insert_with(|| {
-                self.blocks.push(Block { key, item: Item::new(new()), ended: false });
+                self.blocks.push(Block { key, item: Item::new(new()), has_ended: false });
                 self.blocks.len() - 1
             }),
         };

@@ -17,15 +17,15 @@ pub struct Calls<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Veto {
     /// The kind of the results.
-    pub kind: ResultKind,
+    pub result_kind: ResultKind,
     /// The text of the results: what happened and what to do.
-    pub why: &'static str,
+    pub message: &'static str,
 }
 
 impl Turn {
     /// The tool calls with the verdict on whether they may run.
     pub fn calls(&self) -> Calls<'_> {
-        Calls { turn: self, veto: veto(self) }
+        Calls { turn: self, veto: veto_for(self) }
     }
 }
 
@@ -51,7 +51,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-fn veto(turn: &Turn) -> Option<Veto> {
+fn veto_for(turn: &Turn) -> Option<Veto> {
     let (kind, why) = match turn.stop_reason() {
         StopReason::Stop | StopReason::ToolCalls => {
             if turn.built {
@@ -82,5 +82,5 @@ fn veto(turn: &Turn) -> Option<Veto> {
              it is still needed.",
         ),
     };
-    Some(Veto { kind, why })
+    Some(Veto { result_kind: kind, message: why })
 }

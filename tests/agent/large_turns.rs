@@ -56,8 +56,8 @@ impl<P: Provider> Provider for Forgetful<P> {
 fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
     let polled = from_poll_fn("polled", |_| {
         |_cx, turn| {
-            turn.usage(spent(7));
-            turn.text(0, &"x".repeat(100));
+            turn.set_usage(spent(7));
+            turn.push_text(0, &"x".repeat(100));
             Poll::Ready(Some(Ok(())))
         }
     });

@@ -78,12 +78,12 @@ async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_s
 
 #[track_caller]
 fn fits(answer: &str) {
-    assert_eq!(ParseError::read::<City>(answer), Ok(oslo()), "{answer:?}");
+    assert_eq!(ParseError::read_text::<City>(answer), Ok(oslo()), "{answer:?}");
 }
 
 #[track_caller]
 fn not_json(answer: &str, at: (usize, usize)) {
-    match ParseError::read::<City>(answer).unwrap_err() {
+    match ParseError::read_text::<City>(answer).unwrap_err() {
         ParseError::NotJson { line, column, .. } => assert_eq!((line, column), at, "{answer:?}"),
         other => panic!("{other:?}"),
     }
@@ -91,7 +91,7 @@ fn not_json(answer: &str, at: (usize, usize)) {
 
 #[track_caller]
 fn does_not_fit(answer: &str, at: &str) {
-    match ParseError::read::<City>(answer).unwrap_err() {
+    match ParseError::read_text::<City>(answer).unwrap_err() {
         ParseError::DoesNotFit { path, text, .. } => {
             assert_eq!((path.as_str(), text.as_str()), (at, answer));
         }
@@ -129,7 +129,7 @@ fn a_schema_mismatch_is_reported_with_its_path() {
     does_not_fit(r#"{"name":"Oslo","people":7,"parts":[{"a":1},{"b":null}]}"#, "parts[1].b");
     does_not_fit(r#"{"name":"Oslo"}"#, ".");
     does_not_fit("[]", ".");
-    let error = ParseError::read::<City>(r#"{"name":"Oslo","people":"no"}"#).unwrap_err();
+    let error = ParseError::read_text::<City>(r#"{"name":"Oslo","people":"no"}"#).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("invalid type: string \"no\", expected u8"), "{message}");
     assert!(message.ends_with("(at `people`)"), "{message}");
@@ -147,9 +147,9 @@ async fn a_turn_without_an_answer_reports_why() {
             ParseError::Refused { text: "I would rather not.".into() },
         ),
         (Reply::text(OSLO).stop(StopReason::ContentFilter), ParseError::Filtered { text: text() }),
-        (Reply::text(OSLO).stop(StopReason::MaxTokens), ParseError::CutOff { text: text() }),
-        (Reply::text(OSLO).stop(StopReason::ContextWindow), ParseError::CutOff { text: text() }),
-        (Reply::text(OSLO).stop(StopReason::Pause), ParseError::CutOff { text: text() }),
+        (Reply::text(OSLO).stop(StopReason::MaxTokens), ParseError::Truncated { text: text() }),
+        (Reply::text(OSLO).stop(StopReason::ContextWindow), ParseError::Truncated { text: text() }),
+        (Reply::text(OSLO).stop(StopReason::Pause), ParseError::Truncated { text: text() }),
     ] {
         assert_eq!(turn(reply).await.parse::<City>(), Err(expected));
     }
@@ -164,9 +164,9 @@ fn an_output_failure_is_the_source_of_a_one_line_error() {
     for (failure, kind) in [
         (ParseError::Refused { text: "no\nno".into() }, ErrorKind::Filtered),
         (ParseError::Filtered { text: String::new() }, ErrorKind::Filtered),
-        (ParseError::CutOff { text: String::new() }, ErrorKind::Malformed),
+        (ParseError::Truncated { text: String::new() }, ErrorKind::Malformed),
         (ParseError::NoText, ErrorKind::Malformed),
-        (ParseError::read::<City>("x\ny").unwrap_err(), ErrorKind::Malformed),
+        (ParseError::read_text::<City>("x\ny").unwrap_err(), ErrorKind::Malformed),
         (ParseError::TooLong { limit: 1 }, ErrorKind::TooLarge),
     ] {
         let error = Error::from(failure.clone());
@@ -273,7 +273,7 @@ async fn refusals_and_truncated_answers_are_not_corrected() {
             matches!(
                 &error,
                 ParseError::Refused { text } | ParseError::Filtered { text }
-                | ParseError::CutOff { text } if text == "I"
+                | ParseError::Truncated { text } if text == "I"
             ),
             "{error:?}"
         );
@@ -360,7 +360,7 @@ async fn complete(stop: StopReason) -> Result<TurnEvent, Error> {
 async fn lines(pieces: &[&str]) -> Rows {
     let mut events = events(pieces);
     events.push(complete(StopReason::Stop).await);
-    stream::iter(events).json_lines().with_longest_line(40).collect().await
+    stream::iter(events).json_lines().with_max_line_bytes(40).collect().await
 }
 
 fn row(n: u32) -> JsonLine<Row> {
@@ -500,6 +500,6 @@ async fn commentary_before_an_answer_is_not_parsed_as_typed_output() {
 #[test]
 fn a_mismatch_message_quotes_only_a_short_part_of_the_answer() {
     let answer = serde_json::json!({ "k".repeat(100_000): "x".repeat(100_000) }).to_string();
-    let error = ParseError::read::<HashMap<String, u32>>(&answer).unwrap_err();
+    let error = ParseError::read_text::<HashMap<String, u32>>(&answer).unwrap_err();
     assert!(error.to_string().len() < 1000, "{} bytes", error.to_string().len());
 }

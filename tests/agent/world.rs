@@ -236,7 +236,7 @@ impl World for Attempt {
         }
         self.performs(&key);
         let mut kept = SavedTurn::default();
-        ask(request).observed(move |item| {
+        ask(request).observed_by(move |item| {
             kept.observe(item);
             if this.0.stop == Stop::During(n) {
                 this.stop();

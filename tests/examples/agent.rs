@@ -229,7 +229,7 @@ async fn an_ollama_server_is_used_over_its_own_wire_without_a_key_and_tools_run(
     let sent = server.requests();
     assert_eq!((sent.len(), &sent[0]["model"]), (2, &json!("qwen3:8b")));
     assert!(sent[1].to_string().contains("fn a() {}"), "{}", sent[1]);
-    assert_eq!(server.complaints(), [""; 0]);
+    assert_eq!(server.violations(), [""; 0]);
 }
 
 #[test]

@@ -241,7 +241,7 @@ mod split_frames {
     #[tokio::test(start_paused = true)]
     async fn a_connection_left_open_after_the_end_marker_does_not_delay_the_turn() {
         for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
-            let body = Answer::reply("hello").bytes(wire);
+            let body = Answer::reply("hello").to_bytes(wire);
             let open = stream::iter([Ok(body.into())]).chain(stream::pending());
             let turn = on_wire(wire, "m", &History::from_id("h"), open).into_turn();
             let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;

@@ -124,7 +124,7 @@ mod calls_truncated_by_output_limit {
                 .into(),
                 _ => {
                     let cut = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
-                    Answer::reply(cut.usage(tokens(10, 50))).bytes(wire)
+                    Answer::reply(cut.usage(tokens(10, 50))).to_bytes(wire)
                 }
             };
             let cut = Answer::raw("text/event-stream", cut);

@@ -10,7 +10,7 @@ use turnstream::context::{Compaction, Compactor, Truncator, Window, compactor_fn
 use turnstream::event::{AppendReason, EndReason, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{Mark, ProviderData, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::{After, Answer, Fault, Wire};
+use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, TurnEvent};
@@ -387,7 +387,8 @@ fn first(wire: Wire) -> OnWire {
     let signed = if wire == Wire::Ollama { thought } else { thought.sign("U0VDUkVU") };
     let signed = signed.say("Word-one.").call_raw("c", "t", "{\"ms\":1}");
     let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
-    let broken = Answer::reply("Half a word of").with_fault(Fault::Error(After::Events(4), busy));
+    let broken =
+        Answer::reply("Half a word of").with_fault(Fault::Error(FaultPosition::Events(4), busy));
     OnWire::new(wire, "gemini-2-one", [Answer::reply(signed), broken])
 }
 
@@ -467,7 +468,7 @@ mod model_handoff {
                 let begun = begun.call_raw("half", "t", "{}");
                 let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
                 let broken = Answer::reply(begun).with_fault(Fault::NoTerminal);
-                let broken = broken.with_fault(Fault::Error(After::Events(99), busy));
+                let broken = broken.with_fault(Fault::Error(FaultPosition::Events(99), busy));
                 let two = OnWire::new(to, "gemini-2-two", ["Done."]);
                 let agent = agent(OnWire::new(from, "gemini-2-one", [broken]))
                     .with_tools([fine("t", &ran)])

@@ -7,7 +7,7 @@ use turnstream::agent::{Limits, hook};
 use turnstream::event::{EndReason, Transition};
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::provider::{Reply, Retry, Scripted};
-use turnstream::testing::{After, Answer, Fault, Wire};
+use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Error, ErrorKind, Event, History};
 
@@ -86,7 +86,7 @@ mod missing_end_marker {
             let answer = Answer::reply("half a word").with_fault(Fault::NoTerminal);
             let error = read(wire, answer).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
-            assert_eq!(PartialTurn::of(&error).unwrap().text(), "half a word", "{wire}");
+            assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half a word", "{wire}");
             assert!(error.is_retryable(), "{wire}");
         }
     }
@@ -151,10 +151,14 @@ mod error_as_first_event {
     #[tokio::test(start_paused = true)]
     async fn an_error_as_the_first_event_is_retried_like_an_error_status() {
         for wire in Wire::ALL {
-            let busy = Answer::reply("x").with_fault(Fault::Error(After::Events(0), overloaded()));
+            let busy =
+                Answer::reply("x").with_fault(Fault::Error(FaultPosition::Events(0), overloaded()));
             let error = read(wire, busy.clone()).unwrap_err();
             assert!(error.is_retryable(), "{wire}: {error:?}");
-            assert!(error.kind().is_transient() && PartialTurn::of(&error).is_none(), "{wire}");
+            assert!(
+                error.kind().is_transient() && PartialTurn::from_error(&error).is_none(),
+                "{wire}"
+            );
 
             let model = OnWire::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
             let told = told(agent(Retry::new(model.clone())).run("go")).await;
@@ -205,7 +209,11 @@ mod error_mid_stream {
         told.check(EndReason::ProviderError, 1);
         assert_eq!((world.ran(), world.sent(), told.text()), (0, 1, "void"));
         let error = told.outcome.error.as_ref().unwrap();
-        assert_eq!(PartialTurn::of(error).unwrap().text(), "void", "the partial turn is there");
+        assert_eq!(
+            PartialTurn::from_error(error).unwrap().text(),
+            "void",
+            "the partial turn is there"
+        );
         assert_eq!(told.retractions(), []);
         assert_eq!(told.outcome.usage, tokens(30, 3));
         assert!(told.outcome.new_items()[1..].iter().all(|item| item.interrupted));

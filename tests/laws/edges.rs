@@ -307,12 +307,12 @@ fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
     });
     assert!(matches!(late_error, Ok(TurnEvent::TurnComplete { .. })));
     let never_said = last(|turn| {
-        let _ = turn.incomplete(None);
+        let _ = turn.into_incomplete(None);
         Ok(())
     });
     assert!(never_said.is_err());
     let asked_twice = last(|turn| {
-        turn.tool_call_start(0, "a", "t");
+        turn.start_tool_call(0, "a", "t");
         turn.stop(StopReason::ToolCalls, "");
         let _ = turn.complete();
         turn.complete()
@@ -323,8 +323,8 @@ fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
 #[test]
 fn a_stop_reason_that_forbids_calls_is_not_overridden_by_a_second_one() {
     let mut turn = TurnBuilder::new();
-    turn.tool_call_start(0, "a", "t");
-    turn.tool_call_end(0);
+    turn.start_tool_call(0, "a", "t");
+    turn.end_tool_call(0);
     turn.stop(StopReason::MaxTokens, "length");
     turn.stop(StopReason::ToolCalls, "tool_calls");
     turn.complete().unwrap();

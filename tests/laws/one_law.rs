@@ -215,8 +215,8 @@ async fn law_5_usage_is_counted_exactly_once_even_if_retracted() {
 #[test]
 fn law_4_only_a_turn_builder_produces_runnable_calls() {
     let mut turn = TurnBuilder::new();
-    turn.tool_call_start(0, "a", "t");
-    turn.tool_call_end(0);
+    turn.start_tool_call(0, "a", "t");
+    turn.end_tool_call(0);
     turn.stop(turnstream::turn::StopReason::ToolCalls, "");
     turn.complete().unwrap();
     let Some(TurnEvent::TurnComplete { turn }) = std::iter::from_fn(|| turn.next_event()).last()

@@ -22,7 +22,7 @@ async fn lines(pieces: &[&str]) -> Vec<Result<JsonLine<Row>, Error>> {
     let model = Scripted::new([Reply::text("all")]);
     let turn = model.stream_turn(Request::new(History::from_id("h"))).into_turn().await.unwrap();
     events.push(Ok(TurnEvent::TurnComplete { turn }));
-    stream::iter(events).json_lines().with_longest_line(40).collect().await
+    stream::iter(events).json_lines().with_max_line_bytes(40).collect().await
 }
 
 proptest! {

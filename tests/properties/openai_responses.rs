@@ -231,7 +231,7 @@ impl Round {
         }
         let turn = match read(&list) {
             Ok(turn) => turn.to_history_items(),
-            Err(error) => PartialTurn::of(&error).unwrap().items(),
+            Err(error) => PartialTurn::from_error(&error).unwrap().items(),
         };
         let mut items = vec![Item::user(format!("round {nth}"))];
         if self.instructed {

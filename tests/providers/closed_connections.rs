@@ -82,7 +82,7 @@ async fn serve(
     while let Some(body) = read_request(&mut stream).await {
         read.fetch_add(1, Ordering::Relaxed);
         let Some((reply, after)) = script(&body) else { return };
-        let answer = Answer::from(reply).bytes(Wire::OpenAiChat);
+        let answer = Answer::from(reply).to_bytes(Wire::OpenAiChat);
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n",
             answer.len()

@@ -9,7 +9,7 @@ use serde_json::json;
 use turnstream::env::CountingIds;
 use turnstream::event::EndReason;
 use turnstream::provider::{CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry};
-use turnstream::testing::{After, Answer, Fault, LineEnd, ModelServer, Noise, Wire};
+use turnstream::testing::{Answer, Fault, FaultPosition, LineEnd, ModelServer, Noise, Wire};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
 
@@ -24,30 +24,30 @@ fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
 /// What goes wrong.
 fn mishaps() -> Vec<Fault> {
     let places = [
-        After::Bytes(0),
-        After::Bytes(900),
-        After::Events(3),
-        After::Events(6),
-        After::Events(1000),
+        FaultPosition::Bytes(0),
+        FaultPosition::Bytes(900),
+        FaultPosition::Events(3),
+        FaultPosition::Events(6),
+        FaultPosition::Events(1000),
     ];
     let busy = || Error::new(ErrorKind::Overloaded, "busy").with_status(529);
     let mut all = vec![
         Fault::NoTerminal,
-        Fault::NoLastWord,
+        Fault::NoDoneMarker,
         Fault::LineEnds(LineEnd::CrLf),
         Fault::LineEnds(LineEnd::Cr),
         Fault::NoFinalBlankLine,
         Fault::Gzip,
         Fault::Pieces(1),
-        Fault::RandomPieces { seed: 7, most: 50 },
+        Fault::RandomPieces { seed: 7, max_len: 50 },
     ];
     for noise in [Noise::Comments, Noise::Pings, Noise::UnknownEvents, Noise::BlankLines] {
-        all.push(Fault::Between(noise));
+        all.push(Fault::InsertNoise(noise));
     }
     for place in places {
         all.extend([
             Fault::Cut(place),
-            Fault::End(place),
+            Fault::EndEarly(place),
             Fault::Reset(place),
             Fault::Error(place, busy()),
         ]);
@@ -168,7 +168,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
                 let run = agent(record, &ran).run_from(History::from_id("h"), "go");
                 let first = events(run, &name).await;
                 assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
-                assert_eq!(server.complaints(), Vec::<String>::new(), "{name}");
+                assert_eq!(server.violations(), Vec::<String>::new(), "{name}");
 
                 let again = Buffer::new();
                 let replay = Replay::from_text(&paper.text()).unwrap();
@@ -193,9 +193,9 @@ async fn a_history_can_move_between_wires_and_back() {
     for one in Wire::ALL {
         for other in Wire::ALL {
             // The first fails in the second turn, and is back in the third.
-            let first = ModelServer::start(|asked| match asked.n {
+            let first = ModelServer::start(|asked| match asked.index {
                 0 => Answer::reply(signed(asked.wire, "a").usage(usage())),
-                1 => Answer::refuse(503),
+                1 => Answer::error(503),
                 _ => Answer::reply(Reply::text("It is done, all of it.").usage(usage())),
             });
             let second = ModelServer::start(|asked| signed(asked.wire, "b").usage(usage()));
@@ -206,7 +206,7 @@ async fn a_history_can_move_between_wires_and_back() {
             let run =
                 agent(decorated("f", model, &next), &ran).run_from(History::from_id("h"), "go");
             events(run, &name).await;
-            let complaints = [first.complaints(), second.complaints()];
+            let complaints = [first.violations(), second.violations()];
             assert_eq!(complaints, [Vec::<String>::new(), Vec::new()], "{name}");
             assert_eq!((first.requests().len(), second.requests().len()), (3, 1), "{name}");
             assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");

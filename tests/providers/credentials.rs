@@ -52,7 +52,7 @@ async fn taking_the_newest(calls: &Arc<AtomicUsize>) -> ModelServer {
         let newest = format!("Bearer token-{}", calls.load(SeqCst) - 1);
         match asked.http.header("authorization") == Some(&newest) {
             true => Answer::reply("Hello."),
-            false => Answer::refuse(401),
+            false => Answer::error(401),
         }
     })
     .await

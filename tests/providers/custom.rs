@@ -73,7 +73,7 @@ async fn a_stream_without_a_stop_is_an_incomplete_turn_and_no_call_runs() {
     let model = from_stream("mine", |_| stream::iter([Ok("It is ".into()), Ok(call("c"))]));
     let error = model.stream_turn(request()).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "It is ");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "It is ");
     let outcome = Agent::new(model).with_tool(fine("t", &ran)).run("go").outcome().await;
     assert_eq!((outcome.error.unwrap().kind(), ran.began()), (ErrorKind::IncompleteTurn, 0));
 }
@@ -149,7 +149,7 @@ async fn a_poll_function_can_push_any_events_and_is_dropped_with_its_turn() {
             let _ = &here;
             polls += 1;
             match polls {
-                1 | 3 => turn.text(0, "word "),
+                1 | 3 => turn.push_text(0, "word "),
                 2 => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;

@@ -119,7 +119,7 @@ async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
     let failed = ask(&model).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(
-        PartialTurn::of(&failed).unwrap().text(),
+        PartialTurn::from_error(&failed).unwrap().text(),
         "half",
         "the last one's sources are there"
     );
@@ -191,9 +191,9 @@ async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     let model = Scripted::new([Reply::text("for somebody else").cut()]);
     let breaker = CircuitBreaker::new(model).with_failures(1);
     let cut = ask(&breaker).await.unwrap_err();
-    assert_eq!(PartialTurn::of(&cut).unwrap().text(), "for somebody else");
+    assert_eq!(PartialTurn::from_error(&cut).unwrap().text(), "for somebody else");
     let refused = ask(&breaker).await.unwrap_err();
-    assert!(PartialTurn::of(&refused).is_none());
+    assert!(PartialTurn::from_error(&refused).is_none());
     let last = refused.find_source::<Error>().unwrap();
     assert_eq!((last.kind(), last.message()), (cut.kind(), cut.message()));
     assert!(!format!("{refused:?}{breaker:?}").contains("somebody"));

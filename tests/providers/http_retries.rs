@@ -11,8 +11,8 @@ use turnstream::http::Timeouts;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry,
 };
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
-use turnstream::testing::{After, Answer, Fault, ModelServer, Wire};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
+use turnstream::testing::{Answer, Fault, FaultPosition, ModelServer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};
 
 use crate::over_http::{KEY, Transport, provider};
@@ -58,11 +58,15 @@ async fn requests(wire: Wire, answer: Answer) -> usize {
 async fn transient_errors_are_attempted_three_times_and_permanent_ones_once() {
     for wire in Wire::ALL {
         for status in [408, 409, 429, 500, 501, 502, 503, 504, 529] {
-            assert_eq!(requests(wire, Answer::refuse(status)).await, 3, "{wire} {status}");
-            assert_eq!(requests(wire, Answer::page(status)).await, 3, "{wire} {status}, a page");
+            assert_eq!(requests(wire, Answer::error(status)).await, 3, "{wire} {status}");
+            assert_eq!(
+                requests(wire, Answer::html_page(status)).await,
+                3,
+                "{wire} {status}, a page"
+            );
         }
         for status in [400, 401, 402, 403, 404, 413, 422] {
-            assert_eq!(requests(wire, Answer::refuse(status)).await, 1, "{wire} {status}");
+            assert_eq!(requests(wire, Answer::error(status)).await, 1, "{wire} {status}");
         }
     }
 }
@@ -70,9 +74,9 @@ async fn transient_errors_are_attempted_three_times_and_permanent_ones_once() {
 #[tokio::test]
 async fn each_attempt_sends_the_same_bytes() {
     for wire in Wire::ALL {
-        let server = ModelServer::start(|asked| match asked.n {
-            0 => Answer::refuse(503),
-            1 => Answer::refuse(429),
+        let server = ModelServer::start(|asked| match asked.index {
+            0 => Answer::error(503),
+            1 => Answer::error(429),
             _ => Answer::from("Hello!"),
         });
         let server = server.await.unwrap();
@@ -80,14 +84,14 @@ async fn each_attempt_sends_the_same_bytes() {
         let (events, failed) = read(model.stream_turn(request())).await;
         assert_eq!((waits(&events), failed), (vec![(1, 0), (2, 0)], None), "{wire}");
         assert_eq!(events.last().unwrap().turn_complete().unwrap().text(), "Hello!");
-        let sent = server.http().requests();
+        let sent = server.http_server().requests();
         assert!(sent.len() == 3 && sent.iter().all(|it| it.body == sent[0].body), "{wire}");
     }
 }
 
 #[tokio::test]
 async fn the_x_should_retry_header_takes_precedence() {
-    let told = |status, word| Answer::refuse(status).with_header("x-should-retry", word);
+    let told = |status, word| Answer::error(status).with_header("x-should-retry", word);
     for (status, word, sent) in
         [(503, "false", 1), (429, "false", 1), (400, "true", 3), (503, "true", 3)]
     {
@@ -123,7 +127,7 @@ data: {"type":"error","error":{"type":"timeout_error","message":"Request timed o
 
 #[tokio::test]
 async fn retry_after_is_honoured_for_every_kind_of_retry() {
-    let asks = |status| Answer::refuse(status).with_header("retry-after", "3");
+    let asks = |status| Answer::error(status).with_header("retry-after", "3");
     assert_eq!(wait_after(asks(501)).await.unwrap(), 3_000);
     assert_eq!(wait_after(asks(409)).await.unwrap(), 3_000);
     let told = asks(400).with_header("x-should-retry", "true");
@@ -139,15 +143,15 @@ async fn an_exhausted_quota_is_not_retried() {
 
 #[tokio::test]
 async fn retry_after_is_honoured_up_to_one_minute() {
-    let asks = |seconds: &str| Answer::refuse(429).with_header("retry-after", seconds);
+    let asks = |seconds: &str| Answer::error(429).with_header("retry-after", seconds);
     assert_eq!(wait_after(asks("3")).await.unwrap(), 3_000);
     assert_eq!(wait_after(asks("60")).await.unwrap(), 60_000);
     let error = wait_after(asks("61")).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(61)));
     // Without a word of the server it is at most half a second, drawn.
-    let drawn = wait_after(Answer::refuse(503)).await.unwrap();
+    let drawn = wait_after(Answer::error(503)).await.unwrap();
     assert!((1..=500).contains(&drawn), "{drawn}");
-    assert_eq!(wait_after(Answer::refuse(503)).await.unwrap(), drawn, "from the given source");
+    assert_eq!(wait_after(Answer::error(503)).await.unwrap(), drawn, "from the given source");
 }
 
 #[tokio::test]
@@ -165,8 +169,8 @@ async fn an_error_in_the_stream_is_retried_only_before_any_output() {
 
 #[tokio::test]
 async fn an_incomplete_turn_is_not_retried() {
-    for place in [After::Bytes(0), After::Events(3)] {
-        for mishap in [Fault::Cut(place), Fault::End(place)] {
+    for place in [FaultPosition::Bytes(0), FaultPosition::Events(3)] {
+        for mishap in [Fault::Cut(place), Fault::EndEarly(place)] {
             let answer = Answer::from("Hello, world!").with_fault(mishap);
             assert_eq!(requests(Wire::Anthropic, answer).await, 1, "{place:?}");
         }
@@ -181,7 +185,7 @@ async fn a_client_side_timeout_is_not_retried() {
         let silent = HttpResponse {
             status: 200,
             headers: vec![("content-type".into(), "text/event-stream".into())],
-            body: vec![Part::Hang],
+            body: vec![BodyPart::Hang],
         };
         let server = LoopbackServer::start(move |_| silent.clone()).await.unwrap();
         let transport = Transport { timeouts, ..Transport::at_once() };
@@ -220,7 +224,7 @@ async fn a_refused_connection_is_retried_after_a_delay() {
 
 #[tokio::test]
 async fn one_setting_disables_or_configures_retries() {
-    let server = ModelServer::start(|_| Answer::refuse(503)).await.unwrap();
+    let server = ModelServer::start(|_| Answer::error(503)).await.unwrap();
     for attempts in [0, 1, 2, 5] {
         let mut transport = Transport::at_once();
         transport.backoff.attempts = attempts;
@@ -237,7 +241,7 @@ async fn one_setting_disables_or_configures_retries() {
 
 /// Two servers: the first refuses all, the second answers all. And how many requests each got.
 async fn failing_and_fine(status: u16) -> (ModelServer, ModelServer) {
-    let failing = ModelServer::start(move |_| Answer::refuse(status)).await.unwrap();
+    let failing = ModelServer::start(move |_| Answer::error(status)).await.unwrap();
     let fine = ModelServer::start(|_| Answer::from("Hello!")).await.unwrap();
     (failing, fine)
 }
@@ -335,8 +339,8 @@ async fn a_circuit_breaker_counts_one_failure_per_request_and_forwards_retry_set
 
 #[tokio::test]
 async fn all_attempts_of_a_turn_count_as_one_model_call() {
-    let server = ModelServer::start(|asked| match asked.n {
-        0 | 1 => Answer::refuse(503),
+    let server = ModelServer::start(|asked| match asked.index {
+        0 | 1 => Answer::error(503),
         _ => {
             let usage = Usage { input_tokens: 10, output_tokens: 2, ..Usage::default() };
             Answer::from(Reply::text("Hello!").usage(usage))
@@ -352,7 +356,7 @@ async fn all_attempts_of_a_turn_count_as_one_model_call() {
 
 #[tokio::test]
 async fn the_time_limit_of_a_run_spans_all_attempts() {
-    let server = ModelServer::start(|_| Answer::refuse(503).with_header("retry-after", "50"));
+    let server = ModelServer::start(|_| Answer::error(503).with_header("retry-after", "50"));
     let server = server.await.unwrap();
     let agent = Agent::new(provider(Wire::Anthropic, &server.url(), 0, Transport::default()));
     let mut run =
@@ -392,8 +396,8 @@ async fn a_retry_event_shows_no_key() {
 
 #[tokio::test]
 async fn retry_events_are_recorded_and_replayed_without_waiting() {
-    let server = ModelServer::start(|asked| match asked.n {
-        0 => Answer::refuse(503),
+    let server = ModelServer::start(|asked| match asked.index {
+        0 => Answer::error(503),
         _ => Answer::from("Hello!"),
     });
     let server = server.await.unwrap();
@@ -425,7 +429,7 @@ async fn a_retry_dropped_during_its_delay_sends_nothing() {
     let counted = Arc::clone(&requests);
     let server = ModelServer::start(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        Answer::refuse(503).with_header("retry-after", "9")
+        Answer::error(503).with_header("retry-after", "9")
     });
     let server = server.await.unwrap();
     let model = provider(Wire::Anthropic, &server.url(), 0, Transport::default());

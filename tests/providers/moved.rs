@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnStream, TurnStreamExt};
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
 
@@ -24,8 +24,8 @@ const REST: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"!\"},\"finish_
 /// Longer than any test takes.
 const HANGS: Duration = Duration::from_secs(10);
 
-fn bytes(text: &'static str) -> Part {
-    Part::Bytes(Bytes::from_static(text.as_bytes()))
+fn bytes(text: &'static str) -> BodyPart {
+    BodyPart::Bytes(Bytes::from_static(text.as_bytes()))
 }
 
 fn current_thread() -> Runtime {
@@ -49,7 +49,7 @@ struct Server {
     answered: Arc<Notify>,
 }
 
-fn serve(status: u16, body: Vec<Part>) -> Server {
+fn serve(status: u16, body: Vec<BodyPart>) -> Server {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let [asked, answered] = [(), ()].map(|()| Arc::new(Notify::new()));
     let (hold, until) = mpsc::channel::<()>();
@@ -71,7 +71,7 @@ fn serve(status: u16, body: Vec<Part>) -> Server {
 }
 
 /// A server that answers at once.
-fn answering(status: u16, body: Vec<Part>) -> Server {
+fn answering(status: u16, body: Vec<BodyPart>) -> Server {
     Server { hold: None, ..serve(status, body) }
 }
 
@@ -110,18 +110,18 @@ fn check_moved(error: &Error, kind: ErrorKind) {
 
 #[test]
 fn a_body_driven_by_an_idle_current_thread_runtime_is_an_error_and_not_a_hang() {
-    let server = answering(200, vec![bytes(TEXT), Part::Hang]);
+    let server = answering(200, vec![bytes(TEXT), BodyPart::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
     read_first(&first, &mut turn);
     let error = read_rest(turn).unwrap_err();
     check_moved(&error, ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
 }
 
 #[test]
 fn a_body_polled_outside_any_runtime_is_an_error_and_not_a_hang() {
-    let server = answering(200, vec![bytes(TEXT), Part::Hang]);
+    let server = answering(200, vec![bytes(TEXT), BodyPart::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
     read_first(&first, &mut turn);
@@ -134,7 +134,7 @@ fn a_body_polled_outside_any_runtime_is_an_error_and_not_a_hang() {
 #[test]
 fn a_body_whose_runtime_has_ended_is_an_error() {
     for first in [current_thread(), multi_thread()] {
-        let server = answering(200, vec![bytes(TEXT), Part::Hang]);
+        let server = answering(200, vec![bytes(TEXT), BodyPart::Hang]);
         let mut turn = ask(&server.model);
         read_first(&first, &mut turn);
         drop(first);
@@ -144,7 +144,7 @@ fn a_body_whose_runtime_has_ended_is_an_error() {
 
 #[test]
 fn a_turn_with_its_stop_reason_is_complete_even_if_its_body_cannot_be_read() {
-    let server = answering(200, vec![bytes(STOP), Part::Hang]);
+    let server = answering(200, vec![bytes(STOP), BodyPart::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
     read_first(&first, &mut turn);
@@ -172,7 +172,7 @@ fn a_retry_is_sent_from_the_runtime_that_the_turn_moved_to() {
 
 #[test]
 fn an_error_status_is_reported_even_if_its_body_cannot_be_read() {
-    let server = answering(400, vec![bytes("{"), Part::Hang]);
+    let server = answering(400, vec![bytes("{"), BodyPart::Hang]);
     let first = current_thread();
     let mut turn = ask(&server.model);
     poll_until(&first, &mut turn, &server.answered);
@@ -182,7 +182,7 @@ fn an_error_status_is_reported_even_if_its_body_cannot_be_read() {
 
 #[test]
 fn a_turn_driven_by_a_multi_thread_runtime_continues_in_another_runtime() {
-    let pause = Part::Delay(Duration::from_millis(20));
+    let pause = BodyPart::Delay(Duration::from_millis(20));
     let mut server = serve(200, vec![bytes(TEXT), pause, bytes(REST)]);
     let first = multi_thread();
     // While the answer is waited for.
@@ -198,7 +198,7 @@ fn a_turn_driven_by_a_multi_thread_runtime_continues_in_another_runtime() {
 
 #[test]
 fn a_turn_moved_before_its_first_poll_works() {
-    let pause = Part::Delay(Duration::from_millis(20));
+    let pause = BodyPart::Delay(Duration::from_millis(20));
     let server = answering(200, vec![bytes(TEXT), pause, bytes(REST)]);
     let first = current_thread();
     let turn = first.block_on(async { ask(&server.model) });

@@ -95,7 +95,7 @@ async fn a_replay_yields_the_recorded_error() {
     let (_, failed) = check(Scripted::new([Reply::text("half").fail(limited.clone())])).await;
     assert_eq!(failed, Some(limited));
     let (_, failed) = check(Scripted::new([Reply::text("half").cut()])).await;
-    assert_eq!(PartialTurn::of(&failed.unwrap()).unwrap().text(), "half");
+    assert_eq!(PartialTurn::from_error(&failed.unwrap()).unwrap().text(), "half");
 }
 
 /// A provider that says what a function pushes.
@@ -103,7 +103,7 @@ struct Pushes(fn(&mut TurnBuilder));
 
 impl Provider for Pushes {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let mut turn = TurnBuilder::after(&request.history);
+        let mut turn = TurnBuilder::following(&request.history);
         (self.0)(&mut turn);
         turn.complete().unwrap();
         let events: Vec<_> = std::iter::from_fn(|| turn.next_event()).map(Ok).collect();
@@ -122,21 +122,21 @@ async fn provider_data_is_replayed_byte_for_byte() {
         ProviderData { provider: "p".into(), model: "m".into(), value }
     }
     let (events, _) = check(Pushes(|turn| {
-        turn.model("m-1");
-        turn.response_id("r");
-        turn.other(data(r#"{"z":1,"a":[2]}"#));
+        turn.set_model("m-1");
+        turn.set_response_id("r");
+        turn.push_provider_item(data(r#"{"z":1,"a":[2]}"#));
         // A thought without words, before and behind one with words.
-        turn.reasoning_data(0, data(r#"{"signature":"s0"}"#));
-        turn.reasoning(1, "hm", turnstream::turn::ReasoningKind::Summary);
-        turn.reasoning_data(1, data(r#"{"signature":"s1"}"#));
-        turn.text(7, "hi");
-        turn.text_data(7, data(r#"{"t":true}"#));
-        turn.other(data(r#"{"b":{}}"#));
-        turn.tool_call_start(3, "a", "t");
-        turn.tool_call_data(3, data(r#"{"signature":"s2"}"#));
-        turn.tool_call_args(3, "{}");
-        turn.tool_call_end(3);
-        turn.other(data(r#"{"c":1}"#));
+        turn.set_reasoning_data(0, data(r#"{"signature":"s0"}"#));
+        turn.push_reasoning(1, "hm", turnstream::turn::ReasoningKind::Summary);
+        turn.set_reasoning_data(1, data(r#"{"signature":"s1"}"#));
+        turn.push_text(7, "hi");
+        turn.set_text_data(7, data(r#"{"t":true}"#));
+        turn.push_provider_item(data(r#"{"b":{}}"#));
+        turn.start_tool_call(3, "a", "t");
+        turn.set_tool_call_data(3, data(r#"{"signature":"s2"}"#));
+        turn.push_tool_call_args(3, "{}");
+        turn.end_tool_call(3);
+        turn.push_provider_item(data(r#"{"c":1}"#));
         turn.stop(StopReason::ToolCalls, "tool_use");
     }))
     .await;

@@ -224,7 +224,7 @@ async fn the_last_error_carries_its_partial_turn() {
     let (events, failed) = read(retry.stream_turn(request())).await;
     let failed = failed.unwrap();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&failed).unwrap().text(), "try 2");
+    assert_eq!(PartialTurn::from_error(&failed).unwrap().text(), "try 2");
     assert_eq!(text(&events), "try 2");
 }
 
@@ -327,7 +327,7 @@ mod over_http {
         let retry = Retry::new(model).with_backoff(backoff);
         let turn = retry.stream_turn(request()).into_turn().await.unwrap();
         assert_eq!(turn.text(), "Hello!");
-        let bodies = server.http().requests();
+        let bodies = server.http_server().requests();
         assert!(bodies.len() == 3 && bodies.iter().all(|sent| sent.body == bodies[0].body));
     }
 }

@@ -39,14 +39,14 @@ impl<W: provider::Wire> Subject for OverWire<W> {
             Some(Piece::Stop(_)) => reply,
             _ => reply.cut(),
         };
-        let body = Answer::reply(reply).bytes(self.wire);
+        let body = Answer::reply(reply).to_bytes(self.wire);
         // What the wire cannot say is a document that says so.
         (!body.starts_with(b"{\"error\"")).then_some(body)
     }
 
     fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
         let error = Error::new(ErrorKind::Server, message);
-        Some(Answer::reply(Reply::error(error)).bytes(self.wire))
+        Some(Answer::reply(Reply::error(error)).to_bytes(self.wire))
     }
 }
 

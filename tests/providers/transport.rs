@@ -10,7 +10,7 @@ use futures::executor::block_on;
 use turnstream::http::{HttpClient, Timeouts};
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnStream, TurnStreamExt};
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
 
@@ -19,16 +19,16 @@ const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
-fn bytes(text: &'static str) -> Part {
-    Part::Bytes(Bytes::from_static(text.as_bytes()))
+fn bytes(text: &'static str) -> BodyPart {
+    BodyPart::Bytes(Bytes::from_static(text.as_bytes()))
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: Vec<Part>) -> HttpResponse {
+fn answer(status: u16, headers: &[(&str, &str)], body: Vec<BodyPart>) -> HttpResponse {
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     HttpResponse { status, headers: headers.iter().map(own).collect(), body }
 }
 
-fn stream(body: Vec<Part>) -> HttpResponse {
+fn stream(body: Vec<BodyPart>) -> HttpResponse {
     answer(200, &[("content-type", "text/event-stream")], body)
 }
 
@@ -73,7 +73,7 @@ async fn error_in_no_time(response: HttpResponse, timeouts: Timeouts) -> (Error,
 fn check_timeout(error: &Error, words: &str, said: Option<&str>) {
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error:?}");
     assert!(error.message().contains(words), "{error}");
-    assert_eq!(PartialTurn::of(error).map(PartialTurn::text).as_deref(), said);
+    assert_eq!(PartialTurn::from_error(error).map(PartialTurn::text).as_deref(), said);
 }
 
 #[tokio::test]
@@ -107,16 +107,16 @@ async fn an_html_or_json_document_instead_of_a_stream_is_a_protocol_error() {
 
 #[tokio::test]
 async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
-    for end in [Part::Cut, Part::Reset] {
+    for end in [BodyPart::Cut, BodyPart::Reset] {
         // The delay lets the client read what a reset would take from it.
-        let wait = Part::Delay(Duration::from_millis(20));
+        let wait = BodyPart::Delay(Duration::from_millis(20));
         let body = vec![bytes(TEXT), bytes("data: {\"choi"), wait, end];
         let server = serve(answer(200, &[("x-request-id", "req_1")], body)).await;
         let mut turn = ask(&model(&server));
         assert!(matches!(turn.next().await, Some(Ok(TurnEvent::TextDelta { .. }))));
         let error = turn.next().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-        assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+        assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
         assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Connect);
         assert_eq!(error.request_id(), Some("req_1"));
         assert!(turn.next().await.is_none());
@@ -125,8 +125,8 @@ async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
 
 #[tokio::test]
 async fn a_connection_lost_after_the_stop_reason_does_not_fail_the_turn() {
-    for end in [Part::Cut, Part::Reset] {
-        let wait = Part::Delay(Duration::from_millis(20));
+    for end in [BodyPart::Cut, BodyPart::Reset] {
+        let wait = BodyPart::Delay(Duration::from_millis(20));
         let body = vec![bytes(TEXT), bytes(FINISH), wait, end];
         assert_eq!(text(stream(body)).await.unwrap(), "hi");
     }
@@ -137,7 +137,7 @@ async fn a_body_that_ends_inside_a_frame_is_an_incomplete_turn() {
     let server = serve(stream(vec![bytes(TEXT), bytes("data: {\"choi")])).await;
     let error = ask(&model(&server)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
     assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Protocol);
     // Behind the stop reason it costs nothing.
     for half in ["data: {\"choi", "data: [DO"] {
@@ -156,13 +156,13 @@ async fn an_error_in_the_stream_carries_the_partial_turn() {
     let broke = "data: {\"error\":{\"message\":\"busy\",\"code\":503}}\n\n";
     let error = text(stream(vec![bytes(TEXT), bytes(broke)])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
 }
 
 #[tokio::test]
 async fn an_unrequested_compressed_body_is_a_protocol_error() {
     for packing in ["gzip", "br", "deflate, gzip"] {
-        let packed = Part::Bytes(Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0]));
+        let packed = BodyPart::Bytes(Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0]));
         let response = answer(200, &[("content-encoding", packing)], vec![packed.clone()]);
         let error = text(response).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol);
@@ -183,7 +183,7 @@ async fn an_unrequested_compressed_body_is_a_protocol_error() {
 #[tokio::test]
 async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
     let timeouts = Timeouts { first_byte: Duration::from_mins(2), ..Timeouts::default() };
-    let (error, waited) = error_in_no_time(stream(vec![Part::Hang]), timeouts).await;
+    let (error, waited) = error_in_no_time(stream(vec![BodyPart::Hang]), timeouts).await;
     check_timeout(&error, "did not begin", None);
     assert!((115..125).contains(&waited.as_secs()), "{waited:?}");
 }
@@ -191,18 +191,18 @@ async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
 #[tokio::test]
 async fn a_model_without_output_hits_the_first_output_timeout() {
     let timeouts = Timeouts { first_output: Duration::from_secs(100), ..Timeouts::default() };
-    let response = stream(vec![bytes(": ping\n\n"), Part::Hang]);
+    let response = stream(vec![bytes(": ping\n\n"), BodyPart::Hang]);
     let (error, waited) = error_in_no_time(response, timeouts).await;
     check_timeout(&error, "said nothing", None);
     assert!((95..105).contains(&waited.as_secs()), "{waited:?}");
     // Also before there is an answer.
-    let (error, _) = error_in_no_time(stream(vec![Part::Hang]), timeouts).await;
+    let (error, _) = error_in_no_time(stream(vec![BodyPart::Hang]), timeouts).await;
     check_timeout(&error, "said nothing", None);
 }
 
 /// Takes the first event, and then the error without waiting for real.
 async fn error_behind_the_first_event(timeouts: Timeouts) -> Error {
-    let server = serve(stream(vec![bytes(TEXT), Part::Hang])).await;
+    let server = serve(stream(vec![bytes(TEXT), BodyPart::Hang])).await;
     let mut turn = ask(&model(&server).with_timeouts(timeouts));
     assert!(turn.next().await.unwrap().is_ok());
     tokio::time::pause();
@@ -231,7 +231,7 @@ async fn an_overlong_turn_times_out_and_partial_output_is_kept() {
 
 #[tokio::test]
 async fn a_slow_error_body_is_still_read() {
-    let late = Part::Delay(Duration::from_secs(3));
+    let late = BodyPart::Delay(Duration::from_secs(3));
     let body = vec![late, bytes(r#"{"error":{"message":"slow "#), bytes(r#"down"}}"#)];
     let (error, _) = error_in_no_time(answer(429, &[], body), Timeouts::default()).await;
     assert_eq!(error.kind(), ErrorKind::RateLimited);
@@ -242,14 +242,14 @@ async fn a_slow_error_body_is_still_read() {
 async fn an_endless_error_body_is_read_for_a_bounded_time() {
     let whole = r#"{"error":{"message":"slow down"}}"#;
     for (body, said, most) in [(whole, ": slow down", 1), ("slow", ": slow", 6), ("", "429", 6)] {
-        let response = answer(429, &[], vec![bytes(body), Part::Hang]);
+        let response = answer(429, &[], vec![bytes(body), BodyPart::Hang]);
         let (error, waited) = error_in_no_time(response, Timeouts::default()).await;
         assert_eq!(error.kind(), ErrorKind::RateLimited);
         assert!(error.message().ends_with(said), "{error}");
         assert!(waited < Duration::from_secs(most), "{waited:?}");
     }
     let timeouts = Timeouts { first_byte: Duration::from_secs(2), ..Timeouts::default() };
-    let (error, waited) = error_in_no_time(answer(500, &[], vec![Part::Hang]), timeouts).await;
+    let (error, waited) = error_in_no_time(answer(500, &[], vec![BodyPart::Hang]), timeouts).await;
     assert_eq!(error.kind(), ErrorKind::Server);
     assert!(waited < Duration::from_secs(3), "{waited:?}");
 }
@@ -275,14 +275,16 @@ async fn nothing_is_sent_for_a_stream_that_is_never_polled() {
 
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
-    let server = serve(stream(vec![bytes(TEXT), Part::Hang])).await;
+    let server = serve(stream(vec![bytes(TEXT), BodyPart::Hang])).await;
     let mut turn = ask(&model(&server));
     assert!(turn.next().await.unwrap().is_ok());
     drop(turn);
-    server.closed().await;
+    server.wait_closed().await;
     assert_eq!((server.requests().len(), server.closed_early()), (1, 1));
     // While the head is waited for, and while the words of a refusal are.
-    for response in [stream(vec![Part::Hang]), answer(429, &[], vec![bytes("slow"), Part::Hang])] {
+    for response in
+        [stream(vec![BodyPart::Hang]), answer(429, &[], vec![bytes("slow"), BodyPart::Hang])]
+    {
         let server = serve(response).await;
         let mut turn = ask(&model(&server));
         while server.requests().is_empty() {
@@ -291,20 +293,20 @@ async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
             tokio::task::yield_now().await;
         }
         drop(turn);
-        server.closed().await;
+        server.wait_closed().await;
         assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn a_line_without_an_end_hits_the_length_limit() {
-    let piece = Part::Bytes(Bytes::from(vec![b'x'; 1 << 20]));
+    let piece = BodyPart::Bytes(Bytes::from(vec![b'x'; 1 << 20]));
     let mut body = vec![bytes(TEXT), bytes("data: ")];
     body.extend(vec![piece; 17]);
-    body.push(Part::Hang);
+    body.push(BodyPart::Hang);
     let error = text(stream(body)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "hi");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
     assert!(error.find_source::<turnstream::sse::FrameTooLarge>().is_some());
 }
 
@@ -329,12 +331,16 @@ async fn an_echoed_key_is_never_shown() {
         let id = format!("id-{}", request.header("authorization").unwrap_or_default());
         let broken = format!("data: {{\"error\":{body}}}\n\n");
         match request.path.contains("fine") {
-            true => {
-                answer(200, &[("x-request-id", &id)], vec![bytes(TEXT), Part::Bytes(broken.into())])
-            }
-            false => {
-                answer(400, &[("x-request-id", &id)], vec![Part::Bytes(body.to_string().into())])
-            }
+            true => answer(
+                200,
+                &[("x-request-id", &id)],
+                vec![bytes(TEXT), BodyPart::Bytes(broken.into())],
+            ),
+            false => answer(
+                400,
+                &[("x-request-id", &id)],
+                vec![BodyPart::Bytes(body.to_string().into())],
+            ),
         }
     };
     let server = LoopbackServer::start(echo).await.unwrap();
@@ -374,7 +380,7 @@ async fn an_echoed_key_is_never_shown() {
 async fn a_key_split_by_message_truncation_is_not_shown() {
     for before in 485..505 {
         let said = format!("{}{KEY}{}", "x".repeat(before), "y".repeat(100));
-        let refusal = answer(400, &[], vec![Part::Bytes(said.into())]);
+        let refusal = answer(400, &[], vec![BodyPart::Bytes(said.into())]);
         let shown = shown(&text(refusal).await.unwrap_err());
         assert!(!shown.contains(&KEY[..4]), "{before}: {shown}");
     }

@@ -552,7 +552,7 @@ fn a_loop_may_be_the_body_of_a_loop() {
 #[test]
 fn items_and_steps_are_distinguished_by_type() {
     fn item_of<T: IntoStep>(value: T::Value) -> T::Item {
-        T::item(value)
+        T::as_value(value)
     }
     assert_eq!(item_of::<Step<u8, ()>>(1), 1);
     assert_eq!(item_of::<Result<Step<u8, ()>, String>>(1), Ok(1));
@@ -792,7 +792,7 @@ fn on_turn_complete_passes_the_turn_to_its_closure_and_yields_its_steps() {
     let appended = |n: u32| Event::TurnStarted { turn: n, model: "m".into(), transition: None };
     let steps = turn("hello there").on_turn_complete(async |turn: Arc<Turn>| {
         assert_eq!(turn.text(), "hello there");
-        Ok(Steps::stop_with(3).after([appended(1), appended(2)]))
+        Ok(Steps::stop_with(3).from_items_then([appended(1), appended(2)]))
     });
     let mut steps = drain_steps(steps, &Gauge::default());
     let after = steps.split_off(steps.len() - 3);
@@ -854,7 +854,7 @@ fn an_incomplete_turn_error_carries_the_partial_turn() {
     let upstream = turn(Reply::text("half a sen").cut());
     let (before, error) = fails(upstream.on_turn_complete(never), &Gauge::default());
     assert_eq!((before, error.kind()), (3, ErrorKind::IncompleteTurn));
-    let partial = PartialTurn::of(&error).expect("a partial turn");
+    let partial = PartialTurn::from_error(&error).expect("a partial turn");
     assert_eq!(partial.items().iter().filter_map(Item::as_text).collect::<String>(), "half a sen");
 }
 
@@ -1151,7 +1151,7 @@ fn a_panic_in_into_step_ends_the_loop() {
         fn into_step(self) -> Result<Step<(), ()>, ()> {
             panic!("boom")
         }
-        fn item((): ()) {}
+        fn as_value((): ()) {}
     }
     let gauge = Gauge::default();
     let mut stream = loop_stream((), |()| gauge.inside(stream::repeat_with(|| Never)));

@@ -70,7 +70,7 @@ impl OnWire {
         answers: impl IntoIterator<Item = A>,
     ) -> Self {
         let body = |(n, answer): (usize, A)| {
-            let body = String::from_utf8(answer.into().bytes(wire)).unwrap();
+            let body = String::from_utf8(answer.into().to_bytes(wire)).unwrap();
             // Every response has ids of its own, as those of a server have.
             body.replace("_0000", &format!("_{n:04}")).into_bytes()
         };

@@ -138,7 +138,7 @@ pub(crate) fn frame(data: &str) -> String {
 
 /// The turn that an answer is on a wire.
 pub(crate) fn read(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, Error> {
-    read_body(wire, answer.into().bytes(wire))
+    read_body(wire, answer.into().to_bytes(wire))
 }
 
 /// The turn that these frames are on a wire.
@@ -159,14 +159,14 @@ pub(crate) fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> V
 /// The same answer in all the ways in which it may be framed.
 pub(crate) fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
     let plain = || Answer::reply(reply.clone());
-    let mut bodies = vec![plain(), plain().with_fault(Fault::NoLastWord)];
+    let mut bodies = vec![plain(), plain().with_fault(Fault::NoDoneMarker)];
     for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr] {
         let ended = plain().with_fault(Fault::LineEnds(end));
         bodies.push(ended.clone());
-        bodies.push(ended.clone().with_fault(Fault::Between(Noise::Comments)));
+        bodies.push(ended.clone().with_fault(Fault::InsertNoise(Noise::Comments)));
         bodies.push(ended.with_fault(Fault::NoFinalBlankLine));
     }
-    let bytes = bodies.iter().map(|body| body.bytes(wire));
+    let bytes = bodies.iter().map(|body| body.to_bytes(wire));
     // A mark of the order of bytes is lawful before server-sent events, and not before JSON.
     let mark = if wire == Wire::Ollama { b"".as_slice() } else { b"\xef\xbb\xbf" };
     let marked = |body: Vec<u8>| [body.clone(), [mark, &body].concat()];

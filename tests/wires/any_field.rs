@@ -61,7 +61,7 @@ fn costly(wire: Wire) -> BTreeSet<String> {
     let reply = if wire == Wire::Ollama { thought } else { thought.sign("c2ln") };
     let reply = reply.say("Word.").usage(usage);
     let reply = reply.call("look", json!({ "x": [1, "y"] })).call("count", json!({ "z": 2 }));
-    let body = String::from_utf8(Answer::reply(reply).bytes(wire)).unwrap();
+    let body = String::from_utf8(Answer::reply(reply).to_bytes(wire)).unwrap();
     let lawful = runs(&read(wire, body.clone()).unwrap());
     assert_eq!(lawful.len(), 2, "{wire}");
     let deep = "[".repeat(200) + &"]".repeat(200);

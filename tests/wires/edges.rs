@@ -388,7 +388,7 @@ mod over_http {
     use turnstream::http::{HttpClient, Timeouts};
     use turnstream::provider::{OpenAiChat, Provider};
     use turnstream::stream::TurnStreamExt;
-    use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+    use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
     use turnstream::{Error, ErrorKind, Item, Request};
 
     use super::history;
@@ -403,12 +403,12 @@ mod over_http {
         history(vec![Item::user(format!("hi {PROMPT}"))])
     }
 
-    fn response(status: u16, kind: &str, body: Vec<Part>) -> HttpResponse {
+    fn response(status: u16, kind: &str, body: Vec<BodyPart>) -> HttpResponse {
         HttpResponse { status, headers: vec![("content-type".into(), kind.into())], body }
     }
 
     fn whole(status: u16, kind: &str, body: impl Into<bytes::Bytes>) -> HttpResponse {
-        response(status, kind, vec![Part::Bytes(body.into())])
+        response(status, kind, vec![BodyPart::Bytes(body.into())])
     }
 
     async fn serve(response: HttpResponse) -> LoopbackServer {
@@ -504,8 +504,8 @@ mod over_http {
     #[tokio::test]
     async fn after_the_first_byte_the_idle_timeout_applies() {
         // The delay has the client wait for the first byte before it comes.
-        let delay = Part::Delay(Duration::from_millis(5));
-        let body = vec![delay, Part::Bytes(": hi\n\n".into()), Part::Hang];
+        let delay = BodyPart::Delay(Duration::from_millis(5));
+        let body = vec![delay, BodyPart::Bytes(": hi\n\n".into()), BodyPart::Hang];
         let server = serve(response(200, "text/event-stream", body)).await;
         let error = ask(provider(server.url(), LONG, SHORT)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -520,8 +520,8 @@ mod over_http {
 
     #[tokio::test]
     async fn an_error_status_with_a_hanging_body_is_still_reported() {
-        let words = Part::Bytes(r#"{"error":{"message":"slow down"}}"#.into());
-        let server = serve(response(429, "application/json", vec![words, Part::Hang])).await;
+        let words = BodyPart::Bytes(r#"{"error":{"message":"slow down"}}"#.into());
+        let server = serve(response(429, "application/json", vec![words, BodyPart::Hang])).await;
         let error = ask(provider(server.url(), LONG, SHORT)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RateLimited);
         assert!(error.message().contains("slow down"), "{error}");

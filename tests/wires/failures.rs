@@ -12,7 +12,7 @@ use turnstream::error::RateLimitScope::{
 use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Ollama, OpenAiChat, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
 use ErrorKind::{
@@ -103,7 +103,7 @@ impl Case {
         let server = LoopbackServer::start(move |_| HttpResponse {
             status,
             headers: headers.clone(),
-            body: vec![Part::Bytes(body.clone().into())],
+            body: vec![BodyPart::Bytes(body.clone().into())],
         })
         .await
         .unwrap();

@@ -97,7 +97,7 @@ fn history(wire: Wire) -> Vec<Item> {
     let mut items = vec![Item::user("Begin.")];
     // Every response has ids of its own, as those of a server have.
     let answered = |(n, reply): (usize, Reply)| {
-        let body = String::from_utf8(Answer::reply(reply).bytes(wire)).unwrap();
+        let body = String::from_utf8(Answer::reply(reply).to_bytes(wire)).unwrap();
         body.replace("_0000", &format!("_{n:04}")).into_bytes()
     };
     let bodies = replies(wire).into_iter().enumerate().map(answered);
@@ -120,7 +120,7 @@ fn history(wire: Wire) -> Vec<Item> {
                 }
             }
             Err(error) => {
-                items.extend(PartialTurn::of(&error).expect("something had come").items());
+                items.extend(PartialTurn::from_error(&error).expect("something had come").items());
                 items.push(Item::user("Once more."));
             }
         }
@@ -207,7 +207,7 @@ mod in_a_run {
                                 .call("look", json!({ "x": 2 }))
                                 .call("look", json!({})),
                         ),
-                        _ => Answer::refuse(503),
+                        _ => Answer::error(503),
                     });
                 let first = first.await.unwrap();
                 let asked = AtomicUsize::new(0);
@@ -237,8 +237,8 @@ mod in_a_run {
                 assert_eq!(outcome.text, "Done.", "{from} to {to}: {outcome:?}");
                 let body = second.requests().pop().unwrap().to_string();
                 assert_eq!(body.matches("seen").count(), 4, "{from} to {to}: {body}");
-                assert_eq!(first.complaints(), Vec::<String>::new(), "{from}");
-                assert_eq!(second.complaints(), Vec::<String>::new(), "{from} to {to}");
+                assert_eq!(first.violations(), Vec::<String>::new(), "{from}");
+                assert_eq!(second.violations(), Vec::<String>::new(), "{from} to {to}");
             }
         }
     }

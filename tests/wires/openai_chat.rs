@@ -281,7 +281,7 @@ mod over_http {
     use turnstream::http::HttpClient;
     use turnstream::provider::OpenAiChat;
     use turnstream::stream::TurnStreamExt;
-    use turnstream::testing::http::Part as Piece;
+    use turnstream::testing::http::BodyPart as Piece;
     use turnstream::testing::http::{HttpResponse, LoopbackServer};
     use turnstream::{Agent, provider::Provider};
 

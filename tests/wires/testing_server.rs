@@ -96,7 +96,7 @@ async fn one_server_speaks_every_wire_by_path() {
             let content_type = format!("content-type: {content_type}");
             assert!(got.head.contains(&content_type), "{}", got.head);
             // The same as without a network, but for the numbers in the ids.
-            let expected = String::from_utf8(Answer::reply(script()).bytes(wire)).unwrap();
+            let expected = String::from_utf8(Answer::reply(script()).to_bytes(wire)).unwrap();
             let number = format!("_{:04}", 2 * at + n);
             let seen = got.body.replace(&number, "_0000");
             assert_eq!(seen.len(), expected.len(), "{wire}: {seen}");
@@ -105,9 +105,9 @@ async fn one_server_speaks_every_wire_by_path() {
         }
     }
     assert_eq!(server.requests().len(), 10);
-    assert_eq!(server.complaints(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
     assert_eq!(
-        server.http().requests()[7].path,
+        server.http_server().requests()[7].path,
         "/proxy/v1beta/models/scripted:streamGenerateContent?alt=sse"
     );
 }
@@ -162,7 +162,7 @@ async fn an_invalid_request_gets_an_error_in_the_wires_shape() {
     let one = ModelServer::anthropic(|_, _| "Hi").await.unwrap();
     let other = hi(Wire::OpenAiChat).to_string();
     check(&one, PATHS[1], &other, 404, "not_found_error").await;
-    assert_eq!(server.complaints().iter().filter(|c| c.contains("streams")).count(), 2);
+    assert_eq!(server.violations().iter().filter(|c| c.contains("streams")).count(), 2);
 }
 
 #[tokio::test]
@@ -171,12 +171,12 @@ async fn a_lenient_server_accepts_any_object() {
     for path in PATHS {
         assert_eq!(post(&server, path, &json!({ "odd": true })).await.status, 200);
     }
-    assert_eq!(server.complaints(), Vec::<String>::new());
+    assert_eq!(server.violations(), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn rejected_requests_do_not_advance_the_script() {
-    let server = ModelServer::start(|asked| format!("number {}", asked.n)).await.unwrap();
+    let server = ModelServer::start(|asked| format!("number {}", asked.index)).await.unwrap();
     assert_eq!(post(&server, PATHS[0], &json!({})).await.status, 400);
     let got = post(&server, PATHS[0], &hi(Wire::Anthropic)).await;
     assert!(got.body.contains("\"text\":\"0\""), "{}", got.body);
@@ -190,7 +190,7 @@ async fn comes_back(
     model: &str,
     turn: impl Fn(&str) -> Value,
 ) -> String {
-    let server = ModelServer::start(move |asked| match asked.n {
+    let server = ModelServer::start(move |asked| match asked.index {
         0 => reply(),
         _ => Reply::text("ok"),
     });
@@ -200,8 +200,8 @@ async fn comes_back(
     let first = post(&server, &path, &hi(wire)).await;
     assert_eq!(first.status, 200, "{}", first.body);
     let second = post(&server, &path, &turn(&first.body)).await;
-    assert_eq!(second.status == 200, server.complaints().is_empty());
-    server.complaints().join("; ")
+    assert_eq!(second.status == 200, server.violations().is_empty());
+    server.violations().join("; ")
 }
 
 /// The last value of a string field in a stream.
@@ -340,11 +340,11 @@ async fn reasoning_details_are_sent_back_as_signed() {
 
 #[tokio::test]
 async fn status_and_headers_of_an_answer_are_those_of_the_script() {
-    let server = ModelServer::start(|asked| match asked.n {
-        0 => Answer::refuse(529).with_header("retry-after", "1").with_header("X-Odd", "yes"),
+    let server = ModelServer::start(|asked| match asked.index {
+        0 => Answer::error(529).with_header("retry-after", "1").with_header("X-Odd", "yes"),
         1 => Answer::reply("Hi").with_header("Content-Type", "text/plain").with_status(203),
-        2 => Answer::page(502),
-        3 => Answer::refuse(500).with_status(200),
+        2 => Answer::html_page(502),
+        3 => Answer::error(500).with_status(200),
         _ => Answer::raw("application/json", "[]"),
     });
     let server = server.await.unwrap();
@@ -377,7 +377,7 @@ mod over_http {
     use turnstream::provider::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider};
     use turnstream::request::Options;
     use turnstream::stream::TurnStreamExt;
-    use turnstream::testing::{After, Fault, LineEnd, Noise};
+    use turnstream::testing::{Fault, FaultPosition, LineEnd, Noise};
     use turnstream::tool::{Tool, ToolSpec};
     use turnstream::turn::Turn;
     use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
@@ -507,7 +507,7 @@ mod over_http {
 
     #[tokio::test]
     async fn a_tool_loop_runs_over_every_wire_from_one_script() {
-        let server = ModelServer::start(|asked| match asked.n % 3 {
+        let server = ModelServer::start(|asked| match asked.index % 3 {
             0 => Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })),
             1 => Reply::new().say("And two more.").call("add", json!({ "a": 3, "b": 4 })).call_raw(
                 "own_id",
@@ -527,7 +527,7 @@ mod over_http {
                 "{last}"
             );
         }
-        assert_eq!(server.complaints(), Vec::<String>::new());
+        assert_eq!(server.violations(), Vec::<String>::new());
     }
 
     #[tokio::test]
@@ -558,30 +558,31 @@ mod over_http {
                 }
             }
         }
-        let longest = Wire::ALL.map(|wire| Answer::reply("Hi you").bytes(wire).len());
+        let longest = Wire::ALL.map(|wire| Answer::reply("Hi you").to_bytes(wire).len());
         for n in (0..longest.into_iter().max().unwrap()).step_by(41) {
-            let after = After::Bytes(n);
+            let after = FaultPosition::Bytes(n);
             check(Fault::Cut(after), &[ErrorKind::IncompleteTurn]).await;
-            check(Fault::End(after), &[ErrorKind::IncompleteTurn]).await;
+            check(Fault::EndEarly(after), &[ErrorKind::IncompleteTurn]).await;
         }
     }
 
     #[tokio::test]
     async fn a_stream_that_breaks_off_is_not_a_complete_turn() {
-        for mishap in [Fault::Cut, Fault::End] {
-            let answer = Answer::reply("Hi you").with_fault(mishap(After::Events(2)));
+        for mishap in [Fault::Cut, Fault::EndEarly] {
+            let answer = Answer::reply("Hi you").with_fault(mishap(FaultPosition::Events(2)));
             check_error(answer, ErrorKind::IncompleteTurn).await;
         }
         check_error(Answer::reply("Hi").with_fault(Fault::NoTerminal), ErrorKind::IncompleteTurn)
             .await;
         let error = Error::new(ErrorKind::Overloaded, "busy");
-        let failing = Answer::reply("Hi you").with_fault(Fault::Error(After::Events(2), error));
+        let failing =
+            Answer::reply("Hi you").with_fault(Fault::Error(FaultPosition::Events(2), error));
         check_error(failing, ErrorKind::Overloaded).await;
     }
 
     #[tokio::test]
     async fn a_reset_is_an_error() {
-        let answer = Answer::reply("Hi you").with_fault(Fault::Reset(After::Events(2)));
+        let answer = Answer::reply("Hi you").with_fault(Fault::Reset(FaultPosition::Events(2)));
         for (wire, turn) in ask(answer, LONG).await {
             assert!(turn.is_err(), "{wire}");
         }
@@ -589,7 +590,7 @@ mod over_http {
 
     #[tokio::test]
     async fn a_stream_that_stalls_times_out() {
-        for after in [After::Bytes(100), After::Events(2)] {
+        for after in [FaultPosition::Bytes(100), FaultPosition::Events(2)] {
             check_error(
                 Answer::reply("Hi you").with_fault(Fault::Stall(after)),
                 ErrorKind::Timeout,
@@ -603,13 +604,13 @@ mod over_http {
         let words = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight "];
         let reply = words.into_iter().fold(Reply::new(), Reply::say);
         // By then there are words on every wire, and more to come.
-        let stall = Answer::reply(reply).with_fault(Fault::Stall(After::Events(6)));
+        let stall = Answer::reply(reply).with_fault(Fault::Stall(FaultPosition::Events(6)));
         let server = ModelServer::start(move |_| stall.clone()).await.unwrap();
         for (at, (_, model)) in models(&server, LONG).into_iter().enumerate() {
             let mut turn = model.stream_turn(request());
             turn.next().await.unwrap().unwrap();
             drop(turn);
-            while server.http().closed_early() <= at {
+            while server.http_server().closed_early() <= at {
                 tokio::task::yield_now().await;
             }
         }
@@ -618,18 +619,18 @@ mod over_http {
     #[tokio::test]
     async fn framing_and_chunking_of_a_stream_change_nothing() {
         let mishaps = [
-            Fault::NoLastWord,
+            Fault::NoDoneMarker,
             Fault::NoFinalBlankLine,
-            Fault::Between(Noise::Comments),
-            Fault::Between(Noise::Pings),
-            Fault::Between(Noise::UnknownEvents),
-            Fault::Between(Noise::BlankLines),
+            Fault::InsertNoise(Noise::Comments),
+            Fault::InsertNoise(Noise::Pings),
+            Fault::InsertNoise(Noise::UnknownEvents),
+            Fault::InsertNoise(Noise::BlankLines),
             Fault::LineEnds(LineEnd::Lf),
             Fault::LineEnds(LineEnd::CrLf),
             Fault::LineEnds(LineEnd::Cr),
             Fault::Pieces(1),
             Fault::Pieces(7),
-            Fault::RandomPieces { seed: 1, most: 50 },
+            Fault::RandomPieces { seed: 1, max_len: 50 },
         ];
         for mishap in &mishaps {
             check_text(Answer::reply("Hi you").with_fault(mishap.clone()), "Hi you").await;
@@ -646,7 +647,7 @@ mod over_http {
         let slow = || Answer::reply("Hi").with_fault(Fault::Slow(Duration::from_hours(1)));
         let began = tokio::time::Instant::now();
         check_text(slow().with_fault(Fault::Pieces(200)), "Hi").await;
-        let pieces = |wire| Answer::reply("Hi").bytes(wire).len() / 200;
+        let pieces = |wire| Answer::reply("Hi").to_bytes(wire).len() / 200;
         let hours = u32::try_from(pieces(Wire::Anthropic)).unwrap();
         assert!(began.elapsed() >= hours * Duration::from_hours(1));
     }
@@ -681,21 +682,21 @@ mod over_http {
             (503, ErrorKind::Overloaded),
             (529, ErrorKind::Overloaded),
         ] {
-            for error in check_error(Answer::refuse(status), kind).await {
+            for error in check_error(Answer::error(status), kind).await {
                 assert_eq!(error.status(), Some(status));
             }
         }
         for (name, value, wait) in [("retry-after", "2", 2000), ("retry-after-ms", "1500", 1500)] {
-            let answer = Answer::refuse(429).with_header(name, value);
+            let answer = Answer::error(429).with_header(name, value);
             for error in check_error(answer, ErrorKind::RateLimited).await {
                 assert_eq!(error.retry_after(), Some(Duration::from_millis(wait)));
             }
         }
         let full = Error::new(ErrorKind::ContextWindow, "9 tokens > 8");
         check_error(full.into(), ErrorKind::ContextWindow).await;
-        check_error(Answer::page(502), ErrorKind::Server).await;
-        check_error(Answer::page(200), ErrorKind::Protocol).await;
-        check_error(Answer::refuse(429).with_status(200), ErrorKind::RateLimited).await;
+        check_error(Answer::html_page(502), ErrorKind::Server).await;
+        check_error(Answer::html_page(200), ErrorKind::Protocol).await;
+        check_error(Answer::error(429).with_status(200), ErrorKind::RateLimited).await;
         for (wire, turn) in ask(Answer::raw("application/json", "{}"), LONG).await {
             // Of lines, one document may be the first.
             let is_line = wire == Wire::Ollama;
@@ -703,15 +704,15 @@ mod over_http {
             assert_eq!(turn.unwrap_err().kind(), kind, "{wire}");
         }
         // A refusal can be broken off like anything else.
-        let cut = Answer::refuse(429).with_fault(Fault::Cut(After::Bytes(5)));
+        let cut = Answer::error(429).with_fault(Fault::Cut(FaultPosition::Bytes(5)));
         check_error(cut, ErrorKind::RateLimited).await;
     }
 
     #[tokio::test]
     async fn a_caller_that_retries_succeeds_after_a_series_of_faults() {
-        let server = ModelServer::start(|asked| match asked.n {
-            0 => Answer::refuse(529).with_header("retry-after", "1"),
-            1 => Answer::reply("Let me see.").with_fault(Fault::Cut(After::Bytes(300))),
+        let server = ModelServer::start(|asked| match asked.index {
+            0 => Answer::error(529).with_header("retry-after", "1"),
+            1 => Answer::reply("Let me see.").with_fault(Fault::Cut(FaultPosition::Bytes(300))),
             _ => Answer::reply("It is 3."),
         });
         let server = server.await.unwrap();
@@ -746,7 +747,7 @@ mod over_http {
                 "{wire}"
             );
         }
-        assert_eq!(server.complaints().len(), 5);
-        assert!(server.complaints().iter().all(|what| what.contains("temperature")));
+        assert_eq!(server.violations().len(), 5);
+        assert!(server.violations().iter().all(|what| what.contains("temperature")));
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnstream::provider::Reply;
-use turnstream::testing::{After, Answer, Fault, LineEnd, Noise, Wire};
+use turnstream::testing::{Answer, Fault, FaultPosition, LineEnd, Noise, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Usage};
 
 /// The stream of a reply as text.
 fn stream(wire: Wire, answer: impl Into<Answer>) -> String {
-    String::from_utf8(answer.into().bytes(wire)).unwrap()
+    String::from_utf8(answer.into().to_bytes(wire)).unwrap()
 }
 
 /// The events of a stream: the name, where there is one, and the data.
@@ -516,7 +516,7 @@ fn an_error_in_the_stream_has_the_shape_of_its_wire() {
 fn an_error_response_has_the_vendors_shape() {
     #[track_caller]
     fn check(wire: Wire, expected: &Value) {
-        let body: Value = serde_json::from_slice(&Answer::refuse(429).bytes(wire)).unwrap();
+        let body: Value = serde_json::from_slice(&Answer::error(429).to_bytes(wire)).unwrap();
         assert_eq!(body, *expected);
     }
     let message = "too many requests";
@@ -532,7 +532,7 @@ fn an_error_response_has_the_vendors_shape() {
     check(Wire::Ollama, &json!({ "error": message }));
     let waits =
         Error::new(ErrorKind::RateLimited, "slow").with_retry_after(Duration::from_millis(1500));
-    let body: Value = serde_json::from_slice(&Answer::from(waits).bytes(Wire::Gemini)).unwrap();
+    let body: Value = serde_json::from_slice(&Answer::from(waits).to_bytes(Wire::Gemini)).unwrap();
     assert_eq!(body["error"]["details"][0]["retryDelay"], "1.5s");
 }
 
@@ -541,7 +541,7 @@ fn the_same_script_yields_the_same_bytes() {
     let reply = || Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": [1, 2, 3] }));
     for wire in Wire::ALL {
         assert_eq!(stream(wire, reply()), stream(wire, reply()));
-        let pieces = Fault::RandomPieces { seed: 7, most: 9 };
+        let pieces = Fault::RandomPieces { seed: 7, max_len: 9 };
         assert_eq!(stream(wire, Answer::reply(reply()).with_fault(pieces)), stream(wire, reply()));
     }
 }
@@ -549,17 +549,18 @@ fn the_same_script_yields_the_same_bytes() {
 #[test]
 fn a_body_breaks_off_at_the_configured_byte() {
     for wire in Wire::ALL {
-        let whole = Answer::reply("Hi you").bytes(wire);
+        let whole = Answer::reply("Hi you").to_bytes(wire);
         for n in [0, 1, 50, whole.len(), whole.len() + 1] {
             let kept = &whole[..n.min(whole.len())];
-            for mishap in [Fault::Cut, Fault::End, Fault::Stall, Fault::Reset] {
-                let answer = Answer::reply("Hi you").with_fault(mishap(After::Bytes(n)));
-                assert_eq!(answer.bytes(wire), kept, "{wire} {n}");
+            for mishap in [Fault::Cut, Fault::EndEarly, Fault::Stall, Fault::Reset] {
+                let answer = Answer::reply("Hi you").with_fault(mishap(FaultPosition::Bytes(n)));
+                assert_eq!(answer.to_bytes(wire), kept, "{wire} {n}");
             }
         }
         let all = events(&stream(wire, Answer::reply("Hi you")));
         for n in 0..=all.len() + 1 {
-            let answer = Answer::reply("Hi you").with_fault(Fault::End(After::Events(n)));
+            let answer =
+                Answer::reply("Hi you").with_fault(Fault::EndEarly(FaultPosition::Events(n)));
             assert_eq!(events(&stream(wire, answer)), all[..n.min(all.len())], "{wire} {n}");
         }
     }
@@ -578,7 +579,7 @@ fn the_end_marker_of_a_stream_can_be_omitted() {
         Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoTerminal)).collect();
     assert_eq!(terminal, [2, 3, 1, 1, 1]);
     let last_word: Vec<_> =
-        Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoLastWord)).collect();
+        Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoDoneMarker)).collect();
     assert_eq!(last_word, [1, 1, 0, 0, 0]);
     for wire in Wire::ALL {
         let whole = stream(wire, "Hi");
@@ -600,11 +601,11 @@ fn framing_options_change_no_content() {
         }
         let said = events(&plain);
         for noise in [Noise::Comments, Noise::BlankLines] {
-            let noisy = stream(wire, Answer::reply("Hi you").with_fault(Fault::Between(noise)));
+            let noisy = stream(wire, Answer::reply("Hi you").with_fault(Fault::InsertNoise(noise)));
             assert_eq!(events(&noisy), said, "{wire}");
             assert!(noisy.len() > plain.len());
         }
-        let unknown = Answer::reply("Hi you").with_fault(Fault::Between(Noise::UnknownEvents));
+        let unknown = Answer::reply("Hi you").with_fault(Fault::InsertNoise(Noise::UnknownEvents));
         let mut unknown = events(&stream(wire, unknown));
         assert_eq!(unknown.len(), 2 * said.len());
         unknown.retain(|(_, data)| !data.to_string().contains("sky"));
@@ -621,7 +622,7 @@ fn keep_alives_have_the_wires_format() {
         ": keep-alive\r\n\r\n",
         "\n{",
     ]) {
-        let alive = stream(wire, Answer::reply("Hi").with_fault(Fault::Between(Noise::Pings)));
+        let alive = stream(wire, Answer::reply("Hi").with_fault(Fault::InsertNoise(Noise::Pings)));
         assert!(alive.starts_with(sign), "{alive}");
     }
 }
@@ -631,8 +632,8 @@ fn an_error_can_be_placed_after_a_number_of_events() {
     let error = Error::new(ErrorKind::Overloaded, "busy");
     for wire in Wire::ALL {
         let whole = events(&stream(wire, Answer::reply("Hi you")));
-        let failing =
-            Answer::reply("Hi you").with_fault(Fault::Error(After::Events(3), error.clone()));
+        let failing = Answer::reply("Hi you")
+            .with_fault(Fault::Error(FaultPosition::Events(3), error.clone()));
         let failed = events(&stream(wire, failing));
         assert_eq!(failed[..3], whole[..3]);
         assert_eq!(failed.len(), 4);
@@ -642,7 +643,7 @@ fn an_error_can_be_placed_after_a_number_of_events() {
 
 #[test]
 fn a_compressed_body_declares_its_encoding() {
-    let packed = Answer::reply("Hi").with_fault(Fault::Gzip).bytes(Wire::Anthropic);
+    let packed = Answer::reply("Hi").with_fault(Fault::Gzip).to_bytes(Wire::Anthropic);
     assert_eq!(packed[..3], [0x1f, 0x8b, 8]);
     assert!(!packed.windows(5).any(|window| window == b"event"));
 }

@@ -122,7 +122,8 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
 
 /// Whether a turn that failed [broke off](Facts::incomplete_turn).
 pub(in crate::agent) fn is_incomplete_turn(error: &Error) -> bool {
-    let has_begun = PartialTurn::of(error).is_some_and(|partial| !partial.items().is_empty());
+    let has_begun =
+        PartialTurn::from_error(error).is_some_and(|partial| !partial.items().is_empty());
     // A generation that failed did not break off: the model is told what was wrong with it.
     error.kind() != ErrorKind::GenerationFailed
         && (has_begun || error.kind() == ErrorKind::IncompleteTurn)

@@ -6,10 +6,10 @@ use crate::turn::{TurnBuilder, TurnEvent};
 
 fn turn(reason: StopReason, text: &str, calls: u32) -> std::sync::Arc<Turn> {
     let mut turn = TurnBuilder::new();
-    turn.text(0, text);
+    turn.push_text(0, text);
     for call in 0..calls {
-        turn.tool_call_start(call, "", "t");
-        turn.tool_call_end(call);
+        turn.start_tool_call(call, "", "t");
+        turn.end_tool_call(call);
     }
     turn.stop(reason, "");
     turn.complete().unwrap();
@@ -158,9 +158,9 @@ fn a_turn_is_incomplete_if_it_had_output_or_ended_without_any() {
     let check = |kind, text: &str, broke_off: bool| {
         let mut builder = TurnBuilder::new();
         if !text.is_empty() {
-            builder.text(0, text);
+            builder.push_text(0, text);
         }
-        let error = Error::new(kind, "oh").with_source(builder.incomplete(None));
+        let error = Error::new(kind, "oh").with_source(builder.into_incomplete(None));
         assert_eq!(super::is_incomplete_turn(&error), broke_off, "{kind} after {text:?}");
         error
     };

@@ -21,7 +21,7 @@ use crate::provider::http::settings::{Settings, add_header, check_headers};
 use crate::provider::http::wire::{Destination, Encoded, Wire};
 use crate::provider::retry::{Attempts, Retrying};
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource};
+use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// What is asked, of whom, and how.
@@ -238,7 +238,7 @@ enum Exchange<W: Wire> {
 }
 
 impl<W: Wire> TurnSource for Exchange<W> {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         if let Self::Sending(sending) = this {
             *this = Self::Answering(ready!(sending.as_mut().poll(cx))?);
@@ -253,7 +253,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
                     (None, Some(id)) => error.with_request_id(id),
                     _ => error,
                 };
-                match PartialTurn::of(&error) {
+                match PartialTurn::from_error(&error) {
                     // What the model said is not the server's, and the cause was rewritten before.
                     Some(_) => error.reworded(hide),
                     None => error.rewritten(hide),

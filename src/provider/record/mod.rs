@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::Provider;
 use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream};
+use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 use line::{Asked, Line};
 use masker::Masker;
@@ -148,7 +148,7 @@ struct Recording {
 }
 
 impl TurnSource for Recording {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let Self { events, writer } = self.get_mut();
         let event = ready!(Pin::new(events).poll_next(cx));
         if let Some(writer) = writer {

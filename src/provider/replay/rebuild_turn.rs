@@ -14,12 +14,12 @@ use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
 /// If what comes out is not what was recorded.
 pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     let mut turn = TurnBuilder::new();
-    turn.model(recorded.model().unwrap_or_default());
-    turn.response_id(recorded.response_id().unwrap_or_default());
+    turn.set_model(recorded.model().unwrap_or_default());
+    turn.set_response_id(recorded.response_id().unwrap_or_default());
     for (at, item) in (0..).zip(recorded.items()) {
         push(&mut turn, at, item);
     }
-    turn.usage(recorded.usage());
+    turn.set_usage(recorded.usage());
     turn.stop(recorded.stop_reason().clone(), recorded.raw_stop_reason().unwrap_or_default());
     turn.complete()?;
     let rebuilt = std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {
@@ -35,20 +35,20 @@ fn push(turn: &mut TurnBuilder, at: u32, item: &Item) {
     let data = item.provider_data.as_deref().cloned().into_iter();
     match &item.kind {
         ItemKind::Text { text } => {
-            turn.text(at, text);
-            data.for_each(|data| turn.text_data(at, data));
+            turn.push_text(at, text);
+            data.for_each(|data| turn.set_text_data(at, data));
         }
         ItemKind::Reasoning { text } => {
-            turn.reasoning(at, text, ReasoningKind::Trace);
-            data.for_each(|data| turn.reasoning_data(at, data));
+            turn.push_reasoning(at, text, ReasoningKind::Trace);
+            data.for_each(|data| turn.set_reasoning_data(at, data));
         }
         ItemKind::ToolCall(call) => {
-            turn.tool_call_start(at, &call.call_id, &call.name);
-            turn.tool_call_args(at, &call.arguments);
-            data.for_each(|data| turn.tool_call_data(at, data));
-            turn.tool_call_end(at);
+            turn.start_tool_call(at, &call.call_id, &call.name);
+            turn.push_tool_call_args(at, &call.arguments);
+            data.for_each(|data| turn.set_tool_call_data(at, data));
+            turn.end_tool_call(at);
         }
-        ItemKind::Other => data.for_each(|data| turn.other(data)),
+        ItemKind::Other => data.for_each(|data| turn.push_provider_item(data)),
         // No model says them; the comparison finds them missing.
         ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
     }

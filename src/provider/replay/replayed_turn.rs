@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::replay::rebuild_turn::{rebuild, refusal};
-use crate::stream::{PollTurn, TurnSource};
+use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{TurnBuilder, TurnEvent};
 
 /// An event that was kept.
@@ -49,7 +49,7 @@ pub(crate) fn play(item: Result<PlayedEvent, Error>, turn: &mut TurnBuilder) -> 
         }
         Ok(PlayedEvent { event, .. }) => event,
         Err(error) if error.kind() == ErrorKind::IncompleteTurn => {
-            return Err(error.with_source(turn.incomplete(None)));
+            return Err(error.with_source(turn.into_incomplete(None)));
         }
         Err(error) => return Err(error),
     });
@@ -57,7 +57,7 @@ pub(crate) fn play(item: Result<PlayedEvent, Error>, turn: &mut TurnBuilder) -> 
 }
 
 impl TurnSource for Played {
-    fn poll_turn(self: Pin<&mut Self>, _cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, _cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let Self { events, ending } = self.get_mut();
         Poll::Ready(match (events.pop_front(), ending) {
             (Some(event), _) => Some(play(Ok(event), turn)),
@@ -65,7 +65,7 @@ impl TurnSource for Played {
             (None, Ending::Failed(error)) => Some(play(Err(error.clone()), turn)),
             (None, Ending::Torn) => {
                 let cause = refusal("its last line, of this turn, is cut off");
-                Some(Err(turn.incomplete(Some(cause))))
+                Some(Err(turn.into_incomplete(Some(cause))))
             }
         })
     }

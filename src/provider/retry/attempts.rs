@@ -8,7 +8,7 @@ use crate::env::Alarm;
 use crate::error::Error;
 use crate::provider::retry::policy::Policy;
 use crate::request::Retries;
-use crate::stream::{PollTurn, TurnSource};
+use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::TurnBuilder;
 
 /// Makes the attempts at one turn.
@@ -82,7 +82,7 @@ impl<A: Attempts> Retrying<A> {
 }
 
 impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         loop {
             let error = match &mut this.stage {
@@ -101,7 +101,7 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                 Stage::Trying(attempt) => match ready!(Pin::new(attempt).poll_turn(cx, turn)) {
                     Some(Err(error)) => error,
                     pushed => {
-                        if !this.begun && turn.has_begun() {
+                        if !this.begun && turn.has_started() {
                             this.begun = true;
                             this.attempts.begun();
                         }
@@ -110,7 +110,7 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                 },
             };
             this.failed = this.failed.saturating_add(1);
-            let has_begun = turn.has_begun();
+            let has_begun = turn.has_started();
             // The wait begins now, whenever the consumer asks for what comes after its report. Without
             // a timer there is none.
             let timed = this.wait(&error, has_begun).and_then(|wait| match wait {
@@ -124,8 +124,8 @@ impl<A: Attempts + Unpin> TurnSource for Retrying<A> {
                 };
                 return Poll::Ready(Some(Err(error)));
             };
-            turn.void(&error);
-            turn.retrying(this.failed, wait, error.clone());
+            turn.retract_failed_attempt(&error);
+            turn.report_retry(this.failed, wait, error.clone());
             this.stage = Stage::Waiting(alarm, error);
             return Poll::Ready(Some(Ok(())));
         }

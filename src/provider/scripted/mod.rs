@@ -20,7 +20,7 @@ use crate::provider::Provider;
 use crate::provider::content_delta::{ContentDelta, Signed};
 use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
-use crate::stream::{PollTurn, TurnSource, TurnStream};
+use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::TurnBuilder;
 
 /// The name of this provider in provider data.
@@ -105,7 +105,7 @@ impl Scripted {
 
     fn ask(&self, request: &Request, turn: &mut TurnBuilder) -> Result<Playing, Error> {
         let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
-        turn.model(&model);
+        turn.set_model(&model);
         let at = {
             let mut requests = lock_ignoring_poison(&self.seen.requests);
             requests.push(request.clone());
@@ -158,7 +158,7 @@ impl Drop for Playing {
 }
 
 impl TurnSource for Playing {
-    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> PollTurn {
+    fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         if let Some(sleep) = &mut this.sleep {
             ready!(sleep.as_mut().poll(cx));
@@ -167,11 +167,11 @@ impl TurnSource for Playing {
         let Some(next) = this.moves.next() else { return Poll::Ready(None) };
         match next {
             Move::Say(index, delta) => say(index, delta, &this.model, turn),
-            Move::Usage(usage) => turn.usage(usage),
+            Move::Usage(usage) => turn.set_usage(usage),
             Move::Event(event) => turn.absorb(event),
             Move::Retract(why) => {
                 turn.retract(why);
-                turn.model(&this.model);
+                turn.set_model(&this.model);
             }
             Move::Stop { reason, raw } => {
                 turn.stop(reason, &raw);
@@ -192,21 +192,23 @@ impl TurnSource for Playing {
 
 fn say(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
     match delta {
-        ContentDelta::Text(piece) => turn.text(index, &piece),
-        ContentDelta::Refusal(piece) => turn.refusal(index, &piece),
-        ContentDelta::Reasoning(kind, piece) => turn.reasoning(index, &piece, kind),
-        ContentDelta::CallStart { call_id, name } => turn.tool_call_start(index, &call_id, &name),
-        ContentDelta::CallArgs(piece) => turn.tool_call_args(index, &piece),
-        ContentDelta::CallEnd => turn.tool_call_end(index),
+        ContentDelta::Text(piece) => turn.push_text(index, &piece),
+        ContentDelta::Refusal(piece) => turn.push_refusal(index, &piece),
+        ContentDelta::Reasoning(kind, piece) => turn.push_reasoning(index, &piece, kind),
+        ContentDelta::CallStart { call_id, name } => turn.start_tool_call(index, &call_id, &name),
+        ContentDelta::CallArgs(piece) => turn.push_tool_call_args(index, &piece),
+        ContentDelta::CallEnd => turn.end_tool_call(index),
         ContentDelta::Sign(of, signature) => {
             let data = own_data(model, "signature", &signature);
             match of {
-                Signed::Text => turn.text_data(index, data),
-                Signed::Reasoning => turn.reasoning_data(index, data),
-                Signed::Call => turn.tool_call_data(index, data),
+                Signed::Text => turn.set_text_data(index, data),
+                Signed::Reasoning => turn.set_reasoning_data(index, data),
+                Signed::Call => turn.set_tool_call_data(index, data),
             }
         }
-        ContentDelta::Hidden(data) => turn.reasoning_data(index, own_data(model, "data", &data)),
+        ContentDelta::Hidden(data) => {
+            turn.set_reasoning_data(index, own_data(model, "data", &data))
+        }
     }
 }
 

@@ -12,11 +12,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
-use crate::testing::http::decode::{BadRequest, Decoded, Decoder, HEAD_LIMIT};
+use crate::testing::http::decode::{BadRequest, Decoded, Decoder, MAX_HEAD_BYTES};
 use crate::testing::http::request::HttpRequest;
 use crate::testing::http::request_log::Log;
 use crate::testing::http::response::{
-    Body, Framing, HttpResponse, LAST_CHUNK, Part, Then, encode_chunk, encode_head,
+    AfterResponse, Body, BodyPart, Framing, HttpResponse, LAST_CHUNK, encode_chunk, encode_head,
 };
 
 /// What a test gives to answer requests with.
@@ -26,7 +26,7 @@ pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 const READ_SIZE: usize = 8 * 1024;
 
 /// How long a client may take to hear that its connection is closed.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
 pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handler, log: &Log) {
@@ -35,31 +35,31 @@ pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handle
     }
     let mut decoder = Decoder::new(number);
     loop {
-        let request = match receive(&mut stream, &mut decoder).await {
+        let request = match receive_request(&mut stream, &mut decoder).await {
             Ok(Received::Request(request)) => request,
             Ok(Received::Bad(BadRequest(reason))) => {
-                let framing = Framing { body: Body::Chunked, then: Then::Close };
+                let framing = Framing { body: Body::Chunked, after_response: AfterResponse::Close };
                 let refusal = HttpResponse::text(400, reason);
-                let _ = send(&mut stream, refusal, framing).await;
-                return close(stream).await;
+                let _ = write_part(&mut stream, refusal, framing).await;
+                return close_connection(stream).await;
             }
             Ok(Received::End) | Err(_) => return,
         };
         lock_ignoring_poison(&log.requests).push(request.clone());
-        let response = ask(handler, request.clone());
-        let framing = Framing::of(&request, &response);
+        let response = call_handler(handler, request.clone());
+        let framing = Framing::for_response(&request, &response);
         match respond(&mut stream, &mut decoder.buffer, response, framing).await {
-            Outcome::Complete => match framing.then {
-                Then::KeepAlive => {}
-                Then::Close => return close(stream).await,
+            WriteOutcome::Complete => match framing.after_response {
+                AfterResponse::KeepAlive => {}
+                AfterResponse::Close => return close_connection(stream).await,
             },
-            Outcome::Cut => return,
-            Outcome::Reset => {
+            WriteOutcome::Cut => return,
+            WriteOutcome::Reset => {
                 // Should it fail, dropping the socket is the next best thing.
                 let _ = stream.set_zero_linger();
                 return;
             }
-            Outcome::ClientLeft => return log.closed_early.send_modify(|count| *count += 1),
+            WriteOutcome::ClientClosed => return log.closed_early.send_modify(|count| *count += 1),
         }
     }
 }
@@ -71,7 +71,7 @@ enum Received {
     End,
 }
 
-async fn receive(stream: &mut TcpStream, decoder: &mut Decoder) -> io::Result<Received> {
+async fn receive_request(stream: &mut TcpStream, decoder: &mut Decoder) -> io::Result<Received> {
     loop {
         match decoder.decode() {
             Ok(Decoded::Request(request)) => return Ok(Received::Request(request)),
@@ -94,7 +94,7 @@ async fn receive(stream: &mut TcpStream, decoder: &mut Decoder) -> io::Result<Re
 }
 
 /// Calls the handler. If it panics, the panic is the answer.
-fn ask(handler: &Handler, request: HttpRequest) -> HttpResponse {
+fn call_handler(handler: &Handler, request: HttpRequest) -> HttpResponse {
     // What the handler leaves half done is its own; nothing of ours is in its reach.
     catch_panic(|| handler(request)).unwrap_or_else(|message| {
         HttpResponse::text(500, format!("the handler panicked: {message}"))
@@ -102,11 +102,11 @@ fn ask(handler: &Handler, request: HttpRequest) -> HttpResponse {
 }
 
 /// How an answer ended.
-enum Outcome {
+enum WriteOutcome {
     Complete,
     Cut,
     Reset,
-    ClientLeft,
+    ClientClosed,
 }
 
 /// Sends the response, for as long as there is a client.
@@ -115,48 +115,48 @@ async fn respond(
     received: &mut BytesMut,
     response: HttpResponse,
     framing: Framing,
-) -> Outcome {
+) -> WriteOutcome {
     let (mut reader, mut writer) = stream.split();
     tokio::select! {
         // What can be sent is sent first: thus a client that closes its sending side, and still
         // reads, gets at least what needs no waiting.
         biased;
-        sent = send(&mut writer, response, framing) => sent.unwrap_or(Outcome::ClientLeft),
-        () = client_leaves(&mut reader, received) => Outcome::ClientLeft,
+        sent = write_part(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
+        () = wait_for_client_close(&mut reader, received) => WriteOutcome::ClientClosed,
     }
 }
 
 /// Carries out a response, part by part. Fails if the client does not take it.
-async fn send(
+async fn write_part(
     writer: &mut (impl AsyncWrite + Unpin),
     response: HttpResponse,
     framing: Framing,
-) -> io::Result<Outcome> {
+) -> io::Result<WriteOutcome> {
     writer.write_all(&encode_head(&response, framing)).await?;
     for part in response.body {
         match part {
-            Part::Bytes(data) => match framing.body {
+            BodyPart::Bytes(data) => match framing.body {
                 // A chunk of no bytes would be the last.
                 Body::Chunked if data.is_empty() => {}
                 Body::Chunked => writer.write_all(&encode_chunk(&data)).await?,
                 Body::Absent => {}
             },
-            Part::Delay(duration) => sleep(duration).await,
-            Part::Hang => pending().await,
-            Part::Cut => return Ok(Outcome::Cut),
-            Part::Reset => return Ok(Outcome::Reset),
+            BodyPart::Delay(duration) => sleep(duration).await,
+            BodyPart::Hang => pending().await,
+            BodyPart::Cut => return Ok(WriteOutcome::Cut),
+            BodyPart::Reset => return Ok(WriteOutcome::Reset),
         }
     }
     match framing.body {
         Body::Chunked => writer.write_all(LAST_CHUNK).await?,
         Body::Absent => {}
     }
-    Ok(Outcome::Complete)
+    Ok(WriteOutcome::Complete)
 }
 
 /// Waits until the client closes the connection. What it sends meanwhile is the next request.
-async fn client_leaves(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
-    while received.len() < HEAD_LIMIT {
+async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
+    while received.len() < MAX_HEAD_BYTES {
         received.reserve(READ_SIZE);
         match reader.read_buf(received).await {
             Ok(0) | Err(_) => return,
@@ -171,10 +171,10 @@ async fn client_leaves(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
 ///
 /// A socket that is dropped with unread bytes in it resets the connection, and a reset may
 /// overtake the answer. Hence the rest is read first, though not for ever.
-async fn close(mut stream: TcpStream) {
+async fn close_connection(mut stream: TcpStream) {
     let farewell = async {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
-    let _ = timeout(FAREWELL, farewell).await;
+    let _ = timeout(LAST_RESPONSE_TIMEOUT, farewell).await;
 }

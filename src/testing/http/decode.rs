@@ -7,13 +7,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::testing::http::request::HttpRequest;
 
 /// How many bytes a request line and its headers may take together.
-pub(super) const HEAD_LIMIT: usize = 64 * 1024;
+pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// How many headers a request may have.
-const HEADER_LIMIT: usize = 128;
+const MAX_HEADERS: usize = 128;
 
 /// How many bytes a body may have.
-pub(super) const BODY_LIMIT: usize = 64 * 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why the bytes are no request we read. Ends the connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) enum Decoded {
 pub(super) struct Decoder {
     /// Bytes received and not yet decoded. Whoever reads the socket appends here.
     pub(super) buffer: BytesMut,
-    awaits: Awaits,
+    expects: Expects,
     /// The request under construction.
     request: HttpRequest,
     /// The body under construction, if it comes in chunks.
@@ -43,7 +43,7 @@ pub(super) struct Decoder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Awaits {
+enum Expects {
     Head,
     Body { length: usize },
     ChunkSize,
@@ -55,7 +55,7 @@ impl Decoder {
     pub(super) fn new(connection: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
-            awaits: Awaits::Head,
+            expects: Expects::Head,
             request: HttpRequest { connection, ..HttpRequest::default() },
             chunks: BytesMut::new(),
         }
@@ -63,45 +63,45 @@ impl Decoder {
 
     /// Whether the connection may end here without cutting a request short.
     pub(super) fn is_between_requests(&self) -> bool {
-        self.awaits == Awaits::Head && self.buffer.is_empty()
+        self.expects == Expects::Head && self.buffer.is_empty()
     }
 
     /// Goes as far as the bytes in the buffer allow.
     pub(super) fn decode(&mut self) -> Result<Decoded, BadRequest> {
         loop {
-            match self.awaits {
-                Awaits::Head => {
-                    if self.take_head()?.is_none() {
+            match self.expects {
+                Expects::Head => {
+                    if self.decode_head()?.is_none() {
                         return Ok(Decoded::NeedsBytes);
                     }
-                    self.awaits = body_framing(&self.request)?;
-                    if self.client_waits_for_continue() {
+                    self.expects = body_framing(&self.request)?;
+                    if self.client_expects_continue() {
                         return Ok(Decoded::NeedsContinue);
                     }
                 }
-                Awaits::Body { length } => {
+                Expects::Body { length } => {
                     if self.buffer.len() < length {
                         return Ok(Decoded::NeedsBytes);
                     }
                     let body = self.buffer.split_to(length).freeze();
                     return Ok(Decoded::Request(self.finish(body)));
                 }
-                Awaits::ChunkSize => {
+                Expects::ChunkSize => {
                     let parsed = httparse::parse_chunk_size(&self.buffer);
                     let parsed = parsed.map_err(|_| BadRequest("a chunk size is no number"))?;
-                    let Some((taken, size)) = self.whole(parsed)? else {
+                    let Some((taken, size)) = self.complete_request(parsed)? else {
                         return Ok(Decoded::NeedsBytes);
                     };
                     self.buffer.advance(taken);
-                    self.awaits = match usize::try_from(size).unwrap_or(usize::MAX) {
-                        0 => Awaits::Trailer,
-                        length if length > BODY_LIMIT - self.chunks.len() => {
+                    self.expects = match usize::try_from(size).unwrap_or(usize::MAX) {
+                        0 => Expects::Trailer,
+                        length if length > MAX_BODY_BYTES - self.chunks.len() => {
                             return Err(BODY_TOO_LARGE);
                         }
-                        length => Awaits::Chunk { length },
+                        length => Expects::Chunk { length },
                     };
                 }
-                Awaits::Chunk { length } => {
+                Expects::Chunk { length } => {
                     if self.buffer.len() < length + 2 {
                         return Ok(Decoded::NeedsBytes);
                     }
@@ -110,12 +110,14 @@ impl Decoder {
                         return Err(BadRequest("a chunk is longer than it said"));
                     };
                     self.chunks.extend_from_slice(data);
-                    self.awaits = Awaits::ChunkSize;
+                    self.expects = Expects::ChunkSize;
                 }
-                Awaits::Trailer => {
-                    let mut headers = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+                Expects::Trailer => {
+                    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
                     let parsed = httparse::parse_headers(&self.buffer, &mut headers);
-                    let Some((taken, _)) = self.whole(parsed.map_err(bad_head)?)? else {
+                    let Some((taken, _)) =
+                        self.complete_request(parsed.map_err(bad_head_error)?)?
+                    else {
                         return Ok(Decoded::NeedsBytes);
                     };
                     self.buffer.advance(taken);
@@ -127,11 +129,11 @@ impl Decoder {
     }
 
     /// Takes the request line and the headers off the buffer, if all of them are there.
-    fn take_head(&mut self) -> Result<Option<()>, BadRequest> {
-        let mut headers = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+    fn decode_head(&mut self) -> Result<Option<()>, BadRequest> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
-        let parsed = head.parse(&self.buffer).map_err(bad_head)?;
-        let Some(taken) = self.whole(parsed)? else { return Ok(None) };
+        let parsed = head.parse(&self.buffer).map_err(bad_head_error)?;
+        let Some(taken) = self.complete_request(parsed)? else { return Ok(None) };
         let (Some(method), Some(path), Some(1)) = (head.method, head.path, head.version) else {
             return Err(NOT_HTTP_1_1);
         };
@@ -146,23 +148,23 @@ impl Decoder {
     }
 
     /// What was parsed, if it is there as a whole. What is not may not become too large.
-    fn whole<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
+    fn complete_request<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
-            httparse::Status::Partial if self.buffer.len() > HEAD_LIMIT => Err(HEAD_TOO_LARGE),
+            httparse::Status::Partial if self.buffer.len() > MAX_HEAD_BYTES => Err(HEAD_TOO_LARGE),
             httparse::Status::Partial => Ok(None),
         }
     }
 
-    fn client_waits_for_continue(&self) -> bool {
+    fn client_expects_continue(&self) -> bool {
         let expects = self.request.header("expect");
         expects.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
-            && self.awaits != (Awaits::Body { length: 0 })
+            && self.expects != (Expects::Body { length: 0 })
             && self.buffer.is_empty()
     }
 
     fn finish(&mut self, body: Bytes) -> HttpRequest {
-        self.awaits = Awaits::Head;
+        self.expects = Expects::Head;
         let next = HttpRequest { connection: self.request.connection, ..HttpRequest::default() };
         HttpRequest { body, ..mem::replace(&mut self.request, next) }
     }
@@ -173,7 +175,7 @@ const BODY_TOO_LARGE: BadRequest = BadRequest("the body is too large");
 const HEAD_TOO_LARGE: BadRequest = BadRequest("the head is too large");
 const NOT_HTTP_1_1: BadRequest = BadRequest("the request line is not one of HTTP/1.1");
 
-fn bad_head(error: httparse::Error) -> BadRequest {
+fn bad_head_error(error: httparse::Error) -> BadRequest {
     match error {
         httparse::Error::TooManyHeaders => HEAD_TOO_LARGE,
         httparse::Error::HeaderName => BadRequest("the name of a header is not one"),
@@ -185,7 +187,7 @@ fn bad_head(error: httparse::Error) -> BadRequest {
 }
 
 /// Tells from the head how the body comes.
-fn body_framing(request: &HttpRequest) -> Result<Awaits, BadRequest> {
+fn body_framing(request: &HttpRequest) -> Result<Expects, BadRequest> {
     let values = |wanted: &'static str| {
         let named = move |(name, _): &&(String, String)| name == wanted;
         request.headers.iter().filter(named).map(|(_, value)| value)
@@ -193,22 +195,22 @@ fn body_framing(request: &HttpRequest) -> Result<Awaits, BadRequest> {
     let mut encodings = values("transfer-encoding");
     let mut lengths = values("content-length");
     match (encodings.next(), lengths.next()) {
-        (None, None) => Ok(Awaits::Body { length: 0 }),
+        (None, None) => Ok(Expects::Body { length: 0 }),
         (None, Some(length)) => {
             if lengths.any(|other| other != length) {
                 return Err(BadRequest("two content lengths disagree"));
             }
             match parse_length(length) {
                 None => Err(BadRequest("the content length is no number")),
-                Some(length) if length > BODY_LIMIT => Err(BODY_TOO_LARGE),
-                Some(length) => Ok(Awaits::Body { length }),
+                Some(length) if length > MAX_BODY_BYTES => Err(BODY_TOO_LARGE),
+                Some(length) => Ok(Expects::Body { length }),
             }
         }
         (Some(encoding), None) => {
             if !encoding.eq_ignore_ascii_case("chunked") || encodings.next().is_some() {
                 return Err(BadRequest("the only transfer encoding known is chunked"));
             }
-            Ok(Awaits::ChunkSize)
+            Ok(Expects::ChunkSize)
         }
         (Some(_), Some(_)) => Err(BadRequest("both a content length and a transfer encoding")),
     }
@@ -312,16 +314,17 @@ mod tests {
 
     #[test]
     fn heads_and_bodies_over_their_limits_are_refused() {
-        let endless_line = vec![b'a'; HEAD_LIMIT + 1];
+        let endless_line = vec![b'a'; MAX_HEAD_BYTES + 1];
         check_bad(&endless_line, "the head is too large");
-        let endless_headers = format!("GET / HTTP/1.1\r\n{}", "a: b\r\n".repeat(HEAD_LIMIT / 6));
+        let endless_headers =
+            format!("GET / HTTP/1.1\r\n{}", "a: b\r\n".repeat(MAX_HEAD_BYTES / 6));
         check_bad(endless_headers.as_bytes(), "the head is too large");
 
-        let over = BODY_LIMIT + 1;
+        let over = MAX_BODY_BYTES + 1;
         let sized = format!("PUT / HTTP/1.1\r\ncontent-length: {over}\r\n\r\n");
         check_bad(sized.as_bytes(), "the body is too large");
         let chunked = "PUT / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n";
-        let second_too_many = format!("{chunked}1\r\na\r\n{BODY_LIMIT:x}\r\n");
+        let second_too_many = format!("{chunked}1\r\na\r\n{MAX_BODY_BYTES:x}\r\n");
         check_bad(second_too_many.as_bytes(), "the body is too large");
         let uncountable = format!("{chunked}{}\r\n", "f".repeat(40));
         check_bad(uncountable.as_bytes(), "a chunk size is no number");

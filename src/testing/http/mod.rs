@@ -48,5 +48,5 @@ mod server;
 mod tests;
 
 pub use request::HttpRequest;
-pub use response::{HttpResponse, Part};
+pub use response::{BodyPart, HttpResponse};
 pub use server::LoopbackServer;

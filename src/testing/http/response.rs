@@ -24,12 +24,12 @@ pub struct HttpResponse {
     ///
     /// Where HTTP knows no body (an answer to `HEAD`, or the status 204 or 304), the bytes are
     /// passed over and the rest is done.
-    pub body: Vec<Part>,
+    pub body: Vec<BodyPart>,
 }
 
 /// One thing that happens while a body is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum BodyPart {
     /// Sends the bytes as one HTTP chunk, in one write. Empty bytes send nothing.
     Bytes(Bytes),
     /// Waits, by the clock of tokio: if that is paused, the wait is over as soon as all are idle.
@@ -48,7 +48,7 @@ impl HttpResponse {
         Self {
             status,
             headers: vec![("content-type".into(), "text/plain; charset=utf-8".into())],
-            body: vec![Part::Bytes(text.into().into())],
+            body: vec![BodyPart::Bytes(text.into().into())],
         }
     }
 }
@@ -57,7 +57,7 @@ impl HttpResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
     pub(super) body: Body,
-    pub(super) then: Then,
+    pub(super) after_response: AfterResponse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,27 +68,28 @@ pub(super) enum Body {
 
 /// What becomes of the connection after a complete answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum AfterResponse {
     KeepAlive,
     Close,
 }
 
 impl Framing {
-    pub(super) fn of(request: &HttpRequest, response: &HttpResponse) -> Self {
+    pub(super) fn for_response(request: &HttpRequest, response: &HttpResponse) -> Self {
         let body = match (request.method.as_str(), response.status) {
             ("HEAD", _) | (_, 100..=199 | 204 | 304) => Body::Absent,
             _ => Body::Chunked,
         };
-        let then = if says_close(&request.headers) || says_close(&response.headers) {
-            Then::Close
-        } else {
-            Then::KeepAlive
-        };
-        Self { body, then }
+        let then =
+            if has_connection_close(&request.headers) || has_connection_close(&response.headers) {
+                AfterResponse::Close
+            } else {
+                AfterResponse::KeepAlive
+            };
+        Self { body, after_response: then }
     }
 }
 
-fn says_close(headers: &[(String, String)]) -> bool {
+fn has_connection_close(headers: &[(String, String)]) -> bool {
     headers
         .iter()
         .filter(|(name, _)| name.eq_ignore_ascii_case("connection"))
@@ -112,9 +113,9 @@ pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> 
         Body::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
         Body::Absent => {}
     }
-    match framing.then {
-        Then::Close => head.push_str("connection: close\r\n"),
-        Then::KeepAlive => {}
+    match framing.after_response {
+        AfterResponse::Close => head.push_str("connection: close\r\n"),
+        AfterResponse::KeepAlive => {}
     }
     head.push_str("\r\n");
     head.into_bytes()
@@ -131,7 +132,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "each is made where it is checked")]
     fn check_head(request: HttpRequest, response: HttpResponse, expected: &str) {
-        let framing = Framing::of(&request, &response);
+        let framing = Framing::for_response(&request, &response);
         let head = String::from_utf8(encode_head(&response, framing)).unwrap();
         assert_eq!(head, expected);
     }

@@ -16,7 +16,7 @@ use crate::testing::http::request_log::Log;
 use crate::testing::http::response::HttpResponse;
 
 /// How long to wait before accepting again when the system has no socket to give.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// An HTTP/1.1 server on a free port of 127.0.0.1, for as long as the value lives.
 ///
@@ -30,7 +30,7 @@ pub struct LoopbackServer {
     address: SocketAddr,
     log: Arc<Log>,
     /// The task that accepts. It owns the connections' tasks and takes them with it.
-    accepting: AbortHandle,
+    accept_task: AbortHandle,
 }
 
 impl LoopbackServer {
@@ -55,8 +55,8 @@ impl LoopbackServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let log = Arc::new(Log::default());
-        let accepting = tokio::spawn(accept(listener, Arc::new(handler), log.clone()));
-        Ok(Self { address, log, accepting: accepting.abort_handle() })
+        let accepting = tokio::spawn(accept_loop(listener, Arc::new(handler), log.clone()));
+        Ok(Self { address, log, accept_task: accepting.abort_handle() })
     }
 
     /// Returns the address as `http://127.0.0.1:PORT`, without a slash at the end.
@@ -92,7 +92,7 @@ impl LoopbackServer {
     ///
     /// What a test awaits in place of a sleep, once it has dropped a client. Dropping the future
     /// stops the waiting and nothing else.
-    pub async fn closed(&self) {
+    pub async fn wait_closed(&self) {
         let mut count = self.log.closed_early.subscribe();
         // An error would mean that the sender is gone, and it is here, in `self`.
         let _ = count.wait_for(|count| *count > 0).await;
@@ -102,11 +102,11 @@ impl LoopbackServer {
 impl Drop for LoopbackServer {
     /// Stops accepting and aborts every connection.
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accept_task.abort();
     }
 }
 
-async fn accept(listener: TcpListener, handler: Arc<Handler>, log: Arc<Log>) {
+async fn accept_loop(listener: TcpListener, handler: Arc<Handler>, log: Arc<Log>) {
     // Aborts its tasks when dropped, which is when this task is aborted.
     let mut connections = JoinSet::new();
     loop {
@@ -117,7 +117,7 @@ async fn accept(listener: TcpListener, handler: Arc<Handler>, log: Arc<Log>) {
                     let (handler, log) = (handler.clone(), log.clone());
                     connections.spawn(async move { serve(stream, number, &*handler, &log).await });
                 }
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
             },
             Some(_) = connections.join_next() => {}
         }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer, Part};
+use crate::testing::http::{BodyPart, HttpRequest, HttpResponse, LoopbackServer};
 
 const HEAD: &str = "HTTP/1.1 200 \r\ntransfer-encoding: chunked\r\n\r\n";
 
@@ -47,8 +47,8 @@ async fn soon<F: Future>(future: F) -> F::Output {
     timeout(patience, future).await.expect("the server keeps us waiting")
 }
 
-fn bytes(text: &'static str) -> Part {
-    Part::Bytes(Bytes::from_static(text.as_bytes()))
+fn bytes(text: &'static str) -> BodyPart {
+    BodyPart::Bytes(Bytes::from_static(text.as_bytes()))
 }
 
 /// So many bytes that sending them has to wait for a client that does not read.
@@ -56,18 +56,18 @@ fn more_than_a_socket_holds() -> Bytes {
     vec![b'a'; 32 << 20].into()
 }
 
-fn answer(body: impl Into<Vec<Part>>) -> HttpResponse {
+fn answer(body: impl Into<Vec<BodyPart>>) -> HttpResponse {
     HttpResponse { status: 200, headers: vec![], body: body.into() }
 }
 
 /// Starts a server with the same body for everyone.
-async fn serving(body: impl Into<Vec<Part>>) -> LoopbackServer {
+async fn serving(body: impl Into<Vec<BodyPart>>) -> LoopbackServer {
     let response = answer(body);
     LoopbackServer::start(move |_| response.clone()).await.unwrap()
 }
 
 fn echo(request: HttpRequest) -> HttpResponse {
-    answer([Part::Bytes(request.body)])
+    answer([BodyPart::Bytes(request.body)])
 }
 
 #[tokio::test]
@@ -100,8 +100,9 @@ async fn requests_are_remembered_in_order_with_their_connection() {
 
 #[tokio::test]
 async fn requests_sent_ahead_are_answered_in_turn() {
-    let server =
-        LoopbackServer::start(|request| answer([Part::Bytes(request.path.into())])).await.unwrap();
+    let server = LoopbackServer::start(|request| answer([BodyPart::Bytes(request.path.into())]))
+        .await
+        .unwrap();
     let mut client = Client::connect(&server).await;
     client.send("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n").await;
     client.expect(format!("{HEAD}2\r\n/1\r\n0\r\n\r\n{HEAD}2\r\n/2\r\n0\r\n\r\n")).await;
@@ -109,7 +110,7 @@ async fn requests_sent_ahead_are_answered_in_turn() {
 
 #[tokio::test]
 async fn a_request_sent_during_an_answer_is_kept_for_later() {
-    let server = serving([Part::Bytes(more_than_a_socket_holds())]).await;
+    let server = serving([BodyPart::Bytes(more_than_a_socket_holds())]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET /1 HTTP/1.1\r\n\r\n").await;
     client.expect(HEAD).await;
@@ -171,7 +172,7 @@ async fn head_is_answered_without_a_body() {
 
 #[tokio::test]
 async fn cut_closes_the_connection_without_the_final_chunk() {
-    let server = serving([bytes("a"), Part::Cut, bytes("b")]).await;
+    let server = serving([bytes("a"), BodyPart::Cut, bytes("b")]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     assert_eq!(client.rest().await.unwrap(), format!("{HEAD}1\r\na\r\n"));
@@ -180,7 +181,7 @@ async fn cut_closes_the_connection_without_the_final_chunk() {
 
 #[tokio::test]
 async fn reset_reaches_the_client_as_a_reset() {
-    let server = serving([bytes("a"), Part::Reset]).await;
+    let server = serving([bytes("a"), BodyPart::Reset]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     let error = client.rest().await.unwrap_err();
@@ -189,7 +190,7 @@ async fn reset_reaches_the_client_as_a_reset() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_follows_the_clock_of_tokio() {
-    let server = serving([Part::Delay(Duration::from_hours(1)), bytes("a")]).await;
+    let server = serving([BodyPart::Delay(Duration::from_hours(1)), bytes("a")]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").await;
     // Read without `soon`: its clock is paused as well, and would run out at once.
@@ -200,36 +201,36 @@ async fn a_delay_follows_the_clock_of_tokio() {
 
 #[tokio::test]
 async fn a_client_that_leaves_during_a_hang_is_noticed() {
-    let server = serving([bytes("a"), Part::Hang]).await;
+    let server = serving([bytes("a"), BodyPart::Hang]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(format!("{HEAD}1\r\na\r\n")).await;
     assert_eq!(server.closed_early(), 0);
     drop(client);
-    soon(server.closed()).await;
+    soon(server.wait_closed()).await;
     assert_eq!(server.closed_early(), 1);
     // It has happened: there is nothing left to wait for.
-    soon(server.closed()).await;
+    soon(server.wait_closed()).await;
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_during_a_delay_is_noticed() {
-    let server = serving([Part::Delay(Duration::from_hours(1))]).await;
+    let server = serving([BodyPart::Delay(Duration::from_hours(1))]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(HEAD).await;
     drop(client);
-    soon(server.closed()).await;
+    soon(server.wait_closed()).await;
 }
 
 #[tokio::test]
 async fn a_client_that_leaves_while_bytes_wait_for_it_is_noticed() {
-    let server = serving([Part::Bytes(more_than_a_socket_holds())]).await;
+    let server = serving([BodyPart::Bytes(more_than_a_socket_holds())]).await;
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(HEAD).await;
     drop(client);
-    soon(server.closed()).await;
+    soon(server.wait_closed()).await;
 }
 
 #[tokio::test]
@@ -245,7 +246,7 @@ async fn a_client_that_leaves_between_requests_is_not_early() {
 
 #[tokio::test]
 async fn dropping_the_server_closes_its_connections_and_its_port() {
-    let server = serving([Part::Hang]).await;
+    let server = serving([BodyPart::Hang]).await;
     let address = server.url().replace("http://", "");
     let mut busy = Client::connect(&server).await;
     busy.send("GET / HTTP/1.1\r\n\r\n").await;

@@ -2,20 +2,20 @@
 
 use serde_json::Value;
 
-use super::violations::{Complaints, list};
+use super::violations::{Violations, as_list};
 
 /// Calls are answered at once, all of them, and nothing else is. `called` tells a call from the others
 /// of its message, and `answered` says which of them a result is for.
-pub(super) fn pairs<'a>(
+pub(super) fn check_pairs<'a>(
     messages: &'a [Value],
     called: fn(&'a Value) -> &'a str,
     answered: fn(&'a Value) -> &'a str,
-    bad: &mut Complaints,
+    bad: &mut Violations,
 ) {
     let mut open: Vec<&'a str> = Vec::new();
     let mut called_at = 0;
-    let close = |open: &[&str], at: usize, bad: &mut Complaints| {
-        bad.unless(open.is_empty()).add(format_args!(
+    let close = |open: &[&str], at: usize, bad: &mut Violations| {
+        bad.require(open.is_empty()).or_push(format_args!(
             "An assistant message with 'tool_calls' must be followed by tool messages responding \
              to each 'tool_call_id'. The following tool_call_ids did not have response messages: \
              {} (messages[{at}])",
@@ -27,7 +27,7 @@ pub(super) fn pairs<'a>(
             let id = answered(message);
             match open.iter().position(|open| *open == id) {
                 Some(place) => drop(open.remove(place)),
-                None => bad.add(format_args!(
+                None => bad.push(format_args!(
                     "Invalid parameter: messages with role 'tool' must be a response to a \
                      preceeding message with 'tool_calls'. (messages[{at}], tool_call_id '{id}')"
                 )),
@@ -35,7 +35,7 @@ pub(super) fn pairs<'a>(
             continue;
         }
         close(&open, called_at, bad);
-        (open, called_at) = (list(&message["tool_calls"]).iter().map(called).collect(), at);
+        (open, called_at) = (as_list(&message["tool_calls"]).iter().map(called).collect(), at);
     }
     close(&open, called_at, bad);
 }

@@ -3,31 +3,33 @@
 use serde_json::Value;
 
 use super::schema;
-use super::violations::{Complaints, given, has_text, inner, is_blank, list, repeated, text};
+use super::violations::{
+    Violations, as_list, has_text, is_blank, is_given_value, nested_value, repeated_values, text,
+};
 use crate::provider::gemini::server::signed_call;
 use crate::testing::signatures::Signatures;
 
 /// What Gemini takes in place of a signature, for calls that it did not write,
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
-const SKIPPED: [&str; 2] =
+const PLACEHOLDER_SIGNATURES: [&str; 2] =
     ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
 /// What Gemini objects to in the body of a request.
 ///
 /// Names of fields are read in both forms that the API takes, `functionCall` and `function_call`.
 pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
-    let mut bad = Complaints::default();
-    options(body, &mut bad);
-    tools(body, &mut bad);
-    for (at, part) in list(&either(body, "systemInstruction")["parts"]).iter().enumerate() {
-        bad.unless(!is_blank(text(&part["text"])))
-            .add(format_args!("systemInstruction.parts[{at}]: the text is empty"));
+    let mut bad = Violations::default();
+    check_options(body, &mut bad);
+    check_tools(body, &mut bad);
+    for (at, part) in as_list(&either_case(body, "systemInstruction")["parts"]).iter().enumerate() {
+        bad.require(!is_blank(text(&part["text"])))
+            .or_push(format_args!("systemInstruction.parts[{at}]: the text is empty"));
     }
-    let contents = list(&body["contents"]);
-    bad.unless(!contents.is_empty()).add("contents is not specified");
+    let contents = as_list(&body["contents"]);
+    bad.require(!contents.is_empty()).or_push("contents is not specified");
     for (at, content) in contents.iter().enumerate() {
-        self::content(content, at, &mut bad);
-        turns(contents, at, &mut bad);
+        self::check_content(content, at, &mut bad);
+        check_turn_order(contents, at, &mut bad);
     }
     bad.into_list()
 }
@@ -37,21 +39,24 @@ pub(in crate::testing) fn gemini(body: &Value) -> Vec<String> {
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
     let mut bad = gemini(body);
-    let contents = list(&body["contents"]);
+    let contents = as_list(&body["contents"]);
     let is_asked = |content: &Value| {
-        role(content) == "user"
-            && list(&content["parts"]).iter().any(|p| either(p, "functionResponse").is_null())
+        content_role(content) == "user"
+            && as_list(&content["parts"])
+                .iter()
+                .any(|p| either_case(p, "functionResponse").is_null())
     };
     let turn = contents.iter().rposition(is_asked).unwrap_or(0);
     for (at, content) in contents.iter().enumerate().skip(turn) {
-        let first = list(&content["parts"]).iter().find(|p| !either(p, "functionCall").is_null());
+        let first =
+            as_list(&content["parts"]).iter().find(|p| !either_case(p, "functionCall").is_null());
         if let Some(part) = first
-            && text(either(part, "thoughtSignature")).is_empty()
+            && text(either_case(part, "thoughtSignature")).is_empty()
         {
             bad.push(format!(
                 "Function call is missing a thought_signature in functionCall parts. Additional \
                  data, function call `{}`, position {}.",
-                text(&either(part, "functionCall")["name"]),
+                text(&either_case(part, "functionCall")["name"]),
                 at + 1
             ));
         }
@@ -60,184 +65,196 @@ pub(in crate::testing) fn gemini_3(body: &Value) -> Vec<String> {
 }
 
 /// The last content and the one before decide what may come.
-fn turns(contents: &[Value], at: usize, bad: &mut Complaints) {
+fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
     let content = &contents[at];
     let before = at.checked_sub(1).and_then(|at| contents.get(at));
-    bad.unless(before.is_none_or(|before| role(before) != role(content))).add(format_args!(
+    bad.require(before.is_none_or(|before| content_role(before) != content_role(content))).or_push(format_args!(
         "Please ensure that multiturn requests alternate between user and model. (contents[{at}])"
     ));
-    let calls = named(content, "functionCall");
-    let asked = before.is_some_and(|before| role(before) == "user");
-    bad.unless(calls.is_empty() || asked).add(format_args!(
+    let calls = function_names(content, "functionCall");
+    let asked = before.is_some_and(|before| content_role(before) == "user");
+    bad.require(calls.is_empty() || asked).or_push(format_args!(
         "Please ensure that function call turn comes immediately after a user turn or after a \
          function response turn. (contents[{at}])"
     ));
-    let responses = named(content, "functionResponse");
-    let called = before.map(|before| named(before, "functionCall")).unwrap_or_default();
+    let responses = function_names(content, "functionResponse");
+    let called = before.map(|before| function_names(before, "functionCall")).unwrap_or_default();
     if called.len() != responses.len() {
-        return bad.add(format_args!(
+        return bad.push(format_args!(
             "Please ensure that the number of function response parts is equal to the number of \
              function call parts of the function call turn. (contents[{at}])"
         ));
     }
     for (call, response) in called.iter().zip(&responses) {
-        bad.unless(call["name"] == response["name"]).add(format_args!(
+        bad.require(call["name"] == response["name"]).or_push(format_args!(
             "contents[{at}]: the function response for `{}` stands where `{}` was called",
             text(&response["name"]),
             text(&call["name"])
         ));
         let ids = (text(&call["id"]), text(&response["id"]));
-        bad.unless(ids.0 == ids.1 || ids.1.is_empty()).add(format_args!(
+        bad.require(ids.0 == ids.1 || ids.1.is_empty()).or_push(format_args!(
             "contents[{at}]: the function response has the id `{}`, its call `{}`",
             ids.1, ids.0
         ));
     }
     // Calls that nothing follows are never answered.
-    bad.unless(at + 1 < contents.len() || calls.is_empty()).add(format_args!(
+    bad.require(at + 1 < contents.len() || calls.is_empty()).or_push(format_args!(
         "contents[{at}]: the request ends with function calls that nothing answers"
     ));
     let ids = calls.iter().map(|call| text(&call["id"])).filter(|id| !id.is_empty());
-    for id in repeated(ids) {
-        bad.add(format_args!("contents[{at}]: duplicate function call id `{id}`"));
+    for id in repeated_values(ids) {
+        bad.push(format_args!("contents[{at}]: duplicate function call id `{id}`"));
     }
 }
 
-fn content(content: &Value, at: usize, bad: &mut Complaints) {
-    bad.unless(matches!(role(content), "user" | "model"))
-        .add(format_args!("Please use a valid role: user, model. (contents[{at}])"));
-    let parts = list(&content["parts"]);
-    bad.unless(!parts.is_empty()).add(format_args!(
+fn check_content(content: &Value, at: usize, bad: &mut Violations) {
+    bad.require(matches!(content_role(content), "user" | "model"))
+        .or_push(format_args!("Please use a valid role: user, model. (contents[{at}])"));
+    let parts = as_list(&content["parts"]);
+    bad.require(!parts.is_empty()).or_push(format_args!(
         "* GenerateContentRequest.contents[{at}].parts: contents.parts must not be empty."
     ));
     for (index, part) in parts.iter().enumerate() {
-        self::part(part, role(content), &format!("contents[{at}].parts[{index}]"), bad);
+        self::check_part(
+            part,
+            content_role(content),
+            &format!("contents[{at}].parts[{index}]"),
+            bad,
+        );
     }
 }
 
-fn part(part: &Value, role: &str, place: &str, bad: &mut Complaints) {
+fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
     const DATA: &[&[&str]] = &[
         &["text", "inlineData", "fileData", "functionCall", "functionResponse"],
         &["executableCode", "codeExecutionResult", "toolCall", "toolResponse"],
     ];
-    let is_set = |name: &&str| !either(part, name).is_null();
+    let is_set = |name: &&str| !either_case(part, name).is_null();
     let data: Vec<&str> = DATA.concat().into_iter().filter(is_set).collect();
     match data.as_slice() {
         [_] => {}
-        [] => bad.add(format_args!(
+        [] => bad.push(format_args!(
             "{place}.data: required oneof field 'data' must have one initialized field"
         )),
-        several => bad.add(format_args!(
+        several => bad.push(format_args!(
             "{place}: oneof field 'data' is already set: {}",
             several.join(", ")
         )),
     }
     // An empty text may carry a signature, and nothing else may be empty.
-    let signed = has_text(either(part, "thoughtSignature"));
-    bad.unless(data != ["text"] || signed || !is_blank(text(&part["text"]))).add(format_args!(
-        "{place}: Unable to submit request because it has an empty text parameter."
-    ));
-    let call = either(part, "functionCall");
+    let signed = has_text(either_case(part, "thoughtSignature"));
+    bad.require(data != ["text"] || signed || !is_blank(text(&part["text"]))).or_push(
+        format_args!("{place}: Unable to submit request because it has an empty text parameter."),
+    );
+    let call = either_case(part, "functionCall");
     if !call.is_null() {
-        bad.unless(role == "model").add(format_args!("{place}: a function call is the model's"));
+        bad.require(role == "model")
+            .or_push(format_args!("{place}: a function call is the model's"));
         check_name(text(&call["name"]), place, bad);
-        bad.unless(call["args"].is_null() || call["args"].is_object())
-            .add(format_args!("Invalid value at '{place}.function_call.args': expected an object"));
+        bad.require(call["args"].is_null() || call["args"].is_object()).or_push(format_args!(
+            "Invalid value at '{place}.function_call.args': expected an object"
+        ));
     }
-    let response = either(part, "functionResponse");
+    let response = either_case(part, "functionResponse");
     if !response.is_null() {
-        bad.unless(role == "user").add(format_args!("{place}: a function response is the user's"));
-        bad.unless(has_text(&response["name"]))
-            .add(format_args!("{place}.function_response.name: Name cannot be empty."));
-        bad.unless(response["response"].is_object()).add(format_args!(
+        bad.require(role == "user")
+            .or_push(format_args!("{place}: a function response is the user's"));
+        bad.require(has_text(&response["name"]))
+            .or_push(format_args!("{place}.function_response.name: Name cannot be empty."));
+        bad.require(response["response"].is_object()).or_push(format_args!(
             "Invalid value at '{place}.function_response.response': expected an object"
         ));
     }
 }
 
-fn tools(body: &Value, bad: &mut Complaints) {
-    let declared: Vec<&Value> = list(&body["tools"])
+fn check_tools(body: &Value, bad: &mut Violations) {
+    let declared: Vec<&Value> = as_list(&body["tools"])
         .iter()
-        .flat_map(|tool| list(either(tool, "functionDeclarations")))
+        .flat_map(|tool| as_list(either_case(tool, "functionDeclarations")))
         .collect();
     for (at, function) in declared.iter().enumerate() {
         let place = format!("tools[0].function_declarations[{at}]");
         check_name(text(&function["name"]), &place, bad);
         let parameters = &function["parameters"];
         if !parameters.is_null() {
-            schema::gemini(parameters, &format!("{place}.parameters"), bad);
+            schema::check_gemini_schema(parameters, &format!("{place}.parameters"), bad);
         }
-        bad.unless(parameters.is_null() || either(function, "parametersJsonSchema").is_null()).add(
-            format_args!("{place}: only one of parameters and parameters_json_schema may be set"),
-        );
+        bad.require(
+            parameters.is_null() || either_case(function, "parametersJsonSchema").is_null(),
+        )
+        .or_push(format_args!(
+            "{place}: only one of parameters and parameters_json_schema may be set"
+        ));
     }
     let names: Vec<&str> = declared.iter().map(|function| text(&function["name"])).collect();
-    for name in repeated(names.iter().copied()) {
-        bad.add(format_args!("Duplicate function declaration found: {name}"));
+    for name in repeated_values(names.iter().copied()) {
+        bad.push(format_args!("Duplicate function declaration found: {name}"));
     }
-    let config = either(either(body, "toolConfig"), "functionCallingConfig");
+    let config = either_case(either_case(body, "toolConfig"), "functionCallingConfig");
     let mode = text(&config["mode"]);
-    bad.unless(matches!(mode, "" | "AUTO" | "ANY" | "NONE" | "VALIDATED")).add(format_args!(
+    bad.require(matches!(mode, "" | "AUTO" | "ANY" | "NONE" | "VALIDATED")).or_push(format_args!(
         "Invalid value at 'tool_config.function_calling_config.mode': \"{mode}\""
     ));
-    bad.unless(mode != "ANY" || !names.is_empty())
-        .add("Function calling config is set without function_declarations.");
-    let allowed = list(either(config, "allowedFunctionNames"));
-    bad.unless(allowed.is_empty() || matches!(mode, "ANY" | "VALIDATED"))
-        .add("allowed_function_names should only be set when mode is ANY");
+    bad.require(mode != "ANY" || !names.is_empty())
+        .or_push("Function calling config is set without function_declarations.");
+    let allowed = as_list(either_case(config, "allowedFunctionNames"));
+    bad.require(allowed.is_empty() || matches!(mode, "ANY" | "VALIDATED"))
+        .or_push("allowed_function_names should only be set when mode is ANY");
     for name in allowed.iter().map(text).filter(|name| !names.contains(name)) {
-        bad.add(format_args!(
+        bad.push(format_args!(
             "allowed_function_names: `{name}` is not among the declared functions"
         ));
     }
 }
 
-fn options(body: &Value, bad: &mut Complaints) {
+fn check_options(body: &Value, bad: &mut Violations) {
     const KNOWN: &[&[&str]] = &[
         &["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"],
         &["safetySettings", "cachedContent", "labels", "serviceTier", "store"],
     ];
-    let is_known = |field: &str| KNOWN.iter().any(|row| row.contains(&camel(field).as_str()));
-    for (field, _) in given(body).filter(|(field, _)| !is_known(field)) {
-        schema::unknown_name(field, "", bad);
+    let is_known =
+        |field: &str| KNOWN.iter().any(|row| row.contains(&to_camel_case(field).as_str()));
+    for (field, _) in is_given_value(body).filter(|(field, _)| !is_known(field)) {
+        schema::check_unknown_keyword(field, "", bad);
     }
-    let config = either(body, "generationConfig");
+    let config = either_case(body, "generationConfig");
     let temperature = config["temperature"].as_f64();
-    bad.unless(temperature.is_none_or(|t| (0.0..=2.0).contains(&t)))
-        .add("temperature: must be in the range [0.0, 2.0]");
-    bad.unless(list(either(config, "stopSequences")).len() <= 5)
-        .add("stop_sequences: at most 5 are allowed");
-    let schema = either(config, "responseSchema");
+    bad.require(temperature.is_none_or(|t| (0.0..=2.0).contains(&t)))
+        .or_push("temperature: must be in the range [0.0, 2.0]");
+    bad.require(as_list(either_case(config, "stopSequences")).len() <= 5)
+        .or_push("stop_sequences: at most 5 are allowed");
+    let schema = either_case(config, "responseSchema");
     if !schema.is_null() {
-        schema::gemini(schema, "generation_config.response_schema", bad);
+        schema::check_gemini_schema(schema, "generation_config.response_schema", bad);
     }
-    let json_schema = either(config, "responseJsonSchema");
-    let plain = matches!(text(either(config, "responseMimeType")), "" | "text/plain");
-    bad.unless(!plain || (schema.is_null() && json_schema.is_null()))
-        .add("response_schema is only supported with response_mime_type application/json");
+    let json_schema = either_case(config, "responseJsonSchema");
+    let plain = matches!(text(either_case(config, "responseMimeType")), "" | "text/plain");
+    bad.require(!plain || (schema.is_null() && json_schema.is_null()))
+        .or_push("response_schema is only supported with response_mime_type application/json");
     for field in ["max_tokens", "maxTokens", "stop", "response_format"] {
         if !config[field].is_null() {
-            schema::unknown_name(field, " at 'generation_config'", bad);
+            schema::check_unknown_keyword(field, " at 'generation_config'", bad);
         }
     }
 }
 
 /// "Must start with a letter or an underscore. Must be alphanumeric (a-z, A-Z, 0-9), underscores
 /// (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
-fn check_name(name: &str, place: &str, bad: &mut Complaints) {
+fn check_name(name: &str, place: &str, bad: &mut Violations) {
     let first = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     let rest = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
-    bad.unless(first && name.len() <= 64 && name.bytes().all(rest))
-        .add(format_args!("{place}.name: Invalid function name: `{name}`"));
+    bad.require(first && name.len() <= 64 && name.bytes().all(rest))
+        .or_push(format_args!("{place}.name: Invalid function name: `{name}`"));
 }
 
 /// The calls or the responses of a content.
-fn named<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
-    let parts = list(&content["parts"]).iter();
-    parts.map(|part| either(part, field)).filter(|named| !named.is_null()).collect()
+fn function_names<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
+    let parts = as_list(&content["parts"]).iter();
+    parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()
 }
 
 /// Who speaks; without a role it is the user.
-fn role(content: &Value) -> &str {
+fn content_role(content: &Value) -> &str {
     match text(&content["role"]) {
         "" | "function" => "user",
         role => role,
@@ -245,7 +262,7 @@ fn role(content: &Value) -> &str {
 }
 
 /// A field in either form of its name.
-fn either<'a>(value: &'a Value, camel: &str) -> &'a Value {
+fn either_case<'a>(value: &'a Value, camel: &str) -> &'a Value {
     let mut snake = String::new();
     for c in camel.chars() {
         if c.is_ascii_uppercase() {
@@ -256,7 +273,7 @@ fn either<'a>(value: &'a Value, camel: &str) -> &'a Value {
     value.get(camel).or_else(|| value.get(&snake)).unwrap_or(&Value::Null)
 }
 
-fn camel(name: &str) -> String {
+fn to_camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |name, word| {
@@ -267,16 +284,16 @@ fn camel(name: &str) -> String {
 }
 
 /// What the vendor objects to in the signatures that a request brings back.
-pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
+pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, index, part) in inner(&body["contents"], "parts") {
-        let said = match either(part, "functionCall") {
+    for (at, index, part) in nested_value(&body["contents"], "parts") {
+        let said = match either_case(part, "functionCall") {
             Value::Null => String::new(),
             call => signed_call(call),
         };
-        if let Some(signature) = either(part, "thoughtSignature").as_str()
-            && !known.hold(signature, &said)
-            && !SKIPPED.contains(&signature)
+        if let Some(signature) = either_case(part, "thoughtSignature").as_str()
+            && !known.is_held(signature, &said)
+            && !PLACEHOLDER_SIGNATURES.contains(&signature)
         {
             bad.push(format!("Thought signature is not valid. (contents[{at}].parts[{index}])"));
         }

@@ -4,32 +4,32 @@
 
 use serde_json::Value;
 
-use super::call_pairs::pairs;
-use super::options::foreign;
-use super::violations::{Complaints, has_text, is_given, list, repeated, text};
+use super::call_pairs::check_pairs;
+use super::options::foreign_fields;
+use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 
 /// What Ollama objects to in the body of a request to `/api/chat`.
 pub(in crate::testing) fn ollama(body: &Value) -> Vec<String> {
-    let mut bad = Complaints::default();
-    options(body, &mut bad);
-    tools(body, &mut bad);
-    let messages = list(&body["messages"]);
-    bad.unless(!messages.is_empty())
-        .add("messages: without any, the model is loaded and says nothing");
+    let mut bad = Violations::default();
+    check_options(body, &mut bad);
+    check_tools(body, &mut bad);
+    let messages = as_list(&body["messages"]);
+    bad.require(!messages.is_empty())
+        .or_push("messages: without any, the model is loaded and says nothing");
     for (at, message) in messages.iter().enumerate() {
-        self::message(message, at, &mut bad);
+        self::check_message(message, at, &mut bad);
     }
-    pairs(
+    check_pairs(
         messages,
-        |call| id_or(&call["id"], &call["function"]["name"]),
-        |result| id_or(&result["tool_call_id"], &result["tool_name"]),
+        |call| tool_call_id_or_name(&call["id"], &call["function"]["name"]),
+        |result| tool_call_id_or_name(&result["tool_call_id"], &result["tool_name"]),
         &mut bad,
     );
     bad.into_list()
 }
 
 /// Calls have ids or only names.
-fn id_or<'a>(id: &'a Value, name: &'a Value) -> &'a str {
+fn tool_call_id_or_name<'a>(id: &'a Value, name: &'a Value) -> &'a str {
     match text(id) {
         "" => text(name),
         id => id,
@@ -37,113 +37,118 @@ fn id_or<'a>(id: &'a Value, name: &'a Value) -> &'a str {
 }
 
 /// A type as Go has it, and whether a value fits it.
-type Type = (&'static str, fn(&Value) -> bool);
+type TypeCheck = (&'static str, fn(&Value) -> bool);
 
-const STRING: Type = ("string", Value::is_string);
-const BOOL: Type = ("bool", Value::is_boolean);
-const INTEGER: Type = ("integer", |value| value.is_i64() || value.is_u64());
-const FLOAT: Type = ("float32", Value::is_number);
-const OBJECT: Type = ("object", Value::is_object);
-const ARRAY: Type = ("array", Value::is_array);
-const STRINGS: Type =
-    ("array of strings", |value| value.is_array() && list(value).iter().all(Value::is_string));
+const STRING: TypeCheck = ("string", Value::is_string);
+const BOOL: TypeCheck = ("bool", Value::is_boolean);
+const INTEGER: TypeCheck = ("integer", |value| value.is_i64() || value.is_u64());
+const FLOAT: TypeCheck = ("float32", Value::is_number);
+const OBJECT: TypeCheck = ("object", Value::is_object);
+const ARRAY: TypeCheck = ("array", Value::is_array);
+const STRING_LIST: TypeCheck =
+    ("array of strings", |value| value.is_array() && as_list(value).iter().all(Value::is_string));
 
 /// Those of Go's `api.Options` that requests set, by their types.
-const OF_MODEL: &[(Type, &[&str])] = &[
+const MODEL_OPTIONS: &[(TypeCheck, &[&str])] = &[
     (INTEGER, &["num_ctx", "num_predict", "num_keep", "seed", "top_k", "repeat_last_n"]),
     (FLOAT, &["temperature", "top_p", "min_p", "typical_p"]),
     (FLOAT, &["repeat_penalty", "presence_penalty", "frequency_penalty"]),
-    (STRINGS, &["stop"]),
+    (STRING_LIST, &["stop"]),
 ];
 
 /// The types of fields that need not be there.
-fn typed(of: &Value, place: &str, types: &[(Type, &[&str])], bad: &mut Complaints) {
+fn check_types(of: &Value, place: &str, types: &[(TypeCheck, &[&str])], bad: &mut Violations) {
     for ((name, fits), fields) in types {
         for field in *fields {
             let value = &of[*field];
-            bad.unless(value.is_null() || fits(value))
-                .add(format_args!("json: {place}{field} must be of type {name}, but is {value}"));
+            bad.require(value.is_null() || fits(value)).or_push(format_args!(
+                "json: {place}{field} must be of type {name}, but is {value}"
+            ));
         }
     }
 }
 
-fn options(body: &Value, bad: &mut Complaints) {
-    bad.unless(has_text(&body["model"])).add("model is required");
-    let types: [(Type, &[&str]); 4] = [
+fn check_options(body: &Value, bad: &mut Violations) {
+    bad.require(has_text(&body["model"])).or_push("model is required");
+    let types: [(TypeCheck, &[&str]); 4] = [
         (STRING, &["model"]),
         (ARRAY, &["messages", "tools"]),
         (BOOL, &["stream"]),
         (OBJECT, &["options"]),
     ];
-    typed(body, "", &types, bad);
+    check_types(body, "", &types, bad);
     let format = &body["format"];
-    bad.unless(format.is_null() || format.is_object() || format == "json").add(format_args!(
+    bad.require(format.is_null() || format.is_object() || format == "json").or_push(format_args!(
         "invalid format: {format}; expected \"json\" or a valid JSON Schema object"
     ));
     let think = &body["think"];
     let level = matches!(text(think), "high" | "medium" | "low");
-    bad.unless(think.is_null() || think.is_boolean() || level).add(format_args!(
+    bad.require(think.is_null() || think.is_boolean() || level).or_push(format_args!(
         "invalid think value: {think} (must be \"high\", \"medium\", \"low\", true, or false)"
     ));
     let keep_alive = &body["keep_alive"];
-    bad.unless(matches!(keep_alive, Value::Null | Value::Number(_) | Value::String(_))).add(
+    bad.require(matches!(keep_alive, Value::Null | Value::Number(_) | Value::String(_))).or_push(
         format_args!(
             "json: keep_alive must be a number of seconds or a duration, but is {keep_alive}"
         ),
     );
-    typed(&body["options"], "option ", OF_MODEL, bad);
-    for (_, fields) in OF_MODEL {
-        foreign(body, fields, bad);
+    check_types(&body["options"], "option ", MODEL_OPTIONS, bad);
+    for (_, fields) in MODEL_OPTIONS {
+        foreign_fields(body, fields, bad);
     }
-    foreign(body, &["system", "input", "max_tokens", "max_output_tokens", "response_format"], bad);
-    foreign(body, &["tool_choice", "stop_sequences", "contents", "generationConfig"], bad);
+    foreign_fields(
+        body,
+        &["system", "input", "max_tokens", "max_output_tokens", "response_format"],
+        bad,
+    );
+    foreign_fields(body, &["tool_choice", "stop_sequences", "contents", "generationConfig"], bad);
 }
 
-fn tools(body: &Value, bad: &mut Complaints) {
-    let functions = || list(&body["tools"]).iter().map(|tool| &tool["function"]);
-    for (at, (tool, function)) in list(&body["tools"]).iter().zip(functions()).enumerate() {
+fn check_tools(body: &Value, bad: &mut Violations) {
+    let functions = || as_list(&body["tools"]).iter().map(|tool| &tool["function"]);
+    for (at, (tool, function)) in as_list(&body["tools"]).iter().zip(functions()).enumerate() {
         let place = format!("tools[{at}]");
-        bad.unless(tool["type"] == "function")
-            .add(format_args!("{place}.type must be \"function\""));
-        named(function, &place, bad);
+        bad.require(tool["type"] == "function")
+            .or_push(format_args!("{place}.type must be \"function\""));
+        tool_names(function, &place, bad);
         let parameters = &function["parameters"];
-        bad.unless(parameters.is_null() || parameters["type"] == "object").add(format_args!(
+        bad.require(parameters.is_null() || parameters["type"] == "object").or_push(format_args!(
             "{place}.function.parameters must be a schema of an object, not {parameters}"
         ));
     }
-    for name in repeated(functions().map(|function| text(&function["name"]))) {
-        bad.add(format_args!("tools: duplicate function name: {name}"));
+    for name in repeated_values(functions().map(|function| text(&function["name"]))) {
+        bad.push(format_args!("tools: duplicate function name: {name}"));
     }
 }
 
-fn named(function: &Value, place: &str, bad: &mut Complaints) {
-    bad.unless(has_text(&function["name"]))
-        .add(format_args!("{place}.function.name: a function needs a name"));
+fn tool_names(function: &Value, place: &str, bad: &mut Violations) {
+    bad.require(has_text(&function["name"]))
+        .or_push(format_args!("{place}.function.name: a function needs a name"));
 }
 
-fn message(message: &Value, at: usize, bad: &mut Complaints) {
+fn check_message(message: &Value, at: usize, bad: &mut Violations) {
     let place = format!("messages[{at}]");
     let role = text(&message["role"]);
-    bad.unless(matches!(role, "system" | "user" | "assistant" | "tool")).add(format_args!(
+    bad.require(matches!(role, "system" | "user" | "assistant" | "tool")).or_push(format_args!(
         "{place}: invalid role: {role}, must be one of [\"system\", \"user\", \"assistant\", \
          \"tool\"]"
     ));
-    let types: [(Type, &[&str]); 4] = [
+    let types: [(TypeCheck, &[&str]); 4] = [
         (STRING, &["content", "thinking"]),
-        (STRINGS, &["images"]),
+        (STRING_LIST, &["images"]),
         (ARRAY, &["tool_calls"]),
         (STRING, &["tool_name", "tool_call_id"]),
     ];
-    typed(message, &format!("{place}."), &types, bad);
+    check_types(message, &format!("{place}."), &types, bad);
     for field in ["thinking", "tool_calls"] {
-        bad.unless(role == "assistant" || !is_given(message, field))
-            .add(format_args!("{place}.{field}: only the assistant has it"));
+        bad.require(role == "assistant" || !is_given(message, field))
+            .or_push(format_args!("{place}.{field}: only the assistant has it"));
     }
-    for (index, call) in list(&message["tool_calls"]).iter().enumerate() {
+    for (index, call) in as_list(&message["tool_calls"]).iter().enumerate() {
         let place = format!("{place}.tool_calls[{index}]");
-        named(&call["function"], &place, bad);
+        tool_names(&call["function"], &place, bad);
         let arguments = &call["function"]["arguments"];
-        bad.unless(arguments.is_object()).add(format_args!(
+        bad.require(arguments.is_object()).or_push(format_args!(
             "json: {place}.function.arguments must be of type object, but is {arguments}"
         ));
     }

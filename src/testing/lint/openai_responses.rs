@@ -5,55 +5,55 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::openai::{
-    RESPONSES_ID, check_call, check_id, check_text, mentions_json, needs_tools, not_empty,
-    output_schema, required, sampling, tools,
+    RESPONSES_ID_PATTERN, check_call, check_id, check_needs_tools, check_not_empty,
+    check_output_schema, check_required, check_sampling, check_text, check_tools, mentions_json,
 };
-use super::options::{at_least, of_other_wires};
-use super::violations::{Complaints, has_text, is_given, list, repeated, text};
-use crate::testing::signatures::{BEGINS, Signatures};
+use super::options::{check_at_least, check_foreign_fields};
+use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
+use crate::testing::signatures::{SIGNATURE_PREFIX, Signatures};
 
 /// What `OpenAI` objects to in the body of a Responses request.
 pub(in crate::testing) fn openai_responses(body: &Value) -> Vec<String> {
-    let mut bad = Complaints::default();
-    options(body, &mut bad);
+    let mut bad = Violations::default();
+    check_options(body, &mut bad);
     // This wire takes an empty list of tools.
-    if !list(&body["tools"]).is_empty() || !is_given(body, "tools") {
-        needs_tools(body, &mut bad);
+    if !as_list(&body["tools"]).is_empty() || !is_given(body, "tools") {
+        check_needs_tools(body, &mut bad);
     }
-    tools(body, None, &mut bad);
+    check_tools(body, None, &mut bad);
     match &body["input"] {
-        Value::String(said) => bad.unless(!said.is_empty()).add("'input' is empty."),
+        Value::String(said) => bad.require(!said.is_empty()).or_push("'input' is empty."),
         Value::Array(items) if !items.is_empty() => {
             for (at, item) in items.iter().enumerate() {
-                self::item(item, body, at, &mut bad);
+                self::check_item(item, body, at, &mut bad);
             }
             // With a conversation at the vendor the calls may be there.
             if !is_given(body, "previous_response_id") && !is_given(body, "conversation") {
-                pairs(items, &mut bad);
+                check_call_pairs(items, &mut bad);
             }
-            reasoning(items, &mut bad);
+            check_reasoning_items(items, &mut bad);
         }
-        _ => required(false, "input", &mut bad),
+        _ => check_required(false, "input", &mut bad),
     }
     bad.into_list()
 }
 
-fn options(body: &Value, bad: &mut Complaints) {
-    required(has_text(&body["model"]), "model", bad);
-    sampling(body, bad);
-    at_least(body, "max_output_tokens", 16, bad);
+fn check_options(body: &Value, bad: &mut Violations) {
+    check_required(has_text(&body["model"]), "model", bad);
+    check_sampling(body, bad);
+    check_at_least(body, "max_output_tokens", 16, bad);
     let format = &body["text"]["format"];
     match text(&format["type"]) {
-        "json_schema" => output_schema(format, "text.format", bad),
+        "json_schema" => check_output_schema(format, "text.format", bad),
         "json_object" => mentions_json(&body["input"], "input", bad),
         _ => {}
     }
-    of_other_wires("openai_responses", body, bad);
-    bad.unless(!is_given(&body["stream_options"], "include_usage"))
-        .add("Unknown parameter: 'stream_options.include_usage'.");
+    check_foreign_fields("openai_responses", body, bad);
+    bad.require(!is_given(&body["stream_options"], "include_usage"))
+        .or_push("Unknown parameter: 'stream_options.include_usage'.");
 }
 
-fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
+fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
     let place = format!("input[{at}]");
     let kind = match text(&item["type"]) {
         "" if item["role"].is_string() => "message",
@@ -66,45 +66,49 @@ fn item(item: &Value, body: &Value, at: usize, bad: &mut Complaints) {
         _ => "",
     };
     if is_given(item, "id") {
-        check_id(&item["id"], RESPONSES_ID, &format!("{place}.id"), bad);
+        check_id(&item["id"], RESPONSES_ID_PATTERN, &format!("{place}.id"), bad);
         let id = text(&item["id"]);
-        bad.unless(id.starts_with(begins)).add(format_args!(
+        bad.require(id.starts_with(begins)).or_push(format_args!(
             "Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'."
         ));
     }
     // Without its content, an item stands for one that the vendor has kept.
-    let kept = |by_itself: bool, bad: &mut Complaints| {
-        bad.unless(by_itself || body["store"] != Value::Bool(false)).add(format_args!(
+    let kept = |by_itself: bool, bad: &mut Violations| {
+        bad.require(by_itself || body["store"] != Value::Bool(false)).or_push(format_args!(
             "Item with id '{}' not found. Items are not persisted when `store` is set to false. \
              Try again with `store` set to true, or remove this item from your input.",
             text(&item["id"])
         ));
     };
     match kind {
-        "message" => message(item, &place, bad),
+        "message" => check_message(item, &place, bad),
         "function_call" => {
-            check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
+            check_id(&item["call_id"], RESPONSES_ID_PATTERN, &format!("{place}.call_id"), bad);
             check_call(item, &place, bad);
         }
         "function_call_output" => {
-            check_id(&item["call_id"], RESPONSES_ID, &format!("{place}.call_id"), bad);
+            check_id(&item["call_id"], RESPONSES_ID_PATTERN, &format!("{place}.call_id"), bad);
             let output = &item["output"];
-            required(output.is_string() || output.is_array(), &format!("{place}.output"), bad);
+            check_required(
+                output.is_string() || output.is_array(),
+                &format!("{place}.output"),
+                bad,
+            );
         }
         "reasoning" => {
-            required(item["summary"].is_array(), &format!("{place}.summary"), bad);
+            check_required(item["summary"].is_array(), &format!("{place}.summary"), bad);
             kept(is_given(item, "encrypted_content"), bad);
         }
         "item_reference" => kept(false, bad),
-        "" => required(false, &format!("{place}.type"), bad),
+        "" => check_required(false, &format!("{place}.type"), bad),
         // The vendor's own items are many, and come back as they were.
         _ => {}
     }
 }
 
-fn message(item: &Value, place: &str, bad: &mut Complaints) {
+fn check_message(item: &Value, place: &str, bad: &mut Violations) {
     let role = text(&item["role"]);
-    bad.unless(matches!(role, "user" | "assistant" | "system" | "developer")).add(format_args!(
+    bad.require(matches!(role, "user" | "assistant" | "system" | "developer")).or_push(format_args!(
         "Invalid value: '{role}'. Supported values are: 'assistant', 'system', 'developer', and \
          'user'. ({place}.role)"
     ));
@@ -115,11 +119,11 @@ fn message(item: &Value, place: &str, bad: &mut Complaints) {
     match &item["content"] {
         Value::String(_) => {}
         Value::Array(parts) => {
-            not_empty(!parts.is_empty(), &format!("{place}.content"), bad);
+            check_not_empty(!parts.is_empty(), &format!("{place}.content"), bad);
             for (index, part) in parts.iter().enumerate() {
                 let kind = text(&part["type"]);
                 let place = format!("{place}.content[{index}]");
-                bad.unless(known.contains(&kind)).add(format_args!(
+                bad.require(known.contains(&kind)).or_push(format_args!(
                     "Invalid value: '{kind}'. Supported values are: {known:?}. ({place}.type)"
                 ));
                 if kind == "input_text" {
@@ -127,37 +131,38 @@ fn message(item: &Value, place: &str, bad: &mut Complaints) {
                 }
             }
         }
-        _ => required(false, &format!("{place}.content"), bad),
+        _ => check_required(false, &format!("{place}.content"), bad),
     }
 }
 
 /// Every call has one output, behind it, and the reverse.
-fn pairs(items: &[Value], bad: &mut Complaints) {
+fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     let mut called = HashSet::new();
     let mut answered = HashSet::new();
     for item in items {
         let id = text(&item["call_id"]);
         match text(&item["type"]) {
             "function_call" => bad
-                .unless(called.insert(id))
-                .add(format_args!("Duplicate function call found with call_id {id}.")),
+                .require(called.insert(id))
+                .or_push(format_args!("Duplicate function call found with call_id {id}.")),
             "function_call_output" => {
-                bad.unless(called.contains(id)).add(format_args!(
+                bad.require(called.contains(id)).or_push(format_args!(
                     "No tool call found for function call output with call_id {id}."
                 ));
-                bad.unless(answered.insert(id))
-                    .add(format_args!("Duplicate function call output found with call_id {id}."));
+                bad.require(answered.insert(id)).or_push(format_args!(
+                    "Duplicate function call output found with call_id {id}."
+                ));
             }
             _ => {}
         }
     }
     let calls = items.iter().filter(|item| item["type"] == "function_call");
     for id in calls.map(|call| text(&call["call_id"])).filter(|id| !answered.contains(id)) {
-        bad.add(format_args!("No tool output found for function call {id}."));
+        bad.push(format_args!("No tool output found for function call {id}."));
     }
     let ids = items.iter().filter_map(|item| item["id"].as_str());
-    for id in repeated(ids) {
-        bad.add(format_args!(
+    for id in repeated_values(ids) {
+        bad.push(format_args!(
             "Duplicate item found with id {id}. Remove duplicate items from your input and try \
              again."
         ));
@@ -165,7 +170,7 @@ fn pairs(items: &[Value], bad: &mut Complaints) {
 }
 
 /// A reasoning item is followed by what it led to: something else of the model's own.
-fn reasoning(items: &[Value], bad: &mut Complaints) {
+fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
         let next = items[at + 1..].iter().find(|next| next["type"] != "reasoning");
         let followed = next.is_some_and(|next| match text(&next["type"]) {
@@ -173,7 +178,7 @@ fn reasoning(items: &[Value], bad: &mut Complaints) {
             "function_call_output" => false,
             _ => true,
         });
-        bad.unless(followed).add(format_args!(
+        bad.require(followed).or_push(format_args!(
             "Item '{}' of type 'reasoning' was provided without its required following item. \
              (input[{at}])",
             text(&item["id"])
@@ -182,23 +187,23 @@ fn reasoning(items: &[Value], bad: &mut Complaints) {
 }
 
 /// What the vendor objects to in the signatures that a request brings back.
-pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<String> {
+pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    let items = list(&body["input"]);
+    let items = as_list(&body["input"]);
     for item in items {
         let id = text(&item["id"]);
         if let Some(encrypted) = item["encrypted_content"].as_str()
             && item["type"] == "reasoning"
-            && !known.hold(encrypted, id)
+            && !known.is_held(encrypted, id)
             // Without its id, the content stands for itself.
-            && !(id.is_empty() && (encrypted.starts_with(BEGINS) || known.issued(encrypted)))
+            && !(id.is_empty() && (encrypted.starts_with(SIGNATURE_PREFIX) || known.was_issued(encrypted)))
         {
             bad.push(format!(
                 "The encrypted content {encrypted:.12}... could not be verified. Reason: Encrypted \
                  content could not be decrypted or parsed."
             ));
         }
-        if let Some(reasoning) = known.reasoning_before(id)
+        if let Some(reasoning) = known.signed_reasoning_before(id)
             && !items.iter().any(|item| {
                 item["type"] == "reasoning" && (item["id"].is_null() || item["id"] == *reasoning)
             })

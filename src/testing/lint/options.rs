@@ -2,33 +2,33 @@
 
 use serde_json::Value;
 
-use super::violations::{Complaints, is_given};
+use super::violations::{Violations, is_given};
 
 /// Complains of a number outside its bounds.
-pub(super) fn within(body: &Value, field: &str, least: f64, most: f64, bad: &mut Complaints) {
+pub(super) fn check_range(body: &Value, field: &str, least: f64, most: f64, bad: &mut Violations) {
     let value = &body[field];
     if value.is_null() {
         return;
     }
     match value.as_f64() {
-        Some(number) if number < least => bad.add(format_args!(
+        Some(number) if number < least => bad.push(format_args!(
             "Invalid '{field}': decimal below minimum value. Expected a value >= {least}, but got \
              {number} instead."
         )),
-        Some(number) if number > most => bad.add(format_args!(
+        Some(number) if number > most => bad.push(format_args!(
             "Invalid '{field}': decimal above maximum value. Expected a value <= {most}, but got \
              {number} instead."
         )),
         Some(_) => {}
-        None => bad.add(format_args!("Invalid type for '{field}': expected a decimal.")),
+        None => bad.push(format_args!("Invalid type for '{field}': expected a decimal.")),
     }
 }
 
 /// Complains of a limit that is no whole number of at least `least`.
-pub(super) fn at_least(body: &Value, field: &str, least: u64, bad: &mut Complaints) {
+pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Violations) {
     if is_given(body, field) {
         let enough = body[field].as_u64().is_some_and(|number| number >= least);
-        bad.unless(enough).add(format_args!(
+        bad.require(enough).or_push(format_args!(
             "Invalid '{field}': integer below minimum value. Expected a value >= {least}, but got \
              {} instead.",
             body[field]
@@ -38,14 +38,14 @@ pub(super) fn at_least(body: &Value, field: &str, least: u64, bad: &mut Complain
 
 /// Complains of fields that a wire does not have. Only those of the other wires are known here: a
 /// vendor adds fields faster than any list.
-pub(super) fn foreign(body: &Value, fields: &[&str], bad: &mut Complaints) {
+pub(super) fn foreign_fields(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
-        bad.unless(!is_given(body, field)).add(format_args!("Unknown parameter: '{field}'."));
+        bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));
     }
 }
 
 /// Fields that not all wires have, beside the names of those that do.
-const FIELDS: &[(&[&str], &[&str])] = &[
+const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["anthropic"], &["system", "stop_sequences"]),
     (&["anthropic", "openai_chat"], &["messages", "max_tokens"]),
     (&["openai_chat"], &["max_completion_tokens", "response_format", "reasoning_effort"]),
@@ -56,8 +56,8 @@ const FIELDS: &[(&[&str], &[&str])] = &[
 ];
 
 /// Complains of the [`FIELDS`] of other wires.
-pub(super) fn of_other_wires(wire: &str, body: &Value, bad: &mut Complaints) {
-    for (_, fields) in FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
-        foreign(body, fields, bad);
+pub(super) fn check_foreign_fields(wire: &str, body: &Value, bad: &mut Violations) {
+    for (_, fields) in WIRE_FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
+        foreign_fields(body, fields, bad);
     }
 }

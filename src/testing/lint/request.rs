@@ -9,5 +9,5 @@ use crate::testing::Wire;
 /// The model matters on Gemini's wire: those of the third generation require that the first call of a step
 /// has its thought signature.
 pub fn request(wire: Wire, model: &str, body: &Value) -> Vec<String> {
-    (wire.vendor().lint)(model, body)
+    (wire.profile().lint)(model, body)
 }

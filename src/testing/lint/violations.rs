@@ -6,16 +6,16 @@ use serde_json::Value;
 
 /// What is wrong with a request.
 #[derive(Debug, Default)]
-pub(super) struct Complaints(Vec<String>);
+pub(super) struct Violations(Vec<String>);
 
-impl Complaints {
-    pub(super) fn add(&mut self, what: impl Display) {
+impl Violations {
+    pub(super) fn push(&mut self, what: impl Display) {
         self.0.push(what.to_string());
     }
 
     /// Complains unless something holds: `bad.unless(holds).add("what is wrong")`.
-    pub(super) fn unless(&mut self, holds: bool) -> Unless<'_> {
-        Unless(if holds { None } else { Some(self) })
+    pub(super) fn require(&mut self, holds: bool) -> Condition<'_> {
+        Condition(if holds { None } else { Some(self) })
     }
 
     pub(super) fn into_list(self) -> Vec<String> {
@@ -25,30 +25,30 @@ impl Complaints {
 
 /// The list of complaints, if there is something to complain of.
 #[must_use = "it does nothing without its complaint"]
-pub(super) struct Unless<'a>(Option<&'a mut Complaints>);
+pub(super) struct Condition<'a>(Option<&'a mut Violations>);
 
-impl Unless<'_> {
-    pub(super) fn add(self, what: impl Display) {
+impl Condition<'_> {
+    pub(super) fn or_push(self, what: impl Display) {
         if let Some(bad) = self.0 {
-            bad.add(what);
+            bad.push(what);
         }
     }
 }
 
 /// The elements of an array; anything else has none.
-pub(super) fn list(value: &Value) -> &[Value] {
+pub(super) fn as_list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The elements of a list in the elements of a list, with the index of each.
-pub(super) fn inner<'a>(
+pub(super) fn nested_value<'a>(
     values: &'a Value,
     field: &'a str,
 ) -> impl Iterator<Item = (usize, usize, &'a Value)> {
     let of = move |(at, value): (usize, &'a Value)| {
-        list(&value[field]).iter().enumerate().map(move |(index, inner)| (at, index, inner))
+        as_list(&value[field]).iter().enumerate().map(move |(index, inner)| (at, index, inner))
     };
-    list(values).iter().enumerate().flat_map(of)
+    as_list(values).iter().enumerate().flat_map(of)
 }
 
 /// The text of a string; anything else has none.
@@ -62,7 +62,7 @@ pub(super) fn has_text(value: &Value) -> bool {
 }
 
 /// The fields of an object that are set to something.
-pub(super) fn given(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn is_given_value(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
 
@@ -71,7 +71,7 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
 }
 
 /// Letters, digits, `_` and `-`, from 1 to so many.
-pub(super) fn is_plain(text: &str, longest: usize) -> bool {
+pub(super) fn is_plain_object(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)
 }
@@ -81,7 +81,7 @@ pub(super) fn is_blank(text: &str) -> bool {
 }
 
 /// Elements that came before.
-pub(super) fn repeated<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub(super) fn repeated_values<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = std::collections::HashSet::new();
     texts.into_iter().filter(|text| !seen.insert(*text)).collect()
 }

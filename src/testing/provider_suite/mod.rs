@@ -143,7 +143,7 @@ macro_rules! provider_suite {
     (@run [$($claim:ident)*] $report:ident, $subject:ident, $chosen:ident) => {
         $(
             if $chosen.is_none_or(|chosen| chosen == ::core::stringify!($claim)) {
-                $report.check($subject, ::core::stringify!($claim), $claim($subject)).await;
+                $report.run_check($subject, ::core::stringify!($claim), $claim($subject)).await;
             }
         )*
     };
@@ -153,19 +153,19 @@ macro_rules! provider_suite {
 ///
 /// It does not panic: see [`Report::assert`].
 pub async fn check<S: Subject>(subject: &S) -> Report {
-    checked(subject, None).await
+    run_claim(subject, None).await
 }
 
 /// Checks one claim, by the name of its test. A name that no claim has fails.
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
-    let mut report = checked(subject, Some(claim)).await;
+    let mut report = run_claim(subject, Some(claim)).await;
     if report.is_empty() {
-        report.fail_unknown(claim);
+        report.fail_unknown_claims(claim);
     }
     report
 }
 
-async fn checked<S: Subject>(subject: &S, chosen: Option<&str>) -> Report {
+async fn run_claim<S: Subject>(subject: &S, chosen: Option<&str>) -> Report {
     let mut report = Report::default();
     provider_suite! { @claims run report, subject, chosen }
     report

@@ -64,19 +64,19 @@ impl Report {
     }
 
     /// Adds the failure of a name that no claim has.
-    pub(super) fn fail_unknown(&mut self, name: &str) {
+    pub(super) fn fail_unknown_claims(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
         self.claims.push(("check_claim", Err(Unmet::Failed(why))));
     }
 
     /// Checks one more claim. A panic of the provider is a failure.
-    pub(super) async fn check<S: Subject>(
+    pub(super) async fn run_check<S: Subject>(
         &mut self,
         subject: &S,
         claim: &'static str,
         holds: impl Future<Output = Result<(), Unmet>>,
     ) {
-        let result = match subject.exempt(claim) {
+        let result = match subject.is_exempt(claim) {
             Some(why) => Err(Unmet::Skipped(why)),
             None => panic_to_error_async("it", async { Ok(holds.await) })
                 .await
@@ -100,7 +100,7 @@ impl fmt::Display for Report {
 }
 
 /// Fails unless `holds`.
-pub(super) fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), Unmet> {
+pub(super) fn ensure_that(holds: bool, why: impl FnOnce() -> String) -> Result<(), Unmet> {
     match holds {
         true => Ok(()),
         false => Err(Unmet::Failed(why())),

@@ -11,49 +11,53 @@ use crate::item::{
 use crate::provider::Provider;
 use crate::request::Request;
 use crate::stream::TurnStream;
-use crate::testing::http::Part;
-use crate::testing::provider_suite::report::{Unmet, ensure};
+use crate::testing::http::BodyPart;
+use crate::testing::provider_suite::report::{Unmet, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    ARGUMENT, RESULT, USER, about, calling_answer, history, plain_answer, read, said, text,
-    text_delta, tool,
+    ARGUMENT_NAME, RESULT_TEXT, USER_TEXT, assistant_item, calling_reply, plain_reply, read_turn,
+    request_about, sample_history, sample_tool, text, text_delta,
 };
-use crate::testing::provider_suite::server::{Server, bytes, stream, within};
+use crate::testing::provider_suite::server::{
+    SuiteServer, stream_response, to_bytes, with_timeout,
+};
 use crate::testing::provider_suite::subject::Subject;
 
 /// A turn that is made and not polled sends nothing.
 pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let server = Server::always(plain_answer(subject)?).await?;
+    let server = SuiteServer::with_reply(plain_reply(subject)?).await?;
     let provider = server.provider(subject);
-    let turn = provider.stream_turn(about(history()));
+    let turn = provider.stream_turn(request_about(sample_history()));
     for _ in 0..3 {
-        server.catch_up().await?;
+        server.wait_for_requests().await?;
     }
     let sent = server.requests().len();
-    ensure(sent == 0, || format!("{sent} requests were sent"))?;
-    read(turn).await?.turn().map(drop)
+    ensure_that(sent == 0, || format!("{sent} requests were sent"))?;
+    read_turn(turn).await?.turn().map(drop)
 }
 
 /// The same request, sent twice, has the same body.
 pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let server = Server::always(plain_answer(subject)?).await?;
+    let server = SuiteServer::with_reply(plain_reply(subject)?).await?;
     let provider = server.provider(subject);
     for _ in 0..2 {
-        read(provider.stream_turn(about(history()))).await?.turn()?;
+        read_turn(provider.stream_turn(request_about(sample_history()))).await?.turn()?;
     }
-    let [first, second] = [server.body(0)?, server.body(1)?];
-    ensure(first == second, || format!("{first} was sent as {second}"))
+    let [first, second] = [server.request_body(0)?, server.request_body(1)?];
+    ensure_that(first == second, || format!("{first} was sent as {second}"))
 }
 
 /// A history whose model has called a tool once.
-async fn called<S: Subject>(subject: &S) -> Result<(Server, S::Provider, History), Unmet> {
-    let server = Server::always(calling_answer(subject)?).await?;
+async fn called_tools<S: Subject>(
+    subject: &S,
+) -> Result<(SuiteServer, S::Provider, History), Unmet> {
+    let server = SuiteServer::with_reply(calling_reply(subject)?).await?;
     let provider = server.provider(subject);
-    let mut history = history();
-    let turn = read(provider.stream_turn(about(history.clone()))).await?.turn()?;
+    let mut history = sample_history();
+    let turn = read_turn(provider.stream_turn(request_about(history.clone()))).await?.turn()?;
     history.extend(turn.to_history_items());
     Ok((server, provider, history))
 }
@@ -64,36 +68,42 @@ async fn called<S: Subject>(subject: &S) -> Result<(Server, S::Provider, History
 pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let (server, provider, mut history) = called(subject).await?;
+    let (server, provider, mut history) = called_tools(subject).await?;
     let calls: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
     for call in &calls {
-        let result = ToolResult::for_call(call, ResultKind::Ok, RESULT);
+        let result = ToolResult::for_call(call, ResultKind::Ok, RESULT_TEXT);
         history.push(Item::tool_result(result));
     }
-    read(provider.stream_turn(about(history))).await?.turn()?;
-    let [before, after] = [server.body(0)?, server.body(1)?];
-    let places: Vec<_> =
-        [USER, ARGUMENT, RESULT].into_iter().map(|words| (words, after.find(words))).collect();
-    ensure(before.contains(USER), || format!("{USER:?} is not in {before}"))?;
-    ensure(places.iter().all(|(_, at)| at.is_some()), || {
+    read_turn(provider.stream_turn(request_about(history))).await?.turn()?;
+    let [before, after] = [server.request_body(0)?, server.request_body(1)?];
+    let places: Vec<_> = [USER_TEXT, ARGUMENT_NAME, RESULT_TEXT]
+        .into_iter()
+        .map(|words| (words, after.find(words)))
+        .collect();
+    ensure_that(before.contains(USER_TEXT), || format!("{USER_TEXT:?} is not in {before}"))?;
+    ensure_that(places.iter().all(|(_, at)| at.is_some()), || {
         format!("not all of {places:?} is in {after}")
     })?;
-    ensure(places.is_sorted_by_key(|(_, at)| *at), || format!("{places:?} is not in this order"))?;
-    ensure(after.contains(&tool().name), || "the name of the tool is missing".to_owned())?;
+    ensure_that(places.is_sorted_by_key(|(_, at)| *at), || {
+        format!("{places:?} is not in this order")
+    })?;
+    ensure_that(after.contains(&sample_tool().name), || {
+        "the name of the tool is missing".to_owned()
+    })?;
     match (serde_json::from_str(&before), serde_json::from_str(&after)) {
-        (Ok(before), Ok(after)) => grown(&before, &after, "").map_err(Unmet::Failed),
+        (Ok(before), Ok(after)) => extended_history(&before, &after, "").map_err(Unmet::Failed),
         _ => Ok(()),
     }
 }
 
 /// Tells where a value is not the other one with more at the ends of its arrays.
-fn grown(before: &Value, after: &Value, place: &str) -> Result<(), String> {
+fn extended_history(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (name, value) in before {
                 let place = format!("{place}/{name}");
                 let now = after.get(name).ok_or_else(|| format!("`{place}` is gone"))?;
-                grown(value, now, &place)?;
+                extended_history(value, now, &place)?;
             }
             Ok(())
         }
@@ -107,12 +117,12 @@ fn grown(before: &Value, after: &Value, place: &str) -> Result<(), String> {
 pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let (server, provider, mut history) = called(subject).await?;
+    let (server, provider, mut history) = called_tools(subject).await?;
     history.push(Item::user("Go on."));
-    read(provider.stream_turn(about(history))).await?.turn()?;
-    let body = server.body(1)?;
+    read_turn(provider.stream_turn(request_about(history))).await?.turn()?;
+    let body = server.request_body(1)?;
     let answers = [INTERRUPTED_MID_EXECUTION, INTERRUPTED_BEFORE_START];
-    ensure(answers.iter().any(|answer| body.contains(answer)), || {
+    ensure_that(answers.iter().any(|answer| body.contains(answer)), || {
         format!("no result of the call is in {body}; see `History::settled`")
     })
 }
@@ -122,12 +132,12 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     const MODEL: &str = "suite-model-7";
-    let server = Server::always(plain_answer(subject)?).await?;
-    let request = Request { model: Some(MODEL.to_owned()), ..about(history()) };
-    read(server.provider(subject).stream_turn(request)).await?.turn()?;
-    let body = server.body(0)?;
+    let server = SuiteServer::with_reply(plain_reply(subject)?).await?;
+    let request = Request { model: Some(MODEL.to_owned()), ..request_about(sample_history()) };
+    read_turn(server.provider(subject).stream_turn(request)).await?.turn()?;
+    let body = server.request_body(0)?;
     let path = server.requests().first().map(|request| request.path.clone()).unwrap_or_default();
-    ensure(body.contains(MODEL) || path.contains(MODEL), || {
+    ensure_that(body.contains(MODEL) || path.contains(MODEL), || {
         format!("{MODEL} is neither in the path {path} nor in {body}")
     })
 }
@@ -139,20 +149,20 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
 ) -> Result<(), Unmet> {
     /// More polls than any turn of two words takes.
     const MAX_POLLS: usize = 1_000;
-    let begun = said(subject, "text", &[text("Hello "), text("there.")])?;
-    let response = stream(subject, vec![bytes(&begun), Part::Hang]);
+    let begun = assistant_item(subject, "text", &[text("Hello "), text("there.")])?;
+    let response = stream_response(subject, vec![to_bytes(&begun), BodyPart::Hang]);
     for polls in 0..MAX_POLLS {
-        let server = Server::always(response.clone()).await?;
-        let mut turn = server.provider(subject).stream_turn(about(history()));
-        let is_read = within("the text of an answer", polled(&mut turn, polls)).await??;
+        let server = SuiteServer::with_reply(response.clone()).await?;
+        let mut turn = server.provider(subject).stream_turn(request_about(sample_history()));
+        let is_read = with_timeout("the text of an answer", poll_once(&mut turn, polls)).await??;
         drop(turn);
-        server.catch_up().await?;
+        server.wait_for_requests().await?;
         if !server.requests().is_empty() {
-            server.closed().await?;
+            server.wait_closed().await?;
         }
-        server.catch_up().await?;
+        server.wait_for_requests().await?;
         let sent = server.requests().len();
-        ensure(sent <= 1, || format!("{sent} requests were sent, one turn was dropped"))?;
+        ensure_that(sent <= 1, || format!("{sent} requests were sent, one turn was dropped"))?;
         if is_read {
             return Ok(());
         }
@@ -161,7 +171,7 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
 }
 
 /// Polls a turn this many times, or until all of its text came, which it tells.
-async fn polled(turn: &mut TurnStream, polls: usize) -> Result<bool, Unmet> {
+async fn poll_once(turn: &mut TurnStream, polls: usize) -> Result<bool, Unmet> {
     let mut said = String::new();
     for left in (0..polls).rev() {
         match poll!(turn.next()) {

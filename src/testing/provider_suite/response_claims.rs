@@ -5,32 +5,40 @@ use serde_json::Value;
 
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{Piece, Provider};
-use crate::testing::http::Part;
-use crate::testing::provider_suite::report::{Unmet, ensure};
+use crate::testing::http::BodyPart;
+use crate::testing::provider_suite::report::{Unmet, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    ARGUMENT, CALL_ID, about, ask, call, calling_answer, history, places, read, said, stop, text,
-    text_delta, tool, tool_calls, turn_of,
+    ARGUMENT_NAME, CALL_ID, assistant_item, calling_reply, cut_positions, read_turn,
+    reply_tool_calls, request_about, sample_call, sample_history, sample_tool, send_and_read,
+    stop_reason, text, text_delta, turn_of_request,
 };
-use crate::testing::provider_suite::server::{Server, bytes, stream, within};
+use crate::testing::provider_suite::server::{
+    SuiteServer, stream_response, to_bytes, with_timeout,
+};
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
 /// Text that needs care: of several bytes a character, with what JSON escapes.
-const CAREFUL: [&str; 3] = ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
+const CLAIMS_ABOUT_CALLS: [&str; 3] =
+    ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
 /// Reads `{`-delimited arguments as JSON.
-fn parsed(arguments: &str) -> Option<Value> {
+fn parsed_arguments(arguments: &str) -> Option<Value> {
     serde_json::from_str(arguments).ok()
 }
 
 /// The most that the wire can say of text, reasoning, calls and usage in one answer.
-fn rich_answer<S: Subject>(subject: &S) -> Result<Vec<u8>, Unmet> {
+fn rich_turn<S: Subject>(subject: &S) -> Result<Vec<u8>, Unmet> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
     let words = [text("Hello "), text("thére.")];
     let usage = [Piece::Usage(Usage { input_tokens: 11, output_tokens: 7, ..Usage::default() })];
-    let calls = [call(CALL_ID, ARGUMENT), call("call_suite2", "another"), tool_calls()];
-    let end = [stop()];
+    let calls = [
+        sample_call(CALL_ID, ARGUMENT_NAME),
+        sample_call("call_suite2", "another"),
+        reply_tool_calls(),
+    ];
+    let end = [stop_reason()];
     let candidates: [&[&[Piece]]; 6] = [
         &[&reasoning, &words, &usage, &calls],
         &[&reasoning, &words, &calls],
@@ -39,12 +47,12 @@ fn rich_answer<S: Subject>(subject: &S) -> Result<Vec<u8>, Unmet> {
         &[&words, &usage, &end],
         &[&words, &end],
     ];
-    let answers = candidates.iter().map(|pieces| said(subject, "text", &pieces.concat()));
-    answers.reduce(Result::or).unwrap_or_else(|| said(subject, "text", &[stop()]))
+    let answers = candidates.iter().map(|pieces| assistant_item(subject, "text", &pieces.concat()));
+    answers.reduce(Result::or).unwrap_or_else(|| assistant_item(subject, "text", &[stop_reason()]))
 }
 
 /// What an item says, without what only its provider reads.
-fn kinds(items: &[Item]) -> Vec<&ItemKind> {
+fn event_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
 
@@ -52,20 +60,22 @@ fn kinds(items: &[Item]) -> Vec<&ItemKind> {
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let words = [text("Hello "), text("there."), stop()];
-    let turn = turn_of(subject, "text", &words).await?.turn()?;
-    ensure(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
+    let words = [text("Hello "), text("there."), stop_reason()];
+    let turn = turn_of_request(subject, "text", &words).await?.turn()?;
+    ensure_that(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
 /// A piece of text comes before the server has sent the rest.
 pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let begun = said(subject, "text", &[text("Hello "), text("there.")])?;
-    let server = Server::always(stream(subject, vec![bytes(&begun), Part::Hang])).await?;
-    let mut turn = server.provider(subject).stream_turn(about(history()));
+    let begun = assistant_item(subject, "text", &[text("Hello "), text("there.")])?;
+    let server =
+        SuiteServer::with_reply(stream_response(subject, vec![to_bytes(&begun), BodyPart::Hang]))
+            .await?;
+    let mut turn = server.provider(subject).stream_turn(request_about(sample_history()));
     loop {
-        match within("text that the server has sent", turn.next()).await? {
+        match with_timeout("text that the server has sent", turn.next()).await? {
             Some(Ok(event)) if text_delta(&event).is_some() => return Ok(()),
             Some(Ok(TurnEvent::TurnComplete { .. })) | None => {
                 return Err(Unmet::Failed("the turn ends while the server still sends".to_owned()));
@@ -78,16 +88,16 @@ pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
 
 /// The events of a turn, folded, are its items and its usage, up to provider data.
 pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let body = rich_answer(subject)?;
-    let read = ask(subject, stream(subject, vec![bytes(&body)])).await?;
+    let body = rich_turn(subject)?;
+    let read = send_and_read(subject, stream_response(subject, vec![to_bytes(&body)])).await?;
     let mut sum = PartialTurn::default();
     read.events.iter().for_each(|event| sum.absorb(event));
     let turn = read.turn()?;
     let (summed, whole) = (sum.items(), turn.items());
-    ensure(kinds(&summed) == kinds(whole), || {
-        format!("the events are {:?}, the turn is {:?}", kinds(&summed), kinds(whole))
+    ensure_that(event_kinds(&summed) == event_kinds(whole), || {
+        format!("the events are {:?}, the turn is {:?}", event_kinds(&summed), event_kinds(whole))
     })?;
-    ensure(sum.usage() == turn.usage(), || {
+    ensure_that(sum.usage() == turn.usage(), || {
         format!("the events count {:?}, the turn {:?}", sum.usage(), turn.usage())
     })
 }
@@ -96,21 +106,23 @@ pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> 
 pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let mut pieces: Vec<Piece> = CAREFUL.iter().map(|piece| text(piece)).collect();
-    pieces.push(stop());
-    let read = turn_of(subject, "text", &pieces).await?;
+    let mut pieces: Vec<Piece> = CLAIMS_ABOUT_CALLS.iter().map(|piece| text(piece)).collect();
+    pieces.push(stop_reason());
+    let read = turn_of_request(subject, "text", &pieces).await?;
     let deltas = read.text();
     let turn = read.turn()?;
     for text in [deltas, turn.text()] {
-        ensure(text == CAREFUL.concat(), || format!("{:?} came as {text:?}", CAREFUL.concat()))?;
+        ensure_that(text == CLAIMS_ABOUT_CALLS.concat(), || {
+            format!("{:?} came as {text:?}", CLAIMS_ABOUT_CALLS.concat())
+        })?;
     }
     Ok(())
 }
 
 /// Reasoning comes as reasoning, and text as text.
 pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop()];
-    let turn = turn_of(subject, "reasoning", &pieces).await?.turn()?;
+    let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop_reason()];
+    let turn = turn_of_request(subject, "reasoning", &pieces).await?.turn()?;
     let reasoning: String = turn
         .items()
         .iter()
@@ -119,8 +131,8 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
             _ => None,
         })
         .collect();
-    ensure(reasoning.trim() == "Let me think.", || format!("the reasoning is {reasoning:?}"))?;
-    ensure(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
+    ensure_that(reasoning.trim() == "Let me think.", || format!("the reasoning is {reasoning:?}"))?;
+    ensure_that(turn.text() == "Done.", || format!("the text is {:?}", turn.text()))
 }
 
 /// The turn is the same when its bytes come one by one, in small pieces, and in two parts that are
@@ -130,18 +142,23 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
 ) -> Result<(), Unmet> {
     /// The size of the largest of the small pieces.
     const MAX_PIECE: usize = 8;
-    let body = rich_answer(subject)?;
-    let mut cuts = vec![vec![bytes(&body)]];
-    cuts.extend((1..=MAX_PIECE).map(|size| body.chunks(size).map(bytes).collect()));
-    cuts.extend(places(&body).into_iter().map(|at| vec![bytes(&body[..at]), bytes(&body[at..])]));
+    let body = rich_turn(subject)?;
+    let mut cuts = vec![vec![to_bytes(&body)]];
+    cuts.extend((1..=MAX_PIECE).map(|size| body.chunks(size).map(to_bytes).collect()));
+    cuts.extend(
+        cut_positions(&body)
+            .into_iter()
+            .map(|at| vec![to_bytes(&body[..at]), to_bytes(&body[at..])]),
+    );
     let count = cuts.len();
-    let answers = cuts.into_iter().map(|parts| stream(subject, parts)).collect();
-    let server = Server::in_turn(answers).await?;
+    let answers = cuts.into_iter().map(|parts| stream_response(subject, parts)).collect();
+    let server = SuiteServer::with_replies(answers).await?;
     let provider = server.provider(subject);
-    let whole = read(provider.stream_turn(about(history()))).await?.turn()?;
+    let whole = read_turn(provider.stream_turn(request_about(sample_history()))).await?.turn()?;
     for _ in 1..count {
-        let turn = read(provider.stream_turn(about(history()))).await?.turn()?;
-        ensure(turn == whole, || {
+        let turn =
+            read_turn(provider.stream_turn(request_about(sample_history()))).await?.turn()?;
+        ensure_that(turn == whole, || {
             format!("{:?} is {:?} if its bytes are cut", whole.items(), turn.items())
         })?;
     }
@@ -150,40 +167,46 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
 
 /// A call has the id that the server gave it, if the wire has ids, and its name and arguments.
 pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let body = said(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])?;
+    let body = assistant_item(
+        subject,
+        "calls",
+        &[sample_call(CALL_ID, ARGUMENT_NAME), reply_tool_calls()],
+    )?;
     let has_ids = String::from_utf8_lossy(&body).contains(CALL_ID);
-    let turn = ask(subject, stream(subject, vec![bytes(&body)])).await?.turn()?;
+    let turn =
+        send_and_read(subject, stream_response(subject, vec![to_bytes(&body)])).await?.turn()?;
     let calls: Vec<_> = turn.tool_calls().collect();
     let [found] = calls[..] else {
         return Err(Unmet::Failed(format!("one call came as {calls:?}")));
     };
-    let expected = serde_json::json!({ "word": ARGUMENT });
-    ensure(found.name == tool().name, || format!("the name is {:?}", found.name))?;
-    ensure(parsed(&found.arguments) == Some(expected), || {
+    let expected = serde_json::json!({ "word": ARGUMENT_NAME });
+    ensure_that(found.name == sample_tool().name, || format!("the name is {:?}", found.name))?;
+    ensure_that(parsed_arguments(&found.arguments) == Some(expected), || {
         format!("the arguments are {:?}", found.arguments)
     })?;
-    ensure(!has_ids || found.call_id == CALL_ID, || format!("the id is {:?}", found.call_id))?;
-    ensure(turn.calls().veto().is_none(), || "the call may not run".to_owned())
+    ensure_that(!has_ids || found.call_id == CALL_ID, || format!("the id is {:?}", found.call_id))?;
+    ensure_that(turn.calls().veto().is_none(), || "the call may not run".to_owned())
 }
 
 /// Two calls of one turn are two calls with two ids, also if the server gives both the same.
 pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let doubled = [call(CALL_ID, "one"), call(CALL_ID, "two"), tool_calls()];
-    let distinct = [call(CALL_ID, "one"), call("call_suite2", "two"), tool_calls()];
+    let doubled = [sample_call(CALL_ID, "one"), sample_call(CALL_ID, "two"), reply_tool_calls()];
+    let distinct =
+        [sample_call(CALL_ID, "one"), sample_call("call_suite2", "two"), reply_tool_calls()];
     for pieces in [distinct, doubled] {
-        let turn = turn_of(subject, "two calls in one turn", &pieces).await?.turn()?;
+        let turn = turn_of_request(subject, "two calls in one turn", &pieces).await?.turn()?;
         let calls: Vec<_> = turn.tool_calls().collect();
         let words: Vec<_> = calls
             .iter()
-            .map(|call| Some(parsed(&call.arguments)?["word"].as_str()?.to_owned()))
+            .map(|call| Some(parsed_arguments(&call.arguments)?["word"].as_str()?.to_owned()))
             .collect();
-        ensure(words == [Some("one".to_owned()), Some("two".to_owned())], || {
+        ensure_that(words == [Some("one".to_owned()), Some("two".to_owned())], || {
             format!("two calls came as {calls:?}")
         })?;
         let ids = [&calls[0].call_id, &calls[1].call_id];
-        ensure(ids[0] != ids[1] && ids.iter().all(|id| !id.is_empty()), || {
+        ensure_that(ids[0] != ids[1] && ids.iter().all(|id| !id.is_empty()), || {
             format!("the ids are {ids:?}")
         })?;
     }
@@ -192,14 +215,14 @@ pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
 
 /// A call has another id than every call of the history, also if the server gives it the same.
 pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let server = Server::always(calling_answer(subject)?).await?;
+    let server = SuiteServer::with_reply(calling_reply(subject)?).await?;
     let provider = server.provider(subject);
-    let mut history = history();
+    let mut history = sample_history();
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let turn = read(provider.stream_turn(about(history.clone()))).await?.turn()?;
+        let turn = read_turn(provider.stream_turn(request_about(history.clone()))).await?.turn()?;
         for call in turn.tool_calls() {
-            ensure(!ids.contains(&call.call_id), || {
+            ensure_that(!ids.contains(&call.call_id), || {
                 format!("{:?} is the id of two calls of the history", call.call_id)
             })?;
             ids.push(call.call_id.clone());
@@ -207,7 +230,7 @@ pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) ->
         history.extend(turn.to_history_items());
         history = history.settled();
     }
-    ensure(ids.len() == 3, || format!("of three calls there are {ids:?}"))
+    ensure_that(ids.len() == 3, || format!("of three calls there are {ids:?}"))
 }
 
 /// The turn has the stop reason that the server gave.
@@ -218,12 +241,12 @@ pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     let mut checked = 0;
     for reason in [Stop, MaxTokens, ContentFilter, Refusal] {
         let pieces = [text("Hello."), Piece::Stop(reason.clone())];
-        let turn = match turn_of(subject, "stop reasons", &pieces).await {
+        let turn = match turn_of_request(subject, "stop reasons", &pieces).await {
             Err(Unmet::Skipped(_)) => continue,
             read => read?.turn()?,
         };
         let found = turn.stop_reason();
-        ensure(*found == reason, || format!("`{reason:?}` came as `{found:?}`"))?;
+        ensure_that(*found == reason, || format!("`{reason:?}` came as `{found:?}`"))?;
         checked += 1;
     }
     match checked {
@@ -237,7 +260,7 @@ pub(super) async fn the_usage_is_what_the_server_counted<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
     let counted = Usage { input_tokens: 11, output_tokens: 7, ..Usage::default() };
-    let pieces = [text("Hello."), Piece::Usage(counted), stop()];
-    let found = turn_of(subject, "usage", &pieces).await?.turn()?.usage();
-    ensure(found == counted, || format!("{counted:?} came as {found:?}"))
+    let pieces = [text("Hello."), Piece::Usage(counted), stop_reason()];
+    let found = turn_of_request(subject, "usage", &pieces).await?.turn()?.usage();
+    ensure_that(found == counted, || format!("{counted:?} came as {found:?}"))
 }

@@ -14,23 +14,25 @@ use crate::provider::{Piece, Provider};
 use crate::request::{Cache, Options, Request, Retries, ToolSpec};
 use crate::stream::TurnStream;
 use crate::testing::http::HttpResponse;
-use crate::testing::provider_suite::report::{Unmet, ensure};
-use crate::testing::provider_suite::server::{Server, bytes, stream, within};
+use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::server::{
+    SuiteServer, stream_response, to_bytes, with_timeout,
+};
 use crate::testing::provider_suite::subject::Subject;
 use crate::tool::Tool;
 use crate::turn::{Turn, TurnEvent};
 
 /// What the user says in every request.
-pub(super) const USER: &str = "suite-user-4711";
+pub(super) const USER_TEXT: &str = "suite-user-4711";
 /// What stands in the arguments of calls.
-pub(super) const ARGUMENT: &str = "suite-argument-0815";
+pub(super) const ARGUMENT_NAME: &str = "suite-argument-0815";
 /// The result of calls.
-pub(super) const RESULT: &str = "suite-result-1234";
+pub(super) const RESULT_TEXT: &str = "suite-result-1234";
 /// The id of calls.
 pub(super) const CALL_ID: &str = "call_suite1";
 
 /// The tool that calls are of.
-pub(super) fn tool() -> ToolSpec {
+pub(super) fn sample_tool() -> ToolSpec {
     ToolSpec {
         name: "look_up".to_owned(),
         description: "Looks a word up".to_owned(),
@@ -43,36 +45,36 @@ pub(super) fn tool() -> ToolSpec {
 }
 
 /// A request about a history that is sent once.
-pub(super) fn about(history: History) -> Request {
+pub(super) fn request_about(history: History) -> Request {
     let options = Options { cache: Cache::Off, ..Options::default() };
-    let request = Request::new(history).with_system("Be brief.").with_tools([tool()]);
+    let request = Request::new(history).with_system("Be brief.").with_tools([sample_tool()]);
     request.with_options(options).with_retries(Retries::none())
 }
 
 /// A history in which only the user has spoken.
-pub(super) fn history() -> History {
-    History::from_items("suite", [Item::user(USER)])
+pub(super) fn sample_history() -> History {
+    History::from_items("suite", [Item::user(USER_TEXT)])
 }
 
 pub(super) fn text(text: &str) -> Piece {
     Piece::Text(text.to_owned())
 }
 
-pub(super) fn call(id: &str, word: &str) -> Piece {
+pub(super) fn sample_call(id: &str, word: &str) -> Piece {
     let arguments = json!({ "word": word }).to_string();
-    Piece::Call { id: id.to_owned(), name: tool().name, arguments }
+    Piece::Call { id: id.to_owned(), name: sample_tool().name, arguments }
 }
 
-pub(super) fn stop() -> Piece {
+pub(super) fn stop_reason() -> Piece {
     Piece::Stop(StopReason::Stop)
 }
 
-pub(super) fn tool_calls() -> Piece {
+pub(super) fn reply_tool_calls() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
 /// The body of an answer, if the wire can say it.
-pub(super) fn said<S: Subject>(
+pub(super) fn assistant_item<S: Subject>(
     subject: &S,
     what: &str,
     pieces: &[Piece],
@@ -82,40 +84,40 @@ pub(super) fn said<S: Subject>(
 }
 
 /// An answer of these pieces, if the wire can say it.
-pub(super) fn answer<S: Subject>(
+pub(super) fn scripted_reply<S: Subject>(
     subject: &S,
     what: &str,
     pieces: &[Piece],
 ) -> Result<HttpResponse, Unmet> {
-    Ok(stream(subject, vec![bytes(&said(subject, what, pieces)?)]))
+    Ok(stream_response(subject, vec![to_bytes(&assistant_item(subject, what, pieces)?)]))
 }
 
 /// An answer with text that ends as it should.
-pub(super) fn plain_answer<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
-    answer(subject, "text", &[text("Hello "), text("there."), stop()])
+pub(super) fn plain_reply<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
+    scripted_reply(subject, "text", &[text("Hello "), text("there."), stop_reason()])
 }
 
 /// An answer with a call that ends as it should.
-pub(super) fn calling_answer<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
-    answer(subject, "calls", &[call(CALL_ID, ARGUMENT), tool_calls()])
+pub(super) fn calling_reply<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
+    scripted_reply(subject, "calls", &[sample_call(CALL_ID, ARGUMENT_NAME), reply_tool_calls()])
 }
 
 /// A turn that was read to its end.
-pub(super) struct Read {
+pub(super) struct ReadTurn {
     /// All events but the last, if that is a `TurnComplete`.
     pub(super) events: Vec<TurnEvent>,
     /// The turn, or the error that it ended with.
     pub(super) end: Result<Arc<Turn>, Error>,
 }
 
-impl Read {
+impl ReadTurn {
     /// The turn that is expected to be complete.
     pub(super) fn turn(self) -> Result<Arc<Turn>, Unmet> {
         self.end.map_err(|error| Unmet::Failed(format!("a whole answer is an error: {error:#}")))
     }
 
     /// The error that is expected.
-    pub(super) fn error(self, what: &str) -> Result<Error, Unmet> {
+    pub(super) fn expect_error(self, what: &str) -> Result<Error, Unmet> {
         match self.end {
             Err(error) => Ok(error),
             Ok(turn) => Err(Unmet::Failed(format!("{what} is a complete turn: {:?}", turn.text()))),
@@ -136,10 +138,10 @@ pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
 }
 
 /// Reads a turn, which ends once.
-pub(super) async fn read(mut turn: TurnStream) -> Result<Read, Unmet> {
+pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, Unmet> {
     let mut events = Vec::new();
     let end = loop {
-        match within("the next event of a turn", turn.next()).await? {
+        match with_timeout("the next event of a turn", turn.next()).await? {
             Some(Ok(TurnEvent::TurnComplete { turn })) => break Ok(turn),
             Some(Ok(event)) => events.push(event),
             Some(Err(error)) => break Err(error),
@@ -147,51 +149,54 @@ pub(super) async fn read(mut turn: TurnStream) -> Result<Read, Unmet> {
         }
     };
     for _ in 0..3 {
-        let more = within("the end of a stream", turn.next()).await?;
-        ensure(more.is_none(), || format!("{more:?} comes after the end of the turn"))?;
+        let more = with_timeout("the end of a stream", turn.next()).await?;
+        ensure_that(more.is_none(), || format!("{more:?} comes after the end of the turn"))?;
     }
-    Ok(Read { events, end })
+    Ok(ReadTurn { events, end })
 }
 
 /// Asks once, and reads the answer.
-pub(super) async fn ask<S: Subject>(subject: &S, response: HttpResponse) -> Result<Read, Unmet> {
-    let server = Server::always(response).await?;
-    read(server.provider(subject).stream_turn(about(history()))).await
+pub(super) async fn send_and_read<S: Subject>(
+    subject: &S,
+    response: HttpResponse,
+) -> Result<ReadTurn, Unmet> {
+    let server = SuiteServer::with_reply(response).await?;
+    read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
 /// The turn that an answer of these pieces is.
-pub(super) async fn turn_of<S: Subject>(
+pub(super) async fn turn_of_request<S: Subject>(
     subject: &S,
     what: &str,
     pieces: &[Piece],
-) -> Result<Read, Unmet> {
-    ask(subject, answer(subject, what, pieces)?).await
+) -> Result<ReadTurn, Unmet> {
+    send_and_read(subject, scripted_reply(subject, what, pieces)?).await
 }
 
 /// Lets an agent run that has the tool. The arguments are those that the tool ran with.
-pub(super) async fn run<S: Subject>(
+pub(super) async fn read_to_end<S: Subject>(
     subject: &S,
-    server: &Server,
+    server: &SuiteServer,
 ) -> Result<(Outcome, Vec<Value>), Unmet> {
     let ran = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&ran);
-    let tool = Tool::raw(tool(), move |args, _cx| {
+    let tool = Tool::raw(sample_tool(), move |args, _cx| {
         lock_ignoring_poison(&noted).push(args);
-        async { RESULT }
+        async { RESULT_TEXT }
     });
     let tool = tool.map_err(|error| Unmet::Failed(error.to_string()))?;
     let agent = Agent::new(server.provider(subject)).with_tools([tool]).with_max_turns(4);
-    let outcome = within("the end of a run", agent.run(USER).outcome()).await?;
+    let outcome = with_timeout("the end of a run", agent.run(USER_TEXT).outcome()).await?;
     let ran = lock_ignoring_poison(&ran).clone();
     Ok((outcome, ran))
 }
 
 /// The places at which an answer is cut: all of a short one; of a long one those beside line ends,
 /// where frames begin and end, and others at equal distances.
-pub(super) fn places(body: &[u8]) -> Vec<usize> {
+pub(super) fn cut_positions(body: &[u8]) -> Vec<usize> {
     /// How many places are at equal distances.
-    const MAX_PLACES: usize = 128;
-    let distance = body.len().div_ceil(MAX_PLACES).max(1);
+    const MAX_CUTS: usize = 128;
+    let distance = body.len().div_ceil(MAX_CUTS).max(1);
     let is_line_end = |at: usize| body.get(at) == Some(&b'\n');
     let is_beside = |at: usize| is_line_end(at) || (at > 0 && is_line_end(at - 1));
     (0..body.len()).filter(|at| at % distance == 0 || is_beside(*at)).collect()
@@ -203,10 +208,10 @@ mod tests {
 
     #[test]
     fn a_short_answer_is_cut_everywhere_and_a_long_one_beside_its_line_ends() {
-        assert_eq!(places(b"abc"), [0, 1, 2]);
+        assert_eq!(cut_positions(b"abc"), [0, 1, 2]);
         let mut long = vec![b'x'; 1_000];
         long[501] = b'\n';
-        let places = places(&long);
+        let places = cut_positions(&long);
         assert!(places.len() < 140 && places.contains(&501) && places.contains(&502), "{places:?}");
     }
 }

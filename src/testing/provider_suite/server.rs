@@ -10,49 +10,49 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::testing::http::{HttpRequest, HttpResponse, LoopbackServer, Part};
+use crate::testing::http::{BodyPart, HttpRequest, HttpResponse, LoopbackServer};
 use crate::testing::provider_suite::report::Unmet;
 use crate::testing::provider_suite::subject::Subject;
 
 /// The key of every provider.
-pub(super) const KEY: &str = "suite-key-5b1f0c9d2e7a4836";
+pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 
 /// How long anything may take that has to happen.
-const LIMIT: Duration = Duration::from_secs(10);
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of requests that the suite itself sends.
-const PROBE: &str = "/provider-suite-probe";
+const MAX_PROBES: &str = "/provider-suite-probe";
 
 /// A server that answers the requests of a provider.
-pub(super) struct Server(LoopbackServer);
+pub(super) struct SuiteServer(LoopbackServer);
 
-impl Server {
+impl SuiteServer {
     /// Answers the requests in turn, and those after the last answer with that.
-    pub(super) async fn in_turn(answers: Vec<HttpResponse>) -> Result<Self, Unmet> {
+    pub(super) async fn with_replies(answers: Vec<HttpResponse>) -> Result<Self, Unmet> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
-            PROBE => HttpResponse::text(200, ""),
+            MAX_PROBES => HttpResponse::text(200, ""),
             _ => answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)].clone(),
         });
         server.await.map(Self).map_err(|error| Unmet::Failed(format!("no server: {error}")))
     }
 
     /// Answers each request alike.
-    pub(super) async fn always(response: HttpResponse) -> Result<Self, Unmet> {
-        Self::in_turn(vec![response]).await
+    pub(super) async fn with_reply(response: HttpResponse) -> Result<Self, Unmet> {
+        Self::with_replies(vec![response]).await
     }
 
     pub(super) fn provider<S: Subject>(&self, subject: &S) -> S::Provider {
-        subject.provider(&self.0.url(), KEY)
+        subject.provider(&self.0.url(), API_KEY)
     }
 
     /// The requests of the provider so far.
     pub(super) fn requests(&self) -> Vec<HttpRequest> {
-        self.0.requests().into_iter().filter(|request| request.path != PROBE).collect()
+        self.0.requests().into_iter().filter(|request| request.path != MAX_PROBES).collect()
     }
 
     /// The body of the provider's request number `n`, as text.
-    pub(super) fn body(&self, n: usize) -> Result<String, Unmet> {
+    pub(super) fn request_body(&self, n: usize) -> Result<String, Unmet> {
         let requests = self.requests();
         let request = requests.get(n);
         let request =
@@ -62,44 +62,48 @@ impl Server {
 
     /// Returns when all that was sent before is received: a request of the suite's own, sent after it,
     /// is answered.
-    pub(super) async fn catch_up(&self) -> Result<(), Unmet> {
+    pub(super) async fn wait_for_requests(&self) -> Result<(), Unmet> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;
-            let request = format!("GET {PROBE} HTTP/1.1\r\nconnection: close\r\n\r\n");
+            let request = format!("GET {MAX_PROBES} HTTP/1.1\r\nconnection: close\r\n\r\n");
             stream.write_all(request.as_bytes()).await?;
             stream.read_to_end(&mut Vec::new()).await?;
             io::Result::Ok(())
         };
-        within("the suite's own request", probe)
+        with_timeout("the suite's own request", probe)
             .await?
             .map_err(|error| Unmet::Failed(format!("the suite's own request failed: {error}")))
     }
 
     /// Waits until the client has closed the connection of an answer that was not at its end.
-    pub(super) async fn closed(&self) -> Result<(), Unmet> {
-        within("the connection to be closed", self.0.closed()).await
+    pub(super) async fn wait_closed(&self) -> Result<(), Unmet> {
+        with_timeout("the connection to be closed", self.0.wait_closed()).await
     }
 }
 
 /// An answer that is a stream.
-pub(super) fn stream<S: Subject>(subject: &S, body: Vec<Part>) -> HttpResponse {
+pub(super) fn stream_response<S: Subject>(subject: &S, body: Vec<BodyPart>) -> HttpResponse {
     let headers = vec![("content-type".to_owned(), subject.media_type().to_owned())];
     HttpResponse { status: 200, headers, body }
 }
 
 /// An answer that is an error.
-pub(super) fn refusal<S: Subject>(subject: &S, status: u16, message: &str) -> HttpResponse {
+pub(super) fn refusal_response<S: Subject>(
+    subject: &S,
+    status: u16,
+    message: &str,
+) -> HttpResponse {
     let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-    let body = vec![Part::Bytes(subject.refusal(status, message).into())];
+    let body = vec![BodyPart::Bytes(subject.refusal(status, message).into())];
     HttpResponse { status, headers, body }
 }
 
-pub(super) fn bytes(bytes: &[u8]) -> Part {
-    Part::Bytes(Bytes::copy_from_slice(bytes))
+pub(super) fn to_bytes(bytes: &[u8]) -> BodyPart {
+    BodyPart::Bytes(Bytes::copy_from_slice(bytes))
 }
 
 /// Waits for something that has to happen.
-pub(super) async fn within<F: Future>(what: &str, future: F) -> Result<F::Output, Unmet> {
-    let waited = timeout(LIMIT, future).await;
+pub(super) async fn with_timeout<F: Future>(what: &str, future: F) -> Result<F::Output, Unmet> {
+    let waited = timeout(CLAIM_TIMEOUT, future).await;
     waited.map_err(|_| Unmet::Failed(format!("it waits in vain for {what}")))
 }

@@ -52,7 +52,7 @@ pub trait Subject {
 
     /// Says why a claim, by the name of its function, does not apply to this provider: it is skipped
     /// then, and the report has the reason. By default every claim applies.
-    fn exempt(&self, claim: &str) -> Option<String> {
+    fn is_exempt(&self, claim: &str) -> Option<String> {
         let _ = claim;
         None
     }

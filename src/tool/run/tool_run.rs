@@ -89,7 +89,7 @@ impl Toolkit {
         if open.is_empty() {
             return Err(refuse("no call is open"));
         }
-        let turn = Turn::resumed(history).map_err(refuse)?;
+        let turn = Turn::from_history(history).map_err(refuse)?;
         if turn.calls().veto().is_some() {
             let why = format!(
                 "the turn of the open calls does not allow them to run: it stopped as `{}`",

@@ -79,7 +79,7 @@ impl TurnCalls {
     /// Finds the tool of a call that may run as far as the turn and the kit go.
     pub(super) fn find_tool(&self, at: usize, call: &ToolCall) -> Result<Tool, Refusal> {
         if let Some(veto) = self.turn.calls().veto() {
-            return Err((veto.kind, veto.why.to_owned()));
+            return Err((veto.result_kind, veto.message.to_owned()));
         }
         if let Some(refusal) = &self.refusal {
             return Err(refusal.clone());

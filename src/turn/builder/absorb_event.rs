@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::item::{Item, ItemKind, ToolCall};
-use crate::turn::builder::builder::{Excess, TurnBuilder};
-use crate::turn::builder::calls::with_wire_id;
+use crate::turn::builder::builder::{LimitExceeded, TurnBuilder};
+use crate::turn::builder::calls::data_with_wire_id;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 
 impl TurnBuilder {
@@ -13,34 +13,34 @@ impl TurnBuilder {
     /// A complete turn keeps its own items; its calls are renamed as their events were, and may
     /// run only if they could before.
     pub fn absorb(&mut self, event: TurnEvent) {
-        if self.finished {
+        if self.is_finished {
             return;
         }
         match event {
             TurnEvent::ToolCallStart { call_id, name } => {
                 let key = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
-                self.tool_call_start(key, &call_id, &name);
+                self.start_tool_call(key, &call_id, &name);
             }
             TurnEvent::ToolCallArgsDelta { call_id, delta } => {
-                if let Some(key) = self.key_of(&call_id) {
-                    self.tool_call_args(key, &delta);
+                if let Some(key) = self.item_key_of(&call_id) {
+                    self.push_tool_call_args(key, &delta);
                 }
             }
             TurnEvent::ToolCallEnd { call_id } => {
-                if let Some(key) = self.key_of(&call_id) {
-                    self.tool_call_end(key);
+                if let Some(key) = self.item_key_of(&call_id) {
+                    self.end_tool_call(key);
                 }
             }
             TurnEvent::Retracted { why, usage } => {
                 self.partial.usage = usage;
                 self.retract(why);
             }
-            event @ TurnEvent::Retrying { .. } => self.retry(event),
-            TurnEvent::TurnComplete { turn } => self.adopt(turn),
+            event @ TurnEvent::Retrying { .. } => self.forward_retry(event),
+            TurnEvent::TurnComplete { turn } => self.complete_with_turn(turn),
             TurnEvent::TextDelta { ref text, .. }
             | TurnEvent::RefusalDelta { ref text, .. }
             | TurnEvent::ReasoningDelta { ref text, .. } => {
-                if self.count(text.len()) {
+                if self.count_bytes(text.len()) {
                     self.partial.absorb(&event);
                     self.events.push_back(event);
                 }
@@ -53,14 +53,14 @@ impl TurnBuilder {
     }
 
     /// Completes with a turn that came ready-made.
-    fn adopt(&mut self, turn: Arc<Turn>) {
-        if turn.items.iter().map(bytes_of).sum::<usize>() > self.max_bytes.0 {
+    fn complete_with_turn(&mut self, turn: Arc<Turn>) {
+        if turn.items.iter().map(payload_bytes).sum::<usize>() > self.max_bytes.0 {
             self.partial.usage = turn.usage;
-            return self.exceed(Excess::Bytes);
+            return self.exceed_byte_limit(LimitExceeded::Bytes);
         }
         // What was counted of its events is in it.
-        self.bytes = 0;
-        self.end_calls();
+        self.used_bytes = 0;
+        self.end_open_calls();
         let mut items = Vec::with_capacity(turn.items.len());
         let mut changed = false;
         for item in &turn.items {
@@ -68,13 +68,13 @@ impl TurnBuilder {
                 items.push(item.clone());
                 continue;
             };
-            let mut same_id = self.places.of_wire_id(&call.call_id).iter();
-            let at = match same_id.find(|at| !self.calls[**at].matched) {
+            let mut same_id = self.call_index.find_by_wire_id(&call.call_id).iter();
+            let at = match same_id.find(|at| !self.calls[**at].is_matched) {
                 Some(at) => *at,
-                None => self.announce(call),
+                None => self.emit_call_of_turn(call),
             };
-            self.calls[at].matched = true;
-            if self.calls[at].dropped {
+            self.calls[at].is_matched = true;
+            if self.calls[at].is_dropped {
                 changed = true;
                 continue;
             }
@@ -85,42 +85,42 @@ impl TurnBuilder {
             }
             changed = true;
             let data = item.provider_data.as_deref().cloned();
-            let data = with_wire_id(data.unwrap_or_else(|| self.own_data()), &call.call_id);
+            let data = data_with_wire_id(data.unwrap_or_else(|| self.own_data()), &call.call_id);
             items.push(Item {
                 kind: ItemKind::ToolCall(ToolCall { call_id, ..call.clone() }),
                 provider_data: Some(Arc::new(data)),
                 ..item.clone()
             });
         }
-        (self.finished, self.completed) = (true, true);
+        (self.is_finished, self.is_completed) = (true, true);
         self.partial = PartialTurn::default();
         let turn = if changed { Arc::new(Turn { items, ..(*turn).clone() }) } else { turn };
         self.events.push_back(TurnEvent::TurnComplete { turn });
     }
 
     /// Emits the events of a call that a ready-made turn holds and its stream never mentioned.
-    fn announce(&mut self, call: &ToolCall) -> usize {
+    fn emit_call_of_turn(&mut self, call: &ToolCall) -> usize {
         let at = self.calls.len();
         let key = u32::try_from(at).unwrap_or(u32::MAX);
-        self.tool_call_start(key, &call.call_id, &call.name);
-        self.tool_call_args(key, &call.arguments);
-        self.calls[at].ended = true;
-        if self.calls[at].held.is_some() {
-            self.release(at);
+        self.start_tool_call(key, &call.call_id, &call.name);
+        self.push_tool_call_args(key, &call.arguments);
+        self.calls[at].has_ended = true;
+        if self.calls[at].held_events.is_some() {
+            self.release_held(at);
         } else {
             self.emit_end(at);
         }
         at
     }
 
-    fn key_of(&self, wire_id: &str) -> Option<u32> {
-        let newest = self.places.of_wire_id(wire_id).last();
+    fn item_key_of(&self, wire_id: &str) -> Option<u32> {
+        let newest = self.call_index.find_by_wire_id(wire_id).last();
         newest.map(|at| self.calls[*at].key)
     }
 }
 
 /// How many bytes an item of a turn has.
-fn bytes_of(item: &Item) -> usize {
+fn payload_bytes(item: &Item) -> usize {
     let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
     data + match &item.kind {
         ItemKind::Text { text } | ItemKind::Reasoning { text } => text.len(),

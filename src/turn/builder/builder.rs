@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::item::{History, ItemKind, ProviderData, StopReason};
-use crate::turn::builder::call_index::Places;
+use crate::turn::builder::call_index::CallIndex;
 use crate::turn::builder::call_state::CallState;
 use crate::turn::partial_turn::Key;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
@@ -33,37 +33,37 @@ use crate::usage::Usage;
 /// ```
 #[derive(Debug, Default)]
 pub struct TurnBuilder {
-    pub(super) history: Option<History>,
+    pub(super) history_ids: Option<History>,
     pub(super) provider: &'static str,
     pub(super) partial: PartialTurn,
     pub(super) calls: Vec<CallState>,
-    pub(super) places: Places,
-    pub(super) stop: Option<(StopReason, Option<String>)>,
+    pub(super) call_index: CallIndex,
+    pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     pub(super) events: VecDeque<TurnEvent>,
     /// Nothing is taken any more.
-    pub(super) finished: bool,
+    pub(super) is_finished: bool,
     /// `TurnComplete` was pushed.
-    pub(super) completed: bool,
+    pub(super) is_completed: bool,
     /// How many bytes the attempt has: text, reasoning, arguments, and what goes with them.
-    pub(super) bytes: usize,
-    pub(super) max_bytes: MaxBytes,
+    pub(super) used_bytes: usize,
+    pub(super) max_bytes: MaxBytesExceeded,
     /// How many tokens the answer may have, if the request says so.
     pub(super) max_output_tokens: Option<u32>,
     /// What the turn has too much of.
-    pub(super) excess: Option<Excess>,
+    pub(super) limit_exceeded: Option<LimitExceeded>,
 }
 
 /// What a turn can have too much of.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Excess {
+pub(super) enum LimitExceeded {
     Items,
     Bytes,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MaxBytes(pub(super) usize);
+pub(super) struct MaxBytesExceeded(pub(super) usize);
 
-impl Default for MaxBytes {
+impl Default for MaxBytesExceeded {
     fn default() -> Self {
         Self(TurnBuilder::DEFAULT_MAX_BYTES)
     }
@@ -71,7 +71,7 @@ impl Default for MaxBytes {
 
 /// How many items a turn may have. No model writes as many; a server that never ends would fill
 /// the memory.
-pub(crate) const MOST_ITEMS: usize = 16_384;
+pub(crate) const MAX_ITEMS: usize = 16_384;
 
 impl TurnBuilder {
     /// How many bytes a turn may have unless [`with_max_bytes`](Self::with_max_bytes) says
@@ -84,8 +84,8 @@ impl TurnBuilder {
     }
 
     /// Makes a builder for the turn that follows a history, whose call ids are taken.
-    pub fn after(history: &History) -> Self {
-        Self { history: Some(history.clone()), ..Self::default() }
+    pub fn following(history: &History) -> Self {
+        Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
     /// Sets how many bytes of text, reasoning and arguments the turn may have together, 64 MiB unless
@@ -99,7 +99,7 @@ impl TurnBuilder {
     }
 
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
-        self.max_bytes = MaxBytes(max_bytes);
+        self.max_bytes = MaxBytesExceeded(max_bytes);
     }
 
     /// Sets how many output tokens the request allows, its [`Options::max_output_tokens`]; unknown
@@ -122,19 +122,19 @@ impl TurnBuilder {
     }
 
     /// Says which wire this is, for the provider data that the builder itself adds.
-    pub fn provider(&mut self, name: &'static str) {
+    pub fn set_provider(&mut self, name: &'static str) {
         self.provider = name;
     }
 
     /// Says which model answers.
-    pub fn model(&mut self, model: &str) {
+    pub fn set_model(&mut self, model: &str) {
         if !model.is_empty() && self.partial.model.is_none() {
             self.partial.model = Some(model.to_owned());
         }
     }
 
     /// Says the provider's id of the response.
-    pub fn response_id(&mut self, id: &str) {
+    pub fn set_response_id(&mut self, id: &str) {
         if !id.is_empty() && self.partial.response_id.is_none() {
             self.partial.response_id = Some(id.to_owned());
         }
@@ -145,83 +145,84 @@ impl TurnBuilder {
     /// Pieces with one `index` form one item, also with others between them; another index begins a new one. Texts
     /// and refusals share their indices, and reasoning has its own. Items stand in the order in which their first
     /// pieces came.
-    pub fn text(&mut self, index: u32, piece: &str) {
-        if self.takes(piece) {
+    pub fn push_text(&mut self, index: u32, piece: &str) {
+        if self.count_text(piece) {
             self.partial.push_text(index, piece);
             self.events.push_back(TurnEvent::TextDelta { index, text: piece.into() });
-            self.bound();
+            self.check_item_limit();
         }
     }
 
     /// A piece of a refusal.
-    pub fn refusal(&mut self, index: u32, piece: &str) {
-        if self.takes(piece) {
+    pub fn push_refusal(&mut self, index: u32, piece: &str) {
+        if self.count_text(piece) {
             self.partial.push_text(index, piece);
             self.events.push_back(TurnEvent::RefusalDelta { index, text: piece.into() });
-            self.bound();
+            self.check_item_limit();
         }
     }
 
     /// A piece of reasoning.
-    pub fn reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
-        if self.takes(piece) {
+    pub fn push_reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
+        if self.count_text(piece) {
             self.partial.push_reasoning(index, piece);
             let text = Text::from(piece);
             self.events.push_back(TurnEvent::ReasoningDelta { index, text, kind });
-            self.bound();
+            self.check_item_limit();
         }
     }
 
     /// What belongs to a text item and goes back verbatim. Nothing if there is no such item.
-    pub fn text_data(&mut self, index: u32, data: ProviderData) {
-        if self.count_data(&data) {
-            self.partial.attach(Key::Text(index), data);
+    pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
+        if self.count_data_bytes(&data) {
+            self.partial.attach_data(Key::Text(index), data);
         }
     }
 
     /// Says that a text item is commentary and not part of the answer. Nothing if there is no such
     /// item.
-    pub fn commentary(&mut self, index: u32) {
-        if let Some(block) = self.partial.block_mut(Key::Text(index)).filter(|_| !self.finished) {
+    pub fn mark_commentary(&mut self, index: u32) {
+        if let Some(block) = self.partial.block_mut(Key::Text(index)).filter(|_| !self.is_finished)
+        {
             block.item.commentary = true;
         }
     }
 
     /// What belongs to a reasoning item and goes back verbatim. Makes the item if it is not there:
     /// some providers send a signature without any words.
-    pub fn reasoning_data(&mut self, index: u32, data: ProviderData) {
-        if self.count_data(&data) {
+    pub fn set_reasoning_data(&mut self, index: u32, data: ProviderData) {
+        if self.count_data_bytes(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
-            self.partial.open(Key::Reasoning(index), new);
-            self.partial.attach(Key::Reasoning(index), data);
-            self.bound();
+            self.partial.open_block(Key::Reasoning(index), new);
+            self.partial.attach_data(Key::Reasoning(index), data);
+            self.check_item_limit();
         }
     }
 
     /// A provider's own item, kept verbatim.
-    pub fn other(&mut self, data: ProviderData) {
-        if self.count_data(&data) {
+    pub fn push_provider_item(&mut self, data: ProviderData) {
+        if self.count_data_bytes(&data) {
             self.partial.push_other(data);
-            self.bound();
+            self.check_item_limit();
         }
     }
 
     /// What the attempt has cost so far; replaces what was said before.
-    pub fn usage(&mut self, usage: Usage) {
-        if !self.finished && self.partial.usage != usage {
+    pub fn set_usage(&mut self, usage: Usage) {
+        if !self.is_finished && self.partial.usage != usage {
             self.partial.usage = usage;
             self.events.push_back(TurnEvent::UsageUpdate { usage });
         }
     }
 
     /// What was counted so far.
-    pub fn usage_so_far(&self) -> Usage {
+    pub fn usage(&self) -> Usage {
         self.partial.usage
     }
 
     /// Whether anything of the model's answer came in this attempt, and not only a count.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
+    pub(crate) fn has_started(&self) -> bool {
+        self.is_completed || !self.partial.blocks.is_empty() || !self.calls.is_empty()
     }
 
     /// Whether a piece of the model's own answer waits to be taken out, and not only counts.
@@ -250,11 +251,11 @@ impl TurnBuilder {
         self.events.pop_front()
     }
 
-    pub(super) fn takes(&mut self, piece: &str) -> bool {
-        !piece.is_empty() && self.count(piece.len())
+    pub(super) fn count_text(&mut self, piece: &str) -> bool {
+        !piece.is_empty() && self.count_bytes(piece.len())
     }
 
-    pub(super) fn count_data(&mut self, data: &ProviderData) -> bool {
-        self.count(data.value.as_str().len())
+    pub(super) fn count_data_bytes(&mut self, data: &ProviderData) -> bool {
+        self.count_bytes(data.value.as_str().len())
     }
 }

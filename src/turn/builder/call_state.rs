@@ -9,18 +9,18 @@ pub(super) struct CallState {
     pub(super) wire_id: String,
     pub(super) call_id: String,
     /// Set while a doubled id is held back: nothing of it was emitted yet.
-    pub(super) held: Option<Held>,
-    pub(super) ended: bool,
-    pub(super) dropped: bool,
+    pub(super) held_events: Option<HeldEvents>,
+    pub(super) has_ended: bool,
+    pub(super) is_dropped: bool,
     /// Where it stands among the items, once it is emitted.
-    pub(super) block: Option<usize>,
+    pub(super) block_index: Option<usize>,
     /// Matched with a call of a turn that came ready-made.
-    pub(super) matched: bool,
+    pub(super) is_matched: bool,
 }
 
 /// What is held back of a call.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldEvents {
     pub(super) name: String,
     pub(super) arguments: String,
     pub(super) data: Option<ProviderData>,

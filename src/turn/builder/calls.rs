@@ -4,84 +4,88 @@ use std::sync::Arc;
 
 use crate::item::{History, ItemKind, Json, ProviderData, ToolCall};
 use crate::turn::builder::TurnBuilder;
-use crate::turn::builder::call_state::{CallState, Held};
+use crate::turn::builder::call_state::{CallState, HeldEvents};
 use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
 impl TurnBuilder {
     /// A call begins. `key` is the wire's own way to tell the calls of a turn apart.
-    pub fn tool_call_start(&mut self, key: u32, wire_id: &str, name: &str) {
-        if !self.count(wire_id.len() + name.len()) {
+    pub fn start_tool_call(&mut self, key: u32, wire_id: &str, name: &str) {
+        if !self.count_bytes(wire_id.len() + name.len()) {
             return;
         }
-        let mut same_id = self.places.of_wire_id(wire_id).iter();
-        let doubled = !wire_id.is_empty() && same_id.any(|at| !self.calls[*at].dropped);
+        let mut same_id = self.call_index.find_by_wire_id(wire_id).iter();
+        let doubled = !wire_id.is_empty() && same_id.any(|at| !self.calls[*at].is_dropped);
         let mut state = CallState {
             key,
             wire_id: wire_id.to_owned(),
             call_id: String::new(),
-            held: None,
-            ended: false,
-            dropped: false,
-            block: None,
-            matched: false,
+            held_events: None,
+            has_ended: false,
+            is_dropped: false,
+            block_index: None,
+            is_matched: false,
         };
         if doubled {
             let (name, arguments) = (name.to_owned(), String::new());
-            state.held = Some(Held { name, arguments, data: None });
+            state.held_events = Some(HeldEvents { name, arguments, data: None });
         } else {
-            state.call_id = self.fresh_id(wire_id);
-            state.block = Some(self.emit_start(&state.call_id, wire_id, name));
+            state.call_id = self.fresh_call_id(wire_id);
+            state.block_index = Some(self.emit_start(&state.call_id, wire_id, name));
         }
-        self.places.put(key, wire_id, self.calls.len());
+        self.call_index.insert(key, wire_id, self.calls.len());
         self.calls.push(state);
-        self.bound();
+        self.check_item_limit();
     }
 
     /// A piece of a call's arguments.
-    pub fn tool_call_args(&mut self, key: u32, piece: &str) {
-        if !self.takes(piece) {
+    pub fn push_tool_call_args(&mut self, key: u32, piece: &str) {
+        if !self.count_text(piece) {
             return;
         }
-        let Some(at) = self.places.of_key(key).filter(|at| !self.calls[*at].ended) else { return };
-        match &mut self.calls[at].held {
+        let Some(at) = self.call_index.find_by_key(key).filter(|at| !self.calls[*at].has_ended)
+        else {
+            return;
+        };
+        match &mut self.calls[at].held_events {
             Some(held) => held.arguments.push_str(piece),
             None => self.emit_args(at, piece),
         }
     }
 
     /// What belongs to a call and goes back verbatim.
-    pub fn tool_call_data(&mut self, key: u32, data: ProviderData) {
-        if !self.count_data(&data) {
+    pub fn set_tool_call_data(&mut self, key: u32, data: ProviderData) {
+        if !self.count_data_bytes(&data) {
             return;
         }
-        let Some(at) = self.places.of_key(key) else { return };
+        let Some(at) = self.call_index.find_by_key(key) else { return };
         let state = &mut self.calls[at];
-        if let Some(held) = &mut state.held {
+        if let Some(held) = &mut state.held_events {
             held.data = Some(data);
             return;
         }
-        if let Some(block) = state.block.and_then(|at| self.partial.blocks.get_mut(at)) {
+        if let Some(block) = state.block_index.and_then(|at| self.partial.blocks.get_mut(at)) {
             let is_own = state.call_id == state.wire_id;
-            let data = if is_own { data } else { with_wire_id(data, &state.wire_id) };
+            let data = if is_own { data } else { data_with_wire_id(data, &state.wire_id) };
             block.item.provider_data = Some(Arc::new(data));
         }
     }
 
     /// A call is written to its end.
-    pub fn tool_call_end(&mut self, key: u32) {
-        if self.finished {
+    pub fn end_tool_call(&mut self, key: u32) {
+        if self.is_finished {
             return;
         }
-        let Some(at) = self.places.of_key(key) else { return };
-        if std::mem::replace(&mut self.calls[at].ended, true) {
+        let Some(at) = self.call_index.find_by_key(key) else { return };
+        if std::mem::replace(&mut self.calls[at].has_ended, true) {
             return;
         }
-        if self.calls[at].held.is_some() {
-            let mut same_id = self.places.of_wire_id(&self.calls[at].wire_id).iter();
+        if self.calls[at].held_events.is_some() {
+            let mut same_id = self.call_index.find_by_wire_id(&self.calls[at].wire_id).iter();
             // The first under this id may still be open; then `complete` decides.
-            if same_id.any(|at| self.calls[*at].held.is_none() && self.calls[*at].ended) {
-                self.release(at);
+            if same_id.any(|at| self.calls[*at].held_events.is_none() && self.calls[*at].has_ended)
+            {
+                self.release_held(at);
             }
         } else {
             self.emit_end(at);
@@ -89,18 +93,19 @@ impl TurnBuilder {
     }
 
     /// The id that a call is known by from here on.
-    pub(super) fn fresh_id(&mut self, wire_id: &str) -> String {
-        let in_history = |id: &str| self.history.as_ref().is_some_and(|h| h.has_used_call_id(id));
+    pub(super) fn fresh_call_id(&mut self, wire_id: &str) -> String {
+        let in_history =
+            |id: &str| self.history_ids.as_ref().is_some_and(|h| h.has_used_call_id(id));
         let wanted = if wire_id.is_empty() {
-            let turn = self.history.as_ref().map_or(0, History::completed_turns) + 1;
+            let turn = self.history_ids.as_ref().map_or(0, History::completed_turns) + 1;
             format!("call_{turn}_{}", self.calls.len() + 1)
         } else {
             wire_id.to_owned()
         };
-        if self.places.holds(&wanted) || in_history(&wanted) {
-            return self.places.rename(&wanted, self.history.as_ref());
+        if self.call_index.is_used_id(&wanted) || in_history(&wanted) {
+            return self.call_index.rename_id(&wanted, self.history_ids.as_ref());
         }
-        self.places.give(&wanted);
+        self.call_index.add_id(&wanted);
         wanted
     }
 
@@ -112,7 +117,7 @@ impl TurnBuilder {
         self.partial.push_call(call);
         let at = self.partial.blocks.len() - 1;
         if call_id != wire_id {
-            let data = with_wire_id(self.own_data(), wire_id);
+            let data = data_with_wire_id(self.own_data(), wire_id);
             self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
         }
         self.events.push_back(TurnEvent::ToolCallStart { call_id, name });
@@ -121,7 +126,7 @@ impl TurnBuilder {
 
     pub(super) fn emit_args(&mut self, at: usize, piece: &str) {
         let call_id = self.calls[at].call_id.clone();
-        if let Some(block) = self.block_mut(at)
+        if let Some(block) = self.call_block_mut(at)
             && let ItemKind::ToolCall(call) = &mut block.item.kind
         {
             call.arguments.push_str(piece);
@@ -130,50 +135,51 @@ impl TurnBuilder {
     }
 
     pub(super) fn emit_end(&mut self, at: usize) {
-        if let Some(block) = self.block_mut(at) {
-            block.ended = true;
+        if let Some(block) = self.call_block_mut(at) {
+            block.has_ended = true;
         }
         let call_id = self.calls[at].call_id.clone();
         self.events.push_back(TurnEvent::ToolCallEnd { call_id });
     }
 
     /// The item of a call that was emitted.
-    pub(super) fn block_mut(&mut self, at: usize) -> Option<&mut Block> {
-        self.calls[at].block.and_then(|at| self.partial.blocks.get_mut(at))
+    pub(super) fn call_block_mut(&mut self, at: usize) -> Option<&mut Block> {
+        self.calls[at].block_index.and_then(|at| self.partial.blocks.get_mut(at))
     }
 
     /// Decides on a held call: the same as the first under its id, or one of its own.
-    pub(super) fn release(&mut self, at: usize) {
-        let Some(held) = self.calls[at].held.take() else { return };
+    pub(super) fn release_held(&mut self, at: usize) {
+        let Some(held) = self.calls[at].held_events.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
-        let before = self.places.of_wire_id(&wire_id).iter().take_while(|other| **other < at);
-        let blocks = before.filter_map(|other| self.calls[*other].block);
+        let before =
+            self.call_index.find_by_wire_id(&wire_id).iter().take_while(|other| **other < at);
+        let blocks = before.filter_map(|other| self.calls[*other].block_index);
         let mut calls = blocks.filter_map(|at| self.partial.blocks.get(at)?.item.as_tool_call());
         if calls.any(|call| call.name == held.name && call.arguments == held.arguments) {
-            self.calls[at].dropped = true;
+            self.calls[at].is_dropped = true;
             return;
         }
-        let call_id = self.fresh_id(&wire_id);
+        let call_id = self.fresh_call_id(&wire_id);
         self.calls[at].call_id.clone_from(&call_id);
-        self.calls[at].block = Some(self.emit_start(&call_id, &wire_id, &held.name));
+        self.calls[at].block_index = Some(self.emit_start(&call_id, &wire_id, &held.name));
         if !held.arguments.is_empty() {
             self.emit_args(at, &held.arguments);
         }
         if let Some(data) = held.data
-            && let Some(block) = self.block_mut(at)
+            && let Some(block) = self.call_block_mut(at)
         {
-            block.item.provider_data = Some(Arc::new(with_wire_id(data, &wire_id)));
+            block.item.provider_data = Some(Arc::new(data_with_wire_id(data, &wire_id)));
         }
         self.emit_end(at);
     }
 
     /// Every start that was emitted has its end, and nothing is held back any more.
-    pub(super) fn end_calls(&mut self) {
+    pub(super) fn end_open_calls(&mut self) {
         for at in 0..self.calls.len() {
-            if self.calls[at].held.is_some() {
-                self.calls[at].ended = true;
-                self.release(at);
-            } else if !std::mem::replace(&mut self.calls[at].ended, true) {
+            if self.calls[at].held_events.is_some() {
+                self.calls[at].has_ended = true;
+                self.release_held(at);
+            } else if !std::mem::replace(&mut self.calls[at].has_ended, true) {
                 self.emit_end(at);
             }
         }
@@ -187,7 +193,7 @@ impl TurnBuilder {
 }
 
 /// Notes the id that the wire used, beside what is there, which stays as it is written.
-pub(super) fn with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
+pub(super) fn data_with_wire_id(data: ProviderData, wire_id: &str) -> ProviderData {
     // Beside what is there nothing is written anew: it goes back byte for byte.
     if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
         && !fields.contains("\"wire_id\"")

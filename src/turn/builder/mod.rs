@@ -7,7 +7,7 @@ mod call_state;
 mod calls;
 mod turn_end;
 
-pub(crate) use builder::MOST_ITEMS;
+pub(crate) use builder::MAX_ITEMS;
 pub use builder::TurnBuilder;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, ProviderData, StopReason};
-use crate::turn::builder::MOST_ITEMS;
+use crate::turn::builder::MAX_ITEMS;
 use crate::turn::{PartialTurn, ReasoningKind, Turn, TurnBuilder, TurnEvent};
 use crate::usage::Usage;
 
@@ -12,9 +12,9 @@ fn drain(turn: &mut TurnBuilder) -> Vec<TurnEvent> {
 }
 
 fn call(turn: &mut TurnBuilder, key: u32, id: &str, name: &str, arguments: &str) {
-    turn.tool_call_start(key, id, name);
-    turn.tool_call_args(key, arguments);
-    turn.tool_call_end(key);
+    turn.start_tool_call(key, id, name);
+    turn.push_tool_call_args(key, arguments);
+    turn.end_tool_call(key);
 }
 
 /// Completes and returns `id name arguments` of each call, and the events' ids of starts.
@@ -43,7 +43,7 @@ fn history_with_call(id: &str) -> History {
 
 #[test]
 fn an_empty_id_is_made_of_the_turn_and_the_call() {
-    let mut turn = TurnBuilder::after(&history_with_call("a"));
+    let mut turn = TurnBuilder::following(&history_with_call("a"));
     call(&mut turn, 0, "", "t", "{}");
     call(&mut turn, 1, "", "t", "{}");
     let (calls, starts) = finish(turn);
@@ -53,8 +53,8 @@ fn an_empty_id_is_made_of_the_turn_and_the_call() {
 
 #[test]
 fn an_id_that_the_history_holds_gets_a_new_one_and_keeps_the_wires_own() {
-    let mut turn = TurnBuilder::after(&history_with_call("a"));
-    turn.provider("p");
+    let mut turn = TurnBuilder::following(&history_with_call("a"));
+    turn.set_provider("p");
     call(&mut turn, 0, "a", "t", "{}");
     turn.stop(StopReason::ToolCalls, "");
     turn.complete().unwrap();
@@ -85,29 +85,29 @@ fn another_call_under_the_same_id_gets_an_id_of_its_own() {
 #[test]
 fn a_doubled_id_is_decided_only_when_the_first_is_at_its_end() {
     let mut turn = TurnBuilder::new();
-    turn.tool_call_start(0, "a", "t");
-    turn.tool_call_args(0, "{\"x\"");
+    turn.start_tool_call(0, "a", "t");
+    turn.push_tool_call_args(0, "{\"x\"");
     call(&mut turn, 1, "a", "t", "{\"x\":1}");
-    turn.tool_call_args(0, ":1}");
-    turn.tool_call_end(0);
+    turn.push_tool_call_args(0, ":1}");
+    turn.end_tool_call(0);
     assert_eq!(finish(turn).0, ["a t {\"x\":1}"]);
 }
 
 #[test]
 fn a_turn_without_its_marker_is_an_error_that_carries_it() {
     let mut turn = TurnBuilder::new();
-    turn.text(0, "half");
+    turn.push_text(0, "half");
     let error = turn.complete().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "half");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half");
 }
 
 #[test]
 fn a_call_that_was_not_written_to_its_end_fails_the_turn_unless_it_was_cut_off() {
     let open = |reason| {
         let mut turn = TurnBuilder::new();
-        turn.tool_call_start(0, "a", "t");
-        turn.tool_call_args(0, "{}");
+        turn.start_tool_call(0, "a", "t");
+        turn.push_tool_call_args(0, "{}");
         turn.stop(reason, "");
         turn.complete().map_err(|error| error.kind())
     };
@@ -121,8 +121,8 @@ fn what_comes_behind_the_end_is_passed_over() {
     let mut turn = TurnBuilder::new();
     turn.stop(StopReason::Stop, "");
     turn.complete().unwrap();
-    turn.text(0, "late");
-    turn.tool_call_start(0, "a", "t");
+    turn.push_text(0, "late");
+    turn.start_tool_call(0, "a", "t");
     assert_eq!(drain(&mut turn).len(), 1);
 }
 
@@ -138,7 +138,7 @@ fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
     let read: Turn = serde_json::from_str(&json).unwrap();
     assert_eq!(read, *turn);
     assert!(read.calls().veto().is_some());
-    let mut second = TurnBuilder::after(&history_with_call("a"));
+    let mut second = TurnBuilder::following(&history_with_call("a"));
     second.absorb(TurnEvent::TurnComplete { turn: Arc::new(read) });
     let Some(TurnEvent::TurnComplete { turn }) = drain(&mut second).pop() else { panic!() };
     assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");
@@ -148,8 +148,8 @@ fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
 #[test]
 fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
     for start in [
-        |turn: &mut TurnBuilder, n: u32| turn.text(n, "x"),
-        |turn: &mut TurnBuilder, n: u32| turn.tool_call_start(n, "", "add"),
+        |turn: &mut TurnBuilder, n: u32| turn.push_text(n, "x"),
+        |turn: &mut TurnBuilder, n: u32| turn.start_tool_call(n, "", "add"),
     ] {
         let mut turn = TurnBuilder::new();
         for n in 0..20_000 {
@@ -158,8 +158,8 @@ fn a_turn_of_more_items_than_any_model_writes_is_too_large() {
         turn.stop(StopReason::Stop, "stop");
         let error = turn.complete().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge);
-        let partial = PartialTurn::of(&error).expect("what there was");
-        assert_eq!(partial.items().len(), MOST_ITEMS + 1);
+        let partial = PartialTurn::from_error(&error).expect("what there was");
+        assert_eq!(partial.items().len(), MAX_ITEMS + 1);
     }
 }
 
@@ -174,21 +174,21 @@ fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
     };
     let delta = || TurnEvent::TextDelta { index: 0, text: "x".repeat(10).into() };
     let pieces: [&Push<'_>; 9] = [
-        &|turn, _| turn.text(0, &"x".repeat(10)),
-        &|turn, _| turn.refusal(0, &"x".repeat(10)),
-        &|turn, _| turn.reasoning(0, &"x".repeat(10), ReasoningKind::Trace),
+        &|turn, _| turn.push_text(0, &"x".repeat(10)),
+        &|turn, _| turn.push_refusal(0, &"x".repeat(10)),
+        &|turn, _| turn.push_reasoning(0, &"x".repeat(10), ReasoningKind::Trace),
         &|turn, n| match n {
-            0 => turn.tool_call_start(0, "a", "t"),
-            _ => turn.tool_call_args(0, &"x".repeat(10)),
+            0 => turn.start_tool_call(0, "a", "t"),
+            _ => turn.push_tool_call_args(0, &"x".repeat(10)),
         },
         // Held back, since it may be the same call as the first.
         &|turn, n| match n {
-            0 | 1 => turn.tool_call_start(n, "a", "t"),
-            _ => turn.tool_call_args(1, &"x".repeat(10)),
+            0 | 1 => turn.start_tool_call(n, "a", "t"),
+            _ => turn.push_tool_call_args(1, &"x".repeat(10)),
         },
-        &|turn, n| turn.tool_call_start(n, "a", &"x".repeat(10)),
-        &|turn, _| turn.other(data(10)),
-        &|turn, n| turn.reasoning_data(n, data(10)),
+        &|turn, n| turn.start_tool_call(n, "a", &"x".repeat(10)),
+        &|turn, _| turn.push_provider_item(data(10)),
+        &|turn, n| turn.set_reasoning_data(n, data(10)),
         &|turn, _| turn.absorb(delta()),
     ];
     for (at, push) in pieces.into_iter().enumerate() {
@@ -206,7 +206,7 @@ fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
         let error = turn.complete().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge, "piece {at}");
         assert!(error.to_string().contains("100 bytes"), "{error}");
-        let partial = PartialTurn::of(&error).expect("what there was");
+        let partial = PartialTurn::from_error(&error).expect("what there was");
         assert!(partial.text().len() <= 100);
     }
 }
@@ -215,10 +215,10 @@ fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
 fn what_was_retracted_does_not_count_against_the_limit_of_a_turn() {
     let mut turn = TurnBuilder::new().with_max_bytes(100);
     for _ in 0..5 {
-        turn.text(0, &"x".repeat(60));
+        turn.push_text(0, &"x".repeat(60));
         turn.retract("again");
     }
-    turn.text(0, &"x".repeat(100));
+    turn.push_text(0, &"x".repeat(100));
     turn.stop(StopReason::Stop, "stop");
     turn.complete().unwrap();
 }
@@ -227,8 +227,8 @@ fn what_was_retracted_does_not_count_against_the_limit_of_a_turn() {
 fn a_ready_made_turn_counts_once_with_its_events_and_not_at_all_if_it_is_too_large() {
     let made = |bytes: usize| {
         let mut turn = TurnBuilder::new();
-        turn.usage(Usage { output_tokens: 7, ..Usage::default() });
-        turn.text(0, &"x".repeat(bytes));
+        turn.set_usage(Usage { output_tokens: 7, ..Usage::default() });
+        turn.push_text(0, &"x".repeat(bytes));
         call(&mut turn, 0, "a", "t", "{}");
         turn.stop(StopReason::ToolCalls, "stop");
         turn.complete().unwrap();
@@ -242,9 +242,9 @@ fn a_ready_made_turn_counts_once_with_its_events_and_not_at_all_if_it_is_too_lar
             events.into_iter().skip(skipped).for_each(|event| turn.absorb(event));
             assert_eq!(turn.is_complete(), fits, "{bytes} bytes");
             if !fits {
-                let error = turn.incomplete(None);
+                let error = turn.into_incomplete(None);
                 assert_eq!(error.kind(), ErrorKind::TooLarge);
-                let partial = PartialTurn::of(&error).expect("what there was");
+                let partial = PartialTurn::from_error(&error).expect("what there was");
                 assert_eq!(partial.usage().output_tokens, 7, "it is paid for");
             }
         }
@@ -256,24 +256,24 @@ fn a_retry_is_reported_only_while_nothing_was_said() {
     let busy = || Error::new(ErrorKind::Overloaded, "busy");
     let is_report = |event: &TurnEvent| matches!(event, TurnEvent::Retrying { .. });
     let mut turn = TurnBuilder::new();
-    turn.retrying(1, Duration::from_secs(3), busy());
-    turn.usage(Usage { input_tokens: 5, ..Usage::default() });
-    turn.retrying(2, Duration::MAX, busy());
+    turn.report_retry(1, Duration::from_secs(3), busy());
+    turn.set_usage(Usage { input_tokens: 5, ..Usage::default() });
+    turn.report_retry(2, Duration::MAX, busy());
     let reports: Vec<_> = drain(&mut turn).into_iter().filter(is_report).collect();
     let report =
         |attempt, delay_ms| TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(busy()) };
     assert_eq!(reports, [report(1, 3000), report(2, u64::MAX)]);
 
-    turn.text(0, "It is ");
-    turn.retrying(3, Duration::ZERO, busy());
+    turn.push_text(0, "It is ");
+    turn.report_retry(3, Duration::ZERO, busy());
     turn.absorb(report(3, 0));
     assert!(!drain(&mut turn).iter().any(is_report), "it would have to be retracted first");
     turn.retract("busy");
-    turn.retrying(3, Duration::ZERO, busy());
+    turn.report_retry(3, Duration::ZERO, busy());
     assert!(drain(&mut turn).iter().any(is_report));
     turn.stop(StopReason::Stop, "");
     turn.complete().unwrap();
-    turn.retrying(4, Duration::ZERO, busy());
+    turn.report_retry(4, Duration::ZERO, busy());
     assert!(!drain(&mut turn).iter().any(is_report), "the turn is complete");
 }
 
@@ -289,7 +289,7 @@ fn ended(
     for (key, arguments) in (0..).zip(arguments) {
         call(&mut turn, key, "", "t", arguments);
     }
-    turn.usage(Usage { output_tokens: used, ..Usage::default() });
+    turn.set_usage(Usage { output_tokens: used, ..Usage::default() });
     turn.stop(reason, "word");
     turn.complete().unwrap();
     let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!("no turn") };
@@ -339,9 +339,9 @@ fn without_a_limit_a_count_or_broken_arguments_the_servers_stop_reason_holds() {
 fn a_call_without_its_end_is_truncated_at_the_output_limit_and_an_error_below_it() {
     for (used, expected) in [(50, Ok(StopReason::MaxTokens)), (49, Err(ErrorKind::Protocol))] {
         let mut turn = TurnBuilder::new().with_max_output_tokens(50);
-        turn.tool_call_start(0, "a", "t");
-        turn.tool_call_args(0, "{}");
-        turn.usage(Usage { output_tokens: used, ..Usage::default() });
+        turn.start_tool_call(0, "a", "t");
+        turn.push_tool_call_args(0, "{}");
+        turn.set_usage(Usage { output_tokens: used, ..Usage::default() });
         turn.stop(StopReason::ToolCalls, "");
         let ended = turn.complete().map_err(|error| error.kind());
         let reason = ended.map(|()| match drain(&mut turn).pop() {
@@ -355,12 +355,12 @@ fn a_call_without_its_end_is_truncated_at_the_output_limit_and_an_error_below_it
 #[test]
 fn a_doubled_call_that_was_cut_off_is_truncated_too() {
     let mut turn = TurnBuilder::new().with_max_output_tokens(50);
-    turn.tool_call_start(0, "a", "t");
-    turn.tool_call_start(1, "a", "t");
-    turn.tool_call_args(1, r#"{"path":"/a"#);
-    turn.tool_call_end(1);
-    turn.tool_call_end(0);
-    turn.usage(Usage { output_tokens: 50, ..Usage::default() });
+    turn.start_tool_call(0, "a", "t");
+    turn.start_tool_call(1, "a", "t");
+    turn.push_tool_call_args(1, r#"{"path":"/a"#);
+    turn.end_tool_call(1);
+    turn.end_tool_call(0);
+    turn.set_usage(Usage { output_tokens: 50, ..Usage::default() });
     turn.stop(StopReason::ToolCalls, "");
     turn.complete().unwrap();
     let Some(TurnEvent::TurnComplete { turn }) = drain(&mut turn).pop() else { panic!("no turn") };

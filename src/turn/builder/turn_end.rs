@@ -6,67 +6,67 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{StopReason, validate_json};
-use crate::turn::builder::builder::{Excess, MOST_ITEMS, TurnBuilder};
-use crate::turn::builder::call_index::Places;
+use crate::turn::builder::builder::{LimitExceeded, MAX_ITEMS, TurnBuilder};
+use crate::turn::builder::call_index::CallIndex;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
 use crate::usage::Usage;
 
 impl TurnBuilder {
     /// The terminal marker: why the model stopped, and the wire's own word for it.
     pub fn stop(&mut self, reason: StopReason, raw: &str) {
-        if !self.finished && self.stop.is_none() {
+        if !self.is_finished && self.stop_reason.is_none() {
             // A wire's word that is one of ours means it: written and read back it would.
             let reason = match reason {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
             };
-            self.stop = Some((reason, (!raw.is_empty()).then(|| raw.to_owned())));
+            self.stop_reason = Some((reason, (!raw.is_empty()).then(|| raw.to_owned())));
         }
     }
 
     /// The turn goes on behind a terminal marker, which does not count any more: another one is
     /// awaited.
-    pub fn go_on(&mut self) {
-        if !self.finished {
-            self.stop = None;
+    pub fn clear_stop(&mut self) {
+        if !self.is_finished {
+            self.stop_reason = None;
         }
     }
 
     /// Whether the terminal marker was seen.
     pub fn is_stopped(&self) -> bool {
-        self.stop.is_some()
+        self.stop_reason.is_some()
     }
 
     /// Whether the turn is complete: pushing more changes nothing.
     pub fn is_complete(&self) -> bool {
-        self.completed
+        self.is_completed
     }
 
     /// Whether nothing is taken any more: the turn is complete, or failed.
     pub(crate) fn is_over(&self) -> bool {
-        self.finished
+        self.is_finished
     }
 
     /// Voids all of the open turn; what comes next begins it anew.
     pub fn retract(&mut self, why: impl Into<String>) {
-        if self.finished {
+        if self.is_finished {
             return;
         }
         let usage = self.partial.usage;
         self.partial = PartialTurn::default();
         self.calls.clear();
-        self.places = Places::default();
-        self.stop = None;
-        self.bytes = 0;
+        self.call_index = CallIndex::default();
+        self.stop_reason = None;
+        self.used_bytes = 0;
         self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
     }
 
     /// Voids an attempt that failed, so that another can follow: what it said and what it cost is
     /// [retracted](Self::retract), and nothing is emitted if there was neither.
-    pub(crate) fn void(&mut self, error: &Error) {
-        if self.has_begun() || self.partial.usage != Usage::default() {
+    pub(crate) fn retract_failed_attempt(&mut self, error: &Error) {
+        if self.has_started() || self.partial.usage != Usage::default() {
             self.retract(error.to_string());
-        } else if !self.finished {
+        } else if !self.is_finished {
             // The next attempt has a model and a response id of its own.
             self.partial = PartialTurn::default();
         }
@@ -75,14 +75,14 @@ impl TurnBuilder {
     /// Reports that `attempt` attempts failed, the last one with `error`, and that the request is
     /// sent again after `delay`. Nothing is emitted once something was said: a retry would have to
     /// [retract](Self::retract) it first.
-    pub fn retrying(&mut self, attempt: u32, delay: Duration, error: Error) {
+    pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        self.retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
+        self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
     }
 
     /// Passes on the report of a retry.
-    pub(super) fn retry(&mut self, event: TurnEvent) {
-        if !self.finished && !self.has_begun() {
+    pub(super) fn forward_retry(&mut self, event: TurnEvent) {
+        if !self.is_finished && !self.has_started() {
             self.events.push_back(event);
         }
     }
@@ -96,24 +96,24 @@ impl TurnBuilder {
     /// [`ErrorKind::IncompleteTurn`] if there was no terminal marker, and [`ErrorKind::Protocol`]
     /// if the model stopped for its tools and one of the calls was never written to its end.
     pub fn complete(&mut self) -> Result<(), Error> {
-        if self.completed {
+        if self.is_completed {
             return Ok(());
         }
-        if self.finished {
-            return Err(self.incomplete(None));
+        if self.is_finished {
+            return Err(self.into_incomplete(None));
         }
-        let Some((stop_reason, raw_stop_reason)) = self.stop.take() else {
-            return Err(self.incomplete(None));
+        let Some((stop_reason, raw_stop_reason)) = self.stop_reason.take() else {
+            return Err(self.into_incomplete(None));
         };
-        let stop_reason = self.unless_cut_off(stop_reason);
+        let stop_reason = self.stop_reason_or_truncated(stop_reason);
         let may_run = matches!(stop_reason, StopReason::Stop | StopReason::ToolCalls);
-        if may_run && self.calls.iter().any(|call| !call.ended) {
-            self.finished = true;
+        if may_run && self.calls.iter().any(|call| !call.has_ended) {
+            self.is_finished = true;
             let message = "a tool call was not written to its end";
             return Err(Error::new(ErrorKind::Protocol, message));
         }
-        self.end_calls();
-        (self.finished, self.completed) = (true, true);
+        self.end_open_calls();
+        (self.is_finished, self.is_completed) = (true, true);
         let partial = std::mem::take(&mut self.partial);
         let turn = Turn {
             items: partial.blocks.into_iter().map(|block| block.item).collect(),
@@ -130,8 +130,8 @@ impl TurnBuilder {
 
     /// The stop reason, or [`StopReason::MaxTokens`] if the server reports another one for a turn that
     /// the output limit cut off in a call.
-    fn unless_cut_off(&self, reason: StopReason) -> StopReason {
-        let is_cut_off = || self.is_at_limit() && self.has_cut_call();
+    fn stop_reason_or_truncated(&self, reason: StopReason) -> StopReason {
+        let is_cut_off = || self.is_at_limit() && self.has_truncated_call();
         match reason {
             StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) if is_cut_off() => {
                 StopReason::MaxTokens
@@ -146,22 +146,22 @@ impl TurnBuilder {
         limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
     }
 
-    fn has_cut_call(&self) -> bool {
+    fn has_truncated_call(&self) -> bool {
         let written = self.partial.blocks.iter().filter_map(|block| block.item.as_tool_call());
-        let held = self.calls.iter().filter_map(|call| call.held.as_ref());
+        let held = self.calls.iter().filter_map(|call| call.held_events.as_ref());
         let mut arguments =
             written.map(|call| &call.arguments).chain(held.map(|held| &held.arguments));
-        self.calls.iter().any(|call| !call.ended)
+        self.calls.iter().any(|call| !call.has_ended)
             || arguments.any(|arguments| validate_json(arguments).is_err())
     }
 
     /// Ends the turn without a terminal marker: the error carries what there is.
-    pub fn incomplete(&mut self, cause: Option<Error>) -> Error {
-        self.finished = true;
-        if let Some(excess) = self.excess {
+    pub fn into_incomplete(&mut self, cause: Option<Error>) -> Error {
+        self.is_finished = true;
+        if let Some(excess) = self.limit_exceeded {
             let message = match excess {
-                Excess::Items => format!("the turn has more than {MOST_ITEMS} items"),
-                Excess::Bytes => format!(
+                LimitExceeded::Items => format!("the turn has more than {MAX_ITEMS} items"),
+                LimitExceeded::Bytes => format!(
                     "the turn has more than {} bytes of text, reasoning and arguments",
                     self.max_bytes.0
                 ),
@@ -175,39 +175,39 @@ impl TurnBuilder {
     /// Ends the turn by an error. If something of the turn was there, the error carries it as a
     /// [`PartialTurn`] before its own source, so that nothing paid for is lost.
     pub(crate) fn fail(&mut self, error: Error) -> Error {
-        self.finished = true;
+        self.is_finished = true;
         let partial = std::mem::take(&mut self.partial);
-        if partial.is_empty() || PartialTurn::of(&error).is_some() {
+        if partial.is_empty() || PartialTurn::from_error(&error).is_some() {
             return error;
         }
         error.map_source(|cause| partial.with_cause(cause))
     }
 
     /// Takes nothing any more once there are more items than any turn has.
-    pub(super) fn bound(&mut self) {
-        if self.partial.blocks.len().max(self.calls.len()) > MOST_ITEMS {
-            self.overfill();
+    pub(super) fn check_item_limit(&mut self) {
+        if self.partial.blocks.len().max(self.calls.len()) > MAX_ITEMS {
+            self.exceed_item_limit();
         }
     }
 
     /// Counts what the turn is about to get, or what a decoder keeps for it. `false` if nothing is
     /// taken any more.
-    pub(crate) fn count(&mut self, bytes: usize) -> bool {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.max_bytes.0 {
-            self.exceed(Excess::Bytes);
+    pub(crate) fn count_bytes(&mut self, bytes: usize) -> bool {
+        self.used_bytes = self.used_bytes.saturating_add(bytes);
+        if self.used_bytes > self.max_bytes.0 {
+            self.exceed_byte_limit(LimitExceeded::Bytes);
         }
-        !self.finished
+        !self.is_finished
     }
 
     /// Takes nothing any more: a decoder holds more than any turn has.
-    pub(crate) fn overfill(&mut self) {
-        self.exceed(Excess::Items);
+    pub(crate) fn exceed_item_limit(&mut self) {
+        self.exceed_byte_limit(LimitExceeded::Items);
     }
 
-    pub(super) fn exceed(&mut self, excess: Excess) {
-        if !self.finished {
-            (self.finished, self.excess) = (true, Some(excess));
+    pub(super) fn exceed_byte_limit(&mut self, excess: LimitExceeded) {
+        if !self.is_finished {
+            (self.is_finished, self.limit_exceeded) = (true, Some(excess));
         }
     }
 }

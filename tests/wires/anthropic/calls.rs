@@ -57,7 +57,7 @@ fn a_call_truncated_by_the_output_limit_does_not_run() {
         events.extend([stop("max_tokens"), STOP.into()]);
         let turn = read(&events).unwrap();
         assert_eq!(turn.tool_calls().next().unwrap().arguments, "{\"path\":\"/x");
-        assert_eq!(turn.calls().veto().unwrap().kind, ResultKind::Truncated);
+        assert_eq!(turn.calls().veto().unwrap().result_kind, ResultKind::Truncated);
     }
 }
 

@@ -187,7 +187,7 @@ fn without_stop_reason_and_message_stop_the_turn_is_incomplete() {
     let events = hello();
     let error = read(&events[..events.len() - 2]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "Hello");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "Hello");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Provider, Reply};
 use turnstream::stream::TurnStreamExt;
 use turnstream::testing::ModelServer;
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
@@ -58,7 +58,7 @@ async fn a_tool_loop_over_http_reuses_one_connection() {
     .unwrap();
     let outcome = Agent::new(model(&server)).with_tools([add()]).run("sum up").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "3 and 7."));
-    assert_eq!(server.http().connections(), 1);
+    assert_eq!(server.http_server().connections(), 1);
     let second = &server.requests()[1];
     assert_eq!(
         second["messages"],
@@ -79,7 +79,7 @@ async fn a_tool_loop_over_http_reuses_one_connection() {
             ] },
         ])
     );
-    let headers = &server.http().requests()[0];
+    let headers = &server.http_server().requests()[0];
     assert_eq!(headers.header("x-api-key"), Some("sk-ant-secret-key"));
     assert_eq!(headers.header("anthropic-version"), Some("2023-06-01"));
 }
@@ -89,7 +89,7 @@ async fn betas_are_joined_in_one_header() {
     let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
     let model = model(&server).with_beta("compact-2026-01-12").with_beta("files-api-2025-04-14");
     model.stream_turn(request()).into_turn().await.unwrap();
-    let header = server.http().requests()[0].header("anthropic-beta").map(str::to_owned);
+    let header = server.http_server().requests()[0].header("anthropic-beta").map(str::to_owned);
     assert_eq!(header.as_deref(), Some("compact-2026-01-12,files-api-2025-04-14"));
 }
 
@@ -138,7 +138,7 @@ async fn an_html_error_page_is_classified_by_its_status() {
                 ("content-type".into(), kind.clone()),
                 ("retry-after".into(), "3".into()),
             ],
-            body: vec![Part::Bytes(body.into())],
+            body: vec![BodyPart::Bytes(body.into())],
         });
         let server = server.await.unwrap();
         let model = Anthropic::new("m").with_base_url(server.url()).unwrap().without_retries();
@@ -177,7 +177,10 @@ async fn an_error_in_the_stream_has_its_kind() {
 async fn a_truncated_stream_is_an_incomplete_turn_with_partial_output() {
     let error = failing(|| Reply::text("Half a sentence").cut()).await;
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(turnstream::turn::PartialTurn::of(&error).unwrap().text(), "Half a sentence");
+    assert_eq!(
+        turnstream::turn::PartialTurn::from_error(&error).unwrap().text(),
+        "Half a sentence"
+    );
 }
 
 #[tokio::test]
@@ -196,7 +199,7 @@ async fn dropping_the_turn_closes_the_connection() {
     let mut turn = model(&server).stream_turn(request());
     turn.next().await.unwrap().unwrap();
     drop(turn);
-    server.http().closed().await;
+    server.http_server().wait_closed().await;
 }
 
 #[tokio::test]
@@ -204,7 +207,7 @@ async fn nothing_is_sent_before_the_first_poll() {
     let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
     drop(model(&server).stream_turn(request()));
     tokio::task::yield_now().await;
-    assert_eq!(server.http().connections(), 0);
+    assert_eq!(server.http_server().connections(), 0);
 }
 
 #[tokio::test]

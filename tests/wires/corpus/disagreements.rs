@@ -50,7 +50,7 @@ pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
             let cut_off = serde_json::from_str::<Value>(&calls[0].arguments).unwrap_err();
             assert!(cut_off.is_eof(), "{cut_off}");
             let veto = turn.calls().veto().expect("no call may run");
-            assert_eq!(veto.kind, ResultKind::Truncated);
+            assert_eq!(veto.result_kind, ResultKind::Truncated);
         },
     },
     Disagreement {

@@ -145,7 +145,7 @@ fn breaches(recording: &Recording) -> Vec<String> {
         breaches.push("its last event or error is not the last, or not there".to_owned());
     }
     let fold = reading.fold();
-    let partial = reading.error().and_then(PartialTurn::of);
+    let partial = reading.error().and_then(PartialTurn::from_error);
     let said = reading.turn().map(|turn| (turn.items().to_vec(), turn.usage()));
     let said = said.or_else(|| partial.map(|partial| (partial.items(), partial.usage())));
     if let Some((items, usage)) = said {

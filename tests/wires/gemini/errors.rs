@@ -9,7 +9,7 @@ use super::{end, parts, read, turn_of};
 fn a_stream_without_a_finish_reason_is_incomplete() {
     let error = read(&[&parts(r#"{"text":"a"}"#)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "a");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "a");
     let unspecified = end("FINISH_REASON_UNSPECIFIED");
     assert_eq!(read(&[&unspecified]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }

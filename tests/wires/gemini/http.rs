@@ -3,7 +3,7 @@
 use turnstream::http::HttpClient;
 use turnstream::provider::{Gemini, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind, Item, event::EndReason};
 
 use super::{end, framed, history, parts, slices};
@@ -17,7 +17,7 @@ async fn serve_with(status: u16, content_type: &str, body: String) -> LoopbackSe
     LoopbackServer::start(move |_| HttpResponse {
         status,
         headers: vec![("content-type".into(), content_type.clone())],
-        body: vec![Part::Bytes(body.clone().into())],
+        body: vec![BodyPart::Bytes(body.clone().into())],
     })
     .await
     .unwrap()

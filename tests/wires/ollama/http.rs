@@ -11,7 +11,7 @@ use turnstream::provider::ollama::Chat;
 use turnstream::provider::{HttpProvider, Ollama, Provider, Reply};
 use turnstream::stream::TurnStreamExt;
 use turnstream::testing::ModelServer;
-use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Agent, Error, ErrorKind, Item, Turn};
 
 use super::{END, body, calls, history, text, thought};
@@ -25,7 +25,7 @@ async fn serve(answers: Vec<(u16, String)>) -> LoopbackServer {
         HttpResponse {
             status,
             headers: vec![("content-type".into(), "application/x-ndjson".into())],
-            body: vec![Part::Bytes(body.into())],
+            body: vec![BodyPart::Bytes(body.into())],
         }
     })
     .await
@@ -122,7 +122,7 @@ async fn an_agent_runs_a_tool_against_a_strict_server_that_gives_calls_no_ids() 
     assert_eq!(called["tool_calls"][0]["function"]["arguments"], json!({ "x": 1 }));
     assert_eq!((&answered["role"], &answered["tool_name"]), (&json!("tool"), &json!("look")));
     assert_eq!(answered["tool_call_id"], called["tool_calls"][0]["id"]);
-    assert_eq!(server.complaints(), [""; 0]);
+    assert_eq!(server.violations(), [""; 0]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiResponses, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::Part as Piece;
+use turnstream::testing::http::BodyPart as Piece;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind};
 

@@ -146,7 +146,7 @@ fn a_turn_without_reasoning_after_one_with_it_is_sent_back_verbatim() {
 #[test]
 fn reasoning_separated_from_its_follower_is_not_linked_to_the_next_turn() {
     let error = read(&[done(0, reasoning("rs_1", "e1"))]).unwrap_err();
-    let cut_off = PartialTurn::of(&error).unwrap().items();
+    let cut_off = PartialTurn::from_error(&error).unwrap().items();
     let items = [cut_off, turn(&[message("m2", "b")])].concat();
     assert_eq!(replayed(items, MODEL), [message("m2", "b")]);
 }
@@ -160,7 +160,7 @@ fn of_an_incomplete_turn_only_finished_items_are_sent_back_verbatim() {
         text_delta(3, "half"),
     ];
     let error = read(&list).unwrap_err();
-    let items = PartialTurn::of(&error).unwrap().items();
+    let items = PartialTurn::from_error(&error).unwrap().items();
     let expected = [reasoning("rs_1", "e1"), message("m1", "a"), assistant("half")];
     assert_eq!(replayed(items, MODEL), expected);
 }

@@ -111,7 +111,7 @@ fn a_cancelled_response_is_an_incomplete_turn_with_partial_output() {
     let error = read(&[text_delta(0, "half"), terminal("cancelled", json!([]))]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert!(error.message().contains("cancelled"), "{error}");
-    assert_eq!(PartialTurn::of(&error).unwrap().text(), "half");
+    assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_stream_without_a_terminal_event_is_incomplete() {
         bytes.extend(end.bytes());
         let error = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-        let partial = PartialTurn::of(&error).unwrap();
+        let partial = PartialTurn::from_error(&error).unwrap();
         assert_eq!(partial.text(), "a");
         assert_eq!(partial.items().len(), 2);
     }

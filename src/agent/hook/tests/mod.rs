@@ -32,7 +32,7 @@ fn call(arguments: &str) -> ToolCall {
 
 fn turn(text: &str) -> Arc<Turn> {
     let mut turn = TurnBuilder::new();
-    turn.text(0, text);
+    turn.push_text(0, text);
     turn.stop(crate::item::StopReason::Stop, "");
     turn.complete().unwrap();
     match std::iter::from_fn(|| turn.next_event()).last() {

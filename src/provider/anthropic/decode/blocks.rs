@@ -45,27 +45,27 @@ impl Block {
         let Some(block) = block else { return Ok(None) };
         let begun = match block.r#type.or_empty() {
             "text" => {
-                turn.text(key, block.text.or_empty());
+                turn.push_text(key, block.text.or_empty());
                 let citations = block.citations.map_or("[]", RawValue::get);
                 let citations: Vec<&RawValue> = serde_json::from_str(citations).unwrap_or_default();
                 Self::Text { citations: citations.iter().map(|raw| kept(raw.get())).collect() }
             }
             "thinking" => {
-                turn.reasoning(key, block.thinking.or_empty(), ReasoningKind::Trace);
+                turn.push_reasoning(key, block.thinking.or_empty(), ReasoningKind::Trace);
                 let at_start = block.signature.or_empty().to_owned();
                 Self::Thinking { at_start, signature: String::new() }
             }
             "redacted_thinking" => {
-                turn.reasoning_data(key, ProviderData::new(NAME, model, kept(raw.get())));
+                turn.set_reasoning_data(key, ProviderData::new(NAME, model, kept(raw.get())));
                 return Ok(None);
             }
             "tool_use" if block.name.or_empty().is_empty() => {
                 return Err(protocol("a tool call has no name"));
             }
             "tool_use" => {
-                turn.tool_call_start(key, block.id.or_empty(), block.name.or_empty());
+                turn.start_tool_call(key, block.id.or_empty(), block.name.or_empty());
                 if let Some(caller) = block.caller {
-                    turn.tool_call_data(key, field_data(model, "caller", &kept(caller.get())));
+                    turn.set_tool_call_data(key, field_data(model, "caller", &kept(caller.get())));
                 }
                 let input = block.input.map(RawValue::get);
                 let input = input.filter(|input| !matches!(*input, "null" | "{}"));
@@ -80,16 +80,16 @@ impl Block {
     /// (docs: "handle unknown event types gracefully").
     pub(super) fn grow(&mut self, key: u32, kind: &str, delta: &Delta<'_>, turn: &mut TurnBuilder) {
         match (kind, self) {
-            ("text_delta", Self::Text { .. }) => turn.text(key, delta.text.or_empty()),
+            ("text_delta", Self::Text { .. }) => turn.push_text(key, delta.text.or_empty()),
             ("thinking_delta", Self::Thinking { .. }) => {
-                turn.reasoning(key, delta.thinking.or_empty(), ReasoningKind::Trace);
+                turn.push_reasoning(key, delta.thinking.or_empty(), ReasoningKind::Trace);
             }
             ("signature_delta", Self::Thinking { signature, .. }) => {
                 signature.push_str(delta.signature.or_empty());
             }
             ("input_json_delta", Self::ToolUse { deltas, .. }) => {
                 *deltas |= !delta.partial_json.or_empty().is_empty();
-                turn.tool_call_args(key, delta.partial_json.or_empty());
+                turn.push_tool_call_args(key, delta.partial_json.or_empty());
             }
             ("input_json_delta", Self::Opaque(opaque)) => {
                 opaque.input.push_str(delta.partial_json.or_empty());
@@ -128,22 +128,24 @@ impl Block {
         match self {
             Self::Text { citations } => {
                 if !citations.is_empty() {
-                    turn.text_data(key, field_data(model, "citations", &citations));
+                    turn.set_text_data(key, field_data(model, "citations", &citations));
                 }
             }
             Self::Thinking { at_start, signature } => {
                 let signature = if signature.is_empty() { at_start } else { signature };
                 if !signature.is_empty() {
-                    turn.reasoning_data(key, field_data(model, "signature", &signature));
+                    turn.set_reasoning_data(key, field_data(model, "signature", &signature));
                 }
             }
             Self::ToolUse { input, deltas } => {
                 if let Some(input) = input.filter(|_| !deltas) {
-                    turn.tool_call_args(key, &input);
+                    turn.push_tool_call_args(key, &input);
                 }
-                turn.tool_call_end(key);
+                turn.end_tool_call(key);
             }
-            Self::Opaque(opaque) => turn.other(ProviderData::new(NAME, model, opaque.ended())),
+            Self::Opaque(opaque) => {
+                turn.push_provider_item(ProviderData::new(NAME, model, opaque.ended()))
+            }
         }
     }
 }

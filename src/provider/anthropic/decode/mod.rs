@@ -76,12 +76,12 @@ impl Decoder {
             Some(_) => return Ok(()),
             None => self.message_id = Some(id.to_owned()),
         }
-        turn.provider(NAME);
-        turn.response_id(id);
-        turn.model(message.model.or_empty());
+        turn.set_provider(NAME);
+        turn.set_response_id(id);
+        turn.set_model(message.model.or_empty());
         if let Some(usage) = &message.usage.0 {
             self.counted.replace(**usage);
-            turn.usage(self.counted.usage());
+            turn.set_usage(self.counted.usage());
         }
         let content = message.content.map_or("[]", RawValue::get);
         let content: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Decoder {
             self.blocks.retain(|(open, _)| *open != index);
             match self.blocks.len() < MOST_OPEN {
                 true => self.blocks.push((index, block)),
-                false => turn.overfill(),
+                false => turn.exceed_item_limit(),
             }
         }
         Ok(())
@@ -235,7 +235,7 @@ impl Decode for Decoder {
             "message_delta" => {
                 if let Some(usage) = &event.usage.0 {
                     self.counted.replace(**usage);
-                    turn.usage(self.counted.usage());
+                    turn.set_usage(self.counted.usage());
                 }
                 if let Some(delta) = &event.delta.0 {
                     stop(&delta.stop_reason, turn);
@@ -276,14 +276,14 @@ impl Decode for Decoder {
         self.message_id = None;
         self.keys.start = self.keys.end;
         self.counted.next_message();
-        turn.go_on();
+        turn.clear_stop();
         self.frame(frame, turn)
     }
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.end_open(turn);
         if let Some(meta) = self.meta.take() {
-            turn.other(ProviderData::new(NAME, &self.model, meta));
+            turn.push_provider_item(ProviderData::new(NAME, &self.model, meta));
         }
         Ok(())
     }

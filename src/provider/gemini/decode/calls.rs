@@ -9,7 +9,7 @@ use crate::provider::decode::key;
 use crate::provider::failure::protocol;
 use crate::provider::gemini::passthrough::Bound;
 use crate::provider::lenient::object;
-use crate::turn::{MOST_ITEMS, TurnBuilder};
+use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls of a turn. Their place here is their key.
 #[derive(Debug, Default)]
@@ -53,12 +53,12 @@ impl Calls {
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
         let key = key(at);
         let begins = at == self.0.len();
-        if at == MOST_ITEMS {
-            turn.overfill();
+        if at == MAX_ITEMS {
+            turn.exceed_item_limit();
             return Ok(());
         }
         if begins {
-            turn.tool_call_start(key, piece.id.or_empty(), piece.name());
+            turn.start_tool_call(key, piece.id.or_empty(), piece.name());
             let id = piece.id.or_empty().to_owned();
             self.0.push(Call { id, signature: None, arguments: None, ended: false });
         }
@@ -71,7 +71,7 @@ impl Calls {
         if signature.is_some() || begins && id.is_some() {
             let thought_signature = call.signature.clone();
             if let Some(data) = (Bound { id, thought_signature, ..Bound::default() }).data(model) {
-                turn.tool_call_data(key, data);
+                turn.set_tool_call_data(key, data);
             }
         }
         let goes_on = piece.will_continue.unwrap_or(false);
@@ -80,8 +80,8 @@ impl Calls {
             if !whole.starts_with('{') {
                 return Err(protocol("the arguments of a tool call are no object"));
             }
-            turn.tool_call_args(key, whole);
-            turn.tool_call_end(key);
+            turn.push_tool_call_args(key, whole);
+            turn.end_tool_call(key);
             call.ended = true;
             return Ok(());
         }
@@ -96,8 +96,8 @@ impl Calls {
             call.ended = true;
             // Otherwise the call stays open, and the turn may not run it.
             if let Some(whole) = call.arguments.take().and_then(Arguments::into_text) {
-                turn.tool_call_args(key, &whole);
-                turn.tool_call_end(key);
+                turn.push_tool_call_args(key, &whole);
+                turn.end_tool_call(key);
             }
         }
         Ok(())

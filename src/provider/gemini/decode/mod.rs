@@ -70,12 +70,12 @@ impl Decoder {
         if let Some(error) = failure::reported(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
-        turn.provider(NAME);
-        turn.model(chunk.model_version.or_empty());
-        turn.response_id(chunk.response_id.or_empty());
+        turn.set_provider(NAME);
+        turn.set_model(chunk.model_version.or_empty());
+        turn.set_response_id(chunk.response_id.or_empty());
         if let Some(usage) = chunk.usage_metadata.0 {
             self.counted.replace(usage);
-            turn.usage(self.counted.usage());
+            turn.set_usage(self.counted.usage());
         }
         if let Some(candidate) = chunk.candidate() {
             return self.candidate(candidate, turn);
@@ -104,7 +104,7 @@ impl Decoder {
             }
             if self.finished && says_something(raw) {
                 self.finished = false;
-                turn.go_on();
+                turn.clear_stop();
             }
             self.part(raw, turn)?;
         }
@@ -121,7 +121,7 @@ impl Decoder {
         }
         self.finished = true;
         // The last one counts.
-        turn.go_on();
+        turn.clear_stop();
         turn.stop(reason(raw, !self.calls.is_empty()), raw);
         Ok(())
     }
@@ -141,7 +141,7 @@ impl Decoder {
             None if is_own(raw) => {
                 self.open = None;
                 if let Some(value) = lenient::json(raw) {
-                    turn.other(ProviderData::new(NAME, &self.model, value));
+                    turn.push_provider_item(ProviderData::new(NAME, &self.model, value));
                 }
             }
             text => self.text(text.unwrap_or_default(), &part, turn),
@@ -175,15 +175,15 @@ impl Decoder {
         });
         let index = said.index;
         if said.is_thought {
-            turn.reasoning(index, text, ReasoningKind::Summary);
+            turn.push_reasoning(index, text, ReasoningKind::Summary);
             if let Some(data) = signed {
-                turn.reasoning_data(index, data);
+                turn.set_reasoning_data(index, data);
             }
             return;
         }
-        turn.text(index, text);
+        turn.push_text(index, text);
         if let Some(data) = signed {
-            turn.text_data(index, data);
+            turn.set_text_data(index, data);
         }
         self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
@@ -231,7 +231,7 @@ impl Decode for Decoder {
         if let Some(signature) = last.signature {
             value.insert("thoughtSignature".to_owned(), signature.into());
         }
-        turn.text_data(last.index, ProviderData::new(NAME, &self.model, Value::Object(value)));
+        turn.set_text_data(last.index, ProviderData::new(NAME, &self.model, Value::Object(value)));
         Ok(())
     }
 }

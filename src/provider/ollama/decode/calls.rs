@@ -6,7 +6,7 @@ use super::frames::{Function, WireCall};
 use crate::error::Error;
 use crate::provider::failure::protocol;
 use crate::provider::lenient::{non_null, object};
-use crate::turn::{MOST_ITEMS, TurnBuilder};
+use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls so far.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ impl Calls {
         {
             return match arguments {
                 Some(Arguments::Text(piece)) => {
-                    turn.tool_call_args(open.key, &piece);
+                    turn.push_tool_call_args(open.key, &piece);
                     Ok(())
                 }
                 Some(Arguments::Whole(_)) => Err(protocol("a tool call has its arguments twice")),
@@ -81,31 +81,31 @@ impl Calls {
         if name.is_empty() {
             return Err(protocol("a tool call has no name"));
         }
-        if self.count == MOST_ITEMS {
-            turn.overfill();
+        if self.count == MAX_ITEMS {
+            turn.exceed_item_limit();
             return Ok(());
         }
         let key = u32::try_from(self.count).unwrap_or(u32::MAX);
         self.count += 1;
-        turn.tool_call_start(key, id, name);
+        turn.start_tool_call(key, id, name);
         let whole = match arguments {
             Some(Arguments::Text(piece)) => {
-                turn.tool_call_args(key, &piece);
+                turn.push_tool_call_args(key, &piece);
                 self.open = Some(Open { key, index: function.index.0, id: id.to_owned() });
                 return Ok(());
             }
             Some(Arguments::Whole(whole)) => whole,
             None => "{}",
         };
-        turn.tool_call_args(key, whole);
-        turn.tool_call_end(key);
+        turn.push_tool_call_args(key, whole);
+        turn.end_tool_call(key);
         Ok(())
     }
 
     /// Nothing is added to the newest call any more.
     pub(super) fn end(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open.take() {
-            turn.tool_call_end(open.key);
+            turn.end_tool_call(open.key);
         }
     }
 }

@@ -41,19 +41,19 @@ impl Decoder {
         if let Some(error) = line.error() {
             return Err(failure::in_stream(error.get()));
         }
-        turn.provider(super::NAME);
-        turn.model(line.model.or_empty());
+        turn.set_provider(super::NAME);
+        turn.set_model(line.model.or_empty());
         if let Some(message) = &line.message.0 {
             if let Some(thought) = message.thinking.get().filter(|thought| !thought.is_empty()) {
-                turn.reasoning(REASONING, thought, ReasoningKind::Trace);
+                turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
                 self.mark_thoughts(turn);
             }
-            turn.text(TEXT, message.content.or_empty());
+            turn.push_text(TEXT, message.content.or_empty());
             self.calls.push(message.tool_calls, turn)?;
         }
         if line.counts() {
             line.add_to(&mut self.usage);
-            turn.usage(self.usage);
+            turn.set_usage(self.usage);
         }
         if !line.is_last() {
             return Ok(FrameOutcome::Continue);
@@ -68,7 +68,7 @@ impl Decoder {
     fn mark_thoughts(&mut self, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.thoughts_are_marked, true) {
             let data = ProviderData::new(super::NAME, &self.model, serde_json::json!({}));
-            turn.reasoning_data(REASONING, data);
+            turn.set_reasoning_data(REASONING, data);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::provider::lenient::{Str, non_null};
 use crate::provider::openai::{arguments, malformed_arguments};
 use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
 use crate::provider::ordered_fields::Fields;
-use crate::turn::{MOST_ITEMS, TurnBuilder};
+use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Calls {
         let at = match self.find(delta.index.0, id, name) {
             Some(at) => at,
             None if says_nothing => return,
-            None if self.all.len() == MOST_ITEMS => return turn.overfill(),
+            None if self.all.len() == MAX_ITEMS => return turn.exceed_item_limit(),
             None => {
                 let index = delta.index.0;
                 let at = self.add(Call { index, ..Call::default() });
@@ -86,11 +86,11 @@ impl Calls {
         if !call.started && call.name != name {
             call.name.push_str(name);
         }
-        turn.count(call.keep(delta, thought));
+        turn.count_bytes(call.keep(delta, thought));
         call.broken |= arguments.is_none() || delta.function.malformed;
         let arguments = arguments.unwrap_or_default();
         if call.started {
-            turn.tool_call_args(key(at), &arguments);
+            turn.push_tool_call_args(key(at), &arguments);
             return;
         }
         call.early.push_str(&arguments);
@@ -145,8 +145,8 @@ impl Calls {
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
         }
-        if self.all.len() == MOST_ITEMS {
-            turn.overfill();
+        if self.all.len() == MAX_ITEMS {
+            turn.exceed_item_limit();
             return true;
         }
         let (name, early) = (name.to_owned(), arguments.to_owned());
@@ -173,9 +173,9 @@ impl Calls {
             call.start(key(at), turn);
             let kept = std::mem::take(&mut call.data);
             if let Some(value) = kept.into_filled_json() {
-                turn.tool_call_data(key(at), data(value));
+                turn.set_tool_call_data(key(at), data(value));
             }
-            turn.tool_call_end(key(at));
+            turn.end_tool_call(key(at));
         }
         Ok(())
     }
@@ -219,8 +219,8 @@ impl Calls {
 impl Call {
     fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.started, true) {
-            turn.tool_call_start(key, &self.id, &self.name);
-            turn.tool_call_args(key, &std::mem::take(&mut self.early));
+            turn.start_tool_call(key, &self.id, &self.name);
+            turn.push_tool_call_args(key, &std::mem::take(&mut self.early));
         }
     }
 

@@ -117,7 +117,7 @@ impl Decoder {
         let in_parts = || others.map(|others| &*others.thoughts).filter(|text| !text.is_empty());
         if let Some(thought) = delta.thought.get().or_else(in_parts) {
             self.thoughts_are_said = true;
-            turn.reasoning(REASONING, thought, ReasoningKind::Trace);
+            turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
         }
         if let Some(rare) = &delta.rare {
             self.rare_fields(rare, turn)?;
@@ -125,7 +125,7 @@ impl Decoder {
         if let Some(text) = delta.content.text.as_deref() {
             let Self { tags, calls, .. } = self;
             match tags {
-                None => turn.text(TEXT, text),
+                None => turn.push_text(TEXT, text),
                 Some(tags) => tags.push(text, |piece| say(piece, calls, turn)),
             }
         }
@@ -134,7 +134,7 @@ impl Decoder {
         }
         if let Some(refusal) = delta.refusal.filled() {
             self.refused = true;
-            turn.refusal(REFUSAL, refusal);
+            turn.push_refusal(REFUSAL, refusal);
         }
         for call in &delta.tool_calls.calls {
             self.call(call, turn)?;
@@ -158,10 +158,10 @@ impl Decoder {
         }
         if let Some(words) = self.reasoning.take(rare) {
             if !self.thoughts_are_said {
-                turn.reasoning(REASONING, &words, ReasoningKind::Trace);
+                turn.push_reasoning(REASONING, &words, ReasoningKind::Trace);
             }
             // What is encrypted has its place among the items, too, and is filled in at the end.
-            turn.reasoning_data(REASONING, self.data(serde_json::json!({})));
+            turn.set_reasoning_data(REASONING, self.data(serde_json::json!({})));
         }
         self.citations.annotate(rare.annotations);
         for image in elements(rare.images) {
@@ -174,7 +174,7 @@ impl Decoder {
     fn image(&mut self, raw: &str, turn: &mut TurnBuilder) {
         if let Some(value) = Fields::parse(raw).and_then(Fields::into_json) {
             self.end_text(turn);
-            turn.other(self.data(value));
+            turn.push_provider_item(self.data(value));
         }
     }
 
@@ -240,9 +240,9 @@ impl Decode for Decoder {
         if let Some(error) = failure::reported(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
-        turn.provider(self.dialect.name);
-        turn.response_id(chunk.id.or_empty());
-        turn.model(chunk.model.or_empty());
+        turn.set_provider(self.dialect.name);
+        turn.set_response_id(chunk.id.or_empty());
+        turn.set_model(chunk.model.or_empty());
         let is_none = chunk.choices.malformed || !frame.data.trim_start().starts_with('{');
         if is_none && !turn.is_stopped() {
             self.calls.break_open();
@@ -250,11 +250,11 @@ impl Decode for Decoder {
         if let Some(choice) = &chunk.choices.choice {
             self.choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {
-                turn.usage(usage.usage());
+                turn.set_usage(usage.usage());
             }
         }
         if let Some(usage) = &chunk.usage.0 {
-            turn.usage(usage.usage());
+            turn.set_usage(usage.usage());
         }
         self.citations.cite(chunk.citations);
         Ok(FrameOutcome::Continue)
@@ -269,10 +269,10 @@ impl Decode for Decoder {
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         if let Some(value) = std::mem::take(&mut self.reasoning).value() {
-            turn.reasoning_data(REASONING, self.data(value));
+            turn.set_reasoning_data(REASONING, self.data(value));
         }
         if let Some(value) = std::mem::take(&mut self.citations).value() {
-            turn.text_data(TEXT, self.data(value));
+            turn.set_text_data(TEXT, self.data(value));
         }
         Ok(())
     }
@@ -280,11 +280,13 @@ impl Decode for Decoder {
 
 fn say(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
     match piece {
-        TextPiece::Text(text) => turn.text(TEXT, text),
-        TextPiece::Thought(thought) => turn.reasoning(REASONING, thought, ReasoningKind::Trace),
+        TextPiece::Text(text) => turn.push_text(TEXT, text),
+        TextPiece::Thought(thought) => {
+            turn.push_reasoning(REASONING, thought, ReasoningKind::Trace)
+        }
         TextPiece::Call(written) => {
             if !calls.push_written(written, turn) {
-                turn.text(TEXT, &format!("<tool_call>{written}</tool_call>"));
+                turn.push_text(TEXT, &format!("<tool_call>{written}</tool_call>"));
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::provider::failure::protocol;
 use crate::provider::lenient::json;
 use crate::provider::openai::arguments;
 use crate::provider::openai_responses::passthrough::{self, NAME, Part};
-use crate::turn::{MOST_ITEMS, TurnBuilder};
+use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// Where an event says that its item stands. Ids of items may change from event to event, so the
 /// place counts first.
@@ -156,9 +156,9 @@ impl Items {
                 "" => String::new(),
                 id => format!("{id}_{nth}"),
             };
-            turn.tool_call_start(key, &id, one.name());
-            turn.tool_call_args(key, one.parameters.get());
-            turn.tool_call_end(key);
+            turn.start_tool_call(key, &id, one.name());
+            turn.push_tool_call_args(key, one.parameters.get());
+            turn.end_tool_call(key);
         }
     }
 
@@ -277,7 +277,7 @@ impl Items {
 
     /// There is more than any response has: nothing is taken any more.
     pub(super) fn is_overfull(&self) -> bool {
-        self.slots.len() > MOST_ITEMS || self.overfull
+        self.slots.len() > MAX_ITEMS || self.overfull
     }
 
     fn open(&mut self, location: Location<'_>, kind: Kind) -> usize {
@@ -374,7 +374,7 @@ impl Items {
                 self.differs |= words.all(&told, key, turn) == Agreement::Differs;
                 self.overfull |= words.is_overfull();
                 if item.phase.get() == Some("commentary") {
-                    turn.commentary(key);
+                    turn.mark_commentary(key);
                 }
                 slot.data = passthrough::message(raw, &item.content.0, after);
             }
@@ -399,10 +399,10 @@ impl Items {
         let Slot { kind, data: Some(value), .. } = &self.slots[at] else { return };
         let data = ProviderData::new(NAME, &self.model, value.clone());
         match kind {
-            Kind::Message(_) => turn.text_data(key(at), data),
-            Kind::Reasoning(_) => turn.reasoning_data(key(at), data),
-            Kind::Call(_) => turn.tool_call_data(key(at), data),
-            Kind::Own(_) => turn.other(data),
+            Kind::Message(_) => turn.set_text_data(key(at), data),
+            Kind::Reasoning(_) => turn.set_reasoning_data(key(at), data),
+            Kind::Call(_) => turn.set_tool_call_data(key(at), data),
+            Kind::Own(_) => turn.push_provider_item(data),
         }
     }
 }

@@ -88,7 +88,7 @@ impl Call {
         };
         self.arguments.push_str(piece);
         match self.started {
-            true => turn.tool_call_args(key, piece),
+            true => turn.push_tool_call_args(key, piece),
             false => self.start(key, turn),
         }
     }
@@ -123,7 +123,7 @@ impl Call {
                 self.end = End::Whole;
                 // One that differs is said again, and ends then; one that is unsaid is said later.
                 if self.started && agreement == Agreement::Agrees {
-                    turn.tool_call_end(key);
+                    turn.end_tool_call(key);
                 }
             }
             (false, End::Whole | End::CutOff) => {}
@@ -161,10 +161,10 @@ impl Call {
             return;
         }
         self.started = true;
-        turn.tool_call_start(key, &self.id, &self.name);
-        turn.tool_call_args(key, &self.arguments);
+        turn.start_tool_call(key, &self.id, &self.name);
+        turn.push_tool_call_args(key, &self.arguments);
         if self.end == End::Whole {
-            turn.tool_call_end(key);
+            turn.end_tool_call(key);
         }
     }
 

@@ -136,8 +136,8 @@ impl Decoder {
         if self.response_model.is_empty() {
             response.model.or_empty().clone_into(&mut self.response_model);
         }
-        turn.response_id(&self.response_id);
-        turn.model(&self.response_model);
+        turn.set_response_id(&self.response_id);
+        turn.set_model(&self.response_model);
     }
 
     /// The last word: `response.completed` and its kin.
@@ -157,7 +157,7 @@ impl Decoder {
         let output = response.output.filter(|_| status != "failed");
         self.items.backfill(&elements(output), turn)?;
         if self.items.is_overfull() {
-            turn.overfill();
+            turn.exceed_item_limit();
             return Ok(());
         }
         if self.items.must_retract() {
@@ -167,14 +167,14 @@ impl Decoder {
         }
         // Counted behind the retraction, which would count it for the run once more.
         if let Some(usage) = &response.usage.0 {
-            turn.usage(usage.usage());
+            turn.set_usage(usage.usage());
         }
         if status == "failed" {
             return Err(failure::in_stream(response.error.map_or("{}", RawValue::get)));
         }
         if status == "cancelled" {
             let cause = Error::new(ErrorKind::Server, "the response was cancelled");
-            return Err(turn.incomplete(Some(cause)));
+            return Err(turn.into_incomplete(Some(cause)));
         }
         let details = response.incomplete_details.0.as_ref();
         let reason = self.reason(status, details.map_or("", |details| details.reason.or_empty()));
@@ -213,7 +213,7 @@ impl Decode for Decoder {
         if data == "[DONE]" {
             return Ok(FrameOutcome::Done);
         }
-        turn.provider(NAME);
+        turn.set_provider(NAME);
         let mut room = String::new();
         let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
         match event.r#type.get().unwrap_or(frame.event) {
@@ -236,7 +236,7 @@ impl Decode for Decoder {
             },
         }
         if self.items.is_overfull() {
-            turn.overfill();
+            turn.exceed_item_limit();
         }
         Ok(FrameOutcome::Continue)
     }

@@ -161,10 +161,10 @@ impl TextKind {
 
 fn say(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
     match kind {
-        TextKind::Text => turn.text(key, piece),
-        TextKind::Refusal => turn.refusal(key, piece),
-        TextKind::Summary => turn.reasoning(key, piece, ReasoningKind::Summary),
-        TextKind::Trace => turn.reasoning(key, piece, ReasoningKind::Trace),
+        TextKind::Text => turn.push_text(key, piece),
+        TextKind::Refusal => turn.push_refusal(key, piece),
+        TextKind::Summary => turn.push_reasoning(key, piece, ReasoningKind::Summary),
+        TextKind::Trace => turn.push_reasoning(key, piece, ReasoningKind::Trace),
     }
 }
 

@@ -133,13 +133,15 @@ impl Decode for Decoder {
         };
         let words = value.as_str().unwrap_or_default();
         match (field.as_str(), self.fault) {
-            ("text", Fault::TrimsText) => turn.text(self.calls, words.trim_end()),
-            ("text", _) | ("thought", Fault::SpeaksItsThoughts) => turn.text(self.calls, words),
-            ("thought", _) => turn.reasoning(self.calls, words, ReasoningKind::Trace),
+            ("text", Fault::TrimsText) => turn.push_text(self.calls, words.trim_end()),
+            ("text", _) | ("thought", Fault::SpeaksItsThoughts) => {
+                turn.push_text(self.calls, words)
+            }
+            ("thought", _) => turn.push_reasoning(self.calls, words, ReasoningKind::Trace),
             ("call", Fault::LosesTheSecondCall) if self.calls > 0 => {}
             ("call", _) => self.call(value, turn),
             ("usage", Fault::CountsNothing) => {}
-            ("usage", _) => turn.usage(Usage {
+            ("usage", _) => turn.set_usage(Usage {
                 input_tokens: value[0].as_u64().unwrap_or(0),
                 output_tokens: value[1].as_u64().unwrap_or(0),
                 ..Usage::default()
@@ -170,11 +172,11 @@ impl Decoder {
     fn call(&mut self, value: &Value, turn: &mut TurnBuilder) {
         let word = |at: usize| value[at].as_str().unwrap_or_default();
         let id = if self.fault == Fault::NamesItsCalls { "mine" } else { word(0) };
-        turn.tool_call_start(self.calls, id, word(1));
+        turn.start_tool_call(self.calls, id, word(1));
         if self.fault != Fault::LosesArguments {
-            turn.tool_call_args(self.calls, word(2));
+            turn.push_tool_call_args(self.calls, word(2));
         }
-        turn.tool_call_end(self.calls);
+        turn.end_tool_call(self.calls);
         self.calls += 1;
     }
 }
