@@ -24,7 +24,8 @@ fn shaky() -> impl Provider {
             .fail(Error::new(ErrorKind::Overloaded, "overloaded")),
         _ => Reply::text("I look at the clock.").call("clock", json!({})),
     });
-    let backoff = Backoff { attempts: 2, base: Duration::from_millis(20), ..Backoff::default() };
+    let backoff =
+        Backoff { attempts: 2, base_delay: Duration::from_millis(20), ..Backoff::default() };
     // Two attempts, where no other provider takes over at once. Without `with_retraction` nothing is
     // asked again once words have come.
     Retry::new(model.with_model("shaky")).with_backoff(backoff).with_retraction()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::agent::Budget;
-use crate::env::{Alarm, Ring, TimeLimit};
+use crate::env::{AlarmOutcome, Deadline, TimeLimit};
 
 /// When the time of a run is over, and when it has to wrap up.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(super) struct RunDeadline {
 #[derive(Debug)]
 struct Alarms {
     /// `None` unless time is kept for a last turn, and once that turn is due.
-    wrap_up: Option<Alarm>,
-    end: Alarm,
+    wrap_up: Option<Deadline>,
+    end: Deadline,
 }
 
 /// What the end of a time asks for.
@@ -51,7 +51,7 @@ impl RunDeadline {
         self.started = true;
         self.may_wrap_up = budget.time_before_wrap_up().is_some();
         let Some(limit) = budget.effective_time_limit() else { return };
-        let alarm = |limit: Duration| Alarm::since(started, TimeLimit::Set(limit));
+        let alarm = |limit: Duration| Deadline::starting_at(started, TimeLimit::Set(limit));
         let wrap_up = budget.time_before_wrap_up().map(alarm);
         self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
     }
@@ -63,17 +63,17 @@ impl RunDeadline {
 
     /// Whether a time is over.
     pub(super) fn is_over(&self) -> bool {
-        self.alarms
-            .as_ref()
-            .is_some_and(|it| it.end.is_over() || it.wrap_up.as_ref().is_some_and(Alarm::is_over))
+        self.alarms.as_ref().is_some_and(|it| {
+            it.end.is_over() || it.wrap_up.as_ref().is_some_and(Deadline::is_over)
+        })
     }
 
     /// Ready when a time is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
         let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
         let due = |ring, due| match ring {
-            Ring::TimeUp => due,
-            Ring::NoTimer => DeadlineEvent::NoTimer,
+            AlarmOutcome::TimeUp => due,
+            AlarmOutcome::NoTimer => DeadlineEvent::NoTimer,
         };
         if let Poll::Ready(ring) = end.poll(cx) {
             return Poll::Ready(due(ring, DeadlineEvent::End));

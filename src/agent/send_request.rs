@@ -9,7 +9,7 @@ use crate::agent::prepared_request::PreparedRequest;
 use crate::agent::run_shared::RunShared;
 use crate::agent::wait_for_pool::wait_for_pool;
 use crate::error::{Error, ErrorKind};
-use crate::provider::another_could;
+use crate::provider::should_fall_back;
 use crate::request::{Request, ToolChoice};
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
@@ -92,7 +92,7 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
         // A generation that failed is corrected first.
         request.retries = request.retries.with_exception(move |error| {
             let kind = error.kind();
-            another_could(kind) && kind != ErrorKind::GenerationFailed && left()
+            should_fall_back(kind) && kind != ErrorKind::GenerationFailed && left()
         });
     }
     run.control().begin_request();

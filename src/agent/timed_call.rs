@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use futures::future::BoxFuture;
 
-use crate::env::{Alarm, Ring, TimeLimit};
+use crate::env::{AlarmOutcome, Deadline, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
 /// How the counter of a window is called in errors.
@@ -30,7 +30,7 @@ pub(super) struct TimedCall<'a, T> {
     future: Option<BoxFuture<'a, T>>,
     limit: TimeLimit,
     /// `None` until a poll was pending.
-    alarm: Option<Alarm>,
+    alarm: Option<Deadline>,
 }
 
 impl<'a, T> TimedCall<'a, T> {
@@ -48,7 +48,7 @@ impl<'a, T> TimedCall<'a, T> {
         let given = match catch_named_panic(whose, || answer.as_mut().poll(cx)) {
             Ok(Poll::Ready(given)) => Ok(given),
             Ok(Poll::Pending) => {
-                let alarm = self.alarm.get_or_insert_with(|| Alarm::new(self.limit));
+                let alarm = self.alarm.get_or_insert_with(|| Deadline::new(self.limit));
                 Err(timeout_error(whose, self.limit, ready!(alarm.poll(cx))))
             }
             Err(panicked) => Err(panicked),
@@ -70,13 +70,13 @@ pub(super) fn catch_named_panic<T>(whose: &str, f: impl FnOnce() -> T) -> Result
     panic_to_error(ErrorKind::Panic, whose, f)
 }
 
-fn timeout_error(whose: &str, limit: TimeLimit, ring: Ring) -> Error {
+fn timeout_error(whose: &str, limit: TimeLimit, ring: AlarmOutcome) -> Error {
     let limit = limit.duration();
     match ring {
-        Ring::TimeUp => {
+        AlarmOutcome::TimeUp => {
             Error::new(ErrorKind::Timeout, format!("{whose} took longer than {limit:?}"))
         }
-        Ring::NoTimer => {
+        AlarmOutcome::NoTimer => {
             let message = format!(
                 "the time limit of {limit:?} that was set for {whose} needs a tokio runtime with \
                  its time enabled"

@@ -3,34 +3,34 @@
 use crate::env::{Random, SeededRandom};
 
 /// Draws the parts of one test case.
-pub(crate) struct Draw(SeededRandom);
+pub(crate) struct TestRng(SeededRandom);
 
-impl Draw {
+impl TestRng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(SeededRandom::new(seed))
     }
 
     /// One of `0..below`.
-    pub(crate) fn number(&self, below: usize) -> usize {
+    pub(crate) fn next_below(&self, below: usize) -> usize {
         let number = self.0.next_u64() % u64::try_from(below).expect("a small number");
         usize::try_from(number).expect("it is below a `usize`")
     }
 
-    pub(crate) fn flag(&self) -> bool {
-        self.number(2) == 0
+    pub(crate) fn next_bool(&self) -> bool {
+        self.next_below(2) == 0
     }
 
-    pub(crate) fn one_of<'a, T>(&self, all: &'a [T]) -> &'a T {
-        &all[self.number(all.len())]
+    pub(crate) fn pick_one<'a, T>(&self, all: &'a [T]) -> &'a T {
+        &all[self.next_below(all.len())]
     }
 
     /// At most `max` elements.
-    pub(crate) fn list<T>(&self, max: usize, mut element: impl FnMut() -> T) -> Vec<T> {
-        (0..self.number(max + 1)).map(|_| element()).collect()
+    pub(crate) fn sample<T>(&self, max: usize, mut element: impl FnMut() -> T) -> Vec<T> {
+        (0..self.next_below(max + 1)).map(|_| element()).collect()
     }
 
     /// At most `max` of these characters.
     pub(crate) fn text(&self, characters: &[char], max: usize) -> String {
-        self.list(max, || *self.one_of(characters)).into_iter().collect()
+        self.sample(max, || *self.pick_one(characters)).into_iter().collect()
     }
 }

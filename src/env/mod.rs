@@ -5,7 +5,7 @@ mod timer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-pub(crate) use timer::{Alarm, Ring, TimeLimit, after};
+pub(crate) use timer::{AlarmOutcome, Deadline, TimeLimit, instant_after};
 
 /// Where new ids come from: histories and what is appended to them are named by it.
 ///
@@ -30,7 +30,7 @@ pub struct SystemIds;
 
 impl Ids for SystemIds {
     fn next_id(&self) -> String {
-        format!("{:016x}{:016x}", system_bits(), system_bits())
+        format!("{:016x}{:016x}", next_system_u64(), next_system_u64())
     }
 }
 
@@ -38,19 +38,19 @@ impl Ids for SystemIds {
 #[derive(Debug, Default)]
 pub struct CountingIds {
     prefix: String,
-    last: AtomicU64,
+    last_number: AtomicU64,
 }
 
 impl CountingIds {
     /// Makes a source whose first id is `{prefix}-1`.
     pub fn new(prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into(), last: AtomicU64::new(0) }
+        Self { prefix: prefix.into(), last_number: AtomicU64::new(0) }
     }
 }
 
 impl Ids for CountingIds {
     fn next_id(&self) -> String {
-        let n = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let n = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         format!("{}-{n}", self.prefix)
     }
 }
@@ -102,12 +102,12 @@ pub struct SystemRandom;
 
 impl Random for SystemRandom {
     fn next_u64(&self) -> u64 {
-        system_bits()
+        next_system_u64()
     }
 }
 
 /// 64 bits of the operating system's.
-fn system_bits() -> u64 {
+fn next_system_u64() -> u64 {
     // Law: a system that has none cannot seed a hash map of std either, which panics as well.
     getrandom::u64().expect("the operating system gives random numbers")
 }
@@ -125,8 +125,8 @@ impl SeededRandom {
 
 impl Random for SeededRandom {
     fn next_u64(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(INCREMENT, Ordering::Relaxed).wrapping_add(INCREMENT);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)

@@ -24,9 +24,9 @@ struct Timer {
 impl Timer {
     /// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
     /// enabled.
-    fn until(at: Instant) -> Option<Self> {
+    fn poll_until(at: Instant) -> Option<Self> {
         // Without a runtime it would panic; without time it does, and there is no way to ask.
-        let runtime = current()?;
+        let runtime = current_runtime()?;
         let sleep = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
         WITHOUT_TIME.set(sleep.is_none().then_some(runtime));
         Some(Self { sleep: sleep?, runtime })
@@ -34,24 +34,24 @@ impl Timer {
 }
 
 /// The runtime in which this is called.
-fn current() -> Option<Id> {
+fn current_runtime() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 /// Whether the runtime is known to have no time. Asking again would cost a panic, which a hook of the
 /// process prints.
-fn is_known_to_have_no_time() -> bool {
+fn is_time_disabled() -> bool {
     let known = WITHOUT_TIME.get();
-    known.is_some() && known == current()
+    known.is_some() && known == current_runtime()
 }
 
 /// When a wait that begins at `from` is over. One that ends farther away than clocks go never is.
-pub(crate) fn after(from: Instant, wait: Duration) -> Option<Instant> {
-    (wait < FAR).then(|| from.checked_add(wait)).flatten()
+pub(crate) fn instant_after(from: Instant, wait: Duration) -> Option<Instant> {
+    (wait < FAR_FUTURE).then(|| from.checked_add(wait)).flatten()
 }
 
 /// A timer that is farther away than this would only be in the way.
-const FAR: Duration = Duration::from_hours(24 * 365);
+const FAR_FUTURE: Duration = Duration::from_hours(24 * 365);
 
 /// How long something may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,74 +72,74 @@ impl TimeLimit {
 
 /// Ends a wait. Its one timer is made when there is something to wait for.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct Deadline {
     limit: TimeLimit,
     /// `None` if it never rings.
-    at: Option<Instant>,
+    deadline: Option<Instant>,
     timer: Option<Timer>,
 }
 
 /// Why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ring {
+pub(crate) enum AlarmOutcome {
     /// The time is up.
     TimeUp,
     /// The limit was set, and there is no timer that could keep it.
     NoTimer,
 }
 
-impl Alarm {
+impl Deadline {
     /// Counts from now.
     pub(crate) fn new(limit: TimeLimit) -> Self {
-        Self::since(Instant::now(), limit)
+        Self::starting_at(Instant::now(), limit)
     }
 
     /// Counts from now, with its timer set. `None` where there are no timers.
     pub(crate) fn set(time: Duration) -> Option<Self> {
         let mut alarm = Self::new(TimeLimit::Set(time));
-        if let Some(at) = alarm.at {
-            alarm.timer = Some(Timer::until(at)?);
+        if let Some(at) = alarm.deadline {
+            alarm.timer = Some(Timer::poll_until(at)?);
         }
         Some(alarm)
     }
 
     /// Counts from then.
-    pub(crate) fn since(from: Instant, limit: TimeLimit) -> Self {
-        Self { limit, at: after(from, limit.duration()), timer: None }
+    pub(crate) fn starting_at(from: Instant, limit: TimeLimit) -> Self {
+        Self { limit, deadline: instant_after(from, limit.duration()), timer: None }
     }
 
     /// Whether the time is up, which costs no timer.
     pub(crate) fn is_over(&self) -> bool {
-        self.at.is_some_and(|at| at <= Instant::now())
+        self.deadline.is_some_and(|at| at <= Instant::now())
     }
 
     /// Rings later by this much. A timer that is set already rings when it did before, and is then
     /// set again.
-    pub(crate) fn shift(&mut self, pause: Duration) {
-        self.at = self.at.and_then(|at| at.checked_add(pause));
+    pub(crate) fn extend(&mut self, pause: Duration) {
+        self.deadline = self.deadline.and_then(|at| at.checked_add(pause));
     }
 
     /// Ready when the wait is over.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ring> {
-        let Some(at) = self.at else { return Poll::Pending };
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AlarmOutcome> {
+        let Some(at) = self.deadline else { return Poll::Pending };
         if self.is_over() {
-            return Poll::Ready(Ring::TimeUp);
+            return Poll::Ready(AlarmOutcome::TimeUp);
         }
         // What goes on in another runtime needs a timer there: that of the first may stand still.
-        self.timer.take_if(|timer| Some(timer.runtime) != current());
+        self.timer.take_if(|timer| Some(timer.runtime) != current_runtime());
         let is_default = matches!(self.limit, TimeLimit::Default(_));
-        if self.timer.is_none() && !(is_default && is_known_to_have_no_time()) {
-            self.timer = Timer::until(at);
+        if self.timer.is_none() && !(is_default && is_time_disabled()) {
+            self.timer = Timer::poll_until(at);
         }
         let Some(Timer { sleep, .. }) = &mut self.timer else {
             return match self.limit {
                 TimeLimit::Default(_) => Poll::Pending,
-                TimeLimit::Set(_) => Poll::Ready(Ring::NoTimer),
+                TimeLimit::Set(_) => Poll::Ready(AlarmOutcome::NoTimer),
             };
         };
         while sleep.as_mut().poll(cx).is_ready() {
             if sleep.deadline() >= at {
-                return Poll::Ready(Ring::TimeUp);
+                return Poll::Ready(AlarmOutcome::TimeUp);
             }
             sleep.as_mut().reset(at);
         }
@@ -156,18 +156,18 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    fn poll_once(limit: TimeLimit) -> Poll<Ring> {
-        let mut alarm = Alarm::new(limit);
+    fn poll_once(limit: TimeLimit) -> Poll<AlarmOutcome> {
+        let mut alarm = Deadline::new(limit);
         block_on(poll_fn(|cx| Poll::Ready(alarm.poll(cx))))
     }
 
     #[test]
     fn without_a_runtime_a_default_does_not_hold_and_a_limit_that_was_set_says_so() {
         assert_eq!(poll_once(TimeLimit::Default(LIMIT)), Poll::Pending);
-        assert_eq!(poll_once(TimeLimit::Set(LIMIT)), Poll::Ready(Ring::NoTimer));
+        assert_eq!(poll_once(TimeLimit::Set(LIMIT)), Poll::Ready(AlarmOutcome::NoTimer));
         assert_eq!(poll_once(TimeLimit::Set(Duration::MAX)), Poll::Pending);
-        assert_eq!(poll_once(TimeLimit::Set(Duration::ZERO)), Poll::Ready(Ring::TimeUp));
-        assert!(Alarm::set(LIMIT).is_none());
+        assert_eq!(poll_once(TimeLimit::Set(Duration::ZERO)), Poll::Ready(AlarmOutcome::TimeUp));
+        assert!(Deadline::set(LIMIT).is_none());
     }
 
     #[test]
@@ -209,31 +209,31 @@ mod tests {
         let (first, gone, second) = (runtime(), runtime(), runtime());
         let mut alarms = [&first, &gone].map(|runtime| {
             runtime.block_on(async {
-                let mut alarm = Alarm::set(LIMIT).unwrap();
+                let mut alarm = Deadline::set(LIMIT).unwrap();
                 assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
                 alarm
             })
         });
         drop(gone);
         for alarm in &mut alarms {
-            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), Ring::TimeUp);
+            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), AlarmOutcome::TimeUp);
         }
         drop(first);
     }
 
-    fn poll_once_here(limit: TimeLimit) -> Poll<Ring> {
-        let mut alarm = Alarm::new(limit);
+    fn poll_once_here(limit: TimeLimit) -> Poll<AlarmOutcome> {
+        let mut alarm = Deadline::new(limit);
         let mut cx = Context::from_waker(std::task::Waker::noop());
         alarm.poll(&mut cx)
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_rings_once_the_time_is_up_and_a_shift_moves_it() {
-        let mut alarm = Alarm::new(TimeLimit::Default(LIMIT));
+        let mut alarm = Deadline::new(TimeLimit::Default(LIMIT));
         let began = Instant::now();
         assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
-        alarm.shift(LIMIT);
-        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, Ring::TimeUp);
+        alarm.extend(LIMIT);
+        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, AlarmOutcome::TimeUp);
         assert_eq!(began.elapsed(), 2 * LIMIT);
         assert!(alarm.is_over());
     }

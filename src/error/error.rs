@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 #[cfg(feature = "http")]
-use crate::error::redacted_source::Rewritten;
-use crate::error::source_chain::{causes, chain};
+use crate::error::redacted_source::RedactedSource;
+use crate::error::source_chain::{format_source_chain, source_chain};
 use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 
 /// What went wrong, cheap to clone.
@@ -27,11 +27,11 @@ use crate::error::{AuthProblem, ContextLimits, ErrorKind, RateLimitScope};
 /// assert_eq!(error.status(), Some(429));
 /// ```
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error(Arc<ErrorFields>);
 
 #[derive(Clone)]
-struct Inner {
-    shown: Shown,
+struct ErrorFields {
+    redacted_text: RedactedText,
     flags: Flags,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -40,14 +40,14 @@ struct Inner {
 #[derive(Clone, Copy, Default)]
 struct Flags {
     /// A layer that takes back what was said has tried again, and has given up.
-    retries_exhausted: bool,
+    are_retries_exhausted: bool,
     /// It stood in the body of an answer.
-    in_words_of_the_server: bool,
+    is_server_message: bool,
 }
 
 /// The part of an error that is data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Shown {
+struct RedactedText {
     kind: ErrorKind,
     message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,8 +71,8 @@ struct Shown {
 impl Error {
     /// Makes an error of a kind. The message is a lower-case fragment without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner {
-            shown: Shown {
+        Self(Arc::new(ErrorFields {
+            redacted_text: RedactedText {
                 kind,
                 message: message.into(),
                 status: None,
@@ -91,104 +91,104 @@ impl Error {
 
     /// Adds what caused it.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
-        self.inner().source = Some(Arc::new(source));
+        self.fields_mut().source = Some(Arc::new(source));
         self
     }
 
     /// Adds the HTTP status.
     pub fn with_status(mut self, status: u16) -> Self {
-        self.inner().shown.status = Some(status);
+        self.fields_mut().redacted_text.status = Some(status);
         self
     }
 
     /// Adds how long the provider asked to wait.
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        self.inner().shown.retry_after_ms = Some(millis);
+        self.fields_mut().redacted_text.retry_after_ms = Some(millis);
         self
     }
 
     /// Adds the provider's id of the request.
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
-        self.inner().shown.request_id = Some(id.into());
+        self.fields_mut().redacted_text.request_id = Some(id.into());
         self
     }
 
     /// Adds the name of the parameter that the provider objects to.
     pub fn with_parameter(mut self, name: impl Into<String>) -> Self {
-        self.inner().shown.parameter = Some(name.into());
+        self.fields_mut().redacted_text.parameter = Some(name.into());
         self
     }
 
     /// Adds what there was too much of.
     pub fn with_scope(mut self, scope: RateLimitScope) -> Self {
-        self.inner().shown.scope = Some(scope);
+        self.fields_mut().redacted_text.scope = Some(scope);
         self
     }
 
     /// Adds what is wrong with the key.
     pub fn with_auth(mut self, problem: AuthProblem) -> Self {
-        self.inner().shown.auth = Some(problem);
+        self.fields_mut().redacted_text.auth = Some(problem);
         self
     }
 
     /// Adds by how much the request is too long.
     pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
-        self.inner().shown.context_limits = Some(limits);
+        self.fields_mut().redacted_text.context_limits = Some(limits);
         self
     }
 
     /// Adds whether the provider wants to be asked again, whatever the kind makes of it.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
-        self.inner().shown.retryable = Some(retryable);
+        self.fields_mut().redacted_text.retryable = Some(retryable);
         self
     }
 
     /// What a caller can act on.
     pub fn kind(&self) -> ErrorKind {
-        self.0.shown.kind
+        self.0.redacted_text.kind
     }
 
     /// One line for a person, the same as `to_string()`.
     pub fn message(&self) -> &str {
-        &self.0.shown.message
+        &self.0.redacted_text.message
     }
 
     /// The HTTP status, where there was one.
     pub fn status(&self) -> Option<u16> {
-        self.0.shown.status
+        self.0.redacted_text.status
     }
 
     /// How long the provider asked to wait before the next try.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.0.shown.retry_after_ms.map(Duration::from_millis)
+        self.0.redacted_text.retry_after_ms.map(Duration::from_millis)
     }
 
     /// The provider's id of the request, for its support.
     pub fn request_id(&self) -> Option<&str> {
-        self.0.shown.request_id.as_deref()
+        self.0.redacted_text.request_id.as_deref()
     }
 
     /// The parameter that the provider objects to.
     pub fn parameter(&self) -> Option<&str> {
-        self.0.shown.parameter.as_deref()
+        self.0.redacted_text.parameter.as_deref()
     }
 
     /// What there was too much of, if this is a [rate limit](ErrorKind::RateLimited) and the
     /// provider says so.
     pub fn scope(&self) -> Option<RateLimitScope> {
-        self.0.shown.scope
+        self.0.redacted_text.scope
     }
 
     /// What is wrong with the key, if this is a matter of [keys](ErrorKind::Auth) and it is known.
     pub fn auth(&self) -> Option<AuthProblem> {
-        self.0.shown.auth
+        self.0.redacted_text.auth
     }
 
     /// By how much the request is too long, if it [is](ErrorKind::ContextWindow) and the provider
     /// gives numbers.
     pub fn context_limits(&self) -> Option<ContextLimits> {
-        self.0.shown.context_limits
+        self.0.redacted_text.context_limits
     }
 
     /// Whether the same request, sent again later, may succeed.
@@ -201,34 +201,36 @@ impl Error {
     /// come back: that is [`retry_after`](Self::retry_after), where the provider says so.
     pub fn is_retryable(&self) -> bool {
         let fits = self.scope() != Some(RateLimitScope::RequestSize);
-        self.0.shown.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
+        self.0.redacted_text.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
     /// What the provider said about asking again, if it said so.
     #[cfg(feature = "http")]
-    pub(crate) fn retryable_as_told(&self) -> Option<bool> {
-        self.0.shown.retryable
+    pub(crate) fn retryable_override(&self) -> Option<bool> {
+        self.0.redacted_text.retryable
     }
 
     /// Returns the first source of type `T` in the chain of sources.
     pub fn find_source<T: StdError + 'static>(&self) -> Option<&T> {
-        causes(self).skip(1).find_map(|source| source.downcast_ref())
+        source_chain(self).skip(1).find_map(|source| source.downcast_ref())
     }
 
     /// The same with its texts, all that a server may have written, passed through `f`. Sources
     /// that `f` would change are replaced by what they show.
     #[cfg(feature = "http")]
-    pub(crate) fn rewritten(mut self, f: impl Fn(&str) -> String) -> Self {
-        if let Some(source) = self.0.source.as_deref().and_then(|of| Rewritten::of(of, &f)) {
+    pub(crate) fn with_redacted_text(mut self, f: impl Fn(&str) -> String) -> Self {
+        if let Some(source) =
+            self.0.source.as_deref().and_then(|of| RedactedSource::from_source(of, &f))
+        {
             self = self.with_source(source);
         }
-        self.reworded(f)
+        self.map_message(f)
     }
 
     /// The same with its own texts, and not its sources, passed through `f`.
     #[cfg(feature = "http")]
-    pub(crate) fn reworded(mut self, f: impl Fn(&str) -> String) -> Self {
-        let shown = &mut self.inner().shown;
+    pub(crate) fn map_message(mut self, f: impl Fn(&str) -> String) -> Self {
+        let shown = &mut self.fields_mut().redacted_text;
         shown.message = f(&shown.message);
         shown.request_id = shown.request_id.as_deref().map(&f);
         shown.parameter = shown.parameter.as_deref().map(&f);
@@ -237,30 +239,30 @@ impl Error {
 
     /// The same, returned by a layer that has tried again and takes back what was said.
     pub(crate) fn with_retries_exhausted(mut self) -> Self {
-        self.inner().flags.retries_exhausted = true;
+        self.fields_mut().flags.are_retries_exhausted = true;
         self
     }
 
     /// Whether a layer below has tried again that takes back what was said.
     pub(crate) fn are_retries_exhausted(&self) -> bool {
-        self.0.flags.retries_exhausted
+        self.0.flags.are_retries_exhausted
     }
 
     /// The same, read in the body of an answer.
-    pub(crate) fn in_words_of_the_server(mut self) -> Self {
-        self.inner().flags.in_words_of_the_server = true;
+    pub(crate) fn with_server_message(mut self) -> Self {
+        self.fields_mut().flags.is_server_message = true;
         self
     }
 
     /// Whether it stood in the body of an answer.
     #[cfg(feature = "http")]
-    pub(crate) fn is_in_words_of_the_server(&self) -> bool {
-        self.0.flags.in_words_of_the_server
+    pub(crate) fn is_server_message(&self) -> bool {
+        self.0.flags.is_server_message
     }
 
     /// The same as data alone.
     pub(crate) fn without_source(mut self) -> Self {
-        self.inner().source = None;
+        self.fields_mut().source = None;
         self
     }
 
@@ -269,7 +271,7 @@ impl Error {
         mut self,
         f: impl FnOnce(Option<Arc<dyn StdError + Send + Sync>>) -> S,
     ) -> Self {
-        let inner = self.inner();
+        let inner = self.fields_mut();
         inner.source = Some(Arc::new(f(inner.source.take())));
         self
     }
@@ -279,7 +281,7 @@ impl Error {
         Self::new(ErrorKind::Panic, format!("{place} panicked: {message}"))
     }
 
-    fn inner(&mut self) -> &mut Inner {
+    fn fields_mut(&mut self) -> &mut ErrorFields {
         Arc::make_mut(&mut self.0)
     }
 }
@@ -289,7 +291,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
-            true => f.write_str(&chain(self)),
+            true => f.write_str(&format_source_chain(self)),
             false => f.write_str(self.message()),
         }
     }
@@ -300,7 +302,7 @@ impl fmt::Display for Error {
 /// source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.0.shown;
+        let shown = &self.0.redacted_text;
         if !f.alternate() {
             let words: Vec<&str> = shown.message.split_whitespace().collect();
             write!(f, "{} ({}", words.join(" "), shown.kind)?;
@@ -359,19 +361,23 @@ impl StdError for Error {
 
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
-        self.0.shown == other.0.shown
+        self.0.redacted_text == other.0.redacted_text
     }
 }
 
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.shown.serialize(serializer)
+        self.0.redacted_text.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let shown = Shown::deserialize(deserializer)?;
-        Ok(Self(Arc::new(Inner { shown, flags: Flags::default(), source: None })))
+        let shown = RedactedText::deserialize(deserializer)?;
+        Ok(Self(Arc::new(ErrorFields {
+            redacted_text: shown,
+            flags: Flags::default(),
+            source: None,
+        })))
     }
 }

@@ -12,9 +12,9 @@ pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
 pub use error::Error;
 pub use kind::ErrorKind;
 pub(crate) use panic::{catch_panic, panic_to_error, panic_to_error_async};
+pub(crate) use source_chain::format_source_chain;
 #[cfg(feature = "http")]
-pub(crate) use source_chain::causes;
-pub(crate) use source_chain::chain;
+pub(crate) use source_chain::source_chain;
 
 #[cfg(test)]
 mod tests;

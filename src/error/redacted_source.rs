@@ -3,19 +3,19 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use super::causes;
+use super::source_chain;
 
 /// What a source showed before it was rewritten, and those below it.
 #[derive(Debug)]
-pub(super) struct Rewritten(String);
+pub(super) struct RedactedSource(String);
 
-impl Rewritten {
+impl RedactedSource {
     /// `None` if nothing in the chain of sources would change.
-    pub(super) fn of(
+    pub(super) fn from_source(
         source: &(dyn StdError + 'static),
         f: impl Fn(&str) -> String,
     ) -> Option<Self> {
-        let below = causes(source);
+        let below = source_chain(source);
         let same = |text: &str| f(text) == text;
         // The short and the long form of `Debug` differ in more than line ends.
         let clean = |error: &(dyn StdError + 'static)| {
@@ -29,10 +29,10 @@ impl Rewritten {
     }
 }
 
-impl fmt::Display for Rewritten {
+impl fmt::Display for RedactedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl StdError for Rewritten {}
+impl StdError for RedactedSource {}

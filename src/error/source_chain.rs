@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 
 /// An error, its source, the source of that, and so on.
-pub(crate) fn causes<'a>(
+pub(crate) fn source_chain<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> + Clone {
     std::iter::successors(Some(error), |&error| error.source())
@@ -11,7 +11,7 @@ pub(crate) fn causes<'a>(
 
 /// The messages of an error and of its sources, joined by colons. Many errors repeat the words of one
 /// of their sources: where the text ends with those, this source and those before it are left out.
-pub(crate) fn chain(error: &dyn StdError) -> String {
+pub(crate) fn format_source_chain(error: &dyn StdError) -> String {
     /// More sources than any error has; a chain that is a circle would never end.
     const MAX_SOURCES: usize = 32;
     let mut text = error.to_string();

@@ -108,10 +108,10 @@ fn what_passes_by_itself_is_retryable_unless_the_provider_says_otherwise() {
 fn a_source_that_shows_what_is_rewritten_is_replaced_and_another_is_kept() {
     let cause = Error::new(ErrorKind::Other, "open sesame");
     let outer = Error::new(ErrorKind::Server, "m").with_source(cause);
-    let hidden = outer.clone().rewritten(|text| text.replace("sesame", "…"));
+    let hidden = outer.clone().with_redacted_text(|text| text.replace("sesame", "…"));
     assert!(!format!("{hidden:?} {hidden:#?}").contains("sesame"));
     assert_eq!(std::error::Error::source(&hidden).unwrap().to_string(), "open …");
-    assert!(outer.rewritten(str::to_owned).find_source::<Error>().is_some());
+    assert!(outer.with_redacted_text(str::to_owned).find_source::<Error>().is_some());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::sse::Frame;
 #[derive(Debug, Default)]
 pub struct AmazonEventStream {
     bytes: BytesMut,
-    failed: bool,
+    has_failed: bool,
     /// The message that is lent.
     event: String,
     data: String,
@@ -30,13 +30,13 @@ const CHECKSUM_BYTES: usize = 4;
 
 impl AmazonEventStream {
     /// Takes a whole message off the bytes.
-    fn take(&mut self) -> Result<Option<()>, Error> {
+    fn take_message(&mut self) -> Result<Option<()>, Error> {
         let Some(mut prelude) = self.bytes.get(..PRELUDE_BYTES) else { return Ok(None) };
         let sum = crc32fast::hash(&prelude[..PRELUDE_BYTES - CHECKSUM_BYTES]);
         let (total, headers) = (prelude.get_u32() as usize, prelude.get_u32() as usize);
         let smallest = PRELUDE_BYTES + CHECKSUM_BYTES;
         if prelude.get_u32() != sum || total < smallest || headers > total - smallest {
-            return Err(broken("its lengths are wrong"));
+            return Err(invalid_message_error("its lengths are wrong"));
         }
         if total > MAX_FRAME_BYTES {
             let message = format!("a message is larger than {MAX_FRAME_BYTES} bytes");
@@ -48,7 +48,7 @@ impl AmazonEventStream {
         let mut message = self.bytes.split_to(total).freeze();
         let mut sum = message.split_off(total - CHECKSUM_BYTES);
         if sum.get_u32() != crc32fast::hash(&message) {
-            return Err(broken("its checksum is wrong"));
+            return Err(invalid_message_error("its checksum is wrong"));
         }
         message.advance(PRELUDE_BYTES);
         let payload = message.split_off(headers);
@@ -59,7 +59,8 @@ impl AmazonEventStream {
     fn read_headers(&mut self, mut headers: Bytes) -> Result<(), Error> {
         let mut types = [const { String::new() }; 3];
         while headers.has_remaining() {
-            let (name, value) = header(&mut headers).ok_or_else(|| broken("a header is wrong"))?;
+            let (name, value) = read_header(&mut headers)
+                .ok_or_else(|| invalid_message_error("a header is wrong"))?;
             match (name.as_str(), value) {
                 (":exception-type", Some(value)) => types[0] = value,
                 (":error-code", Some(value)) => types[1] = value,
@@ -75,21 +76,21 @@ impl AmazonEventStream {
 }
 
 /// Takes a header: its name, and its value if it is a string.
-fn header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
+fn read_header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let len = headers.try_get_u8().ok()?;
-    let name = text(take(headers, len.into())?);
+    let name = text(take_bytes(headers, len.into())?);
     let value = match headers.try_get_u8().ok()? {
         // A truth value has no bytes.
         0 | 1 => return Some((name, None)),
-        2 => take(headers, 1)?,
-        3 => take(headers, 2)?,
-        4 => take(headers, 4)?,
-        5 | 8 => take(headers, 8)?,
-        9 => take(headers, 16)?,
+        2 => take_bytes(headers, 1)?,
+        3 => take_bytes(headers, 2)?,
+        4 => take_bytes(headers, 4)?,
+        5 | 8 => take_bytes(headers, 8)?,
+        9 => take_bytes(headers, 16)?,
         kind @ (6 | 7) => {
             let len = headers.try_get_u16().ok()?;
-            let value = take(headers, len.into())?;
+            let value = take_bytes(headers, len.into())?;
             return Some((name, (kind == 7).then(|| text(value))));
         }
         _ => return None,
@@ -98,11 +99,11 @@ fn header(headers: &mut Bytes) -> Option<(String, Option<String>)> {
     Some((name, None))
 }
 
-fn take(bytes: &mut Bytes, len: usize) -> Option<Bytes> {
+fn take_bytes(bytes: &mut Bytes, len: usize) -> Option<Bytes> {
     (bytes.len() >= len).then(|| bytes.split_to(len))
 }
 
-fn broken(what: &str) -> Error {
+fn invalid_message_error(what: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("a message of the event stream is broken: {what}"))
 }
 
@@ -110,16 +111,16 @@ impl Framing for AmazonEventStream {
     const MEDIA_TYPE: &'static str = "application/vnd.amazon.eventstream";
 
     fn feed(&mut self, chunk: Bytes) {
-        if !self.failed {
+        if !self.has_failed {
             self.bytes.extend_from_slice(&chunk);
         }
     }
 
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>> {
-        match self.take() {
+        match self.take_message() {
             Ok(message) => message.map(|()| Ok(Frame::new(&self.event, &self.data))),
             Err(error) => {
-                *self = Self { failed: true, ..Self::default() };
+                *self = Self { has_failed: true, ..Self::default() };
                 Some(Err(error))
             }
         }

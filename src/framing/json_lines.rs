@@ -15,14 +15,14 @@ use crate::sse::Frame;
 pub struct JsonLines {
     bytes: BytesMut,
     /// How many of the bytes are known to have no line feed.
-    searched: usize,
-    failed: bool,
+    searched_len: usize,
+    has_failed: bool,
     /// The line that is lent.
     line: String,
 }
 
 impl JsonLines {
-    fn lend(&mut self, line: &[u8]) -> Frame<'_> {
+    fn lend_line(&mut self, line: &[u8]) -> Frame<'_> {
         self.line.clear();
         self.line.push_str(&String::from_utf8_lossy(line));
         Frame::new("message", &self.line)
@@ -33,27 +33,28 @@ impl Framing for JsonLines {
     const MEDIA_TYPE: &'static str = "application/x-ndjson";
 
     fn feed(&mut self, chunk: Bytes) {
-        if !self.failed {
+        if !self.has_failed {
             self.bytes.extend_from_slice(&chunk);
         }
     }
 
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>> {
         loop {
-            let end = memchr(b'\n', &self.bytes[self.searched..]).map(|end| self.searched + end);
-            self.searched = end.unwrap_or(self.bytes.len());
-            if self.searched > MAX_FRAME_BYTES {
-                *self = Self { failed: true, ..Self::default() };
+            let end =
+                memchr(b'\n', &self.bytes[self.searched_len..]).map(|end| self.searched_len + end);
+            self.searched_len = end.unwrap_or(self.bytes.len());
+            if self.searched_len > MAX_FRAME_BYTES {
+                *self = Self { has_failed: true, ..Self::default() };
                 let message = format!("a line is larger than {MAX_FRAME_BYTES} bytes");
                 return Some(Err(Error::new(ErrorKind::TooLarge, message)));
             }
             let bytes = self.bytes.split_to(end?);
             self.bytes.advance(1);
-            self.searched = 0;
+            self.searched_len = 0;
             // Only the first line may have a byte-order mark; in front of others it says nothing.
             let line = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes).trim_ascii();
             if !line.is_empty() {
-                return Some(Ok(self.lend(line)));
+                return Some(Ok(self.lend_line(line)));
             }
         }
     }

@@ -88,15 +88,15 @@ impl Framing for FrameReader {
     }
 
     fn next_frame(&mut self) -> Option<Result<Frame<'_>, Error>> {
-        self.next_frame().map(|frame| frame.map_err(too_large))
+        self.next_frame().map(|frame| frame.map_err(frame_too_large_error))
     }
 
     fn finish(&mut self) -> Option<Result<Frame<'_>, Error>> {
-        self.finish().map(|frame| frame.map_err(too_large))
+        self.finish().map(|frame| frame.map_err(frame_too_large_error))
     }
 }
 
 #[cold]
-fn too_large(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+fn frame_too_large_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::TooLarge, error.to_string()).with_source(error)
 }

@@ -20,7 +20,7 @@ pub struct Body {
     /// `None` once it ended.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
     /// What was looked at and not taken.
-    front: VecDeque<Result<Bytes, Error>>,
+    unread_front: VecDeque<Result<Bytes, Error>>,
     runtime: ConnectionRuntime,
 }
 
@@ -30,7 +30,7 @@ impl Body {
         bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
         runtime: ConnectionRuntime,
     ) -> Self {
-        Self { bytes: Some(bytes.boxed()), front: VecDeque::new(), runtime }
+        Self { bytes: Some(bytes.boxed()), unread_front: VecDeque::new(), runtime }
     }
 
     /// Looks at the first byte that is not white space, without taking it. `None` if there is none
@@ -46,14 +46,14 @@ impl Body {
         let mut seen = VecDeque::new();
         let mut first = None;
         while first.is_none() && seen.len() < 64 {
-            let Some(piece) = deadlines.within(self.next()).await? else { break };
+            let Some(piece) = deadlines.limit_future(self.next()).await? else { break };
             // Some servers send blank lines for as long as a model loads or a request waits.
-            deadlines.heard_bytes();
+            deadlines.on_bytes();
             let bytes = piece.as_deref().unwrap_or_default();
             first = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
             seen.push_back(piece);
         }
-        self.front = seen;
+        self.unread_front = seen;
         Ok(first)
     }
 }
@@ -63,14 +63,14 @@ impl Stream for Body {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(piece) = this.front.pop_front() {
+        if let Some(piece) = this.unread_front.pop_front() {
             return Poll::Ready(Some(piece));
         }
         let Some(bytes) = &mut this.bytes else { return Poll::Ready(None) };
         let end = match bytes.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
             Poll::Ready(end) => end,
-            Poll::Pending => match this.runtime.check() {
+            Poll::Pending => match this.runtime.ensure_alive() {
                 Ok(()) => return Poll::Pending,
                 Err(error) => Some(Err(error)),
             },
@@ -103,7 +103,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(*seconds)).await;
             Ok(Bytes::from_static(piece.as_bytes()))
         });
-        let runtime = ConnectionRuntime::of(&tokio::runtime::Handle::current());
+        let runtime = ConnectionRuntime::for_handle(&tokio::runtime::Handle::current());
         Body::new(pieces.chain(stream::pending()), runtime)
     }
 

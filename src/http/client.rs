@@ -12,32 +12,32 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::runtime::Id;
 
 use crate::env::{Clock, SystemClock};
-use crate::error::{Error, ErrorKind, catch_panic, causes, panic_to_error};
+use crate::error::{Error, ErrorKind, catch_panic, panic_to_error, source_chain};
 use crate::http::connection_runtime::{self, ConnectionRuntime};
-use crate::http::proxy::{Proxies, is_of_tunnel};
-use crate::http::response::{Hook, Response, ResponseHead};
-use crate::http::{Body, Endpoint, Header, Secret, is_secret, masked};
+use crate::http::proxy::{Proxies, is_tunnel_error};
+use crate::http::response::{Response, ResponseHead, ResponseHook};
+use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, masked};
 use crate::lock::lock_ignoring_poison;
 
 /// The time limit for a connection, unless the [`Timeouts`](crate::http::Timeouts) of a request have one.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends requests and keeps the connections. Cheap to clone; clones share the connections.
 ///
 /// Redirects are not followed: a key is sent to the address that was given and no other.
 #[derive(Clone)]
 pub struct HttpClient {
-    clients: Arc<Clients>,
+    clients: Arc<ClientCache>,
     clock: Arc<dyn Clock>,
-    hook: Option<Arc<Hook>>,
+    hook: Option<Arc<ResponseHook>>,
 }
 
 /// A connection is driven by the runtime that it was made on, so that each has its own client: one
 /// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
-struct Clients {
+struct ClientCache {
     customize: Option<Box<Customize>>,
     uses_proxies: bool,
-    made: Mutex<Vec<(Purpose, Made)>>,
+    cached: Mutex<Vec<(ClientKey, CachedClient)>>,
 }
 
 type Customize = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
@@ -45,51 +45,56 @@ type Customize = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send
 /// What a client is made for: the runtime that drives it, how long it waits for a connection, and
 /// which connections it uses. reqwest takes these for a client and not for a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Purpose {
+struct ClientKey {
     runtime: Id,
     connect_timeout: Duration,
-    connection: Connection,
+    connection_policy: ConnectionPolicy,
     /// Whether it goes to servers of this machine, without any proxy.
-    to_loopback: bool,
+    is_loopback: bool,
 }
 
-type Made = Result<(reqwest::Client, Proxies), Error>;
+type CachedClient = Result<(reqwest::Client, Proxies), Error>;
 
 /// So many clients are remembered, the newest.
-const CLIENTS: usize = 32;
+const MAX_CACHED_CLIENTS: usize = 32;
 
 /// Which connection a request goes out on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Connection {
+pub(crate) enum ConnectionPolicy {
     /// One that is open and not in use, or else a new one.
-    Any,
+    Reuse,
     /// A new one: the server may have closed those that are open.
-    New,
+    OpenNew,
 }
 
-impl Clients {
-    fn of(
+impl ClientCache {
+    fn get_or_build(
         &self,
         runtime: Id,
         connect_timeout: Option<Duration>,
-        connection: Connection,
+        connection: ConnectionPolicy,
         to_loopback: bool,
-    ) -> Made {
-        let connect_timeout = connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-        let purpose = Purpose { runtime, connect_timeout, connection, to_loopback };
-        let mut made = lock_ignoring_poison(&self.made);
+    ) -> CachedClient {
+        let connect_timeout = connect_timeout.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
+        let purpose = ClientKey {
+            runtime,
+            connect_timeout,
+            connection_policy: connection,
+            is_loopback: to_loopback,
+        };
+        let mut made = lock_ignoring_poison(&self.cached);
         if let Some((_, client)) = made.iter().find(|(known, _)| *known == purpose) {
             return client.clone();
         }
-        let client = self.make(purpose);
-        if made.len() == CLIENTS {
+        let client = self.build_client(purpose);
+        if made.len() == MAX_CACHED_CLIENTS {
             drop(made.remove(0));
         }
         made.push((purpose, client.clone()));
         client
     }
 
-    fn make(&self, purpose: Purpose) -> Made {
+    fn build_client(&self, purpose: ClientKey) -> CachedClient {
         let mut settings = reqwest::Client::builder()
             .connect_timeout(purpose.connect_timeout)
             .tcp_nodelay(true)
@@ -99,10 +104,10 @@ impl Clients {
                 .map_err(|message| Error::panic("the settings of the HTTP client", &message))?;
         }
         settings = settings.redirect(reqwest::redirect::Policy::none());
-        if purpose.to_loopback || !self.uses_proxies {
+        if purpose.is_loopback || !self.uses_proxies {
             settings = settings.no_proxy();
         }
-        if purpose.connection == Connection::New {
+        if purpose.connection_policy == ConnectionPolicy::OpenNew {
             settings = settings.pool_max_idle_per_host(0);
         }
         let shown = format!("{settings:?}");
@@ -112,14 +117,14 @@ impl Clients {
             // Nothing about it changes by itself.
             error.with_retryable(false)
         })?;
-        let proxies = Proxies::of(&shown, &client);
+        let proxies = Proxies::from_customized(&shown, &client);
         Ok((client, proxies))
     }
 }
 
 /// One request, as it is sent.
-pub(crate) struct Post<'a> {
-    pub(crate) to: &'a Endpoint,
+pub(crate) struct PostRequest<'a> {
+    pub(crate) endpoint: &'a Endpoint,
     /// Of two of the same name the later one is sent.
     pub(crate) headers: &'a [Header],
     pub(crate) body: Bytes,
@@ -127,14 +132,14 @@ pub(crate) struct Post<'a> {
     pub(crate) connect_timeout: Option<Duration>,
     /// What no error shows.
     pub(crate) secrets: &'a Arc<[Secret]>,
-    pub(crate) connection: Connection,
+    pub(crate) connection_policy: ConnectionPolicy,
 }
 
 impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
-        SHARED.get_or_init(|| Self::of(None, true)).clone()
+        SHARED.get_or_init(|| Self::from_clients(None, true)).clone()
     }
 
     /// A client of its own whose settings you change: certificates, proxies, name resolution, a local
@@ -170,18 +175,18 @@ impl HttpClient {
     pub fn customized(
         customize: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        Self::of(Some(Box::new(customize)), true)
+        Self::from_clients(Some(Box::new(customize)), true)
     }
 
     /// A client of its own that goes straight to its servers, whatever proxy the environment names.
     pub fn without_proxy() -> Self {
-        Self::of(None, false)
+        Self::from_clients(None, false)
     }
 
     /// What goes wrong in making one, for example no certificates, is told by the first request.
-    fn of(customize: Option<Box<Customize>>, uses_proxies: bool) -> Self {
+    fn from_clients(customize: Option<Box<Customize>>, uses_proxies: bool) -> Self {
         let made = Mutex::default();
-        let clients = Arc::new(Clients { customize, uses_proxies, made });
+        let clients = Arc::new(ClientCache { customize, uses_proxies, cached: made });
         Self { clients, clock: Arc::new(SystemClock), hook: None }
     }
 
@@ -213,21 +218,30 @@ impl HttpClient {
     }
 
     /// Posts a body and waits for the head of the answer. Dropping the future cancels the request.
-    pub(crate) async fn post(&self, post: Post<'_>) -> Result<Response, Error> {
-        let Post { to, headers, body, connect_timeout, secrets, connection } = post;
-        let current = connection_runtime::current()?;
+    pub(crate) async fn post(&self, post: PostRequest<'_>) -> Result<Response, Error> {
+        let PostRequest {
+            endpoint: to,
+            headers,
+            body,
+            connect_timeout,
+            secrets,
+            connection_policy: connection,
+        } = post;
+        let current = connection_runtime::current_runtime()?;
         let to_loopback = to.is_loopback();
         let (client, proxies) =
-            self.clients.of(current.id(), connect_timeout, connection, to_loopback)?;
+            self.clients.get_or_build(current.id(), connect_timeout, connection, to_loopback)?;
         let headers = header_map(headers, secrets)?;
         let sending =
             client.request(Method::POST, to.url().clone()).headers(headers).body(body).send();
-        let runtime = ConnectionRuntime::of(&current);
-        let sent = runtime.wait(sending).await?;
-        let mask = |error: Error, secrets: &[Secret]| error.rewritten(|text| masked(secrets, text));
+        let runtime = ConnectionRuntime::for_handle(&current);
+        let sent = runtime.drive(sending).await?;
+        let mask = |error: Error, secrets: &[Secret]| {
+            error.with_redacted_text(|text| masked(secrets, text))
+        };
         let mut answer = sent.map_err(|error| {
-            let closed = is_closed(&error);
-            let error = mask(sending_failed(to, &proxies, error), secrets);
+            let closed = is_connection_closed(&error);
+            let error = mask(sending_error(to, &proxies, error), secrets);
             // Marked last, so that a source that is rewritten does not hide the mark.
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
@@ -238,12 +252,18 @@ impl HttpClient {
         }
         let (status, headers) = (answer.status().as_u16(), std::mem::take(answer.headers_mut()));
         // "407 Proxy Authentication Required" comes from no one else.
-        let by_proxy = (status == 407).then(|| proxies.to(to)).flatten();
+        let by_proxy = (status == 407).then(|| proxies.proxy_for(to)).flatten();
         let secrets = secrets.clone();
         let bytes =
-            answer.bytes_stream().map_err(move |error| mask(reading_failed(error), &secrets));
+            answer.bytes_stream().map_err(move |error| mask(reading_error(error), &secrets));
         let body = Body::new(bytes, runtime);
-        Ok(Response { status, headers, now: self.clock.now(), by_proxy, body })
+        Ok(Response {
+            status,
+            headers,
+            received_at: self.clock.now(),
+            is_from_proxy: by_proxy,
+            body,
+        })
     }
 }
 
@@ -258,7 +278,7 @@ fn header_map(headers: &[Header], secrets: &[Secret]) -> Result<HeaderMap, Error
     for (name, text) in headers {
         let is_in_text = |secret: &Secret| !secret.is_empty() && text.contains(secret.expose());
         let mut value = HeaderValue::from_str(text).map_err(|_| wrong("a key or header"))?;
-        value.set_sensitive(is_secret(name) || secrets.iter().any(is_in_text));
+        value.set_sensitive(is_secret_name(name) || secrets.iter().any(is_in_text));
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| wrong("the name of a header").with_parameter("headers"))?;
         map.insert(name, value);
@@ -266,10 +286,10 @@ fn header_map(headers: &[Header], secrets: &[Secret]) -> Result<HeaderMap, Error
     Ok(map)
 }
 
-fn sending_failed(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Error {
+fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Error {
     let error = error.without_url();
-    let proxy = proxies.to(to).map(|proxy| format!("the proxy {proxy}"));
-    let (kind, what) = if is_of_tunnel(&error) {
+    let proxy = proxies.proxy_for(to).map(|proxy| format!("the proxy {proxy}"));
+    let (kind, what) = if is_tunnel_error(&error) {
         let proxy = proxy.unwrap_or_else(|| "a proxy".to_owned());
         (ErrorKind::Connect, format!("{proxy} did not connect to {}", to.host()))
     } else if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
@@ -302,17 +322,17 @@ impl StdError for ConnectionClosed {
 }
 
 /// Whether the connection was closed before any byte of the answer came.
-pub(crate) fn was_closed(error: &Error) -> bool {
+pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
 /// The same of reqwest's error. Connections that were never made, and time-outs, are not meant.
-fn is_closed(error: &reqwest::Error) -> bool {
+fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {
         return false;
     }
-    causes(error).any(|error| {
+    source_chain(error).any(|error| {
         let by_hyper = error
             .downcast_ref::<hyper::Error>()
             .is_some_and(|error| error.is_incomplete_message() || error.is_closed());
@@ -323,7 +343,7 @@ fn is_closed(error: &reqwest::Error) -> bool {
     })
 }
 
-fn reading_failed(error: reqwest::Error) -> Error {
+fn reading_error(error: reqwest::Error) -> Error {
     let error = error.without_url();
     let message = format!("the connection broke: {}", root_cause(&error));
     Error::new(ErrorKind::Connect, message).with_source(error)
@@ -331,7 +351,7 @@ fn reading_failed(error: reqwest::Error) -> Error {
 
 /// The innermost source says what happened; those around it say it happened.
 fn root_cause(error: &reqwest::Error) -> String {
-    causes(error).last().unwrap_or(error).to_string()
+    source_chain(error).last().unwrap_or(error).to_string()
 }
 
 impl fmt::Debug for HttpClient {

@@ -9,7 +9,7 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use crate::error::{Error, ErrorKind};
 
 /// The runtime that polls this, which a request can be sent from.
-pub(super) fn current() -> Result<Handle, Error> {
+pub(super) fn current_runtime() -> Result<Handle, Error> {
     Handle::try_current().map_err(|error| {
         let message = "an HTTP request needs a tokio runtime, and it was polled outside of any";
         Error::new(ErrorKind::Connect, message).with_source(error).with_retryable(false)
@@ -21,20 +21,20 @@ pub(super) fn current() -> Result<Handle, Error> {
 pub(super) struct ConnectionRuntime {
     /// Set for a current-thread runtime, whose tasks run only while it is polled. The threads of
     /// others drive the connection wherever the answer is read.
-    current_thread: Option<Id>,
+    is_current_thread: Option<Id>,
 }
 
 impl ConnectionRuntime {
-    pub(super) fn of(runtime: &Handle) -> Self {
+    pub(super) fn for_handle(runtime: &Handle) -> Self {
         let is_current_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
-        Self { current_thread: is_current_thread.then(|| runtime.id()) }
+        Self { is_current_thread: is_current_thread.then(|| runtime.id()) }
     }
 
     /// Returns an error if a wait for the connection may never end: in another runtime than a
     /// current-thread one that drives it, or outside of any. Whether another thread runs that one
     /// cannot be found out.
-    pub(super) fn check(self) -> Result<(), Error> {
-        let Some(id) = self.current_thread else { return Ok(()) };
+    pub(super) fn ensure_alive(self) -> Result<(), Error> {
+        let Some(id) = self.is_current_thread else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {
             return Ok(());
         }
@@ -45,11 +45,11 @@ impl ConnectionRuntime {
     }
 
     /// Waits for `future`, which waits for the connection.
-    pub(super) async fn wait<F: Future>(self, future: F) -> Result<F::Output, Error> {
+    pub(super) async fn drive<F: Future>(self, future: F) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => match self.check() {
+            Poll::Pending => match self.ensure_alive() {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
             },

@@ -12,9 +12,9 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
-use crate::env::after;
+use crate::env::instant_after;
 use crate::error::{Error, ErrorKind, panic_to_error_async};
-use crate::http::endpoint::{Header, secrets_of};
+use crate::http::endpoint::{Header, secrets_in};
 use crate::http::{Endpoint, KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
@@ -23,7 +23,7 @@ use crate::lock::lock_ignoring_poison;
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 
 /// How many refreshes are remembered, the newest. Those of runtimes that ended are among them.
-const MAX_REFRESHES: usize = 32;
+const MAX_TOKEN_REFRESHES: usize = 32;
 
 /// How requests are authorized: by a key, a token, or a signature. Cheap to clone; clones share their
 /// token.
@@ -51,16 +51,16 @@ const MAX_REFRESHES: usize = 32;
 /// let model = OpenAiResponses::new("gpt-5.1").with_credential(credential);
 /// ```
 #[derive(Clone)]
-pub struct Credential(Kind);
+pub struct Credential(CredentialKind);
 
 #[derive(Clone)]
-enum Kind {
+enum CredentialKind {
     Key(Secret),
-    Token(Arc<Tokens>),
-    Signer(Arc<Sign>),
+    Token(Arc<TokenCache>),
+    Signer(Arc<SignFn>),
 }
 
-type Sign = dyn Fn(UnsignedRequest) -> BoxFuture<'static, Result<Vec<(String, String)>, Error>>
+type SignFn = dyn Fn(UnsignedRequest) -> BoxFuture<'static, Result<Vec<(String, String)>, Error>>
     + Send
     + Sync;
 
@@ -116,7 +116,7 @@ impl fmt::Debug for UnsignedRequest {
 impl Credential {
     /// A key that does not change. An empty one counts as none.
     pub fn key(key: impl AsRef<str>) -> Self {
-        Self(Kind::Key(Secret::new(key)))
+        Self(CredentialKind::Key(Secret::new(key)))
     }
 
     /// A token that `fetch` returns.
@@ -138,7 +138,10 @@ impl Credential {
         R: Future<Output = Result<Token, Error>> + Send + 'static,
     {
         let fetch = Box::new(move || fetch().boxed());
-        Self(Kind::Token(Arc::new(Tokens { fetch, state: Mutex::default() })))
+        Self(CredentialKind::Token(Arc::new(TokenCache {
+            fetch_token: fetch,
+            state: Mutex::default(),
+        })))
     }
 
     /// A signature of each request, for example version 4 of AWS: `sign` is given the request after
@@ -162,12 +165,12 @@ impl Credential {
         F: Fn(UnsignedRequest) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Vec<(String, String)>, Error>> + Send + 'static,
     {
-        Self(Kind::Signer(Arc::new(move |request| sign(request).boxed())))
+        Self(CredentialKind::Signer(Arc::new(move |request| sign(request).boxed())))
     }
 
     /// Whether there is one at all.
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(&self.0, Kind::Key(key) if key.is_empty())
+        matches!(&self.0, CredentialKind::Key(key) if key.is_empty())
     }
 
     /// What authorizes one request to `to` with these headers and this body.
@@ -182,19 +185,19 @@ impl Credential {
     ) -> Result<Authorization, Error> {
         let mut authorization = Authorization::default();
         match &self.0 {
-            Kind::Key(key) if key.is_empty() => {}
-            Kind::Key(key) => {
-                authorization.headers.push(sent_in(key_header, key));
+            CredentialKind::Key(key) if key.is_empty() => {}
+            CredentialKind::Key(key) => {
+                authorization.headers.push(credential_headers(key_header, key));
                 authorization.secrets.push(key.clone());
             }
-            Kind::Token(tokens) => {
+            CredentialKind::Token(tokens) => {
                 let (held, origin) = tokens.get().await?;
-                authorization.headers.push(sent_in(KeyHeader::Bearer, &held.secret));
+                authorization.headers.push(credential_headers(KeyHeader::Bearer, &held.secret));
                 authorization.secrets.push(held.secret.clone());
-                authorization.cached =
-                    (origin == Origin::Cache).then(|| (Arc::clone(tokens), held));
+                authorization.cached_token =
+                    (origin == TokenOrigin::Cache).then(|| (Arc::clone(tokens), held));
             }
-            Kind::Signer(sign) => {
+            CredentialKind::Signer(sign) => {
                 let mut own: Vec<(String, String)> = Vec::with_capacity(headers.len());
                 for (name, value) in headers {
                     let name = name.to_ascii_lowercase();
@@ -213,7 +216,7 @@ impl Credential {
                     panic_to_error_async("the signer", async { sign(request).await }).await?;
                 let headers = signed.into_iter().map(|(name, value)| (name.into(), value));
                 authorization.headers.extend(headers);
-                authorization.secrets.extend(authorization.headers.iter().flat_map(secrets_of));
+                authorization.secrets.extend(authorization.headers.iter().flat_map(secrets_in));
             }
         }
         Ok(authorization)
@@ -229,75 +232,76 @@ pub(crate) struct Authorization {
     /// Whether the other headers were signed with these, so that none may replace them.
     pub(crate) is_signature: bool,
     /// The token, if an earlier request has used it.
-    cached: Option<(Arc<Tokens>, Arc<Held>)>,
+    cached_token: Option<(Arc<TokenCache>, Arc<HeldToken>)>,
 }
 
 impl Authorization {
     /// Takes note that a server refused it with 401. Returns whether there may be a better one.
     pub(crate) fn refused(&self) -> bool {
-        if let Some((tokens, held)) = &self.cached {
+        if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
         }
-        self.cached.is_some()
+        self.cached_token.is_some()
     }
 }
 
 /// Where tokens come from, and the one that is held.
-struct Tokens {
-    fetch: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
-    state: Mutex<State>,
+struct TokenCache {
+    fetch_token: Box<dyn Fn() -> BoxFuture<'static, Result<Token, Error>> + Send + Sync>,
+    state: Mutex<TokenState>,
 }
 
 #[derive(Default)]
-struct State {
-    held: Option<Arc<Held>>,
+struct TokenState {
+    held_token: Option<Arc<HeldToken>>,
     /// The refreshes that requests wait for, each begun in this runtime. Those requests hold it;
     /// without any it is gone.
     refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
-type Refresh = BoxFuture<'static, Result<Arc<Held>, Error>>;
+type Refresh = BoxFuture<'static, Result<Arc<HeldToken>, Error>>;
 
-struct Held {
+struct HeldToken {
     secret: Secret,
     /// When it is to be fetched anew.
-    stale: Option<Instant>,
+    stale_at: Option<Instant>,
 }
 
 /// Where a token was.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum TokenOrigin {
     /// An earlier request may have used it.
     Cache,
     /// It was fetched for this one.
     New,
 }
 
-impl Held {
+impl HeldToken {
     fn new(token: Token) -> Self {
         let lasts = |lifetime: Duration| lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime / 10));
-        let stale = token.lifetime.and_then(|lifetime| after(Instant::now(), lasts(lifetime)));
-        Self { secret: token.secret, stale }
+        let stale =
+            token.lifetime.and_then(|lifetime| instant_after(Instant::now(), lasts(lifetime)));
+        Self { secret: token.secret, stale_at: stale }
     }
 
     fn is_fresh(&self) -> bool {
-        self.stale.is_none_or(|stale| Instant::now() < stale)
+        self.stale_at.is_none_or(|stale| Instant::now() < stale)
     }
 }
 
-impl Tokens {
-    async fn get(self: &Arc<Self>) -> Result<(Arc<Held>, Origin), Error> {
+impl TokenCache {
+    async fn get(self: &Arc<Self>) -> Result<(Arc<HeldToken>, TokenOrigin), Error> {
         let refresh = {
             let mut state = lock_ignoring_poison(&self.state);
-            if let Some(held) = state.held.as_ref().filter(|held| held.is_fresh()) {
-                return Ok((Arc::clone(held), Origin::Cache));
+            if let Some(held) = state.held_token.as_ref().filter(|held| held.is_fresh()) {
+                return Ok((Arc::clone(held), TokenOrigin::Cache));
             }
             let here = Handle::try_current().ok().map(|runtime| runtime.id());
             let running = state.refreshes.iter().find(|(runtime, _)| *runtime == here);
             let running = running.and_then(|(_, refresh)| refresh.upgrade());
             running.unwrap_or_else(|| self.begin_refresh(here, &mut state))
         };
-        refresh.await.map(|held| (held, Origin::New))
+        refresh.await.map(|held| (held, TokenOrigin::New))
     }
 
     /// Begins a refresh for the requests of one runtime. What it waits for, such as a connection, is
@@ -305,13 +309,14 @@ impl Tokens {
     fn begin_refresh(
         self: &Arc<Self>,
         here: Option<runtime::Id>,
-        state: &mut State,
+        state: &mut TokenState,
     ) -> Shared<Refresh> {
         let tokens = Arc::clone(self);
         let refresh = async move {
-            let fetched =
-                panic_to_error_async("the source of tokens", async { (tokens.fetch)().await })
-                    .await;
+            let fetched = panic_to_error_async("the source of tokens", async {
+                (tokens.fetch_token)().await
+            })
+            .await;
             let mut state = lock_ignoring_poison(&tokens.state);
             state.refreshes.retain(|(runtime, _)| *runtime != here);
             let token = fetched?;
@@ -321,13 +326,13 @@ impl Tokens {
                     "the source of tokens gave an empty token",
                 ));
             }
-            let held = Arc::new(Held::new(token));
-            state.held = Some(Arc::clone(&held));
+            let held = Arc::new(HeldToken::new(token));
+            state.held_token = Some(Arc::clone(&held));
             Ok(held)
         };
         let refresh = refresh.boxed().shared();
         state.refreshes.retain(|(runtime, _)| *runtime != here);
-        if state.refreshes.len() == MAX_REFRESHES {
+        if state.refreshes.len() == MAX_TOKEN_REFRESHES {
             state.refreshes.remove(0);
         }
         state.refreshes.extend(refresh.downgrade().map(|refresh| (here, refresh)));
@@ -335,13 +340,13 @@ impl Tokens {
     }
 
     /// Drops the token, unless it was replaced since.
-    fn discard(&self, held: &Arc<Held>) {
+    fn discard(&self, held: &Arc<HeldToken>) {
         let mut state = lock_ignoring_poison(&self.state);
-        state.held.take_if(|current| Arc::ptr_eq(current, held));
+        state.held_token.take_if(|current| Arc::ptr_eq(current, held));
     }
 }
 
-fn sent_in(header: KeyHeader, key: &Secret) -> Header {
+fn credential_headers(header: KeyHeader, key: &Secret) -> Header {
     match header {
         KeyHeader::Bearer => (Cow::Borrowed("authorization"), format!("Bearer {}", key.expose())),
         KeyHeader::Named(name) => (Cow::Borrowed(name), key.expose().to_owned()),
@@ -351,9 +356,9 @@ fn sent_in(header: KeyHeader, key: &Secret) -> Header {
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Kind::Key(_) => "Key(…)",
-            Kind::Token(_) => "Token(…)",
-            Kind::Signer(_) => "Signer(…)",
+            CredentialKind::Key(_) => "Key(…)",
+            CredentialKind::Token(_) => "Token(…)",
+            CredentialKind::Signer(_) => "Signer(…)",
         })
     }
 }
@@ -367,7 +372,7 @@ mod tests {
     use super::*;
 
     /// Tokens `t0`, `t1`, …, each of which takes a second to come and is valid for `lifetime`.
-    fn source(lifetime: Duration) -> (Arc<AtomicUsize>, Arc<Tokens>) {
+    fn source(lifetime: Duration) -> (Arc<AtomicUsize>, Arc<TokenCache>) {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
         let credential = Credential::token(move || {
@@ -377,11 +382,11 @@ mod tests {
                 Ok(Token::new(format!("t{n}")).expires_in(lifetime))
             }
         });
-        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         (calls, tokens)
     }
 
-    async fn secret(tokens: &Arc<Tokens>) -> String {
+    async fn secret(tokens: &Arc<TokenCache>) -> String {
         tokens.get().await.unwrap().0.secret.expose().to_owned()
     }
 
@@ -427,7 +432,7 @@ mod tests {
                 std::future::pending().await
             }
         });
-        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(secret(&tokens))).collect();
         for request in &mut waiting {
             assert!(request.as_mut().now_or_never().is_none());
@@ -443,8 +448,8 @@ mod tests {
     async fn only_the_token_that_was_refused_is_discarded() {
         let (calls, tokens) = source(Duration::from_hours(1));
         let (first, origin) = tokens.get().await.unwrap();
-        assert!(origin == Origin::New);
-        assert!(tokens.get().await.unwrap().1 == Origin::Cache);
+        assert!(origin == TokenOrigin::New);
+        assert!(tokens.get().await.unwrap().1 == TokenOrigin::Cache);
         tokens.discard(&first);
         assert_eq!(secret(&tokens).await, "t1");
         tokens.discard(&first);
@@ -465,7 +470,7 @@ mod tests {
                 }
             }
         });
-        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         let error = tokens.get().await.err().unwrap();
         assert_eq!((error.kind(), error.message()), (ErrorKind::Connect, "unreachable"));
         let error = tokens.get().await.err().unwrap();
@@ -486,7 +491,7 @@ mod tests {
                 false => std::future::pending().await,
             }
         });
-        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         let (first, second) = (runtime(), runtime());
         let mut waiting = Box::pin(secret(&tokens));
         // It was begun there, and that runtime does not run any more.
@@ -503,13 +508,13 @@ mod tests {
         });
         assert_eq!(other.as_deref(), Some("t"));
         assert_eq!(first.block_on(waiting), "t");
-        assert!(lock_ignoring_poison(&tokens.state).held.is_some());
+        assert!(lock_ignoring_poison(&tokens.state).held_token.is_some());
     }
 
     #[tokio::test]
     async fn an_empty_token_is_an_error() {
         let credential = Credential::token(|| async { Ok(Token::new(" ")) });
-        let Kind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
+        let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
         let error = tokens.get().await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Auth);
         assert!(error.message().contains("empty token"), "{error}");

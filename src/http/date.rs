@@ -11,7 +11,7 @@ const MONTHS: [&str; 12] =
 /// `now` says which century a year of two digits is of: "a timestamp that appears to be more than
 /// 50 years in the future" is "the most recent year in the past that had the same last two
 /// digits". The name of the day is not looked at.
-pub(super) fn http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
+pub(super) fn parse_http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
     let (_, date) = text.trim().split_once([',', ' '])?;
     let mut words = date.split([' ', '-']).filter(|word| !word.is_empty());
     let mut word = || words.next();
@@ -25,9 +25,9 @@ pub(super) fn http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
         (second, first, fourth, third)
     };
     let month = MONTHS.iter().position(|name| name.eq_ignore_ascii_case(month))? + 1;
-    let (day, month) = (number(day)?, u64::try_from(month).ok()?);
-    let full = |year: u64| instant(year, month, day, clock(time)?);
-    match (year.len(), number(year)?) {
+    let (day, month) = (parse_digits(day)?, u64::try_from(month).ok()?);
+    let full = |year: u64| unix_time(year, month, day, parse_time_of_day(time)?);
+    match (year.len(), parse_digits(year)?) {
         (2, year) => {
             let fifty = Duration::from_hours(24 * 365 * 50 + 24 * 12);
             full(2000 + year).filter(|date| *date <= now + fifty).or_else(|| full(1900 + year))
@@ -38,9 +38,9 @@ pub(super) fn http_date(text: &str, now: SystemTime) -> Option<SystemTime> {
 }
 
 /// Reads a date of RFC 3339, `2026-01-31T12:00:00Z`, with or without a fraction and an offset.
-pub(super) fn rfc3339(text: &str) -> Option<SystemTime> {
+pub(super) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim().split_once(['T', 't', ' '])?;
-    let mut date = date.splitn(3, '-').map(number);
+    let mut date = date.splitn(3, '-').map(parse_digits);
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);
     let at = time.find(['Z', 'z', '+', '-'])?;
     let (clock_time, offset) = time.split_at_checked(at)?;
@@ -52,31 +52,32 @@ pub(super) fn rfc3339(text: &str) -> Option<SystemTime> {
         }
         _ => return None,
     };
-    let local = instant(year, month, day, clock(whole)?)? + Duration::from_secs_f64(fraction);
+    let local =
+        unix_time(year, month, day, parse_time_of_day(whole)?)? + Duration::from_secs_f64(fraction);
     let (sign, offset) = offset.split_at_checked(1)?;
     match (sign, offset) {
         ("Z" | "z", "") => Some(local),
-        ("+", offset) => local.checked_sub(Duration::from_secs(clock(offset)?)),
-        ("-", offset) => local.checked_add(Duration::from_secs(clock(offset)?)),
+        ("+", offset) => local.checked_sub(Duration::from_secs(parse_time_of_day(offset)?)),
+        ("-", offset) => local.checked_add(Duration::from_secs(parse_time_of_day(offset)?)),
         _ => None,
     }
 }
 
 /// `08:49:37`, or without the seconds, as seconds of the day. A leap second counts as the next.
-fn clock(time: &str) -> Option<u64> {
-    let mut parts = time.splitn(3, ':').map(number);
+fn parse_time_of_day(time: &str) -> Option<u64> {
+    let mut parts = time.splitn(3, ':').map(parse_digits);
     let (hours, minutes) = (parts.next()??, parts.next()??);
     let seconds = parts.next().unwrap_or(Some(0))?;
     (hours < 24 && minutes < 60 && seconds <= 60).then_some(hours * 3600 + minutes * 60 + seconds)
 }
 
 /// At most four digits.
-fn number(text: &str) -> Option<u64> {
+fn parse_digits(text: &str) -> Option<u64> {
     let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-fn instant(year: u64, month: u64, day: u64, seconds: u64) -> Option<SystemTime> {
+fn unix_time(year: u64, month: u64, day: u64, seconds: u64) -> Option<SystemTime> {
     let in_month = match month {
         2 if is_leap(year) => 29,
         2 => 28,
@@ -112,13 +113,13 @@ mod tests {
 
     #[track_caller]
     fn check_http(text: &str, seconds: Option<u64>) {
-        assert_eq!(http_date(text, at(NOW)), seconds.map(at), "{text}");
+        assert_eq!(parse_http_date(text, at(NOW)), seconds.map(at), "{text}");
     }
 
     #[track_caller]
     fn check_3339(text: &str, millis: Option<u64>) {
         let expected = millis.map(|millis| UNIX_EPOCH + Duration::from_millis(millis));
-        assert_eq!(rfc3339(text), expected, "{text}");
+        assert_eq!(parse_rfc3339(text), expected, "{text}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) type Header = (Cow<'static, str>, String);
 pub(crate) struct Endpoint(Url);
 
 /// What a path has in the place of the model's name.
-const MODEL: &str = "{model}";
+const MODEL_PLACEHOLDER: &str = "{model}";
 
 impl Endpoint {
     /// Reads a base URL; each `/` at its end is ignored.
@@ -51,7 +51,7 @@ impl Endpoint {
         let mut url = self.0.clone();
         let (path, fixed) = path.split_once('?').unwrap_or((path, ""));
         let model = model.trim_matches('/');
-        if path.contains(MODEL) {
+        if path.contains(MODEL_PLACEHOLDER) {
             let odd = |c: char| c.is_whitespace() || c.is_control();
             let leads_elsewhere = |part: &str| matches!(part, "" | "." | "..");
             if model.split('/').any(leads_elsewhere) || model.contains(odd) {
@@ -60,17 +60,19 @@ impl Endpoint {
             }
         }
         // What is encoded in a path is decoded below, in a model's name it stays as it is.
-        let path = path.trim_start_matches('/').replace(MODEL, &model.replace('%', "%25"));
+        let path =
+            path.trim_start_matches('/').replace(MODEL_PLACEHOLDER, &model.replace('%', "%25"));
         // Law: only an address that cannot be a base has no segments, and `new` refuses those.
         if let Ok(mut segments) = url.path_segments_mut()
             && !path.is_empty()
         {
-            segments.pop_if_empty().extend(path.split('/').map(percent_decoded));
+            segments.pop_if_empty().extend(path.split('/').map(percent_decode));
         }
         let mut with_fixed = url.clone();
         with_fixed.set_query(Some(fixed));
-        let fixed =
-            with_fixed.query_pairs().map(|(name, value)| (name, value.replace(MODEL, model)));
+        let fixed = with_fixed
+            .query_pairs()
+            .map(|(name, value)| (name, value.replace(MODEL_PLACEHOLDER, model)));
         let query = query.iter().map(|(name, value)| (Cow::from(name), value.clone()));
         for (name, value) in query.chain(fixed) {
             if url.query_pairs().all(|(known, _)| known != name) {
@@ -90,13 +92,13 @@ impl Endpoint {
     pub(crate) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &str| value.len() >= 8;
         let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
-        let query = query.filter(|(name, value)| is_secret(name) || is_long(value));
+        let query = query.filter(|(name, value)| is_secret_name(name) || is_long(value));
         let mut secrets: Vec<_> = query.map(|(_, value)| Secret::new(value)).collect();
-        let (user, password) = (percent_decoded(self.0.username()), self.0.password());
-        let password = password.map(percent_decoded).unwrap_or_default();
+        let (user, password) = (percent_decode(self.0.username()), self.0.password());
+        let password = password.map(percent_decode).unwrap_or_default();
         // A user name alone is a key.
         let key = if password.is_empty() { &user } else { &password };
-        secrets.extend([Secret::new(key), Secret::new(basic(&user, &password))]);
+        secrets.extend([Secret::new(key), Secret::new(basic_credentials(&user, &password))]);
         secrets
     }
 
@@ -110,13 +112,13 @@ impl Endpoint {
     }
 
     /// Whether what is sent to it can be read on its way.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain_http(&self) -> bool {
         self.0.scheme() == "http"
     }
 
     /// Whether there is a user name, a password or a key in it.
     pub(crate) fn has_credentials(&self) -> bool {
-        let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret(&name);
+        let in_query = |(name, _): (Cow<'_, str>, Cow<'_, str>)| is_secret_name(&name);
         let in_front = !self.0.username().is_empty() || self.0.password().is_some();
         in_front || self.0.query_pairs().any(in_query)
     }
@@ -137,8 +139,8 @@ impl Endpoint {
 }
 
 /// Whether a header, or a field of a query, holds what is not to be shown, by the words of its name.
-pub(crate) fn is_secret(name: &str) -> bool {
-    const WORDS: [&str; 15] = [
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    const SECRET_WORDS: [&str; 15] = [
         "auth",
         "authorization",
         "key",
@@ -157,13 +159,13 @@ pub(crate) fn is_secret(name: &str) -> bool {
     ];
     // It says which request is sent again, and opens nothing.
     let is_idempotency = name.eq_ignore_ascii_case("idempotency-key");
-    let is_word = |part: &str| WORDS.iter().any(|word| part.eq_ignore_ascii_case(word));
+    let is_word = |part: &str| SECRET_WORDS.iter().any(|word| part.eq_ignore_ascii_case(word));
     !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
 /// What of a header is not to be shown; nothing if its name does not say that it is secret.
-pub(crate) fn secrets_of((name, value): &Header) -> Vec<Secret> {
-    if !is_secret(name) {
+pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
+    if !is_secret_name(name) {
         return Vec::new();
     }
     // Of `Bearer abc` and `session=abc; user=def`, also each part, if it is not a short word.
@@ -176,12 +178,12 @@ pub(crate) fn secrets_of((name, value): &Header) -> Vec<Secret> {
 
 /// How a user name and a password travel: `user:password` in base64 (RFC 7617), without the `=` at
 /// its end.
-fn basic(user: &str, password: &str) -> String {
+fn basic_credentials(user: &str, password: &str) -> String {
     STANDARD_NO_PAD.encode(format!("{user}:{password}"))
 }
 
 /// A text with its `%XX` read; what is none stays.
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -273,8 +275,8 @@ mod tests {
     #[test]
     fn a_user_name_and_a_password_are_written_as_they_travel() {
         // The example of RFC 7617.
-        assert_eq!(basic("Aladdin", "open sesame"), "QWxhZGRpbjpvcGVuIHNlc2FtZQ");
-        assert_eq!(basic("", ""), "Og");
-        assert_eq!(percent_decoded("a%2Fb%20c%é%4"), "a/b c%é%4");
+        assert_eq!(basic_credentials("Aladdin", "open sesame"), "QWxhZGRpbjpvcGVuIHNlc2FtZQ");
+        assert_eq!(basic_credentials("", ""), "Og");
+        assert_eq!(percent_decode("a%2Fb%20c%é%4"), "a/b c%é%4");
     }
 }

@@ -34,17 +34,17 @@ pub use body::Body;
 #[cfg(feature = "http")]
 pub use client::HttpClient;
 #[cfg(feature = "http")]
-pub(crate) use client::{Connection, Post, was_closed};
+pub(crate) use client::{ConnectionPolicy, PostRequest, was_connection_closed};
 #[cfg(feature = "http")]
 pub(crate) use credential::Authorization;
 #[cfg(feature = "http")]
 pub use credential::{Credential, Token, UnsignedRequest};
 #[cfg(feature = "http")]
-pub(crate) use endpoint::{Endpoint, Header, is_secret, secrets_of};
+pub(crate) use endpoint::{Endpoint, Header, is_secret_name, secrets_in};
 pub use key_header::KeyHeader;
-pub(crate) use parse_delay::{span, until};
+pub(crate) use parse_delay::{duration_from_seconds, duration_until};
 #[cfg(feature = "http")]
-pub(crate) use rate_limit_headers::used_up;
+pub(crate) use rate_limit_headers::latest_reset;
 /// The transport, for [`HttpClient::customized`]: its version may change with any version of this
 /// crate.
 #[cfg(feature = "http")]

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::http::date::{http_date, rfc3339};
+use crate::http::date::{parse_http_date, parse_rfc3339};
 
 /// Reads a span with its units, `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2 minutes 3 seconds`, as far
 /// as the text is one. Gives what is behind it as well.
-pub(crate) fn span(text: &str) -> Option<(Duration, &str)> {
+pub(crate) fn duration_from_seconds(text: &str) -> Option<(Duration, &str)> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim_start();
     let mut read = None;
@@ -34,7 +34,7 @@ pub(crate) fn span(text: &str) -> Option<(Duration, &str)> {
 
 /// Reads when to come back: a number of seconds, a span with units, a date, or the seconds or
 /// milliseconds since 1970. What lies in the past is no wait.
-pub(crate) fn until(text: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn duration_until(text: &str, now: SystemTime) -> Option<Duration> {
     /// No server asks for thirty years; so many seconds are a date.
     const DATE: f64 = 1e9;
     const DATE_IN_MILLIS: f64 = 1e12;
@@ -47,10 +47,10 @@ pub(crate) fn until(text: &str, now: SystemTime) -> Option<Duration> {
             number => Duration::try_from_secs_f64(number).ok(),
         };
     }
-    if let Some((wait, "")) = span(text) {
+    if let Some((wait, "")) = duration_from_seconds(text) {
         return Some(wait);
     }
-    Some(from(now, rfc3339(text).or_else(|| http_date(text, now))?))
+    Some(from(now, parse_rfc3339(text).or_else(|| parse_http_date(text, now))?))
 }
 
 fn from(now: SystemTime, date: SystemTime) -> Duration {
@@ -67,7 +67,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, millis: impl Into<Option<u64>>) {
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        assert_eq!(until(text, now), millis.into().map(Duration::from_millis), "{text}");
+        assert_eq!(duration_until(text, now), millis.into().map(Duration::from_millis), "{text}");
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
         }
         // Farther away than dates go.
         for power in 18..=23 {
-            until(&format!("1e{power}"), UNIX_EPOCH);
+            duration_until(&format!("1e{power}"), UNIX_EPOCH);
         }
         check("10000000000000000000000", None);
         check("1s later", None);
@@ -116,8 +116,11 @@ mod tests {
     #[test]
     fn a_span_ends_where_its_units_end() {
         let text = "2m3.5s. Visit us at 5 o'clock";
-        assert_eq!(span(text), Some((Duration::from_millis(123_500), ". Visit us at 5 o'clock")));
-        assert_eq!(span("in 5s"), None);
-        assert_eq!(span("30."), None);
+        assert_eq!(
+            duration_from_seconds(text),
+            Some((Duration::from_millis(123_500), ". Visit us at 5 o'clock"))
+        );
+        assert_eq!(duration_from_seconds("in 5s"), None);
+        assert_eq!(duration_from_seconds("30."), None);
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use hyper_util::client::proxy::matcher::Matcher;
 
-use crate::error::causes;
+use crate::error::source_chain;
 use crate::http::Endpoint;
 
 /// The proxies of a client.
@@ -13,44 +13,44 @@ pub(super) enum Proxies {
     /// It has none.
     None,
     /// Those that the environment, or the system, names.
-    OfTheSystem,
+    System,
     /// Those that it was given, as its settings show them.
-    Own(String),
+    Custom(String),
 }
 
 impl Proxies {
     /// Reads them off the settings of a client, and the client: neither has a getter, and both show
     /// what proxies they have.
-    pub(super) fn of(settings: &str, client: &reqwest::Client) -> Self {
-        match (list(settings), list(&format!("{client:?}"))) {
+    pub(super) fn from_customized(settings: &str, client: &reqwest::Client) -> Self {
+        match (proxy_list(settings), proxy_list(&format!("{client:?}"))) {
             (_, None) => Self::None,
-            (Some(own), Some(_)) => Self::Own(own.to_owned()),
-            (None, Some(_)) => Self::OfTheSystem,
+            (Some(own), Some(_)) => Self::Custom(own.to_owned()),
+            (None, Some(_)) => Self::System,
         }
     }
 
     /// The proxy for an address, if requests to it go through one that is known.
-    pub(super) fn to(&self, endpoint: &Endpoint) -> Option<String> {
+    pub(super) fn proxy_for(&self, endpoint: &Endpoint) -> Option<String> {
         match self {
             Self::None => None,
-            Self::Own(proxies) => {
+            Self::Custom(proxies) => {
                 let marker = format!("{}: Intercept {{ uri: ", endpoint.url().scheme());
                 let exempt = format!("\"{}\"", endpoint.host_name());
                 let mut each = proxies.split("Matcher {").filter(|proxy| !proxy.contains(&exempt));
                 let uri = each.find_map(|proxy| proxy.split_once(&marker))?.1;
-                host_of(uri.split([' ', ',']).next().unwrap_or_default())
+                proxy_host(uri.split([' ', ',']).next().unwrap_or_default())
             }
-            Self::OfTheSystem => {
+            Self::System => {
                 let target = endpoint.url().as_str().parse().ok()?;
                 let proxy = Matcher::from_system().intercept(&target)?;
-                host_of(&proxy.uri().to_string())
+                proxy_host(&proxy.uri().to_string())
             }
         }
     }
 }
 
 /// The list of proxies in what a client, or its settings, shows.
-fn list(shown: &str) -> Option<&str> {
+fn proxy_list(shown: &str) -> Option<&str> {
     let (_, list) = shown.split_once("proxies: [")?;
     let mut open = 1_usize;
     let end = list.find(|c| {
@@ -65,7 +65,7 @@ fn list(shown: &str) -> Option<&str> {
 }
 
 /// The part of a proxy's address that can be shown: not its user name and password.
-fn host_of(address: &str) -> Option<String> {
+fn proxy_host(address: &str) -> Option<String> {
     let url = reqwest::Url::parse(address).ok()?;
     let host = url.host_str()?;
     let scheme = url.scheme();
@@ -77,7 +77,7 @@ fn host_of(address: &str) -> Option<String> {
 
 /// Whether an error came up on the way to the proxy, or is what the proxy said to the request for a
 /// tunnel.
-pub(super) fn is_of_tunnel(error: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_tunnel_error(error: &(dyn StdError + 'static)) -> bool {
     // The type of it is not public.
-    causes(error).any(|error| error.to_string().starts_with("tunnel error"))
+    source_chain(error).any(|error| error.to_string().starts_with("tunnel error"))
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use crate::error::RateLimitScope;
-use crate::http::parse_delay::until;
+use crate::http::parse_delay::duration_until;
 
 /// The allowances, by their headers: in place of `{}` stands what is told, `remaining` or `reset`.
 ///
 /// `x-ratelimit-reset-*` are spans (`6m0s`, at Azure seconds), those of Anthropic dates of RFC
 /// 3339, and `x-ratelimit-reset` is seconds or, at `OpenRouter`, milliseconds since 1970.
-const ALLOWANCES: &[(&str, Option<RateLimitScope>)] = &[
+const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
     ("x-ratelimit-{}-requests", Some(RateLimitScope::Requests)),
     ("x-ratelimit-{}-tokens", Some(RateLimitScope::Tokens)),
     ("anthropic-ratelimit-requests-{}", Some(RateLimitScope::Requests)),
@@ -27,14 +27,15 @@ const ALLOWANCES: &[(&str, Option<RateLimitScope>)] = &[
 /// Of several that are used up it is the one that takes longest. When an allowance is full again of which
 /// something is left says nothing about when to come back. Where only one time is told, and not of what
 /// there is how much left, it is taken for that of the allowance that is used up.
-pub(crate) fn used_up<'a>(
+pub(crate) fn latest_reset<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
 ) -> (Option<RateLimitScope>, Option<Duration>) {
-    let told: Vec<_> = ALLOWANCES
+    let told: Vec<_> = RATE_LIMIT_HEADERS
         .iter()
         .filter_map(|(name, scope)| {
-            let wait = header(&name.replace("{}", "reset")).and_then(|reset| until(reset, now));
+            let wait =
+                header(&name.replace("{}", "reset")).and_then(|reset| duration_until(reset, now));
             let wait = wait.filter(|wait| !wait.is_zero());
             let remaining = header(&name.replace("{}", "remaining")).map(str::trim);
             (wait.is_some() || remaining == Some("0")).then_some((*scope, wait, remaining))
@@ -67,7 +68,7 @@ mod tests {
     #[track_caller]
     fn check(headers: &[(&str, &str)], scope: Option<RateLimitScope>, millis: Option<u64>) {
         let expected = (scope, millis.map(Duration::from_millis));
-        assert_eq!(used_up(header(headers), now()), expected, "{headers:?}");
+        assert_eq!(latest_reset(header(headers), now()), expected, "{headers:?}");
     }
 
     #[test]

@@ -8,15 +8,17 @@ use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use crate::error::RateLimitScope;
-use crate::http::{Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, masked, retry_after, used_up};
+use crate::http::{
+    Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, latest_reset, masked, retry_after,
+};
 
 /// How long the words of an error are waited for, once its status is known. The limits of the turn
 /// hold as well.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the id of a request stands, in the order of preference: Anthropic, OpenAI and many
 /// others, Azure, Mistral, AWS, and the edge that many of them stand behind.
-const REQUEST_IDS: &[&str] = &[
+const REQUEST_ID_HEADERS: &[&str] = &[
     "request-id",
     "x-request-id",
     "apim-request-id",
@@ -28,7 +30,7 @@ const REQUEST_IDS: &[&str] = &[
 ];
 
 /// What a hook is: see [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
-pub(super) type Hook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
+pub(super) type ResponseHook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 
 /// The head of an answer: what a server says before its body. No key is in it, whatever the server
 /// echoes.
@@ -71,7 +73,7 @@ impl<'a> ResponseHead<'a> {
 
     /// The provider's id of the request, under whatever name it has.
     pub fn request_id(&self) -> Option<&str> {
-        REQUEST_IDS.iter().find_map(|name| self.header(name))
+        REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name))
     }
 }
 
@@ -80,9 +82,9 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(super) headers: HeaderMap,
     /// When the head came.
-    pub(crate) now: SystemTime,
+    pub(crate) received_at: SystemTime,
     /// The proxy that it is of.
-    pub(crate) by_proxy: Option<String>,
+    pub(crate) is_from_proxy: Option<String>,
     pub(crate) body: Body,
 }
 
@@ -97,34 +99,34 @@ impl Response {
 
     /// The provider's id of the request.
     pub(crate) fn request_id(&self) -> Option<String> {
-        REQUEST_IDS.iter().find_map(|name| self.header(name)).map(str::to_owned)
+        REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name)).map(str::to_owned)
     }
 
     /// How long the provider asks to wait.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        retry_after(|name| self.header(name), self.now)
+        retry_after(|name| self.header(name), self.received_at)
     }
 
     /// What is used up, and when it is full again.
-    pub(crate) fn used_up(&self) -> (Option<RateLimitScope>, Option<Duration>) {
-        used_up(|name| self.header(name), self.now)
+    pub(crate) fn latest_rate_limit_reset(&self) -> (Option<RateLimitScope>, Option<Duration>) {
+        latest_reset(|name| self.header(name), self.received_at)
     }
 
     /// Whether the provider wants to be asked again: a header of Anthropic and of OpenAI.
-    pub(crate) fn should_retry(&self) -> Option<bool> {
+    pub(crate) fn should_retry_header(&self) -> Option<bool> {
         self.header("x-should-retry")?.trim().parse().ok()
     }
 
     /// How the body is packed, if it is.
-    pub(crate) fn encoding(&self) -> Option<&str> {
+    pub(crate) fn content_encoding(&self) -> Option<&str> {
         let encoding = self.header("content-encoding").map(str::trim);
         encoding.filter(|encoding| !matches!(*encoding, "" | "identity"))
     }
 
     /// Reads the words of an answer that is not a stream into `words`, as much as errors have.
     /// Dropping the future leaves there what came so far.
-    pub(crate) async fn read_words(&mut self, words: &mut Vec<u8>) {
-        let mut until = Instant::now() + REFUSAL_TIMEOUT;
+    pub(crate) async fn read_error_body(&mut self, words: &mut Vec<u8>) {
+        let mut until = Instant::now() + ERROR_BODY_TIMEOUT;
         // What cannot be read, or not soon, is left out: this is for the words of an error.
         while words.len() < MAX_DRAIN_BYTES
             && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await

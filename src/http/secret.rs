@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::http::secret_search::places_of;
+use crate::http::secret_search::secret_ranges;
 
 /// A key. `Debug` does not show it, and it is taken out of whatever a server echoes.
 ///
@@ -41,7 +41,7 @@ impl Secret {
     pub fn masked(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut end = 0;
-        for place in places_of(&self.0, text) {
+        for place in secret_ranges(&self.0, text) {
             // The one before it may have ended in the middle of this one.
             if place.end <= end {
                 continue;

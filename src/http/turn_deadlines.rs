@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::env::after;
+use crate::env::instant_after;
 use crate::error::{Error, ErrorKind};
 use crate::http::Timeouts;
 use crate::http::deadline::Deadline;
@@ -26,40 +26,40 @@ pub(crate) struct TurnDeadlines {
     host: String,
     /// When the whole turn is over.
     turn: Option<Instant>,
-    bytes: Wait,
-    output: Wait,
+    bytes_wait: IdleWait,
+    output_wait: IdleWait,
     timer: Deadline,
 }
 
 /// A wait for the first of several things, and then for each next one.
 #[derive(Clone, Copy, Debug)]
-enum Wait {
+enum IdleWait {
     /// For the first, until then.
-    First(Option<Instant>),
+    UntilFirst(Option<Instant>),
     /// For nothing: one came, and the reader has not waited for the next one yet.
-    Moving,
+    Idle,
     /// For the next, until then.
-    Next(Option<Instant>),
+    BetweenEvents(Option<Instant>),
 }
 
-impl Default for Wait {
+impl Default for IdleWait {
     fn default() -> Self {
-        Self::First(None)
+        Self::UntilFirst(None)
     }
 }
 
-impl Wait {
+impl IdleWait {
     /// Begins to wait for the next one, if it does not wait yet.
-    fn begin(&mut self, limit: Duration) {
-        if let Self::Moving = self {
-            *self = Self::Next(after(Instant::now(), limit));
+    fn start_waiting(&mut self, limit: Duration) {
+        if let Self::Idle = self {
+            *self = Self::BetweenEvents(instant_after(Instant::now(), limit));
         }
     }
 
-    fn until(self) -> Option<Instant> {
+    fn deadline(self) -> Option<Instant> {
         match self {
-            Self::First(at) | Self::Next(at) => at,
-            Self::Moving => None,
+            Self::UntilFirst(at) | Self::BetweenEvents(at) => at,
+            Self::Idle => None,
         }
     }
 }
@@ -72,26 +72,26 @@ impl TurnDeadlines {
         Self {
             timeouts: Some(timeouts),
             host,
-            turn: after(began, timeouts.turn),
-            bytes: Wait::First(after(began, timeouts.first_byte)),
-            output: Wait::First(after(began, timeouts.first_output)),
+            turn: instant_after(began, timeouts.turn),
+            bytes_wait: IdleWait::UntilFirst(instant_after(began, timeouts.first_byte)),
+            output_wait: IdleWait::UntilFirst(instant_after(began, timeouts.first_output)),
             timer: Deadline::default(),
         }
     }
 
     /// A piece of the body came.
-    pub(crate) fn heard_bytes(&mut self) {
-        self.bytes = Wait::Moving;
+    pub(crate) fn on_bytes(&mut self) {
+        self.bytes_wait = IdleWait::Idle;
     }
 
     /// The model said something.
-    pub(crate) fn heard_output(&mut self) {
-        self.output = Wait::Moving;
+    pub(crate) fn on_output(&mut self) {
+        self.output_wait = IdleWait::Idle;
     }
 
     /// Waits for `future` as long as the limits allow.
     #[cfg(feature = "http")]
-    pub(crate) async fn within<F: Future>(&mut self, future: F) -> Result<F::Output, Error> {
+    pub(crate) async fn limit_future<F: Future>(&mut self, future: F) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -103,31 +103,31 @@ impl TurnDeadlines {
     /// Ready with the error when a wait is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let Some(timeouts) = self.timeouts else { return Poll::Pending };
-        self.bytes.begin(timeouts.idle);
-        self.output.begin(timeouts.idle_output);
-        let all = [self.turn, self.bytes.until(), self.output.until()];
+        self.bytes_wait.start_waiting(timeouts.idle);
+        self.output_wait.start_waiting(timeouts.idle_output);
+        let all = [self.turn, self.bytes_wait.deadline(), self.output_wait.deadline()];
         let until = all.into_iter().flatten().min();
         ready!(self.timer.poll(until, cx));
-        Poll::Ready(self.over(until, timeouts))
+        Poll::Ready(self.timeout_error(until, timeouts))
     }
 
-    fn over(&mut self, until: Option<Instant>, timeouts: Timeouts) -> Error {
+    fn timeout_error(&mut self, until: Option<Instant>, timeouts: Timeouts) -> Error {
         let host = mem::take(&mut self.host);
-        let is_output = until == self.output.until();
-        let message = match (self.output, self.bytes) {
+        let is_output = until == self.output_wait.deadline();
+        let message = match (self.output_wait, self.bytes_wait) {
             _ if until == self.turn => {
                 format!("the turn was not complete within {:?}", timeouts.turn)
             }
-            (Wait::First(_), _) if is_output => {
+            (IdleWait::UntilFirst(_), _) if is_output => {
                 format!("the model said nothing within {:?}", timeouts.first_output)
             }
-            (Wait::Moving | Wait::Next(_), _) if is_output => {
+            (IdleWait::Idle | IdleWait::BetweenEvents(_), _) if is_output => {
                 format!("the model went silent in its answer, for {:?}", timeouts.idle_output)
             }
-            (_, Wait::First(_)) => {
+            (_, IdleWait::UntilFirst(_)) => {
                 format!("{host} did not begin its answer within {:?}", timeouts.first_byte)
             }
-            (_, Wait::Moving | Wait::Next(_)) => {
+            (_, IdleWait::Idle | IdleWait::BetweenEvents(_)) => {
                 format!("{host} went silent in the middle of its answer, for {:?}", timeouts.idle)
             }
         };

@@ -104,7 +104,7 @@ impl<C, R> FromIterator<C> for OpenCalls<C, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::draw::Draw;
+    use crate::env::draw::TestRng;
 
     fn calls(ids: &[&'static str]) -> OpenCalls<&'static str, u32> {
         ids.iter().copied().collect()
@@ -195,12 +195,12 @@ mod tests {
     #[test]
     fn any_sequence_of_operations_agrees_with_a_naive_model() {
         for seed in 0..4_000 {
-            let draw = Draw::new(seed);
+            let draw = TestRng::new(seed);
             let (mut calls, mut model) = (OpenCalls::default(), Model::default());
-            for step in 0..u64::try_from(draw.number(24)).unwrap() {
-                let id = u64::try_from(draw.number(3)).unwrap();
+            for step in 0..u64::try_from(draw.next_below(24)).unwrap() {
+                let id = u64::try_from(draw.next_below(3)).unwrap();
                 let is_it = |(_, other): &(u64, u64)| *other == id;
-                match draw.number(8) {
+                match draw.next_below(8) {
                     0..=2 => {
                         calls.extend([(step, id)]);
                         model.calls.push((step, id));
@@ -229,7 +229,7 @@ mod tests {
                         );
                         model.forget(|number| Some(number) == last);
                     }
-                    _ if draw.number(2) == 0 => {
+                    _ if draw.next_below(2) == 0 => {
                         assert_eq!(calls.take_buffered_results(), model.held(), "seed {seed}");
                         let answered: Vec<u64> = model.results.iter().map(|(of, _)| *of).collect();
                         model.forget(|number| answered.contains(&number));

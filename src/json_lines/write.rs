@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 /// How many bytes of lines are collected before they are handed to the writer, in any case.
-const MAX_BUFFERED: usize = 16 << 10;
+const MAX_BUFFERED_BYTES: usize = 16 << 10;
 
 /// Collects lines, and hands them to a writer until that fails. Nothing is written after the first
 /// failure, which stays.
@@ -16,19 +16,19 @@ pub(crate) struct LineWriter<F> {
     /// Not after a failure, and not while the writer is called: it may panic.
     is_open: bool,
     failure: Option<F>,
-    to_failure: fn(io::Error) -> F,
+    make_failure: fn(io::Error) -> F,
 }
 
 impl<F> LineWriter<F> {
     /// Makes one that tells its failure as `to_failure` does.
     pub(crate) fn new(out: impl Write + Send + 'static, to_failure: fn(io::Error) -> F) -> Self {
         let (out, lines) = (Box::new(out), Vec::new());
-        Self { out, lines, is_open: true, failure: None, to_failure }
+        Self { out, lines, is_open: true, failure: None, make_failure: to_failure }
     }
 
     /// Appends a line. It is written with the next [`write`](Self::write), or when many bytes wait.
     pub(crate) fn append(&mut self, line: &impl Serialize) {
-        self.append_with(|lines| push_line(lines, line));
+        self.append_with(|lines| push_json_line(lines, line));
     }
 
     /// The same of an object that is JSON already, or could not be.
@@ -47,7 +47,7 @@ impl<F> LineWriter<F> {
         if let Err(error) = push(&mut self.lines) {
             self.write();
             self.try_io(|_, _| Err(error.into()));
-        } else if self.lines.len() >= MAX_BUFFERED {
+        } else if self.lines.len() >= MAX_BUFFERED_BYTES {
             self.write();
         }
     }
@@ -77,7 +77,7 @@ impl<F> LineWriter<F> {
         }
         match act(&mut *self.out, &self.lines) {
             Ok(()) => self.is_open = true,
-            Err(error) => self.failure = Some((self.to_failure)(error)),
+            Err(error) => self.failure = Some((self.make_failure)(error)),
         }
     }
 }
@@ -93,7 +93,7 @@ impl<F: fmt::Debug> fmt::Debug for LineWriter<F> {
 /// # Errors
 ///
 /// If the value is not JSON. Nothing is appended then.
-fn push_line(text: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
+fn push_json_line(text: &mut Vec<u8>, line: &impl Serialize) -> serde_json::Result<()> {
     let before = text.len();
     let written = serde_json::to_writer(&mut *text, line);
     match written {
@@ -149,7 +149,7 @@ mod tests {
         lines.write();
         lines.write();
         assert_eq!(room.writes(), ["1\n[2]\n"]);
-        let long = "x".repeat(MAX_BUFFERED);
+        let long = "x".repeat(MAX_BUFFERED_BYTES);
         lines.append(&long);
         assert_eq!(room.writes()[1..], [format!("\"{long}\"\n")]);
     }

@@ -11,17 +11,17 @@ pub(super) use crate::request::unsupported;
 
 /// A JSON object with its fields in the order in which they were set, each name once.
 #[derive(Debug, Default)]
-pub(super) struct Object {
+pub(super) struct ObjectWriter {
     /// Each field with a comma after it.
     fields: Vec<u8>,
     /// The first value that cannot be written as JSON.
     error: Option<serde_json::Error>,
 }
 
-impl Object {
+impl ObjectWriter {
     /// Adds a field. The name is written as it is.
     pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
-        self.begin(name);
+        self.begin_field(name);
         if let Err(error) = serde_json::to_writer(&mut self.fields, &value) {
             self.error.get_or_insert(error);
         }
@@ -47,10 +47,10 @@ impl Object {
         if object.is_empty() {
             return self;
         }
-        self.begin(name);
+        self.begin_field(name);
         self.fields.push(b'{');
         self = self.append(object);
-        self.end(b"},");
+        self.end_field(b"},");
         self
     }
 
@@ -71,7 +71,7 @@ impl Object {
             return None;
         }
         self.fields.insert(0, b'{');
-        self.end(b"}");
+        self.end_field(b"}");
         Json::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
@@ -88,26 +88,26 @@ impl Object {
         extra: &Map<String, Value>,
     ) -> Result<Vec<u8>, Error> {
         if let Some(error) = self.error {
-            return Err(not_json(error));
+            return Err(serialization_error(error));
         }
         self.fields.insert(0, b'{');
         if extra.is_empty() {
-            self.begin(array);
+            self.begin_field(array);
             self.fields.push(b'[');
             fill(&mut self.fields);
             self.fields.extend_from_slice(b"]}");
             return Ok(self.fields);
         }
         self = self.set(array, [(); 0]);
-        self.end(b"}");
+        self.end_field(b"}");
         let mut out = self.fields;
-        let mut fields: Fields = serde_json::from_slice(&out).map_err(not_json)?;
-        fields.merge(extra).map_err(not_json)?;
+        let mut fields: Fields = serde_json::from_slice(&out).map_err(serialization_error)?;
+        fields.merge(extra).map_err(serialization_error)?;
         let (mut fill, mut open) = (Some(fill), b'{');
         out.clear();
         for (name, value) in fields.into_iter() {
             out.push(std::mem::replace(&mut open, b','));
-            serde_json::to_writer(&mut out, &name).map_err(not_json)?;
+            serde_json::to_writer(&mut out, &name).map_err(serialization_error)?;
             out.push(b':');
             // The value that replaces the array is in `extra`.
             match fill.take_if(|_| name == array && !extra.contains_key(array)) {
@@ -123,14 +123,14 @@ impl Object {
         Ok(out)
     }
 
-    fn begin(&mut self, name: &str) {
+    fn begin_field(&mut self, name: &str) {
         self.fields.push(b'"');
         self.fields.extend_from_slice(name.as_bytes());
         self.fields.extend_from_slice(b"\":");
     }
 
     /// Replaces the comma after the last field.
-    fn end(&mut self, by: &[u8]) {
+    fn end_field(&mut self, by: &[u8]) {
         self.fields.pop_if(|last| *last == b',');
         self.fields.extend_from_slice(by);
     }
@@ -143,16 +143,16 @@ pub(super) fn to_bytes(
     body: &impl Serialize,
     extra: &Map<String, Value>,
 ) -> Result<Vec<u8>, Error> {
-    let out = serde_json::to_vec(body).map_err(not_json)?;
+    let out = serde_json::to_vec(body).map_err(serialization_error)?;
     if extra.is_empty() {
         return Ok(out);
     }
-    let mut fields: Fields = serde_json::from_slice(&out).map_err(not_json)?;
-    fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(not_json)
+    let mut fields: Fields = serde_json::from_slice(&out).map_err(serialization_error)?;
+    fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(serialization_error)
 }
 
 /// The error for a value that cannot be written as JSON.
-pub(super) fn not_json(error: serde_json::Error) -> Error {
+pub(super) fn serialization_error(error: serde_json::Error) -> Error {
     Error::new(ErrorKind::InvalidRequest, "the request is not JSON").with_source(error)
 }
 
@@ -161,7 +161,7 @@ pub(super) fn not_json(error: serde_json::Error) -> Error {
 /// # Errors
 ///
 /// [`Unsupported`](ErrorKind::Unsupported) with the option's name as its parameter.
-pub(super) fn refuse_set(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
+pub(super) fn ensure_extra_is_new(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
     match options.iter().find(|(_, is_set)| *is_set) {
         Some((option, _)) => Err(unsupported(wire, option)),
         None => Ok(()),
@@ -174,7 +174,7 @@ mod tests {
     use serde_json::json;
 
     #[track_caller]
-    fn check(body: Object, extra: Value, expected: &str) {
+    fn check(body: ObjectWriter, extra: Value, expected: &str) {
         let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
         let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
         let bytes = body.with_array("items", fill, &extra).unwrap();
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn extra_fields_are_merged_and_the_order_stays() {
         let body = || {
-            let m = Object::default().set("y", [100.0]).set("x", 2);
-            Object::default().set("z", 1).set_object("m", m).set("a", 3)
+            let m = ObjectWriter::default().set("y", [100.0]).set("x", 2);
+            ObjectWriter::default().set("z", 1).set_object("m", m).set("a", 3)
         };
         let plain = r#"{"z":1,"m":{"y":[100.0],"x":2},"a":3,"items":[1,2]}"#;
         check(body(), json!({}), plain);
@@ -198,17 +198,17 @@ mod tests {
 
     #[test]
     fn fields_without_a_value_are_left_out() {
-        let body = Object::default().set_some("a", None::<u8>).set_list("b", &[0_u8; 0]);
-        let body = body.set_object("c", Object::default());
+        let body = ObjectWriter::default().set_some("a", None::<u8>).set_list("b", &[0_u8; 0]);
+        let body = body.set_object("c", ObjectWriter::default());
         check(body, json!({}), r#"{"items":[1,2]}"#);
-        check(Object::default(), json!({ "a": 1 }), r#"{"items":[1,2],"a":1}"#);
+        check(ObjectWriter::default(), json!({ "a": 1 }), r#"{"items":[1,2],"a":1}"#);
     }
 
     #[test]
     fn a_value_that_is_not_json_is_an_invalid_request() {
         let keys = std::collections::HashMap::from([(vec![1], 1)]);
-        let inner = Object::default().set("bad", keys);
-        let body = Object::default().set_object("inner", inner).set("good", 1);
+        let inner = ObjectWriter::default().set("bad", keys);
+        let body = ObjectWriter::default().set_object("inner", inner).set("good", 1);
         let error = body.with_array("items", |_| {}, &Map::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     }

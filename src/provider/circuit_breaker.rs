@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
-use crate::provider::first_poll::at_first_poll;
-use crate::provider::should_fall_back::Choice;
+use crate::provider::first_poll::start_at_first_poll;
+use crate::provider::should_fall_back::FallbackDecision;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
@@ -56,17 +56,17 @@ use crate::turn::{PartialTurn, TurnBuilder};
 #[derive(Clone)]
 pub struct CircuitBreaker {
     provider: Arc<dyn Provider>,
-    after: u32,
-    rest: Duration,
-    on: Arc<Choice>,
-    circuit: Arc<Mutex<Circuit>>,
+    max_failures: u32,
+    cooldown: Duration,
+    counts_as_failure: Arc<FallbackDecision>,
+    state: Arc<Mutex<CircuitState>>,
 }
 
 #[derive(Clone, Debug)]
-enum Circuit {
+enum CircuitState {
     Closed { failures: u32 },
-    Open { until: Instant, last: Error },
-    HalfOpen { last: Error },
+    Open { until: Instant, last_error: Error },
+    HalfOpen { last_error: Error },
 }
 
 impl CircuitBreaker {
@@ -74,71 +74,71 @@ impl CircuitBreaker {
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self {
             provider: Arc::new(provider),
-            after: 5,
-            rest: Duration::from_secs(30),
-            on: Arc::new(Error::is_retryable),
-            circuit: Arc::new(Mutex::new(Circuit::Closed { failures: 0 })),
+            max_failures: 5,
+            cooldown: Duration::from_secs(30),
+            counts_as_failure: Arc::new(Error::is_retryable),
+            state: Arc::new(Mutex::new(CircuitState::Closed { failures: 0 })),
         }
     }
 
     /// Opens after so many failures in a row. 0 is read as 1.
     pub fn with_failures(mut self, failures: u32) -> Self {
-        self.after = failures.max(1);
+        self.max_failures = failures.max(1);
         self
     }
 
     /// Lets the provider rest for so long.
     pub fn with_cooldown(mut self, rest: Duration) -> Self {
-        self.rest = rest;
+        self.cooldown = rest;
         self
     }
 
     /// Counts the errors for which this is true as failures, and no others.
     pub fn count_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
-        self.on = Arc::new(choose);
+        self.counts_as_failure = Arc::new(choose);
         self
     }
 
     /// Whether the next request would be refused.
     pub fn is_open(&self) -> bool {
-        self.with(|circuit| match circuit {
-            Circuit::Closed { .. } => false,
-            Circuit::Open { until, .. } => Instant::now() < *until,
-            Circuit::HalfOpen { .. } => true,
+        self.with_state(|circuit| match circuit {
+            CircuitState::Closed { .. } => false,
+            CircuitState::Open { until, .. } => Instant::now() < *until,
+            CircuitState::HalfOpen { .. } => true,
         })
     }
 
     /// Lets a request through, or says why not.
-    fn enter(&self) -> Result<Pass, Error> {
-        let probes = self.with(|circuit| match circuit {
-            Circuit::Closed { .. } => Ok(false),
-            Circuit::Open { until, last } => {
+    fn try_enter(&self) -> Result<CircuitPermit, Error> {
+        let probes = self.with_state(|circuit| match circuit {
+            CircuitState::Closed { .. } => Ok(false),
+            CircuitState::Open { until, last_error: last } => {
                 match until.saturating_duration_since(Instant::now()) {
                     Duration::ZERO => {
-                        *circuit = Circuit::HalfOpen { last: last.clone() };
+                        *circuit = CircuitState::HalfOpen { last_error: last.clone() };
                         Ok(true)
                     }
-                    left => Err(refusal(last).with_retry_after(whole_millis(left))),
+                    left => Err(open_error(last).with_retry_after(as_whole_millis(left))),
                 }
             }
-            Circuit::HalfOpen { last } => Err(refusal(last)),
+            CircuitState::HalfOpen { last_error: last } => Err(open_error(last)),
         })?;
-        Ok(Pass { breaker: self.clone(), probes })
+        Ok(CircuitPermit { breaker: self.clone(), is_probe: probes })
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Circuit) -> T) -> T {
+    fn with_state<T>(&self, f: impl FnOnce(&mut CircuitState) -> T) -> T {
         // Nothing of a user runs while the lock is held.
-        f(&mut lock_ignoring_poison(&self.circuit))
+        f(&mut lock_ignoring_poison(&self.state))
     }
 }
 
-fn refusal(last: &Error) -> Error {
+fn open_error(last: &Error) -> Error {
     let message = format!("the provider failed too often and is not asked for a while: {last}");
     Error::new(ErrorKind::Overloaded, message).with_source(last.clone())
 }
 
 /// What was said to one request is not shown to another.
-fn without_turn(error: &Error) -> Error {
+fn without_partial_turn(error: &Error) -> Error {
     match PartialTurn::from_error(error) {
         Some(_) => error.clone().without_source(),
         None => error.clone(),
@@ -146,62 +146,64 @@ fn without_turn(error: &Error) -> Error {
 }
 
 /// Rounded up: who waits for so long is not early.
-fn whole_millis(time: Duration) -> Duration {
+fn as_whole_millis(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// The permission to ask. The probe's is given back when it is dropped.
-struct Pass {
+struct CircuitPermit {
     breaker: CircuitBreaker,
-    probes: bool,
+    is_probe: bool,
 }
 
-impl Pass {
-    fn succeeded(mut self) {
-        let probes = std::mem::take(&mut self.probes);
-        self.breaker.with(|circuit| match circuit {
-            Circuit::Closed { .. } => *circuit = Circuit::Closed { failures: 0 },
-            Circuit::HalfOpen { .. } if probes => *circuit = Circuit::Closed { failures: 0 },
+impl CircuitPermit {
+    fn succeed(mut self) {
+        let probes = std::mem::take(&mut self.is_probe);
+        self.breaker.with_state(|circuit| match circuit {
+            CircuitState::Closed { .. } => *circuit = CircuitState::Closed { failures: 0 },
+            CircuitState::HalfOpen { .. } if probes => {
+                *circuit = CircuitState::Closed { failures: 0 }
+            }
             // It was asked before the circuit opened and says nothing of now.
-            Circuit::Open { .. } | Circuit::HalfOpen { .. } => {}
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         });
     }
 
-    fn failed(mut self, error: &Error) {
-        if !(self.breaker.on)(error) {
+    fn fail(mut self, error: &Error) {
+        if !(self.breaker.counts_as_failure)(error) {
             return;
         }
-        let probes = std::mem::take(&mut self.probes);
-        let (after, rest) = (self.breaker.after, self.breaker.rest);
+        let probes = std::mem::take(&mut self.is_probe);
+        let (after, rest) = (self.breaker.max_failures, self.breaker.cooldown);
         let now = Instant::now();
-        self.breaker.with(|circuit| {
+        self.breaker.with_state(|circuit| {
             let opens = match circuit {
-                Circuit::Closed { failures } => {
+                CircuitState::Closed { failures } => {
                     *failures = failures.saturating_add(1);
                     *failures >= after
                 }
-                Circuit::HalfOpen { .. } => probes,
-                Circuit::Open { .. } => false,
+                CircuitState::HalfOpen { .. } => probes,
+                CircuitState::Open { .. } => false,
             };
             if opens {
                 // A rest beyond the end of time never ends in this process.
                 let until = now.checked_add(rest).unwrap_or(now + Duration::from_secs(1 << 32));
-                *circuit = Circuit::Open { until, last: without_turn(error) };
+                *circuit = CircuitState::Open { until, last_error: without_partial_turn(error) };
             }
         });
     }
 }
 
-impl Drop for Pass {
+impl Drop for CircuitPermit {
     fn drop(&mut self) {
-        if !self.probes {
+        if !self.is_probe {
             return;
         }
         let now = Instant::now();
-        self.breaker.with(|circuit| {
-            if let Circuit::HalfOpen { last } = circuit {
-                *circuit = Circuit::Open { until: now, last: last.clone() };
+        self.breaker.with_state(|circuit| {
+            if let CircuitState::HalfOpen { last_error: last } = circuit {
+                *circuit = CircuitState::Open { until: now, last_error: last.clone() };
             }
         });
     }
@@ -210,9 +212,9 @@ impl Drop for Pass {
 impl Provider for CircuitBreaker {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let breaker = self.clone();
-        at_first_poll(request, move |request, _| {
-            let pass = Some(breaker.enter()?);
-            Ok(Guarded { attempt: breaker.provider.stream_turn(request), pass })
+        start_at_first_poll(request, move |request, _| {
+            let pass = Some(breaker.try_enter()?);
+            Ok(GuardedTurn { attempt: breaker.provider.stream_turn(request), permit: pass })
         })
     }
 
@@ -225,28 +227,28 @@ impl fmt::Debug for CircuitBreaker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CircuitBreaker")
             .field("model", &self.model())
-            .field("after", &self.after)
-            .field("rest", &self.rest)
-            .field("circuit", &self.with(|circuit| circuit.clone()))
+            .field("after", &self.max_failures)
+            .field("rest", &self.cooldown)
+            .field("circuit", &self.with_state(|circuit| circuit.clone()))
             .finish_non_exhaustive()
     }
 }
 
 /// One turn behind a breaker.
-struct Guarded {
+struct GuardedTurn {
     attempt: TurnStream,
     /// `None` once the breaker was told how the turn ended.
-    pass: Option<Pass>,
+    permit: Option<CircuitPermit>,
 }
 
-impl TurnSource for Guarded {
+impl TurnSource for GuardedTurn {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         let pushed = ready!(Pin::new(&mut this.attempt).poll_turn(cx, turn));
-        match (&pushed, &mut this.pass) {
+        match (&pushed, &mut this.permit) {
             (Some(Ok(())), _) if !turn.is_complete() => {}
-            (Some(Ok(())), pass) => pass.take().into_iter().for_each(Pass::succeeded),
-            (Some(Err(error)), pass) => pass.take().into_iter().for_each(|pass| pass.failed(error)),
+            (Some(Ok(())), pass) => pass.take().into_iter().for_each(CircuitPermit::succeed),
+            (Some(Err(error)), pass) => pass.take().into_iter().for_each(|pass| pass.fail(error)),
             (None, pass) => *pass = None,
         }
         Poll::Ready(pushed)

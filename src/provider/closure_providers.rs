@@ -10,7 +10,7 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::provider::Provider;
-use crate::provider::first_poll::at_first_poll;
+use crate::provider::first_poll::start_at_first_poll;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};
@@ -46,7 +46,7 @@ where
     F: Fn(Request) -> St + Send + Sync,
     St: Stream<Item = Result<Piece, Error>> + Send + 'static,
 {
-    FromStream { model: model.into(), ask: Arc::new(ask) }
+    FromStream { model: model.into(), make: Arc::new(ask) }
 }
 
 /// Makes a provider of a closure from a request to a function that is polled for what comes next,
@@ -86,7 +86,7 @@ where
     F: Fn(Request) -> P + Send + Sync,
     P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
-    FromPollFn { model: model.into(), ask: Arc::new(ask) }
+    FromPollFn { model: model.into(), make: Arc::new(ask) }
 }
 
 /// A piece of a turn, as a provider made by [`from_stream`] says it.
@@ -133,13 +133,13 @@ impl From<StopReason> for Piece {
 /// Provider for the [`from_stream`] function. Cheap to clone.
 pub struct FromStream<F> {
     model: Arc<str>,
-    ask: Arc<F>,
+    make: Arc<F>,
 }
 
 /// Provider for the [`from_poll_fn`] function. Cheap to clone.
 pub struct FromPollFn<F> {
     model: Arc<str>,
-    ask: Arc<F>,
+    make: Arc<F>,
 }
 
 impl<F, St> Provider for FromStream<F>
@@ -149,11 +149,14 @@ where
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
-        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
+        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make));
         let asked = request.model.clone().map_or(model, Arc::from);
         let pieces = futures::stream::once(async move { ask(request) });
         let pieces = futures::StreamExt::flatten(pieces);
-        seal(turn, Pieces { stream: pieces, model: asked, index: 0, calls: 0, open: None })
+        seal(
+            turn,
+            PieceTurn { stream: pieces, model: asked, index: 0, call_count: 0, open_block: None },
+        )
     }
 
     fn model(&self) -> &str {
@@ -163,46 +166,46 @@ where
 
 /// A turn that is read from pieces.
 #[pin_project]
-struct Pieces<St> {
+struct PieceTurn<St> {
     #[pin]
     stream: St,
     model: Arc<str>,
     /// The number of the text or reasoning that is open, or comes next.
     index: u32,
-    calls: u32,
-    open: Option<Open>,
+    call_count: u32,
+    open_block: Option<OpenBlock>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Open {
+enum OpenBlock {
     Text,
     Reasoning,
 }
 
-impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for Pieces<St> {
+impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for PieceTurn<St> {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.project();
         let Some(piece) = ready!(this.stream.poll_next(cx)?) else { return Poll::Ready(None) };
         turn.set_model(this.model);
         // Pieces of one kind belong together until another kind comes.
-        let mut index_of = |kind: Open| {
-            if this.open.is_some_and(|open| open != kind) {
+        let mut index_of = |kind: OpenBlock| {
+            if this.open_block.is_some_and(|open| open != kind) {
                 *this.index += 1;
             }
-            *this.open = Some(kind);
+            *this.open_block = Some(kind);
             *this.index
         };
         match piece {
-            Piece::Text(text) => turn.push_text(index_of(Open::Text), &text),
+            Piece::Text(text) => turn.push_text(index_of(OpenBlock::Text), &text),
             Piece::Reasoning(text) => {
-                turn.push_reasoning(index_of(Open::Reasoning), &text, ReasoningKind::Trace);
+                turn.push_reasoning(index_of(OpenBlock::Reasoning), &text, ReasoningKind::Trace);
             }
             Piece::Call { id, name, arguments } => {
-                if this.open.take().is_some() {
+                if this.open_block.take().is_some() {
                     *this.index += 1;
                 }
-                let key = *this.calls;
-                *this.calls += 1;
+                let key = *this.call_count;
+                *this.call_count += 1;
                 turn.start_tool_call(key, &id, &name);
                 turn.push_tool_call_args(key, &arguments);
                 turn.end_tool_call(key);
@@ -224,10 +227,10 @@ where
     P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.ask));
-        at_first_poll(request, move |request, turn| {
+        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make));
+        start_at_first_poll(request, move |request, turn| {
             turn.set_model(request.model.as_deref().unwrap_or(&model));
-            Ok(Polled(Box::new(ask(request))))
+            Ok(PollFnTurn(Box::new(ask(request))))
         })
     }
 
@@ -237,20 +240,20 @@ where
 }
 
 /// A turn that a function is polled for.
-struct Polled<P>(Box<P>);
+struct PollFnTurn<P>(Box<P>);
 
-impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for Polled<P> {
+impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for PollFnTurn<P> {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         (self.get_mut().0)(cx, turn)
     }
 }
 
 // Derived, they would ask the same of the function.
-macro_rules! clone_and_show {
+macro_rules! clone_request {
     ($($provider:ident),*) => {$(
         impl<F> Clone for $provider<F> {
             fn clone(&self) -> Self {
-                Self { model: Arc::clone(&self.model), ask: Arc::clone(&self.ask) }
+                Self { model: Arc::clone(&self.model), make: Arc::clone(&self.make) }
             }
         }
 
@@ -263,4 +266,4 @@ macro_rules! clone_and_show {
     )*};
 }
 
-clone_and_show!(FromStream, FromPollFn);
+clone_request!(FromStream, FromPollFn);

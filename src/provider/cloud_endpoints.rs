@@ -25,7 +25,7 @@ impl OpenAiChat {
     /// ```
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
-        model.with_base_url(azure_openai(resource, "openai/v1")?)
+        model.with_base_url(for_azure_openai(resource, "openai/v1")?)
     }
 
     /// A deployment in Azure OpenAI, by its older API with a dated version:
@@ -41,7 +41,7 @@ impl OpenAiChat {
     /// the deployment cannot, it is that of the turn.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
-        let model = model.with_base_url(azure_openai(resource, "openai/deployments")?)?;
+        let model = model.with_base_url(for_azure_openai(resource, "openai/deployments")?)?;
         Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
     }
 
@@ -56,7 +56,7 @@ impl OpenAiChat {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
-        Self::new(model).with_base_url(bedrock_runtime(region)?)
+        Self::new(model).with_base_url(for_bedrock(region)?)
     }
 
     /// A model in Google Cloud's Vertex AI, by its endpoint for clients of OpenAI:
@@ -71,7 +71,7 @@ impl OpenAiChat {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
-        Self::new(model).with_base_url(vertex(project, location, "endpoints/openapi")?)
+        Self::new(model).with_base_url(for_vertex(project, location, "endpoints/openapi")?)
     }
 }
 
@@ -82,8 +82,8 @@ impl OpenAiResponses {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
-        let model = Self::new(deployment).with_key_header(AZURE_KEY);
-        model.with_base_url(azure_openai(resource, "openai/v1")?)
+        let model = Self::new(deployment).with_key_header(AZURE_KEY_HEADER);
+        model.with_base_url(for_azure_openai(resource, "openai/v1")?)
     }
 
     /// A model in Amazon Bedrock; see [`OpenAiChat::bedrock`].
@@ -93,7 +93,7 @@ impl OpenAiResponses {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
-        Self::new(model).with_base_url(bedrock_runtime(region)?)
+        Self::new(model).with_base_url(for_bedrock(region)?)
     }
 }
 
@@ -109,9 +109,9 @@ impl Anthropic {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
-        let resource = part_of_host("resource", resource)?;
+        let resource = ensure_host_label("resource", resource)?;
         let url = format!("https://{resource}.services.ai.azure.com/anthropic");
-        Self::new(deployment).with_key_header(AZURE_KEY).with_base_url(url)
+        Self::new(deployment).with_key_header(AZURE_KEY_HEADER).with_base_url(url)
     }
 
     /// A model of Claude in Amazon Bedrock, by its endpoint for clients of Anthropic:
@@ -126,7 +126,7 @@ impl Anthropic {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
-        let region = part_of_host("region", region)?;
+        let region = ensure_host_label("region", region)?;
         let url = format!("https://bedrock-mantle.{region}.api.aws/anthropic");
         Self::new(model).with_key_header(KeyHeader::Bearer).with_base_url(url)
     }
@@ -147,7 +147,7 @@ impl Anthropic {
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).on_vertex();
-        model.with_base_url(vertex(project, location, "publishers/anthropic")?)
+        model.with_base_url(for_vertex(project, location, "publishers/anthropic")?)
     }
 }
 
@@ -166,40 +166,40 @@ impl Gemini {
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
-        model.with_base_url(vertex(project, location, "publishers/google")?)
+        model.with_base_url(for_vertex(project, location, "publishers/google")?)
     }
 }
 
 /// How Azure takes keys, whatever the wire.
-const AZURE_KEY: KeyHeader = KeyHeader::Named("api-key");
+const AZURE_KEY_HEADER: KeyHeader = KeyHeader::Named("api-key");
 
-fn azure_openai(resource: &str, path: &str) -> Result<String, Error> {
-    let resource = part_of_host("resource", resource)?;
+fn for_azure_openai(resource: &str, path: &str) -> Result<String, Error> {
+    let resource = ensure_host_label("resource", resource)?;
     Ok(format!("https://{resource}.openai.azure.com/{path}"))
 }
 
-fn bedrock_runtime(region: &str) -> Result<String, Error> {
-    let region = part_of_host("region", region)?;
+fn for_bedrock(region: &str) -> Result<String, Error> {
+    let region = ensure_host_label("region", region)?;
     Ok(format!("https://bedrock-runtime.{region}.amazonaws.com/openai/v1"))
 }
 
-fn vertex(project: &str, location: &str, path: &str) -> Result<String, Error> {
-    let location = part_of_host("location", location)?;
+fn for_vertex(project: &str, location: &str, path: &str) -> Result<String, Error> {
+    let location = ensure_host_label("location", location)?;
     let host = match location {
         "global" => "aiplatform.googleapis.com".to_owned(),
         "us" | "eu" => format!("aiplatform.{location}.rep.googleapis.com"),
         region => format!("{region}-aiplatform.googleapis.com"),
     };
     // Projects of an organisation have its domain in front: `example.com:project`.
-    let project = part_of("project", project, |c| matches!(c, '-' | '.' | ':'))?;
+    let project = ensure_path_segment("project", project, |c| matches!(c, '-' | '.' | ':'))?;
     Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/{path}"))
 }
 
-fn part_of_host<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
-    part_of(what, value, |c| c == '-')
+fn ensure_host_label<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+    ensure_path_segment(what, value, |c| c == '-')
 }
 
-fn part_of<'a>(
+fn ensure_path_segment<'a>(
     what: &'static str,
     value: &'a str,
     also: impl Fn(char) -> bool,

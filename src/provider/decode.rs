@@ -8,7 +8,7 @@ use futures::Stream;
 use pin_project::pin_project;
 use serde::de::IgnoredAny;
 
-use crate::env::Alarm;
+use crate::env::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::framing::{Framing, ServerSentEvents};
 use crate::http::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES, TurnDeadlines};
@@ -126,7 +126,7 @@ enum Stage {
     /// The last word was heard.
     ReadingOn {
         bytes: usize,
-        alarm: Option<Alarm>,
+        alarm: Option<Deadline>,
     },
 }
 
@@ -181,7 +181,7 @@ where
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        *alarm = alarm.take().or_else(|| Alarm::set(DRAIN_TIMEOUT));
+                        *alarm = alarm.take().or_else(|| Deadline::set(DRAIN_TIMEOUT));
                         if let Some(alarm) = alarm {
                             ready!(alarm.poll(cx));
                         }
@@ -201,7 +201,7 @@ where
                     match read(this.decoder, frame, turn) {
                         Ok(FrameOutcome::Continue) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
-                                this.deadlines.heard_output();
+                                this.deadlines.on_output();
                             }
                             return Poll::Ready(Some(Ok(())));
                         }
@@ -283,7 +283,7 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
     match body.poll_next(cx) {
         Poll::Pending => deadlines.poll(cx).map(|error| Some(Err(error))),
         piece @ Poll::Ready(_) => {
-            deadlines.heard_bytes();
+            deadlines.on_bytes();
             piece
         }
     }

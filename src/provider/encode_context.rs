@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodedChunk, History, Item, ItemKind};
-use crate::provider::body::{Object, not_json};
+use crate::provider::body::{ObjectWriter, serialization_error};
 use crate::request::Request;
 
 /// All that an item's encoded form depends on beside the items before it.
 #[derive(Clone, PartialEq)]
-struct Key<E> {
+struct CacheKey<E> {
     wire: &'static str,
     /// Whose own data goes back.
     model: String,
@@ -23,67 +23,72 @@ struct Key<E> {
 
 /// The settled context of a request, its leading instructions joined to the stable zone. `S` is what
 /// the encoder knows of the items before, `E` what an item depends on beside wire and model.
-pub(super) struct Context<S, E = ()> {
-    key: Key<E>,
+pub(super) struct EncodeContext<S, E = ()> {
+    key: CacheKey<E>,
     settled: History,
     stable: String,
     volatile: String,
     /// The instructions before anything else.
     leading: Arc<[String]>,
     /// How many entries are either these or encoded.
-    begun: usize,
+    done_entries: usize,
     /// What is encoded.
-    piece: Option<Arc<EncodedChunk>>,
+    encoded_chunk: Option<Arc<EncodedChunk>>,
     state: PhantomData<S>,
 }
 
 /// What a piece remembers.
-struct Remembered<S> {
+struct CachedPrefix<S> {
     leading: Arc<[String]>,
-    state: S,
+    encoder_state: S,
 }
 
 /// Encoded elements of an array, each with a comma behind it.
 #[derive(Debug, Default)]
-pub(super) struct Elements(pub(super) Vec<u8>);
+pub(super) struct JsonElements(pub(super) Vec<u8>);
 
 /// The place up to which an encoder has closed all that it wrote.
-pub(super) struct Closed<S> {
+pub(super) struct ClosedElements<S> {
     /// The place, as [`Context::items`] gives it.
-    pub(super) at: usize,
+    pub(super) end: usize,
     /// What the encoder goes on with behind it.
     pub(super) state: S,
     /// What was written since the state that it began with.
-    pub(super) elements: Elements,
+    pub(super) elements: JsonElements,
 }
 
 /// The array of a body that the items are in.
-pub(super) struct Array<S> {
+pub(super) struct JsonArray<S> {
     /// The name of its field, the last one of the body.
     pub(super) name: &'static str,
     /// What stands before all items.
-    pub(super) front: Elements,
+    pub(super) leading_elements: JsonElements,
     /// The items that are closed, as far as they were not encoded before.
-    pub(super) closed: Option<Closed<S>>,
+    pub(super) closed: Option<ClosedElements<S>>,
     /// What stands behind.
-    pub(super) rest: Elements,
+    pub(super) rest: JsonElements,
     /// Something to put in between the bytes of the items, at this place behind the front.
     pub(super) mark: Option<(usize, Vec<u8>)>,
 }
 
-impl<S, E> Context<S, E>
+impl<S, E> EncodeContext<S, E>
 where
     S: Any + Send + Sync,
     E: Clone + PartialEq + Any + Send + Sync,
 {
-    pub(super) fn of(request: &Request, wire: &'static str, model: &str, extra: E) -> Self {
-        let key = Key { wire, model: model.to_owned(), extra };
+    pub(super) fn from_request(
+        request: &Request,
+        wire: &'static str,
+        model: &str,
+        extra: E,
+    ) -> Self {
+        let key = CacheKey { wire, model: model.to_owned(), extra };
         let settled = request.context.settled();
         let piece = settled.cached_encoding(&key);
-        let known = piece.as_ref().and_then(|piece| piece.encoder_state::<Remembered<S>>());
+        let known = piece.as_ref().and_then(|piece| piece.encoder_state::<CachedPrefix<S>>());
         let (leading, begun) = match (known, &piece) {
             (Some(known), Some(piece)) => (Arc::clone(&known.leading), piece.len()),
-            (_, _) => leading(&settled),
+            (_, _) => leading_system_items(&settled),
         };
         let mut stable = request.system.stable.clone();
         for text in &*leading {
@@ -94,13 +99,22 @@ where
         }
         let volatile = request.system.volatile.clone();
         let state = PhantomData;
-        Self { key, settled, stable, volatile, leading, begun, piece, state }
+        Self {
+            key,
+            settled,
+            stable,
+            volatile,
+            leading,
+            done_entries: begun,
+            encoded_chunk: piece,
+            state,
+        }
     }
 
     /// Begins with the first item, whatever is encoded.
-    pub(super) fn anew(self) -> Self {
-        let (_, begun) = leading(&self.settled);
-        Self { piece: None, begun, ..self }
+    pub(super) fn restart(self) -> Self {
+        let (_, begun) = leading_system_items(&self.settled);
+        Self { encoded_chunk: None, done_entries: begun, ..self }
     }
 
     pub(super) fn stable(&self) -> &str {
@@ -113,8 +127,8 @@ where
 
     /// What the encoder knows of the items that are encoded, if any is.
     pub(super) fn state(&self) -> Option<&S> {
-        let known = self.piece.as_ref()?.encoder_state::<Remembered<S>>()?;
-        Some(&known.state)
+        let known = self.encoded_chunk.as_ref()?.encoder_state::<CachedPrefix<S>>()?;
+        Some(&known.encoder_state)
     }
 
     /// Refuses a request without anything to send: no new `element` says something, and nothing is
@@ -124,7 +138,7 @@ where
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest).
     pub(super) fn check_not_empty(&self, is_empty: bool, element: &str) -> Result<(), Error> {
-        if !is_empty || self.encoded() > 0 {
+        if !is_empty || self.encode() > 0 {
             return Ok(());
         }
         let message = format!("there is nothing to send: every {element} is empty");
@@ -132,12 +146,12 @@ where
     }
 
     /// How many bytes are encoded.
-    pub(super) fn encoded(&self) -> usize {
-        self.piece.as_ref().map_or(0, |piece| piece.total_byte_len())
+    pub(super) fn encode(&self) -> usize {
+        self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
     /// The zones of the system prompt that say something, the stable one first.
-    pub(super) fn zones(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
         let zones = [self.stable.as_str(), self.volatile.as_str()];
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
@@ -145,13 +159,13 @@ where
     /// What is to be encoded, in order, each item with the place behind it.
     pub(super) fn items(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
-        tests::count(self.peek().count());
-        self.settled.entries_after(self.begun).filter(|(_, item)| !item.tombstone)
+        tests::count(self.peek_item().count());
+        self.settled.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
     /// The same items, for a look ahead.
-    pub(super) fn peek(&self) -> impl Iterator<Item = &Item> {
-        let items = self.settled.entries_after(self.begun).map(|(_, item)| item);
+    pub(super) fn peek_item(&self) -> impl Iterator<Item = &Item> {
+        let items = self.settled.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
     }
 
@@ -160,20 +174,20 @@ where
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body is not JSON.
-    pub(super) fn write(
+    pub(super) fn write_item(
         &self,
-        body: Object,
-        array: Array<S>,
+        body: ObjectWriter,
+        array: JsonArray<S>,
         extra: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Vec<u8>, Error> {
         let closed = array.closed.as_ref().map_or(0, |closed| closed.elements.0.len());
-        let size = array.front.0.len() + self.encoded() + closed + array.rest.0.len();
+        let size = array.leading_elements.0.len() + self.encode() + closed + array.rest.0.len();
         let fill = |out: &mut Vec<u8>| {
             // With room for what stands behind the array and for a mark.
             out.reserve(size + 64);
-            out.extend_from_slice(&array.front.0);
+            out.extend_from_slice(&array.leading_elements.0);
             let begins = out.len();
-            if let Some(piece) = &self.piece {
+            if let Some(piece) = &self.encoded_chunk {
                 piece.append_to(out);
             }
             if let Some(closed) = &array.closed {
@@ -189,13 +203,13 @@ where
             }
         };
         let bytes = body.with_array(array.name, fill, extra)?;
-        if let Some(Closed { at, state, elements }) = array.closed
-            && at > self.begun
+        if let Some(ClosedElements { end: at, state, elements }) = array.closed
+            && at > self.done_entries
         {
-            let known = Remembered { leading: Arc::clone(&self.leading), state };
+            let known = CachedPrefix { leading: Arc::clone(&self.leading), encoder_state: state };
             self.settled.cache_encoding(
                 self.key.clone(),
-                self.piece.as_ref(),
+                self.encoded_chunk.as_ref(),
                 at,
                 elements.0,
                 known,
@@ -205,11 +219,11 @@ where
     }
 }
 
-impl<S> Array<S> {
+impl<S> JsonArray<S> {
     /// Without any element.
     pub(super) fn new(name: &'static str) -> Self {
-        let (front, rest) = (Elements::default(), Elements::default());
-        Self { name, front, closed: None, rest, mark: None }
+        let (front, rest) = (JsonElements::default(), JsonElements::default());
+        Self { name, leading_elements: front, closed: None, rest, mark: None }
     }
 
     /// The elements, of which the first `count` are closed up to the place `at`: `(at, count, state)`.
@@ -222,20 +236,21 @@ impl<S> Array<S> {
         let count = closed.as_ref().map_or(0, |(_, count, _)| *count).min(elements.len());
         let (first, rest) = elements.split_at(count);
         if let Some((at, _, state)) = closed {
-            array.closed = Some(Closed { at, state, elements: Elements::of(first)? });
+            array.closed =
+                Some(ClosedElements { end: at, state, elements: JsonElements::of(first)? });
         }
-        array.rest = Elements::of(rest)?;
+        array.rest = JsonElements::of(rest)?;
         Ok(array)
     }
 
     /// Whether nothing is in it that was not encoded before.
     pub(super) fn is_empty(&self) -> bool {
         let closed = self.closed.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
-        closed && self.front.0.is_empty() && self.rest.0.is_empty()
+        closed && self.leading_elements.0.is_empty() && self.rest.0.is_empty()
     }
 }
 
-impl Elements {
+impl JsonElements {
     fn of<T: Serialize>(elements: &[T]) -> Result<Self, Error> {
         let mut all = Self::default();
         elements.iter().try_for_each(|element| all.push(element))?;
@@ -248,14 +263,14 @@ impl Elements {
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not JSON.
     pub(super) fn push(&mut self, element: &impl Serialize) -> Result<(), Error> {
-        serde_json::to_writer(&mut self.0, element).map_err(not_json)?;
+        serde_json::to_writer(&mut self.0, element).map_err(serialization_error)?;
         self.0.push(b',');
         Ok(())
     }
 }
 
 /// The instructions before anything else, and how many entries they are.
-fn leading(settled: &History) -> (Arc<[String]>, usize) {
+fn leading_system_items(settled: &History) -> (Arc<[String]>, usize) {
     let mut texts = Vec::new();
     let mut begun = 0;
     for item in settled {

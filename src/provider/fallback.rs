@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
 use crate::provider::Provider;
-use crate::provider::should_fall_back::{self, Choice};
+use crate::provider::should_fall_back::{self, FallbackDecision};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
@@ -57,7 +57,7 @@ use crate::turn::TurnBuilder;
 pub struct Fallback {
     /// Law: there is at least one.
     providers: Arc<[Arc<dyn Provider>]>,
-    on: Arc<Choice>,
+    should_fall_back: Arc<FallbackDecision>,
     /// Whether a provider with another after it retries before it is given up.
     retries_first: bool,
 }
@@ -65,8 +65,8 @@ pub struct Fallback {
 impl Fallback {
     /// Begins with the provider that is asked first.
     pub fn new(first: impl Provider + 'static) -> Self {
-        let on = Arc::new(|error: &Error| should_fall_back::another_could(error.kind()));
-        Self { providers: Arc::new([Arc::new(first)]), on, retries_first: false }
+        let on = Arc::new(|error: &Error| should_fall_back::should_fall_back(error.kind()));
+        Self { providers: Arc::new([Arc::new(first)]), should_fall_back: on, retries_first: false }
     }
 
     /// Adds the provider that is asked when all before it have failed.
@@ -78,7 +78,7 @@ impl Fallback {
 
     /// Goes on behind the errors for which this is true, and behind no others.
     pub fn fall_back_if(mut self, choose: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
-        self.on = Arc::new(choose);
+        self.should_fall_back = Arc::new(choose);
         self
     }
 
@@ -94,7 +94,7 @@ impl Provider for Fallback {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
         let fallback = self.clone();
-        seal(turn, Falling { fallback, request, attempt: None, failed: Vec::new() })
+        seal(turn, FallbackTurn { fallback, request, attempt: None, errors: Vec::new() })
     }
 
     fn model(&self) -> &str {
@@ -110,36 +110,36 @@ impl fmt::Debug for Fallback {
 }
 
 /// One turn that goes from provider to provider.
-struct Falling {
+struct FallbackTurn {
     fallback: Fallback,
     request: Request,
     /// `None` before each is asked.
     attempt: Option<TurnStream>,
     /// What each that was asked has failed with.
-    failed: Vec<(String, Error)>,
+    errors: Vec<(String, Error)>,
 }
 
-impl Falling {
+impl FallbackTurn {
     /// The request as the provider at `at` gets it.
     fn request_for(&self, at: usize) -> Request {
         let mut request = self.request.clone();
         if self.fallback.providers.len() > at + 1 && !self.fallback.retries_first {
-            let goes_on = Arc::clone(&self.fallback.on);
+            let goes_on = Arc::clone(&self.fallback.should_fall_back);
             request.retries = request.retries.with_exception(move |error| goes_on(error));
         }
         request
     }
 }
 
-impl TurnSource for Falling {
+impl TurnSource for FallbackTurn {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         loop {
-            let Some(provider) = this.fallback.providers.get(this.failed.len()) else {
+            let Some(provider) = this.fallback.providers.get(this.errors.len()) else {
                 return Poll::Ready(None);
             };
             let Some(attempt) = &mut this.attempt else {
-                let request = this.request_for(this.failed.len());
+                let request = this.request_for(this.errors.len());
                 this.attempt = Some(provider.stream_turn(request));
                 continue;
             };
@@ -148,11 +148,11 @@ impl TurnSource for Falling {
                 pushed => return Poll::Ready(pushed),
             };
             let model = this.request.model.take().unwrap_or_else(|| provider.model().to_owned());
-            this.failed.push((model, error.clone()));
-            let goes_on = (this.fallback.on)(&error);
-            if !goes_on || this.failed.len() == this.fallback.providers.len() {
-                let failed = std::mem::take(&mut this.failed);
-                return Poll::Ready(Some(Err(FallbackFailure::wrap(error, failed))));
+            this.errors.push((model, error.clone()));
+            let goes_on = (this.fallback.should_fall_back)(&error);
+            if !goes_on || this.errors.len() == this.fallback.providers.len() {
+                let failed = std::mem::take(&mut this.errors);
+                return Poll::Ready(Some(Err(FallbackFailure::attach_to(error, failed))));
             }
             this.attempt = None;
             turn.retract_failed_attempt(&error);
@@ -186,31 +186,31 @@ impl TurnSource for Falling {
 /// ```
 #[derive(Clone, Debug)]
 pub struct FallbackFailure {
-    failed: Vec<(String, Error)>,
+    errors: Vec<(String, Error)>,
 }
 
 impl FallbackFailure {
     /// Finds the list that an error carries.
-    pub fn of(error: &Error) -> Option<&Self> {
+    pub fn from_error(error: &Error) -> Option<&Self> {
         error.find_source()
     }
 
     /// The model that was asked, and the error it gave, in order.
     pub fn errors(&self) -> impl Iterator<Item = (&str, &Error)> {
-        self.failed.iter().map(|(model, error)| (model.as_str(), error))
+        self.errors.iter().map(|(model, error)| (model.as_str(), error))
     }
 
-    fn wrap(error: Error, failed: Vec<(String, Error)>) -> Error {
+    fn attach_to(error: Error, failed: Vec<(String, Error)>) -> Error {
         match failed.len() {
             0 | 1 => error,
-            _ => error.with_source(Self { failed }),
+            _ => error.with_source(Self { errors: failed }),
         }
     }
 }
 
 impl fmt::Display for FallbackFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} providers failed", self.failed.len())?;
+        write!(f, "{} providers failed", self.errors.len())?;
         for (at, (model, error)) in self.errors().enumerate() {
             write!(f, "{} {model}: {error}", if at == 0 { ":" } else { ";" })?;
         }
@@ -220,6 +220,6 @@ impl fmt::Display for FallbackFailure {
 
 impl std::error::Error for FallbackFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.failed.last().map(|(_, error)| error as &(dyn std::error::Error + 'static))
+        self.errors.last().map(|(_, error)| error as &(dyn std::error::Error + 'static))
     }
 }

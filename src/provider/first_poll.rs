@@ -9,32 +9,32 @@ use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
 
 /// The turn that answers a request. `ask` is called at the first poll; its error ends the turn.
-pub(super) fn at_first_poll<T, F>(request: Request, ask: F) -> TurnStream
+pub(super) fn start_at_first_poll<T, F>(request: Request, ask: F) -> TurnStream
 where
     T: TurnSource + Unpin + Send + 'static,
     F: FnOnce(Request, &mut TurnBuilder) -> Result<T, Error> + Unpin + Send + 'static,
 {
     let turn = TurnBuilder::from(&request);
-    seal(turn, Asking::<T, F>::Unasked(Some((Box::new(request), ask))))
+    seal(turn, FirstPoll::<T, F>::Waiting(Some((Box::new(request), ask))))
 }
 
-enum Asking<T, F> {
-    Unasked(Option<(Box<Request>, F)>),
-    Asked(T),
+enum FirstPoll<T, F> {
+    Waiting(Option<(Box<Request>, F)>),
+    Started(T),
 }
 
-impl<T, F> TurnSource for Asking<T, F>
+impl<T, F> TurnSource for FirstPoll<T, F>
 where
     T: TurnSource + Unpin,
     F: FnOnce(Request, &mut TurnBuilder) -> Result<T, Error> + Unpin,
 {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
-        if let Self::Unasked(ask) = this {
+        if let Self::Waiting(ask) = this {
             let Some((request, ask)) = ask.take() else { return Poll::Ready(None) };
-            *this = Self::Asked(ask(*request, turn)?);
+            *this = Self::Started(ask(*request, turn)?);
         }
-        let Self::Asked(source) = this else { return Poll::Ready(None) };
+        let Self::Started(source) = this else { return Poll::Ready(None) };
         Pin::new(source).poll_turn(cx, turn)
     }
 }

@@ -10,13 +10,13 @@ use crate::provider::{Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, Provi
 struct Vendor {
     /// As it stands before the colon of `vendor:model`.
     name: &'static str,
-    keys: &'static [&'static str],
+    key_variables: &'static [&'static str],
     /// Where its address is, if not at the vendor's own.
     base_url: &'static str,
     /// What is asked unless a model is named.
     model: &'static str,
     /// How the names of its own models begin, where no other vendor's begin so.
-    begins: &'static [&'static str],
+    model_prefixes: &'static [&'static str],
     wire: VendorWire,
 }
 
@@ -31,31 +31,31 @@ enum VendorWire {
 /// In the order in which keys are looked for.
 const VENDORS: &[Vendor] = &[
     Vendor::new("anthropic", "claude-sonnet-4-5", VendorWire::Anthropic)
-        .keys(&["ANTHROPIC_API_KEY"])
-        .base_url("ANTHROPIC_BASE_URL")
-        .begins(&["claude-"]),
+        .key_variable(&["ANTHROPIC_API_KEY"])
+        .base_url_variable("ANTHROPIC_BASE_URL")
+        .has_model_prefix(&["claude-"]),
     Vendor::new("openai", "gpt-5-mini", VendorWire::Chat(None))
-        .keys(&["OPENAI_API_KEY"])
-        .base_url("OPENAI_BASE_URL")
-        .begins(&["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"]),
+        .key_variable(&["OPENAI_API_KEY"])
+        .base_url_variable("OPENAI_BASE_URL")
+        .has_model_prefix(&["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"]),
     Vendor::new("gemini", "gemini-2.5-flash", VendorWire::Gemini)
-        .keys(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
-        .base_url("GEMINI_BASE_URL")
-        .begins(&["gemini-"]),
+        .key_variable(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+        .base_url_variable("GEMINI_BASE_URL")
+        .has_model_prefix(&["gemini-"]),
     Vendor::new("openrouter", "openrouter/auto", VendorWire::Chat(Some(&Dialect::OPENROUTER)))
-        .keys(&["OPENROUTER_API_KEY"])
-        .begins(&["openrouter/"]),
+        .key_variable(&["OPENROUTER_API_KEY"])
+        .has_model_prefix(&["openrouter/"]),
     Vendor::new("groq", "openai/gpt-oss-20b", VendorWire::Chat(Some(&Dialect::GROQ)))
-        .keys(&["GROQ_API_KEY"]),
+        .key_variable(&["GROQ_API_KEY"]),
     Vendor::new("deepseek", "deepseek-chat", VendorWire::Chat(Some(&Dialect::DEEPSEEK)))
-        .keys(&["DEEPSEEK_API_KEY"])
-        .begins(&["deepseek-chat", "deepseek-reasoner"]),
+        .key_variable(&["DEEPSEEK_API_KEY"])
+        .has_model_prefix(&["deepseek-chat", "deepseek-reasoner"]),
     Vendor::new("mistral", "mistral-small-latest", VendorWire::Chat(Some(&Dialect::MISTRAL)))
-        .keys(&["MISTRAL_API_KEY"])
-        .begins(&["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"]),
+        .key_variable(&["MISTRAL_API_KEY"])
+        .has_model_prefix(&["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"]),
     Vendor::new("together", "openai/gpt-oss-20b", VendorWire::Chat(Some(&Dialect::TOGETHER)))
-        .keys(&["TOGETHER_API_KEY"]),
-    Vendor::new("ollama", "", VendorWire::Ollama).base_url("OLLAMA_BASE_URL"),
+        .key_variable(&["TOGETHER_API_KEY"]),
+    Vendor::new("ollama", "", VendorWire::Ollama).base_url_variable("OLLAMA_BASE_URL"),
 ];
 
 /// Makes the provider that the environment has a key for, with a small model of that vendor.
@@ -79,7 +79,7 @@ const VENDORS: &[Vendor] = &[
 /// }
 /// ```
 pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
-    first(&|name| std::env::var(name).ok())?.provider()
+    first_vendor_with_key(&|name| std::env::var(name).ok())?.into_provider()
 }
 
 /// Makes the provider of a model by the model's name, with the key of the environment.
@@ -106,36 +106,37 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
 /// assert!(error.message().contains("vendor:model"));
 /// ```
 pub fn named(model: &str) -> Result<Arc<dyn Provider>, Error> {
-    by_name(model, &|name| std::env::var(name).ok())?.provider()
+    vendor_by_model(model, &|name| std::env::var(name).ok())?.into_provider()
 }
 
 /// A vendor, its model and what the environment says of it.
-struct Picked {
+struct SelectedVendor {
     vendor: &'static Vendor,
     model: String,
     key: Option<String>,
     base_url: Option<String>,
 }
 
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn first(env: Env<'_>) -> Result<Picked, Error> {
+fn first_vendor_with_key(env: Environment<'_>) -> Result<SelectedVendor, Error> {
     let vendor = VENDORS.iter().find(|vendor| vendor.key(env).is_some());
     let vendor = vendor.ok_or_else(|| {
         let keys: Vec<_> =
-            VENDORS.iter().filter_map(|vendor| vendor.keys.first()).copied().collect();
+            VENDORS.iter().filter_map(|vendor| vendor.key_variables.first()).copied().collect();
         Error::new(ErrorKind::Auth, format!("no key is set; one of {}", keys.join(", ")))
     })?;
-    Ok(vendor.picked(vendor.model, env))
+    Ok(vendor.select(vendor.model, env))
 }
 
-fn by_name(model: &str, env: Env<'_>) -> Result<Picked, Error> {
+fn vendor_by_model(model: &str, env: Environment<'_>) -> Result<SelectedVendor, Error> {
     let named = model.split_once(':').and_then(|(name, model)| {
         let vendor = VENDORS.iter().find(|vendor| vendor.name == name)?;
         (!model.is_empty()).then_some((vendor, model))
     });
     let own = || {
-        let begins = |vendor: &&Vendor| vendor.begins.iter().any(|begin| model.starts_with(begin));
+        let begins =
+            |vendor: &&Vendor| vendor.model_prefixes.iter().any(|begin| model.starts_with(begin));
         VENDORS.iter().find(begins).map(|vendor| (vendor, model))
     };
     let Some((vendor, model)) = named.or_else(own) else {
@@ -146,8 +147,8 @@ fn by_name(model: &str, env: Env<'_>) -> Result<Picked, Error> {
         );
         return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("model"));
     };
-    let picked = vendor.picked(model, env);
-    if let (None, Some(key)) = (&picked.key, vendor.keys.first()) {
+    let picked = vendor.select(model, env);
+    if let (None, Some(key)) = (&picked.key, vendor.key_variables.first()) {
         return Err(Error::new(ErrorKind::Auth, format!("{key} is not set")));
     }
     Ok(picked)
@@ -155,42 +156,47 @@ fn by_name(model: &str, env: Env<'_>) -> Result<Picked, Error> {
 
 impl Vendor {
     const fn new(name: &'static str, model: &'static str, wire: VendorWire) -> Self {
-        Self { name, keys: &[], base_url: "", model, begins: &[], wire }
+        Self { name, key_variables: &[], base_url: "", model, model_prefixes: &[], wire }
     }
 
-    const fn keys(mut self, keys: &'static [&'static str]) -> Self {
-        self.keys = keys;
+    const fn key_variable(mut self, keys: &'static [&'static str]) -> Self {
+        self.key_variables = keys;
         self
     }
 
-    const fn base_url(mut self, variable: &'static str) -> Self {
+    const fn base_url_variable(mut self, variable: &'static str) -> Self {
         self.base_url = variable;
         self
     }
 
-    const fn begins(mut self, begins: &'static [&'static str]) -> Self {
-        self.begins = begins;
+    const fn has_model_prefix(mut self, begins: &'static [&'static str]) -> Self {
+        self.model_prefixes = begins;
         self
     }
 
-    fn key(&self, env: Env<'_>) -> Option<String> {
-        self.keys.iter().find_map(|name| set(env, name))
+    fn key(&self, env: Environment<'_>) -> Option<String> {
+        self.key_variables.iter().find_map(|name| non_empty_variable(env, name))
     }
 
-    fn picked(&'static self, model: &str, env: Env<'_>) -> Picked {
-        let base_url = (!self.base_url.is_empty()).then(|| set(env, self.base_url)).flatten();
+    fn select(&'static self, model: &str, env: Environment<'_>) -> SelectedVendor {
+        let base_url =
+            (!self.base_url.is_empty()).then(|| non_empty_variable(env, self.base_url)).flatten();
         let (key, base_url) = match self.wire {
-            VendorWire::Ollama => (set(env, "OLLAMA_API_KEY"), ollama_url(base_url, env)),
+            VendorWire::Ollama => {
+                (non_empty_variable(env, "OLLAMA_API_KEY"), ollama_base_url(base_url, env))
+            }
             _ => (self.key(env), base_url),
         };
-        Picked { vendor: self, model: model.to_owned(), key, base_url }
+        SelectedVendor { vendor: self, model: model.to_owned(), key, base_url }
     }
 }
 
 /// Where Ollama is. A base URL may be that of one of its interfaces: the one of Chat Completions ends
 /// with `/v1`, and its own is written with `/api` in its docs.
-fn ollama_url(base_url: Option<String>, env: Env<'_>) -> Option<String> {
-    let Some(url) = base_url else { return set(env, "OLLAMA_HOST").map(|host| host_url(&host)) };
+fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<String> {
+    let Some(url) = base_url else {
+        return non_empty_variable(env, "OLLAMA_HOST").map(|host| url_of_host(&host));
+    };
     let url = url.trim_end_matches('/');
     let root = ["/v1", "/api"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
     Some(root.to_owned())
@@ -200,7 +206,7 @@ fn ollama_url(base_url: Option<String>, env: Env<'_>) -> Option<String> {
 /// may be left out. The port is 11434, or the usual one of a scheme that is written. An address that a
 /// server listens on is reached on this machine.
 /// <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
-fn host_url(host: &str) -> String {
+fn url_of_host(host: &str) -> String {
     let host = host.trim().trim_matches(['"', '\'']).trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(match host {
         "ollama.com" => ("https", host),
@@ -227,26 +233,26 @@ fn host_url(host: &str) -> String {
 }
 
 /// The value of a variable; one of white space counts as unset.
-fn set(env: Env<'_>, name: &str) -> Option<String> {
+fn non_empty_variable(env: Environment<'_>, name: &str) -> Option<String> {
     let value = env(name)?;
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-impl Picked {
-    fn provider(self) -> Result<Arc<dyn Provider>, Error> {
+impl SelectedVendor {
+    fn into_provider(self) -> Result<Arc<dyn Provider>, Error> {
         match self.vendor.wire {
-            VendorWire::Anthropic => self.ready(Anthropic::new),
-            VendorWire::Chat(None) => self.ready(OpenAiChat::new),
+            VendorWire::Anthropic => self.configure(Anthropic::new),
+            VendorWire::Chat(None) => self.configure(OpenAiChat::new),
             VendorWire::Chat(Some(dialect)) => {
-                self.ready(|model| OpenAiChat::new(model).with_dialect(*dialect))
+                self.configure(|model| OpenAiChat::new(model).with_dialect(*dialect))
             }
-            VendorWire::Gemini => self.ready(Gemini::new),
-            VendorWire::Ollama => self.ready(Ollama::new),
+            VendorWire::Gemini => self.configure(Gemini::new),
+            VendorWire::Ollama => self.configure(Ollama::new),
         }
     }
 
-    fn ready<W: Wire>(
+    fn configure<W: Wire>(
         self,
         new: impl FnOnce(String) -> HttpProvider<W>,
     ) -> Result<Arc<dyn Provider>, Error> {
@@ -272,9 +278,9 @@ mod tests {
     #[test]
     fn the_first_key_in_order_decides() {
         let both = env(&[("GEMINI_API_KEY", "g"), ("OPENAI_API_KEY", " "), ("GROQ_API_KEY", "q")]);
-        let picked = first(&both).unwrap();
+        let picked = first_vendor_with_key(&both).unwrap();
         assert_eq!((picked.vendor.name, picked.key.as_deref()), ("gemini", Some("g")));
-        let error = first(&env(&[])).err().unwrap();
+        let error = first_vendor_with_key(&env(&[])).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Auth);
         assert!(error.message().contains("ANTHROPIC_API_KEY"));
     }
@@ -290,9 +296,10 @@ mod tests {
             ("OPENAI_BASE_URL", "http://localhost:1/v1"),
         ]);
         let check = |name: &str, vendor: &str, model: &str| {
-            let picked = by_name(name, &keys).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let picked =
+                vendor_by_model(name, &keys).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!((picked.vendor.name, &*picked.model), (vendor, model));
-            assert_eq!(picked.provider().unwrap().model(), model);
+            assert_eq!(picked.into_provider().unwrap().model(), model);
         };
         check("claude-opus-4-5", "anthropic", "claude-opus-4-5");
         check("gpt-5-mini", "openai", "gpt-5-mini");
@@ -323,8 +330,8 @@ mod tests {
         request.options.max_output_tokens = Some(100);
         for provider in [
             Arc::new(direct) as Arc<dyn Provider>,
-            first(&env).unwrap().provider().unwrap(),
-            by_name("gpt-5-mini", &env).unwrap().provider().unwrap(),
+            first_vendor_with_key(&env).unwrap().into_provider().unwrap(),
+            vendor_by_model("gpt-5-mini", &env).unwrap().into_provider().unwrap(),
         ] {
             provider.stream_turn(request.clone()).collect::<Vec<_>>().await;
         }
@@ -337,9 +344,9 @@ mod tests {
     fn ollama_is_where_its_variables_say_and_wants_no_key() {
         #[track_caller]
         fn check(set: &'static [(&str, &str)], url: Option<&str>, key: Option<&str>) {
-            let picked = by_name("ollama:qwen3:8b", &env(set)).unwrap();
+            let picked = vendor_by_model("ollama:qwen3:8b", &env(set)).unwrap();
             assert_eq!((picked.base_url.as_deref(), picked.key.as_deref()), (url, key), "{set:?}");
-            picked.provider().unwrap();
+            picked.into_provider().unwrap();
         }
         check(&[], None, None);
         check(&[("OLLAMA_API_KEY", "k")], None, Some("k"));
@@ -375,11 +382,11 @@ mod tests {
             (" '1.2.3.4' ", "http://1.2.3.4:11434"),
             ("\"\"", "http://127.0.0.1:11434"),
         ] {
-            assert_eq!(host_url(host), url, "{host}");
-            assert!(Ollama::new("m").with_base_url(host_url(host)).is_ok(), "{host}");
+            assert_eq!(url_of_host(host), url, "{host}");
+            assert!(Ollama::new("m").with_base_url(url_of_host(host)).is_ok(), "{host}");
         }
         for odd in ["1.2.3.4:70000", "1.2.3.4:x", "ftp://a"] {
-            let error = Ollama::new("m").with_base_url(host_url(odd)).unwrap_err();
+            let error = Ollama::new("m").with_base_url(url_of_host(odd)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{odd}");
         }
     }
@@ -388,10 +395,10 @@ mod tests {
     fn a_name_that_several_serve_or_a_key_that_is_not_set_is_an_error() {
         let none = env(&[]);
         for name in ["llama-4", "openai/gpt-oss-20b", "gpt-oss-20b", "qwen3:8b", "groq:", ""] {
-            let error = by_name(name, &none).err().unwrap();
+            let error = vendor_by_model(name, &none).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{name}");
         }
-        let error = by_name("claude-opus-4-5", &none).err().unwrap();
+        let error = vendor_by_model("claude-opus-4-5", &none).err().unwrap();
         assert_eq!(
             (error.kind(), error.message()),
             (ErrorKind::Auth, "ANTHROPIC_API_KEY is not set")

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 use crate::item::{Json, json};
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 
 /// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
 /// that stands there twice (the last one counts), half of a surrogate pair, a number beyond all
@@ -62,7 +62,7 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     room: &'a mut String,
 ) -> Result<T, Error> {
     read(data, room)
-        .map_err(|error| protocol(format!("{what} is not JSON: {error}")).with_source(error))
+        .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
 /// JSON text with what a strict reader refuses made harmless, or `None` if it is no JSON at all.

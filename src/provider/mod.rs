@@ -96,14 +96,14 @@ pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]
 pub use openai_responses::OpenAiResponses;
 pub use record::Record;
-pub(crate) use record::is_vetoed;
-pub(crate) use replay::{Played, PlayedEvent, play};
+pub(crate) use record::is_vetoed_event;
 pub use replay::{Replay, RequestMismatch};
+pub(crate) use replay::{ReplayedEvent, ReplayedTurn, replay_turn};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
-pub(crate) use scripted::Move;
+pub(crate) use scripted::ReplyStep;
 pub use scripted::{Reply, Scripted};
-pub(crate) use should_fall_back::another_could;
+pub(crate) use should_fall_back::should_fall_back;
 
 use crate::request::Request;
 use crate::stream::TurnStream;

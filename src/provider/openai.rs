@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::Error;
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{Num, string};
 
 /// Of the input or of the output: each has some of them.
@@ -34,5 +34,5 @@ pub(super) fn arguments(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
 
 /// The error for arguments of which [`arguments`] makes nothing.
 pub(super) fn malformed_arguments() -> Error {
-    protocol("the arguments of a tool call are neither text nor an object")
+    protocol_error("the arguments of a tool call are neither text nor an object")
 }

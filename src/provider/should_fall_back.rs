@@ -3,11 +3,11 @@
 use crate::error::{Error, ErrorKind};
 
 /// Which errors are worth another attempt, or another provider.
-pub(super) type Choice = dyn Fn(&Error) -> bool + Send + Sync;
+pub(super) type FallbackDecision = dyn Fn(&Error) -> bool + Send + Sync;
 
 /// Whether another provider could do better: what failed is the provider, its account or its
 /// model, not the request.
-pub(crate) fn another_could(kind: ErrorKind) -> bool {
+pub(crate) fn should_fall_back(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Connect
         | ErrorKind::Timeout

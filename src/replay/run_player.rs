@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{EffectReport, Json};
 use crate::lock::lock_ignoring_poison;
-use crate::provider::{PlayedEvent, play};
+use crate::provider::{ReplayedEvent, replay_turn};
 use crate::replay::effect_counter::EffectCounter;
 use crate::replay::fingerprint::{ReplayMismatch, RequestComparison};
 use crate::replay::recording_entry::{ParsedRun, RecordingEntry};
@@ -325,7 +325,7 @@ impl TurnSource for ReplayedTurn {
         let this = &mut *self;
         let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
             RecordingEntry::Event { event: Event::Turn(event), vetoed } => {
-                Some(Ok(PlayedEvent { event: event.clone(), vetoed: *vetoed }))
+                Some(Ok(ReplayedEvent { event: event.clone(), is_vetoed: *vetoed }))
             }
             RecordingEntry::TurnError(error) => Some(Err(error.clone())),
             RecordingEntry::Event { .. }
@@ -333,7 +333,7 @@ impl TurnSource for ReplayedTurn {
             | RecordingEntry::Value { .. }
             | RecordingEntry::LoopEnd(_) => None,
         });
-        heard.map(|heard| heard.map(|item| play(item, turn)))
+        heard.map(|heard| heard.map(|item| replay_turn(item, turn)))
     }
 }
 

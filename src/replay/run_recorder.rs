@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, Json};
 use crate::lock::lock_ignoring_poison;
-use crate::provider::is_vetoed;
+use crate::provider::is_vetoed_event;
 use crate::replay::effect_counter::EffectCounter;
 use crate::replay::fingerprint::FingerprintTracker;
 use crate::replay::recorder::Recorder;
@@ -149,7 +149,7 @@ impl RunLog {
         }
         let mut state = lock_ignoring_poison(&self.state);
         state.counts.clear();
-        let vetoed = matches!(event, Event::Turn(event) if is_vetoed(event));
+        let vetoed = matches!(event, Event::Turn(event) if is_vetoed_event(event));
         let event = Cow::Borrowed(event);
         let is_end = ends_step(&event) || event.outcome().is_some();
         self.append(&mut state, |run| RecordingLine::Event { run, vetoed, event });

@@ -110,7 +110,7 @@ impl Request {
 
     /// Checks what no provider takes, whatever its wire: two tools of one name.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        check_names(&self.tools)
+        ensure_distinct_names(&self.tools)
     }
 
     /// Sets the tools.
@@ -121,7 +121,7 @@ impl Request {
 }
 
 /// Refuses two tools of one name.
-pub(crate) fn check_names(tools: &[ToolSpec]) -> Result<(), Error> {
+pub(crate) fn ensure_distinct_names(tools: &[ToolSpec]) -> Result<(), Error> {
     let mut names = HashSet::with_capacity(tools.len());
     let Some(tool) = tools.iter().find(|tool| !names.insert(tool.name.as_str())) else {
         return Ok(());

@@ -35,20 +35,20 @@ pub struct Options {
     /// reason the server reports; see [`TurnBuilder`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
     /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "is_number")]
     pub temperature: Option<f32>,
     /// Samples from the likeliest words whose probabilities add up to this, from 0 to 1.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "is_number")]
     pub top_p: Option<f32>,
     /// Samples from this many of the likeliest words.
     pub top_k: Option<u32>,
     /// Makes sampling repeatable, as far as the provider can.
     pub seed: Option<u64>,
     /// Holds against a word how often it was said, from -2 to 2.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "is_number")]
     pub frequency_penalty: Option<f32>,
     /// Holds against a word that it was said at all, from -2 to 2.
-    #[serde(deserialize_with = "number")]
+    #[serde(deserialize_with = "is_number")]
     pub presence_penalty: Option<f32>,
     /// The answer ends before the first of these.
     pub stop_sequences: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Options {
 
 /// Reads a number from its text, in which `serde_json/arbitrary_precision` presents it within an
 /// enum that has its tag inside.
-fn number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
+fn is_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     Json::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
@@ -95,7 +95,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn or(self, defaults: Self) -> Self {
-        fn set<T: Default + PartialEq>(own: T, default: T) -> T {
+        fn set_if_none<T: Default + PartialEq>(own: T, default: T) -> T {
             if own == T::default() { default } else { own }
         }
         // Every field is named, so that a new one is not forgotten.
@@ -110,12 +110,12 @@ impl Options {
             seed: self.seed.or(defaults.seed),
             frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
             presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
-            stop_sequences: set(self.stop_sequences, defaults.stop_sequences),
-            tool_choice: set(self.tool_choice, defaults.tool_choice),
+            stop_sequences: set_if_none(self.stop_sequences, defaults.stop_sequences),
+            tool_choice: set_if_none(self.tool_choice, defaults.tool_choice),
             parallel_tool_calls: self.parallel_tool_calls.or(defaults.parallel_tool_calls),
             reasoning: self.reasoning.or(defaults.reasoning),
-            output: set(self.output, defaults.output),
-            cache: set(self.cache, defaults.cache),
+            output: set_if_none(self.output, defaults.output),
+            cache: set_if_none(self.cache, defaults.cache),
             user: self.user.or(defaults.user),
             metadata,
             extra,

@@ -29,23 +29,23 @@ use crate::error::Error;
 /// ```
 #[derive(Clone, Default)]
 pub struct Retries {
-    handled: Handled,
+    handled: HandledErrors,
     /// Whether a connection that was closed while it was not in use is replaced at once, where the
     /// caller handles every error.
-    new_connection: Option<Arc<Choice>>,
+    new_connection: Option<Arc<RetryException>>,
     /// The connection of the attempt before was closed while it was not in use.
     is_on_new_connection: bool,
 }
 
-type Choice = dyn Fn(&Error) -> bool + Send + Sync;
+type RetryException = dyn Fn(&Error) -> bool + Send + Sync;
 
 #[derive(Clone, Default)]
-enum Handled {
+enum HandledErrors {
     /// The caller handles no error.
     #[default]
     Nothing,
     /// The caller handles the errors for which this is true.
-    Some(Arc<Choice>),
+    Some(Arc<RetryException>),
     /// The caller handles every error.
     Everything,
 }
@@ -53,25 +53,25 @@ enum Handled {
 impl Retries {
     /// The caller retries: the request is sent once.
     pub fn none() -> Self {
-        Self { handled: Handled::Everything, ..Self::default() }
+        Self { handled: HandledErrors::Everything, ..Self::default() }
     }
 
     /// The same, but errors for which `handled` is true are returned at once: the caller has
     /// something better to do than to wait.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
         let handled = match self.handled {
-            Handled::Nothing => Handled::Some(Arc::new(handled)),
-            Handled::Some(before) => {
-                Handled::Some(Arc::new(move |error| before(error) || handled(error)))
+            HandledErrors::Nothing => HandledErrors::Some(Arc::new(handled)),
+            HandledErrors::Some(before) => {
+                HandledErrors::Some(Arc::new(move |error| before(error) || handled(error)))
             }
-            Handled::Everything => Handled::Everything,
+            HandledErrors::Everything => HandledErrors::Everything,
         };
         Self { handled, ..self }
     }
 
     /// The same, but a connection that was closed while it was not in use may be replaced at once if
     /// this is true for the error.
-    pub(crate) fn with_new_connection(mut self, allows: Arc<Choice>) -> Self {
+    pub(crate) fn with_new_connection(mut self, allows: Arc<RetryException>) -> Self {
         self.new_connection = Some(allows);
         self
     }
@@ -79,9 +79,9 @@ impl Retries {
     /// Whether a request whose connection was closed while it was not in use may be sent again at once.
     pub(crate) fn allow_new_connection(&self, error: &Error) -> bool {
         match (&self.handled, &self.new_connection) {
-            (Handled::Nothing | Handled::Some(_), _) => true,
-            (Handled::Everything, Some(allows)) => allows(error),
-            (Handled::Everything, None) => false,
+            (HandledErrors::Nothing | HandledErrors::Some(_), _) => true,
+            (HandledErrors::Everything, Some(allows)) => allows(error),
+            (HandledErrors::Everything, None) => false,
         }
     }
 
@@ -100,15 +100,15 @@ impl Retries {
     /// Whether a request that failed with this error may be sent again.
     pub fn allow(&self, error: &Error) -> bool {
         match &self.handled {
-            Handled::Nothing => true,
-            Handled::Some(handled) => !handled(error),
-            Handled::Everything => false,
+            HandledErrors::Nothing => true,
+            HandledErrors::Some(handled) => !handled(error),
+            HandledErrors::Everything => false,
         }
     }
 
     /// Whether the request is sent once, whatever happens.
     pub fn is_none(&self) -> bool {
-        matches!(self.handled, Handled::Everything)
+        matches!(self.handled, HandledErrors::Everything)
     }
 }
 
@@ -122,9 +122,9 @@ impl PartialEq for Retries {
 impl fmt::Debug for Retries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.handled {
-            Handled::Nothing => "Retries::default()",
-            Handled::Some(_) => "Retries::except(…)",
-            Handled::Everything => "Retries::none()",
+            HandledErrors::Nothing => "Retries::default()",
+            HandledErrors::Some(_) => "Retries::except(…)",
+            HandledErrors::Everything => "Retries::none()",
         })
     }
 }

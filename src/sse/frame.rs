@@ -11,12 +11,12 @@ use serde::Deserialize;
 use crate::error::{Error, ErrorKind};
 
 /// The event type of a frame that does not name one.
-const UNNAMED: &str = "message";
+const DEFAULT_EVENT: &str = "message";
 
 /// The event type of a frame with a field `error`. The specification has no such field, but older
 /// versions of llama.cpp and servers that are built on it send their errors in one:
 /// <https://github.com/ggml-org/llama.cpp/issues/16104>.
-const ERROR: &str = "error";
+const ERROR_EVENT: &str = "error";
 
 /// One event of the stream, lent by the [`FrameReader`](super::FrameReader) that cut it.
 ///
@@ -60,7 +60,11 @@ impl<'a> Frame<'a> {
     /// Lends a frame of which [`Fields`] knows every line.
     ///
     /// What is not UTF-8 is replaced, and the result kept in `rooms` while it is lent.
-    pub(super) fn plain(frame: &'a [u8], fields: &Fields, rooms: &'a mut [String; 2]) -> Self {
+    pub(super) fn from_known_lines(
+        frame: &'a [u8],
+        fields: &Fields,
+        rooms: &'a mut [String; 2],
+    ) -> Self {
         let [event_room, data_room] = rooms;
         let event = match &fields.event {
             Some(event) => text(&frame[event.clone()], event_room),
@@ -70,11 +74,11 @@ impl<'a> Frame<'a> {
             Some(data) => text(&frame[data.clone()], data_room),
             None => "",
         };
-        let event = if fields.is_error { ERROR } else { event };
+        let event = if fields.is_error { ERROR_EVENT } else { event };
         Self {
             // > If the event type buffer has a value other than the empty string, change the
             // > type of the newly created event to equal the value of the event type buffer.
-            event: if event.is_empty() { UNNAMED } else { event },
+            event: if event.is_empty() { DEFAULT_EVENT } else { event },
             data,
         }
     }
@@ -102,23 +106,23 @@ pub(super) struct Fields {
     data: Option<Range<usize>>,
     /// The data was in a field `error`.
     is_error: bool,
-    odd: bool,
+    needs_parser: bool,
 }
 
 /// What is to be done with a whole frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// Nothing is dispatched.
-    Silent,
+    Comment,
     /// Beside comments it has exactly one `data:` and at most one `event:` line.
-    Plain,
+    Known,
     /// It has other lines: [`ask`].
-    Odd,
+    NeedsParser,
 }
 
 impl Fields {
     /// Takes note of the line that begins `at` bytes into the frame.
-    pub(super) fn note(&mut self, line: &[u8], at: usize) {
+    pub(super) fn read_line(&mut self, line: &[u8], at: usize) {
         let (field, value) = if let Some(value) = line.strip_prefix(b"data:") {
             (&mut self.data, value)
         } else if let Some(value) = line.strip_prefix(b"event:") {
@@ -128,26 +132,26 @@ impl Fields {
             (&mut self.data, value)
         } else {
             // > If the line starts with a U+003A COLON character (:): ignore the line.
-            self.odd |= !is_comment(line);
+            self.needs_parser |= !is_comment_line(line);
             return;
         };
         // > If value starts with a U+0020 SPACE character, remove it from value.
         let value = value.strip_prefix(b" ").unwrap_or(value);
         let end = at + line.len();
-        self.odd |= field.is_some();
+        self.needs_parser |= field.is_some();
         *field = Some(end - value.len()..end);
     }
 
     /// Says what is to be done with the frame, now that all its lines are noted.
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn line_kind(&self) -> LineKind {
         // > If the data buffer is an empty string, set the data buffer and the event type buffer
         // > to the empty string and return.
         //
         // A `data:` line without a value leaves a line feed in that buffer, hence is dispatched.
         match self.data {
-            _ if self.odd => Kind::Odd,
-            Some(_) => Kind::Plain,
-            None => Kind::Silent,
+            _ if self.needs_parser => LineKind::NeedsParser,
+            Some(_) => LineKind::Known,
+            None => LineKind::Comment,
         }
     }
 }
@@ -159,12 +163,12 @@ impl Fields {
 /// Every line ends in a line feed, for it waits for ever behind a final carriage return.
 ///
 /// Where it has a field `error`, that is its data.
-pub(super) fn ask(frame: &[u8]) -> Option<Event> {
+pub(super) fn parse_with_library(frame: &[u8]) -> Option<Event> {
     let is_error = |line: &&[u8]| line.starts_with(b"error:");
     let lines = frame
         .split(|byte| matches!(byte, b'\n' | b'\r'))
         // The gap within a CRLF; a frame has no blank lines.
-        .filter(|line| !line.is_empty() && !is_comment(line));
+        .filter(|line| !line.is_empty() && !is_comment_line(line));
     let tells_of_error = lines.clone().any(|line| is_error(&line));
     let lines = lines
         .filter(|line| is_error(line) || !tells_of_error)
@@ -178,17 +182,17 @@ pub(super) fn ask(frame: &[u8]) -> Option<Event> {
         .ok()
 }
 
-fn is_comment(line: &[u8]) -> bool {
+fn is_comment_line(line: &[u8]) -> bool {
     line.starts_with(b":")
 }
 
 /// Borrows `bytes` as text, or a repaired copy of them that moves into `room`.
 fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
-    str::from_utf8(bytes).unwrap_or_else(|_| repair(bytes, room))
+    str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
 }
 
 #[cold]
-fn repair<'a>(bytes: &[u8], room: &'a mut String) -> &'a str {
+fn replace_invalid_utf8<'a>(bytes: &[u8], room: &'a mut String) -> &'a str {
     *room = String::from_utf8_lossy(bytes).into_owned();
     room
 }

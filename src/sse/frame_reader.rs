@@ -9,8 +9,8 @@ use bytes::Bytes;
 use eventsource_stream::Event;
 use memchr::memchr2;
 
-use crate::sse::byte_order_mark::Mark;
-use crate::sse::frame::{Fields, Frame, FrameTooLarge, Kind, ask};
+use crate::sse::byte_order_mark::ByteOrderMark;
+use crate::sse::frame::{Fields, Frame, FrameTooLarge, LineKind, parse_with_library};
 
 /// Cuts the chunks of a body into frames.
 ///
@@ -24,38 +24,38 @@ use crate::sse::frame::{Fields, Frame, FrameTooLarge, Kind, ask};
 /// and [`finish`](Self::finish) gives the frame that the end of the body cut off.
 #[derive(Default)]
 pub struct FrameReader {
-    max: Cap,
-    failed: bool,
-    waiting: VecDeque<Bytes>,
+    max_frame_bytes: SizeLimit,
+    has_failed: bool,
+    queued_chunks: VecDeque<Bytes>,
     chunk: Bytes,
     /// Where in `chunk` the pending frame begins, or goes on after `carry`.
     start: usize,
     /// How far `chunk` has been searched: the end of the last whole line.
     scanned: usize,
-    mark: Mark,
+    byte_order_mark: ByteOrderMark,
     /// The last chunk ended in a carriage return, so that a line feed now belongs to it.
-    after_cr: bool,
+    follows_cr: bool,
     /// What earlier chunks hold of the pending frame.
     carry: Vec<u8>,
     /// `carry` and `fields` are of a frame that was lent out, and no longer needed.
-    lent: bool,
+    lent_bytes: bool,
     /// Where in the pending frame its unfinished line begins.
-    line: usize,
+    line_start: usize,
     fields: Fields,
     /// Texts that were repaired, while they are lent out.
-    rooms: [String; 2],
+    repaired_text: [String; 2],
     /// What `eventsource-stream` said, while it is lent out.
-    odd: Event,
+    parsed_frame: Event,
     #[cfg(test)]
-    pub(super) work: crate::sse::tests::Work,
+    pub(super) work_bytes: crate::sse::tests::Work,
 }
 
 /// So many bytes are looked through without being opened as a chunk.
-const A_FEW: usize = 16;
+const MAX_CHUNKS_PER_CUT: usize = 16;
 
-struct Cap(usize);
+struct SizeLimit(usize);
 
-impl Default for Cap {
+impl Default for SizeLimit {
     fn default() -> Self {
         Self(16 << 20)
     }
@@ -63,11 +63,11 @@ impl Default for Cap {
 
 /// Where a frame lies that is about to be lent out.
 #[derive(Clone, Copy)]
-enum Cut {
+enum CutFrame {
     /// From here on in `chunk`.
-    Chunk(usize),
-    Carry,
-    Odd,
+    InChunk(usize),
+    InCarry,
+    Parsed,
 }
 
 impl FrameReader {
@@ -81,8 +81,8 @@ impl FrameReader {
     ///
     /// What counts are the frame's lines and the line ends between them.
     #[must_use]
-    pub fn with_max_frame(max: usize) -> Self {
-        Self { max: Cap(max), ..Self::default() }
+    pub fn with_max_frame_bytes(max: usize) -> Self {
+        Self { max_frame_bytes: SizeLimit(max), ..Self::default() }
     }
 
     /// Hands over the next bytes of the body.
@@ -90,14 +90,14 @@ impl FrameReader {
     /// Best called when [`next_frame`](Self::next_frame) gives `None`: chunks that come earlier
     /// wait in a queue that has no bound.
     pub fn feed(&mut self, chunk: Bytes) {
-        if self.failed {
+        if self.has_failed {
             // Nothing is read any more.
         } else if self.is_drained() {
-            if !self.put_by_at_once(&chunk) {
-                self.open(chunk);
+            if !self.carry_whole_chunk(&chunk) {
+                self.open_chunk(chunk);
             }
         } else {
-            self.waiting.push_back(chunk);
+            self.queued_chunks.push_back(chunk);
         }
     }
 
@@ -110,8 +110,8 @@ impl FrameReader {
         if self.is_drained() {
             return None;
         }
-        let cut = self.cut()?;
-        Some(cut.map(|cut| self.lend(cut)))
+        let cut = self.cut_frame()?;
+        Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
     /// Like [`next_frame`](Self::next_frame), but the body ends here: a frame that misses its
@@ -124,102 +124,106 @@ impl FrameReader {
     ///
     /// When the frame is larger than the cap. From then on there are no more frames.
     pub fn finish(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
-        let cut = match self.cut() {
+        let cut = match self.cut_frame() {
             Some(cut) => cut,
-            None => Ok(self.cut_pending()?),
+            None => Ok(self.cut_queued()?),
         };
-        Some(cut.map(|cut| self.lend(cut)))
+        Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
     /// Whether there is nothing left to read. A frame may still be pending.
     fn is_drained(&self) -> bool {
-        self.start == self.chunk.len() && self.waiting.is_empty()
+        self.start == self.chunk.len() && self.queued_chunks.is_empty()
     }
 
-    fn cut(&mut self) -> Option<Result<Cut, FrameTooLarge>> {
-        if mem::take(&mut self.lent) {
+    fn cut_frame(&mut self) -> Option<Result<CutFrame, FrameTooLarge>> {
+        if mem::take(&mut self.lent_bytes) {
             self.begin_frame();
         }
         loop {
             let Some(end) = self.line_end() else {
-                if let Err(too_large) = self.put_by() {
+                if let Err(too_large) = self.carry_rest() {
                     return Some(Err(too_large));
                 }
-                let chunk = self.waiting.pop_front()?;
-                self.open(chunk);
+                let chunk = self.queued_chunks.pop_front()?;
+                self.open_chunk(chunk);
                 continue;
             };
             let next = match self.chunk[end..] {
                 [b'\r', b'\n', ..] => end + 2,
                 // The line ends here and now; a line feed may still come in the next chunk.
                 [b'\r'] => {
-                    self.after_cr = true;
+                    self.follows_cr = true;
                     end + 1
                 }
                 _ => end + 1,
             };
             let size = self.carry.len() + end - self.start;
             self.scanned = next;
-            if size == self.line {
+            if size == self.line_start {
                 let frame = mem::replace(&mut self.start, next)..end;
-                match self.close(frame) {
+                match self.finish_frame(frame) {
                     Some(cut) => return Some(Ok(cut)),
                     None => continue,
                 }
             }
-            if size > self.max.0 {
+            if size > self.max_frame_bytes.0 {
                 return Some(Err(self.fail()));
             }
             let line = if self.carry.is_empty() {
-                &self.chunk[self.start + self.line..end]
+                &self.chunk[self.start + self.line_start..end]
             } else {
-                self.carry_on(next);
-                &self.carry[self.line..size]
+                self.append_to_carry(next);
+                &self.carry[self.line_start..size]
             };
-            self.fields.note(line, self.line);
-            self.line = size + (next - end);
+            self.fields.read_line(line, self.line_start);
+            self.line_start = size + (next - end);
         }
     }
 
     /// Cuts the frame at the end of the body, when all chunks have been used up.
-    fn cut_pending(&mut self) -> Option<Cut> {
-        let line = &self.carry[self.line..];
+    fn cut_queued(&mut self) -> Option<CutFrame> {
+        let line = &self.carry[self.line_start..];
         if !line.is_empty() {
-            self.fields.note(line, self.line);
+            self.fields.read_line(line, self.line_start);
         }
-        self.close(0..0)
+        self.finish_frame(0..0)
     }
 
     /// Closes the pending frame, which lies in `carry` or else in this part of `chunk`.
-    fn close(&mut self, frame: Range<usize>) -> Option<Cut> {
-        self.line = 0;
-        let cut = match self.fields.kind() {
-            Kind::Silent => None,
-            Kind::Plain if self.carry.is_empty() => Some(Cut::Chunk(frame.start)),
-            Kind::Plain => Some(Cut::Carry),
-            Kind::Odd => self.close_odd(frame),
+    fn finish_frame(&mut self, frame: Range<usize>) -> Option<CutFrame> {
+        self.line_start = 0;
+        let cut = match self.fields.line_kind() {
+            LineKind::Comment => None,
+            LineKind::Known if self.carry.is_empty() => Some(CutFrame::InChunk(frame.start)),
+            LineKind::Known => Some(CutFrame::InCarry),
+            LineKind::NeedsParser => self.finish_with_parser(frame),
         };
-        self.lent = cut.is_some();
-        if !self.lent {
+        self.lent_bytes = cut.is_some();
+        if !self.lent_bytes {
             self.begin_frame();
         }
         cut
     }
 
     #[cold]
-    fn close_odd(&mut self, frame: Range<usize>) -> Option<Cut> {
+    fn finish_with_parser(&mut self, frame: Range<usize>) -> Option<CutFrame> {
         let frame = if self.carry.is_empty() { &self.chunk[frame] } else { &self.carry[..] };
         #[cfg(test)]
-        self.work.ask();
-        self.odd = ask(frame)?;
-        Some(Cut::Odd)
+        self.work_bytes.ask();
+        self.parsed_frame = parse_with_library(frame)?;
+        Some(CutFrame::Parsed)
     }
 
-    fn lend(&mut self, cut: Cut) -> Frame<'_> {
+    fn lend_frame(&mut self, cut: CutFrame) -> Frame<'_> {
         match cut {
-            Cut::Chunk(at) => Frame::plain(&self.chunk[at..], &self.fields, &mut self.rooms),
-            Cut::Carry => Frame::plain(&self.carry, &self.fields, &mut self.rooms),
-            Cut::Odd => Frame::from(&self.odd),
+            CutFrame::InChunk(at) => {
+                Frame::from_known_lines(&self.chunk[at..], &self.fields, &mut self.repaired_text)
+            }
+            CutFrame::InCarry => {
+                Frame::from_known_lines(&self.carry, &self.fields, &mut self.repaired_text)
+            }
+            CutFrame::Parsed => Frame::from(&self.parsed_frame),
         }
     }
 
@@ -235,64 +239,65 @@ impl FrameReader {
             [_, rest @ ..] => memchr2(b'\n', b'\r', rest).map(|len| len + 1),
         };
         #[cfg(test)]
-        self.work.search(found.map_or(rest.len(), |len| len + 1));
+        self.work_bytes.search(found.map_or(rest.len(), |len| len + 1));
         Some(self.scanned + found?)
     }
 
     /// Puts the rest of a chunk by, until the next one.
-    fn put_by(&mut self) -> Result<(), FrameTooLarge> {
+    fn carry_rest(&mut self) -> Result<(), FrameTooLarge> {
         let size = self.carry.len() + self.chunk.len() - self.start;
         // The end of a line does not count until another line follows.
-        if size > self.line && size > self.max.0 {
+        if size > self.line_start && size > self.max_frame_bytes.0 {
             return Err(self.fail());
         }
         self.scanned = self.chunk.len();
-        self.carry_on(self.scanned);
+        self.append_to_carry(self.scanned);
         Ok(())
     }
 
-    fn carry_on(&mut self, end: usize) {
+    fn append_to_carry(&mut self, end: usize) {
         self.carry.extend_from_slice(&self.chunk[self.start..end]);
         #[cfg(test)]
-        self.work.copy(end - self.start);
+        self.work_bytes.copy(end - self.start);
         self.start = end;
     }
 
     /// Puts a few bytes from the middle of a line by; a body may come byte by byte.
-    fn put_by_at_once(&mut self, chunk: &[u8]) -> bool {
-        let fits = chunk.len() <= A_FEW && self.carry.len() + chunk.len() <= self.max.0;
-        let is_within = fits && self.mark.is_passed() && !self.after_cr;
+    fn carry_whole_chunk(&mut self, chunk: &[u8]) -> bool {
+        let fits = chunk.len() <= MAX_CHUNKS_PER_CUT
+            && self.carry.len() + chunk.len() <= self.max_frame_bytes.0;
+        let is_within = fits && self.byte_order_mark.is_done() && !self.follows_cr;
         if !is_within || chunk.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
             return false;
         }
-        if mem::take(&mut self.lent) {
+        if mem::take(&mut self.lent_bytes) {
             self.begin_frame();
         }
         self.carry.extend_from_slice(chunk);
         #[cfg(test)]
         {
-            self.work.search(chunk.len());
-            self.work.copy(chunk.len());
+            self.work_bytes.search(chunk.len());
+            self.work_bytes.copy(chunk.len());
         }
         true
     }
 
     /// Opens a chunk, and passes over what belongs to no line at its beginning.
-    fn open(&mut self, chunk: Bytes) {
+    fn open_chunk(&mut self, chunk: Bytes) {
         self.chunk = chunk;
-        let (passed, back) = self.mark.pass(&self.chunk);
+        let (passed, back) = self.byte_order_mark.consume(&self.chunk);
         self.carry.extend_from_slice(back);
         self.start = passed;
         self.scanned = passed;
         if let Some(first) = self.chunk.first()
-            && mem::take(&mut self.after_cr)
+            && mem::take(&mut self.follows_cr)
             && *first == b'\n'
         {
             self.scanned = 1;
             // Within a frame it counts, as it would had the chunk not been cut here.
-            match self.line {
+            match self.line_start {
                 0 => self.start = 1,
-                _ => self.line += 1,
+                _ => self.line_start += 1,
             }
         }
     }
@@ -304,8 +309,8 @@ impl FrameReader {
 
     #[cold]
     fn fail(&mut self) -> FrameTooLarge {
-        let max = self.max.0;
-        *self = Self { failed: true, ..Self::with_max_frame(max) };
+        let max = self.max_frame_bytes.0;
+        *self = Self { has_failed: true, ..Self::with_max_frame_bytes(max) };
         FrameTooLarge { max }
     }
 }
@@ -314,11 +319,11 @@ impl FrameReader {
 impl fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameReader")
-            .field("max", &self.max.0)
-            .field("failed", &self.failed)
+            .field("max", &self.max_frame_bytes.0)
+            .field("failed", &self.has_failed)
             .field("carried", &self.carry.len())
             .field("unread", &(self.chunk.len() - self.start))
-            .field("waiting", &self.waiting.len())
+            .field("waiting", &self.queued_chunks.len())
             .finish_non_exhaustive()
     }
 }

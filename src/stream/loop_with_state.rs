@@ -52,17 +52,17 @@ struct CellContents<S> {
 impl<S: Clone> StateCell<S> {
     /// The state that the active body was built with, or the final one.
     pub fn get(&self) -> S {
-        self.from_state(|seen| seen.state.clone())
+        self.with_contents(|seen| seen.state.clone())
     }
 
     /// How the loop ended; `None` while it goes on, also when it was dropped.
     pub fn ended(&self) -> Option<Ended> {
-        self.from_state(|seen| seen.ended)
+        self.with_contents(|seen| seen.ended)
     }
 }
 
 impl<S> StateCell<S> {
-    fn from_state<T>(&self, f: impl FnOnce(&mut CellContents<S>) -> T) -> T {
+    fn with_contents<T>(&self, f: impl FnOnce(&mut CellContents<S>) -> T) -> T {
         // Nothing panics while the lock is held, but for a state's own `Clone` or `Drop`.
         f(&mut lock_ignoring_poison(&self.0))
     }
@@ -71,7 +71,7 @@ impl<S> StateCell<S> {
 impl<S: Clone> LoopObserver<S> for StateCell<S> {
     fn observe_state(&mut self, state: &S) {
         let state = state.clone();
-        let before = self.from_state(|seen| std::mem::replace(&mut seen.state, state));
+        let before = self.with_contents(|seen| std::mem::replace(&mut seen.state, state));
         // Outside the lock: a `Drop` may look at the cell.
         drop(before);
     }
@@ -79,7 +79,7 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
     // Not part of the code that runs for each item.
     #[inline(never)]
     fn observe_end(&mut self, ended: Ended, state: Option<S>) {
-        let before = self.from_state(|seen| {
+        let before = self.with_contents(|seen| {
             seen.ended = Some(ended);
             state.map(|state| std::mem::replace(&mut seen.state, state))
         });
@@ -95,7 +95,7 @@ impl<S> Clone for StateCell<S> {
 
 impl<S: fmt::Debug> fmt::Debug for StateCell<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.from_state(|seen| {
+        self.with_contents(|seen| {
             f.debug_struct("StateCell")
                 .field("state", &seen.state)
                 .field("ended", &seen.ended)

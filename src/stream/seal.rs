@@ -36,7 +36,7 @@ impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
 
 impl From<&History> for TurnBuilder {
     fn from(history: &History) -> Self {
-        Self::following(history)
+        Self::for_history(history)
     }
 }
 
@@ -44,7 +44,7 @@ impl From<&History> for TurnBuilder {
 /// request allows.
 impl From<&Request> for TurnBuilder {
     fn from(request: &Request) -> Self {
-        let turn = Self::following(&request.history)
+        let turn = Self::for_history(&request.history)
             .with_max_output_tokens(request.options.max_output_tokens);
         match request.max_turn_bytes {
             Some(max_bytes) => turn.with_max_bytes(max_bytes),

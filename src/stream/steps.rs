@@ -39,10 +39,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
     }
 
     /// Gives events to the consumer and then does what `self` says.
-    pub fn from_items_then(
-        self,
-        events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>,
-    ) -> Self {
+    pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::error::Error;
-use crate::provider::{Move, Reply};
+use crate::provider::{Reply, ReplyStep};
 use crate::testing::fault::Fault;
 use crate::testing::http::{BodyPart, HttpResponse};
 use crate::testing::inject_faults::inject;
@@ -150,7 +150,7 @@ impl Answer {
     ) -> HttpResponse {
         let mut said = match self.content {
             ResponseContent::Reply(reply) => {
-                match scripted_stream::stream_steps(reply.into_moves(), asked, signatures) {
+                match scripted_stream::stream_steps(reply.into_steps(), asked, signatures) {
                     Ok(steps) => stream(steps, asked),
                     Err(what) => error_response::server_error(asked.wire, &what),
                 }
@@ -174,7 +174,7 @@ impl Answer {
     }
 
     /// Adds mishaps that happen to every answer of a server.
-    pub(super) fn with_options_of(mut self, mishaps: &[Fault]) -> Self {
+    pub(super) fn with_faults(mut self, mishaps: &[Fault]) -> Self {
         self.faults.extend_from_slice(mishaps);
         self
     }
@@ -194,8 +194,8 @@ fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
 impl Reply {
     /// The error that the server answers with before it begins to stream.
     fn refusal(&self) -> Option<Error> {
-        match self.moves().first() {
-            Some(Move::Error(error)) if error.status().is_some() => Some(error.clone()),
+        match self.steps().first() {
+            Some(ReplyStep::Error(error)) if error.status().is_some() => Some(error.clone()),
             _ => None,
         }
     }

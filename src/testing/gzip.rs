@@ -8,7 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// Writing to memory does not fail.
-const GZIP_HEADER: &str = "a vector takes all that is written to it";
+const WRITE_INVARIANT: &str = "a vector takes all that is written to it";
 
 /// A body that is packed while it is sent.
 #[derive(Debug)]
@@ -22,13 +22,13 @@ impl Gzip {
     /// Packs a piece, so that a reader has all of it without waiting for the next.
     pub(super) fn pack(&mut self, bytes: &[u8]) -> Bytes {
         let packed = self.0.write_all(bytes).and_then(|()| self.0.flush());
-        packed.expect(GZIP_HEADER);
+        packed.expect(WRITE_INVARIANT);
         mem::take(self.0.get_mut()).into()
     }
 
     /// The end of the packed body.
     pub(super) fn finish(self) -> Bytes {
-        self.0.finish().expect(GZIP_HEADER).into()
+        self.0.finish().expect(WRITE_INVARIANT).into()
     }
 }
 

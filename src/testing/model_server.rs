@@ -192,7 +192,7 @@ impl ServerState {
             }
         }
         asked.index = self.received.fetch_add(1, Ordering::Relaxed);
-        let answer = script(&asked).with_options_of(&lock_ignoring_poison(&self.faults));
+        let answer = script(&asked).with_faults(&lock_ignoring_poison(&self.faults));
         answer.to_response(&asked, &mut lock_ignoring_poison(&self.signatures))
     }
 

@@ -1,6 +1,6 @@
 //! From the script of a turn to its stream on a wire.
 
-use crate::provider::Move;
+use crate::provider::ReplyStep;
 use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{Opening, TurnWriter, Unsupported};
 use crate::testing::ReceivedRequest;
@@ -15,16 +15,16 @@ const CREATED_AT: u64 = 1_700_000_000;
 /// Writes the stream that answers a request. `signatures` learns what was signed. The error is what
 /// cannot be said on the wire, for the author of the script.
 pub(super) fn stream_steps(
-    moves: Vec<Move>,
+    moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
 ) -> Result<Vec<BodyStep>, String> {
     let usage = moves.iter().rev().find_map(|next| match next {
-        Move::Usage(usage) => Some(*usage),
+        ReplyStep::Usage(usage) => Some(*usage),
         _ => None,
     });
     let signed = moves.iter().filter_map(|next| match next {
-        Move::Say(index, ContentDelta::Sign(of, signature)) => {
+        ReplyStep::Say(index, ContentDelta::Sign(of, signature)) => {
             Some((*index, *of, signature.clone()))
         }
         _ => None,
@@ -44,7 +44,7 @@ pub(super) fn stream_steps(
 
 fn start_stream(
     mut writer: Box<dyn TurnWriter>,
-    moves: Vec<Move>,
+    moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
 ) -> Result<Vec<BodyStep>, Unsupported> {
@@ -52,30 +52,30 @@ fn start_stream(
     let mut usage = Usage::default();
     for next in moves {
         let part = match next {
-            Move::Say(index, delta) => {
+            ReplyStep::Say(index, delta) => {
                 writer.write(index, delta)?;
                 continue;
             }
-            Move::Usage(so_far) => {
+            ReplyStep::Usage(so_far) => {
                 usage = so_far;
                 continue;
             }
-            Move::Stop { reason, .. } => {
+            ReplyStep::Stop { reason, .. } => {
                 writer.stop(&reason, usage)?;
                 break;
             }
-            Move::Error(error) => {
+            ReplyStep::Error(error) => {
                 writer.flush();
                 take_written_frames(&mut *writer, &mut steps);
                 let frame = asked.wire.server_wire().failed(&error, to_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
                 break;
             }
-            Move::Cut => BodyPart::Cut,
-            Move::Delay(time) => BodyPart::Delay(time),
-            Move::Hang => BodyPart::Hang,
-            Move::Event(_) => return Err("an event as it is"),
-            Move::Retract(_) => return Err("a retraction"),
+            ReplyStep::Cut => BodyPart::Cut,
+            ReplyStep::Delay(time) => BodyPart::Delay(time),
+            ReplyStep::Hang => BodyPart::Hang,
+            ReplyStep::Event(_) => return Err("an event as it is"),
+            ReplyStep::Retract(_) => return Err("a retraction"),
         };
         writer.flush();
         take_written_frames(&mut *writer, &mut steps);

@@ -40,7 +40,7 @@ impl Signatures {
     }
 
     /// Whether the signature was given for these words.
-    pub(super) fn is_held(&self, signature: &str, said: &str) -> bool {
+    pub(super) fn is_issued_for(&self, signature: &str, said: &str) -> bool {
         let given = self.issued.get(signature);
         signature == sign_text(said) || given.is_some_and(|over| over.contains(said))
     }

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 
-use crate::error::{Error, ErrorKind, chain};
+use crate::error::{Error, ErrorKind, format_source_chain};
 use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
 use crate::tool::Suspension;
@@ -105,7 +105,10 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     fn into_tool_output(self) -> ToolOutput {
         match self {
             Ok(value) => value.into_tool_output(),
-            Err(error) => ToolOutput::error(format!("Error: {}", chain(&*error.into_tool_error()))),
+            Err(error) => ToolOutput::error(format!(
+                "Error: {}",
+                format_source_chain(&*error.into_tool_error())
+            )),
         }
     }
 }

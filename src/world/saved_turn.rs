@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::provider::{Played, PlayedEvent, is_vetoed};
+use crate::provider::{ReplayedEvent, ReplayedTurn, is_vetoed_event};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
@@ -31,7 +31,7 @@ impl SavedTurn {
             Ok(event) => {
                 if let TurnEvent::TurnComplete { .. } = event {
                     self.events.clear();
-                    self.vetoed = is_vetoed(event);
+                    self.vetoed = is_vetoed_event(event);
                 }
                 self.events.push(event.clone());
             }
@@ -48,7 +48,7 @@ impl SavedTurn {
     /// The turn again, as the answer to its request.
     pub fn into_stream(self, request: &Request) -> TurnStream {
         let Self { events, vetoed, error } = self;
-        let events = events.into_iter().map(|event| PlayedEvent { event, vetoed });
-        seal(request, Played::new(events.collect(), error))
+        let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed: vetoed });
+        seal(request, ReplayedTurn::new(events.collect(), error))
     }
 }

@@ -166,7 +166,7 @@ async fn a_request_on_a_closed_connection_is_resent_immediately_on_a_new_one() {
 #[tokio::test]
 async fn only_the_first_closed_connection_is_retried_without_a_delay() {
     let server = ClosingServer::start(|_| None).await;
-    let backoff = Backoff { base: Duration::from_millis(2), ..Backoff::default() };
+    let backoff = Backoff { base_delay: Duration::from_millis(2), ..Backoff::default() };
     let transport = Transport { backoff, ..Transport::default() };
     let (waits, failed) = read(model(&server, transport).stream_turn(request())).await;
     assert_eq!(failed.unwrap().kind(), ErrorKind::Connect);
@@ -201,7 +201,7 @@ async fn under_a_retry_provider_a_closed_connection_is_also_replaced_immediately
     // The other connections of the pool are closed as well.
     let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
     let below = with_closed_connections(&server, 2).await;
-    let waiting = Backoff { base: Duration::from_hours(1), ..Backoff::default() };
+    let waiting = Backoff { base_delay: Duration::from_hours(1), ..Backoff::default() };
     let model = Retry::new(below).with_backoff(waiting);
     for _ in 0..2 {
         assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
@@ -228,7 +228,7 @@ async fn a_closed_connection_is_replaced_immediately_under_any_stack_of_provider
         let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
         let below = with_closed_connections(&server, 3).await;
         let other = Scripted::new(["never"]);
-        let waiting = Backoff { base: Duration::from_hours(1), ..Backoff::default() };
+        let waiting = Backoff { base_delay: Duration::from_hours(1), ..Backoff::default() };
         let model = make(below, other.clone()).with_backoff(waiting);
         assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
         assert_eq!(other.requests().len(), 0);

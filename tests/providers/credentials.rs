@@ -127,7 +127,8 @@ async fn an_error_of_the_token_source_is_retried_like_a_provider_error() {
         }
     });
     let server = ModelServer::start(|_| Answer::reply("Hello.")).await.unwrap();
-    let at_once = turnstream::provider::Backoff { base: Duration::ZERO, ..Default::default() };
+    let at_once =
+        turnstream::provider::Backoff { base_delay: Duration::ZERO, ..Default::default() };
     let model = model(&server.url()).with_credential(credential).with_backoff(at_once);
     assert_eq!(ask(&model).await.unwrap().text(), "Hello.");
     assert_eq!(calls.load(SeqCst), 2);

@@ -103,7 +103,7 @@ async fn an_error_passes_through_unchanged_and_can_be_retried() {
     let error = model.stream_turn(request()).into_turn().await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Overloaded, Some(529)));
     asked.store(0, Ordering::Relaxed);
-    let backoff = Backoff { base: std::time::Duration::ZERO, ..Backoff::default() };
+    let backoff = Backoff { base_delay: std::time::Duration::ZERO, ..Backoff::default() };
     let turn = Retry::new(model).with_backoff(backoff).stream_turn(request()).into_turn().await;
     assert_eq!(turn.unwrap().text(), "done");
 }

@@ -123,7 +123,7 @@ async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
         "half",
         "the last one's sources are there"
     );
-    let all = FallbackFailure::of(&failed).unwrap();
+    let all = FallbackFailure::from_error(&failed).unwrap();
     let told: Vec<_> = all.errors().map(|(model, error)| (model, error.kind())).collect();
     let kinds = [ErrorKind::RateLimited, ErrorKind::Auth, ErrorKind::IncompleteTurn];
     assert_eq!(told, [("first", kinds[0]), ("second", kinds[1]), ("third", kinds[2])]);
@@ -142,7 +142,7 @@ async fn an_error_that_is_not_selected_ends_the_fallback() {
         .or(third.clone());
     let failed = ask(&model).await.unwrap_err();
     assert_eq!((failed.kind(), third.requests().len()), (ErrorKind::InvalidRequest, 0));
-    assert_eq!(FallbackFailure::of(&failed).unwrap().errors().count(), 2);
+    assert_eq!(FallbackFailure::from_error(&failed).unwrap().errors().count(), 2);
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn a_retry_around_the_breaker_waits_for_the_cooldown_and_becomes_the_probe
     let breaker = CircuitBreaker::new(model.clone())
         .with_failures(1)
         .with_cooldown(Duration::from_micros(7_500_300));
-    let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
+    let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
     let turn = ask(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
     assert_eq!((turn.text().as_str(), model.requests().len()), ("fine", 2));
 }

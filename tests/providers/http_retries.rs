@@ -209,7 +209,7 @@ async fn a_refused_connection_is_retried_after_a_delay() {
     // The port was free a moment ago.
     let url = LoopbackServer::start(|_| HttpResponse::text(200, "")).await.unwrap().url();
     let transport = Transport {
-        backoff: Backoff { base: Duration::from_nanos(1), ..Backoff::default() },
+        backoff: Backoff { base_delay: Duration::from_nanos(1), ..Backoff::default() },
         ..Transport::default()
     };
     let model = provider(Wire::Anthropic, &url, 0, transport);
@@ -403,7 +403,7 @@ async fn retry_events_are_recorded_and_replayed_without_waiting() {
     let server = server.await.unwrap();
     let paper = Buffer::new();
     let transport = Transport {
-        backoff: Backoff { base: Duration::from_millis(2), ..Backoff::default() },
+        backoff: Backoff { base_delay: Duration::from_millis(2), ..Backoff::default() },
         ..Transport::default()
     };
     let model = provider(Wire::Anthropic, &server.url(), 0, transport);

@@ -22,7 +22,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// The default number of attempts, without any wait between them.
     pub(crate) fn at_once() -> Self {
-        let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
+        let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
         Self { backoff, ..Self::default() }
     }
 }

@@ -103,7 +103,7 @@ struct Pushes(fn(&mut TurnBuilder));
 
 impl Provider for Pushes {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let mut turn = TurnBuilder::following(&request.history);
+        let mut turn = TurnBuilder::for_history(&request.history);
         (self.0)(&mut turn);
         turn.complete().unwrap();
         let events: Vec<_> = std::iter::from_fn(|| turn.next_event()).map(Ok).collect();
@@ -245,7 +245,7 @@ async fn the_first_divergence_is_reported_with_its_path() {
         assert!(!failed.to_string().contains("secret words"), "{failed}");
         let mismatch = failed.find_source::<RequestMismatch>().unwrap().clone();
         assert_eq!((failed.parameter(), mismatch.turn), (Some(mismatch.path.as_str()), 1));
-        (mismatch.path, mismatch.recorded.to_string(), mismatch.asked.to_string())
+        (mismatch.path, mismatch.recorded.to_string(), mismatch.sent.to_string())
     };
     let told = |path: &str, recorded: &str, asked: &str| {
         (path.to_owned(), recorded.to_owned(), asked.to_owned())

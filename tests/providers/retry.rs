@@ -164,9 +164,9 @@ async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
     let model = Scripted::function(|_, _| busy());
     let backoff = Backoff {
         attempts: 6,
-        base: Duration::from_secs(1),
+        base_delay: Duration::from_secs(1),
         factor: 3.0,
-        cap: Duration::from_secs(10),
+        max_delay: Duration::from_secs(10),
         ..Backoff::default()
     };
     let retry = Retry::new(model.clone()).with_backoff(backoff).with_random(Longest);
@@ -323,7 +323,7 @@ mod over_http {
         .unwrap();
         let model = Anthropic::new("m").with_base_url(server.url()).unwrap();
         let model = model.with_http(HttpClient::without_proxy());
-        let backoff = Backoff { base: Duration::ZERO, ..Backoff::default() };
+        let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
         let retry = Retry::new(model).with_backoff(backoff);
         let turn = retry.stream_turn(request()).into_turn().await.unwrap();
         assert_eq!(turn.text(), "Hello!");

@@ -792,7 +792,7 @@ fn on_turn_complete_passes_the_turn_to_its_closure_and_yields_its_steps() {
     let appended = |n: u32| Event::TurnStarted { turn: n, model: "m".into(), transition: None };
     let steps = turn("hello there").on_turn_complete(async |turn: Arc<Turn>| {
         assert_eq!(turn.text(), "hello there");
-        Ok(Steps::stop_with(3).from_items_then([appended(1), appended(2)]))
+        Ok(Steps::stop_with(3).preceded_by([appended(1), appended(2)]))
     });
     let mut steps = drain_steps(steps, &Gauge::default());
     let after = steps.split_off(steps.len() - 3);

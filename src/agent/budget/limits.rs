@@ -105,7 +105,7 @@ impl Budget {
     /// A turn costs what the model costs that answered, if it has a price, else the one that was
     /// asked. If that has none, the run ends, see [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
-        self.money = Some(CostLimit { limit: Prices::millionths(limit), prices });
+        self.money = Some(CostLimit { limit: Prices::in_micros(limit), prices });
         self
     }
 

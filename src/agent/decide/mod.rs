@@ -14,7 +14,7 @@ use crate::agent::{Limits, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};
 use crate::item::{ItemKind, StopReason};
-use crate::provider::another_could;
+use crate::provider::should_fall_back;
 use crate::turn::{PartialTurn, Turn};
 
 /// What is known besides the state when something has to be decided.
@@ -102,7 +102,7 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
 /// Decides on a turn that failed. `None` ends the run with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextAction> {
     let has_fallback =
-        another_could(error.kind()) && state.model_selection.provider_index < facts.fallbacks;
+        should_fall_back(error.kind()) && state.model_selection.provider_index < facts.fallbacks;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
         // The model's own fault, and there is no call to answer.

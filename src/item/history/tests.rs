@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::env::draw::Draw;
+use crate::env::draw::TestRng;
 use crate::item::settle::PriorCallIds;
 use crate::item::{History, Item, Mark, ResultKind, StopReason, ToolResult, TurnInfo, settle};
 use crate::usage::Usage;
@@ -67,10 +67,10 @@ fn a_range_beyond_the_end_rewrites_up_to_the_end() {
 }
 
 /// Everything that can be wrong with calls and results, from few ids.
-fn items(draw: &Draw) -> Vec<Item> {
-    draw.list(8, || {
-        let id = format!("c{}", draw.number(3));
-        let item = match draw.number(9) {
+fn items(draw: &TestRng) -> Vec<Item> {
+    draw.sample(8, || {
+        let id = format!("c{}", draw.next_below(3));
+        let item = match draw.next_below(9) {
             0..=3 => Item::tool_call(id, "t", "{}"),
             4..=6 => Item::tool_result(ToolResult {
                 call_id: id,
@@ -82,9 +82,9 @@ fn items(draw: &Draw) -> Vec<Item> {
             7 => Item::user("go"),
             _ => Item::text("so"),
         };
-        let turn = draw.flag().then(|| Arc::new(ended()));
+        let turn = draw.next_bool().then(|| Arc::new(ended()));
         let item = Item { turn, ..item };
-        match draw.number(8) {
+        match draw.next_below(8) {
             0 => item.with_mark(Mark::Interrupted),
             1 => item.with_mark(Mark::Tombstone),
             _ => item,
@@ -100,12 +100,12 @@ fn ended() -> TurnInfo {
 #[test]
 fn the_incremental_state_equals_a_full_recomputation() {
     for seed in 0..4_000 {
-        let draw = Draw::new(seed);
+        let draw = TestRng::new(seed);
         let mut history = History::from_items("h", items(&draw));
-        history = history.truncated(draw.number(9));
+        history = history.truncated(draw.next_below(9));
         let more = items(&draw);
         history.extend(more.clone());
-        let rewritten = draw.number(9);
+        let rewritten = draw.next_below(9);
         if rewritten < history.len() {
             history.rewrite(rewritten..rewritten + 2, more.into_iter().take(2));
         }

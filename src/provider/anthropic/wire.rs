@@ -113,7 +113,7 @@ impl Anthropic {
     ///
     /// With this setting nothing is asked for, and the vendor refuses such a request.
     pub fn without_drop_block(self) -> Self {
-        self.with_wire(|wire| wire.changed_prefix = ChangedPrefix::Unsaid)
+        self.map_wire(|wire| wire.changed_prefix = ChangedPrefix::Unsaid)
     }
 
     /// Asks for a feature that is not for everybody yet, by the name that its documentation
@@ -131,7 +131,7 @@ impl Anthropic {
         let name = name.as_ref();
         match self.wire().host {
             Host::Vendor => self.add_header(BETA, name),
-            Host::Vertex { .. } => self.with_wire(|wire| {
+            Host::Vertex { .. } => self.map_wire(|wire| {
                 if let Host::Vertex { betas } = &mut wire.host
                     && !betas.iter().any(|known| known == name)
                 {
@@ -144,6 +144,6 @@ impl Anthropic {
     /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in
     /// headers.
     pub(in crate::provider) fn on_vertex(self) -> Self {
-        self.with_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
+        self.map_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::{AuthProblem, ErrorKind, RateLimitScope};
 use crate::provider::failure::context_limits;
-use crate::provider::failure::error_body::Said;
-use crate::provider::failure::error_codes::{GENERAL, SPECIFIC};
+use crate::provider::failure::error_body::ErrorBody;
+use crate::provider::failure::error_codes::{GENERAL_CODES, SPECIFIC_CODES};
 
 use AuthProblem::{ExpiredKey, Forbidden, InvalidKey, MissingKey, Region};
 use ErrorKind::{
@@ -17,7 +17,7 @@ use RateLimitScope::{
 /// What a message says by some of its words, in lower case, the first that fits. A message is
 /// asked where the words for programs are silent: many a vendor calls everything an invalid
 /// request.
-const PHRASES: &[(ErrorKind, &[&str])] = &[
+const KIND_PHRASES: &[(ErrorKind, &[&str])] = &[
     // Anthropic, Bedrock.
     (ContextWindow, &["prompt is too long", "input is too long for requested model"]),
     // OpenAI, vLLM, OpenRouter, DeepSeek, Together.
@@ -74,7 +74,7 @@ const PHRASES: &[(ErrorKind, &[&str])] = &[
 
 /// What there was too much of, by a piece of what was said, the first that fits. Google names its
 /// quotas instead of saying so.
-const SCOPES: &[(RateLimitScope, &[&str])] = &[
+const SCOPE_PHRASES: &[(RateLimitScope, &[&str])] = &[
     (RequestSize, &["request too large"]),
     (Daily, &["per day", "per-day", "per_day", "perday", "daily", "(rpd)", "(tpd)"]),
     (Concurrency, &["concurren", "parallel requests"]),
@@ -89,7 +89,7 @@ const SCOPES: &[(RateLimitScope, &[&str])] = &[
 
 /// What is wrong with a key, by the words for programs or a piece of the message, the first that
 /// fits.
-const AUTH: &[(AuthProblem, &[&str])] = &[
+const AUTH_PHRASES: &[(AuthProblem, &[&str])] = &[
     // Azure, which does not say which.
     (InvalidKey, &["access token is missing, invalid"]),
     (ExpiredKey, &["expired"]),
@@ -107,45 +107,47 @@ const AUTH: &[(AuthProblem, &[&str])] = &[
 
 /// The kind, by what says most: a word for programs, then a message, then the status, then a word
 /// that says little.
-pub(super) fn kind(status: Option<u16>, said: &Said) -> ErrorKind {
-    let word = |table| first(table, |word| said.words.iter().any(|said| same(said, word)));
-    let phrase = || first(PHRASES, |phrase| said.text.contains(phrase));
-    let by_message = || phrase().or_else(|| by_limits(said));
-    word(SPECIFIC)
+pub(super) fn error_kind(status: Option<u16>, said: &ErrorBody) -> ErrorKind {
+    let word =
+        |table| first_match(table, |word| said.codes.iter().any(|said| is_same_code(said, word)));
+    let phrase = || first_match(KIND_PHRASES, |phrase| said.text.contains(phrase));
+    let by_message = || phrase().or_else(|| kind_by_limits(said));
+    word(SPECIFIC_CODES)
         .or_else(by_message)
-        .filter(|kind| fits(*kind, status))
-        .or_else(|| status.map(of_status))
-        .or_else(|| word(GENERAL))
+        .filter(|kind| matches_phrase(*kind, status))
+        .or_else(|| status.map(kind_of_status))
+        .or_else(|| word(GENERAL_CODES))
         .or_else(|| is_unknown_model(said).then_some(InvalidRequest))
         .unwrap_or(ErrorKind::Other)
 }
 
 /// What a table says of the first of its rows with a word that fits.
-fn first<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
+fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
     table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
 /// Whether two words for programs are the same, whatever hand wrote them: `rate_limit_error`,
 /// `RateLimitError` and `com.vendor#RateLimitException`.
-fn same(a: &str, b: &str) -> bool {
-    core(a).eq(core(b))
+fn is_same_code(a: &str, b: &str) -> bool {
+    core_of_code(a).eq(core_of_code(b))
 }
 
 /// The letters of a word that say what it means.
-fn core(word: &str) -> impl Iterator<Item = char> {
+fn core_of_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
     let name = name.strip_suffix("error").unwrap_or(name);
     name.chars().filter(|c| !matches!(c, '_' | '-' | ' '))
 }
 
-fn by_limits(said: &Said) -> Option<ErrorKind> {
-    (said.limits.is_some() || context_limits::read(&said.text).is_some()).then_some(ContextWindow)
+fn kind_by_limits(said: &ErrorBody) -> Option<ErrorKind> {
+    (said.context_limits.is_some() || context_limits::read_context_limits(&said.text).is_some())
+        .then_some(ContextWindow)
 }
 
 /// A key that the status says is wrong is not made right by a message that mentions a limit, nor an
 /// account paid for by a word such as Google's `RESOURCE_EXHAUSTED`.
-fn fits(kind: ErrorKind, status: Option<u16>) -> bool {
+fn matches_phrase(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
         Some(402) => kind == Billing,
@@ -154,7 +156,7 @@ fn fits(kind: ErrorKind, status: Option<u16>) -> bool {
     }
 }
 
-fn of_status(status: u16) -> ErrorKind {
+fn kind_of_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 | 407 => Auth,
         402 => Billing,
@@ -172,10 +174,10 @@ fn of_status(status: u16) -> ErrorKind {
     }
 }
 
-pub(super) fn scope(said: &Said) -> Option<RateLimitScope> {
-    first(SCOPES, |piece| said.text.contains(piece)).or_else(|| {
+pub(super) fn rate_limit_scope(said: &ErrorBody) -> Option<RateLimitScope> {
+    first_match(SCOPE_PHRASES, |piece| said.text.contains(piece)).or_else(|| {
         // The type of an error of OpenAI and Groq.
-        said.words.iter().find_map(|word| match word.as_str() {
+        said.codes.iter().find_map(|word| match word.as_str() {
             "tokens" => Some(Tokens),
             "requests" => Some(Requests),
             _ => None,
@@ -183,13 +185,13 @@ pub(super) fn scope(said: &Said) -> Option<RateLimitScope> {
     })
 }
 
-pub(super) fn auth(said: &Said) -> Option<AuthProblem> {
-    let in_words = |piece: &str| said.words.iter().any(|word| word.contains(piece));
-    first(AUTH, |piece| said.text.contains(piece) || in_words(piece))
+pub(super) fn auth_problem(said: &ErrorBody) -> Option<AuthProblem> {
+    let in_words = |piece: &str| said.codes.iter().any(|word| word.contains(piece));
+    first_match(AUTH_PHRASES, |piece| said.text.contains(piece) || in_words(piece))
 }
 
 /// What is said of a model that the server does not have: two pieces of one sentence, in order.
-const UNKNOWN_MODEL: &[(&str, &str)] = &[
+const UNKNOWN_MODEL_PHRASES: &[(&str, &str)] = &[
     // OpenAI, Groq, xAI, vLLM, Hugging Face, Cerebras, DeepSeek; Google; Ollama, Fireworks, Cohere.
     ("model", "not exist"),
     ("model", "is not found"),
@@ -222,7 +224,7 @@ const UNKNOWN_MODEL_CODES: [&str; 5] = [
 
 /// What of the request was wrong, where no field says so: the model, or the path that a message
 /// begins with, as at Anthropic: `messages.3.content.0.text: must not be empty`.
-pub(super) fn parameter(said: &Said) -> Option<String> {
+pub(super) fn refused_parameter(said: &ErrorBody) -> Option<String> {
     if is_unknown_model(said) {
         return Some("model".to_owned());
     }
@@ -232,13 +234,13 @@ pub(super) fn parameter(said: &Said) -> Option<String> {
     (is_path && path != "error").then(|| path.to_owned())
 }
 
-fn is_unknown_model(said: &Said) -> bool {
-    let known = |word: &String| UNKNOWN_MODEL_CODES.iter().any(|code| same(word, code));
+fn is_unknown_model(said: &ErrorBody) -> bool {
+    let known = |word: &String| UNKNOWN_MODEL_CODES.iter().any(|code| is_same_code(word, code));
     let told = |sentence: &str| {
-        UNKNOWN_MODEL.iter().any(|(first, then)| {
+        UNKNOWN_MODEL_PHRASES.iter().any(|(first, then)| {
             let rest = sentence.find(first).map(|at| &sentence[at..]);
             rest.is_some_and(|rest| rest.contains(then))
         })
     };
-    said.words.iter().any(known) || said.text.split(". ").any(told)
+    said.codes.iter().any(known) || said.text.split(". ").any(told)
 }

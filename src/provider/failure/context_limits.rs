@@ -4,7 +4,7 @@ use crate::error::ContextLimits;
 
 /// The messages, in lower case. `{limit}` and `{requested}` are numbers, two `{requested}` are
 /// added up, `*` is anything in between, and what stands before and behind does not count.
-const MESSAGES: &[&str] = &[
+const LIMIT_PATTERNS: &[&str] = &[
     // Anthropic.
     "prompt is too long: {requested} tokens > {limit} maximum",
     "exceed context limit: {requested} + {requested} > {limit}",
@@ -46,12 +46,12 @@ const MESSAGES: &[&str] = &[
 ];
 
 /// Reads a message that is in lower case.
-pub(super) fn read(text: &str) -> Option<ContextLimits> {
-    MESSAGES.iter().find_map(|message| fit(message, text, ContextLimits::default()))
+pub(super) fn read_context_limits(text: &str) -> Option<ContextLimits> {
+    LIMIT_PATTERNS.iter().find_map(|message| match_pattern(message, text, ContextLimits::default()))
 }
 
 /// The numbers at the first place of `text` that `message` fits, beside those that were read before.
-fn fit(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits> {
+fn match_pattern(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits> {
     let at_number = |(at, c): (usize, char)| {
         let before = text[..at].chars().next_back();
         (c.is_ascii_digit() && !before.is_some_and(|c| c.is_ascii_digit() || c == ','))
@@ -62,20 +62,24 @@ fn fit(message: &str, text: &str, limits: ContextLimits) -> Option<ContextLimits
         words => text.match_indices(words).map(|(at, _)| at).collect(),
     };
     let mut found = places.into_iter().filter_map(|at| text.get(at..));
-    found.find_map(|text| fit_here(message, text, limits))
+    found.find_map(|text| match_pattern_at(message, text, limits))
 }
 
-fn fit_here(mut message: &str, mut text: &str, mut limits: ContextLimits) -> Option<ContextLimits> {
+fn match_pattern_at(
+    mut message: &str,
+    mut text: &str,
+    mut limits: ContextLimits,
+) -> Option<ContextLimits> {
     loop {
         let end = message.find(['{', '*']).unwrap_or(message.len());
         let (words, rest) = message.split_at_checked(end)?;
         text = text.strip_prefix(words)?;
         // Behind a `*` it may go on at any place, also at a number.
         if let Some(behind) = rest.strip_prefix('*') {
-            return fit(behind, text, limits);
+            return match_pattern(behind, text, limits);
         }
         let Some((slot, behind)) = rest.split_once('}') else { return Some(limits) };
-        let (number, left) = number(text)?;
+        let (number, left) = read_number(text)?;
         match slot {
             "{limit" => limits.limit = Some(number),
             _ => {
@@ -88,7 +92,7 @@ fn fit_here(mut message: &str, mut text: &str, mut limits: ContextLimits) -> Opt
 }
 
 /// A number, also one with commas in it, and what stands behind it.
-fn number(text: &str) -> Option<(u64, &str)> {
+fn read_number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     let written = text[..end].trim_end_matches(',');
     let digits: String = written.chars().filter(char::is_ascii_digit).collect();
@@ -102,7 +106,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, limit: impl Into<Option<u64>>, requested: impl Into<Option<u64>>) {
         let expected = ContextLimits::new(limit.into(), requested.into());
-        assert_eq!(read(&text.to_lowercase()), Some(expected), "{text}");
+        assert_eq!(read_context_limits(&text.to_lowercase()), Some(expected), "{text}");
     }
 
     #[test]
@@ -213,7 +217,7 @@ mod tests {
             "exceed context limit: 18446744073709551615 + 1 > 5",
             "maximum context length is ",
         ] {
-            assert_eq!(read(text), None, "{text}");
+            assert_eq!(read_context_limits(text), None, "{text}");
         }
     }
 }

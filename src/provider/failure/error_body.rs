@@ -7,35 +7,35 @@ use crate::error::ContextLimits;
 use crate::sse::FrameReader;
 
 /// How much of a message is shown.
-const LONGEST: usize = 500;
+const MAX_MESSAGE_BYTES: usize = 500;
 
 /// How much of a message is looked at. Gateways put their own words before those of who failed.
-const LOOKED_AT: usize = 4 * LONGEST;
+const MAX_EXAMINED_BYTES: usize = 4 * MAX_MESSAGE_BYTES;
 
 /// How deep an error may be wrapped into another: gateways pass on what they were told.
-const DEEPEST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct ErrorBody {
     /// One line for a person.
     pub(super) message: String,
     /// All that was written for people, in lower case, for what is looked for in it.
     pub(super) text: String,
     /// What was written for programs: types, codes, reasons, in lower case.
-    pub(super) words: Vec<String>,
+    pub(super) codes: Vec<String>,
     /// The status that an object names, if it is one of an error.
     pub(super) status: Option<u16>,
     pub(super) parameter: Option<String>,
-    pub(super) limits: Option<ContextLimits>,
+    pub(super) context_limits: Option<ContextLimits>,
     pub(super) request_id: Option<String>,
     /// `retryDelay`, and the headers that a gateway had.
-    pub(super) delay: Option<String>,
-    pub(super) reset: Option<String>,
+    pub(super) retry_delay: Option<String>,
+    pub(super) reset_delay: Option<String>,
 }
 
 /// Whether a JSON body tells of an error.
 #[cfg(feature = "http")]
-pub(in crate::provider) fn tells_of_error(json: &str) -> bool {
+pub(in crate::provider) fn is_error_object(json: &str) -> bool {
     let value: Value = serde_json::from_str(json).unwrap_or_default();
     let object = match &value {
         Value::Array(list) => list.first().and_then(Value::as_object),
@@ -48,46 +48,46 @@ pub(in crate::provider) fn tells_of_error(json: &str) -> bool {
 }
 
 /// Where a message stands, or what holds it.
-const MESSAGES: [&str; 8] =
+const MESSAGE_FIELDS: [&str; 8] =
     ["message", "error", "detail", "errors", "Message", "msg", "error_msg", "error_description"];
 
-impl Said {
+impl ErrorBody {
     /// Reads the body of an answer that is an error, or what a stream says of one.
-    pub(super) fn in_body(body: &str) -> Self {
-        match (Self::in_json(body), body.trim_start().chars().next()) {
+    pub(super) fn from_body(body: &str) -> Self {
+        match (Self::from_json(body), body.trim_start().chars().next()) {
             (Some(said), _) => said,
-            (None, _) if let Some(data) = data_of_stream(body) => match Self::in_json(&data) {
+            (None, _) if let Some(data) = stream_data(body) => match Self::from_json(&data) {
                 Some(said) => said,
-                None => Self::in_words(&data),
+                None => Self::from_text(&data),
             },
             // The page of a proxy says nothing of what it is in front of, and half a document is
             // not for a person.
             (None, None | Some('<' | '{' | '[')) => Self::default(),
-            (None, Some(_)) => Self::in_words(body),
+            (None, Some(_)) => Self::from_text(body),
         }
     }
 
-    fn in_words(text: &str) -> Self {
+    fn from_text(text: &str) -> Self {
         let mut said = Self::default();
         said.add_message(text);
         said
     }
 
     /// Reads an error object, or what holds one. `None` if it is no JSON.
-    pub(super) fn in_json(json: &str) -> Option<Self> {
+    pub(super) fn from_json(json: &str) -> Option<Self> {
         let mut said = Self::default();
-        said.read(&serde_json::from_str(json).ok()?, 0);
+        said.read_value(&serde_json::from_str(json).ok()?, 0);
         Some(said)
     }
 
-    fn read(&mut self, value: &Value, depth: usize) {
+    fn read_value(&mut self, value: &Value, depth: usize) {
         match value {
-            _ if depth > DEEPEST => {}
+            _ if depth > MAX_DEPTH => {}
             Value::String(text) => self.read_text(text, depth),
             // Some servers put their one error into a list; with several it is the first.
             Value::Array(list) => {
                 if let Some(first) = list.first() {
-                    self.read(first, depth + 1);
+                    self.read_value(first, depth + 1);
                 }
             }
             Value::Object(object) => self.read_object(object, depth),
@@ -99,7 +99,7 @@ impl Said {
     fn read_text(&mut self, text: &str, depth: usize) {
         let begins = text.trim_start().starts_with(['{', '[']);
         match serde_json::from_str::<Value>(text) {
-            Ok(inner) if begins => self.read(&inner, depth + 1),
+            Ok(inner) if begins => self.read_value(&inner, depth + 1),
             _ => self.add_message(text),
         }
     }
@@ -107,7 +107,7 @@ impl Said {
     fn read_object(&mut self, object: &Map<String, Value>, depth: usize) {
         let text = |name: &str| object.get(name).and_then(Value::as_str);
         for name in ["type", "code", "status", "reason", "error_type", "__type"] {
-            self.words.extend(text(name).map(str::to_ascii_lowercase));
+            self.codes.extend(text(name).map(str::to_ascii_lowercase));
         }
         // A code may be a word or an HTTP status in either form.
         for name in ["code", "status", "status_code", "statusCode"] {
@@ -129,16 +129,17 @@ impl Said {
         let number = |name: &str| object.get(name).and_then(Value::as_u64);
         // llama.cpp.
         if number("n_ctx").is_some() {
-            self.limits = Some(ContextLimits::new(number("n_ctx"), number("n_prompt_tokens")));
+            self.context_limits =
+                Some(ContextLimits::new(number("n_ctx"), number("n_prompt_tokens")));
         }
         // Groq.
         if object.contains_key("failed_generation") {
-            self.words.push("failed_generation".to_owned());
+            self.codes.push("failed_generation".to_owned());
         }
-        for name in MESSAGES {
+        for name in MESSAGE_FIELDS {
             match (name, object.get(name)) {
                 ("detail" | "errors", Some(Value::Array(list))) => self.read_fields(list, depth),
-                (_, Some(value)) => self.read(value, depth + 1),
+                (_, Some(value)) => self.read_value(value, depth + 1),
                 (_, None) => {}
             }
         }
@@ -160,7 +161,7 @@ impl Said {
     /// and servers that are made with `FastAPI`.
     fn read_fields(&mut self, list: &[Value], depth: usize) {
         let Some(Value::Object(first)) = list.first() else {
-            return list.first().map_or((), |first| self.read(first, depth + 1));
+            return list.first().map_or((), |first| self.read_value(first, depth + 1));
         };
         if let Some(Value::Array(place)) = first.get("loc") {
             let place = place.iter().map(|part| match part {
@@ -180,8 +181,8 @@ impl Said {
         let text = |object: &Map<String, Value>, name: &str| {
             object.get(name).and_then(Value::as_str).map(str::to_owned)
         };
-        self.words.extend(text(detail, "reason").map(|reason| reason.to_ascii_lowercase()));
-        self.delay = self.delay.take().or_else(|| text(detail, "retryDelay"));
+        self.codes.extend(text(detail, "reason").map(|reason| reason.to_ascii_lowercase()));
+        self.retry_delay = self.retry_delay.take().or_else(|| text(detail, "retryDelay"));
         for name in ["violations", "fieldViolations"] {
             let Some(Value::Array(violations)) = detail.get(name) else { continue };
             for violation in violations.iter().filter_map(Value::as_object) {
@@ -195,40 +196,40 @@ impl Said {
     /// What `OpenRouter` adds: the words of who is behind it, and their headers.
     fn read_metadata(&mut self, metadata: &Map<String, Value>, depth: usize) {
         if let Some(raw) = metadata.get("raw") {
-            self.read(raw, depth + 1);
+            self.read_value(raw, depth + 1);
         }
         for name in ["error_type", "reason"] {
             let word = metadata.get(name).and_then(Value::as_str);
-            self.words.extend(word.map(str::to_ascii_lowercase));
+            self.codes.extend(word.map(str::to_ascii_lowercase));
         }
         // A prompt that was flagged.
         if metadata.contains_key("flagged_input") {
-            self.words.push("flagged_input".to_owned());
+            self.codes.push("flagged_input".to_owned());
         }
         let Some(Value::Object(headers)) = metadata.get("headers") else { return };
         for (name, value) in headers {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             match name.to_ascii_lowercase().as_str() {
-                "retry-after" => self.delay = Some(value),
-                "x-ratelimit-reset" => self.reset = Some(value),
+                "retry-after" => self.retry_delay = Some(value),
+                "x-ratelimit-reset" => self.reset_delay = Some(value),
                 _ => {}
             }
         }
     }
 
     fn add_message(&mut self, text: &str) {
-        let whole = one_line(text, LOOKED_AT);
-        let line = one_line(text, LONGEST);
+        let whole = to_single_line(text, MAX_EXAMINED_BYTES);
+        let line = to_single_line(text, MAX_MESSAGE_BYTES);
         if line.is_empty() || self.message.contains(&line) {
             return;
         }
-        self.words.extend(exceptions(&whole).map(str::to_ascii_lowercase));
+        self.codes.extend(exception_names(&whole).map(str::to_ascii_lowercase));
         self.text.push_str(&whole.to_lowercase());
         self.text.push(' ');
         // Two say more than one, and three are enough.
         if self.message.is_empty() {
             self.message = line;
-        } else if self.message.len() + line.len() < LONGEST {
+        } else if self.message.len() + line.len() < MAX_MESSAGE_BYTES {
             self.message = format!("{}: {line}", self.message);
         }
     }
@@ -236,7 +237,7 @@ impl Said {
 
 /// The data of a body that is a stream of server-sent events, though its status is that of an
 /// error: of the event that is called an error, else of the first.
-fn data_of_stream(body: &str) -> Option<String> {
+fn stream_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
         return None;
@@ -258,14 +259,14 @@ fn data_of_stream(body: &str) -> Option<String> {
 
 /// The names of exceptions that a message begins its parts with, as programs print them:
 /// `litellm.BadRequestError: ContextWindowExceededError: …`.
-fn exceptions(message: &str) -> impl Iterator<Item = &str> {
+fn exception_names(message: &str) -> impl Iterator<Item = &str> {
     let names = message.split(' ').filter_map(|word| word.strip_suffix(':'));
     let names = names.filter_map(|name| name.rsplit('.').next());
     names.filter(|name| name.ends_with("Error") || name.ends_with("Exception"))
 }
 
 /// A message is one line of a length that a person reads.
-fn one_line(text: &str, longest: usize) -> String {
+fn to_single_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() {
@@ -273,7 +274,7 @@ fn one_line(text: &str, longest: usize) -> String {
         }
         line.extend(word.chars().filter(|c| !c.is_control()));
         if line.len() > longest {
-            cut(&mut line, longest);
+            truncate_message(&mut line, longest);
             line.push('…');
             break;
         }
@@ -283,7 +284,7 @@ fn one_line(text: &str, longest: usize) -> String {
 
 /// Cuts a line between two words, or in its last one if that is longer than the half of it. Some
 /// languages have no spaces.
-fn cut(line: &mut String, longest: usize) {
+fn truncate_message(line: &mut String, longest: usize) {
     let end = line.floor_char_boundary(longest);
     let space = line[..end].rfind(' ').filter(|at| *at >= longest / 2);
     line.truncate(space.unwrap_or(end));

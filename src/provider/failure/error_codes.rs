@@ -9,7 +9,7 @@ use ErrorKind::{
 
 /// Those that say it all, the first that fits. An error may have several: Groq's failed
 /// generations are invalid requests as well.
-pub(super) const SPECIFIC: &[(ErrorKind, &[&str])] = &[
+pub(super) const SPECIFIC_CODES: &[(ErrorKind, &[&str])] = &[
     (ContextWindow, &["context_length_exceeded", "exceed_context_size_error"]),
     (ContextWindow, &["model_context_window_exceeded", "context_window_exceeded"]),
     (GenerationFailed, &["tool_use_failed", "failed_generation", "json_validate_failed"]),
@@ -45,7 +45,7 @@ pub(super) const SPECIFIC: &[(ErrorKind, &[&str])] = &[
 ];
 
 /// Those that say little, for where there is no status to say more.
-pub(super) const GENERAL: &[(ErrorKind, &[&str])] = &[
+pub(super) const GENERAL_CODES: &[(ErrorKind, &[&str])] = &[
     (InvalidRequest, &["invalid_request_error", "invalid_argument", "failed_precondition"]),
     (InvalidRequest, &["not_found", "not_found_error", "model_not_found", "request_too_large"]),
     (InvalidRequest, &["badrequesterror", "bad_request"]),

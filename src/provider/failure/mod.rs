@@ -11,20 +11,20 @@ use std::time::SystemTime;
 use serde_json::value::RawValue;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
-use error_body::Said;
+use error_body::ErrorBody;
 #[cfg(feature = "http")]
-pub(super) use error_body::tells_of_error;
+pub(super) use error_body::is_error_object;
 
 /// Reads the body of an answer that is an error by its status. `now` is for the dates in it.
 #[cfg(any(feature = "http", test))]
-pub(super) fn of_status(status: u16, body: &str, now: SystemTime) -> Error {
-    let said = Said::in_body(body);
+pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Error {
+    let said = ErrorBody::from_body(body);
     let message = match said.message.as_str() {
         "" => format!("the provider answered with status {status}"),
         message => format!("the provider answered with status {status}: {message}"),
     };
-    let kind = classify::kind(Some(status), &said);
-    detailed(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
+    let kind = classify::error_kind(Some(status), &said);
+    detailed_error(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
 }
 
 /// Makes the error that a server reports within a stream, from its JSON (the value of `error`, or an
@@ -42,23 +42,23 @@ pub(super) fn of_status(status: u16, body: &str, now: SystemTime) -> Error {
 /// assert_eq!(error.kind(), ErrorKind::RateLimited);
 /// ```
 pub fn in_stream(text: &str) -> Error {
-    broken_off(text, None)
+    broken_off_error(text, None)
 }
 
 /// The value of `error` in a chunk, if it reports one.
-pub(super) fn reported(error: Option<&RawValue>) -> Option<&RawValue> {
+pub(super) fn reported_error(error: Option<&RawValue>) -> Option<&RawValue> {
     error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
 }
 
 /// The error of a provider that breaks the protocol of its wire.
-pub(super) fn protocol(message: impl Into<String>) -> Error {
+pub(super) fn protocol_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
 /// Reads an error that stands in a stream, or in a body whose status was fine and that is no stream.
-pub(super) fn broken_off(text: &str, now: Option<SystemTime>) -> Error {
-    let said = Said::in_body(text);
-    let kind = match classify::kind(said.status, &said) {
+pub(super) fn broken_off_error(text: &str, now: Option<SystemTime>) -> Error {
+    let said = ErrorBody::from_body(text);
+    let kind = match classify::error_kind(said.status, &said) {
         // What a server says in the middle of its own answer is its own failure.
         ErrorKind::Other | ErrorKind::Protocol => ErrorKind::Server,
         kind => kind,
@@ -67,18 +67,23 @@ pub(super) fn broken_off(text: &str, now: Option<SystemTime>) -> Error {
         "" => "the provider broke off with an error".to_owned(),
         message => format!("the provider broke off: {message}"),
     };
-    let error = Error::new(kind, message).in_words_of_the_server();
-    detailed(error, &said, said.status, now)
+    let error = Error::new(kind, message).with_server_message();
+    detailed_error(error, &said, said.status, now)
 }
 
 /// Adds what else was said, as far as it belongs to the kind.
-fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<SystemTime>) -> Error {
+fn detailed_error(
+    mut error: Error,
+    said: &ErrorBody,
+    status: Option<u16>,
+    now: Option<SystemTime>,
+) -> Error {
     if let Some(id) = &said.request_id {
         error = error.with_request_id(id);
     }
     match error.kind() {
         ErrorKind::RateLimited => {
-            if let Some(scope) = classify::scope(said) {
+            if let Some(scope) = classify::rate_limit_scope(said) {
                 error = error.with_scope(scope);
             }
         }
@@ -88,17 +93,19 @@ fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<Syst
                 Some(401) => Some(AuthProblem::InvalidKey),
                 _ => None,
             };
-            if let Some(problem) = classify::auth(said).or(by_status) {
+            if let Some(problem) = classify::auth_problem(said).or(by_status) {
                 error = error.with_auth(problem);
             }
         }
         ErrorKind::ContextWindow => {
-            if let Some(limits) = said.limits.or_else(|| context_limits::read(&said.text)) {
+            if let Some(limits) =
+                said.context_limits.or_else(|| context_limits::read_context_limits(&said.text))
+            {
                 error = error.with_context_limits(limits);
             }
         }
         ErrorKind::InvalidRequest | ErrorKind::Unsupported => {
-            let parameter = said.parameter.clone().or_else(|| classify::parameter(said));
+            let parameter = said.parameter.clone().or_else(|| classify::refused_parameter(said));
             if let Some(name) = parameter {
                 error = error.with_parameter(name);
             }
@@ -109,7 +116,7 @@ fn detailed(mut error: Error, said: &Said, status: Option<u16>, now: Option<Syst
         error.kind(),
         ErrorKind::RateLimited | ErrorKind::Overloaded | ErrorKind::Server | ErrorKind::Timeout
     );
-    match retry_delay::read(said, now).filter(|_| transient) {
+    match retry_delay::read_retry_delay(said, now).filter(|_| transient) {
         Some(wait) => error.with_retry_after(wait),
         None => error,
     }

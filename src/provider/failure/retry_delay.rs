@@ -2,11 +2,11 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::http::{span, until};
-use crate::provider::failure::error_body::Said;
+use crate::http::{duration_from_seconds, duration_until};
+use crate::provider::failure::error_body::ErrorBody;
 
 /// What stands before a span in a message, in lower case.
-const BEFORE: &[&str] = &[
+const DELAY_PREFIXES: &[&str] = &[
     "retry in ",
     "retry after ",
     "try again in ",
@@ -16,21 +16,23 @@ const BEFORE: &[&str] = &[
 
 /// Reads `retryDelay` of Google's `RetryInfo`, the message ("Please try again in 1.5s"), or the
 /// headers that a gateway was given. Dates say nothing without knowing what time it is.
-pub(super) fn read(said: &Said, now: Option<SystemTime>) -> Option<Duration> {
+pub(super) fn read_retry_delay(said: &ErrorBody, now: Option<SystemTime>) -> Option<Duration> {
     // Without knowing what time it is, a date is as far away as 1970 is.
     let read = |text: &str| match now {
-        Some(now) => until(text, now),
-        None => until(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),
+        Some(now) => duration_until(text, now),
+        None => duration_until(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),
     };
-    let delay = said.delay.as_deref().and_then(read);
-    delay.or_else(|| in_message(&said.text)).or_else(|| said.reset.as_deref().and_then(read))
+    let delay = said.retry_delay.as_deref().and_then(read);
+    delay
+        .or_else(|| delay_in_message(&said.text))
+        .or_else(|| said.reset_delay.as_deref().and_then(read))
 }
 
-fn in_message(text: &str) -> Option<Duration> {
-    let spans = BEFORE.iter().flat_map(|before| {
+fn delay_in_message(text: &str) -> Option<Duration> {
+    let spans = DELAY_PREFIXES.iter().flat_map(|before| {
         text.match_indices(before).filter_map(|(at, _)| text.get(at + before.len()..))
     });
-    spans.filter_map(span).map(|(wait, _)| wait).next()
+    spans.filter_map(duration_from_seconds).map(|(wait, _)| wait).next()
 }
 
 #[cfg(test)]
@@ -43,9 +45,9 @@ mod tests {
     #[track_caller]
     fn check(json: &str, millis: impl Into<Option<u64>>) {
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        let said = Said::in_json(json).unwrap();
+        let said = ErrorBody::from_json(json).unwrap();
         let expected = millis.into().map(Duration::from_millis);
-        assert_eq!(read(&said, Some(now)), expected, "{json}");
+        assert_eq!(read_retry_delay(&said, Some(now)), expected, "{json}");
     }
 
     #[test]
@@ -71,8 +73,9 @@ mod tests {
         check(r#"{"error":{"message":"Please try again in a while."}}"#, None);
         check(r#"{"error":{"message":"Please try again later."}}"#, None);
         check(r#"{"error":{"details":[{"retryDelay":"soon"}]}}"#, None);
-        let said =
-            Said::in_json(r#"{"metadata":{"headers":{"x-ratelimit-reset":"1767225630000"}}}"#);
-        assert_eq!(read(&said.unwrap(), None), None);
+        let said = ErrorBody::from_json(
+            r#"{"metadata":{"headers":{"x-ratelimit-reset":"1767225630000"}}}"#,
+        );
+        assert_eq!(read_retry_delay(&said.unwrap(), None), None);
     }
 }

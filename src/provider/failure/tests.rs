@@ -2,7 +2,7 @@ use super::*;
 use std::time::{Duration, UNIX_EPOCH};
 
 fn of_status(status: u16, body: &str) -> Error {
-    super::of_status(status, body, UNIX_EPOCH)
+    super::error_for_status(status, body, UNIX_EPOCH)
 }
 
 #[track_caller]

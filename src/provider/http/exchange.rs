@@ -12,51 +12,56 @@ use futures::future::{self, BoxFuture};
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{
-    Authorization, Body, Connection, Endpoint, Header, KeyHeader, Post, Response, Secret,
-    TurnDeadlines, masked, was_closed,
+    Authorization, Body, ConnectionPolicy, Endpoint, Header, KeyHeader, PostRequest, Response,
+    Secret, TurnDeadlines, masked, was_connection_closed,
 };
 use crate::provider::decode::Decoding;
-use crate::provider::http::response_kind::stream_of;
-use crate::provider::http::settings::{Settings, add_header, check_headers};
+use crate::provider::http::response_kind::response_kind;
+use crate::provider::http::settings::{HttpSettings, insert_header, validate_headers};
 use crate::provider::http::wire::{Destination, Encoded, Wire};
-use crate::provider::retry::{Attempts, Retrying};
+use crate::provider::retry::{Attempts, RetryingTurn};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};
 
 /// What is asked, of whom, and how.
 #[derive(Clone)]
-pub(super) struct Asked<W> {
+pub(super) struct PreparedTurn<W> {
     pub(super) wire: W,
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<HttpSettings>,
     pub(super) model: Arc<str>,
     /// The model is the provider's own.
     pub(super) is_own_model: bool,
 }
 
-impl<W: Wire> Asked<W> {
+impl<W: Wire> PreparedTurn<W> {
     /// A source that sends nothing before its first poll, which is also when the wire encodes. Each
     /// attempt has a decoder of its own.
     pub(super) fn send(self, request: Request) -> impl TurnSource + Send + 'static {
         let (policy, allowed) = (self.settings.retry.clone(), request.retries.clone());
         let first = match allowed.is_on_new_connection() {
-            true => Connection::New,
-            false => Connection::Any,
+            true => ConnectionPolicy::OpenNew,
+            false => ConnectionPolicy::Reuse,
         };
-        let attempts = Exchanges { asked: self, request: Some(request), encoded: None, first };
-        Retrying::new(attempts, policy, allowed)
+        let attempts = ExchangeAttempts {
+            prepared: self,
+            request: Some(request),
+            encoded: None,
+            first_connection: first,
+        };
+        RetryingTurn::new(attempts, policy, allowed)
     }
 
     fn destination(&self) -> Destination<'_> {
         Destination { model: &self.model, is_vendor: self.settings.is_at_vendor() }
     }
 
-    fn encode(&self, request: &Request) -> Result<Message, Error> {
+    fn encode(&self, request: &Request) -> Result<HttpMessage, Error> {
         let to = match self.is_own_model {
             true => self.settings.target.endpoint.clone(),
             false => self.settings.endpoint_for(&self.wire, &self.model),
         }?;
-        self.settings.check(&to)?;
+        self.settings.validate(&to)?;
         let Encoded { body, headers: own } = self.wire.encode(request, self.destination())?;
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
@@ -69,163 +74,179 @@ impl<W: Wire> Asked<W> {
         }
         let mut own_and_users = self.settings.headers.clone();
         for (name, value) in own {
-            add_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
+            insert_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
         }
         let key_header = self.settings.key_header.unwrap_or_else(|| self.wire.key_header());
-        Ok(Message { to, headers, key_header, own_and_users, body: body.into() })
+        Ok(HttpMessage {
+            endpoint: to,
+            headers,
+            key_header,
+            wire_and_user_headers: own_and_users,
+            body: body.into(),
+        })
     }
 }
 
 /// A request as it is sent but for what authorizes it, the same in each attempt.
-struct Message {
-    to: Endpoint,
+struct HttpMessage {
+    endpoint: Endpoint,
     headers: Vec<Header>,
     key_header: KeyHeader,
     /// What comes after the header of a key, and may replace it.
-    own_and_users: Vec<Header>,
+    wire_and_user_headers: Vec<Header>,
     body: Bytes,
 }
 
 /// The attempts at one turn.
-struct Exchanges<W> {
-    asked: Asked<W>,
+struct ExchangeAttempts<W> {
+    prepared: PreparedTurn<W>,
     /// `None` once the model has begun its answer.
     request: Option<Request>,
     /// What is sent, from the first attempt on until the answer has begun.
-    encoded: Option<Result<Arc<Message>, Error>>,
+    encoded: Option<Result<Arc<HttpMessage>, Error>>,
     /// What the first attempt goes out on.
-    first: Connection,
+    first_connection: ConnectionPolicy,
 }
 
 /// Nothing in it is pinned.
-impl<W> Unpin for Exchanges<W> {}
+impl<W> Unpin for ExchangeAttempts<W> {}
 
-impl<W: Wire> Attempts for Exchanges<W> {
+impl<W: Wire> Attempts for ExchangeAttempts<W> {
     type Attempt = Exchange<W>;
 
     fn begin(&mut self, failed: Option<&Error>) -> Exchange<W> {
         let connection = match failed {
-            None => self.first,
-            Some(error) if was_closed(error) => Connection::New,
-            Some(_) => Connection::Any,
+            None => self.first_connection,
+            Some(error) if was_connection_closed(error) => ConnectionPolicy::OpenNew,
+            Some(_) => ConnectionPolicy::Reuse,
         };
-        Exchange::Sending(match self.prepared() {
+        Exchange::Sending(match self.prepare() {
             Ok((message, decoder)) => {
-                send(self.asked.clone(), message, decoder, connection).boxed()
+                send_message(self.prepared.clone(), message, decoder, connection).boxed()
             }
             Err(error) => future::ready(Err(error)).boxed(),
         })
     }
 
     fn is_stale(&self, error: &Error) -> bool {
-        was_closed(error)
+        was_connection_closed(error)
     }
 
-    fn begun(&mut self) {
+    fn on_output_started(&mut self) {
         (self.request, self.encoded) = (None, None);
     }
 }
 
-impl<W: Wire> Exchanges<W> {
+impl<W: Wire> ExchangeAttempts<W> {
     /// What is sent, and what reads the answer.
-    fn prepared(&mut self) -> Result<(Arc<Message>, W::Decoder), Error> {
+    fn prepare(&mut self) -> Result<(Arc<HttpMessage>, W::Decoder), Error> {
         let Some(request) = &self.request else {
             return Err(Error::new(ErrorKind::Other, "the request was given up"));
         };
-        let encode = || caught(|| self.asked.encode(request)).map(Arc::new);
+        let encode = || catch_wire_panic(|| self.prepared.encode(request)).map(Arc::new);
         let message = self.encoded.get_or_insert_with(encode).clone()?;
-        let decoder = caught(|| Ok(self.asked.wire.decoder(request, self.asked.destination())))?;
+        let decoder = catch_wire_panic(|| {
+            Ok(self.prepared.wire.decoder(request, self.prepared.destination()))
+        })?;
         Ok((message, decoder))
     }
 }
 
 /// An answer that is a stream.
-struct Answer<W: Wire> {
+struct StreamingResponse<W: Wire> {
     decoding: Box<Decoding<Body, W::Decoder, W::Framing>>,
     request_id: Option<String>,
     secrets: Arc<[Secret]>,
 }
 
 /// Sends a request and waits for an answer that is a stream.
-async fn send<W: Wire>(
-    asked: Asked<W>,
-    message: Arc<Message>,
+async fn send_message<W: Wire>(
+    asked: PreparedTurn<W>,
+    message: Arc<HttpMessage>,
     decoder: W::Decoder,
-    connection: Connection,
-) -> Result<Answer<W>, Error> {
-    let Asked { wire, settings, .. } = asked;
-    let secrets = settings.secrets(&message.to);
-    let mut deadlines = TurnDeadlines::start(settings.timeouts, message.to.host());
+    connection: ConnectionPolicy,
+) -> Result<StreamingResponse<W>, Error> {
+    let PreparedTurn { wire, settings, .. } = asked;
+    let secrets = settings.secrets(&message.endpoint);
+    let mut deadlines = TurnDeadlines::start(settings.timeouts, message.endpoint.host());
     let mut attempt = Attempt { wire, settings, message, secrets: secrets.into() };
-    let answered = attempt.answered(connection, &mut deadlines).await;
+    let answered = attempt.start_decoding(connection, &mut deadlines).await;
     let secrets = attempt.secrets;
     let (body, request_id) =
-        answered.map_err(|error| error.rewritten(|text| masked(&secrets, text)))?;
+        answered.map_err(|error| error.with_redacted_text(|text| masked(&secrets, text)))?;
     let decoding = Decoding::framed(body, W::Framing::default(), decoder).with_deadlines(deadlines);
-    Ok(Answer { decoding: Box::new(decoding), request_id, secrets })
+    Ok(StreamingResponse { decoding: Box::new(decoding), request_id, secrets })
 }
 
 /// One attempt, as far as the head of its answer.
 struct Attempt<W> {
     wire: W,
-    settings: Arc<Settings>,
-    message: Arc<Message>,
+    settings: Arc<HttpSettings>,
+    message: Arc<HttpMessage>,
     secrets: Arc<[Secret]>,
 }
 
 impl<W: Wire> Attempt<W> {
-    async fn answered(
+    async fn start_decoding(
         &mut self,
-        connection: Connection,
+        connection: ConnectionPolicy,
         deadlines: &mut TurnDeadlines,
     ) -> Result<(Body, Option<String>), Error> {
-        let with_key = self.settings.has_key(&self.message.to);
-        let response = deadlines.within(self.response(connection)).await??;
-        stream_of(&self.wire, response, with_key, deadlines).await
+        let with_key = self.settings.has_key(&self.message.endpoint);
+        let response = deadlines.limit_future(self.receive_response(connection)).await??;
+        response_kind(&self.wire, response, with_key, deadlines).await
     }
 
-    async fn response(&mut self, connection: Connection) -> Result<Response, Error> {
+    async fn receive_response(&mut self, connection: ConnectionPolicy) -> Result<Response, Error> {
         let authorization = self.authorize().await?;
-        let response = self.post(&authorization, connection).await?;
+        let response = self.post_message(&authorization, connection).await?;
         if response.status != 401 || !authorization.refused() {
             return Ok(response);
         }
         let authorization = self.authorize().await?;
-        self.post(&authorization, connection).await
+        self.post_message(&authorization, connection).await
     }
 
     async fn authorize(&mut self) -> Result<Authorization, Error> {
-        let Message { to, headers, key_header, own_and_users, body } = &*self.message;
+        let HttpMessage {
+            endpoint: to,
+            headers,
+            key_header,
+            wire_and_user_headers: own_and_users,
+            body,
+        } = &*self.message;
         let Some(credential) = &self.settings.credential else {
             return Ok(Authorization::default());
         };
         let headers: Vec<_> = headers.iter().chain(own_and_users).cloned().collect();
         let authorization = credential.authorize(*key_header, to, &headers, body).await?;
-        check_headers(&authorization.headers)?;
+        validate_headers(&authorization.headers)?;
         let secrets = self.secrets.iter().chain(&authorization.secrets);
         self.secrets = secrets.cloned().collect();
         Ok(authorization)
     }
 
-    async fn post(
+    async fn post_message(
         &self,
         authorization: &Authorization,
-        connection: Connection,
+        connection: ConnectionPolicy,
     ) -> Result<Response, Error> {
-        let Message { to, headers, own_and_users, body, .. } = &*self.message;
+        let HttpMessage {
+            endpoint: to, headers, wire_and_user_headers: own_and_users, body, ..
+        } = &*self.message;
         // A user may set the header of the key; what was signed stays as it was signed.
         let [before, after] = match authorization.is_signature {
             true => [own_and_users.as_slice(), &authorization.headers],
             false => [authorization.headers.as_slice(), own_and_users],
         };
         let headers: Vec<_> = headers.iter().chain(before).chain(after).cloned().collect();
-        let post = Post {
-            to,
+        let post = PostRequest {
+            endpoint: to,
             headers: &headers,
             body: body.clone(),
             connect_timeout: self.settings.timeouts.connect,
             secrets: &self.secrets,
-            connection,
+            connection_policy: connection,
         };
         self.settings.http.post(post).await
     }
@@ -233,18 +254,18 @@ impl<W: Wire> Attempt<W> {
 
 /// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
 enum Exchange<W: Wire> {
-    Sending(BoxFuture<'static, Result<Answer<W>, Error>>),
-    Answering(Answer<W>),
+    Sending(BoxFuture<'static, Result<StreamingResponse<W>, Error>>),
+    Streaming(StreamingResponse<W>),
 }
 
 impl<W: Wire> TurnSource for Exchange<W> {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         if let Self::Sending(sending) = this {
-            *this = Self::Answering(ready!(sending.as_mut().poll(cx))?);
+            *this = Self::Streaming(ready!(sending.as_mut().poll(cx))?);
         }
-        let Self::Answering(answer) = this else { return Poll::Ready(None) };
-        let Answer { decoding, request_id, secrets } = answer;
+        let Self::Streaming(answer) = this else { return Poll::Ready(None) };
+        let StreamingResponse { decoding, request_id, secrets } = answer;
         let polled = ready!(Pin::new(&mut **decoding).poll_turn(cx, turn));
         let hide = |text: &str| masked(secrets, text);
         Poll::Ready(polled.map(|pushed| {
@@ -255,8 +276,8 @@ impl<W: Wire> TurnSource for Exchange<W> {
                 };
                 match PartialTurn::from_error(&error) {
                     // What the model said is not the server's, and the cause was rewritten before.
-                    Some(_) => error.reworded(hide),
-                    None => error.rewritten(hide),
+                    Some(_) => error.map_message(hide),
+                    None => error.with_redacted_text(hide),
                 }
             })
         }))
@@ -264,6 +285,6 @@ impl<W: Wire> TurnSource for Exchange<W> {
 }
 
 /// Runs a part of a wire; a panic in it is an error of the turn.
-fn caught<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+fn catch_wire_panic<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic_to_error(ErrorKind::Panic, "the wire", f).flatten()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::env::Random;
 use crate::error::Error;
 use crate::http::{Credential, Endpoint, HttpClient, KeyHeader, Timeouts};
-use crate::provider::http::exchange::Asked;
-use crate::provider::http::settings::{Settings, add_header};
+use crate::provider::http::exchange::PreparedTurn;
+use crate::provider::http::settings::{HttpSettings, insert_header};
 use crate::provider::http::wire::Wire;
 use crate::provider::{Backoff, Provider};
 use crate::request::Request;
@@ -32,7 +32,7 @@ use crate::turn::TurnBuilder;
 pub struct HttpProvider<W> {
     model: Arc<str>,
     wire: W,
-    settings: Arc<Settings>,
+    settings: Arc<HttpSettings>,
 }
 
 impl<W: Wire + Default> HttpProvider<W> {
@@ -46,7 +46,7 @@ impl<W: Wire> HttpProvider<W> {
     /// A model by its name over a wire, without a key.
     pub fn from_wire(wire: W, model: impl Into<Arc<str>>) -> Self {
         let model = model.into();
-        let settings = Arc::new(Settings::new(&wire, &model));
+        let settings = Arc::new(HttpSettings::new(&wire, &model));
         Self { model, wire, settings }
     }
 
@@ -65,13 +65,13 @@ impl<W: Wire> HttpProvider<W> {
     /// Sets how requests are authorized: by a key, by a token that is fetched and refreshed, or by a
     /// signature of each request. It replaces an earlier one, a key included.
     pub fn with_credential(self, credential: Credential) -> Self {
-        self.set(|settings| settings.credential = Some(credential))
+        self.update(|settings| settings.credential = Some(credential))
     }
 
     /// Sets the header that a key is sent in. A token is always sent as `authorization: Bearer …`, and
     /// a signer names its headers itself.
     pub fn with_key_header(self, header: KeyHeader) -> Self {
-        self.set(|settings| settings.key_header = Some(header))
+        self.update(|settings| settings.key_header = Some(header))
     }
 
     /// Sets the address, as the vendor's SDKs take it: with `/v1` for the wires of OpenAI, without
@@ -82,21 +82,21 @@ impl<W: Wire> HttpProvider<W> {
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not an http or https URL.
     pub fn with_base_url(self, url: impl AsRef<str>) -> Result<Self, Error> {
         let url = Endpoint::new(url.as_ref())?;
-        Ok(self.retargeted(|settings| settings.base_url = Some(url)))
+        Ok(self.update_target(|settings| settings.base_url = Some(url)))
     }
 
     /// Sets the path below the base URL, for servers that have the wire at another one: `/chat` or `/models/{model}:rawPredict`. `{model}` stands for the name of the
     /// model, which is percent-encoded but for a `/`, and a query may follow.
     pub fn with_path(self, path: impl Into<String>) -> Self {
         let path = path.into();
-        self.retargeted(|settings| settings.path = Some(path))
+        self.update_target(|settings| settings.path = Some(path))
     }
 
     /// Adds a parameter to the query of each request, for example `api-version`. It replaces an
     /// earlier one of the same name and one in the path, but not one in the base URL.
     pub fn with_query(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
-        self.retargeted(|settings| {
+        self.update_target(|settings| {
             settings.query.retain(|(known, _)| *known != name);
             settings.query.push((name, value));
         })
@@ -104,7 +104,7 @@ impl<W: Wire> HttpProvider<W> {
 
     /// Sets the client; the one that all providers share unless set.
     pub fn with_http(self, http: HttpClient) -> Self {
-        self.set(|settings| settings.http = http)
+        self.update(|settings| settings.http = http)
     }
 
     /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
@@ -117,7 +117,7 @@ impl<W: Wire> HttpProvider<W> {
     /// A name or a value that HTTP does not allow, and a header that describes the body, is an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
     pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
-        self.set(|settings| settings.set_header(name.as_ref(), value.as_ref()))
+        self.update(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
 
     /// Allows that the key is sent over plain http to another machine, for example in a network
@@ -127,12 +127,12 @@ impl<W: Wire> HttpProvider<W> {
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn. Requests to this machine
     /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
     pub fn allow_plain_http(self) -> Self {
-        self.set(|settings| settings.plain_http = true)
+        self.update(|settings| settings.allows_plain_http = true)
     }
 
     /// Sets the time limits. They hold for each attempt.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
-        self.set(|settings| settings.timeouts = timeouts)
+        self.update(|settings| settings.timeouts = timeouts)
     }
 
     /// Sets how many times a request is sent, and how long to wait in between: at most 3
@@ -148,7 +148,7 @@ impl<W: Wire> HttpProvider<W> {
     /// [`Retry`](crate::provider::Retry), or a provider that is asked next, takes the place
     /// of these retries.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
-        self.set(|settings| settings.retry.backoff = backoff)
+        self.update(|settings| settings.retry.backoff = backoff)
     }
 
     /// Sends each request once: its first error is the turn's. Only the replacement of a
@@ -159,18 +159,18 @@ impl<W: Wire> HttpProvider<W> {
 
     /// Sets where the jitter of the waits comes from.
     pub fn with_random(self, random: impl Random + 'static) -> Self {
-        self.set(|settings| settings.retry.random = Arc::new(random))
+        self.update(|settings| settings.retry.random = Arc::new(random))
     }
 
     /// Changes the wire's own settings.
-    pub(in crate::provider) fn with_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
+    pub(in crate::provider) fn map_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
         change(&mut self.wire);
-        self.retargeted(|_| {})
+        self.update_target(|_| {})
     }
 
     /// Adds to the values of a header.
     pub(in crate::provider) fn add_header(self, name: &str, value: &str) -> Self {
-        self.set(|settings| add_header(&mut settings.headers, name, value))
+        self.update(|settings| insert_header(&mut settings.headers, name, value))
     }
 
     /// Whether requests go to the vendor of the wire itself.
@@ -178,14 +178,14 @@ impl<W: Wire> HttpProvider<W> {
         self.settings.is_at_vendor()
     }
 
-    fn set(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+    fn update(mut self, change: impl FnOnce(&mut HttpSettings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
     }
 
-    fn retargeted(mut self, change: impl FnOnce(&mut Settings)) -> Self {
-        self = self.set(change);
-        Arc::make_mut(&mut self.settings).find_target(&self.wire, &self.model);
+    fn update_target(mut self, change: impl FnOnce(&mut HttpSettings)) -> Self {
+        self = self.update(change);
+        Arc::make_mut(&mut self.settings).resolve_target(&self.wire, &self.model);
         self
     }
 }
@@ -194,7 +194,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
         let other = request.model.as_deref().filter(|model| **model != *self.model);
-        let asked = Asked {
+        let asked = PreparedTurn {
             wire: self.wire.clone(),
             settings: Arc::clone(&self.settings),
             model: other.map_or_else(|| Arc::clone(&self.model), Arc::from),

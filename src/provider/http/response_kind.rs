@@ -4,38 +4,38 @@ use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{Body, Response, TurnDeadlines};
 use crate::provider::failure;
-use crate::provider::http::settings::is_retried;
+use crate::provider::http::settings::is_retryable_request;
 use crate::provider::http::wire::{Refusal, Wire};
 
 /// Gives the body of an answer that is a stream, or the error that it is instead.
-pub(super) async fn stream_of<W: Wire>(
+pub(super) async fn response_kind<W: Wire>(
     wire: &W,
     mut answer: Response,
     with_key: bool,
     deadlines: &mut TurnDeadlines,
 ) -> Result<(Body, Option<String>), Error> {
     let request_id = answer.request_id();
-    let error = match (answer.is_success(), answer.encoding().map(str::to_owned)) {
+    let error = match (answer.is_success(), answer.content_encoding().map(str::to_owned)) {
         (true, None) => {
             // What a body is said to be is often wrong; its first byte tells.
             let first = answer.body.first_byte(deadlines).await?;
             let Some(what) = first.and_then(W::Framing::other_than) else {
                 return Ok((answer.body, request_id));
             };
-            let said = words(&mut answer, deadlines).await;
-            match failure::tells_of_error(&said) {
-                true => failure::broken_off(&said, Some(answer.now)),
-                false => no_stream(what),
+            let said = error_text(&mut answer, deadlines).await;
+            match failure::is_error_object(&said) {
+                true => failure::broken_off_error(&said, Some(answer.received_at)),
+                false => not_a_stream_error(what),
             }
         }
         (true, Some(encoding)) => {
-            no_stream(&format!("a body packed as `{encoding}`, which was not asked for,"))
+            not_a_stream_error(&format!("a body packed as `{encoding}`, which was not asked for,"))
         }
         (false, None) => {
-            let said = words(&mut answer, deadlines).await;
-            let error = refused(wire, &answer, &said)?;
-            match &answer.by_proxy {
-                Some(proxy) => error.rewritten(|text| {
+            let said = error_text(&mut answer, deadlines).await;
+            let error = refusal_error(wire, &answer, &said)?;
+            match &answer.is_from_proxy {
+                Some(proxy) => error.with_redacted_text(|text| {
                     text.replacen(
                         "the provider answered",
                         &format!("the proxy {proxy} answered"),
@@ -46,9 +46,9 @@ pub(super) async fn stream_of<W: Wire>(
             }
         }
         // Its words cannot be read.
-        (false, Some(_)) => refused(wire, &answer, "")?,
+        (false, Some(_)) => refusal_error(wire, &answer, "")?,
     };
-    let error = with_headers(error, &answer);
+    let error = with_header_details(error, &answer);
     Err(match error.kind() {
         ErrorKind::Auth if !with_key && answer.status == 401 => {
             error.with_auth(AuthProblem::MissingKey)
@@ -59,15 +59,16 @@ pub(super) async fn stream_of<W: Wire>(
 
 /// The words of an answer that is not a stream, as far as they come in time: what is known already
 /// makes an error without them.
-async fn words(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
+async fn error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
-    let _ = deadlines.within(answer.read_words(&mut words)).await;
+    let _ = deadlines.limit_future(answer.read_error_body(&mut words)).await;
     String::from_utf8_lossy(&words).into_owned()
 }
 
 /// Asks the wire what a refusal means.
-fn refused<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
-    let refusal = Refusal { status: answer.status, body: said, received: answer.now };
+fn refusal_error<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
+    let refusal =
+        Refusal { status: answer.status, body: said, received_headers: answer.received_at };
     let error = panic_to_error(ErrorKind::Panic, "the wire", || wire.refused(&refusal))?;
     Ok(match error.status() {
         Some(_) => error,
@@ -75,19 +76,19 @@ fn refused<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Er
     })
 }
 
-fn no_stream(what: &str) -> Error {
+fn not_a_stream_error(what: &str) -> Error {
     let message = format!("the provider answered with {what} instead of a stream");
     Error::new(ErrorKind::Protocol, message)
 }
 
 /// Adds what the headers say: in full about waiting, and else what the body did not say better.
-fn with_headers(mut error: Error, answer: &Response) -> Error {
-    if let Some(retryable) = answer.should_retry().filter(|_| !answer.is_success()) {
+fn with_header_details(mut error: Error, answer: &Response) -> Error {
+    if let Some(retryable) = answer.should_retry_header().filter(|_| !answer.is_success()) {
         error = error.with_retryable(retryable);
     }
-    let may_be_sent_again = error.kind().is_transient() || is_retried(&error);
+    let may_be_sent_again = error.kind().is_transient() || is_retryable_request(&error);
     let (scope, full_again) = match error.kind() {
-        ErrorKind::RateLimited => answer.used_up(),
+        ErrorKind::RateLimited => answer.latest_rate_limit_reset(),
         _ => (None, None),
     };
     // The longest that the headers say, or else what the words of the body say.

@@ -4,13 +4,14 @@ use std::fmt;
 
 use crate::error::{AuthProblem, Error, ErrorKind};
 use crate::http::{
-    Credential, Endpoint, Header, HttpClient, KeyHeader, Secret, Timeouts, is_secret, secrets_of,
+    Credential, Endpoint, Header, HttpClient, KeyHeader, Secret, Timeouts, is_secret_name,
+    secrets_in,
 };
 use crate::provider::http::wire::Wire;
-use crate::provider::retry::Policy;
+use crate::provider::retry::RetryPolicy;
 
 /// The headers that say what the body is, and what is taken for an answer.
-const OF_THE_TRANSPORT: [&str; 6] = [
+const TRANSPORT_HEADERS: [&str; 6] = [
     "content-type",
     "content-length",
     "transfer-encoding",
@@ -20,37 +21,37 @@ const OF_THE_TRANSPORT: [&str; 6] = [
 ];
 
 #[derive(Clone)]
-pub(super) struct Settings {
+pub(super) struct HttpSettings {
     pub(super) http: HttpClient,
     pub(super) credential: Option<Credential>,
     /// Where a key is sent, if not as the wire has it.
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
-    pub(super) retry: Policy,
+    pub(super) retry: RetryPolicy,
     /// Sent beside those that the wire always has, and instead of those of the same name.
     pub(super) headers: Vec<Header>,
     /// Whether a key may be sent where others can read it.
-    pub(super) plain_http: bool,
+    pub(super) allows_plain_http: bool,
     /// The base URL, if not the wire's own.
     pub(super) base_url: Option<Endpoint>,
     /// What follows the base URL, if not as the wire has it.
     pub(super) path: Option<String>,
     pub(super) query: Vec<(String, String)>,
-    pub(super) target: Target,
+    pub(super) target: RequestTarget,
 }
 
 /// What follows from the wire and the settings.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct RequestTarget {
     /// The host of the vendor's own address. One over plain http is that of a server of the user's.
-    vendor: Option<String>,
+    vendor_host: Option<String>,
     /// The base URL.
-    base: Result<Endpoint, Error>,
+    base_url: Result<Endpoint, Error>,
     /// Where requests for the provider's own model go, or why nowhere.
     pub(super) endpoint: Result<Endpoint, Error>,
 }
 
-impl Settings {
+impl HttpSettings {
     pub(super) fn new<W: Wire>(wire: &W, model: &str) -> Self {
         let nowhere = || Err(Error::new(ErrorKind::InvalidRequest, "there is no address yet"));
         let mut settings = Self {
@@ -58,20 +59,20 @@ impl Settings {
             credential: None,
             key_header: None,
             timeouts: Timeouts::default(),
-            retry: Policy::new(is_retried),
+            retry: RetryPolicy::new(is_retryable_request),
             headers: Vec::new(),
-            plain_http: false,
+            allows_plain_http: false,
             base_url: None,
             path: None,
             query: Vec::new(),
-            target: Target { vendor: None, base: nowhere(), endpoint: nowhere() },
+            target: RequestTarget { vendor_host: None, base_url: nowhere(), endpoint: nowhere() },
         };
-        settings.find_target(wire, model);
+        settings.resolve_target(wire, model);
         settings
     }
 
     /// Finds out where requests go, after a setting on which it depends has changed.
-    pub(super) fn find_target<W: Wire>(&mut self, wire: &W, model: &str) {
+    pub(super) fn resolve_target<W: Wire>(&mut self, wire: &W, model: &str) {
         let vendor = match wire.base_url() {
             "" => {
                 let message = format!("`{}` has no address of its own", wire.name());
@@ -80,23 +81,24 @@ impl Settings {
             }
             url => Endpoint::new(url),
         };
-        let host = |vendor: &Endpoint| (!vendor.is_plain()).then(|| vendor.host_name().to_owned());
-        self.target.vendor = vendor.as_ref().ok().and_then(host);
-        self.target.base = self.base_url.clone().map_or(vendor, Ok);
+        let host =
+            |vendor: &Endpoint| (!vendor.is_plain_http()).then(|| vendor.host_name().to_owned());
+        self.target.vendor_host = vendor.as_ref().ok().and_then(host);
+        self.target.base_url = self.base_url.clone().map_or(vendor, Ok);
         self.target.endpoint = self.endpoint_for(wire, model);
     }
 
     /// Where a request for a model goes.
     pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
-        let base = self.target.base.as_ref().map_err(Error::clone)?;
+        let base = self.target.base_url.as_ref().map_err(Error::clone)?;
         let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
         base.join(path, model, &self.query)
     }
 
     /// Whether requests go to the vendor itself.
     pub(super) fn is_at_vendor(&self) -> bool {
-        let host = self.target.base.as_ref().ok().map(Endpoint::host_name);
-        host.is_some() && self.target.vendor.as_deref() == host
+        let host = self.target.base_url.as_ref().ok().map(Endpoint::host_name);
+        host.is_some() && self.target.vendor_host.as_deref() == host
     }
 
     /// Sets a header, instead of one of the same name.
@@ -109,25 +111,25 @@ impl Settings {
     /// What of a request is not to be shown, wherever it comes back.
     pub(super) fn secrets(&self, to: &Endpoint) -> Vec<Secret> {
         let mut secrets = to.secrets();
-        secrets.extend(self.headers.iter().flat_map(secrets_of));
+        secrets.extend(self.headers.iter().flat_map(secrets_in));
         secrets
     }
 
     pub(super) fn has_key(&self, to: &Endpoint) -> bool {
         let by_header =
-            self.headers.iter().any(|(name, value)| is_secret(name) && !value.is_empty());
+            self.headers.iter().any(|(name, value)| is_secret_name(name) && !value.is_empty());
         let by_field = self.credential.as_ref().is_some_and(|credential| !credential.is_empty());
         by_header || by_field || to.has_credentials()
     }
 
     /// What is wrong with the settings.
-    pub(super) fn check(&self, to: &Endpoint) -> Result<(), Error> {
-        check_headers(&self.headers)?;
+    pub(super) fn validate(&self, to: &Endpoint) -> Result<(), Error> {
+        validate_headers(&self.headers)?;
         if self.is_at_vendor() && !self.has_key(to) {
             let message = format!("{} wants a key, and none is set", to.host());
             return Err(Error::new(ErrorKind::Auth, message).with_auth(AuthProblem::MissingKey));
         }
-        if self.has_key(to) && to.is_plain() && !to.is_loopback() && !self.plain_http {
+        if self.has_key(to) && to.is_plain_http() && !to.is_loopback() && !self.allows_plain_http {
             let message = format!(
                 "a key is not sent to {} over plain http, where others can read it: use https, or \
                  allow it with `allow_plain_http`",
@@ -140,9 +142,9 @@ impl Settings {
 }
 
 /// Refuses headers that belong to the transport.
-pub(super) fn check_headers(headers: &[Header]) -> Result<(), Error> {
+pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
     let own =
-        |(name, _): &&Header| OF_THE_TRANSPORT.iter().any(|own| name.eq_ignore_ascii_case(own));
+        |(name, _): &&Header| TRANSPORT_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own));
     match headers.iter().find(own) {
         None => Ok(()),
         Some((name, _)) => {
@@ -153,7 +155,7 @@ pub(super) fn check_headers(headers: &[Header]) -> Result<(), Error> {
 }
 
 /// Adds to the values of a header.
-pub(super) fn add_header(headers: &mut Vec<Header>, name: &str, value: &str) {
+pub(super) fn insert_header(headers: &mut Vec<Header>, name: &str, value: &str) {
     match headers.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.is_empty() => value.clone_into(values),
         Some((_, values)) => {
@@ -167,7 +169,7 @@ pub(super) fn add_header(headers: &mut Vec<Header>, name: &str, value: &str) {
 }
 
 /// Of the headers, whose values may be secret, only the names are shown.
-impl fmt::Debug for Settings {
+impl fmt::Debug for HttpSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Settings")
@@ -186,9 +188,9 @@ impl fmt::Debug for Settings {
 ///
 /// A time-out of this crate's own is not among them, since the provider may be at work, and neither
 /// is a turn that broke off.
-pub(super) fn is_retried(error: &Error) -> bool {
+pub(super) fn is_retryable_request(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
-    if let Some(told) = error.retryable_as_told() {
+    if let Some(told) = error.retryable_override() {
         return told;
     }
     let (kind, may_pass) = (error.kind(), error.is_retryable());
@@ -199,7 +201,7 @@ pub(super) fn is_retried(error: &Error) -> bool {
         Some(_) => false,
         None => match kind {
             Connect | RateLimited | Overloaded | Server => may_pass,
-            Timeout => may_pass && error.is_in_words_of_the_server(),
+            Timeout => may_pass && error.is_server_message(),
             _ => false,
         },
     }
@@ -212,11 +214,11 @@ mod tests {
 
     #[test]
     fn requests_go_to_the_vendor_also_where_the_providers_own_model_has_no_address() {
-        let settings = Settings::new(&GenerateContent, "a b");
+        let settings = HttpSettings::new(&GenerateContent, "a b");
         assert!(settings.target.endpoint.is_err());
         assert!(settings.is_at_vendor());
         let to = settings.endpoint_for(&GenerateContent, "gemini-3-flash").unwrap();
-        let error = settings.check(&to).unwrap_err();
+        let error = settings.validate(&to).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth);
     }
 }

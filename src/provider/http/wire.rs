@@ -162,7 +162,7 @@ pub struct Refusal<'a> {
     /// compressed.
     pub body: &'a str,
     /// When the head of the answer came. Waits that the body states as a date are counted from it.
-    pub received: SystemTime,
+    pub received_headers: SystemTime,
 }
 
 impl Refusal<'_> {
@@ -172,7 +172,7 @@ impl Refusal<'_> {
     /// What the headers say, such as `retry-after` and a request id, is added after
     /// [`Wire::refused`].
     pub fn to_error(&self) -> Error {
-        failure::of_status(self.status, self.body, self.received)
+        failure::error_for_status(self.status, self.body, self.received_headers)
     }
 }
 

@@ -55,16 +55,16 @@ impl Wire for Chat {
 impl Ollama {
     /// Sets the size of the context window; see [`Chat::with_num_ctx`].
     pub fn with_num_ctx(self, tokens: u32) -> Self {
-        self.with_wire(|wire| *wire = wire.with_num_ctx(tokens))
+        self.map_wire(|wire| *wire = wire.with_num_ctx(tokens))
     }
 
     /// Sets how long the server keeps the model in memory; see [`Chat::with_keep_alive`].
     pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
-        self.with_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
+        self.map_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
     }
 
     /// Sets how an effort of reasoning is written; see [`Chat::with_think`].
     pub fn with_think(self, think: Think) -> Self {
-        self.with_wire(|wire| *wire = wire.with_think(think))
+        self.map_wire(|wire| *wire = wire.with_think(think))
     }
 }

@@ -77,7 +77,7 @@ impl OpenAiChat {
     /// A dialect without a usual address needs [`with_base_url`](Self::with_base_url), before or
     /// after; until then every turn is an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_dialect(self, dialect: Dialect) -> Self {
-        self.with_wire(|wire| wire.dialect = Some(dialect))
+        self.map_wire(|wire| wire.dialect = Some(dialect))
     }
 
     /// How requests look.

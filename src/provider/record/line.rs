@@ -25,15 +25,15 @@ use crate::request::{Options, Request, System, ToolSpec};
 use crate::turn::TurnEvent;
 
 /// Raised when a reader of the version before would misread a line.
-pub(in crate::provider) const VERSION: u32 = 2;
+pub(in crate::provider) const FORMAT_VERSION: u32 = 2;
 
 /// The oldest version that is read.
-pub(in crate::provider) const OLDEST: u32 = 1;
+pub(in crate::provider) const OLDEST_FORMAT_VERSION: u32 = 1;
 
 /// A line.
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(in crate::provider) enum Line<'a> {
+pub(in crate::provider) enum RecordLine<'a> {
     Recording {
         version: u32,
         #[serde(default)]
@@ -41,7 +41,7 @@ pub(in crate::provider) enum Line<'a> {
     },
     Asked {
         turn: u32,
-        request: Box<AskedOnWire>,
+        request: Box<RequestJson>,
     },
     Event {
         turn: u32,
@@ -60,7 +60,7 @@ pub(in crate::provider) enum Line<'a> {
 
 /// What was asked: with its histories, or with what of them is written.
 #[derive(Clone, Serialize, Deserialize)]
-pub(in crate::provider) struct Asked<H = History> {
+pub(in crate::provider) struct RecordedRequest<H = History> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     #[serde(default)]
@@ -75,28 +75,28 @@ pub(in crate::provider) struct Asked<H = History> {
     context: Option<H>,
 }
 
-pub(in crate::provider) type AskedOnWire = Asked<HistoryOnWire>;
+pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 
 /// A history, without what an earlier one begins with.
 #[derive(Serialize, Deserialize)]
-pub(in crate::provider) struct HistoryOnWire {
+pub(in crate::provider) struct HistoryJson {
     id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    since: Option<Since>,
+    since: Option<SinceLast>,
     #[serde(default)]
     items: Vec<Item>,
 }
 
 /// So many entries of an earlier turn's.
 #[derive(Serialize, Deserialize)]
-struct Since {
+struct SinceLast {
     turn: u32,
     items: usize,
 }
 
 /// The part of it that a model is told. Ids of histories are drawn anew in each run.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ModelInput<'a> {
     model: &'a Option<String>,
     system: &'a System,
     tools: &'a [ToolSpec],
@@ -105,10 +105,11 @@ struct Told<'a> {
 }
 
 /// The parts of what a model is told, in the order in which they are compared.
-pub(in crate::provider) const PARTS: [&str; 5] = ["model", "system", "tools", "options", "context"];
+pub(in crate::provider) const REQUEST_PARTS: [&str; 5] =
+    ["model", "system", "tools", "options", "context"];
 
-impl Asked {
-    pub(in crate::provider) fn of(request: &Request) -> Self {
+impl RecordedRequest {
+    pub(in crate::provider) fn from_request(request: &Request) -> Self {
         let Request {
             history,
             context,
@@ -123,25 +124,26 @@ impl Asked {
         Self { model, system, tools, options, history, context }
     }
 
-    fn context(&self) -> &History {
+    fn rebuild_context(&self) -> &History {
         self.context.as_ref().unwrap_or(&self.history)
     }
 
     /// As it is written behind the request of an earlier turn.
-    pub(super) fn since(&self, before: Option<&(u32, Self)>) -> AskedOnWire {
+    pub(super) fn items_since(&self, before: Option<&(u32, Self)>) -> RequestJson {
         let Self { model, system, tools, options, history, context } = self.clone();
         let write = |history: &History, before: Option<(u32, &History)>| {
             let since = before.and_then(|(turn, before)| {
                 let alike = history.common_prefix_len(before);
-                (alike > 0).then_some(Since { turn, items: alike })
+                (alike > 0).then_some(SinceLast { turn, items: alike })
             });
             let known = since.as_ref().map_or(0, |since| since.items);
             let items = history.entries_after(known).map(|(_, item)| item.clone()).collect();
-            HistoryOnWire { id: history.id().to_owned(), since, items }
+            HistoryJson { id: history.id().to_owned(), since, items }
         };
         let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));
-        let context = context.map(|it| write(&it, before.map(|(turn, it)| (*turn, it.context()))));
-        Asked { model, system, tools, options, history, context }
+        let context =
+            context.map(|it| write(&it, before.map(|(turn, it)| (*turn, it.rebuild_context()))));
+        RecordedRequest { model, system, tools, options, history, context }
     }
 
     /// What was written behind the requests of earlier turns.
@@ -149,14 +151,14 @@ impl Asked {
     /// # Errors
     ///
     /// If one that it goes on from is not among them, or shorter.
-    pub(in crate::provider) fn read<'a>(
-        written: AskedOnWire,
+    pub(in crate::provider) fn rebuild<'a>(
+        written: RequestJson,
         find: impl Fn(u32) -> Option<&'a Self>,
     ) -> Result<Self, String> {
-        let Asked { model, system, tools, options, history, context } = written;
-        let read = |written: HistoryOnWire, of: fn(&Self) -> &History| {
-            let HistoryOnWire { id, since, items } = written;
-            let Some(Since { turn, items: known }) = since else {
+        let RecordedRequest { model, system, tools, options, history, context } = written;
+        let read = |written: HistoryJson, of: fn(&Self) -> &History| {
+            let HistoryJson { id, since, items } = written;
+            let Some(SinceLast { turn, items: known }) = since else {
                 return Ok(History::from_items(id, items));
             };
             let before = find(turn).map(of).filter(|before| before.len() >= known);
@@ -167,18 +169,18 @@ impl Asked {
             Ok::<_, String>(history)
         };
         let history = read(history, |asked| &asked.history)?;
-        let context = context.map(|context| read(context, Self::context)).transpose()?;
+        let context = context.map(|context| read(context, Self::rebuild_context)).transpose()?;
         Ok(Self { model, system, tools, options, history, context })
     }
 
     /// What a model is told by it, as an object of [`PARTS`].
-    pub(in crate::provider) fn told(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(&Told {
+    pub(in crate::provider) fn model_input(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&ModelInput {
             model: &self.model,
             system: &self.system,
             tools: &self.tools,
             options: &self.options,
-            context: self.context().iter().collect(),
+            context: self.rebuild_context().iter().collect(),
         })
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 const MASK: &str = "…";
 
 /// Shorter ones are no secrets, and taking them out of a text would only garble it.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 
 /// Takes secrets out of texts. It never shows them.
 #[derive(Clone, Default)]
@@ -18,11 +18,11 @@ pub(in crate::provider) struct Masker {
 impl Masker {
     pub(in crate::provider) fn add(&mut self, secret: &str) {
         let secret = secret.trim();
-        if secret.len() < SHORTEST {
+        if secret.len() < MIN_SECRET_BYTES {
             return;
         }
-        let once = escaped(secret);
-        let twice = escaped(&once);
+        let once = json_escaped(secret);
+        let twice = json_escaped(&once);
         for pattern in [twice, once, secret.to_owned()] {
             if !self.patterns.contains(&pattern) {
                 self.patterns.push(pattern);
@@ -41,7 +41,7 @@ impl Masker {
 
     /// Takes the secrets out of the strings of a JSON text. The other strings stay as they are
     /// written.
-    pub(in crate::provider) fn json(&self, json: String) -> String {
+    pub(in crate::provider) fn mask_json(&self, json: String) -> String {
         if self.is_empty() {
             return json;
         }
@@ -49,12 +49,12 @@ impl Masker {
         let mut rest = json.as_str();
         while let Some(begin) = rest.find('"') {
             let (before, string) = rest.split_at(begin);
-            let (string, behind) = string.split_at(string_len(string));
+            let (string, behind) = string.split_at(escaped_len(string));
             out.push_str(before);
             match serde_json::from_str::<String>(string).ok().and_then(|text| self.text(&text)) {
                 Some(masked) => {
                     out.push('"');
-                    out.push_str(&escaped(&masked));
+                    out.push_str(&json_escaped(&masked));
                     out.push('"');
                 }
                 None => out.push_str(string),
@@ -67,23 +67,23 @@ impl Masker {
 
     /// Takes the secrets out of a text; `None` if there are none.
     fn text(&self, text: &str) -> Option<String> {
-        let found = self.matches(text);
+        let found = self.find_matches(text);
         let mut masked = text.to_owned();
-        cut_out(std::slice::from_mut(&mut masked), &found);
+        replace_ranges(std::slice::from_mut(&mut masked), &found);
         (!found.is_empty()).then_some(masked)
     }
 
     /// Takes the secrets out of a text that is in pieces. `tail` bytes at its end go, too.
-    pub(super) fn pieces(&self, pieces: &mut [String], tail: usize) {
+    pub(super) fn mask_pieces(&self, pieces: &mut [String], tail: usize) {
         let text: String = pieces.concat();
-        let mut found = self.matches(&text);
+        let mut found = self.find_matches(&text);
         let end = text.len();
         let covered = found.last().map_or(0, |last| last.end);
         let from = covered.max(end.saturating_sub(tail));
         if from < end && tail > 0 {
             found.push(from..end);
         }
-        cut_out(pieces, &found);
+        replace_ranges(pieces, &found);
     }
 
     /// The end of a text that a secret may begin with.
@@ -99,7 +99,7 @@ impl Masker {
     }
 
     /// Where the secrets are, from left to right, the longest where two begin at one place.
-    fn matches(&self, text: &str) -> Vec<Range<usize>> {
+    fn find_matches(&self, text: &str) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = 0;
         loop {
@@ -116,7 +116,7 @@ impl Masker {
 }
 
 /// Replaces ranges of a text that is in pieces. The mask stands where a range begins.
-fn cut_out(pieces: &mut [String], ranges: &[Range<usize>]) {
+fn replace_ranges(pieces: &mut [String], ranges: &[Range<usize>]) {
     let mut begin = 0;
     for piece in pieces {
         let end = begin + piece.len();
@@ -140,13 +140,13 @@ fn cut_out(pieces: &mut [String], ranges: &[Range<usize>]) {
 }
 
 /// How it is written inside a JSON string.
-fn escaped(text: &str) -> String {
+fn json_escaped(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
 }
 
 /// The bytes of the JSON string that a text begins with.
-fn string_len(text: &str) -> usize {
+fn escaped_len(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {
         match byte {
@@ -161,7 +161,7 @@ fn string_len(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::draw::Draw;
+    use crate::env::draw::TestRng;
 
     fn masker(secrets: &[&str]) -> Masker {
         let mut masker = Masker::default();
@@ -174,7 +174,8 @@ mod tests {
     #[test]
     fn a_secret_goes_out_of_strings_and_nothing_else_changes() {
         let masker = masker(&["1234", "pa\"ss"]);
-        let check = |json: &str, expected: &str| assert_eq!(masker.json(json.into()), expected);
+        let check =
+            |json: &str, expected: &str| assert_eq!(masker.mask_json(json.into()), expected);
         check(r#"{"a":1234,"b":"x1234y","1234":[]}"#, r#"{"a":1234,"b":"x…y","…":[]}"#);
         check(r#"{"z":"\u0041","a":"\\"}"#, r#"{"z":"\u0041","a":"\\"}"#);
         check(r#""my pa\"ss""#, r#""my …""#);
@@ -188,10 +189,10 @@ mod tests {
     fn in_pieces_it_is_masked_as_it_is_whole() {
         let masker = masker(&["abab", "äabc", "cabäc"]);
         for seed in 0..2_000 {
-            let draw = Draw::new(seed);
+            let draw = TestRng::new(seed);
             let text = draw.text(&['a', 'ä', 'b', 'c'], 30);
             let whole = masker.text(&text).unwrap_or_else(|| text.clone());
-            let mut cuts = draw.list(5, || draw.number(40));
+            let mut cuts = draw.sample(5, || draw.next_below(40));
             cuts.retain(|at| text.is_char_boundary(*at));
             cuts.push(text.len());
             cuts.sort_unstable();
@@ -201,7 +202,7 @@ mod tests {
                 pieces.push(text[from..at].to_owned());
                 from = at;
             }
-            masker.pieces(&mut pieces, 0);
+            masker.mask_pieces(&mut pieces, 0);
             assert_eq!(pieces.concat(), whole, "seed {seed}");
         }
     }
@@ -210,7 +211,7 @@ mod tests {
     fn what_may_begin_a_secret_is_found_also_piece_by_piece() {
         let masker = masker(&["abab b", "bbbb"]);
         for seed in 0..2_000 {
-            let text = Draw::new(seed).text(&['a', 'b', ' '], 20);
+            let text = TestRng::new(seed).text(&['a', 'b', ' '], 20);
             let mut tail = String::new();
             for c in text.chars() {
                 tail.push(c);

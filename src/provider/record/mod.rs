@@ -18,14 +18,14 @@ use futures::Stream;
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::Provider;
-use crate::provider::first_poll::at_first_poll;
+use crate::provider::first_poll::start_at_first_poll;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
-use line::{Asked, Line};
+use line::{RecordLine, RecordedRequest};
 use masker::Masker;
-use pending_events::Pending;
-use sink::Sink;
+use pending_events::PendingEvents;
+use sink::RecordWriter;
 
 /// A provider that writes each turn down: what was asked, every event as it came, and the error if
 /// there is one. [`Replay`](crate::provider::Replay) plays it back.
@@ -72,7 +72,7 @@ use sink::Sink;
 pub struct Record {
     provider: Arc<dyn Provider>,
     masker: Arc<Masker>,
-    sink: Arc<Sink>,
+    writer: Arc<RecordWriter>,
 }
 
 impl Record {
@@ -95,8 +95,8 @@ impl Record {
 
     /// Records into any writer. It is called in the polls of the turns and must not block for long.
     pub fn to(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
-        let sink = Arc::new(Sink::new(out));
-        Self { provider: Arc::new(provider), masker: Arc::default(), sink }
+        let sink = Arc::new(RecordWriter::new(out));
+        Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
 
     /// Takes a secret out of everything that is written: as it is, and as it looks inside a JSON
@@ -111,16 +111,16 @@ impl Record {
 
     /// What went wrong with the writing. Nothing is written behind it.
     pub fn failure(&self) -> Option<Error> {
-        self.sink.failure()
+        self.writer.failure()
     }
 }
 
 impl Provider for Record {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let record = self.clone();
-        at_first_poll(request, move |request, _| {
-            let writer = TurnWriter::begin(&record, &request)?;
-            Ok(Recording { events: record.provider.stream_turn(request), writer })
+        start_at_first_poll(request, move |request, _| {
+            let writer = TurnWriter::begin_turn(&record, &request)?;
+            Ok(RecordingTurn { events: record.provider.stream_turn(request), writer })
         })
     }
 
@@ -133,7 +133,7 @@ impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record")
             .field("model", &self.model())
-            .field("turns", &self.sink.turns())
+            .field("turns", &self.writer.turn_count())
             .field("secrets", &self.masker.len())
             .field("failure", &self.failure())
             .finish_non_exhaustive()
@@ -141,20 +141,20 @@ impl fmt::Debug for Record {
 }
 
 /// One turn that is written down.
-struct Recording {
+struct RecordingTurn {
     events: TurnStream,
     /// `None` if nothing is written any more.
     writer: Option<TurnWriter>,
 }
 
-impl TurnSource for Recording {
+impl TurnSource for RecordingTurn {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let Self { events, writer } = self.get_mut();
         let event = ready!(Pin::new(events).poll_next(cx));
         if let Some(writer) = writer {
             match &event {
-                Some(Ok(event)) => writer.event(event),
-                Some(Err(error)) => writer.error(error),
+                Some(Ok(event)) => writer.write_event(event),
+                Some(Err(error)) => writer.write_error(error),
                 None => {}
             }
         }
@@ -165,53 +165,54 @@ impl TurnSource for Recording {
 /// Writes the lines of one turn.
 struct TurnWriter {
     masker: Arc<Masker>,
-    sink: Arc<Sink>,
-    turn: u32,
-    pending: Pending,
-    over: bool,
+    sink: Arc<RecordWriter>,
+    turn_number: u32,
+    pending: PendingEvents,
+    is_over: bool,
 }
 
 impl TurnWriter {
-    fn begin(record: &Record, request: &Request) -> Result<Option<Self>, Error> {
-        let (masker, sink) = (Arc::clone(&record.masker), Arc::clone(&record.sink));
-        let turn = sink.begin(record.model(), Asked::of(request), &masker)?;
-        let pending = Pending::default();
-        Ok(turn.map(|turn| Self { masker, sink, turn, pending, over: false }))
+    fn begin_turn(record: &Record, request: &Request) -> Result<Option<Self>, Error> {
+        let (masker, sink) = (Arc::clone(&record.masker), Arc::clone(&record.writer));
+        let turn =
+            sink.begin_turn(record.model(), RecordedRequest::from_request(request), &masker)?;
+        let pending = PendingEvents::default();
+        Ok(turn.map(|turn| Self { masker, sink, turn_number: turn, pending, is_over: false }))
     }
 
-    fn event(&mut self, event: &TurnEvent) {
+    fn write_event(&mut self, event: &TurnEvent) {
         match self.masker.is_empty() {
             true => self.write(std::slice::from_ref(event)),
             false => {
-                let ready = self.pending.push(event.clone(), &self.masker);
+                let ready = self.pending.push_event(event.clone(), &self.masker);
                 self.write(&ready);
             }
         }
         if matches!(event, TurnEvent::TurnComplete { .. }) {
             self.sink.flush();
-            self.over = true;
+            self.is_over = true;
         }
     }
 
-    fn error(&mut self, error: &Error) {
-        self.cut();
+    fn write_error(&mut self, error: &Error) {
+        self.write_cut();
         let error = Cow::Borrowed(error);
-        self.sink.write(&[Line::Error { turn: self.turn, error }], &self.masker);
+        self.sink.write(&[RecordLine::Error { turn: self.turn_number, error }], &self.masker);
         self.sink.flush();
-        self.over = true;
+        self.is_over = true;
     }
 
-    fn cut(&mut self) {
-        let left = self.pending.cut(&self.masker);
+    fn write_cut(&mut self) {
+        let left = self.pending.take_cut_blocks(&self.masker);
         self.write(&left);
     }
 
     fn write(&self, events: &[TurnEvent]) {
         let line = |event| {
-            let vetoed = is_vetoed(event);
-            Line::Event { turn: self.turn, vetoed, event: Cow::Borrowed(event) }
+            let vetoed = is_vetoed_event(event);
+            RecordLine::Event { turn: self.turn_number, vetoed, event: Cow::Borrowed(event) }
         };
-        let lines: Vec<Line<'_>> = events.iter().map(line).collect();
+        let lines: Vec<RecordLine<'_>> = events.iter().map(line).collect();
         self.sink.write(&lines, &self.masker);
     }
 }
@@ -219,15 +220,15 @@ impl TurnWriter {
 /// A turn that is dropped goes no further.
 impl Drop for TurnWriter {
     fn drop(&mut self) {
-        if !self.over {
-            self.cut();
+        if !self.is_over {
+            self.write_cut();
             self.sink.flush();
         }
     }
 }
 
 /// Whether calls that the stop reason allows could not run, because no builder made the turn.
-pub(crate) fn is_vetoed(event: &TurnEvent) -> bool {
+pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
     let TurnEvent::TurnComplete { turn } = event else { return false };
     let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
     allows && turn.calls().veto().is_some()

@@ -8,10 +8,10 @@ use crate::turn::{Text, TurnEvent};
 /// A secret may come in pieces. So a piece that ends with what may be the beginning of one is held
 /// back, with all that comes behind it.
 #[derive(Default)]
-pub(super) struct Pending {
+pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
     /// The open end of each text, where it has one.
-    ends: Vec<(Block, String)>,
+    block_ends: Vec<(Block, String)>,
 }
 
 /// What a piece of text belongs to.
@@ -22,16 +22,16 @@ enum Block {
     Arguments(String),
 }
 
-impl Pending {
+impl PendingEvents {
     /// Takes an event and gives what can be written.
-    pub(super) fn push(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
+    pub(super) fn push_event(&mut self, mut event: TurnEvent, masker: &Masker) -> Vec<TurnEvent> {
         let mut ready = match &event {
             // The text goes on no further.
             TurnEvent::TurnComplete { .. } => {
-                self.ends.clear();
-                self.cut(masker)
+                self.block_ends.clear();
+                self.take_cut_blocks(masker)
             }
-            TurnEvent::Retracted { .. } => self.cut(masker),
+            TurnEvent::Retracted { .. } => self.take_cut_blocks(masker),
             TurnEvent::TextDelta { .. }
             | TurnEvent::ReasoningDelta { .. }
             | TurnEvent::RefusalDelta { .. }
@@ -41,29 +41,29 @@ impl Pending {
             | TurnEvent::UsageUpdate { .. }
             | TurnEvent::Retrying { .. } => Vec::new(),
         };
-        if let Some((block, piece)) = piece(&mut event) {
-            let at = self.ends.iter().position(|(open, _)| *open == block);
-            let before = at.map(|at| self.ends.swap_remove(at).1).unwrap_or_default();
+        if let Some((block, piece)) = text_of_event(&mut event) {
+            let at = self.block_ends.iter().position(|(open, _)| *open == block);
+            let before = at.map(|at| self.block_ends.swap_remove(at).1).unwrap_or_default();
             let text = before + piece;
             let end = masker.open_end(&text);
             if !end.is_empty() {
-                self.ends.push((block, end.to_owned()));
+                self.block_ends.push((block, end.to_owned()));
             }
         }
         self.events.push(event);
-        if self.ends.is_empty() {
-            ready.extend(self.cut(masker));
+        if self.block_ends.is_empty() {
+            ready.extend(self.take_cut_blocks(masker));
         }
         ready
     }
 
     /// Gives all that is left of a turn that goes no further. What may be the beginning of a
     /// secret is taken for one.
-    pub(super) fn cut(&mut self, masker: &Masker) -> Vec<TurnEvent> {
+    pub(super) fn take_cut_blocks(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
-        let ends = std::mem::take(&mut self.ends);
+        let ends = std::mem::take(&mut self.block_ends);
         let mut blocks: Vec<(Block, Vec<&mut Text>)> = Vec::new();
-        for (block, text) in events.iter_mut().filter_map(piece) {
+        for (block, text) in events.iter_mut().filter_map(text_of_event) {
             match blocks.iter_mut().find(|(other, _)| *other == block) {
                 Some((_, texts)) => texts.push(text),
                 None => blocks.push((block, vec![text])),
@@ -73,7 +73,7 @@ impl Pending {
             let open = ends.iter().find(|(other, _)| *other == block);
             let tail = open.map_or(0, |(_, end)| end.len());
             let mut pieces: Vec<String> = texts.iter().map(ToString::to_string).collect();
-            masker.pieces(&mut pieces, tail);
+            masker.mask_pieces(&mut pieces, tail);
             for (text, piece) in texts.into_iter().zip(pieces) {
                 *text = piece.into();
             }
@@ -82,7 +82,7 @@ impl Pending {
     }
 }
 
-fn piece(event: &mut TurnEvent) -> Option<(Block, &mut Text)> {
+fn text_of_event(event: &mut TurnEvent) -> Option<(Block, &mut Text)> {
     match event {
         TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
             Some((Block::Text(*index), text))

@@ -3,28 +3,28 @@
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-use super::line::{Asked, Line, VERSION};
+use super::line::{FORMAT_VERSION, RecordLine, RecordedRequest};
 use super::masker::Masker;
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
 
 /// A writer and what became of it.
-pub(super) struct Sink(Mutex<State>);
+pub(super) struct RecordWriter(Mutex<WriterState>);
 
-struct State {
+struct WriterState {
     lines: LineWriter<Error>,
     turns: u32,
     /// The turn that was asked for last.
-    asked: Option<(u32, Asked)>,
+    last_request: Option<(u32, RecordedRequest)>,
     /// A turn has ended with the failure.
-    told: bool,
+    known_items: bool,
 }
 
-impl Sink {
+impl RecordWriter {
     pub(super) fn new(out: impl Write + Send + 'static) -> Self {
-        let lines = LineWriter::new(out, failed);
-        Self(Mutex::new(State { lines, turns: 0, asked: None, told: false }))
+        let lines = LineWriter::new(out, write_error);
+        Self(Mutex::new(WriterState { lines, turns: 0, last_request: None, known_items: false }))
     }
 
     /// Writes what is asked and gives the turn's number; `None` if nothing is written any more.
@@ -32,30 +32,33 @@ impl Sink {
     /// # Errors
     ///
     /// What went wrong with the writing, the first time that it is asked for.
-    pub(super) fn begin(
+    pub(super) fn begin_turn(
         &self,
         model: &str,
-        asked: Asked,
+        asked: RecordedRequest,
         masker: &Masker,
     ) -> Result<Option<u32>, Error> {
-        self.with(|state| {
+        self.with_state(|state| {
             if state.lines.failure().is_none() {
                 state.turns = state.turns.saturating_add(1);
                 let turn = state.turns;
                 if turn == 1 {
                     let model = model.into();
-                    state.append(&Line::Recording { version: VERSION, model }, masker);
+                    state.append_line(
+                        &RecordLine::Recording { version: FORMAT_VERSION, model },
+                        masker,
+                    );
                 }
-                let request = Box::new(asked.since(state.asked.as_ref()));
-                state.append(&Line::Asked { turn, request }, masker);
-                state.asked = Some((turn, asked));
+                let request = Box::new(asked.items_since(state.last_request.as_ref()));
+                state.append_line(&RecordLine::Asked { turn, request }, masker);
+                state.last_request = Some((turn, asked));
                 state.lines.flush();
             }
             match state.lines.failure() {
                 None => Ok(Some(state.turns)),
-                Some(_) if state.told => Ok(None),
+                Some(_) if state.known_items => Ok(None),
                 Some(failure) => {
-                    state.told = true;
+                    state.known_items = true;
                     Err(failure.clone())
                 }
             }
@@ -63,40 +66,40 @@ impl Sink {
     }
 
     /// Writes lines of a turn; no more behind a failure.
-    pub(super) fn write(&self, lines: &[Line<'_>], masker: &Masker) {
-        self.with(|state| {
+    pub(super) fn write(&self, lines: &[RecordLine<'_>], masker: &Masker) {
+        self.with_state(|state| {
             for line in lines {
-                state.append(line, masker);
+                state.append_line(line, masker);
             }
             state.lines.write();
         });
     }
 
     pub(super) fn flush(&self) {
-        self.with(|state| state.lines.flush());
+        self.with_state(|state| state.lines.flush());
     }
 
     pub(super) fn failure(&self) -> Option<Error> {
-        self.with(|state| state.lines.failure().cloned())
+        self.with_state(|state| state.lines.failure().cloned())
     }
 
-    pub(super) fn turns(&self) -> u32 {
-        self.with(|state| state.turns)
+    pub(super) fn turn_count(&self) -> u32 {
+        self.with_state(|state| state.turns)
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with_state<T>(&self, f: impl FnOnce(&mut WriterState) -> T) -> T {
         f(&mut lock_ignoring_poison(&self.0))
     }
 }
 
-impl State {
-    fn append(&mut self, line: &Line<'_>, masker: &Masker) {
+impl WriterState {
+    fn append_line(&mut self, line: &RecordLine<'_>, masker: &Masker) {
         let json = serde_json::to_string(line);
-        self.lines.append_json(json.map(|json| masker.json(json)));
+        self.lines.append_json(json.map(|json| masker.mask_json(json)));
     }
 }
 
-fn failed(error: io::Error) -> Error {
+fn write_error(error: io::Error) -> Error {
     let message = format!("the record cannot be written: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }

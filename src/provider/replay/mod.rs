@@ -16,14 +16,14 @@ pub use request_mismatch::RequestMismatch;
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
-use crate::provider::first_poll::at_first_poll;
-use crate::provider::record::line::Asked;
+use crate::provider::first_poll::start_at_first_poll;
+use crate::provider::record::line::RecordedRequest;
 use crate::provider::record::masker::Masker;
 use crate::request::Request;
 use crate::stream::TurnStream;
-use read_record::Recorded;
-use rebuild_turn::refusal;
-pub(crate) use replayed_turn::{Played, PlayedEvent, play};
+use read_record::RecordedTurn;
+use rebuild_turn::refused_turn_error;
+pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_turn};
 
 /// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
 /// same error, for the same request. No network, no waiting.
@@ -74,10 +74,10 @@ pub(crate) use replayed_turn::{Played, PlayedEvent, play};
 #[derive(Clone)]
 pub struct Replay {
     model: Arc<str>,
-    torn: bool,
+    torn_line: bool,
     masker: Arc<Masker>,
     /// Those that were not played yet.
-    turns: Arc<Mutex<Vec<Recorded>>>,
+    turns: Arc<Mutex<Vec<RecordedTurn>>>,
 }
 
 impl Replay {
@@ -104,10 +104,10 @@ impl Replay {
     ///
     /// As [`from_file`](Self::from_file).
     pub fn from_text(text: &str) -> Result<Self, Error> {
-        let tape = read_record::tape(text)?;
+        let tape = read_record::read_record(text)?;
         Ok(Self {
             model: tape.model.into(),
-            torn: tape.torn,
+            torn_line: tape.torn_line,
             masker: Arc::default(),
             turns: Arc::new(Mutex::new(tape.turns)),
         })
@@ -126,17 +126,20 @@ impl Replay {
     }
 
     /// Takes the turn that answers a request.
-    fn take(&self, request: &Request) -> Result<Played, Error> {
-        let unreadable = |error: serde_json::Error| refusal(&error.to_string());
-        let value = |told: String| serde_json::from_str::<Value>(&self.masker.json(told));
+    fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
+        let unreadable = |error: serde_json::Error| refused_turn_error(&error.to_string());
+        let value = |told: String| serde_json::from_str::<Value>(&self.masker.mask_json(told));
         let plain = |told: String| serde_json::from_str::<Value>(&told);
-        let asked = Asked::of(request).told().and_then(value).map_err(unreadable)?;
+        let asked = RecordedRequest::from_request(request)
+            .model_input()
+            .and_then(value)
+            .map_err(unreadable)?;
         let mut turns = lock_ignoring_poison(&self.turns);
         let mut mismatch = None;
         for at in 0..turns.len() {
-            let recorded = turns[at].asked.told().and_then(plain).map_err(unreadable)?;
-            match request_mismatch::first(turns[at].turn, &recorded, &asked) {
-                None => return Ok(turns.remove(at).played),
+            let recorded = turns[at].request.model_input().and_then(plain).map_err(unreadable)?;
+            match request_mismatch::first_mismatch(turns[at].number, &recorded, &asked) {
+                None => return Ok(turns.remove(at).events),
                 Some(differs) => drop(mismatch.get_or_insert(differs)),
             }
         }
@@ -145,7 +148,7 @@ impl Replay {
                 .with_parameter(mismatch.path.clone())
                 .with_source(mismatch),
             None => {
-                let torn = if self.torn { ", and its last line is cut off" } else { "" };
+                let torn = if self.torn_line { ", and its last line is cut off" } else { "" };
                 let message = format!("every turn of the record was played already{torn}");
                 Error::new(ErrorKind::ReplayMismatch, message)
             }
@@ -156,7 +159,7 @@ impl Replay {
 impl Provider for Replay {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let replay = self.clone();
-        at_first_poll(request, move |request, _| replay.take(&request))
+        start_at_first_poll(request, move |request, _| replay.take_turn(&request))
     }
 
     fn model(&self) -> &str {

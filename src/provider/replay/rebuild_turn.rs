@@ -12,12 +12,12 @@ use crate::turn::{ReasoningKind, Turn, TurnBuilder, TurnEvent};
 /// # Errors
 ///
 /// If what comes out is not what was recorded.
-pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
+pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     let mut turn = TurnBuilder::new();
     turn.set_model(recorded.model().unwrap_or_default());
     turn.set_response_id(recorded.response_id().unwrap_or_default());
     for (at, item) in (0..).zip(recorded.items()) {
-        push(&mut turn, at, item);
+        push_item(&mut turn, at, item);
     }
     turn.set_usage(recorded.usage());
     turn.stop(recorded.stop_reason().clone(), recorded.raw_stop_reason().unwrap_or_default());
@@ -27,11 +27,13 @@ pub(super) fn rebuild(recorded: &Turn) -> Result<Arc<Turn>, Error> {
         _ => None,
     });
     rebuilt.filter(|rebuilt| **rebuilt == *recorded).ok_or_else(|| {
-        refusal("a turn in it is none that a provider could have made, so it is not played")
+        refused_turn_error(
+            "a turn in it is none that a provider could have made, so it is not played",
+        )
     })
 }
 
-fn push(turn: &mut TurnBuilder, at: u32, item: &Item) {
+fn push_item(turn: &mut TurnBuilder, at: u32, item: &Item) {
     let data = item.provider_data.as_deref().cloned().into_iter();
     match &item.kind {
         ItemKind::Text { text } => {
@@ -55,6 +57,6 @@ fn push(turn: &mut TurnBuilder, at: u32, item: &Item) {
 }
 
 /// A record that is not what it should be.
-pub(super) fn refusal(why: &str) -> Error {
+pub(super) fn refused_turn_error(why: &str) -> Error {
     Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
 }

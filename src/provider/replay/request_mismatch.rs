@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::item::Json;
-use crate::provider::record::line::PARTS;
+use crate::provider::record::line::REQUEST_PARTS;
 
 /// What differs first between a request and the recorded one.
 ///
@@ -22,7 +22,7 @@ pub struct RequestMismatch {
     /// What stands there in the record; `null` for nothing.
     pub recorded: Json,
     /// What stands there in the request; `null` for nothing.
-    pub asked: Json,
+    pub sent: Json,
 }
 
 impl fmt::Display for RequestMismatch {
@@ -35,14 +35,18 @@ impl fmt::Display for RequestMismatch {
 impl std::error::Error for RequestMismatch {}
 
 /// Compares what a model is told, part by part.
-pub(super) fn first(turn: u32, recorded: &Value, asked: &Value) -> Option<RequestMismatch> {
-    PARTS.iter().find_map(|part| {
-        let (path, recorded, asked) = differ(part.to_string(), &recorded[part], &asked[part])?;
-        Some(RequestMismatch { turn, path, recorded: recorded.into(), asked: asked.into() })
+pub(super) fn first_mismatch(
+    turn: u32,
+    recorded: &Value,
+    asked: &Value,
+) -> Option<RequestMismatch> {
+    REQUEST_PARTS.iter().find_map(|part| {
+        let (path, recorded, asked) = diff_values(part.to_string(), &recorded[part], &asked[part])?;
+        Some(RequestMismatch { turn, path, recorded: recorded.into(), sent: asked.into() })
     })
 }
 
-fn differ<'a>(
+fn diff_values<'a>(
     path: String,
     recorded: &'a Value,
     asked: &'a Value,
@@ -53,10 +57,10 @@ fn differ<'a>(
             keys.sort_unstable();
             keys.dedup();
             keys.into_iter()
-                .find_map(|key| differ(format!("{path}.{key}"), &recorded[key], &asked[key]))
+                .find_map(|key| diff_values(format!("{path}.{key}"), &recorded[key], &asked[key]))
         }
         (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len()))
-            .find_map(|at| differ(format!("{path}[{at}]"), &recorded[at], &asked[at])),
+            .find_map(|at| diff_values(format!("{path}[{at}]"), &recorded[at], &asked[at])),
         _ => (recorded != asked).then_some((path, recorded, asked)),
     }
 }

@@ -24,26 +24,26 @@ pub struct Backoff {
     /// How many times the request is sent in all; 3 by default. 0 is read as 1.
     pub attempts: u32,
     /// The longest wait before the second attempt; 500 ms by default.
-    pub base: Duration,
+    pub base_delay: Duration,
     /// How much longer each next wait may be; 2 by default. Less than 1, or no number, is read
     /// as 1.
     pub factor: f64,
     /// The longest wait of all that the provider did not ask for; 30 s by default.
-    pub cap: Duration,
+    pub max_delay: Duration,
     /// The longest wait that the provider may ask for; 60 s by default. If it asks for a longer
     /// one, the error is returned at once and still carries it in
     /// [`retry_after`](crate::Error::retry_after).
-    pub retry_after_cap: Duration,
+    pub max_retry_after: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
         Self {
             attempts: 3,
-            base: Duration::from_millis(500),
+            base_delay: Duration::from_millis(500),
             factor: 2.0,
-            cap: Duration::from_secs(30),
-            retry_after_cap: Duration::from_mins(1),
+            max_delay: Duration::from_secs(30),
+            max_retry_after: Duration::from_mins(1),
         }
     }
 }
@@ -51,19 +51,19 @@ impl Default for Backoff {
 impl Backoff {
     /// Upper bound of the wait after `failed` failed attempts, from 1, unless the provider asks for
     /// more.
-    pub fn ceiling(&self, failed: u32) -> Duration {
+    pub fn max_delay(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
-        if self.base.is_zero() {
+        if self.base_delay.is_zero() {
             return Duration::ZERO;
         }
-        let seconds = self.base.as_secs_f64() * factor.powi(power);
+        let seconds = self.base_delay.as_secs_f64() * factor.powi(power);
         // What is too large for a duration is the cap.
-        Duration::try_from_secs_f64(seconds).unwrap_or(self.cap).min(self.cap)
+        Duration::try_from_secs_f64(seconds).unwrap_or(self.max_delay).min(self.max_delay)
     }
 
     /// How long to wait after `failed` failed attempts; `None` if the error is returned instead.
-    pub(super) fn wait(
+    pub(super) fn delay(
         &self,
         failed: u32,
         retry_after: Option<Duration>,
@@ -73,10 +73,10 @@ impl Backoff {
             return None;
         }
         let asked = retry_after.unwrap_or_default();
-        if asked > self.retry_after_cap {
+        if asked > self.max_retry_after {
             return None;
         }
-        let ceiling = self.ceiling(failed);
+        let ceiling = self.max_delay(failed);
         let seconds = ceiling.as_secs_f64() * random.next_f64().clamp(0.0, 1.0);
         // A fraction that is no number waits the longest.
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling);
@@ -95,11 +95,15 @@ mod tests {
         for factor in [f64::NAN, -1.0, 0.0, 1.0, 2.0, f64::INFINITY, f64::MAX] {
             for base in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
                 for failed in [0, 1, 2, 40, 2_000, u32::MAX - 1] {
-                    let backoff =
-                        Backoff { attempts: u32::MAX, base, factor, ..Backoff::default() };
-                    let wait = backoff.wait(failed, None, &random).unwrap();
-                    assert!(wait <= backoff.cap, "{backoff:?} waits {wait:?}");
-                    assert_eq!(backoff.wait(failed, Some(Duration::MAX), &random), None);
+                    let backoff = Backoff {
+                        attempts: u32::MAX,
+                        base_delay: base,
+                        factor,
+                        ..Backoff::default()
+                    };
+                    let wait = backoff.delay(failed, None, &random).unwrap();
+                    assert!(wait <= backoff.max_delay, "{backoff:?} waits {wait:?}");
+                    assert_eq!(backoff.delay(failed, Some(Duration::MAX), &random), None);
                 }
             }
         }
@@ -121,9 +125,10 @@ mod tests {
     #[test]
     fn no_chance_makes_it_panic() {
         for cap in [Duration::ZERO, Duration::from_secs(3), Duration::MAX] {
-            let backoff = Backoff { cap, base: Duration::MAX, ..Backoff::default() };
+            let backoff =
+                Backoff { max_delay: cap, base_delay: Duration::MAX, ..Backoff::default() };
             for fraction in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1.0, 2.0] {
-                assert!(backoff.wait(1, None, &Odd(fraction)).unwrap() <= cap);
+                assert!(backoff.delay(1, None, &Odd(fraction)).unwrap() <= cap);
             }
         }
     }
@@ -131,9 +136,9 @@ mod tests {
     #[test]
     fn a_base_of_nothing_never_waits() {
         for factor in [1.0, 2.0, f64::INFINITY] {
-            let backoff = Backoff { base: Duration::ZERO, factor, ..Backoff::default() };
+            let backoff = Backoff { base_delay: Duration::ZERO, factor, ..Backoff::default() };
             for failed in [1, 2, 3, 2_000] {
-                assert_eq!(backoff.ceiling(failed), Duration::ZERO, "{factor} {failed}");
+                assert_eq!(backoff.max_delay(failed), Duration::ZERO, "{factor} {failed}");
             }
         }
     }
@@ -141,7 +146,7 @@ mod tests {
     #[test]
     fn the_jitter_is_full() {
         let random = SeededRandom::new(1);
-        let draw = || Backoff::default().wait(2, None, &random).unwrap();
+        let draw = || Backoff::default().delay(2, None, &random).unwrap();
         let drawn: Vec<Duration> = (0..200).map(|_| draw()).collect();
         assert!(drawn.iter().all(|wait| *wait <= Duration::from_secs(1)));
         assert!(drawn.iter().any(|wait| *wait < Duration::from_millis(100)));

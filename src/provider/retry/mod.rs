@@ -7,9 +7,9 @@ mod policy;
 use std::fmt;
 use std::sync::Arc;
 
-pub(super) use attempts::{Attempts, Retrying};
+pub(super) use attempts::{Attempts, RetryingTurn};
 pub use backoff::Backoff;
-pub(super) use policy::Policy;
+pub(super) use policy::RetryPolicy;
 
 use crate::env::Random;
 use crate::error::Error;
@@ -67,13 +67,13 @@ use crate::turn::TurnBuilder;
 #[derive(Clone)]
 pub struct Retry {
     provider: Arc<dyn Provider>,
-    policy: Policy,
+    policy: RetryPolicy,
 }
 
 impl Retry {
     /// Retries with the default [`Backoff`]: at most 3 attempts.
     pub fn new(provider: impl Provider + 'static) -> Self {
-        Self { provider: Arc::new(provider), policy: Policy::new(Error::is_retryable) }
+        Self { provider: Arc::new(provider), policy: RetryPolicy::new(Error::is_retryable) }
     }
 
     /// Sets the number of attempts and the waits between them.
@@ -113,8 +113,8 @@ impl Provider for Retry {
             let allows = Arc::clone(&self.policy.retry_if);
             request.retries = Retries::none().with_new_connection(allows);
         }
-        let attempts = Below { provider: Arc::clone(&self.provider), request };
-        seal(turn, Retrying::new(attempts, self.policy.clone(), allowed))
+        let attempts = ProviderAttempts { provider: Arc::clone(&self.provider), request };
+        seal(turn, RetryingTurn::new(attempts, self.policy.clone(), allowed))
     }
 
     fn model(&self) -> &str {
@@ -123,19 +123,19 @@ impl Provider for Retry {
 }
 
 /// Attempts by the provider below.
-struct Below {
+struct ProviderAttempts {
     provider: Arc<dyn Provider>,
     request: Request,
 }
 
-impl Attempts for Below {
+impl Attempts for ProviderAttempts {
     type Attempt = TurnStream;
 
     fn begin(&mut self, failed: Option<&Error>) -> TurnStream {
         let mut request = self.request.clone();
         if let Some(failed) = failed {
             request.retries = Retries::none();
-            if was_closed(failed) {
+            if was_connection_closed(failed) {
                 request.retries = request.retries.on_new_connection();
             }
         }
@@ -144,9 +144,9 @@ impl Attempts for Below {
 }
 
 /// Whether the server had closed the connection.
-fn was_closed(error: &Error) -> bool {
+fn was_connection_closed(error: &Error) -> bool {
     #[cfg(feature = "http")]
-    let was_closed = crate::http::was_closed(error);
+    let was_closed = crate::http::was_connection_closed(error);
     #[cfg(not(feature = "http"))]
     let was_closed = {
         let _ = error;

@@ -7,19 +7,19 @@ use std::time::Duration;
 use crate::env::{Random, SystemRandom};
 use crate::error::Error;
 use crate::provider::Backoff;
-use crate::provider::should_fall_back::Choice;
+use crate::provider::should_fall_back::FallbackDecision;
 
 /// Which errors are retried, how many times, and after which waits.
 #[derive(Clone)]
-pub(in crate::provider) struct Policy {
+pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
-    pub(in crate::provider) retry_if: Arc<Choice>,
+    pub(in crate::provider) retry_if: Arc<FallbackDecision>,
     /// Whether an attempt is retried that has said something; it is retracted first.
     pub(in crate::provider) retracts: bool,
 }
 
-impl Policy {
+impl RetryPolicy {
     /// Retries the errors for which `retry_if` is true, with the default backoff.
     pub(in crate::provider) fn new(
         retry_if: impl Fn(&Error) -> bool + Send + Sync + 'static,
@@ -34,15 +34,15 @@ impl Policy {
 
     /// How long to wait after `failed` attempts, the last of which failed with `error`; `None` if
     /// it is not retried.
-    pub(super) fn wait(&self, failed: u32, error: &Error) -> Option<Duration> {
+    pub(super) fn delay_before(&self, failed: u32, error: &Error) -> Option<Duration> {
         if !(self.retry_if)(error) {
             return None;
         }
-        self.backoff.wait(failed, error.retry_after(), &*self.random)
+        self.backoff.delay(failed, error.retry_after(), &*self.random)
     }
 }
 
-impl fmt::Debug for Policy {
+impl fmt::Debug for RetryPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy")
             .field("backoff", &self.backoff)

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::env::draw::Draw;
+use crate::env::draw::TestRng;
 use crate::error::{Error, ErrorKind};
 
 type Rewrite = fn(&Value) -> Result<Cow<'_, Value>, Error>;
@@ -476,18 +476,19 @@ fn parameters_for_ollama_that_lead_back_to_themselves_are_refused() {
 }
 
 /// A schema with any of the keywords, often a sensible one, of at most this depth.
-fn schema(draw: &Draw, depth: usize) -> Value {
-    if depth == 0 || draw.flag() {
-        return leaf(draw.number(14));
+fn schema(draw: &TestRng, depth: usize) -> Value {
+    if depth == 0 || draw.next_bool() {
+        return leaf(draw.next_below(14));
     }
     let inner = || schema(draw, depth - 1);
-    let list = || -> Vec<Value> { (0..=draw.number(2)).map(|_| inner()).collect() };
-    let names =
-        || -> Vec<&str> { ["a", "b", "c"].into_iter().filter(|_| draw.flag()).take(2).collect() };
-    match draw.number(10) {
+    let list = || -> Vec<Value> { (0..=draw.next_below(2)).map(|_| inner()).collect() };
+    let names = || -> Vec<&str> {
+        ["a", "b", "c"].into_iter().filter(|_| draw.next_bool()).take(2).collect()
+    };
+    match draw.next_below(10) {
         0..4 => {
-            let field = || ((*draw.one_of(&["a", "b", "c"])).to_owned(), inner());
-            let fields: serde_json::Map<_, _> = draw.list(2, field).into_iter().collect();
+            let field = || ((*draw.pick_one(&["a", "b", "c"])).to_owned(), inner());
+            let fields: serde_json::Map<_, _> = draw.sample(2, field).into_iter().collect();
             json!({ "type": "object", "properties": fields, "required": names() })
         }
         4 => json!({
@@ -526,7 +527,7 @@ fn a_rewritten_schema_is_not_changed_again() {
     let all: [Rewrite; 4] = [openai_strict, anthropic_output, gemini, ollama_parameters];
     let mut rewritten = [0; 4];
     for seed in 0..300 {
-        let draw = Draw::new(seed);
+        let draw = TestRng::new(seed);
         let mut schema = schema(&draw, 4);
         if let Some(root) = schema.as_object_mut() {
             let (a, b) = (self::schema(&draw, 4), self::schema(&draw, 4));

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::env::draw::Draw;
+use crate::env::draw::TestRng;
 use crate::error::ErrorKind;
 use crate::request::OutputSchema;
 
@@ -102,8 +102,8 @@ fn reads<T: JsonSchema + DeserializeOwned>(rewrite: Rewrite) {
     let rewritten = rewrite(&schema).unwrap().into_owned();
     assert!(matches!(rewrite(&rewritten).unwrap(), Cow::Borrowed(_)), "{rewritten}");
     for seed in 0..512 {
-        let draw = Draw::new(seed);
-        let bytes = draw.list(59, || u8::try_from(draw.number(256)).unwrap());
+        let draw = TestRng::new(seed);
+        let bytes = draw.sample(59, || u8::try_from(draw.next_below(256)).unwrap());
         let answer = Choices { root: &rewritten, bytes: &bytes }.value(&rewritten);
         if let Err(error) = T::deserialize(&answer) {
             panic!("seed {seed}: {error}: {answer}\n{schema:#}\n{rewritten:#}");

@@ -10,15 +10,15 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Sleep;
 
-pub(crate) use reply::Move;
 pub use reply::Reply;
+pub(crate) use reply::ReplyStep;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::content_delta::{ContentDelta, Signed};
-use crate::provider::first_poll::at_first_poll;
+use crate::provider::first_poll::start_at_first_poll;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::TurnBuilder;
@@ -56,14 +56,14 @@ const NAME: &str = "scripted";
 #[derive(Clone)]
 pub struct Scripted {
     script: Arc<Script>,
-    seen: Arc<Seen>,
+    state: Arc<SharedState>,
     model: Arc<str>,
 }
 
 type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 #[derive(Default)]
-struct Seen {
+struct SharedState {
     requests: Mutex<Vec<Request>>,
     in_flight: AtomicUsize,
 }
@@ -73,14 +73,14 @@ impl Scripted {
     /// gets an error.
     pub fn new<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         let replies: Vec<Reply> = replies.into_iter().map(Into::into).collect();
-        Self::make(move |_, at| replies.get(at).cloned())
+        Self::from_script(move |_, at| replies.get(at).cloned())
     }
 
     /// Answers each request with what `reply` makes of it. `n` counts the requests from 0.
     pub fn function<R: Into<Reply>>(
         reply: impl Fn(&Request, usize) -> R + Send + Sync + 'static,
     ) -> Self {
-        Self::make(move |request, n| Some(reply(request, n).into()))
+        Self::from_script(move |request, n| Some(reply(request, n).into()))
     }
 
     /// Changes the model's name, which is `scripted`.
@@ -91,23 +91,25 @@ impl Scripted {
 
     /// Every request that was sent, in order.
     pub fn requests(&self) -> Vec<Request> {
-        lock_ignoring_poison(&self.seen.requests).clone()
+        lock_ignoring_poison(&self.state.requests).clone()
     }
 
     /// How many turns are streaming now: asked for, and neither complete nor dropped.
     pub fn in_flight(&self) -> usize {
-        self.seen.in_flight.load(Ordering::Relaxed)
+        self.state.in_flight.load(Ordering::Relaxed)
     }
 
-    fn make(script: impl Fn(&Request, usize) -> Option<Reply> + Send + Sync + 'static) -> Self {
-        Self { script: Arc::new(script), seen: Arc::default(), model: "scripted".into() }
+    fn from_script(
+        script: impl Fn(&Request, usize) -> Option<Reply> + Send + Sync + 'static,
+    ) -> Self {
+        Self { script: Arc::new(script), state: Arc::default(), model: "scripted".into() }
     }
 
-    fn ask(&self, request: &Request, turn: &mut TurnBuilder) -> Result<Playing, Error> {
+    fn next_reply(&self, request: &Request, turn: &mut TurnBuilder) -> Result<ScriptedTurn, Error> {
         let model = request.model.clone().unwrap_or_else(|| self.model.to_string());
         turn.set_model(&model);
         let at = {
-            let mut requests = lock_ignoring_poison(&self.seen.requests);
+            let mut requests = lock_ignoring_poison(&self.state.requests);
             requests.push(request.clone());
             requests.len() - 1
         };
@@ -116,16 +118,16 @@ impl Scripted {
             let message = format!("the script has no reply for request {}", at + 1);
             return Err(Error::new(ErrorKind::Other, message));
         };
-        let seen = Arc::clone(&self.seen);
+        let seen = Arc::clone(&self.state);
         seen.in_flight.fetch_add(1, Ordering::Relaxed);
-        Ok(Playing { model, moves: reply.into_moves().into_iter(), sleep: None, seen })
+        Ok(ScriptedTurn { model, steps: reply.into_steps().into_iter(), sleep: None, seen })
     }
 }
 
 impl Provider for Scripted {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let scripted = self.clone();
-        at_first_poll(request, move |request, turn| scripted.ask(&request, turn))
+        start_at_first_poll(request, move |request, turn| scripted.next_reply(&request, turn))
     }
 
     fn model(&self) -> &str {
@@ -144,45 +146,45 @@ impl fmt::Debug for Scripted {
 }
 
 /// One turn of the script.
-struct Playing {
+struct ScriptedTurn {
     model: String,
-    moves: std::vec::IntoIter<Move>,
+    steps: std::vec::IntoIter<ReplyStep>,
     sleep: Option<Pin<Box<Sleep>>>,
-    seen: Arc<Seen>,
+    seen: Arc<SharedState>,
 }
 
-impl Drop for Playing {
+impl Drop for ScriptedTurn {
     fn drop(&mut self) {
         self.seen.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl TurnSource for Playing {
+impl TurnSource for ScriptedTurn {
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let this = self.get_mut();
         if let Some(sleep) = &mut this.sleep {
             ready!(sleep.as_mut().poll(cx));
             this.sleep = None;
         }
-        let Some(next) = this.moves.next() else { return Poll::Ready(None) };
+        let Some(next) = this.steps.next() else { return Poll::Ready(None) };
         match next {
-            Move::Say(index, delta) => say(index, delta, &this.model, turn),
-            Move::Usage(usage) => turn.set_usage(usage),
-            Move::Event(event) => turn.absorb(event),
-            Move::Retract(why) => {
+            ReplyStep::Say(index, delta) => push_delta(index, delta, &this.model, turn),
+            ReplyStep::Usage(usage) => turn.set_usage(usage),
+            ReplyStep::Event(event) => turn.absorb(event),
+            ReplyStep::Retract(why) => {
                 turn.retract(why);
                 turn.set_model(&this.model);
             }
-            Move::Stop { reason, raw } => {
+            ReplyStep::Stop { reason, raw } => {
                 turn.stop(reason, &raw);
                 return Poll::Ready(Some(turn.complete()));
             }
-            Move::Error(error) => return Poll::Ready(Some(Err(error))),
-            Move::Cut => return Poll::Ready(None),
-            Move::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
-            Move::Hang => {
+            ReplyStep::Error(error) => return Poll::Ready(Some(Err(error))),
+            ReplyStep::Cut => return Poll::Ready(None),
+            ReplyStep::Delay(time) => this.sleep = Some(Box::pin(tokio::time::sleep(time))),
+            ReplyStep::Hang => {
                 // Stays here until the stream is dropped.
-                this.moves = vec![Move::Hang].into_iter();
+                this.steps = vec![ReplyStep::Hang].into_iter();
                 return Poll::Pending;
             }
         }
@@ -190,7 +192,7 @@ impl TurnSource for Playing {
     }
 }
 
-fn say(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
+fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
     match delta {
         ContentDelta::Text(piece) => turn.push_text(index, &piece),
         ContentDelta::Refusal(piece) => turn.push_refusal(index, &piece),
@@ -199,7 +201,7 @@ fn say(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
         ContentDelta::CallArgs(piece) => turn.push_tool_call_args(index, &piece),
         ContentDelta::CallEnd => turn.end_tool_call(index),
         ContentDelta::Sign(of, signature) => {
-            let data = own_data(model, "signature", &signature);
+            let data = provider_data(model, "signature", &signature);
             match of {
                 Signed::Text => turn.set_text_data(index, data),
                 Signed::Reasoning => turn.set_reasoning_data(index, data),
@@ -207,13 +209,13 @@ fn say(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
             }
         }
         ContentDelta::Hidden(data) => {
-            turn.set_reasoning_data(index, own_data(model, "data", &data))
+            turn.set_reasoning_data(index, provider_data(model, "data", &data))
         }
     }
 }
 
 /// What the model wants to see again, as a provider over a wire has it.
-fn own_data(model: &str, field: &str, value: &str) -> ProviderData {
+fn provider_data(model: &str, field: &str, value: &str) -> ProviderData {
     let value = serde_json::json!({ field: value }).into();
     ProviderData { provider: NAME.to_owned(), model: model.to_owned(), value }
 }

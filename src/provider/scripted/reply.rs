@@ -26,18 +26,18 @@ use crate::usage::Usage;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
-    moves: Vec<Move>,
+    steps: Vec<ReplyStep>,
     /// The block that the last move belongs to.
-    block: Option<(Block, u32)>,
+    block: Option<(BlockKind, u32)>,
     /// The block that a signature would belong to.
-    signable: Option<(Block, u32)>,
+    can_sign: Option<(BlockKind, u32)>,
     blocks: u32,
     calls: bool,
-    refuses: bool,
+    is_refusal: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Block {
+enum BlockKind {
     Text,
     Refusal,
     Reasoning(ReasoningKind),
@@ -46,7 +46,7 @@ enum Block {
 
 /// What a scripted model does next.
 #[derive(Clone, Debug)]
-pub(crate) enum Move {
+pub(crate) enum ReplyStep {
     /// A piece of the block with this index.
     Say(u32, ContentDelta),
     Usage(Usage),
@@ -62,7 +62,7 @@ pub(crate) enum Move {
     Hang,
 }
 
-impl Move {
+impl ReplyStep {
     /// Whether no move after it is ever made.
     fn is_last(&self) -> bool {
         match self {
@@ -91,25 +91,25 @@ impl Reply {
 
     /// Says more, word by word.
     pub fn say(mut self, text: &str) -> Self {
-        let index = self.enter(Block::Text);
-        self.words(index, text, ContentDelta::Text)
+        let index = self.enter_block(BlockKind::Text);
+        self.add_text(index, text, ContentDelta::Text)
     }
 
     /// Refuses in these words.
     pub fn refuse(mut self, text: &str) -> Self {
-        let index = self.enter(Block::Refusal);
-        self.refuses = true;
-        self.words(index, text, ContentDelta::Refusal)
+        let index = self.enter_block(BlockKind::Refusal);
+        self.is_refusal = true;
+        self.add_text(index, text, ContentDelta::Refusal)
     }
 
     /// Thinks, word by word.
     pub fn think(self, text: &str) -> Self {
-        self.reason(text, ReasoningKind::Trace)
+        self.add_reasoning(text, ReasoningKind::Trace)
     }
 
     /// Gives a summary of its thoughts, word by word.
     pub fn summarize(self, text: &str) -> Self {
-        self.reason(text, ReasoningKind::Summary)
+        self.add_reasoning(text, ReasoningKind::Summary)
     }
 
     /// Thinks what is not shown: there is only this opaque data, which is to be sent back.
@@ -120,9 +120,9 @@ impl Reply {
     /// part that is said (Gemini).
     pub fn think_hidden(mut self, data: &str) -> Self {
         self.block = None;
-        let index = self.enter(Block::Reasoning(ReasoningKind::Trace));
-        (self.block, self.signable) = (None, None);
-        self.deltas(index, [ContentDelta::Hidden(data.to_owned())])
+        let index = self.enter_block(BlockKind::Reasoning(ReasoningKind::Trace));
+        (self.block, self.can_sign) = (None, None);
+        self.add_deltas(index, [ContentDelta::Hidden(data.to_owned())])
     }
 
     /// Signs what it did last: its thoughts, its text or its call. The signature is to be sent
@@ -141,23 +141,25 @@ impl Reply {
     /// # drop(reply);
     /// ```
     pub fn sign(mut self, signature: &str) -> Self {
-        let of = match self.signable {
-            Some((Block::Text | Block::Refusal, index)) => Some((Signed::Text, index)),
-            Some((Block::Reasoning(_), index)) => Some((Signed::Reasoning, index)),
-            Some((Block::Call, index)) => Some((Signed::Call, index)),
+        let of = match self.can_sign {
+            Some((BlockKind::Text | BlockKind::Refusal, index)) => Some((Signed::Text, index)),
+            Some((BlockKind::Reasoning(_), index)) => Some((Signed::Reasoning, index)),
+            Some((BlockKind::Call, index)) => Some((Signed::Call, index)),
             None => None,
         };
         // What comes next is another block: nothing is added to what is signed.
-        (self.block, self.signable) = (None, None);
+        (self.block, self.can_sign) = (None, None);
         match of {
-            Some((of, index)) => self.deltas(index, [ContentDelta::Sign(of, signature.to_owned())]),
+            Some((of, index)) => {
+                self.add_deltas(index, [ContentDelta::Sign(of, signature.to_owned())])
+            }
             None => self,
         }
     }
 
-    fn reason(mut self, text: &str, kind: ReasoningKind) -> Self {
-        let index = self.enter(Block::Reasoning(kind));
-        self.words(index, text, |piece| ContentDelta::Reasoning(kind, piece))
+    fn add_reasoning(mut self, text: &str, kind: ReasoningKind) -> Self {
+        let index = self.enter_block(BlockKind::Reasoning(kind));
+        self.add_text(index, text, |piece| ContentDelta::Reasoning(kind, piece))
     }
 
     /// Calls a tool. The call gets an id when it is streamed.
@@ -168,101 +170,101 @@ impl Reply {
     /// Calls a tool under an id, with arguments that may be anything, also no JSON.
     pub fn call_raw(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self.block = None;
-        let index = self.enter(Block::Call);
+        let index = self.enter_block(BlockKind::Call);
         self.calls = true;
         let (call_id, name) = (call_id.to_owned(), name.to_owned());
         self.block = None;
-        self.deltas(index, [ContentDelta::CallStart { call_id, name }])
-            .deltas(index, pieces(arguments).map(ContentDelta::CallArgs))
-            .deltas(index, [ContentDelta::CallEnd])
+        self.add_deltas(index, [ContentDelta::CallStart { call_id, name }])
+            .add_deltas(index, split_into_pieces(arguments).map(ContentDelta::CallArgs))
+            .add_deltas(index, [ContentDelta::CallEnd])
     }
 
     /// Begins a call and is cut off in the middle of its arguments.
     pub fn call_unfinished(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
         self = self.call_raw(call_id, name, arguments);
-        self.moves.pop();
+        self.steps.pop();
         self
     }
 
     /// Says what the turn cost so far.
     pub fn usage(self, usage: Usage) -> Self {
-        self.then(Move::Usage(usage))
+        self.then(ReplyStep::Usage(usage))
     }
 
     /// Emits an event as it is.
     pub fn event(self, event: TurnEvent) -> Self {
-        self.then(Move::Event(event))
+        self.then(ReplyStep::Event(event))
     }
 
     /// Voids what was said so far and starts over.
     pub fn retract(mut self, why: &str) -> Self {
-        self.moves.push(Move::Retract(why.to_owned()));
-        (self.block, self.signable) = (None, None);
-        (self.calls, self.refuses) = (false, false);
+        self.steps.push(ReplyStep::Retract(why.to_owned()));
+        (self.block, self.can_sign) = (None, None);
+        (self.calls, self.is_refusal) = (false, false);
         self
     }
 
     /// Ends the turn for this reason. What comes behind it is never said.
     pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
-        self.then(Move::Stop { reason, raw })
+        self.then(ReplyStep::Stop { reason, raw })
     }
 
     /// Fails here.
     pub fn fail(self, error: Error) -> Self {
-        self.then(Move::Error(error))
+        self.then(ReplyStep::Error(error))
     }
 
     /// Ends here without a terminal marker.
     pub fn cut(self) -> Self {
-        self.then(Move::Cut)
+        self.then(ReplyStep::Cut)
     }
 
     /// Is silent for a time.
     pub fn delay(self, time: Duration) -> Self {
-        self.then(Move::Delay(time))
+        self.then(ReplyStep::Delay(time))
     }
 
     /// Is silent for ever.
     pub fn hang(self) -> Self {
-        self.then(Move::Hang)
+        self.then(ReplyStep::Hang)
     }
 
     /// What was scripted so far.
     #[cfg(feature = "testing")]
-    pub(crate) fn moves(&self) -> &[Move] {
-        &self.moves
+    pub(crate) fn steps(&self) -> &[ReplyStep] {
+        &self.steps
     }
 
-    pub(crate) fn into_moves(mut self) -> Vec<Move> {
-        if !self.moves.iter().any(Move::is_last) {
-            let reason = match (self.calls, self.refuses) {
+    pub(crate) fn into_steps(mut self) -> Vec<ReplyStep> {
+        if !self.steps.iter().any(ReplyStep::is_last) {
+            let reason = match (self.calls, self.is_refusal) {
                 (true, _) => StopReason::ToolCalls,
                 (false, true) => StopReason::Refusal,
                 (false, false) => StopReason::Stop,
             };
             self = self.stop(reason);
         }
-        self.moves
+        self.steps
     }
 
-    fn then(mut self, next: Move) -> Self {
-        self.moves.push(next);
+    fn then(mut self, next: ReplyStep) -> Self {
+        self.steps.push(next);
         self
     }
 
-    fn words(self, index: u32, text: &str, delta: impl Fn(String) -> ContentDelta) -> Self {
+    fn add_text(self, index: u32, text: &str, delta: impl Fn(String) -> ContentDelta) -> Self {
         let words = text.split_inclusive(' ').map(|word| delta(word.to_owned()));
-        self.deltas(index, words)
+        self.add_deltas(index, words)
     }
 
-    fn deltas(mut self, index: u32, deltas: impl IntoIterator<Item = ContentDelta>) -> Self {
-        self.moves.extend(deltas.into_iter().map(|delta| Move::Say(index, delta)));
+    fn add_deltas(mut self, index: u32, deltas: impl IntoIterator<Item = ContentDelta>) -> Self {
+        self.steps.extend(deltas.into_iter().map(|delta| ReplyStep::Say(index, delta)));
         self
     }
 
     /// The index of the block that a move of this kind belongs to.
-    fn enter(&mut self, block: Block) -> u32 {
+    fn enter_block(&mut self, block: BlockKind) -> u32 {
         let index = match self.block {
             Some((current, index)) if current == block => index,
             _ => {
@@ -272,7 +274,7 @@ impl Reply {
                 index
             }
         };
-        self.signable = Some((block, index));
+        self.can_sign = Some((block, index));
         index
     }
 }
@@ -290,7 +292,7 @@ impl From<String> for Reply {
 }
 
 /// Cuts a text into pieces of a dozen characters.
-fn pieces(text: &str) -> impl Iterator<Item = String> {
+fn split_into_pieces(text: &str) -> impl Iterator<Item = String> {
     let mut rest = text.chars();
     std::iter::from_fn(move || {
         let piece: String = rest.by_ref().take(12).collect();

@@ -26,7 +26,7 @@ pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 const READ_SIZE: usize = 8 * 1024;
 
 /// How long a client may take to hear that its connection is closed.
-const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
 pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handler, log: &Log) {
@@ -176,5 +176,5 @@ async fn close_connection(mut stream: TcpStream) {
         stream.shutdown().await?;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
-    let _ = timeout(LAST_RESPONSE_TIMEOUT, farewell).await;
+    let _ = timeout(CLOSE_TIMEOUT, farewell).await;
 }

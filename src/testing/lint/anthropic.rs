@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::options::check_foreign_fields;
 use super::violations::{
-    Violations, as_list, has_text, is_blank, is_given, is_given_value, is_plain_object,
-    nested_value, repeated_values, text,
+    Violations, as_list, has_text, is_blank, is_given, is_plain_name, nested_elements,
+    repeated_values, set_fields, text,
 };
 use crate::testing::signatures::Signatures;
 
@@ -67,7 +67,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
         bad.require(!matches!(text(&body["tool_choice"]["type"]), "any" | "tool"))
             .or_push("Thinking may not be enabled when tool_choice forces tool use.");
     }
-    for (field, _) in is_given_value(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
+    for (field, _) in set_fields(&body["metadata"]).filter(|(field, _)| *field != "user_id") {
         bad.push(format_args!("metadata.{field}: Extra inputs are not permitted"));
     }
     check_foreign_fields("anthropic", body, bad);
@@ -84,7 +84,7 @@ fn check_text(said: &str, place: &str, bad: &mut Violations) {
 }
 
 fn check_name(name: &str, place: &str, bad: &mut Violations) {
-    bad.require(is_plain_object(name, 128))
+    bad.require(is_plain_name(name, 128))
         .or_push(format_args!("{place}: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"));
 }
 
@@ -197,7 +197,7 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
         }
         "tool_use" => {
             let id = text(&block["id"]);
-            bad.require(is_plain_object(id, 64)).or_push(format_args!(
+            bad.require(is_plain_name(id, 64)).or_push(format_args!(
                 "{place}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$': {id}"
             ));
             check_name(text(&block["name"]), &format!("{place}.tool_use.name"), bad);
@@ -351,13 +351,13 @@ fn is_thinking(block: &Value) -> bool {
 /// What the vendor objects to in the signatures that a request brings back.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, index, block) in nested_value(&body["messages"], "content") {
+    for (at, index, block) in nested_elements(&body["messages"], "content") {
         let (proof, said) = match text(&block["type"]) {
             "thinking" => ("signature", text(&block["thinking"])),
             "redacted_thinking" => ("data", ""),
             _ => continue,
         };
-        if !known.is_held(text(&block[proof]), said) {
+        if !known.is_issued_for(text(&block[proof]), said) {
             let kind = text(&block["type"]);
             bad.push(format!("messages.{at}.content.{index}: Invalid `{proof}` in `{kind}` block"));
         }

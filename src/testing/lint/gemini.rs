@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::schema;
 use super::violations::{
-    Violations, as_list, has_text, is_blank, is_given_value, nested_value, repeated_values, text,
+    Violations, as_list, has_text, is_blank, nested_elements, repeated_values, set_fields, text,
 };
 use crate::provider::gemini::server::signed_call;
 use crate::testing::signatures::Signatures;
@@ -214,7 +214,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
     ];
     let is_known =
         |field: &str| KNOWN.iter().any(|row| row.contains(&to_camel_case(field).as_str()));
-    for (field, _) in is_given_value(body).filter(|(field, _)| !is_known(field)) {
+    for (field, _) in set_fields(body).filter(|(field, _)| !is_known(field)) {
         schema::check_unknown_keyword(field, "", bad);
     }
     let config = either_case(body, "generationConfig");
@@ -286,13 +286,13 @@ fn to_camel_case(name: &str) -> String {
 /// What the vendor objects to in the signatures that a request brings back.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, index, part) in nested_value(&body["contents"], "parts") {
+    for (at, index, part) in nested_elements(&body["contents"], "parts") {
         let said = match either_case(part, "functionCall") {
             Value::Null => String::new(),
             call => signed_call(call),
         };
         if let Some(signature) = either_case(part, "thoughtSignature").as_str()
-            && !known.is_held(signature, &said)
+            && !known.is_issued_for(signature, &said)
             && !PLACEHOLDER_SIGNATURES.contains(&signature)
         {
             bad.push(format!("Thought signature is not valid. (contents[{at}].parts[{index}])"));

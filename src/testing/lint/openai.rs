@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::options::check_range;
 use super::schema;
 use super::violations::{
-    Violations, as_list, has_text, is_given, is_plain_object, repeated_values, text,
+    Violations, as_list, has_text, is_given, is_plain_name, repeated_values, text,
 };
 
 /// How long a call's id may be on the chat wire.
@@ -123,7 +123,7 @@ pub(super) fn mentions_json(said: &Value, place: &str, bad: &mut Violations) {
 }
 
 fn check_name(name: &str, place: &str, bad: &mut Violations) {
-    bad.require(is_plain_object(name, 64)).or_push(format_args!(
+    bad.require(is_plain_name(name, 64)).or_push(format_args!(
         "Invalid '{place}': '{name}' does not match pattern. Expected a string of 1 to 64 \
          characters that matches the pattern '^[a-zA-Z0-9_-]+$'."
     ));

@@ -9,7 +9,7 @@ use super::openai::{
 };
 use super::options::{check_at_least, check_foreign_fields, check_range};
 use super::violations::{
-    Violations, as_list, has_text, is_given, nested_value, repeated_values, text,
+    Violations, as_list, has_text, is_given, nested_elements, repeated_values, text,
 };
 use crate::testing::signatures::Signatures;
 
@@ -140,12 +140,12 @@ fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
 /// What the vendor objects to in the signatures that a request brings back.
 pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> Vec<String> {
     let mut bad = Vec::new();
-    for (at, index, detail) in nested_value(&body["messages"], "reasoning_details") {
+    for (at, index, detail) in nested_elements(&body["messages"], "reasoning_details") {
         let holds = match (&detail["data"], &detail["signature"]) {
-            (Value::String(data), _) => known.is_held(data, ""),
+            (Value::String(data), _) => known.is_issued_for(data, ""),
             // The signature may come back on its own, as it was sent.
             (_, Value::String(signature)) => match detail["text"].as_str() {
-                Some(said) => known.is_held(signature, said),
+                Some(said) => known.is_issued_for(signature, said),
                 None => known.was_issued(signature),
             },
             _ => true,

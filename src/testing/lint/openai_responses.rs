@@ -194,7 +194,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
         let id = text(&item["id"]);
         if let Some(encrypted) = item["encrypted_content"].as_str()
             && item["type"] == "reasoning"
-            && !known.is_held(encrypted, id)
+            && !known.is_issued_for(encrypted, id)
             // Without its id, the content stands for itself.
             && !(id.is_empty() && (encrypted.starts_with(SIGNATURE_PREFIX) || known.was_issued(encrypted)))
         {

@@ -41,7 +41,7 @@ pub(super) fn as_list(value: &Value) -> &[Value] {
 }
 
 /// The elements of a list in the elements of a list, with the index of each.
-pub(super) fn nested_value<'a>(
+pub(super) fn nested_elements<'a>(
     values: &'a Value,
     field: &'a str,
 ) -> impl Iterator<Item = (usize, usize, &'a Value)> {
@@ -62,7 +62,7 @@ pub(super) fn has_text(value: &Value) -> bool {
 }
 
 /// The fields of an object that are set to something.
-pub(super) fn is_given_value(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn set_fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
 }
 
@@ -71,7 +71,7 @@ pub(super) fn is_given(body: &Value, field: &str) -> bool {
 }
 
 /// Letters, digits, `_` and `-`, from 1 to so many.
-pub(super) fn is_plain_object(text: &str, longest: usize) -> bool {
+pub(super) fn is_plain_name(text: &str, longest: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain)
 }

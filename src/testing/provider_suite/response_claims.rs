@@ -20,7 +20,7 @@ use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
 /// Text that needs care: of several bytes a character, with what JSON escapes.
-const CLAIMS_ABOUT_CALLS: [&str; 3] =
+const TRICKY_TEXTS: [&str; 3] =
     ["Grüße, 世界 🦀 ", "\"quoted\" \\ and\n\ttabbed, ", "data: [DONE]"];
 
 /// Reads `{`-delimited arguments as JSON.
@@ -106,14 +106,14 @@ pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> 
 pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     subject: &S,
 ) -> Result<(), Unmet> {
-    let mut pieces: Vec<Piece> = CLAIMS_ABOUT_CALLS.iter().map(|piece| text(piece)).collect();
+    let mut pieces: Vec<Piece> = TRICKY_TEXTS.iter().map(|piece| text(piece)).collect();
     pieces.push(stop_reason());
     let read = turn_of_request(subject, "text", &pieces).await?;
     let deltas = read.text();
     let turn = read.turn()?;
     for text in [deltas, turn.text()] {
-        ensure_that(text == CLAIMS_ABOUT_CALLS.concat(), || {
-            format!("{:?} came as {text:?}", CLAIMS_ABOUT_CALLS.concat())
+        ensure_that(text == TRICKY_TEXTS.concat(), || {
+            format!("{:?} came as {text:?}", TRICKY_TEXTS.concat())
         })?;
     }
     Ok(())

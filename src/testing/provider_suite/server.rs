@@ -21,7 +21,7 @@ pub(super) const API_KEY: &str = "suite-key-5b1f0c9d2e7a4836";
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The path of requests that the suite itself sends.
-const MAX_PROBES: &str = "/provider-suite-probe";
+const PROBE_PATH: &str = "/provider-suite-probe";
 
 /// A server that answers the requests of a provider.
 pub(super) struct SuiteServer(LoopbackServer);
@@ -31,7 +31,7 @@ impl SuiteServer {
     pub(super) async fn with_replies(answers: Vec<HttpResponse>) -> Result<Self, Unmet> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
-            MAX_PROBES => HttpResponse::text(200, ""),
+            PROBE_PATH => HttpResponse::text(200, ""),
             _ => answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)].clone(),
         });
         server.await.map(Self).map_err(|error| Unmet::Failed(format!("no server: {error}")))
@@ -48,7 +48,7 @@ impl SuiteServer {
 
     /// The requests of the provider so far.
     pub(super) fn requests(&self) -> Vec<HttpRequest> {
-        self.0.requests().into_iter().filter(|request| request.path != MAX_PROBES).collect()
+        self.0.requests().into_iter().filter(|request| request.path != PROBE_PATH).collect()
     }
 
     /// The body of the provider's request number `n`, as text.
@@ -65,7 +65,7 @@ impl SuiteServer {
     pub(super) async fn wait_for_requests(&self) -> Result<(), Unmet> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;
-            let request = format!("GET {MAX_PROBES} HTTP/1.1\r\nconnection: close\r\n\r\n");
+            let request = format!("GET {PROBE_PATH} HTTP/1.1\r\nconnection: close\r\n\r\n");
             stream.write_all(request.as_bytes()).await?;
             stream.read_to_end(&mut Vec::new()).await?;
             io::Result::Ok(())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::StreamExt;
 
-use crate::env::{Alarm, Ring, TimeLimit};
+use crate::env::{AlarmOutcome, Deadline, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
@@ -27,7 +27,7 @@ pub(super) struct RunningCall {
     limit: Option<TimeLimit>,
     /// Rings when it has taken too long; pauses of the consumer do not count. `None` until it is first
     /// polled.
-    alarm: Option<Alarm>,
+    alarm: Option<Deadline>,
     /// Whether its time was over when it last had something to tell.
     is_timed_out: bool,
     /// Its place among the calls that share a limit with it. `None` once it ended.
@@ -90,29 +90,29 @@ impl RunningCall {
     /// Does not count a pause of the consumer.
     pub(super) fn extend_deadline(&mut self, pause: Duration) {
         if let Some(alarm) = &mut self.alarm {
-            alarm.shift(pause);
+            alarm.extend(pause);
         }
     }
 
     fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
         let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
         if self.alarm.is_none() {
-            self.alarm = self.limit.map(Alarm::new);
+            self.alarm = self.limit.map(Deadline::new);
         }
         if self.is_timed_out {
             return Poll::Ready(Some(self.end_timed_out()));
         }
         let polled = catch_panic(|| updates.poll_next_unpin(cx));
         if let Ok(Poll::Ready(_)) = polled {
-            self.is_timed_out = self.alarm.as_ref().is_some_and(Alarm::is_over);
+            self.is_timed_out = self.alarm.as_ref().is_some_and(Deadline::is_over);
         }
         let (kind, content) = match polled {
             Ok(Poll::Pending) => {
                 let Some(alarm) = &mut self.alarm else { return Poll::Pending };
                 return alarm.poll(cx).map(|ring| {
                     Some(match ring {
-                        Ring::TimeUp => self.end_timed_out(),
-                        Ring::NoTimer => self.end_without_timer(),
+                        AlarmOutcome::TimeUp => self.end_timed_out(),
+                        AlarmOutcome::NoTimer => self.end_without_timer(),
                     })
                 });
             }

@@ -12,7 +12,7 @@ use futures::stream::{FusedStream, StreamExt};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
 use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
-use crate::request::check_names;
+use crate::request::ensure_distinct_names;
 use crate::stream::{Step, Steps};
 use crate::tool::run::admission::{Admission, AdmissionStep};
 use crate::tool::run::call_executor::CallExecutor;
@@ -83,7 +83,7 @@ impl Toolkit {
     /// item carries a [`TurnInfo`](crate::item::TurnInfo)), or does not allow calls to run. The message
     /// says which.
     pub fn resume(&self, history: &History) -> Result<ToolRun, Error> {
-        check_names(&self.specs())?;
+        ensure_distinct_names(&self.specs())?;
         let refuse = |why: &str| Error::new(ErrorKind::InvalidRequest, why);
         let mut open = history.unanswered_calls();
         if open.is_empty() {

@@ -56,7 +56,7 @@ impl TurnBuilder {
     fn complete_with_turn(&mut self, turn: Arc<Turn>) {
         if turn.items.iter().map(payload_bytes).sum::<usize>() > self.max_bytes.0 {
             self.partial.usage = turn.usage;
-            return self.exceed_byte_limit(LimitExceeded::Bytes);
+            return self.set_limit_exceeded(LimitExceeded::Bytes);
         }
         // What was counted of its events is in it.
         self.used_bytes = 0;

@@ -84,7 +84,7 @@ impl TurnBuilder {
     }
 
     /// Makes a builder for the turn that follows a history, whose call ids are taken.
-    pub fn following(history: &History) -> Self {
+    pub fn for_history(history: &History) -> Self {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 

@@ -43,7 +43,7 @@ fn history_with_call(id: &str) -> History {
 
 #[test]
 fn an_empty_id_is_made_of_the_turn_and_the_call() {
-    let mut turn = TurnBuilder::following(&history_with_call("a"));
+    let mut turn = TurnBuilder::for_history(&history_with_call("a"));
     call(&mut turn, 0, "", "t", "{}");
     call(&mut turn, 1, "", "t", "{}");
     let (calls, starts) = finish(turn);
@@ -53,7 +53,7 @@ fn an_empty_id_is_made_of_the_turn_and_the_call() {
 
 #[test]
 fn an_id_that_the_history_holds_gets_a_new_one_and_keeps_the_wires_own() {
-    let mut turn = TurnBuilder::following(&history_with_call("a"));
+    let mut turn = TurnBuilder::for_history(&history_with_call("a"));
     turn.set_provider("p");
     call(&mut turn, 0, "a", "t", "{}");
     turn.stop(StopReason::ToolCalls, "");
@@ -138,7 +138,7 @@ fn a_turn_read_from_json_stays_vetoed_through_the_builder() {
     let read: Turn = serde_json::from_str(&json).unwrap();
     assert_eq!(read, *turn);
     assert!(read.calls().veto().is_some());
-    let mut second = TurnBuilder::following(&history_with_call("a"));
+    let mut second = TurnBuilder::for_history(&history_with_call("a"));
     second.absorb(TurnEvent::TurnComplete { turn: Arc::new(read) });
     let Some(TurnEvent::TurnComplete { turn }) = drain(&mut second).pop() else { panic!() };
     assert_eq!(turn.tool_calls().next().unwrap().call_id, "a_dup1");

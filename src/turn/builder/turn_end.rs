@@ -195,17 +195,17 @@ impl TurnBuilder {
     pub(crate) fn count_bytes(&mut self, bytes: usize) -> bool {
         self.used_bytes = self.used_bytes.saturating_add(bytes);
         if self.used_bytes > self.max_bytes.0 {
-            self.exceed_byte_limit(LimitExceeded::Bytes);
+            self.set_limit_exceeded(LimitExceeded::Bytes);
         }
         !self.is_finished
     }
 
     /// Takes nothing any more: a decoder holds more than any turn has.
     pub(crate) fn exceed_item_limit(&mut self) {
-        self.exceed_byte_limit(LimitExceeded::Items);
+        self.set_limit_exceeded(LimitExceeded::Items);
     }
 
-    pub(super) fn exceed_byte_limit(&mut self, excess: LimitExceeded) {
+    pub(super) fn set_limit_exceeded(&mut self, excess: LimitExceeded) {
         if !self.is_finished {
             (self.is_finished, self.limit_exceeded) = (true, Some(excess));
         }

@@ -7,7 +7,7 @@ use super::opaque_block::{OpaqueBlock, kept};
 use crate::error::Error;
 use crate::item::{Json, ProviderData};
 use crate::provider::anthropic::passthrough::{NAME, field_data};
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{Lax, read};
 use crate::provider::ordered_fields::Fields;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -60,7 +60,7 @@ impl Block {
                 return Ok(None);
             }
             "tool_use" if block.name.or_empty().is_empty() => {
-                return Err(protocol("a tool call has no name"));
+                return Err(protocol_error("a tool call has no name"));
             }
             "tool_use" => {
                 turn.start_tool_call(key, block.id.or_empty(), block.name.or_empty());

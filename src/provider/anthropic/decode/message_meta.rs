@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::opaque_block::kept;
 use crate::item::Json;
-use crate::provider::body::Object;
+use crate::provider::body::ObjectWriter;
 use crate::provider::lenient::{self, Lax, List, Num, Str};
 
 /// `message_start` or `message_delta`, as far as it is read here.
@@ -80,10 +80,10 @@ impl MessageMeta {
     /// nothing to say.
     pub(super) fn take(&mut self) -> Option<Json> {
         let meta = std::mem::take(self);
-        let usage = Object::default()
+        let usage = ObjectWriter::default()
             .set_some("server_tool_use", meta.usage.server_tool_use)
             .set_some("iterations", meta.usage.iterations);
-        let fields = Object::default()
+        let fields = ObjectWriter::default()
             .set_some("container", meta.container)
             .set_some("stop_sequence", meta.stop_sequence)
             .set_some("stop_details", meta.stop_details)
@@ -91,7 +91,7 @@ impl MessageMeta {
             .set_object("usage", usage);
         match fields.is_empty() {
             true => None,
-            false => Object::default().set("type", "message").append(fields).into_json(),
+            false => ObjectWriter::default().set("type", "message").append(fields).into_json(),
         }
     }
 }

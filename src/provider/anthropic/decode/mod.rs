@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
 use crate::provider::anthropic::passthrough::NAME;
 use crate::provider::decode::{Decode, FrameOutcome};
-use crate::provider::failure::{self, protocol};
+use crate::provider::failure::{self, protocol_error};
 use crate::provider::lenient::{Str, read, read_frame};
 use crate::provider::ordered_fields::Fields;
 use crate::sse::Frame;
@@ -67,11 +67,13 @@ impl Decoder {
         let id = message.id.or_empty();
         match &self.message_id {
             Some(open) if open != id => {
-                return Err(protocol("a second message began inside the first"));
+                return Err(protocol_error("a second message began inside the first"));
             }
             // Without an id it may be another one.
             Some(_) if id.is_empty() && self.keys.end > self.keys.start => {
-                return Err(protocol("a message began behind blocks of one, both without an id"));
+                return Err(protocol_error(
+                    "a message began behind blocks of one, both without an id",
+                ));
             }
             Some(_) => return Ok(()),
             None => self.message_id = Some(id.to_owned()),
@@ -129,7 +131,7 @@ impl Decoder {
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
             // It may have been a piece of the call's input.
-            let lost = || protocol("a piece of a tool call's input is no object");
+            let lost = || protocol_error("a piece of a tool call's input is no object");
             return if is_call { Err(lost()) } else { Ok(()) };
         };
         let kind = match delta.r#type.or_empty() {
@@ -144,7 +146,7 @@ impl Decoder {
         // Without the whole of its arguments it is not known what a call is.
         let fits = open.as_ref().is_some_and(|(_, block)| block.takes_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
-            return Err(protocol(
+            return Err(protocol_error(
                 "a piece of a tool call's input belongs to no call, or is no text",
             ));
         }
@@ -208,7 +210,7 @@ impl Decode for Decoder {
             && matches!(kind, "content_block_delta" | "content_block_stop")
             && self.blocks.iter().any(|(_, block)| block.is_call());
         if is_anybodys && self.blocks.len() > 1 {
-            return Err(protocol("an event may be of one of several blocks"));
+            return Err(protocol_error("an event may be of one of several blocks"));
         }
         let only = self.blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
         let index = event.index.0.or(only).unwrap_or_default();
@@ -290,7 +292,7 @@ impl Decode for Decoder {
 }
 
 fn behind_the_end() -> Error {
-    protocol("a piece of a tool call came behind the stop reason")
+    protocol_error("a piece of a tool call came behind the stop reason")
 }
 
 fn stop(reason: &Str<'_>, turn: &mut TurnBuilder) {

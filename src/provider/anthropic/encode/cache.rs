@@ -4,7 +4,7 @@ use super::blocks::{Block, Message};
 use super::content::text_block;
 use crate::error::Error;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::encode_context::Array;
+use crate::provider::encode_context::JsonArray;
 use crate::provider::portable_values::NOT_SHOWN;
 
 /// What is known of the messages that are encoded, the last of which is of the assistant.
@@ -95,11 +95,11 @@ impl<'a> NewMessages<'a> {
         }
     }
 
-    pub(super) fn into_array(self) -> Result<Array<EncodedPrefix>, Error> {
+    pub(super) fn into_array(self) -> Result<JsonArray<EncodedPrefix>, Error> {
         let closed = self.closed.map(|(at, count, container)| {
             let closed = &self.messages[..count.min(self.messages.len())];
             (at, count, EncodedPrefix { container, ..self.known }.and(closed))
         });
-        Array::of("messages", &self.messages, closed)
+        JsonArray::of("messages", &self.messages, closed)
     }
 }

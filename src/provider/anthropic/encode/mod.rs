@@ -18,9 +18,9 @@ use self::messages::{Messages, opens_user};
 use self::options::{Settings, offers_native};
 use crate::error::Error;
 use crate::provider::anthropic::passthrough::NAME;
-use crate::provider::body::Object;
+use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::encode_context::Context;
+use crate::provider::encode_context::EncodeContext;
 use crate::request::Request;
 
 /// Writes the body of a request to the Anthropic Messages wire.
@@ -95,10 +95,10 @@ pub(super) fn encode_with(
     changed_prefix: ChangedPrefix,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
-    let mut context = Context::<EncodedPrefix>::of(request, NAME, model, ());
-    if !context.peek().next().is_some_and(opens_user) {
+    let mut context = EncodeContext::<EncodedPrefix>::from_request(request, NAME, model, ());
+    if !context.peek_item().next().is_some_and(opens_user) {
         // What is encoded ends with an assistant, to whose message this may belong.
-        context = context.anew();
+        context = context.restart();
     }
     let mut messages = Messages::new(context.state(), offers_native(&request.options.extra));
     for (at, item) in context.items() {
@@ -136,8 +136,8 @@ pub(super) fn encode_with(
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
     let system: Vec<_> = system.collect();
     let body = match head {
-        Head::Vendor => Object::default().set("model", model),
-        Head::Vertex { anthropic_version, anthropic_beta } => Object::default()
+        Head::Vendor => ObjectWriter::default().set("model", model),
+        Head::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::default()
             .set("anthropic_version", anthropic_version)
             .set_list("anthropic_beta", anthropic_beta),
     };
@@ -146,7 +146,7 @@ pub(super) fn encode_with(
         .set_some("container", written.container())
         .set_list("system", &system)
         .set_list("tools", &tools);
-    let body = context.write(body, written.into_array()?, &options.extra)?;
+    let body = context.write_item(body, written.into_array()?, &options.extra)?;
     Ok((body, binds.then_some(options::BINDING)))
 }
 

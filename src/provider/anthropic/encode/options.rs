@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::body::{Object, refuse_set, unsupported};
+use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
 use crate::provider::effort_names::EffortWords;
 use crate::provider::schema::anthropic_output;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
@@ -31,9 +31,9 @@ pub(super) fn offers_native(extra: &Map<String, Value>) -> bool {
 /// The fields of a body that follow from more than one option.
 pub(super) struct Settings {
     max_tokens: u32,
-    tool_choice: Object,
+    tool_choice: ObjectWriter,
     thinking: Option<Thinking>,
-    output_config: Object,
+    output_config: ObjectWriter,
 }
 
 #[derive(Serialize)]
@@ -72,7 +72,7 @@ const THINKS_WHEN_ASKED: [&str; 5] =
 impl Settings {
     /// `has_tools` tells whether the body declares any.
     pub(super) fn of(options: &Options, has_tools: bool) -> Result<Self, Error> {
-        refuse_set(
+        ensure_extra_is_new(
             WIRE,
             &[
                 ("seed", options.seed.is_some()),
@@ -100,7 +100,7 @@ impl Settings {
                 (Some(thinking), None, max_tokens)
             }
         };
-        let format = Object::default();
+        let format = ObjectWriter::default();
         let format = match &options.output {
             Output::Text => format,
             Output::Json => return Err(unsupported(WIRE, "output")),
@@ -109,13 +109,13 @@ impl Settings {
             }
         };
         let output_config =
-            Object::default().set_some("effort", effort).set_object("format", format);
+            ObjectWriter::default().set_some("effort", effort).set_object("format", format);
         let tool_choice = choice(options, has_tools)?;
         Ok(Self { max_tokens, tool_choice, thinking, output_config })
     }
 
     /// Sets the fields that follow from the options.
-    pub(super) fn write(self, body: Object, options: &Options) -> Object {
+    pub(super) fn write(self, body: ObjectWriter, options: &Options) -> ObjectWriter {
         body.set("max_tokens", self.max_tokens)
             .set_some("temperature", options.temperature)
             .set_some("top_p", options.top_p)
@@ -193,10 +193,10 @@ fn refused(parameter: &str, why: &str) -> Error {
 }
 
 /// "`tool_choice` may only be specified while providing `tools`"
-fn choice(options: &Options, has_tools: bool) -> Result<Object, Error> {
+fn choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
     let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);
     let (kind, name, one_at_most) = match &options.tool_choice {
-        ToolChoice::Auto if one_at_most.is_none() => return Ok(Object::default()),
+        ToolChoice::Auto if one_at_most.is_none() => return Ok(ObjectWriter::default()),
         ToolChoice::Auto => ("auto", None, one_at_most),
         ToolChoice::None => ("none", None, None),
         ToolChoice::Required => ("any", None, one_at_most),
@@ -204,10 +204,10 @@ fn choice(options: &Options, has_tools: bool) -> Result<Object, Error> {
     };
     match (has_tools, kind) {
         (true, _) => {
-            let choice = Object::default().set("type", kind).set_some("name", name);
+            let choice = ObjectWriter::default().set("type", kind).set_some("name", name);
             Ok(choice.set_some("disable_parallel_tool_use", one_at_most))
         }
         (false, "any" | "tool") => Err(refused("tool_choice", "there is no tool to call")),
-        (false, _) => Ok(Object::default()),
+        (false, _) => Ok(ObjectWriter::default()),
     }
 }

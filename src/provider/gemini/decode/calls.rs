@@ -6,7 +6,7 @@ use super::frames::FunctionCall;
 use super::partial_args::Arguments;
 use crate::error::Error;
 use crate::provider::decode::key;
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::gemini::passthrough::Bound;
 use crate::provider::lenient::object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
@@ -32,7 +32,7 @@ impl Calls {
     /// Something stood where a piece of a call may: without it an open call is not known whole.
     pub(super) fn lose_piece(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.ended) {
-            true => Err(protocol("a piece of a tool call is not understood")),
+            true => Err(protocol_error("a piece of a tool call is not understood")),
             false => Ok(()),
         }
     }
@@ -49,7 +49,7 @@ impl Calls {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let piece: FunctionCall<'_> =
-            object(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
+            object(raw).ok_or_else(|| protocol_error("a tool call is not understood"))?;
         let Some(at) = self.begun(&piece)? else { return Ok(()) };
         let key = key(at);
         let begins = at == self.0.len();
@@ -78,7 +78,7 @@ impl Calls {
         if call.arguments.is_none() && piece.partial_args.is_none() && !goes_on {
             let whole = piece.args.map_or("{}", RawValue::get);
             if !whole.starts_with('{') {
-                return Err(protocol("the arguments of a tool call are no object"));
+                return Err(protocol_error("the arguments of a tool call are no object"));
             }
             turn.push_tool_call_args(key, whole);
             turn.end_tool_call(key);
@@ -119,10 +119,10 @@ impl Calls {
         match (open.next(), open.next()) {
             (Some((at, call)), None) if id.is_empty() || call.id.is_empty() => Ok(Some(at)),
             (Some(_), Some(_)) if id.is_empty() => {
-                Err(protocol("a piece of a tool call belongs to one of several"))
+                Err(protocol_error("a piece of a tool call belongs to one of several"))
             }
             (None, _) if piece.is_empty() => Ok(None),
-            _ => Err(protocol("a tool call has no name")),
+            _ => Err(protocol_error("a tool call has no name")),
         }
     }
 }

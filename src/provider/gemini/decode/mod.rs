@@ -12,7 +12,7 @@ use self::frames::{Candidate, Chunk, Counted, FunctionCall, Part};
 use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
-use crate::provider::failure::{self, protocol};
+use crate::provider::failure::{self, protocol_error};
 use crate::provider::gemini::passthrough::{Bound, NAME};
 use crate::provider::lenient;
 use crate::provider::ordered_fields::Fields;
@@ -67,7 +67,7 @@ impl Decoder {
     fn chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut room = String::new();
         let chunk: Chunk<'_> = read(json, &mut room)?;
-        if let Some(error) = failure::reported(chunk.error) {
+        if let Some(error) = failure::reported_error(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
         turn.set_provider(NAME);
@@ -239,8 +239,9 @@ impl Decode for Decoder {
 /// Reads JSON, with patience for what a strict reader trips over, unless there is a call in it: what
 /// is mended there could be its arguments.
 fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> Result<T, Error> {
-    lenient::read_without("functionCall", json, room)
-        .map_err(|error| protocol(format!("a chunk cannot be read: {error}")).with_source(error))
+    lenient::read_without("functionCall", json, room).map_err(|error| {
+        protocol_error(format!("a chunk cannot be read: {error}")).with_source(error)
+    })
 }
 
 /// Whether a part is more of the answer: words, a call, or an item of the provider's own. A signature

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
 use crate::error::Error;
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::Fields;
 
 /// Nothing is nested deeper: what is read with these arguments could not be read again.
@@ -208,7 +208,7 @@ fn in_brackets(inside: &str) -> Option<(Step, &str)> {
 }
 
 fn broken(how: &str) -> Error {
-    protocol(format!("the arguments of a tool call {how}"))
+    protocol_error(format!("the arguments of a tool call {how}"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::blocks::{Call, Content, Part, Response, answer, parts, plain};
 use super::generation::Generation;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::encode_context::Array;
+use crate::provider::encode_context::JsonArray;
 use crate::provider::gemini::passthrough::{Bound, NAME};
 use crate::provider::handoff;
 use crate::provider::portable_values::{NOT_SHOWN, object_or_wrapped, wire_name};
@@ -160,12 +160,12 @@ impl<'a> Contents<'a> {
         &mut self.done[last]
     }
 
-    pub(super) fn finish(mut self) -> Result<Array<()>, Error> {
+    pub(super) fn finish(mut self) -> Result<JsonArray<()>, Error> {
         if !self.results.is_empty() {
             self.open("user");
         }
         let closed = self.closed.map(|(at, count)| (at, count, ()));
-        Array::of("contents", &self.done, closed)
+        JsonArray::of("contents", &self.done, closed)
     }
 }
 

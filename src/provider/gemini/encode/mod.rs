@@ -14,8 +14,8 @@ use self::generation::Generation;
 use self::messages::{Contents, opens_model};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
-use crate::provider::body::Object;
-use crate::provider::encode_context::Context;
+use crate::provider::body::ObjectWriter;
+use crate::provider::encode_context::EncodeContext;
 use crate::provider::gemini::passthrough::NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
@@ -36,10 +36,10 @@ use crate::request::{Request, ToolSpec};
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     // Where the model begins to speak, all before is closed, and nothing of it has to be known.
-    let mut context = Context::<()>::of(request, NAME, model, ());
-    if !opens_model(context.peek()) {
+    let mut context = EncodeContext::<()>::from_request(request, NAME, model, ());
+    if !opens_model(context.peek_item()) {
         // What is encoded ends with the user, to whose content this may belong.
-        context = context.anew();
+        context = context.restart();
     }
     let mut contents = Contents::new(model, context.state().is_some());
     for (at, item) in context.items() {
@@ -47,14 +47,14 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     }
     let contents = contents.finish()?;
     context.check_not_empty(contents.is_empty(), "content")?;
-    let system: Vec<_> = context.zones().map(|text| json!({ "text": text })).collect();
+    let system: Vec<_> = context.system_zones().map(|text| json!({ "text": text })).collect();
     let generation = Generation::of(model);
-    let body = Object::default()
-        .set_object("systemInstruction", Object::default().set_list("parts", &system))
+    let body = ObjectWriter::default()
+        .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system))
         .set_list("tools", &tools(request)?)
         .set_object("toolConfig", tool_config(request)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
-    context.write(body, contents, &request.options.extra)
+    context.write_item(body, contents, &request.options.extra)
 }
 
 #[derive(Serialize)]

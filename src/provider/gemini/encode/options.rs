@@ -2,18 +2,18 @@
 
 use super::generation::Generation;
 use crate::error::Error;
-use crate::provider::body::{Object, refuse_set, unsupported};
+use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
 /// How this wire is called in an error.
 const WIRE: &str = "Gemini";
 
-pub(super) fn tool_config(request: &Request) -> Result<Object, Error> {
+pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
-    refuse_set(WIRE, &[("parallel_tool_calls", one_at_most)])?;
-    let config = Object::default();
+    ensure_extra_is_new(WIRE, &[("parallel_tool_calls", one_at_most)])?;
+    let config = ObjectWriter::default();
     let config = match &options.tool_choice {
         ToolChoice::Auto => config,
         // Without tools there is nothing to forbid.
@@ -22,15 +22,15 @@ pub(super) fn tool_config(request: &Request) -> Result<Object, Error> {
         ToolChoice::Required => config.set("mode", "ANY"),
         ToolChoice::Tool(name) => config.set("mode", "ANY").set("allowedFunctionNames", [name]),
     };
-    Ok(Object::default().set_object("functionCallingConfig", config))
+    Ok(ObjectWriter::default().set_object("functionCallingConfig", config))
 }
 
 pub(super) fn generation_config(
     options: &Options,
     generation: Generation,
-) -> Result<Object, Error> {
+) -> Result<ObjectWriter, Error> {
     let has_metadata = !options.metadata.is_empty();
-    refuse_set(WIRE, &[("user", options.user.is_some()), ("metadata", has_metadata)])?;
+    ensure_extra_is_new(WIRE, &[("user", options.user.is_some()), ("metadata", has_metadata)])?;
     let seed = options.seed.map(i32::try_from).transpose();
     let (mime_type, schema) = match &options.output {
         Output::Text => (None, None),
@@ -38,7 +38,7 @@ pub(super) fn generation_config(
         Output::Schema(output) => (Some("application/json"), Some(schema::gemini(&output.schema)?)),
     };
     let thinking = options.reasoning.map(|reasoning| thinking(reasoning, generation));
-    Ok(Object::default()
+    Ok(ObjectWriter::default()
         .set_some("maxOutputTokens", options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("topP", options.top_p)
@@ -55,11 +55,11 @@ pub(super) fn generation_config(
 /// Models before Gemini 3 refuse levels; for them the budgets are those that the vendor's own
 /// compatible endpoint has for the same words,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
-fn thinking(reasoning: Reasoning, generation: Generation) -> Object {
-    let shown = Object::default().set("includeThoughts", true);
+fn thinking(reasoning: Reasoning, generation: Generation) -> ObjectWriter {
+    let shown = ObjectWriter::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {
         // "include_thoughts is only enabled when thinking is enabled."
-        Reasoning::Off => return Object::default().set("thinkingBudget", 0),
+        Reasoning::Off => return ObjectWriter::default().set("thinkingBudget", 0),
         Reasoning::Budget(tokens) => return shown.set("thinkingBudget", tokens),
         Reasoning::Effort(Effort::Minimal) => ("minimal", 1_024),
         Reasoning::Effort(Effort::Low) => ("low", 1_024),

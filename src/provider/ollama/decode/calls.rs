@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::frames::{Function, WireCall};
 use crate::error::Error;
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{non_null, object};
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
@@ -47,7 +47,7 @@ impl Calls {
     ) -> Result<(), Error> {
         let Some(calls) = non_null(calls) else { return Ok(()) };
         let calls: Vec<&RawValue> = serde_json::from_str(calls.get())
-            .map_err(|error| protocol("the tool calls are no list").with_source(error))?;
+            .map_err(|error| protocol_error("the tool calls are no list").with_source(error))?;
         for raw in calls {
             if turn.is_over() {
                 break;
@@ -60,8 +60,8 @@ impl Calls {
     }
 
     fn call(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let call =
-            object::<WireCall<'_>>(raw).ok_or_else(|| protocol("a tool call is not understood"))?;
+        let call = object::<WireCall<'_>>(raw)
+            .ok_or_else(|| protocol_error("a tool call is not understood"))?;
         let function = call.function.0.unwrap_or_default();
         let arguments = Arguments::of(&function)?;
         let (id, name) = (call.id.or_empty(), function.name.or_empty());
@@ -73,13 +73,15 @@ impl Calls {
                     turn.push_tool_call_args(open.key, &piece);
                     Ok(())
                 }
-                Some(Arguments::Whole(_)) => Err(protocol("a tool call has its arguments twice")),
+                Some(Arguments::Whole(_)) => {
+                    Err(protocol_error("a tool call has its arguments twice"))
+                }
                 None => Ok(()),
             };
         }
         self.end(turn);
         if name.is_empty() {
-            return Err(protocol("a tool call has no name"));
+            return Err(protocol_error("a tool call has no name"));
         }
         if self.count == MAX_ITEMS {
             turn.exceed_item_limit();
@@ -129,7 +131,7 @@ impl<'a> Arguments<'a> {
                 Ok(text) => Ok(Some(Self::Text(text))),
                 Err(error) => {
                     let message = "the arguments of a tool call are neither an object nor text";
-                    Err(protocol(message).with_source(error))
+                    Err(protocol_error(message).with_source(error))
                 }
             },
         }

@@ -8,7 +8,7 @@ use self::frames::Line;
 use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
-use crate::provider::failure::{self, protocol};
+use crate::provider::failure::{self, protocol_error};
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
@@ -92,7 +92,7 @@ impl Decode for Decoder {
             Ok(Some(line)) => self.line(&line, turn),
             Ok(None) => Ok(FrameOutcome::Continue),
             Err(error) => {
-                Err(protocol(format!("a line cannot be read: {error}")).with_source(error))
+                Err(protocol_error(format!("a line cannot be read: {error}")).with_source(error))
             }
         }
     }
@@ -106,7 +106,7 @@ impl Decode for Decoder {
         let mut room = String::new();
         let line = Line::read(frame.data, &mut room).ok().flatten();
         match line.is_some_and(|line| line.has_calls()) {
-            true => Err(protocol("a tool call came after the end")),
+            true => Err(protocol_error("a tool call came after the end")),
             false => Ok(FrameOutcome::Done),
         }
     }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::options::WIRE;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
-use crate::provider::encode_context::{Array, Context};
+use crate::provider::encode_context::{EncodeContext, JsonArray};
 use crate::provider::handoff;
 use crate::provider::ollama::NAME;
 use crate::provider::portable_values::{object_or_wrapped, wire_name};
@@ -63,7 +63,7 @@ impl<'a> Messages<'a> {
     }
 
     /// The messages of a context, the system prompt in front.
-    pub(super) fn write(mut self, context: &'a Context<()>) -> Result<Array<()>, Error> {
+    pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items() {
             self.push(item)?;
             if self.turn.is_none() && self.open_calls == 0 {
@@ -72,11 +72,15 @@ impl<'a> Messages<'a> {
         }
         self.close_turn();
         let closed = self.closed.map(|(at, count)| (at, count, ()));
-        let mut array = Array::of("messages", &self.done, closed)?;
-        let zones = context.zones().map(Cow::Borrowed);
+        let mut array = JsonArray::of("messages", &self.done, closed)?;
+        let zones = context.system_zones().map(Cow::Borrowed);
         let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
         if let Some(content) = joined {
-            array.front.push(&Message { role: "system", content, ..Message::default() })?;
+            array.leading_elements.push(&Message {
+                role: "system",
+                content,
+                ..Message::default()
+            })?;
         }
         Ok(array)
     }

@@ -7,8 +7,8 @@ use self::messages::Messages;
 use self::options::WIRE;
 use super::{Chat, NAME};
 use crate::error::Error;
-use crate::provider::body::{Object, refuse_set, unsupported};
-use crate::provider::encode_context::Context;
+use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
+use crate::provider::encode_context::EncodeContext;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
 use crate::request::{Request, ToolChoice, ToolSpec};
@@ -34,7 +34,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     request.check()?;
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
-    refuse_set(
+    ensure_extra_is_new(
         WIRE,
         &[
             ("user", options.user.is_some()),
@@ -43,12 +43,12 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
         ],
     )?;
     // Where no turn is open all before is closed, and nothing of it has to be known.
-    let context = Context::of(request, NAME, model, ());
+    let context = EncodeContext::from_request(request, NAME, model, ());
     let messages = Messages::new(model).write(&context)?;
     context.check_not_empty(messages.is_empty(), "message")?;
-    let body = Object::default().set("model", model).set("stream", true);
+    let body = ObjectWriter::default().set("model", model).set("stream", true);
     let body = options::write(body.set_list("tools", &tools(request)?), options, chat)?;
-    context.write(body, messages, &options.extra)
+    context.write_item(body, messages, &options.extra)
 }
 
 fn tools(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {

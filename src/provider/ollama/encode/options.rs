@@ -1,7 +1,7 @@
 //! From the options of a request to the fields of a body.
 
 use crate::error::Error;
-use crate::provider::body::{Object, unsupported};
+use crate::provider::body::{ObjectWriter, unsupported};
 use crate::provider::effort_names::EffortWords;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
@@ -14,7 +14,11 @@ const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// Adds the form of the answer, the reasoning, and `options` as the server's `api.Options` names
 /// them.
-pub(super) fn write(body: Object, options: &Options, chat: &Chat) -> Result<Object, Error> {
+pub(super) fn write(
+    body: ObjectWriter,
+    options: &Options,
+    chat: &Chat,
+) -> Result<ObjectWriter, Error> {
     if options.seed.is_some_and(|seed| seed > MAX_SEED) {
         return Err(unsupported(WIRE, "seed"));
     }
@@ -33,7 +37,7 @@ pub(super) fn write(body: Object, options: &Options, chat: &Chat) -> Result<Obje
             Think::Switch => body.set("think", true),
         },
     };
-    let of_model = Object::default()
+    let of_model = ObjectWriter::default()
         .set_some("num_ctx", chat.num_ctx())
         .set_some("num_predict", options.max_output_tokens)
         .set_some("temperature", options.temperature)

@@ -9,7 +9,7 @@ use super::frames::WireCall;
 use crate::error::Error;
 use crate::item::Json;
 use crate::provider::decode::key;
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{Str, non_null};
 use crate::provider::openai::{arguments, malformed_arguments};
 use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
@@ -168,7 +168,7 @@ impl Calls {
                 return Err(malformed_arguments());
             }
             if call.name.is_empty() {
-                return Err(protocol("a tool call has no name"));
+                return Err(protocol_error("a tool call has no name"));
             }
             call.start(key(at), turn);
             let kept = std::mem::take(&mut call.data);

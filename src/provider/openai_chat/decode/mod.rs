@@ -14,7 +14,7 @@ use self::tags::{Tags, TextPiece};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
-use crate::provider::failure::{self, protocol};
+use crate::provider::failure::{self, protocol_error};
 use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements};
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::provider::ordered_fields::Fields;
@@ -72,7 +72,7 @@ impl Decoder {
 
     fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.answered = true;
-        if let Some(error) = failure::reported(choice.error) {
+        if let Some(error) = failure::reported_error(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
         if choice.delta.malformed {
@@ -83,7 +83,9 @@ impl Decoder {
             match turn.is_stopped() {
                 false => self.delta(delta, turn)?,
                 true if delta.tool_calls.calls.iter().any(WireCall::adds_arguments) => {
-                    return Err(protocol("arguments of a tool call came behind the finish reason"));
+                    return Err(protocol_error(
+                        "arguments of a tool call came behind the finish reason",
+                    ));
                 }
                 true => {}
             }
@@ -237,7 +239,7 @@ impl Decode for Decoder {
         }
         let mut room = String::new();
         let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut room)?;
-        if let Some(error) = failure::reported(chunk.error) {
+        if let Some(error) = failure::reported_error(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
         turn.set_provider(self.dialect.name);

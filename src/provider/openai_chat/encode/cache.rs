@@ -3,9 +3,9 @@
 use super::blocks::Message;
 use super::call_ids::Given;
 use crate::error::Error;
-use crate::provider::body::not_json;
+use crate::provider::body::serialization_error;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::encode_context::{Array, Closed, Elements};
+use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
 /// What a message depends on beside the items: the dialect, and whether texts are parts.
@@ -55,22 +55,22 @@ impl NewMessages<'_> {
         known: &EncodedPrefix,
         before: usize,
         mark: Option<CacheControl>,
-    ) -> Result<Array<EncodedPrefix>, Error> {
-        let mut array = Array::new("messages");
+    ) -> Result<JsonArray<EncodedPrefix>, Error> {
+        let mut array = JsonArray::new("messages");
         if let Some(front) = &self.front {
-            array.front.push(front)?;
+            array.leading_elements.push(front)?;
         }
         let count = self.closed.as_ref().map_or(0, |(_, count, _)| *count);
         let rest = self.messages.split_off(count.min(self.messages.len()));
         let called = known.called || self.messages.iter().any(Message::calls);
-        let mut closed = Elements::default();
+        let mut closed = JsonElements::default();
         let mut mark_at = known.mark_at;
         let place = encode(self.messages, 0, &mut closed, mark)?;
         mark_at = place.map(|at| before + at).or(mark_at);
         let begins = before + closed.0.len();
         if let Some((at, _, cursor)) = self.closed {
             let state = EncodedPrefix { cursor, called, mark_at };
-            array.closed = Some(Closed { at, state, elements: closed });
+            array.closed = Some(ClosedElements { end: at, state, elements: closed });
         }
         let place = encode(rest, usize::from(self.first_is_marked), &mut array.rest, mark)?;
         mark_at = place.map(|at| begins + at).or(mark_at);
@@ -79,7 +79,7 @@ impl NewMessages<'_> {
         }
         if let (Some(at), Some(mark)) = (mark_at, mark) {
             let mut field = br#","cache_control":"#.to_vec();
-            serde_json::to_writer(&mut field, &mark).map_err(not_json)?;
+            serde_json::to_writer(&mut field, &mark).map_err(serialization_error)?;
             array.mark = Some((at, field));
         }
         Ok(array)
@@ -91,7 +91,7 @@ impl NewMessages<'_> {
 fn encode(
     messages: Vec<Message<'_>>,
     marked: usize,
-    elements: &mut Elements,
+    elements: &mut JsonElements,
     mark: Option<CacheControl>,
 ) -> Result<Option<usize>, Error> {
     let mut newest = None;
@@ -106,7 +106,7 @@ fn encode(
     if let Some(place) = message.content.marks().next_back() {
         *place = Some(mark);
     }
-    let mut marked = Elements::default();
+    let mut marked = JsonElements::default();
     marked.push(&message)?;
     let plain = elements.0.get(begins..ends).unwrap_or_default();
     let same = plain.iter().zip(&marked.0).take_while(|(plain, marked)| plain == marked).count();

@@ -8,7 +8,7 @@ use super::cache::{Cursor, EncodedPrefix, Form, NewMessages};
 use super::call_ids::Ids;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
-use crate::provider::encode_context::Context;
+use crate::provider::encode_context::EncodeContext;
 use crate::provider::handoff;
 use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPlace, SystemRole,
@@ -73,7 +73,7 @@ impl<'a> Messages<'a> {
     /// The messages of a context, the zones of the system prompt where the dialect has them.
     pub(super) fn write(
         mut self,
-        context: &'a Context<EncodedPrefix, Form>,
+        context: &'a EncodeContext<EncodedPrefix, Form>,
     ) -> Result<NewMessages<'a>, Error> {
         let (stable, volatile) = (context.stable(), context.volatile());
         let (front, back) = match self.dialect.system_place {

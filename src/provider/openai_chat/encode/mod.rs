@@ -15,9 +15,9 @@ use self::cache::{EncodedPrefix, NewMessages};
 use self::messages::Messages;
 use self::options::{set_options, set_tools};
 use crate::error::Error;
-use crate::provider::body::Object;
+use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
-use crate::provider::encode_context::Context;
+use crate::provider::encode_context::EncodeContext;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice};
@@ -39,11 +39,11 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     let options = &request.options;
     let mark = CacheControl::of(options.cache).filter(|_| dialect.cache_marks);
     let in_parts = mark.is_some();
-    let mut context: Context<EncodedPrefix, _> =
-        Context::of(request, "openai_chat", model, (*dialect, in_parts));
+    let mut context: EncodeContext<EncodedPrefix, _> =
+        EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
     if in_parts && !context.stable().is_empty() && context.stable().trim().is_empty() {
         // Without words in the stable zone its mark may stand on an item.
-        context = context.anew();
+        context = context.restart();
     }
     let known = context.state().cloned().unwrap_or_default();
     let messages = Messages::new(dialect, model, in_parts, &known.cursor);
@@ -56,14 +56,14 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     if let Some(mark) = mark {
         put_marks(mark, &mut tools, &mut written, !context.stable().is_empty());
     }
-    let mut body = Object::default().set("model", model).set("stream", true);
+    let mut body = ObjectWriter::default().set("model", model).set("stream", true);
     if dialect.stream_usage {
         body = body.set("stream_options", json!({ "include_usage": true }));
     }
     body = set_options(body, options, dialect)?;
     body = set_tools(body, tools.as_deref(), options, dialect)?;
-    let array = written.into_array(&known, context.encoded(), mark)?;
-    context.write(body, array, &options.extra)
+    let array = written.into_array(&known, context.encode(), mark)?;
+    context.write_item(body, array, &options.extra)
 }
 
 /// The tools that are declared; an empty list is refused by most servers.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::body::{Object, unsupported};
+use crate::provider::body::{ObjectWriter, unsupported};
 use crate::provider::effort_names::EffortWords;
 use crate::provider::openai_chat::dialect::{
     Dialect, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
@@ -25,10 +25,10 @@ fn known<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, 
 
 /// Sets the fields that follow from the options, but for those of the tools.
 pub(super) fn set_options(
-    body: Object,
+    body: ObjectWriter,
     options: &Options,
     dialect: &Dialect,
-) -> Result<Object, Error> {
+) -> Result<ObjectWriter, Error> {
     let top_k = known(options.top_k, "top_k", dialect.top_k)?;
     let limit = match dialect.limit {
         LimitField::MaxCompletionTokens => "max_completion_tokens",
@@ -67,11 +67,11 @@ pub(super) fn set_options(
 
 /// Sets the declared tools, and how they may be called.
 pub(super) fn set_tools(
-    body: Object,
+    body: ObjectWriter,
     tools: Option<&[impl Serialize]>,
     options: &Options,
     dialect: &Dialect,
-) -> Result<Object, Error> {
+) -> Result<ObjectWriter, Error> {
     // "'tool_choice' is only allowed when 'tools' are specified", and the same of its fellow.
     let declared = tools.is_some_and(|tools| !tools.is_empty());
     let tool_choice = match (&options.tool_choice, dialect.tool_choice) {
@@ -97,10 +97,10 @@ pub(super) fn set_tools(
 }
 
 fn set_reasoning(
-    body: Object,
+    body: ObjectWriter,
     reasoning: Option<Reasoning>,
     dialect: &Dialect,
-) -> Result<Object, Error> {
+) -> Result<ObjectWriter, Error> {
     let Some(reasoning) = reasoning else { return Ok(body) };
     let told = |words: EffortWords| match reasoning {
         Reasoning::Off => Ok(words.off),

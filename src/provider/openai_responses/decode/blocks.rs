@@ -12,7 +12,7 @@ use super::text::{Agreement, Parts, TextKind};
 use crate::error::Error;
 use crate::item::{Json, ProviderData};
 use crate::provider::decode::key;
-use crate::provider::failure::protocol;
+use crate::provider::failure::protocol_error;
 use crate::provider::lenient::json;
 use crate::provider::openai::arguments;
 use crate::provider::openai_responses::passthrough::{self, NAME, Part};
@@ -129,7 +129,7 @@ impl Items {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         if self.is_anybodys(location) {
-            return Err(protocol("the end of a tool call may be of one of several"));
+            return Err(protocol_error("the end of a tool call may be of one of several"));
         }
         let at = self.calling(location);
         if let Kind::Call(call) = &mut self.slots[at].kind {
@@ -263,8 +263,8 @@ impl Items {
         let mut calls = self.slots.iter().filter_map(|slot| slot.kind.call());
         match calls.find(|call| !call.is_whole()).map(|call| call.name.as_str()) {
             None => Ok(()),
-            Some("") => Err(protocol("a tool call has no name")),
-            Some(_) => Err(protocol("a tool call was not written to its end")),
+            Some("") => Err(protocol_error("a tool call has no name")),
+            Some(_) => Err(protocol_error("a tool call was not written to its end")),
         }
     }
 

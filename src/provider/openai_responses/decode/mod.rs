@@ -13,7 +13,7 @@ use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, FrameOutcome};
-use crate::provider::failure::{self, protocol};
+use crate::provider::failure::{self, protocol_error};
 use crate::provider::lenient::{self, Str, elements, string};
 use crate::provider::openai::arguments;
 use crate::provider::openai_responses::passthrough::{NAME, Part};
@@ -109,7 +109,7 @@ impl Decoder {
                 }
             }
             "response.created" if self.items.has_any() && !self.is_known(event) => {
-                return Err(protocol("a second response began inside the first"));
+                return Err(protocol_error("a second response began inside the first"));
             }
             // The life cycle, what hosted tools tell on their way (it is in their items at the
             // end), and whatever comes with a later version.
@@ -218,11 +218,11 @@ impl Decode for Decoder {
         let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
         match event.r#type.get().unwrap_or(frame.event) {
             "error" => return Err(failure::in_stream(frame.data)),
-            "message" if failure::reported(event.error).is_some() => {
+            "message" if failure::reported_error(event.error).is_some() => {
                 return Err(failure::in_stream(frame.data));
             }
             "message" if event.choices.is_some() => {
-                return Err(protocol("the answer is in the form of Chat Completions"));
+                return Err(protocol_error("the answer is in the form of Chat Completions"));
             }
             kind => match kind.strip_prefix("response.") {
                 Some(word @ ("completed" | "incomplete" | "failed" | "cancelled" | "done")) => {

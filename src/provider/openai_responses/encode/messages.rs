@@ -7,7 +7,7 @@ use super::blocks::{content_parts, text_part};
 use super::cache::EncodedPrefix;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
-use crate::provider::encode_context::{Array, Closed, Elements};
+use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::handoff;
 use crate::provider::openai_responses::passthrough::{Kept, NAME, Thought};
 use crate::provider::portable_values::{
@@ -17,7 +17,7 @@ use crate::provider::portable_values::{
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
 pub(super) struct Input<'a> {
-    done: Elements,
+    done: JsonElements,
     /// The place up to which nothing waits, how many bytes are written there, and what is known.
     closed: Option<(usize, usize, EncodedPrefix)>,
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
@@ -88,13 +88,13 @@ impl<'a> Input<'a> {
         self.done.0.is_empty()
     }
 
-    pub(super) fn finish(self) -> Array<EncodedPrefix> {
-        let mut array = Array::new("input");
+    pub(super) fn finish(self) -> JsonArray<EncodedPrefix> {
+        let mut array = JsonArray::new("input");
         let mut elements = self.done;
         if let Some((at, size, state)) = self.closed {
             let rest = elements.0.split_off(size.min(elements.0.len()));
-            array.closed = Some(Closed { at, state, elements });
-            elements = Elements(rest);
+            array.closed = Some(ClosedElements { end: at, state, elements });
+            elements = JsonElements(rest);
         }
         array.rest = elements;
         array

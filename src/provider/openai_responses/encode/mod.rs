@@ -12,8 +12,8 @@ use self::cache::EncodedPrefix;
 use self::messages::Input;
 use self::options::{may_reason, reasoning, refuse_unsupported, text, tool_choice};
 use crate::error::Error;
-use crate::provider::body::Object;
-use crate::provider::encode_context::Context;
+use crate::provider::body::ObjectWriter;
+use crate::provider::encode_context::EncodeContext;
 use crate::provider::openai_responses::passthrough::NAME;
 use crate::request::Request;
 
@@ -41,7 +41,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
     refuse_unsupported(options)?;
-    let context = Context::<EncodedPrefix>::of(request, NAME, model, ());
+    let context = EncodeContext::<EncodedPrefix>::from_request(request, NAME, model, ());
     let mut input = Input::new(context.state());
     for (at, item) in context.items() {
         input.push(item, at, model)?;
@@ -59,7 +59,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let include = may_reason(model).then_some(["reasoning.encrypted_content"]);
     let instructions = Some(context.stable()).filter(|text| !text.is_empty());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
-    let body = Object::default()
+    let body = ObjectWriter::default()
         .set("model", model)
         .set("stream", true)
         .set("store", false)
@@ -75,7 +75,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .set_some("parallel_tool_calls", options.parallel_tool_calls)
         .set_some("metadata", metadata)
         .set_some("safety_identifier", options.user.as_ref());
-    context.write(body, input.finish(), &options.extra)
+    context.write_item(body, input.finish(), &options.extra)
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::body::{refuse_set, unsupported};
+use crate::provider::body::{ensure_extra_is_new, unsupported};
 use crate::provider::effort_names::EffortWords;
 use crate::provider::schema::openai_strict;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
@@ -12,7 +12,7 @@ use crate::request::{Options, Output, Reasoning, ToolChoice};
 const WIRE: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
-    refuse_set(
+    ensure_extra_is_new(
         WIRE,
         &[
             ("stop_sequences", !options.stop_sequences.is_empty()),
