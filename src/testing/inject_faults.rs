@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use crate::env::{Random, SeededRandom};
-use crate::provider::server::{Frame, FrameFormat, Role};
+use crate::provider::server::{FrameFormat, FrameRole, ServerFrame};
 use crate::testing::Wire;
 use crate::testing::fault::{After, Fault, Noise};
 use crate::testing::gzip::Gzip;
@@ -87,14 +87,14 @@ fn disturbed(
     wire: Wire,
     format: FrameFormat,
 ) -> Vec<Step> {
-    let first_of = |steps: &[Step], roles: &[Role]| {
+    let first_of = |steps: &[Step], roles: &[FrameRole]| {
         let is = |step: &Step| matches!(step, Step::Frame(frame) if roles.contains(&frame.role));
         steps.iter().position(is)
     };
     for mishap in mishaps {
         let gone = match mishap {
-            Fault::NoTerminal => first_of(&steps, &[Role::Terminal, Role::LastWord]),
-            Fault::NoLastWord => first_of(&steps, &[Role::LastWord]),
+            Fault::NoTerminal => first_of(&steps, &[FrameRole::Terminal, FrameRole::Done]),
+            Fault::NoLastWord => first_of(&steps, &[FrameRole::Done]),
             _ => None,
         };
         steps.truncate(gone.unwrap_or(steps.len()));
@@ -108,7 +108,7 @@ fn disturbed(
                     After::Bytes(n) => events_within(&steps, *n, format),
                 };
                 break_off(&mut steps, n);
-                let frame = wire.server().failed(error, frames(&steps));
+                let frame = wire.server().error_response(error, frames(&steps));
                 steps.push(Step::Frame(frame));
             }
             mishap => {
@@ -120,7 +120,7 @@ fn disturbed(
         }
     }
     let noise = mishaps.iter().filter_map(|mishap| match mishap {
-        Fault::Between(noise) if format.takes_noise() => Some(*noise),
+        Fault::Between(noise) if format.accepts_noise() => Some(*noise),
         _ => None,
     });
     for noise in noise {
@@ -161,16 +161,16 @@ fn events_within(steps: &[Step], bytes: usize, format: FrameFormat) -> usize {
 
 fn noisy(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
     let frame = match noise {
-        Noise::BlankLines => return format.lines("\n\n"),
+        Noise::BlankLines => return format.write_lines("\n\n"),
         Noise::Comments => None,
         Noise::Pings => (wire.server().ping)(n),
         Noise::UnknownEvents => {
             let (event, data) = wire.vendor().unknown_event;
             let (event, data) = (event.map(Into::into), data.to_owned());
-            Some(Frame { event, data, role: Role::Event })
+            Some(ServerFrame { event, data, role: FrameRole::Event })
         }
     };
-    frame.map_or_else(|| format.comment(), |frame| format.frame(&frame, 0))
+    frame.map_or_else(|| format.comment_frame(), |frame| format.frame(&frame, 0))
 }
 
 /// Frames as bytes.
@@ -182,7 +182,7 @@ fn framed(steps: Vec<Step>, mishaps: &[Fault], format: FrameFormat) -> Vec<Part>
         Step::Part(part) => part,
     };
     let mut parts: Vec<Part> = steps.into_iter().map(part).collect();
-    let (line_end, body_end) = format.end();
+    let (line_end, body_end) = format.closing_bytes();
     if mishaps.contains(&Fault::NoFinalBlankLine)
         && let Some(Part::Bytes(last)) =
             parts.iter_mut().rfind(|part| matches!(part, Part::Bytes(_)))

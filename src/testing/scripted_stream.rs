@@ -2,7 +2,7 @@
 
 use crate::provider::Move;
 use crate::provider::content_delta::ContentDelta;
-use crate::provider::server::{Opening, TurnWriter, Unsupported};
+use crate::provider::server::{TurnStart, TurnWriter, UnsupportedContent};
 use crate::testing::ReceivedRequest;
 use crate::testing::http::Part;
 use crate::testing::response_stream::{Step, frames};
@@ -24,19 +24,19 @@ pub(super) fn steps(
         _ => None,
     });
     let signed = moves.iter().filter_map(|next| match next {
-        Move::Say(index, ContentDelta::Sign(of, signature)) => {
+        Move::Say(index, ContentDelta::Signature(of, signature)) => {
             Some((*index, *of, signature.clone()))
         }
         _ => None,
     });
-    let writer = (asked.wire.server().turn)(&Opening {
+    let writer = (asked.wire.server().turn_writer)(&TurnStart {
         id: &format!("{:04}", asked.n),
         created: CREATED,
         model: &asked.model,
         request: &asked.body,
         usage: usage.unwrap_or_default(),
         signatures: &signed.collect::<Vec<_>>(),
-        sign: |said| Some(sign(said)),
+        sign_fn: |said| Some(sign(said)),
     });
     play(writer, moves, asked, signatures)
         .map_err(|what| format!("the script says what the {} wire cannot say: {what}", asked.wire))
@@ -47,7 +47,7 @@ fn play(
     moves: Vec<Move>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
-) -> Result<Vec<Step>, Unsupported> {
+) -> Result<Vec<Step>, UnsupportedContent> {
     let mut steps = Vec::new();
     let mut usage = Usage::default();
     for next in moves {
@@ -67,7 +67,7 @@ fn play(
             Move::Error(error) => {
                 writer.flush();
                 take_frames(&mut *writer, &mut steps);
-                let frame = asked.wire.server().failed(&error, frames(&steps));
+                let frame = asked.wire.server().error_response(&error, frames(&steps));
                 steps.push(Step::Frame(frame));
                 break;
             }

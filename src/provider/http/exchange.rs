@@ -161,7 +161,8 @@ async fn send<W: Wire>(
     let secrets = attempt.secrets;
     let (body, request_id) =
         answered.map_err(|error| error.rewritten(|text| masked(&secrets, text)))?;
-    let decoding = Decoding::framed(body, W::Framing::default(), decoder).with_deadlines(deadlines);
+    let decoding =
+        Decoding::from_frames(body, W::Framing::default(), decoder).with_deadlines(deadlines);
     Ok(Answer { decoding: Box::new(decoding), request_id, secrets })
 }
 

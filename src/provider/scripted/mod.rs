@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::provider::first_poll::at_first_poll;
 use crate::request::Request;
 use crate::stream::{PollTurn, TurnSource, TurnStream};
@@ -198,15 +198,17 @@ fn say(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuilder) {
         ContentDelta::CallStart { call_id, name } => turn.tool_call_start(index, &call_id, &name),
         ContentDelta::CallArgs(piece) => turn.tool_call_args(index, &piece),
         ContentDelta::CallEnd => turn.tool_call_end(index),
-        ContentDelta::Sign(of, signature) => {
+        ContentDelta::Signature(of, signature) => {
             let data = own_data(model, "signature", &signature);
             match of {
-                Signed::Text => turn.text_data(index, data),
-                Signed::Reasoning => turn.reasoning_data(index, data),
-                Signed::Call => turn.tool_call_data(index, data),
+                SignedItem::Text => turn.text_data(index, data),
+                SignedItem::Reasoning => turn.reasoning_data(index, data),
+                SignedItem::Call => turn.tool_call_data(index, data),
             }
         }
-        ContentDelta::Hidden(data) => turn.reasoning_data(index, own_data(model, "data", &data)),
+        ContentDelta::HiddenReasoning(data) => {
+            turn.reasoning_data(index, own_data(model, "data", &data))
+        }
     }
 }
 

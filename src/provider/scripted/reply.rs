@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 
@@ -122,7 +122,7 @@ impl Reply {
         self.block = None;
         let index = self.enter(Block::Reasoning(ReasoningKind::Trace));
         (self.block, self.signable) = (None, None);
-        self.deltas(index, [ContentDelta::Hidden(data.to_owned())])
+        self.deltas(index, [ContentDelta::HiddenReasoning(data.to_owned())])
     }
 
     /// Signs what it did last: its thoughts, its text or its call. The signature is to be sent
@@ -142,15 +142,17 @@ impl Reply {
     /// ```
     pub fn sign(mut self, signature: &str) -> Self {
         let of = match self.signable {
-            Some((Block::Text | Block::Refusal, index)) => Some((Signed::Text, index)),
-            Some((Block::Reasoning(_), index)) => Some((Signed::Reasoning, index)),
-            Some((Block::Call, index)) => Some((Signed::Call, index)),
+            Some((Block::Text | Block::Refusal, index)) => Some((SignedItem::Text, index)),
+            Some((Block::Reasoning(_), index)) => Some((SignedItem::Reasoning, index)),
+            Some((Block::Call, index)) => Some((SignedItem::Call, index)),
             None => None,
         };
         // What comes next is another block: nothing is added to what is signed.
         (self.block, self.signable) = (None, None);
         match of {
-            Some((of, index)) => self.deltas(index, [ContentDelta::Sign(of, signature.to_owned())]),
+            Some((of, index)) => {
+                self.deltas(index, [ContentDelta::Signature(of, signature.to_owned())])
+            }
             None => self,
         }
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::schema;
 use super::violations::{Complaints, given, has_text, inner, is_blank, list, repeated, text};
-use crate::provider::gemini::server::signed_call;
+use crate::provider::gemini::server::is_signed_call;
 use crate::testing::signatures::Signatures;
 
 /// What Gemini takes in place of a signature, for calls that it did not write,
@@ -272,7 +272,7 @@ pub(in crate::testing) fn signatures(known: &Signatures, body: &Value) -> Vec<St
     for (at, index, part) in inner(&body["contents"], "parts") {
         let said = match either(part, "functionCall") {
             Value::Null => String::new(),
-            call => signed_call(call),
+            call => is_signed_call(call),
         };
         if let Some(signature) = either(part, "thoughtSignature").as_str()
             && !known.hold(signature, &said)

@@ -7,12 +7,12 @@ use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
 /// How this wire is called in an error.
-const WIRE: &str = "Gemini";
+const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request) -> Result<Object, Error> {
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
-    refuse_set(WIRE, &[("parallel_tool_calls", one_at_most)])?;
+    refuse_set(WIRE_NAME, &[("parallel_tool_calls", one_at_most)])?;
     let config = Object::default();
     let config = match &options.tool_choice {
         ToolChoice::Auto => config,
@@ -30,20 +30,20 @@ pub(super) fn generation_config(
     generation: Generation,
 ) -> Result<Object, Error> {
     let has_metadata = !options.metadata.is_empty();
-    refuse_set(WIRE, &[("user", options.user.is_some()), ("metadata", has_metadata)])?;
+    refuse_set(WIRE_NAME, &[("user", options.user.is_some()), ("metadata", has_metadata)])?;
     let seed = options.seed.map(i32::try_from).transpose();
     let (mime_type, schema) = match &options.output {
         Output::Text => (None, None),
         Output::Json => (Some("application/json"), None),
         Output::Schema(output) => (Some("application/json"), Some(schema::gemini(&output.schema)?)),
     };
-    let thinking = options.reasoning.map(|reasoning| thinking(reasoning, generation));
+    let thinking = options.reasoning.map(|reasoning| thinking_config(reasoning, generation));
     Ok(Object::default()
         .set_some("maxOutputTokens", options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("topP", options.top_p)
         .set_some("topK", options.top_k)
-        .set_some("seed", seed.map_err(|_| unsupported(WIRE, "seed"))?)
+        .set_some("seed", seed.map_err(|_| unsupported(WIRE_NAME, "seed"))?)
         .set_some("frequencyPenalty", options.frequency_penalty)
         .set_some("presencePenalty", options.presence_penalty)
         .set_list("stopSequences", &options.stop_sequences)
@@ -55,7 +55,7 @@ pub(super) fn generation_config(
 /// Models before Gemini 3 refuse levels; for them the budgets are those that the vendor's own
 /// compatible endpoint has for the same words,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
-fn thinking(reasoning: Reasoning, generation: Generation) -> Object {
+fn thinking_config(reasoning: Reasoning, generation: Generation) -> Object {
     let shown = Object::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {
         // "include_thoughts is only enabled when thinking is enabled."
