@@ -105,6 +105,6 @@ async fn main() -> Result<(), Error> {
     for result in outcome.new_items().iter().filter_map(Item::as_tool_result) {
         println!("  the boss reads: {}", result.content.text().replace("\n\n", " "));
     }
-    println!("  the pool: {} of {} tokens used", pool.used(), pool.limit());
+    println!("  the pool: {} of {} tokens used", pool.used_tokens(), pool.token_limit());
     Ok(())
 }

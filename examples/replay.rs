@@ -37,7 +37,7 @@ async fn main() -> Result<(), Error> {
     rerun.play_until(2).await?;
     println!("at step 2: {} items, {} request sent", rerun.history().len(), rerun.requests().len());
 
-    let changed = rerun.point().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
+    let changed = rerun.replay_point().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
     let outcome = changed.run(&agent).outcome().await.into_result()?;
     println!("changed: {}", outcome.text);
 

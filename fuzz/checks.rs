@@ -122,7 +122,7 @@ fn read(wire: Wire, pieces: impl IntoIterator<Item = Bytes>) -> Vec<Result<TurnE
         Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new(MODEL))),
         Wire::Ollama => {
             let (lines, decoder) = (JsonLines::default(), ollama::Decoder::new(MODEL));
-            seal(&history, Decoding::framed(body, lines, decoder))
+            seal(&history, Decoding::from_frames(body, lines, decoder))
         }
     };
     block_on(events.collect())

@@ -112,7 +112,7 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
         .with_evidence(RequireEvidence::new().with_read_only_tools(["read_file", "markdown_check"]))
         .with_rationale();
 
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     trace.add_input(json!({ "goal": GOAL, "files": [FILE], "why": "the goal names the glossary" }));
     if shown == Shown::Json {
         trace.write_to(io::stdout());

@@ -142,19 +142,19 @@ impl Agent {
         let history = history.into().settled();
         Run::new(
             Arc::clone(&self.0),
-            RunArgs { history, input: input.into(), resuming: None },
+            RunArgs { history, input: input.into(), resume_verdicts: None },
             body,
         )
     }
 
     /// An empty trace that knows what a run of this agent may spend: requests, and the limits of its
     /// [`Budget`], but for a pool. Put it on a run with [`trace_to`](crate::EventStreamExt::trace_to).
-    pub fn trace(&self) -> Trace {
+    pub fn new_trace(&self) -> Trace {
         let trace = Trace::from_budgets(RemainingBudget {
-            steps_remaining: Some(u64::from(self.0.bounds.limits.max_turns)),
-            ..self.0.bounds.budget.remaining(&BudgetUsage::default())
+            steps_remaining: Some(u64::from(self.0.limits.limits.max_turns)),
+            ..self.0.limits.budget.remaining(&BudgetUsage::default())
         });
-        trace.with_prices(self.0.bounds.budget.prices().cloned().unwrap_or_default())
+        trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
     }
 
     /// The tools.
@@ -253,7 +253,7 @@ impl Agent {
         // Finds what cannot be resumed at all.
         drop(self.toolkit().resume(&history)?);
         let resuming = Some(check_verdicts(&self.0, &history, verdicts)?);
-        let begin = RunArgs { history, input: Input::default(), resuming };
+        let begin = RunArgs { history, input: Input::default(), resume_verdicts: resuming };
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
@@ -273,7 +273,7 @@ impl Agent {
     /// Sets the tools as a kit.
     pub fn with_toolkit(self, kit: Toolkit) -> Self {
         self.update_settings(|it| {
-            it.tools.toolkit = if it.tools.rationale { kit.with_rationale() } else { kit }
+            it.tools.toolkit = if it.tools.requires_rationale { kit.with_rationale() } else { kit }
         })
     }
 
@@ -309,7 +309,7 @@ impl Agent {
     /// ```
     pub fn with_rationale(self) -> Self {
         self.update_settings(|it| {
-            it.tools.rationale = true;
+            it.tools.requires_rationale = true;
             it.tools.toolkit = it.tools.toolkit.clone().with_rationale();
         })
     }
@@ -347,16 +347,16 @@ impl Agent {
     /// none. What is corrected, continued or asked again counts like any other.
     pub fn with_max_turns(self, max_turns: u32) -> Self {
         self.update_settings(|it| {
-            it.bounds.limits.max_turns = max_turns;
-            it.bounds.max_turns_set = true;
+            it.limits.limits.max_turns = max_turns;
+            it.limits.is_max_turns_set = true;
         })
     }
 
     /// Sets all numbers that decide, the cap on turns included.
     pub fn with_limits(self, limits: Limits) -> Self {
         self.update_settings(|it| {
-            it.bounds.limits = limits;
-            it.bounds.max_turns_set = true;
+            it.limits.limits = limits;
+            it.limits.is_max_turns_set = true;
         })
     }
 
@@ -397,7 +397,7 @@ impl Agent {
     /// # }
     /// ```
     pub fn with_budget(self, budget: Budget) -> Self {
-        self.update_settings(|it| it.bounds.budget = budget)
+        self.update_settings(|it| it.limits.budget = budget)
     }
 
     /// Adds a hook behind those that are there.
@@ -500,7 +500,7 @@ impl Agent {
     /// # }
     /// ```
     pub fn with_fallback(self, provider: impl Provider + 'static) -> Self {
-        self.update_settings(|it| it.models.fallbacks.push(Arc::new(provider)))
+        self.update_settings(|it| it.providers.fallbacks.push(Arc::new(provider)))
     }
 
     /// Sets the model's context window. Before a request that nears it, the
@@ -526,14 +526,14 @@ impl Agent {
     /// # drop(agent);
     /// ```
     pub fn with_window(self, window: Window) -> Self {
-        self.update_settings(|it| it.memory.window = Some(window))
+        self.update_settings(|it| it.context.window = Some(window))
     }
 
     /// Sets how a history is made shorter that nears the [window](Self::with_window), or that did not
     /// fit the model; [`Truncator`](crate::context::Truncator) unless set. The latter happens at most once
     /// in a history.
     pub fn with_compactor(self, compactor: impl Compactor + 'static) -> Self {
-        self.update_settings(|it| it.memory.compactor = Some(Arc::new(compactor)))
+        self.update_settings(|it| it.context.compactor = Some(Arc::new(compactor)))
     }
 
     /// Shortens the reasoning and the arguments of calls in old turns as a conversation goes on, however
@@ -551,19 +551,19 @@ impl Agent {
     /// # drop(agent);
     /// ```
     pub fn with_ageing(self, ageing: Ageing) -> Self {
-        self.update_settings(|it| it.memory.ageing = Some(ageing))
+        self.update_settings(|it| it.context.ageing = Some(ageing))
     }
 
     /// Sets how long the compactor may take; 120 seconds unless set. One that takes longer is dropped,
     /// and has failed. The time is tokio's: outside of a tokio runtime the default does not hold, and
     /// a limit that was set is an error of a compactor that does not answer at its first poll.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
-        self.update_settings(|it| it.memory.compactor_timeout = TimeLimit::Set(timeout))
+        self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Set(timeout))
     }
 
     /// Never makes a history shorter: one that does not fit ends the run as `context_window`.
     pub fn without_compactor(self) -> Self {
-        self.update_settings(|it| it.memory.compactor = None)
+        self.update_settings(|it| it.context.compactor = None)
     }
 
     /// Waits for verdicts on calls that need approval, instead of ending the run as `pending`.
@@ -687,14 +687,14 @@ impl Agent {
         self,
         check: impl Fn(&Turn) -> Result<(), E> + Send + Sync + 'static,
     ) -> Self {
-        self.update_settings(|it| it.checks.push(check))
+        self.update_settings(|it| it.validators.push(check))
     }
 
     /// Sets how many replies in a row that cannot be used are corrected, 2 unless set; the next one
     /// ends the run as [`Malformed`](crate::event::EndReason::Malformed). Empty replies count, too, and
     /// turns none of whose calls could start.
     pub fn with_max_corrections(self, corrections: u32) -> Self {
-        self.update_settings(|it| it.bounds.limits.max_corrections = corrections)
+        self.update_settings(|it| it.limits.limits.max_corrections = corrections)
     }
 
     /// Lets a run be completed only with evidence: a check that a tool has
@@ -755,9 +755,9 @@ impl Agent {
     /// ```
     pub fn with_evidence(self, policy: RequireEvidence) -> Self {
         self.update_settings(|it| {
-            it.prompt.instructions = policy.instructions().into();
-            it.tools.read_only = policy.read_only_tools();
-            it.hooks.set_policy(Arc::new(policy));
+            it.prompt.appended_instructions = policy.instructions().into();
+            it.tools.read_only_tools = policy.read_only_tools();
+            it.hooks.set_evidence_policy(Arc::new(policy));
         })
     }
 
@@ -845,7 +845,7 @@ impl Agent {
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the name is not what every provider
     /// takes.
     pub fn as_tool(&self, name: &str, description: &str) -> Result<Tool, Error> {
-        subagent::tool(Arc::clone(&self.0), name, description)
+        subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
     /// Sets what makes the [world](crate::world) of each run: everything that the run asks of the outside
@@ -863,7 +863,7 @@ impl Agent {
     }
 
     /// Another history with the same items, under an id of its own.
-    pub(crate) fn fork(&self, history: &History) -> History {
+    pub(crate) fn fork_history(&self, history: &History) -> History {
         history.fork(&*self.0.ids)
     }
 
@@ -878,22 +878,26 @@ impl Agent {
     }
 
     /// The request that asks for the next turn.
-    pub(crate) fn request(&self, history: &History) -> Request {
-        self.0.request(history)
+    pub(crate) fn build_request(&self, history: &History) -> Request {
+        self.0.build_request(history)
     }
 
     /// The same agent where nothing is performed: no hook is asked, no time counts, and what is used is
     /// taken from no pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
-            it.hooks = it.hooks.policy_only();
-            it.bounds.budget = it.bounds.budget.clone().offline();
+            it.hooks = it.hooks.evidence_policy_only();
+            it.limits.budget = it.limits.budget.clone().into_offline();
         })
     }
 
     /// A run that goes on with the calls that are open, with verdicts that were checked.
-    pub(crate) fn resume_checked(&self, history: History, verdicts: ResumeVerdicts) -> Run {
-        let begin = RunArgs { history, input: Input::default(), resuming: Some(verdicts) };
+    pub(crate) fn resume_with_checked_verdicts(
+        &self,
+        history: History,
+        verdicts: ResumeVerdicts,
+    ) -> Run {
+        let begin = RunArgs { history, input: Input::default(), resume_verdicts: Some(verdicts) };
         Run::new(Arc::clone(&self.0), begin, loop_body)
     }
 
@@ -910,7 +914,7 @@ impl Agent {
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
         let resuming = resuming.then(ResumeVerdicts::default);
-        Run::new(Arc::clone(&self.0), RunArgs { history, input, resuming }, body)
+        Run::new(Arc::clone(&self.0), RunArgs { history, input, resume_verdicts: resuming }, body)
     }
 
     fn update_settings(mut self, set: impl FnOnce(&mut AgentSettings)) -> Self {
@@ -922,9 +926,9 @@ impl Agent {
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent")
-            .field("model", &self.0.models.provider.model())
+            .field("model", &self.0.providers.provider.model())
             .field("kit", self.toolkit())
-            .field("limits", &self.0.bounds.limits)
+            .field("limits", &self.0.limits.limits)
             .finish_non_exhaustive()
     }
 }

@@ -26,13 +26,13 @@ pub fn loop_body(
             Some(_) => None,
             None => Some(loop {
                 let facts;
-                (state, facts) = cx.facts(state);
+                (state, facts) = cx.gather_facts(state);
                 if let Some(next) = facts.instead_of_request(&state) {
                     break Err(next);
                 }
                 let mut event;
                 loop {
-                    (state, event) = cx.deliver_next(state);
+                    (state, event) = cx.deliver_next_input(state);
                     let Some(event) = event else { break };
                     yield Step::Value(event);
                 }
@@ -79,7 +79,7 @@ pub fn loop_body(
             (_, Some(next)) => next,
             (Ok(turn), None) => {
                 let facts;
-                (state, facts) = cx.facts(state);
+                (state, facts) = cx.gather_facts(state);
                 let decision = match &turn {
                     Some(turn) => {
                         cx.notify_turn(&state, turn);
@@ -93,9 +93,9 @@ pub fn loop_body(
                     while let Some(event) = answers.next().await {
                         yield Step::Value(event.into());
                     }
-                    cx.close_verdicts();
+                    cx.stop_accepting_verdicts();
                     state = state.with_tool_results(of.take(), answers.finish()?);
-                    let Some(resumed) = cx.resume_pending(&state).await? else { break };
+                    let Some(resumed) = cx.resume_pending_calls(&state).await? else { break };
                     answers = *resumed;
                 }
                 let next = match (decision, turn) {
@@ -108,7 +108,7 @@ pub fn loop_body(
                     }
                     (Decision::RunTools | Decision::Stop, _) => {
                         let facts;
-                        (state, facts) = cx.facts(state);
+                        (state, facts) = cx.gather_facts(state);
                         let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);
                         cx.check_should_stop(&state, next).await?
                     }
@@ -128,7 +128,7 @@ pub fn loop_body(
             (Err(error), None) => {
                 let retracted = cx.report_error(&state, &error);
                 let mut facts;
-                (state, facts) = cx.facts(state);
+                (state, facts) = cx.gather_facts(state);
                 let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
                 if next == Some(NextAction::Compact) {
                     (state, compacted) = cx.compact(state).await;
@@ -142,7 +142,7 @@ pub fn loop_body(
             }
         };
 
-        let (events, step) = cx.apply(state, next);
+        let (events, step) = cx.apply_next_action(state, next);
         for event in events {
             yield Step::Value(event);
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::State;
 use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
-use crate::agent::timed_call::{COUNTER_NAME, call_with_timeout, catch_named_panic};
+use crate::agent::timed_call::{TOKEN_COUNTER_NAME, call_with_timeout, catch_named_panic};
 use crate::context::{self, Compaction, CompactionFailure, Compactor};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, RewriteReason};
@@ -49,22 +49,23 @@ impl From<Result<Option<Compaction>, Error>> for CompactionAttempt {
 /// Makes the history shorter before a request: old turns, and then for a request that nears the window.
 pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, Option<Event>) {
     let settings = &run.settings;
-    if let Some(compaction) = age_truncation(settings, &state.history) {
+    if let Some(compaction) = ageing_compaction(settings, &state.history) {
         let event = compaction_event(run, &state, Ok(Some(compaction)));
         return (state, event);
     }
-    let (Some(window), Some(_)) = (&settings.memory.window, &settings.memory.compactor) else {
+    let (Some(window), Some(_)) = (&settings.context.window, &settings.context.compactor) else {
         return (state, None);
     };
-    let request = settings.request(&state.history);
+    let request = settings.build_request(&state.history);
     let limit = window.threshold(&request.options);
     let room = state.compaction;
-    let near = catch_named_panic(COUNTER_NAME, || {
+    let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
         let counted =
             window.estimate_from_usage(&request).filter(|_| room.is_count_valid(&state.history));
         let now = counted
             .unwrap_or_else(|| room.corrected_estimate(window.count_request_tokens(&request)));
-        (now > room.threshold(limit)).then(|| (counted, now, window.count_request_tokens(&request)))
+        (now > room.threshold_tokens(limit))
+            .then(|| (counted, now, window.count_request_tokens(&request)))
     });
     let (counted, now, guess) = match near {
         Ok(Some(near)) => near,
@@ -81,15 +82,19 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         let compaction = context::record_stale_usage(compaction, history);
         let mut shorter = history.clone();
         compaction.apply(&mut shorter);
-        let window = settings.memory.window.as_ref();
-        match window.is_none_or(|it| it.count_request_tokens(&settings.request(&shorter)) < guess) {
+        let window = settings.context.window.as_ref();
+        match window
+            .is_none_or(|it| it.count_request_tokens(&settings.build_request(&shorter)) < guess)
+        {
             true => Ok(compaction),
-            false => Err(unusable_compaction("the history would not get shorter")),
+            false => Err(unusable_compaction_error("the history would not get shorter")),
         }
     }));
     let Some(made) = made.await else { return (state, None) };
     let made = match made {
-        Ok(None) if now > limit => Err(unusable_compaction("there is nothing to make shorter")),
+        Ok(None) if now > limit => {
+            Err(unusable_compaction_error("there is nothing to make shorter"))
+        }
         made => made,
     };
     let above = match &made {
@@ -103,15 +108,15 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
 }
 
 /// What is to be replaced since turns have become old.
-fn age_truncation(settings: &AgentSettings, history: &History) -> Option<Compaction> {
-    let compaction = settings.memory.ageing?.plan_compaction(history)?;
+fn ageing_compaction(settings: &AgentSettings, history: &History) -> Option<Compaction> {
+    let compaction = settings.context.ageing?.plan_compaction(history)?;
     let compaction = context::record_stale_usage(compaction, history);
     compaction.validate(history).is_ok().then_some(compaction)
 }
 
 /// Makes a history shorter that did not fit.
 pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Event>) {
-    if run.settings.memory.compactor.is_none() {
+    if run.settings.context.compactor.is_none() {
         return (state, None);
     }
     let made = Box::pin(attempt_compaction(run, &state, |_, compaction, history| {
@@ -142,7 +147,7 @@ async fn attempt_compaction(
             return Ok(CompactionAttempt { is_too_late: true, ..CompactionAttempt::default() });
         }
         let settings = &run_now.settings;
-        let Some(compactor) = &settings.memory.compactor else {
+        let Some(compactor) = &settings.context.compactor else {
             return Ok(CompactionAttempt::default());
         };
         let finish = |compaction, history: &History| finish(settings, compaction, history);
@@ -165,7 +170,7 @@ async fn call_compactor(
     history: &History,
     finish: impl Fn(Compaction, &History) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
-    let limit = run.settings.memory.compactor_timeout;
+    let limit = run.settings.context.compactor_timeout;
     // A compaction is open like a request: it ends with the time of the run.
     run.control().begin_request();
     let made = call_with_timeout(COMPACTOR_NAME, limit, || compactor.compact(history)).await;
@@ -175,7 +180,7 @@ async fn call_compactor(
         return Ok(None);
     };
     let usage = compaction.usage;
-    let finished = catch_named_panic(COUNTER_NAME, || finish(compaction, history));
+    let finished = catch_named_panic(TOKEN_COUNTER_NAME, || finish(compaction, history));
     let finished = finished.and_then(|finished| {
         let compaction = finished?;
         compaction.validate(history)?;
@@ -194,13 +199,13 @@ fn compaction_event(
     match made {
         Ok(compaction) => {
             let Compaction { from, to, items, usage, model } = compaction?;
-            charge(run, state, usage, model.as_deref());
+            charge_compaction(run, state, usage, model.as_deref());
             Some(Event::Rewritten { why, from, to, items, usage })
         }
         Err(error) => {
             run.hooks().failure(state, &error);
             let usage = CompactionFailure::usage_of(&error);
-            charge(run, state, usage, None);
+            charge_compaction(run, state, usage, None);
             let paid = usage != Usage::default();
             paid.then(|| Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
         }
@@ -209,11 +214,11 @@ fn compaction_event(
 
 /// What comes on top next is counted at the price of the model that has made the compaction, or
 /// else of the agent's.
-fn charge(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
+fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
     }
-    let budget = &run.settings.bounds.budget;
+    let budget = &run.settings.limits.budget;
     let price = |model: &str| budget.price_of(model).ok().flatten();
     let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
     // What was used until here was the last model's.
@@ -223,6 +228,6 @@ fn charge(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     }
 }
 
-fn unusable_compaction(what: &str) -> Error {
+fn unusable_compaction_error(what: &str) -> Error {
     Error::new(ErrorKind::InvalidRequest, format!("the compaction cannot be used: {what}"))
 }

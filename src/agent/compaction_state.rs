@@ -6,40 +6,40 @@ use crate::item::History;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionState {
     /// Above how many tokens the history is made shorter next, where that is not the limit.
-    threshold: Option<u64>,
+    threshold_tokens: Option<u64>,
     /// What a provider has counted where `guessed` was the guess.
     reported_tokens: u64,
     estimated_tokens: u64,
     /// How many turns were complete when an item became void last: what a provider has counted in
     /// these counts the item.
-    stale_turns: usize,
+    turns_with_stale_count: usize,
 }
 
 impl CompactionState {
     /// The same when an item of the history has become void.
     pub(super) fn after_tombstone(self, history: &History) -> Self {
-        Self { stale_turns: history.completed_turns(), ..self }
+        Self { turns_with_stale_count: history.completed_turns(), ..self }
     }
 
     /// Whether what a provider has counted in this history still holds.
     pub(super) fn is_count_valid(&self, history: &History) -> bool {
-        history.completed_turns() > self.stale_turns
+        history.completed_turns() > self.turns_with_stale_count
     }
 
     /// Above how many tokens the history is made shorter, if that is not `limit`.
-    pub(super) fn threshold(&self, limit: u64) -> u64 {
-        self.threshold.unwrap_or(limit)
+    pub(super) fn threshold_tokens(&self, limit: u64) -> u64 {
+        self.threshold_tokens.unwrap_or(limit)
     }
 
     /// The same after a request that was short enough.
     pub(super) fn after_small_request(self, limit: u64) -> Self {
-        Self { threshold: self.threshold.filter(|above| *above > limit), ..self }
+        Self { threshold_tokens: self.threshold_tokens.filter(|above| *above > limit), ..self }
     }
 
     /// The same after an attempt to make a history shorter of which the provider has counted `counted`
     /// tokens, where the guess was `guess`, and which is to be shorter than `above` from here on.
     pub(super) fn after_attempt(self, counted: Option<u64>, guess: u64, above: u64) -> Self {
-        let room = Self { threshold: Some(above), ..self };
+        let room = Self { threshold_tokens: Some(above), ..self };
         match counted {
             Some(counted) => Self { reported_tokens: counted, estimated_tokens: guess, ..room },
             None => room,
@@ -48,7 +48,7 @@ impl CompactionState {
 
     /// The same after a compaction of a history that did not fit.
     pub(super) fn after_compaction(self) -> Self {
-        Self { threshold: None, ..self }
+        Self { threshold_tokens: None, ..self }
     }
 
     /// A guess, made larger by as much as the last one was too low, at most twice as large: what a

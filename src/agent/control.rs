@@ -30,9 +30,9 @@ pub(super) struct Control {
     stop_requested: AtomicBool,
     waker: AtomicWaker,
     /// When the run was first polled, where somebody counts the time.
-    started: OnceLock<Instant>,
+    started_at: OnceLock<Instant>,
     inbox: Mutex<Inbox>,
-    tombstones: TombstoneQueue,
+    tombstone_queue: TombstoneQueue,
     awaited_verdicts: Mutex<HashMap<String, AwaitedVerdict>>,
     /// The contexts of the calls of this turn that have started, in that order.
     started_calls: Mutex<Vec<ToolContext>>,
@@ -45,36 +45,36 @@ pub(super) struct Control {
     /// How many handles there are outside the run.
     handle_count: AtomicUsize,
     /// Nothing can be done to the run between two polls, but by handles.
-    requires_handle: AtomicBool,
+    requires_external_handle: AtomicBool,
     /// The verdicts on calls of sub-agents that were suspended, until these continue.
-    verdicts: Mutex<ResumeVerdicts>,
+    sub_agent_verdicts: Mutex<ResumeVerdicts>,
     observers: Observers,
     /// How the last request failed that did, of which hooks know.
     last_failure: Mutex<Option<Error>>,
     /// A request was handed to a provider, and what it used is not counted yet.
     request_in_flight: AtomicBool,
-    incomplete_turn: AtomicBool,
+    has_incomplete_turn: AtomicBool,
     /// The time that was kept for a last turn is not needed for one.
     wrap_up_time_released: AtomicBool,
     pool_claim: PoolClaim,
-    data: Mutex<RunData>,
+    run_data: Mutex<RunData>,
     /// How many changes of the history the body was handed which the run has not had yet.
     unobserved_changes: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Inbox {
-    steered: VecDeque<UndeliveredInput>,
+    steering: VecDeque<UndeliveredInput>,
     follow_ups: VecDeque<UndeliveredInput>,
-    delivered: HashMap<String, u32>,
-    over: bool,
+    delivery_turns: HashMap<String, u32>,
+    is_closed: bool,
 }
 
 /// A call that waits for a verdict.
 struct AwaitedVerdict {
     call: ToolCall,
     /// Its tool runs elsewhere: an approval does not answer it.
-    external: bool,
+    is_external: bool,
     verdict: Option<Verdict>,
 }
 
@@ -123,21 +123,21 @@ impl Control {
     }
 
     /// Is called before a poll that may be pending, so that an interrupt or a verdict wakes it.
-    pub(super) fn register(&self, waker: &Waker) {
+    pub(super) fn register_waker(&self, waker: &Waker) {
         self.waker.register(waker);
     }
 
-    pub(super) fn started(&self) -> Instant {
-        *self.started.get_or_init(Instant::now)
+    pub(super) fn started_at(&self) -> Instant {
+        *self.started_at.get_or_init(Instant::now)
     }
 
-    pub(super) fn enqueue(
+    pub(super) fn enqueue_input(
         &self,
         when: DeliveryPoint,
         input: UndeliveredInput,
     ) -> Result<(), UndeliveredInput> {
         let mut said = lock_ignoring_poison(&self.inbox);
-        if said.over {
+        if said.is_closed {
             return Err(input);
         }
         if !input.items.is_empty() {
@@ -146,24 +146,24 @@ impl Control {
         Ok(())
     }
 
-    pub(super) fn has_queued(&self, when: DeliveryPoint) -> bool {
+    pub(super) fn has_queued_input(&self, when: DeliveryPoint) -> bool {
         !lock_ignoring_poison(&self.inbox).queue_mut(when).is_empty()
     }
 
     /// What is said next, as the `turn`th request is made.
-    pub(super) fn dequeue(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
+    pub(super) fn dequeue_input(&self, when: DeliveryPoint, turn: u32) -> Option<UndeliveredInput> {
         let mut said = lock_ignoring_poison(&self.inbox);
         let input = said.queue_mut(when).pop_front()?;
-        said.delivered.insert(input.id.clone(), turn);
+        said.delivery_turns.insert(input.id.clone(), turn);
         Some(input)
     }
 
-    pub(super) fn delivered_in(&self, id: &str) -> Option<u32> {
-        lock_ignoring_poison(&self.inbox).delivered.get(id).copied()
+    pub(super) fn delivery_turn(&self, id: &str) -> Option<u32> {
+        lock_ignoring_poison(&self.inbox).delivery_turns.get(id).copied()
     }
 
-    pub(super) fn await_verdict(&self, call: &ToolCall, external: bool) {
-        let asked = AwaitedVerdict { call: call.clone(), external, verdict: None };
+    pub(super) fn register_awaited_verdict(&self, call: &ToolCall, external: bool) {
+        let asked = AwaitedVerdict { call: call.clone(), is_external: external, verdict: None };
         lock_ignoring_poison(&self.awaited_verdicts).insert(call.call_id.clone(), asked);
     }
 
@@ -174,7 +174,7 @@ impl Control {
         let Some(waiting) = waiting.filter(|it| it.call == *call && it.verdict.is_none()) else {
             return false;
         };
-        if waiting.external && verdict == Verdict::Approve {
+        if waiting.is_external && verdict == Verdict::Approve {
             return false;
         }
         waiting.verdict = Some(verdict);
@@ -192,7 +192,7 @@ impl Control {
 
     /// No verdict counts any more, unless one is there that nobody has looked at. Tells whether
     /// that is so.
-    pub(super) fn has_verdict_or_close(&self) -> bool {
+    pub(super) fn has_verdict_or_stop_accepting(&self) -> bool {
         let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
         let holds = asked.values().any(|it| it.verdict.is_some());
         if !holds {
@@ -202,7 +202,7 @@ impl Control {
     }
 
     /// No verdict counts any more.
-    pub(super) fn close_verdicts(&self) {
+    pub(super) fn stop_accepting_verdicts(&self) {
         lock_ignoring_poison(&self.awaited_verdicts).clear();
     }
 
@@ -216,12 +216,12 @@ impl Control {
     }
 
     /// The contexts of the calls that have started since this was last asked for.
-    pub(super) fn take_started(&self) -> Vec<ToolContext> {
+    pub(super) fn take_started_calls(&self) -> Vec<ToolContext> {
         std::mem::take(&mut *lock_ignoring_poison(&self.started_calls))
     }
 
     /// Counts what came on top since the last time, and gives all of it.
-    pub(super) fn update_charged(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
+    pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
         let more = usage.since(charged.usage);
         if more != Usage::default() {
@@ -237,13 +237,13 @@ impl Control {
     pub(super) fn projected_usage(&self, usage: Usage, tool_calls: u32) -> BudgetUsage {
         let charged = *lock_ignoring_poison(&self.charged_usage);
         let more = charged.price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
-        let (cost, elapsed) = (charged.cost.saturating_add(more), self.started().elapsed());
+        let (cost, elapsed) = (charged.cost.saturating_add(more), self.started_at().elapsed());
         BudgetUsage { usage, cost, elapsed, tool_calls }
     }
 
     /// The items that are to become void.
-    pub(super) fn tombstones(&self) -> &TombstoneQueue {
-        &self.tombstones
+    pub(super) fn tombstone_queue(&self) -> &TombstoneQueue {
+        &self.tombstone_queue
     }
 
     pub(super) fn set_label(&self, label: Arc<str>) {
@@ -272,13 +272,13 @@ impl Control {
     }
 
     /// Changes what the tools of the run are handed.
-    pub(super) fn change_data(&self, change: impl FnOnce(RunData) -> RunData) {
-        let data = self.data();
-        *lock_ignoring_poison(&self.data) = change(data);
+    pub(super) fn update_run_data(&self, change: impl FnOnce(RunData) -> RunData) {
+        let data = self.run_data();
+        *lock_ignoring_poison(&self.run_data) = change(data);
     }
 
-    pub(super) fn data(&self) -> RunData {
-        lock_ignoring_poison(&self.data).clone()
+    pub(super) fn run_data(&self) -> RunData {
+        lock_ignoring_poison(&self.run_data).clone()
     }
 
     /// A request is handed to a provider.
@@ -297,12 +297,12 @@ impl Control {
     }
 
     /// Whether the turn that failed last [broke off](crate::agent::Facts::incomplete_turn).
-    pub(super) fn broke_off(&self) -> bool {
-        self.incomplete_turn.load(Ordering::Acquire)
+    pub(super) fn has_incomplete_turn(&self) -> bool {
+        self.has_incomplete_turn.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_broke_off(&self, broke_off: bool) {
-        self.incomplete_turn.store(broke_off, Ordering::Release);
+    pub(super) fn set_incomplete_turn(&self, broke_off: bool) {
+        self.has_incomplete_turn.store(broke_off, Ordering::Release);
     }
 
     /// Whether the time that was kept for a last turn belongs to what runs.
@@ -317,14 +317,14 @@ impl Control {
 
     /// The body is handed an event. One that changes the history has to come to the run before the body
     /// looks at the history again.
-    pub(super) fn expect_observation(&self, event: &Event) {
+    pub(super) fn track_unobserved_change(&self, event: &Event) {
         if event.changes_items() {
             self.unobserved_changes.fetch_add(1, Ordering::Release);
         }
     }
 
     /// The run has an event.
-    pub(super) fn confirm_observation(&self, event: &Event) {
+    pub(super) fn mark_change_observed(&self, event: &Event) {
         if event.changes_items() {
             let less = |owed: usize| owed.checked_sub(1);
             let _ = self.unobserved_changes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
@@ -332,7 +332,7 @@ impl Control {
     }
 
     /// The body that was handed events is no more.
-    pub(super) fn clear_expected_observations(&self) {
+    pub(super) fn clear_unobserved_changes(&self) {
         self.unobserved_changes.store(0, Ordering::Release);
     }
 
@@ -348,7 +348,7 @@ impl Control {
 
     /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
     pub(super) fn attach_sub_agent(self: &Arc<Self>, call_id: &str, child: SubAgentRun) {
-        child.control.require_handle();
+        child.control.require_external_handle();
         let _ = child.control.parent.set(Arc::downgrade(self));
         let before = lock_ignoring_poison(&self.sub_agents).insert(call_id.to_owned(), child);
         drop(before);
@@ -358,35 +358,39 @@ impl Control {
         lock_ignoring_poison(&self.sub_agents).get(call_id).cloned()
     }
 
-    pub(super) fn set_verdicts(&self, verdicts: ResumeVerdicts) {
-        let before = std::mem::replace(&mut *lock_ignoring_poison(&self.verdicts), verdicts);
+    pub(super) fn set_sub_agent_verdicts(&self, verdicts: ResumeVerdicts) {
+        let before =
+            std::mem::replace(&mut *lock_ignoring_poison(&self.sub_agent_verdicts), verdicts);
         drop(before);
     }
 
     /// The verdicts on the calls of a sub-agent that was suspended.
-    pub(super) fn verdicts_in(&self, call_id: &str) -> ResumeVerdicts {
-        lock_ignoring_poison(&self.verdicts).for_sub_agent(call_id).cloned().unwrap_or_default()
+    pub(super) fn sub_agent_verdicts(&self, call_id: &str) -> ResumeVerdicts {
+        lock_ignoring_poison(&self.sub_agent_verdicts)
+            .for_sub_agent(call_id)
+            .cloned()
+            .unwrap_or_default()
     }
 
-    pub(super) fn handle_created(&self) {
+    pub(super) fn on_handle_created(&self) {
         self.handle_count.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Without a handle a run that waits may wait in vain.
-    pub(super) fn handle_dropped(&self) {
+    pub(super) fn on_handle_dropped(&self) {
         if self.handle_count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.wake();
         }
     }
 
-    pub(super) fn require_handle(&self) {
-        self.requires_handle.store(true, Ordering::Release);
+    pub(super) fn require_external_handle(&self) {
+        self.requires_external_handle.store(true, Ordering::Release);
     }
 
     /// Whether a verdict can come: from the owner of the stream that is polled, from a handle, or from
     /// where the run of the parent can be answered.
     pub(super) fn can_receive_verdict(&self) -> bool {
-        !self.requires_handle.load(Ordering::Acquire)
+        !self.requires_external_handle.load(Ordering::Acquire)
             || self.handle_count.load(Ordering::Acquire) > 0
             || self.parent.get().and_then(Weak::upgrade).is_some_and(|it| it.can_receive_verdict())
     }
@@ -401,15 +405,15 @@ impl Control {
     }
 
     /// Nothing is taken any more; gives back what waits.
-    pub(super) fn close(&self) -> Vec<UndeliveredInput> {
+    pub(super) fn close_and_drain_inbox(&self) -> Vec<UndeliveredInput> {
         drop(self.waker.take());
-        self.close_verdicts();
-        drop(self.take_started());
-        self.change_data(|_| RunData::new());
-        self.tombstones.close();
+        self.stop_accepting_verdicts();
+        drop(self.take_started_calls());
+        self.update_run_data(|_| RunData::new());
+        self.tombstone_queue.close();
         let mut said = lock_ignoring_poison(&self.inbox);
-        said.over = true;
-        let steered = std::mem::take(&mut said.steered);
+        said.is_closed = true;
+        let steered = std::mem::take(&mut said.steering);
         steered.into_iter().chain(std::mem::take(&mut said.follow_ups)).collect()
     }
 }
@@ -417,7 +421,7 @@ impl Control {
 impl Inbox {
     fn queue_mut(&mut self, when: DeliveryPoint) -> &mut VecDeque<UndeliveredInput> {
         match when {
-            DeliveryPoint::BeforeNextRequest => &mut self.steered,
+            DeliveryPoint::BeforeNextRequest => &mut self.steering,
             DeliveryPoint::AfterModelStops => &mut self.follow_ups,
         }
     }
@@ -432,11 +436,11 @@ mod tests {
         let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
         for in_time in [true, false] {
             let control = Control::default();
-            control.await_verdict(&call, false);
+            control.register_awaited_verdict(&call, false);
             // Somebody looked and found none; then one comes from another thread, or does not.
             assert_eq!(control.take_verdict(&call), None);
             assert!(!in_time || control.submit_verdict(&call, Verdict::Approve));
-            assert_eq!(control.has_verdict_or_close(), in_time);
+            assert_eq!(control.has_verdict_or_stop_accepting(), in_time);
             assert_eq!(control.take_verdict(&call), in_time.then_some(Verdict::Approve));
             assert!(!control.submit_verdict(&call, Verdict::Approve));
         }

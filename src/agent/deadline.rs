@@ -11,9 +11,9 @@ use crate::env::{AlarmOutcome, Deadline, TimeLimit};
 /// When the time of a run is over, and when it has to wrap up.
 #[derive(Debug)]
 pub(super) struct RunDeadline {
-    started: bool,
+    has_started: bool,
     /// Whether what runs may be dropped for a last turn.
-    may_wrap_up: bool,
+    can_wrap_up: bool,
     /// `None` without a time limit, and before the first poll.
     alarms: Option<Alarms>,
 }
@@ -31,25 +31,25 @@ pub(super) enum DeadlineEvent {
     /// What runs is dropped, and the last turn begins.
     WrapUp,
     /// The run is over.
-    End,
+    TimeUp,
     /// The limit cannot be kept: there are no timers.
-    NoTimer,
+    TimerUnavailable,
 }
 
 impl RunDeadline {
     pub(super) fn new() -> Self {
-        Self { started: false, may_wrap_up: false, alarms: None }
+        Self { has_started: false, can_wrap_up: false, alarms: None }
     }
 
     /// Whether it counts.
     pub(super) fn has_started(&self) -> bool {
-        self.started
+        self.has_started
     }
 
     /// Begins to count, with the first poll of the run.
     pub(super) fn start(&mut self, budget: &Budget, started: Instant) {
-        self.started = true;
-        self.may_wrap_up = budget.time_before_wrap_up().is_some();
+        self.has_started = true;
+        self.can_wrap_up = budget.time_before_wrap_up().is_some();
         let Some(limit) = budget.effective_time_limit() else { return };
         let alarm = |limit: Duration| Deadline::starting_at(started, TimeLimit::Set(limit));
         let wrap_up = budget.time_before_wrap_up().map(alarm);
@@ -57,8 +57,8 @@ impl RunDeadline {
     }
 
     /// Whether what runs may be dropped for a last turn.
-    pub(super) fn may_wrap_up(&self) -> bool {
-        self.may_wrap_up
+    pub(super) fn can_wrap_up(&self) -> bool {
+        self.can_wrap_up
     }
 
     /// Whether a time is over.
@@ -73,10 +73,10 @@ impl RunDeadline {
         let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
         let due = |ring, due| match ring {
             AlarmOutcome::TimeUp => due,
-            AlarmOutcome::NoTimer => DeadlineEvent::NoTimer,
+            AlarmOutcome::NoTimer => DeadlineEvent::TimerUnavailable,
         };
         if let Poll::Ready(ring) = end.poll(cx) {
-            return Poll::Ready(due(ring, DeadlineEvent::End));
+            return Poll::Ready(due(ring, DeadlineEvent::TimeUp));
         }
         match wrap_up {
             Some(alarm) => alarm.poll(cx).map(|ring| due(ring, DeadlineEvent::WrapUp)),
@@ -86,7 +86,7 @@ impl RunDeadline {
 
     /// The last turn is due, or has begun for another reason.
     pub(super) fn begin_wrap_up(&mut self) {
-        self.may_wrap_up = false;
+        self.can_wrap_up = false;
         if let Some(alarms) = &mut self.alarms {
             alarms.wrap_up = None;
         }

@@ -10,7 +10,7 @@ use crate::usage::Usage;
 use crate::world::EffectKind;
 
 /// The next thing that is done to the history before a request.
-pub(super) fn deliver_next(run: &RunShared, state: State) -> (State, Option<Event>) {
+pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Option<Event>) {
     let history = run.history();
     let notes = run.effects.draw(EffectKind::Notes, || run.control().observers().take_notes());
     if notes.is_empty()
@@ -44,11 +44,12 @@ pub(super) fn deliver_next(run: &RunShared, state: State) -> (State, Option<Even
 /// What a holder says before the next request.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
-    let (why, said) = match run.control().dequeue(DeliveryPoint::BeforeNextRequest, turn) {
+    let (why, said) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
         Some(said) => (AppendReason::Steer, said),
-        None if state.follow_up_due => {
-            (AppendReason::FollowUp, run.control().dequeue(DeliveryPoint::AfterModelStops, turn)?)
-        }
+        None if state.follow_up_due => (
+            AppendReason::FollowUp,
+            run.control().dequeue_input(DeliveryPoint::AfterModelStops, turn)?,
+        ),
         None => return None,
     };
     Some(Event::Appended { why, id: said.id, items: said.items })
@@ -68,7 +69,7 @@ fn next_tombstone_event(
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
 ) -> Option<Event> {
     run.effects.draw(EffectKind::Tombstones, || {
-        let TombstoneEdit { from, to, items } = next(run.control().tombstones())?;
+        let TombstoneEdit { from, to, items } = next(run.control().tombstone_queue())?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
         Some(Event::Rewritten { why, from, to, items, usage })
     })

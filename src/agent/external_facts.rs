@@ -32,41 +32,41 @@ struct ExternalFacts {
 }
 
 /// What is known besides the state, which keeps the budget that is spent.
-pub(super) fn facts(run: &RunShared, state: State) -> (State, Facts) {
-    let budget = &run.settings.bounds.budget;
+pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
+    let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);
     let outside = run.effects.draw(EffectKind::Facts, || ExternalFacts {
-        steered: run.control().has_queued(DeliveryPoint::BeforeNextRequest),
-        follow_up: run.control().has_queued(DeliveryPoint::AfterModelStops),
+        steered: run.control().has_queued_input(DeliveryPoint::BeforeNextRequest),
+        follow_up: run.control().has_queued_input(DeliveryPoint::AfterModelStops),
         stopping: run.control().is_stop_requested(),
-        exceeded: run.exceeded(&state, &spent),
+        exceeded: run.exceeded_limit(&state, &spent),
         too_many_calls: budget.call_limit_exceeded().filter(|_| state.counts.calls_over_limit > 0),
         nothing_left: budget.is_exhausted(&spent),
-        broke_off: run.control().broke_off(),
+        broke_off: run.control().has_incomplete_turn(),
     });
-    let mut limits = run.settings.bounds.limits;
-    if run.settings.prompt.options.output != Output::Text || !run.settings.checks.is_empty() {
+    let mut limits = run.settings.limits.limits;
+    if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
         // What is checked is one turn: half an answer and its other half are none.
         limits.max_continuations = 0;
     }
-    let has_compactor = run.settings.memory.compactor.is_some();
+    let has_compactor = run.settings.context.compactor.is_some();
     let facts = Facts {
         limits,
         has_steering: outside.steered,
         has_follow_up: outside.follow_up,
         stop_requested: outside.stopping,
-        exceeded: outside.exceeded,
+        exceeded_budget: outside.exceeded,
         call_limit_exceeded: outside.too_many_calls,
         can_compact: has_compactor && !context::was_reactively_compacted(&state.history),
-        fallbacks: run.settings.models.fallbacks.len(),
-        incomplete_turn: outside.broke_off,
+        fallback_count: run.settings.providers.fallbacks.len(),
+        has_incomplete_turn: outside.broke_off,
         budget_exhausted: outside.nothing_left,
-        wrap_up: budget.has_wrap_up() && !outside.nothing_left,
+        has_wrap_up: budget.has_wrap_up() && !outside.nothing_left,
     };
-    let reached = facts.exceeded.or(facts.call_limit_exceeded);
+    let reached = facts.exceeded_budget.or(facts.call_limit_exceeded);
     let reached = reached.filter(|_| state.end.wrap_up_reason.is_none());
     match reached {
-        Some(reached) => (state.update(|it| it.end.exceeded = Some(reached)), facts),
+        Some(reached) => (state.update(|it| it.end.exceeded_budget = Some(reached)), facts),
         None => (state, facts),
     }
 }

@@ -17,7 +17,7 @@ use crate::usage::Usage;
 /// Proof that something was taken in. Its id comes back in `appended`, or in the outcome's
 /// `undelivered`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Receipt {
+pub struct InputReceipt {
     /// The id.
     pub id: String,
 }
@@ -33,7 +33,7 @@ pub struct RunHandle {
     pub(super) journal: Journal,
     pub(super) ids: Arc<dyn Ids>,
     /// `None` in the run's own handle, which does not count as one from which it can be answered.
-    _outside: Option<ExternalHandle>,
+    _external_handle: Option<ExternalHandle>,
 }
 
 /// Counts a handle outside the run.
@@ -41,14 +41,14 @@ struct ExternalHandle(Arc<Control>);
 
 impl ExternalHandle {
     fn new(control: &Arc<Control>) -> Self {
-        control.handle_created();
+        control.on_handle_created();
         Self(Arc::clone(control))
     }
 }
 
 impl Drop for ExternalHandle {
     fn drop(&mut self) {
-        self.0.handle_dropped();
+        self.0.on_handle_dropped();
     }
 }
 
@@ -58,7 +58,7 @@ impl Clone for RunHandle {
             control: Arc::clone(&self.control),
             journal: self.journal.clone(),
             ids: Arc::clone(&self.ids),
-            _outside: Some(ExternalHandle::new(&self.control)),
+            _external_handle: Some(ExternalHandle::new(&self.control)),
         }
     }
 }
@@ -66,25 +66,25 @@ impl Clone for RunHandle {
 impl RunHandle {
     /// The run's own handle.
     pub(super) fn new(journal: Journal, ids: Arc<dyn Ids>) -> Self {
-        Self { control: Arc::default(), journal, ids, _outside: None }
+        Self { control: Arc::default(), journal, ids, _external_handle: None }
     }
 
     /// One that does not count as one from which the run can be answered.
     fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
-        Self { control, journal, ids, _outside: None }
+        Self { control, journal, ids, _external_handle: None }
     }
 
     /// Takes a run as that of a sub-agent. It can be answered wherever this one can.
     pub(super) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
-        let Self { control, journal, ids, _outside } = child;
+        let Self { control, journal, ids, _external_handle: _outside } = child;
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
         self.control
             .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
     }
 
     /// Says that from here on only handles can act on the run.
-    pub(crate) fn require_handle(&self) {
-        self.control.require_handle();
+    pub(crate) fn require_external_handle(&self) {
+        self.control.require_external_handle();
     }
 
     /// Ends the run: with its next poll it drops what streams or runs, answers the open calls as
@@ -128,8 +128,8 @@ impl RunHandle {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn steer(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
-        self.enqueue(DeliveryPoint::BeforeNextRequest, input.into())
+    pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
+        self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
     }
 
     /// Says something when the model stops by itself, and not before: it gets one more turn, unless
@@ -152,14 +152,14 @@ impl RunHandle {
     /// # Errors
     ///
     /// Gives the items back if the run is over.
-    pub fn follow_up(&self, input: impl Into<Input>) -> Result<Receipt, UndeliveredInput> {
-        self.enqueue(DeliveryPoint::AfterModelStops, input.into())
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
+        self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
     }
 
     /// The turn whose request was the first to carry what the receipt is for, from 1. `None` while
     /// it waits, and for ever if it comes back undelivered.
-    pub fn delivered_in(&self, receipt: &Receipt) -> Option<u32> {
-        self.control.delivered_in(&receipt.id)
+    pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
+        self.control.delivery_turn(&receipt.id)
     }
 
     /// Makes items of the [history](Self::history) void, by their positions, counted from 0: they stay
@@ -202,7 +202,7 @@ impl RunHandle {
     /// streams are not, or a call that would become void and has no result yet. Nothing is done then.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
-        self.control.tombstones().add(&self.journal, &positions)
+        self.control.tombstone_queue().add(&self.journal, &positions)
     }
 
     /// Lets a call run that waits for a verdict.
@@ -259,7 +259,7 @@ impl RunHandle {
     }
 
     /// The handle of the sub-agent that runs, or ran, as the call `call_id`.
-    pub fn nested_handle(&self, call_id: &str) -> Option<Self> {
+    pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
@@ -281,14 +281,18 @@ impl RunHandle {
     }
 
     /// Hands a value to the tools of the run.
-    pub(crate) fn insert_data<T: Any + Send + Sync>(&self, value: T) {
-        self.control.change_data(|data| data.insert(value));
+    pub(crate) fn insert_run_data<T: Any + Send + Sync>(&self, value: T) {
+        self.control.update_run_data(|data| data.insert(value));
     }
 
-    fn enqueue(&self, when: DeliveryPoint, input: Input) -> Result<Receipt, UndeliveredInput> {
+    fn enqueue_input(
+        &self,
+        when: DeliveryPoint,
+        input: Input,
+    ) -> Result<InputReceipt, UndeliveredInput> {
         let id = self.ids.next_id();
-        self.control.enqueue(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
-        Ok(Receipt { id })
+        self.control.enqueue_input(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
+        Ok(InputReceipt { id })
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Limits {
     pub max_continuations: u32,
     /// So often in a row the model is asked again when the output limit cut off its calls, none of
     /// which runs then; 1 by default.
-    pub max_truncated_calls: u32,
+    pub max_truncated_call_retries: u32,
     /// How many turns in a row that broke off are retracted and asked for again, at once; 1 by default.
     /// Each counts as a request.
     ///
@@ -72,7 +72,7 @@ impl Default for Limits {
             max_turns: 20,
             max_corrections: 2,
             max_continuations: 3,
-            max_truncated_calls: 1,
+            max_truncated_call_retries: 1,
             max_turn_retries: 1,
             nudge_after_repeats: 4,
             end_after_repeats: 24,

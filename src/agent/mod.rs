@@ -57,7 +57,7 @@ pub use budget::{
 };
 pub use compaction_state::CompactionState;
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
-pub use handle::{Receipt, RunHandle};
+pub use handle::{InputReceipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;
 pub use repeat_counter::RepeatCounter;

@@ -35,12 +35,12 @@ impl Observers {
     }
 
     fn poll_active(&self, hooks: &Hooks, cx: &mut Context<'_>) {
-        let mut active = self.take(cx.waker());
+        let mut active = self.take_active(cx.waker());
         if active.is_empty() {
             return;
         }
-        active.retain_mut(|observer| self.poll_one(hooks, observer, cx));
-        self.put_back(active).into_iter().for_each(cancel);
+        active.retain_mut(|observer| self.poll_observer(hooks, observer, cx));
+        self.put_back(active).into_iter().for_each(cancel_ignoring_panic);
     }
 
     /// Begins to observe: each is polled once, before the next one begins.
@@ -48,14 +48,14 @@ impl Observers {
         let Some(waker) = self.waker() else { return };
         let mut cx = Context::from_waker(&waker);
         for mut observer in observers {
-            if self.poll_one(hooks, &mut observer, &mut cx) {
-                self.add(observer).into_iter().for_each(cancel);
+            if self.poll_observer(hooks, &mut observer, &mut cx) {
+                self.add(observer).into_iter().for_each(cancel_ignoring_panic);
             }
         }
     }
 
     /// Polls one. Tells whether it goes on.
-    fn poll_one(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
+    fn poll_observer(&self, hooks: &Hooks, observer: &mut Observer, cx: &mut Context<'_>) -> bool {
         match observer.poll(cx) {
             Poll::Pending => return true,
             Poll::Ready(Ok(notes)) => self.push_notes(notes),
@@ -75,11 +75,11 @@ impl Observers {
 
     /// Drops what still observes when the run is dropped. No hook is told.
     pub(super) fn drop_all(&self) {
-        self.close().into_iter().for_each(cancel);
+        self.close().into_iter().for_each(cancel_ignoring_panic);
     }
 
     /// Takes out those that go on. What begins from here on wakes with `waker`.
-    fn take(&self, waker: &Waker) -> Vec<Observer> {
+    fn take_active(&self, waker: &Waker) -> Vec<Observer> {
         let mut inner = self.lock();
         let active = std::mem::take(&mut inner.active);
         let is_known = inner.waker.as_ref().is_some_and(|known| known.will_wake(waker));
@@ -147,6 +147,6 @@ impl Observers {
 }
 
 /// Drops a hook's future; a panic in it is not told.
-fn cancel(mut observer: Observer) {
+fn cancel_ignoring_panic(mut observer: Observer) {
     let _ = observer.cancel();
 }

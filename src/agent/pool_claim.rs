@@ -11,9 +11,9 @@ pub(super) struct PoolClaim(Mutex<ClaimState>);
 
 #[derive(Debug, Default)]
 struct ClaimState {
-    held: Option<HeldCapacity>,
+    capacity: Option<HeldCapacity>,
     /// It was the run's turn, and it had something else to do first.
-    yielded: bool,
+    yielded_queue_position: bool,
 }
 
 #[derive(Debug)]
@@ -25,18 +25,18 @@ pub(super) struct HeldCapacity {
 impl PoolClaim {
     /// The request is over, and what it used is counted: gives back what was held for it.
     pub(super) fn release(&self) {
-        let settled = self.lock().held.take();
+        let settled = self.lock().capacity.take();
         drop(settled);
     }
 
-    pub(super) fn hold(&self, held: HeldCapacity) {
-        let before = self.lock().held.replace(held);
+    pub(super) fn hold_capacity(&self, held: HeldCapacity) {
+        let before = self.lock().capacity.replace(held);
         drop(before);
     }
 
     /// Whether the run gave way when it was its turn; notes whether it does now.
-    pub(super) fn replace_yielded(&self, now: bool) -> bool {
-        std::mem::replace(&mut self.lock().yielded, now)
+    pub(super) fn replace_yielded_queue_position(&self, now: bool) -> bool {
+        std::mem::replace(&mut self.lock().yielded_queue_position, now)
     }
 
     fn lock(&self) -> MutexGuard<'_, ClaimState> {

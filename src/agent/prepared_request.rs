@@ -9,8 +9,8 @@ use crate::request::{Options, Request, System, ToolSpec};
 /// changes.
 #[derive(Clone, Debug)]
 pub(super) enum PreparedRequest {
-    Made { plain: Box<Request>, request: Box<Request> },
-    Read(Box<RequestChanges>),
+    Computed { original: Box<Request>, prepared: Box<Request> },
+    Recorded(Box<RequestChanges>),
 }
 
 /// The parts of a request that hooks changed.
@@ -45,32 +45,32 @@ impl PreparedRequest {
     /// The request, which was `plain` before.
     pub(super) fn into_request(self, plain: Request) -> Request {
         match self {
-            Self::Made { request, .. } => *request,
-            Self::Read(changes) => changes.apply_to(plain),
+            Self::Computed { prepared: request, .. } => *request,
+            Self::Recorded(changes) => changes.apply_to(plain),
         }
     }
 }
 
 impl Default for PreparedRequest {
     fn default() -> Self {
-        Self::Read(Box::default())
+        Self::Recorded(Box::default())
     }
 }
 
 impl Serialize for PreparedRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Made { plain, request } => {
+            Self::Computed { original: plain, prepared: request } => {
                 RequestChanges::diff(plain, request).serialize(serializer)
             }
-            Self::Read(changes) => changes.serialize(serializer),
+            Self::Recorded(changes) => changes.serialize(serializer),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for PreparedRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        RequestChanges::deserialize(deserializer).map(Box::new).map(Self::Read)
+        RequestChanges::deserialize(deserializer).map(Box::new).map(Self::Recorded)
     }
 }
 

@@ -16,20 +16,20 @@ pub(super) const WRAP_UP: &str = "The limit of this run is reached, and no tool 
      more. Answer now with what you have, and say what is missing.";
 
 /// Answers the calls of that turn.
-pub(super) const NOT_RUN_WRAP_UP: &str = "Not run: the limit of this run is reached.";
+pub(super) const NOT_RUN_DURING_WRAP_UP: &str = "Not run: the limit of this run is reached.";
 
 /// Why a turn is taken back when another attempt is made.
-pub(super) fn retracted(error: &crate::error::Error) -> String {
+pub(super) fn retraction_reason(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
 
 /// Said when a reply could not be read at all.
-pub(super) fn undecodable_reply(error: &crate::error::Error) -> String {
+pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
     format!("Your last reply was lost: {error}. Answer again, and write calls as their tools ask.")
 }
 
 /// Said when an answer was rejected.
-pub(super) fn rejected_answer(objection: &str) -> String {
+pub(super) fn rejected_answer_prompt(objection: &str) -> String {
     format!(
         "Your last answer cannot be used: {objection}. Answer again, with the whole answer and \
          nothing else."
@@ -37,6 +37,6 @@ pub(super) fn rejected_answer(objection: &str) -> String {
 }
 
 /// Answers calls that a budget does not allow.
-pub(super) fn not_run_budget(exceeded: &crate::event::BudgetExceeded) -> String {
+pub(super) fn not_run_over_budget(exceeded: &crate::event::BudgetExceeded) -> String {
     format!("Not run: a budget of this run is spent ({exceeded}).")
 }

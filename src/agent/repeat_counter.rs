@@ -32,9 +32,9 @@ struct CycleCounts {
     recent_hashes: [Option<u64>; MAX_CYCLE_LEN],
     /// For a cycle of one, of two and so on: how many iterations in a row, up to the newest, are equal
     /// to the one a cycle before.
-    equal_counts: [u32; MAX_CYCLE_LEN],
+    repeats_by_cycle_len: [u32; MAX_CYCLE_LEN],
     /// Whether the newest turn is one of them.
-    counts_newest: bool,
+    includes_newest: bool,
 }
 
 impl RepeatCounter {
@@ -44,8 +44,8 @@ impl RepeatCounter {
     /// A cycle counts from when it was completed a second time. Where the letters are iterations,
     /// A A A counts 3, A B A B counts 4, A B A B A 5, and A B A only 1.
     pub fn count(&self) -> u32 {
-        let Some(row) = self.0.as_ref().filter(|row| row.counts_newest) else { return 0 };
-        let cycles = (1..).zip(row.equal_counts).filter(|(cycle, equal)| equal >= cycle);
+        let Some(row) = self.0.as_ref().filter(|row| row.includes_newest) else { return 0 };
+        let cycles = (1..).zip(row.repeats_by_cycle_len).filter(|(cycle, equal)| equal >= cycle);
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)
     }
 
@@ -61,7 +61,7 @@ impl RepeatCounter {
         let results = || results.iter().filter(|result| counts(&result.call_id));
         if results().next().is_none() {
             if let Some(row) = &mut self.0 {
-                row.counts_newest = false;
+                row.includes_newest = false;
             }
             return self;
         }
@@ -85,12 +85,12 @@ impl RepeatCounter {
     /// Counts one more iteration.
     pub(super) fn with_hash(self, newest: u64) -> Self {
         let mut row = self.0.unwrap_or_default();
-        for (equal, before) in row.equal_counts.iter_mut().zip(row.recent_hashes) {
+        for (equal, before) in row.repeats_by_cycle_len.iter_mut().zip(row.recent_hashes) {
             *equal = if before == Some(newest) { equal.saturating_add(1) } else { 0 };
         }
         row.recent_hashes.rotate_right(1);
         row.recent_hashes[0] = Some(newest);
-        row.counts_newest = true;
+        row.includes_newest = true;
         Self(Some(row))
     }
 }

@@ -16,9 +16,9 @@ pub struct ResumeVerdicts(Arc<VerdictMap>);
 #[derive(Debug, Default)]
 struct VerdictMap {
     /// By call id.
-    own: HashMap<String, (ToolCall, Verdict)>,
+    own_calls: HashMap<String, (ToolCall, Verdict)>,
     /// Those on calls of sub-agents, by the id of the call that the sub-agent runs as.
-    nested: HashMap<String, ResumeVerdicts>,
+    sub_agents: HashMap<String, ResumeVerdicts>,
 }
 
 impl ResumeVerdicts {
@@ -26,17 +26,17 @@ impl ResumeVerdicts {
         own: HashMap<String, (ToolCall, Verdict)>,
         nested: HashMap<String, Self>,
     ) -> Self {
-        Self(Arc::new(VerdictMap { own, nested }))
+        Self(Arc::new(VerdictMap { own_calls: own, sub_agents: nested }))
     }
 
     /// The verdict on the run's own call of this id, with the call it was given for.
     pub fn get(&self, call_id: &str) -> Option<&(ToolCall, Verdict)> {
-        self.0.own.get(call_id)
+        self.0.own_calls.get(call_id)
     }
 
     /// The verdicts on the calls of the sub-agent that runs as the call `call_id`.
     pub(crate) fn for_sub_agent(&self, call_id: &str) -> Option<&Self> {
-        self.0.nested.get(call_id)
+        self.0.sub_agents.get(call_id)
     }
 
     /// Verdicts on the run's own calls.

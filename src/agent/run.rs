@@ -16,7 +16,7 @@ use crate::agent::evidence::EvidenceLog;
 use crate::agent::run_policy::redacted_report;
 use crate::agent::run_shared::RunShared;
 use crate::agent::settings::AgentSettings;
-use crate::agent::stop_review::proof;
+use crate::agent::stop_review::completion_evidence;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
@@ -30,7 +30,7 @@ use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 pub(super) struct RunArgs {
     pub(super) history: History,
     pub(super) input: Input,
-    pub(super) resuming: Option<ResumeVerdicts>,
+    pub(super) resume_verdicts: Option<ResumeVerdicts>,
 }
 
 /// One run of an agent: a stream of its events, the last of which is `Finished`.
@@ -73,14 +73,14 @@ pub struct Run {
     /// The first event. `None` once it was given.
     input_event: Option<Event>,
     /// `None` once the loop is over; dropped before the ending is given.
-    events: Option<Pin<Box<dyn IterationStream>>>,
+    loop_stream: Option<Pin<Box<dyn IterationStream>>>,
     state: StateCell<State>,
     deadline: RunDeadline,
     /// `Some` from when only the time for a last turn is left, until that turn begins: the calls
     /// that were dropped get their results.
-    wrap_up_due: Option<BudgetExceeded>,
+    pending_wrap_up: Option<BudgetExceeded>,
     /// The results since the active body began, where a last turn may have to know them.
-    results: Vec<ToolResult>,
+    iteration_results: Vec<ToolResult>,
     /// Whether the loop was polled since the last event.
     polled_since_last_event: bool,
     /// `Some` from the end of the loop to `Finished`.
@@ -97,7 +97,7 @@ struct PendingEnd {
     reason: EndReason,
     error: Option<Error>,
     /// Set if its time was over.
-    time_up: Option<BudgetExceeded>,
+    time_limit_exceeded: Option<BudgetExceeded>,
 }
 
 /// The loop of a run, which can drop its body and begin again.
@@ -121,7 +121,7 @@ impl Run {
         B: FnMut(RunContext, State) -> St + Send + 'static,
         St: Stream<Item = Result<Step<Event, State>, Error>> + Send + 'static,
     {
-        let RunArgs { mut history, input: Input(items), resuming } = begin;
+        let RunArgs { mut history, input: Input(items), resume_verdicts: resuming } = begin;
         let journal = Journal::new(history.clone());
         let start = RunStart { history: &history, input: &items, is_resuming: resuming.is_some() };
         let effects = Effects::new((settings.world)(&settings, &start), &history);
@@ -141,7 +141,7 @@ impl Run {
         let label = Arc::clone(&settings.label);
         handle.control.set_label(Arc::clone(&label));
         if let Some(verdicts) = &resuming {
-            handle.control.set_verdicts(verdicts.clone());
+            handle.control.set_sub_agent_verdicts(verdicts.clone());
         }
         let shared = RunShared { settings, handle: Arc::new(handle), effects };
         let state = State::new(history).update(|it| {
@@ -158,11 +158,11 @@ impl Run {
         let events: Option<Pin<Box<dyn IterationStream>>> = Some(Box::pin(events));
         Self {
             input_event: input,
-            events,
+            loop_stream: events,
             state,
             deadline: RunDeadline::new(),
-            wrap_up_due: None,
-            results: Vec::new(),
+            pending_wrap_up: None,
+            iteration_results: Vec::new(),
             polled_since_last_event: false,
             pending_end: None,
             outcome: None,
@@ -207,13 +207,13 @@ impl Run {
     /// # fn main() {}
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.shared.control().change_data(|data| data.insert(value));
+        self.shared.control().update_run_data(|data| data.insert(value));
         self
     }
 
     /// Hands over what a parent has.
-    pub(super) fn with_run_data(self, data: RunData) -> Self {
-        self.shared.control().change_data(|_| data);
+    pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
+        self.shared.control().update_run_data(|_| data);
         self
     }
 
@@ -227,7 +227,7 @@ impl Run {
     /// [interactive](crate::Agent::interactive) run waits for a verdict only while there is a
     /// [handle](Self::handle) to give it; without one it ends as `pending`.
     pub async fn outcome(mut self) -> Outcome {
-        self.shared.handle.require_handle();
+        self.shared.handle.require_external_handle();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return *outcome;
@@ -260,7 +260,12 @@ impl Run {
     }
 
     /// Drops the loop, and with it all that runs.
-    fn end(&mut self, reason: EndReason, error: Option<Error>, time_up: Option<BudgetExceeded>) {
+    fn end_loop(
+        &mut self,
+        reason: EndReason,
+        error: Option<Error>,
+        time_up: Option<BudgetExceeded>,
+    ) {
         if reason == EndReason::Pending {
             // No event tells with what an external call would run.
             let state = self.state.get();
@@ -271,21 +276,21 @@ impl Run {
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
             self.notify_world_ended(error.clone(), time_up.map(TimeLimitReached::End));
         }
-        self.pending_end = Some(PendingEnd { reason, error, time_up });
-        self.shared.control().close_verdicts();
-        let events = self.events.take();
+        self.pending_end = Some(PendingEnd { reason, error, time_limit_exceeded: time_up });
+        self.shared.control().stop_accepting_verdicts();
+        let events = self.loop_stream.take();
         // A panic in a `Drop` is no reason to end without `Finished`.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().cancel_all(self.shared.hooks());
         self.shared.finish_request();
-        self.record_reports();
+        self.record_dropped_call_reports();
     }
 
     /// Keeps what calls had put on record that were dropped.
-    fn record_reports(&self) {
+    fn record_dropped_call_reports(&self) {
         let handle = &self.shared.handle;
         let reports = self.shared.effects.draw(EffectKind::Reports, || {
-            let started = handle.control.take_started().into_iter();
+            let started = handle.control.take_started_calls().into_iter();
             let reported = |context: ToolContext| {
                 let report = redacted_report(&self.shared, &self.state.get(), &context);
                 (context.call_id().to_owned(), report)
@@ -299,8 +304,11 @@ impl Run {
 
     /// Tells the world that the loop was ended from outside.
     fn notify_world_ended(&self, error: Option<Error>, time_up: Option<TimeLimitReached>) {
-        let ending =
-            LoopEnd { polled_since_last_event: self.polled_since_last_event, error, time_up };
+        let ending = LoopEnd {
+            polled_since_last_event: self.polled_since_last_event,
+            error,
+            time_limit_reached: time_up,
+        };
         self.shared.effects.world().on_end(&ending);
     }
 
@@ -312,11 +320,12 @@ impl Run {
 
     /// The next event of the ending.
     fn next_final_event(&mut self) -> Option<Event> {
-        let PendingEnd { reason, error, time_up } = self.pending_end.as_ref()?;
+        let PendingEnd { reason, error, time_limit_exceeded: time_up } =
+            self.pending_end.as_ref()?;
         // What a run crossed that ended for another reason did not end it.
         let counts =
             |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
-        let budget = time_up.or_else(|| self.state.get().end.exceeded.filter(counts));
+        let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
         let handle = &self.shared.handle;
         // A call that waits for a verdict has no result here.
         let is_answered = *reason == EndReason::Pending || handle.journal.all_calls_answered();
@@ -325,7 +334,7 @@ impl Run {
         }
         let effects = &self.shared.effects;
         let undelivered = || {
-            let undelivered = handle.control.close();
+            let undelivered = handle.control.close_and_drain_inbox();
             effects.draw(EffectKind::Undelivered, || undelivered)
         };
         let mut event =
@@ -333,14 +342,14 @@ impl Run {
         if let Event::Finished(outcome) = &mut event {
             self.pending_end = None;
             let state = self.state.get().update(|it| it.history = outcome.history.clone());
-            outcome.cost = self.shared.finish(&state);
+            outcome.cost = self.shared.charge_final_usage(&state);
             // Somebody may have steered past a hook that was ending the run.
             let ended_by_hook = matches!(
                 outcome.reason,
                 EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
             );
             outcome.proof = match outcome.reason {
-                EndReason::Completed => proof(&self.shared, &state),
+                EndReason::Completed => completion_evidence(&self.shared, &state),
                 _ => None,
             };
             outcome.why = state.end.message.clone().filter(|_| ended_by_hook);
@@ -353,8 +362,9 @@ impl Run {
 
     /// Ends a loop that is played where the recorded one was ended from outside.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let LoopEnd { polled_since_last_event: polled, mut error, time_up } = ending;
-        if let (true, Some(events)) = (polled, &mut self.events) {
+        let LoopEnd { polled_since_last_event: polled, mut error, time_limit_reached: time_up } =
+            ending;
+        if let (true, Some(events)) = (polled, &mut self.loop_stream) {
             let polled = catch_panic(|| events.poll_next_unpin(cx));
             // It knows more of its own error than what was written of it.
             if let Ok(Poll::Ready(Some(Err(own)))) = polled
@@ -367,18 +377,18 @@ impl Run {
         match (time_up, error) {
             (Some(TimeLimitReached::WrapUp(exceeded)), _) => self.interrupt_for_wrap_up(exceeded),
             (Some(TimeLimitReached::End(exceeded)), _) => {
-                self.end(EndReason::Budget, None, Some(exceeded));
+                self.end_loop(EndReason::Budget, None, Some(exceeded));
             }
-            (None, Some(error)) => self.end(EndReason::from_error(&error), Some(error), None),
-            (None, None) => self.end(EndReason::Interrupted(phase), None, None),
+            (None, Some(error)) => self.end_loop(EndReason::from_error(&error), Some(error), None),
+            (None, None) => self.end_loop(EndReason::Interrupted(phase), None, None),
         }
         Poll::Ready(None)
     }
 
     /// Does what the end of a time asks for.
     fn on_deadline(&mut self, due: DeadlineEvent, cx: &Context<'_>) -> Poll<Option<Event>> {
-        let elapsed = self.shared.control().started().elapsed();
-        match (due, self.shared.settings.bounds.budget.time_exceeded(elapsed)) {
+        let elapsed = self.shared.control().started_at().elapsed();
+        match (due, self.shared.settings.limits.budget.time_limit_exceeded(elapsed)) {
             // What runs has all of the time.
             (DeadlineEvent::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
                 self.deadline.begin_wrap_up();
@@ -387,13 +397,18 @@ impl Run {
                 return Poll::Pending;
             }
             (DeadlineEvent::WrapUp, Some(exceeded)) => self.interrupt_for_wrap_up(exceeded),
-            (DeadlineEvent::End, exceeded @ Some(_)) => self.end(EndReason::Budget, None, exceeded),
-            (DeadlineEvent::NoTimer | DeadlineEvent::WrapUp | DeadlineEvent::End, _) => {
+            (DeadlineEvent::TimeUp, exceeded @ Some(_)) => {
+                self.end_loop(EndReason::Budget, None, exceeded)
+            }
+            (
+                DeadlineEvent::TimerUnavailable | DeadlineEvent::WrapUp | DeadlineEvent::TimeUp,
+                _,
+            ) => {
                 let message = "the time limit of the budget needs a tokio runtime with its time \
                      enabled";
                 let error = Error::new(ErrorKind::InvalidRequest, message);
                 self.shared.report_final_error(&self.state.get(), &error);
-                self.end(EndReason::from_error(&error), Some(error), None);
+                self.end_loop(EndReason::from_error(&error), Some(error), None);
             }
         }
         Poll::Ready(None)
@@ -403,11 +418,11 @@ impl Run {
     fn interrupt_for_wrap_up(&mut self, exceeded: BudgetExceeded) {
         self.notify_world_ended(None, Some(TimeLimitReached::WrapUp(exceeded)));
         self.deadline.begin_wrap_up();
-        self.shared.control().close_verdicts();
+        self.shared.control().stop_accepting_verdicts();
         self.restart_loop(self.state.get());
         self.shared.finish_request();
-        self.record_reports();
-        self.wrap_up_due = Some(exceeded);
+        self.record_dropped_call_reports();
+        self.pending_wrap_up = Some(exceeded);
     }
 
     /// Begins the last turn. The body sees that the time is over, and announces it.
@@ -415,14 +430,14 @@ impl Run {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
         let state = self.state.get();
-        let state = state.after_interruption(history, requests, &self.results, exceeded);
-        self.results.clear();
-        self.shared.control().clear_expected_observations();
+        let state = state.after_interruption(history, requests, &self.iteration_results, exceeded);
+        self.iteration_results.clear();
+        self.shared.control().clear_unobserved_changes();
         self.restart_loop(state);
     }
 
     fn restart_loop(&mut self, state: State) {
-        let Some(events) = &mut self.events else { return };
+        let Some(events) = &mut self.loop_stream else { return };
         // A panic in a `Drop` is no reason to end without a last turn.
         let events = events.as_mut();
         let _ = catch_panic(|| events.restart(state));
@@ -430,12 +445,12 @@ impl Run {
 
     /// Keeps the results of the active body, where a last turn may have to know them.
     fn collect_result(&mut self, event: &Event) {
-        if !self.deadline.may_wrap_up() {
+        if !self.deadline.can_wrap_up() {
             return;
         }
         match event {
-            Event::Continued { .. } => self.results.clear(),
-            event => self.results.extend(event.tool_output().cloned()),
+            Event::Continued { .. } => self.iteration_results.clear(),
+            event => self.iteration_results.extend(event.tool_output().cloned()),
         }
     }
 
@@ -448,9 +463,9 @@ impl Run {
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
-        control.register(cx.waker());
+        control.register_waker(cx.waker());
         if control.is_interrupted() {
-            self.end(EndReason::Interrupted(self.handle().journal.phase()), None, None);
+            self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
         if let Some(ending) = self.shared.effects.world().forced_end() {
@@ -463,7 +478,7 @@ impl Run {
             return self.on_deadline(due, cx);
         }
         self.polled_since_last_event = true;
-        let Some(events) = &mut self.events else { return Poll::Ready(None) };
+        let Some(events) = &mut self.loop_stream else { return Poll::Ready(None) };
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
@@ -487,12 +502,12 @@ impl Run {
         match error {
             // An interrupt of this very poll, from a hook or a tool, is no other end.
             _ if control.is_interrupted() => {
-                self.end(EndReason::Interrupted(self.handle().journal.phase()), None, None);
+                self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
-            Some(error) => self.end(EndReason::from_error(&error), Some(error), None),
+            Some(error) => self.end_loop(EndReason::from_error(&error), Some(error), None),
             None => {
                 let reason = self.state.get().end.reason.unwrap_or(EndReason::Stopped);
-                self.end(reason, None, None);
+                self.end_loop(reason, None, None);
             }
         }
         Poll::Ready(None)
@@ -506,33 +521,33 @@ impl Stream for Run {
         let this = &mut *self;
         if let Some(input) = this.input_event.take() {
             // From here on the time counts.
-            this.shared.control().started();
+            this.shared.control().started_at();
             this.shared.handle.journal.observe(&input);
             this.notify_world(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if !this.deadline.has_started() {
-            let started = this.shared.control().started();
-            this.deadline.start(&this.shared.settings.bounds.budget, started);
+            let started = this.shared.control().started_at();
+            this.deadline.start(&this.shared.settings.limits.budget, started);
         }
-        if this.events.is_some() {
+        if this.loop_stream.is_some() {
             this.shared.control().observers().poll(this.shared.hooks(), cx);
         }
-        while this.events.is_some() {
-            if let Some(exceeded) = this.wrap_up_due {
+        while this.loop_stream.is_some() {
+            if let Some(exceeded) = this.pending_wrap_up {
                 if let Some(event) =
                     this.shared.handle.journal.next_missing_result(Interruption::TimedOut)
                 {
-                    this.results.extend(event.tool_output().cloned());
+                    this.iteration_results.extend(event.tool_output().cloned());
                     this.notify_world(&event);
                     return Poll::Ready(Some(Ok(event)));
                 }
-                this.wrap_up_due = None;
+                this.pending_wrap_up = None;
                 this.begin_wrap_up(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.shared.control().tombstones().observe(this.journal(), &event);
-                this.shared.control().confirm_observation(&event);
+                this.shared.control().tombstone_queue().observe(this.journal(), &event);
+                this.shared.control().mark_change_observed(&event);
                 this.notify_world(&event);
                 if let Some(turn) = event.turn_complete() {
                     this.shared.finish_turn(turn);
@@ -561,20 +576,20 @@ impl Deref for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let events = self.events.take();
+        let events = self.loop_stream.take();
         // What is below cannot be left out for a panic in somebody's `Drop`.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers().drop_all();
         // Dropped before its end: what was used is counted, and nothing is taken any more.
-        self.shared.finish(&self.state.get());
-        self.shared.control().close();
+        self.shared.charge_final_usage(&self.state.get());
+        self.shared.control().close_and_drain_inbox();
         self.shared.effects.world().on_drop();
     }
 }
 
 impl FusedStream for Run {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.pending_end.is_none() && self.failure.is_none()
+        self.loop_stream.is_none() && self.pending_end.is_none() && self.failure.is_none()
     }
 }
 

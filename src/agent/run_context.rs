@@ -100,8 +100,8 @@ impl RunContext {
     }
 
     /// What [`Run::with_data`](crate::Run::with_data) handed to the run.
-    pub fn data(&self) -> RunData {
-        self.0.control().data()
+    pub fn run_data(&self) -> RunData {
+        self.0.control().run_data()
     }
 
     /// All that the events which the body has yielded so far tell. A snapshot: making it copies no item.
@@ -115,8 +115,8 @@ impl RunContext {
     }
 
     /// What is known besides the state, and the state with the budget that is spent.
-    pub fn facts(&self, state: State) -> (State, Facts) {
-        external_facts::facts(&self.0, state)
+    pub fn gather_facts(&self, state: State) -> (State, Facts) {
+        external_facts::gather_facts(&self.0, state)
     }
 
     /// What the run has used. What came on top since the last time is drawn from the pool.
@@ -128,12 +128,12 @@ impl RunContext {
     /// become [void](RunHandle::tombstone) does, what was steered is said, and a follow-up if it is its
     /// turn. Yield each event, and call it until it returns none: the state's history has all of them
     /// then.
-    pub fn deliver_next(&self, state: State) -> (State, Option<Event>) {
+    pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
         if self.0.control().has_unobserved_changes() {
             return (state, None);
         }
-        let (state, event) = deliver_input::deliver_next(&self.0, state);
-        (state, self.expect_observation(event))
+        let (state, event) = deliver_input::deliver_next_input(&self.0, state);
+        (state, self.track_unobserved_change(event))
     }
 
     /// Makes the history shorter before a request: [old turns](crate::Agent::with_ageing), and then
@@ -153,7 +153,7 @@ impl RunContext {
                 return (state, None);
             }
             let (state, event) = compaction::compact_if_needed(&self.0, state).await;
-            (state, self.expect_observation(event))
+            (state, self.track_unobserved_change(event))
         })
     }
 
@@ -167,7 +167,7 @@ impl RunContext {
                 return (state, None);
             }
             let (state, event) = compaction::compact(&self.0, state).await;
-            (state, self.expect_observation(event))
+            (state, self.track_unobserved_change(event))
         })
     }
 
@@ -195,8 +195,8 @@ impl RunContext {
     }
 
     /// The run has to have the event before the history is looked at again.
-    fn expect_observation(&self, event: Option<Event>) -> Option<Event> {
-        event.inspect(|event| self.0.control().expect_observation(event))
+    fn track_unobserved_change(&self, event: Option<Event>) -> Option<Event> {
+        event.inspect(|event| self.0.control().track_unobserved_change(event))
     }
 
     /// The event that tells of a request.
@@ -232,10 +232,10 @@ impl RunContext {
         let control = self.0.control();
         control.set_last_failure(error);
         self.0.finish_request();
-        control.set_broke_off(is_incomplete_turn(error));
+        control.set_incomplete_turn(is_incomplete_turn(error));
         self.0.hooks().failure(state, error);
         let usage = PartialTurn::from_error(error).map_or_else(Usage::default, PartialTurn::usage);
-        let why = prompts::retracted(error);
+        let why = prompts::retraction_reason(error);
         self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
     }
 
@@ -262,17 +262,17 @@ impl RunContext {
     ///
     /// What the world fails with, and [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if a verdict is
     /// not one on a pending call.
-    pub fn resume_pending(
+    pub fn resume_pending_calls(
         &self,
         state: &State,
     ) -> impl Future<Output = Result<Option<Box<ToolRun>>, Error>> + Send {
         // Boxed, as in `request`.
-        Box::pin(run_tools::resume_pending(&self.0, state))
+        Box::pin(run_tools::resume_pending_calls(&self.0, state))
     }
 
     /// No verdict on these calls counts any more.
-    pub fn close_verdicts(&self) {
-        self.0.control().close_verdicts();
+    pub fn stop_accepting_verdicts(&self) {
+        self.0.control().stop_accepting_verdicts();
     }
 
     /// Asks all who may object when the model has stopped by itself.
@@ -314,8 +314,12 @@ impl RunContext {
     }
 
     /// What comes of a decision: the events that tell it, and the step. Yield them in this order.
-    pub fn apply(&self, state: State, next: NextAction) -> (Vec<Event>, Step<Event, State>) {
-        state.update(|it| it.history = self.history()).apply(next, || self.new_id())
+    pub fn apply_next_action(
+        &self,
+        state: State,
+        next: NextAction,
+    ) -> (Vec<Event>, Step<Event, State>) {
+        state.update(|it| it.history = self.history()).apply_next_action(next, || self.new_id())
     }
 
     /// The provider that the state is at.

@@ -54,7 +54,7 @@ impl ToolPolicy for RunPolicy {
         let (hooks, state, call) = (hooks.clone(), self.state.clone(), call.clone());
         async move {
             Ok(match hooks.before_tool(&state, &call).await? {
-                CombinedDecision::Deny { why } => {
+                CombinedDecision::Deny { reason: why } => {
                     Permission { decision: PermissionDecision::Deny(why), arguments: None }
                 }
                 CombinedDecision::RequireApproval { arguments } => {
@@ -70,7 +70,7 @@ impl ToolPolicy for RunPolicy {
 
     fn on_verdict_requested(&mut self, call: &ToolCall) {
         let tool = self.run.settings.tools.toolkit.get(&call.name);
-        self.run.control().await_verdict(call, tool.is_some_and(Tool::is_external));
+        self.run.control().register_awaited_verdict(call, tool.is_some_and(Tool::is_external));
     }
 
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
@@ -83,14 +83,14 @@ impl ToolPolicy for RunPolicy {
         let suspends = self.run.effects.world().can_suspend();
         let waits =
             self.run.settings.tools.interactive && !suspends && control.can_receive_verdict();
-        waits || control.has_verdict_or_close()
+        waits || control.has_verdict_or_stop_accepting()
     }
 
     fn acquire_slot(
         &mut self,
         _call: &ToolCall,
     ) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
-        let slot = self.run.settings.bounds.budget.pool()?.acquire_slot();
+        let slot = self.run.settings.limits.budget.pool()?.acquire_slot();
         Some(slot.map(|slot| -> Box<dyn Any + Send> { Box::new(slot) }).boxed())
     }
 
@@ -110,7 +110,7 @@ impl ToolPolicy for RunPolicy {
         self.run.hooks().redact_evidence(&self.state, call, evidence)
     }
 
-    fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+    fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(Arc::<RunHandle>::clone(&self.run.handle))
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn redacted_report(
     state: &State,
     context: &ToolContext,
 ) -> EffectReport {
-    let mut report = context.report();
+    let mut report = context.effect_report();
     let call = context.turn().tool_calls().find(|call| call.call_id == context.call_id());
     if let Some(call) = call {
         let hooks = run.hooks();

@@ -45,7 +45,7 @@ impl RunShared {
 
     /// The provider that the state is at.
     pub(super) fn provider(&self, state: &State) -> &dyn Provider {
-        let models = &self.settings.models;
+        let models = &self.settings.providers;
         let at = state.model_selection.provider_index.checked_sub(1);
         let fallback = at.and_then(|at| models.fallbacks.get(at));
         &**fallback.unwrap_or(&models.provider)
@@ -53,35 +53,39 @@ impl RunShared {
 
     /// The limit that is reached. Time that is kept for a last turn counts as used up where one can
     /// follow.
-    pub(super) fn exceeded(&self, state: &State, spent: &BudgetUsage) -> Option<BudgetExceeded> {
-        let budget = &self.settings.bounds.budget;
+    pub(super) fn exceeded_limit(
+        &self,
+        state: &State,
+        spent: &BudgetUsage,
+    ) -> Option<BudgetExceeded> {
+        let budget = &self.settings.limits.budget;
         match self.can_wrap_up(state) {
-            true => budget.exceeded(spent),
-            false => budget.exceeded_without_reserve(spent),
+            true => budget.exceeded_limit(spent),
+            false => budget.exceeded_limit_ignoring_reserve(spent),
         }
     }
 
     /// What the run has used. What came on top since the last time is drawn from the pool.
     pub(super) fn budget_usage(&self, state: &State) -> BudgetUsage {
-        let charged = self.update_charged();
+        let charged = self.charge_usage();
         BudgetUsage {
             usage: charged.usage,
             cost: charged.cost,
-            elapsed: self.control().started().elapsed(),
+            elapsed: self.control().started_at().elapsed(),
             tool_calls: state.counts.tool_calls,
         }
     }
 
-    fn update_charged(&self) -> ChargedUsage {
+    fn charge_usage(&self) -> ChargedUsage {
         self.control()
-            .update_charged(self.handle.usage(), |more| self.settings.bounds.budget.charge(more))
+            .charge_usage(self.handle.usage(), |more| self.settings.limits.budget.charge(more))
     }
 
     /// The request is answered, or has failed: what it used is counted, and the rest of what was
     /// reserved for it is given back.
     pub(super) fn finish_request(&self) {
         self.control().end_request();
-        self.update_charged();
+        self.charge_usage();
         self.control().pool_claim().release();
     }
 
@@ -89,7 +93,7 @@ impl RunShared {
     pub(super) fn finish_turn(&self, turn: &Turn) {
         // Another model than the one that was asked may have answered, at a price of its own.
         if let Some(answered) = turn.model()
-            && let Ok(Some(price)) = self.settings.bounds.budget.price_of(answered)
+            && let Ok(Some(price)) = self.settings.limits.budget.price_of(answered)
         {
             self.control().set_price(Some(price));
         }
@@ -98,7 +102,8 @@ impl RunShared {
 
     /// Whether the time for requests of this kind is over, which the next poll acts on.
     pub(super) fn is_time_over(&self, state: &State) -> bool {
-        let (budget, elapsed) = (&self.settings.bounds.budget, self.control().started().elapsed());
+        let (budget, elapsed) =
+            (&self.settings.limits.budget, self.control().started_at().elapsed());
         let is_cut = || budget.time_before_wrap_up().is_some_and(|before| elapsed >= before);
         let may_be_cut = !self.control().is_wrap_up_time_released() && self.can_wrap_up(state);
         budget.is_time_up(elapsed) || may_be_cut && is_cut()
@@ -113,15 +118,15 @@ impl RunShared {
         state.end.wrap_up_reason.is_none()
             && !self.control().is_stop_requested()
             && was_asked
-            && requests < self.settings.bounds.limits.max_turns
+            && requests < self.settings.limits.limits.max_turns
     }
 
     /// Counts what the last requests used, when the run is over. Gives what all of them cost, where
     /// money is limited.
-    pub(super) fn finish(&self, state: &State) -> Option<u64> {
+    pub(super) fn charge_final_usage(&self, state: &State) -> Option<u64> {
         self.finish_request();
         let spent = self.budget_usage(state);
-        self.settings.bounds.budget.has_cost_limit().then_some(spent.cost)
+        self.settings.limits.budget.has_cost_limit().then_some(spent.cost)
     }
 
     /// Tells hooks of the error that ends the run, unless they were told that a request failed with it.

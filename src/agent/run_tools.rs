@@ -8,7 +8,7 @@ use crate::agent::run_shared::RunShared;
 use crate::agent::{Decision, State, prompts};
 use crate::error::Error;
 use crate::item::ResultKind;
-use crate::tool::{RemainingDepth, ToolRun};
+use crate::tool::{RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
 /// The answers of a turn's calls: what runs, or what they are answered with instead.
@@ -18,7 +18,7 @@ pub(super) fn run_tools(
     turn: Option<&Arc<Turn>>,
     decision: &Decision,
 ) -> Result<ToolRun, Error> {
-    drop(run.control().take_started());
+    drop(run.control().take_started_calls());
     let kit = &run.settings.tools.toolkit;
     let tools = match (turn, &state.model_selection.offered_tools) {
         (Some(turn), Some(offered)) => kit.restricted_to(offered).run(&state.history, turn),
@@ -32,16 +32,18 @@ pub(super) fn run_tools(
     let tools = match decision {
         Decision::RunTools => {
             let tools = tools.with_policy(RunPolicy::new(run.clone(), state.clone()));
-            let budget = &run.settings.bounds.budget;
+            let budget = &run.settings.limits.budget;
             match (budget.remaining_calls(&run.budget_usage(state)), budget.call_limit_exceeded()) {
                 (Some(left), Some(exceeded)) => {
-                    let why = prompts::not_run_budget(&exceeded);
+                    let why = prompts::not_run_over_budget(&exceeded);
                     tools.with_call_limit(left, ResultKind::Budget, why)
                 }
                 (Some(_) | None, _) => tools,
             }
         }
-        Decision::RefuseTools { kind, why, .. } => tools.with_refusal(*kind, why.clone()),
+        Decision::RefuseTools { result_kind: kind, reason: why, .. } => {
+            tools.with_refusal(*kind, why.clone())
+        }
         Decision::Continue(_) | Decision::Stop => tools,
     };
     let handle = Arc::clone(&run.handle);
@@ -51,7 +53,7 @@ pub(super) fn run_tools(
 }
 
 /// The calls that are pending, with the verdicts that the world has waited for.
-pub(super) async fn resume_pending(
+pub(super) async fn resume_pending_calls(
     run: &RunShared,
     state: &State,
 ) -> Result<Option<Box<ToolRun>>, Error> {
@@ -60,10 +62,10 @@ pub(super) async fn resume_pending(
     if !waits || pending.is_empty() {
         return Ok(None);
     }
-    let elapsed = run.control().started().elapsed();
+    let elapsed = run.control().started_at().elapsed();
     let left = run
         .settings
-        .bounds
+        .limits
         .budget
         .effective_time_limit()
         .map(|limit| limit.saturating_sub(elapsed));
@@ -73,18 +75,18 @@ pub(super) async fn resume_pending(
         return Ok(None);
     }
     let verdicts = check_verdicts(&run.settings, &state.history, verdicts)?;
-    run.control().set_verdicts(verdicts.clone());
+    run.control().set_sub_agent_verdicts(verdicts.clone());
     let resuming = state.clone().update(|it| it.approvals.resume_verdicts = Some(verdicts));
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
 
 /// Calls with the data of the run, and with what is left of the depth of sub-agents.
 fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
-    let data = run.control().data();
-    let max_depth = run.settings.bounds.limits.max_depth;
-    let left = data.get::<RemainingDepth>().map_or(max_depth, |left| left.0);
+    let data = run.control().run_data();
+    let max_depth = run.settings.limits.limits.max_depth;
+    let left = data.get::<RemainingSubAgentDepth>().map_or(max_depth, |left| left.0);
     match left.checked_sub(1) {
-        Some(left) => tools.with_data(data.insert(RemainingDepth(left))),
+        Some(left) => tools.with_data(data.insert(RemainingSubAgentDepth(left))),
         None => tools.with_data(data).without_sub_agents(),
     }
 }

@@ -26,12 +26,12 @@ pub(super) async fn next_request(
         return Err(Error::new(ErrorKind::InvalidRequest, why));
     }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
-    run.control().set_broke_off(false);
+    run.control().set_incomplete_turn(false);
     let request = prepare_request(run, &counted).await?;
     request.check()?;
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
     let model = Arc::from(model);
-    let price = run.settings.bounds.budget.price_of(&model)?;
+    let price = run.settings.limits.budget.price_of(&model)?;
     if !wait_for_pool(run, &counted, &request).await? {
         return Ok((state, None));
     }
@@ -48,7 +48,7 @@ pub(super) async fn next_request(
 
 /// A request as hooks want it, or wanted it in the run that is played.
 async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
-    let mut request = run.settings.request(&state.history);
+    let mut request = run.settings.build_request(&state.history);
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
         // The tools stay listed, so that what is cached still fits.
         request.options.tool_choice = ToolChoice::None;
@@ -62,7 +62,7 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
     let prepare = async move {
         let request = Box::new(hooks.prepare_request(&state, plain.clone()).await?);
-        Ok(PreparedRequest::Made { plain: Box::new(plain), request })
+        Ok(PreparedRequest::Computed { original: Box::new(plain), prepared: request })
     };
     let prepared = run.effects.perform(EffectKind::Prepared, prepare).await?;
     Ok(prepared.into_request(request))
@@ -87,7 +87,7 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     if run.is_time_over(state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
     }
-    if state.model_selection.provider_index < run.settings.models.fallbacks.len() {
+    if state.model_selection.provider_index < run.settings.providers.fallbacks.len() {
         let left = fallback_predicate(run, state);
         // A generation that failed is corrected first.
         request.retries = request.retries.with_exception(move |error| {
@@ -98,13 +98,13 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     run.control().begin_request();
     let max_output_tokens = request.options.max_output_tokens;
     let turn = run.provider(state).stream_turn(request);
-    turn.with_limits(run.settings.bounds.limits.max_turn_bytes, max_output_tokens)
+    turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
 }
 
 /// Whether the loop could ask another provider when the request of this state fails, at the time at
 /// which it is called. It holds nothing of the agent but its limits, since providers keep requests.
 fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Send + Sync + 'static {
-    let (budget, limits) = (run.settings.bounds.budget.clone(), run.settings.bounds.limits);
+    let (budget, limits) = (run.settings.limits.budget.clone(), run.settings.limits.limits);
     let (calls, wraps_up) = (state.counts.model_calls, state.end.wrap_up_reason.is_some());
     let (handle, tool_calls) = (Arc::clone(&run.handle), state.counts.tool_calls);
     move || {
@@ -113,6 +113,6 @@ fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Sen
         !wraps_up
             && !control.is_stop_requested()
             && calls < limits.turns_before_wrap_up(budget.has_wrap_up())
-            && budget.exceeded(&spent).is_none()
+            && budget.exceeded_limit(&spent).is_none()
     }
 }

@@ -15,7 +15,7 @@ use crate::tool::Toolkit;
 use crate::world::{LiveWorld, World};
 
 /// How long the compactor may take, unless set.
-const COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
+const DEFAULT_COMPACTOR_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What makes the world of each run.
 pub(crate) type WorldFactory =
@@ -26,12 +26,12 @@ pub(crate) type WorldFactory =
 pub(crate) struct AgentSettings {
     /// What tells it apart from others; empty if it is a sub-agent that is called by its tool's name.
     pub(super) label: Arc<str>,
-    pub(super) models: ProviderSettings,
+    pub(super) providers: ProviderSettings,
     pub(super) prompt: PromptSettings,
     pub(super) tools: ToolkitSettings,
-    pub(super) bounds: LimitSettings,
-    pub(super) checks: Validators,
-    pub(super) memory: ContextSettings,
+    pub(super) limits: LimitSettings,
+    pub(super) validators: Validators,
+    pub(super) context: ContextSettings,
     pub(super) hooks: Hooks,
     pub(super) ids: Arc<dyn Ids>,
     pub(super) world: WorldFactory,
@@ -49,7 +49,7 @@ pub(super) struct ProviderSettings {
 pub(super) struct PromptSettings {
     pub(super) system: System,
     /// What follows the part of the system prompt that stays the same.
-    pub(super) instructions: Arc<str>,
+    pub(super) appended_instructions: Arc<str>,
     pub(super) options: Options,
 }
 
@@ -57,9 +57,9 @@ pub(super) struct PromptSettings {
 pub(super) struct ToolkitSettings {
     pub(super) toolkit: Toolkit,
     /// The tools that never change anything.
-    pub(super) read_only: Arc<[String]>,
+    pub(super) read_only_tools: Arc<[String]>,
     /// The tools are audited, also those that are added later.
-    pub(super) rationale: bool,
+    pub(super) requires_rationale: bool,
     /// Calls without a verdict are waited for.
     pub(super) interactive: bool,
 }
@@ -69,7 +69,7 @@ pub(super) struct ToolkitSettings {
 pub(super) struct LimitSettings {
     pub(super) limits: Limits,
     /// Whether the cap on turns was set.
-    pub(super) max_turns_set: bool,
+    pub(super) is_max_turns_set: bool,
     pub(super) budget: Budget,
 }
 
@@ -88,15 +88,15 @@ impl AgentSettings {
     pub(super) fn new(provider: Arc<dyn Provider>) -> Self {
         Self {
             label: Arc::default(),
-            models: ProviderSettings { provider, fallbacks: Vec::new() },
+            providers: ProviderSettings { provider, fallbacks: Vec::new() },
             prompt: PromptSettings::default(),
             tools: ToolkitSettings::default(),
-            bounds: LimitSettings::default(),
-            checks: Validators::default(),
-            memory: ContextSettings {
+            limits: LimitSettings::default(),
+            validators: Validators::default(),
+            context: ContextSettings {
                 ageing: None,
                 compactor: Some(Arc::new(Truncator::new())),
-                compactor_timeout: TimeLimit::Default(COMPACTOR_TIMEOUT),
+                compactor_timeout: TimeLimit::Default(DEFAULT_COMPACTOR_TIMEOUT),
                 window: None,
             },
             hooks: Hooks::new(),
@@ -106,13 +106,13 @@ impl AgentSettings {
     }
 
     /// The request that asks for the next turn.
-    pub(super) fn request(&self, history: &History) -> Request {
+    pub(super) fn build_request(&self, history: &History) -> Request {
         let kit = &self.tools.toolkit;
         let mut request = Request {
-            system: self.system(),
+            system: self.system_prompt(),
             tools: kit.specs(),
             options: self.prompt.options.clone(),
-            max_turn_bytes: Some(self.bounds.limits.max_turn_bytes),
+            max_turn_bytes: Some(self.limits.limits.max_turn_bytes),
             ..Request::new(history.clone())
         };
         if kit.is_first_call_only() {
@@ -121,8 +121,8 @@ impl AgentSettings {
         request
     }
 
-    fn system(&self) -> System {
-        let PromptSettings { system, instructions, .. } = &self.prompt;
+    fn system_prompt(&self) -> System {
+        let PromptSettings { system, appended_instructions: instructions, .. } = &self.prompt;
         let mut system = system.clone();
         if !instructions.is_empty() {
             let apart = if system.stable.is_empty() { "" } else { "\n\n" };

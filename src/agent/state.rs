@@ -68,7 +68,7 @@ pub struct RunCounts {
     /// How many requests were sent. The cap counts these.
     pub model_calls: u32,
     /// How many turns led to a next turn by their tools.
-    pub turns: u32,
+    pub tool_turns: u32,
     /// How many calls were run.
     pub tool_calls: u32,
     /// How many calls of the last turn were not run because no more may be started.
@@ -80,7 +80,7 @@ pub struct RunCounts {
 #[non_exhaustive]
 pub struct Streaks {
     /// How many replies in a row could not be used.
-    pub malformed: u32,
+    pub malformed_replies: u32,
     /// Whether the model was asked again after a stop reason that is not understood.
     pub retried_unknown_stop: bool,
     /// How often in a row the model was asked to go on with a text that was cut off.
@@ -88,7 +88,7 @@ pub struct Streaks {
     /// How often in a row it was asked again for calls that were cut off.
     pub truncated_calls: u32,
     /// How many turns in a row broke off and were asked for again.
-    pub retries: u32,
+    pub turn_retries: u32,
     /// How many turns in a row had no call, though the model was told to go on.
     pub idle_turns: u32,
     /// How many iterations in a row had the same calls and the same results.
@@ -138,7 +138,7 @@ pub struct EndState {
     /// What the stop hook, or the policy on evidence, said that ended it.
     pub message: Option<String>,
     /// Which budget was spent.
-    pub exceeded: Option<BudgetExceeded>,
+    pub exceeded_budget: Option<BudgetExceeded>,
 }
 
 impl Deref for State {
@@ -187,20 +187,20 @@ impl State {
         let mut kinds = results.iter().map(|result| result.kind);
         // A reply without calls is judged by what comes of it.
         let malformed = match results.is_empty() {
-            true => self.streaks.malformed,
-            false if kinds.all(ResultKind::is_model_error) => self.streaks.malformed + 1,
+            true => self.streaks.malformed_replies,
+            false if kinds.all(ResultKind::is_model_error) => self.streaks.malformed_replies + 1,
             false => 0,
         };
         self.update(|it| {
             it.history = history;
             it.counts = it.counts.with_results(&results);
             it.counts.calls_over_limit = limited;
-            (it.streaks.malformed, it.streaks.retries) = (malformed, 0);
+            (it.streaks.malformed_replies, it.streaks.turn_retries) = (malformed, 0);
             if let Some(turn) = turn {
                 let repeats = std::mem::take(&mut it.streaks.repeats);
                 it.streaks.repeats = repeats.with_iteration(turn, &results, &polls);
             }
-            it.evidence.log.record(&results);
+            it.evidence.log.record_batch(&results);
             it.approvals = Approvals { resume_verdicts: None, pending };
         })
     }
@@ -218,17 +218,17 @@ impl State {
             it.history = history;
             it.counts = it.counts.with_results(results);
             it.counts.model_calls = requests.max(it.counts.model_calls);
-            it.evidence.log.record(results);
+            it.evidence.log.record_batch(results);
             it.approvals = Approvals::default();
             // A last turn begins nothing new.
             it.follow_up_due = false;
-            it.end.exceeded = Some(exceeded);
+            it.end.exceeded_budget = Some(exceeded);
         })
     }
 
     /// What comes of a decision: the events that tell it, and the step. `id` names what is said. The next
     /// iteration begins with the history that these events lead to.
-    pub(super) fn apply(
+    pub(super) fn apply_next_action(
         self,
         next: NextAction,
         id: impl FnOnce() -> String,
@@ -239,7 +239,9 @@ impl State {
                 return (Vec::new(), Step::StopWith(self.with_end_reason(reason)));
             }
             NextAction::Continue(transition) => (transition, None),
-            NextAction::SendMessage { transition, why, text } => (transition, Some((why, text))),
+            NextAction::SendMessage { transition, append_reason: why, text } => {
+                (transition, Some((why, text)))
+            }
             NextAction::WrapUp(reason) => {
                 wrapping_up = Some(reason);
                 (Transition::WrapUp, Some((AppendReason::WrapUp, prompts::WRAP_UP.into())))
@@ -254,7 +256,7 @@ impl State {
             }
         };
         let state = self.update(|it| {
-            it.counts.turns += u32::from(transition == Transition::NextTurn);
+            it.counts.tool_turns += u32::from(transition == Transition::NextTurn);
             it.streaks.update(transition, said.is_some());
             it.model_selection.provider_index += usize::from(transition == Transition::Fallback);
             it.follow_up_due |= transition == Transition::FollowUp;
@@ -291,19 +293,21 @@ impl Streaks {
         match transition {
             // One good reply resets what counts in a row; only its results tell whether it is one.
             Transition::NextTurn => {
-                let malformed = self.malformed;
+                let malformed = self.malformed_replies;
                 self.reset();
-                (self.malformed, self.idle_turns) = (malformed, 0);
+                (self.malformed_replies, self.idle_turns) = (malformed, 0);
             }
             Transition::MaxOutputTokensRecovery => {
                 let count = if said { &mut self.continuations } else { &mut self.truncated_calls };
                 *count += 1;
-                self.malformed = 0;
+                self.malformed_replies = 0;
             }
-            Transition::Corrective if said => self.malformed += 1,
-            Transition::Corrective => (self.retried_unknown_stop, self.malformed) = (true, 0),
-            Transition::Retry => self.retries += 1,
-            Transition::Fallback => self.retries = 0,
+            Transition::Corrective if said => self.malformed_replies += 1,
+            Transition::Corrective => {
+                (self.retried_unknown_stop, self.malformed_replies) = (true, 0)
+            }
+            Transition::Retry => self.turn_retries += 1,
+            Transition::Fallback => self.turn_retries = 0,
             // No turn came, so that nothing that counts turns changes.
             Transition::ReactiveCompactRetry => {}
             // The model had finished what it said: no row goes on after it.
@@ -316,16 +320,18 @@ impl Streaks {
                 self.idle_turns += 1;
             }
             Transition::StopHookBlocking => {
-                (self.idle_turns, self.malformed) = (self.idle_turns + 1, 0);
+                (self.idle_turns, self.malformed_replies) = (self.idle_turns + 1, 0);
             }
-            Transition::WrapUp | Transition::PauseResumed | Transition::Other => self.malformed = 0,
+            Transition::WrapUp | Transition::PauseResumed | Transition::Other => {
+                self.malformed_replies = 0
+            }
         }
     }
 
     /// Nothing is counted in a row any more.
     fn reset(&mut self) {
         (self.continuations, self.truncated_calls) = (0, 0);
-        (self.retried_unknown_stop, self.malformed) = (false, 0);
+        (self.retried_unknown_stop, self.malformed_replies) = (false, 0);
     }
 }
 
@@ -340,29 +346,29 @@ mod tests {
         let Streaks {
             continuations: recovery_count,
             truncated_calls: cut_calls,
-            malformed,
-            retries,
+            malformed_replies: malformed,
+            turn_retries: retries,
             ..
         } = state.streaks;
-        [state.counts.turns, recovery_count, cut_calls, malformed, retries, provider]
+        [state.counts.tool_turns, recovery_count, cut_calls, malformed, retries, provider]
     }
 
     fn after(next: NextAction) -> State {
         let state = State::new(History::from_id("h")).update(|it| {
-            it.counts.turns = 7;
+            it.counts.tool_turns = 7;
             it.streaks.continuations = 2;
             it.streaks.truncated_calls = 1;
-            it.streaks.malformed = 1;
-            it.streaks.retries = 1;
+            it.streaks.malformed_replies = 1;
+            it.streaks.turn_retries = 1;
         });
-        match state.apply(next, || "id".to_owned()).1 {
+        match state.apply_next_action(next, || "id".to_owned()).1 {
             Step::Next(state) | Step::StopWith(state) => state,
             Step::Value(_) | Step::Stop => panic!("no state"),
         }
     }
 
     fn said(transition: Transition) -> NextAction {
-        NextAction::SendMessage { transition, why: AppendReason::Hook, text: "so".into() }
+        NextAction::SendMessage { transition, append_reason: AppendReason::Hook, text: "so".into() }
     }
 
     #[track_caller]
@@ -392,7 +398,8 @@ mod tests {
     #[test]
     fn a_message_to_the_model_is_emitted_before_continued() {
         let state = State::new(History::from_id("h"));
-        let (events, step) = state.apply(said(Transition::StopHookBlocking), || "id".to_owned());
+        let (events, step) =
+            state.apply_next_action(said(Transition::StopHookBlocking), || "id".to_owned());
         assert!(matches!(step, Step::Next(_)), "it ended");
         assert!(matches!(&events[..], [
             Event::Appended { why: AppendReason::Hook, id, items },
@@ -403,7 +410,9 @@ mod tests {
     #[test]
     fn after_compaction_a_truncated_text_is_continued() {
         let history = |item| History::from_items("h", [item]);
-        let says = |item| State::new(history(item)).apply(NextAction::Compact, String::new).0.len();
+        let says = |item| {
+            State::new(history(item)).apply_next_action(NextAction::Compact, String::new).0.len()
+        };
         assert_eq!(says(Item::text("half a")), 2);
         assert_eq!(says(Item::user("go")), 1);
         assert_eq!(says(Item::text("half a").with_mark(Mark::Tombstone)), 1);

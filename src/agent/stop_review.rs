@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::budget::TargetDecision;
 use crate::agent::evidence::EvidenceVerdict;
-use crate::agent::external_facts::facts;
+use crate::agent::external_facts::gather_facts;
 use crate::agent::hook::StopDecision;
 use crate::agent::run_shared::RunShared;
 use crate::agent::{self, NextAction, State, StopReview};
@@ -58,15 +58,15 @@ impl RecordedReview {
             StopDecision::RequireEvidence { text, .. } if may_prove => {
                 Self { sends_back: true, ..Self::new(ReviewKind::Block, text) }
             }
-            StopDecision::Unproven(why) | StopDecision::RequireEvidence { why, .. } => {
+            StopDecision::Unproven(why) | StopDecision::RequireEvidence { reason: why, .. } => {
                 Self::new(ReviewKind::Unproven, why)
             }
         }
     }
 
-    fn on_stop(self) -> Option<StopReview> {
+    fn into_stop_review(self) -> Option<StopReview> {
         let text = self.text;
-        Some(StopReview::Hook(match self.said? {
+        Some(StopReview::HookDecision(match self.said? {
             ReviewKind::Objection => return Some(StopReview::ValidationFailed(text)),
             ReviewKind::Block => StopDecision::Block(text),
             ReviewKind::Prevent => StopDecision::EndRun(text),
@@ -82,7 +82,7 @@ pub(super) async fn review_stop(
     state: State,
     turn: &Arc<Turn>,
 ) -> Result<(State, NextAction), Error> {
-    let (state, known) = facts(run, state);
+    let (state, known) = gather_facts(run, state);
     let next = agent::at_stop(&state, StopReview::Accept, &known);
     if next == NextAction::Continue(Transition::Steering) {
         // Stop hooks are not asked: the run goes on.
@@ -94,20 +94,20 @@ pub(super) async fn review_stop(
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
     let objection: RecordedReview = run.effects.perform(EffectKind::AtStop, ask).await?;
     let (sends_back, keeps) = (objection.sends_back, objection.keeps_sent_back);
-    let (state, said) = match objection.on_stop() {
+    let (state, said) = match objection.into_stop_review() {
         None => check_target(run, state),
         Some(said) => (state, said),
     };
     let why = match &said {
-        StopReview::Hook(
+        StopReview::HookDecision(
             said @ (StopDecision::EndRun(_) | StopDecision::Blocked(_) | StopDecision::Unproven(_)),
         ) => said.message().map(str::to_owned),
-        StopReview::Hook(_)
+        StopReview::HookDecision(_)
         | StopReview::ValidationFailed(_)
         | StopReview::Nudge(_)
         | StopReview::Accept => None,
     };
-    let (state, known) = facts(run, state);
+    let (state, known) = gather_facts(run, state);
     let next = agent::at_stop(&state, said, &known);
     let goes_back =
         matches!(next, NextAction::SendMessage { transition: Transition::StopHookBlocking, .. });
@@ -128,7 +128,7 @@ async fn run_checks(
 ) -> Result<RecordedReview, Error> {
     // A model that gives up has no answer that could be checked.
     if run.hooks().gives_up(state, turn)?.is_none()
-        && let Some(objection) = run.settings.checks.first_failure(turn)?
+        && let Some(objection) = run.settings.validators.first_failure(turn)?
     {
         return Ok(RecordedReview::new(ReviewKind::Objection, objection));
     }
@@ -137,7 +137,7 @@ async fn run_checks(
 
 /// What the token target has to say.
 fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
-    let Some(target) = run.settings.bounds.budget.target() else {
+    let Some(target) = run.settings.limits.budget.target() else {
         return (state, StopReview::Accept);
     };
     let used = run.budget_usage(&state).usage.output_tokens;
@@ -149,9 +149,11 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
         diminishing_returns: true,
     };
     // Given up earlier, it may be reached by what followed.
-    let before = state.end.exceeded.filter(|it| it.kind != BudgetKind::Target);
+    let before = state.end.exceeded_budget.filter(|it| it.kind != BudgetKind::Target);
     let (tracker, exceeded, said) = match decided {
-        TargetDecision::Continue { text, tracker } => (tracker, before, StopReview::Nudge(text)),
+        TargetDecision::Continue { text, progress: tracker } => {
+            (tracker, before, StopReview::Nudge(text))
+        }
         TargetDecision::Stop { diminishing_returns: true } => {
             (state.target_progress, Some(given_up), StopReview::Accept)
         }
@@ -159,12 +161,13 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
             (state.target_progress, before, StopReview::Accept)
         }
     };
-    let nudged = state.update(|it| (it.target_progress, it.end.exceeded) = (tracker, exceeded));
+    let nudged =
+        state.update(|it| (it.target_progress, it.end.exceeded_budget) = (tracker, exceeded));
     (nudged, said)
 }
 
 /// The check that proves a run that ends as completed.
-pub(super) fn proof(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
+pub(super) fn completion_evidence(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
     let standing = || state.evidence.log.verdict();
     match run.hooks().judge(state).ok()?.unwrap_or_else(standing) {
         EvidenceVerdict::Proven(evidence) => Some(Box::new(evidence)),

@@ -23,7 +23,7 @@ use crate::tool::{
 const DEFAULT_MAX_TURNS: u32 = 80;
 
 /// A tool each of whose calls runs the agent.
-pub(super) fn tool(
+pub(super) fn sub_agent_tool(
     mut settings: Arc<AgentSettings>,
     name: &str,
     description: &str,
@@ -40,9 +40,9 @@ pub(super) fn tool(
             "additionalProperties": false,
         }),
     };
-    if !settings.bounds.max_turns_set {
-        let bounds = &mut Arc::make_mut(&mut settings).bounds;
-        (bounds.limits.max_turns, bounds.max_turns_set) = (DEFAULT_MAX_TURNS, true);
+    if !settings.limits.is_max_turns_set {
+        let bounds = &mut Arc::make_mut(&mut settings).limits;
+        (bounds.limits.max_turns, bounds.is_max_turns_set) = (DEFAULT_MAX_TURNS, true);
     }
     // It hands a dry run on.
     let own = Arc::clone(&settings);
@@ -87,8 +87,8 @@ impl SubAgent {
         if cx.is_dry_run() {
             settings.tools.toolkit = settings.tools.toolkit.with_dry_run(true);
         }
-        let harmless = Arc::clone(&settings.tools.read_only);
-        let parent = cx.extension::<RunHandle>();
+        let harmless = Arc::clone(&settings.tools.read_only_tools);
+        let parent = cx.policy_extension::<RunHandle>();
         settings.label = nested_label(parent.as_deref(), &settings.label, &self.name);
         let suspended =
             parent.as_ref().and_then(|it| it.history().nested_history(cx.call_id()).cloned());
@@ -96,13 +96,13 @@ impl SubAgent {
             (Some(history), Some(parent)) => {
                 // The record of a call that was suspended went with it.
                 for result in history.iter().filter_map(Item::as_tool_result) {
-                    forward_changes(&cx, result, &harmless);
+                    forward_side_effects(&cx, result, &harmless);
                 }
                 match history.unanswered_calls().is_empty() {
                     // It was dropped after its calls had their results.
                     true => (history.settled(), Input::default(), None),
                     false => {
-                        let verdicts = parent.control.verdicts_in(cx.call_id());
+                        let verdicts = parent.control.sub_agent_verdicts(cx.call_id());
                         (history, Input::default(), Some(verdicts))
                     }
                 }
@@ -110,8 +110,12 @@ impl SubAgent {
             // The same call has the same history, and its calls the same keys.
             _ => (History::from_id(cx.idempotency_key()), input, None),
         };
-        let run = Run::new(Arc::new(settings), RunArgs { history, input, resuming }, loop_body);
-        let mut run = run.with_run_data(cx.run_data().clone());
+        let run = Run::new(
+            Arc::new(settings),
+            RunArgs { history, input, resume_verdicts: resuming },
+            loop_body,
+        );
+        let mut run = run.with_parent_run_data(cx.run_data().clone());
         if let Some(parent) = &parent {
             parent.attach_sub_agent(cx.call_id(), &run.internal_handle());
         }
@@ -119,11 +123,11 @@ impl SubAgent {
             while let Some(Ok(event)) = run.next().await {
                 if let Event::Tool(ToolEvent::Output(result)) = &event {
                     // At once, so that it is on record also if the child never ends.
-                    forward_changes(&cx, result, &harmless);
+                    forward_side_effects(&cx, result, &harmless);
                 }
                 let end = event.outcome().map(|outcome| final_update(outcome, parent.is_some()));
                 if let Some(ToolUpdate::Output(output)) = &end {
-                    for evidence in run.evidence_log().unresolved(output.failed) {
+                    for evidence in run.evidence_log().unresolved_evidence(output.failed) {
                         cx.record_evidence(evidence);
                     }
                 }
@@ -147,7 +151,7 @@ fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
 }
 
 /// Puts on the parent's record what a call of the child changed, or may have.
-fn forward_changes(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
+fn forward_side_effects(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
     let told = result.report.as_deref().map_or(&[][..], |report| &report.side_effects);
     for effect in told {
         cx.record_side_effect(effect.clone());
@@ -162,15 +166,15 @@ fn forward_changes(cx: &ToolContext, result: &ToolResult, harmless: &[String]) {
 fn final_update(outcome: &Outcome, can_wait: bool) -> ToolUpdate {
     match outcome.reason == EndReason::Pending && can_wait {
         true => ToolUpdate::Suspended(Box::new(Suspension {
-            pending: outcome.pending.clone(),
-            nested: outcome.history.clone(),
+            pending_calls: outcome.pending.clone(),
+            sub_agent_history: outcome.history.clone(),
         })),
-        false => ToolUpdate::Output(output(outcome)),
+        false => ToolUpdate::Output(sub_agent_output(outcome)),
     }
 }
 
 /// What the parent reads of an outcome.
-fn output(outcome: &Outcome) -> ToolOutput {
+fn sub_agent_output(outcome: &Outcome) -> ToolOutput {
     let text = outcome.labeled_text();
     let says_something = !outcome.text.trim().is_empty();
     match outcome.reason {

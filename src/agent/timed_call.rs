@@ -9,7 +9,7 @@ use crate::env::{AlarmOutcome, Deadline, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
 /// How the counter of a window is called in errors.
-pub(super) const COUNTER_NAME: &str = "the counter of the window";
+pub(super) const TOKEN_COUNTER_NAME: &str = "the counter of the window";
 
 /// Runs a future that `make` makes, for at most `limit`. A panic of it is an error, and so is the
 /// end of its time; `whose` names it in both. The timer is made when the first poll was pending.

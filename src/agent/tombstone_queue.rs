@@ -114,15 +114,15 @@ impl QueuedPositions {
 /// Where a replaced item has come back. Of equal items some of which are gone, the newest have.
 fn new_position(replaced: &[&Item], at: usize, items: &[Item]) -> Option<usize> {
     let item = replaced.get(at)?;
-    let came_back = items.iter().enumerate().filter(|(_, other)| is_same(item, other));
+    let came_back = items.iter().enumerate().filter(|(_, other)| is_same_item(item, other));
     let came_back: Vec<(usize, &Item)> = came_back.collect();
-    let is_equal = |newer: &&&Item| came_back.iter().any(|(_, other)| is_same(newer, other));
+    let is_equal = |newer: &&&Item| came_back.iter().any(|(_, other)| is_same_item(newer, other));
     let newer = replaced[at + 1..].iter().filter(is_equal).count();
     came_back.iter().rev().nth(newer).map(|(place, _)| *place)
 }
 
 /// Whether an item is the other, or what a compaction has made of it.
-fn is_same(item: &Item, other: &Item) -> bool {
+fn is_same_item(item: &Item, other: &Item) -> bool {
     use ItemKind::{Reasoning, ToolCall, ToolResult};
     match (&item.kind, &other.kind) {
         (ToolCall(call), ToolCall(other)) => call.call_id == other.call_id,

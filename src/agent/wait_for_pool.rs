@@ -6,7 +6,7 @@ use crate::agent::State;
 use crate::agent::control::DeliveryPoint;
 use crate::agent::pool_claim::HeldCapacity;
 use crate::agent::run_shared::RunShared;
-use crate::agent::timed_call::{COUNTER_NAME, catch_named_panic};
+use crate::agent::timed_call::{TOKEN_COUNTER_NAME, catch_named_panic};
 use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::Error;
 use crate::request::Request;
@@ -23,7 +23,7 @@ pub(super) async fn wait_for_pool(
     state: &State,
     request: &Request,
 ) -> Result<bool, Error> {
-    if run.settings.bounds.budget.pool().is_none() {
+    if run.settings.limits.budget.pool().is_none() {
         return Ok(true);
     }
     let (waiting, state, request) = (run.clone(), state.clone(), request.clone());
@@ -33,7 +33,7 @@ pub(super) async fn wait_for_pool(
 }
 
 async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request) -> bool {
-    let Some(pool) = run.settings.bounds.budget.pool() else { return true };
+    let Some(pool) = run.settings.limits.budget.pool() else { return true };
     let admission = run.control().pool_claim();
     // Of a request before this one, in a body that does not say when it is over.
     run.finish_request();
@@ -41,31 +41,32 @@ async fn acquire_pool_capacity(run: &RunShared, state: &State, request: &Request
     let tokens = estimate_request(run, request).saturating_add(answer);
     let keeping = match state.end.wrap_up_reason {
         Some(_) => 0,
-        None => run.settings.bounds.budget.wrap_up_tokens(),
+        None => run.settings.limits.budget.wrap_up_tokens(),
     };
-    let first = admission.replace_yielded(false);
+    let first = admission.replace_yielded_queue_position(false);
     let mut waited = false;
-    let reservation = pool.reserve_above(tokens, keeping).at_front(first);
-    let Ok(reservation) = await_noting_pending(&mut waited, reservation).await else {
+    let reservation = pool.reserve_with_min_remaining(tokens, keeping).at_front(first);
+    let Ok(reservation) = await_recording_pending(&mut waited, reservation).await else {
         return false;
     };
-    let slot = await_noting_pending(&mut waited, pool.acquire_slot().first(first)).await;
-    if waited && should_yield(run, state) {
+    let slot = await_recording_pending(&mut waited, pool.acquire_slot().at_front(first)).await;
+    if waited && should_recheck_before_sending(run, state) {
         drop((slot, reservation));
-        admission.replace_yielded(true);
+        admission.replace_yielded_queue_position(true);
         return false;
     }
-    admission.hold(HeldCapacity { _slot: slot, _reservation: reservation });
+    admission.hold_capacity(HeldCapacity { _slot: slot, _reservation: reservation });
     true
 }
 
 /// Whether something is known now that decides on the request.
-fn should_yield(run: &RunShared, state: &State) -> bool {
-    let (control, budget) = (run.control(), &run.settings.bounds.budget);
+fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
+    let (control, budget) = (run.control(), &run.settings.limits.budget);
     let spent = run.budget_usage(state);
-    let exceeded = state.end.wrap_up_reason.is_none() && run.exceeded(state, &spent).is_some();
-    control.has_queued(DeliveryPoint::BeforeNextRequest)
-        || !control.tombstones().is_empty()
+    let exceeded =
+        state.end.wrap_up_reason.is_none() && run.exceeded_limit(state, &spent).is_some();
+    control.has_queued_input(DeliveryPoint::BeforeNextRequest)
+        || !control.tombstone_queue().is_empty()
         || control.is_stop_requested()
         || exceeded
         || budget.is_exhausted(&spent)
@@ -73,15 +74,15 @@ fn should_yield(run: &RunShared, state: &State) -> bool {
 
 /// How many tokens a request is estimated at. A counter that panics is replaced.
 fn estimate_request(run: &RunShared, request: &Request) -> u64 {
-    let window = run.settings.memory.window.as_ref();
+    let window = run.settings.context.window.as_ref();
     let counted = window.and_then(|window| {
-        catch_named_panic(COUNTER_NAME, || window.estimate_request_tokens(request)).ok()
+        catch_named_panic(TOKEN_COUNTER_NAME, || window.estimate_request_tokens(request)).ok()
     });
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
 /// Waits for a future, and notes whether it was not ready at once.
-async fn await_noting_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
+async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
         let polled = future.as_mut().poll(cx);

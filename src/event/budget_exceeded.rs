@@ -46,7 +46,7 @@ pub enum BudgetKind {
 impl fmt::Display for BudgetExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (used, limit) = match self.kind {
-            BudgetKind::Money => (format_units(self.used), format_units(self.limit)),
+            BudgetKind::Money => (format_millionths(self.used), format_millionths(self.limit)),
             _ => (self.used.to_string(), self.limit.to_string()),
         };
         let unit = match self.kind {
@@ -63,7 +63,7 @@ impl fmt::Display for BudgetExceeded {
 }
 
 /// Millionths as units, with as many digits as they have.
-fn format_units(millionths: u64) -> String {
+fn format_millionths(millionths: u64) -> String {
     let digits = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -15,7 +15,7 @@ pub enum EndReason {
     /// The cap on model calls was reached.
     MaxTurns,
     /// Somebody interrupted it.
-    Interrupted(Phase),
+    Interrupted(InterruptedPhase),
     /// A holder or a hook stopped it at a boundary.
     Stopped,
     /// A stop hook ended it; [`Outcome::why`](crate::Outcome::why) has its words.
@@ -70,7 +70,7 @@ pub enum EndReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Phase {
+pub enum InterruptedPhase {
     /// From the first tool of a turn until the next request.
     Tools,
     /// Before a turn, during it, and after it until its first tool. A phase of a later version is read
@@ -93,10 +93,10 @@ macro_rules! reason_names {
             }
 
             /// The reason of this name; `phase` is that of an interrupted run.
-            pub(super) fn named(name: &str, phase: Option<Phase>) -> Self {
+            pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*
-                    "interrupted" => Self::Interrupted(phase.unwrap_or(Phase::Streaming)),
+                    "interrupted" => Self::Interrupted(phase.unwrap_or(InterruptedPhase::Streaming)),
                     _ => Self::Other,
                 }
             }

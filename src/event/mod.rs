@@ -11,7 +11,7 @@ mod outcome;
 mod transition;
 
 pub use budget_exceeded::{BudgetExceeded, BudgetKind};
-pub use end_reason::{EndReason, Phase};
+pub use end_reason::{EndReason, InterruptedPhase};
 pub use event::{Event, ToolEvent};
 pub use outcome::{Outcome, UndeliveredInput};
 pub use transition::{AppendReason, RewriteReason, Transition};

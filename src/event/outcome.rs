@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::event::{BudgetExceeded, EndReason, Phase};
+use crate::event::{BudgetExceeded, EndReason, InterruptedPhase};
 use crate::item::{Evidence, History, Item, Json, PendingCall};
 use crate::turn::ParseError;
 use crate::usage::Usage;
@@ -233,7 +233,7 @@ struct UnfinishedRun(Outcome);
 struct OutcomeRepr {
     reason: Cow<'static, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    phase: Option<Phase>,
+    phase: Option<InterruptedPhase>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     #[serde(default)]

@@ -154,7 +154,7 @@ fn an_outcome_has_a_phase_only_when_interrupted() {
         ),
     );
     round_trip(
-        &outcome(EndReason::Interrupted(Phase::Tools), None),
+        &outcome(EndReason::Interrupted(InterruptedPhase::Tools), None),
         &format!(
             r#"{{"type":"finished","outcome":{{"reason":"interrupted","phase":"tools","partial":true,"text":"t","turns":2,"usage":{NO_USAGE},"new_items":[{{"type":"user","content":"u"}}],"error":null,{rest}}}}}"#
         ),

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
-use crate::event::{BudgetExceeded, EndReason, Event, Outcome, Phase, ToolEvent, UndeliveredInput};
+use crate::event::{
+    BudgetExceeded, EndReason, Event, InterruptedPhase, Outcome, ToolEvent, UndeliveredInput,
+};
 use crate::item::{EffectReport, History, Item, ToolCall};
 use crate::journal::open_call::Interruption;
 use crate::journal::run_fold::RunFold;
@@ -74,7 +76,7 @@ impl Journal {
     }
 
     /// Where an interrupt would find the run; see [`Phase`].
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> InterruptedPhase {
         self.with_state(|book| book.fold.phase())
     }
 

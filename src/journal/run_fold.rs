@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::error::Error;
 use crate::event::{
-    AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome, Phase, ToolEvent,
-    Transition, UndeliveredInput,
+    AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, InterruptedPhase, Outcome,
+    ToolEvent, Transition, UndeliveredInput,
 };
 use crate::item::{EffectReport, History, Item, Json, OpenCalls, ResultKind, ToolCall, ToolResult};
 use crate::journal::open_call::{Interruption, OpenCall};
@@ -25,7 +25,7 @@ pub(super) struct RunFold {
     partial_turn: PartialTurn,
     /// The calls of completed turns, with the results that are held.
     open_calls: OpenCalls<OpenCall, ToolResult>,
-    phase: Phase,
+    phase: InterruptedPhase,
     /// What the results in the history have put on record, also those that were rewritten since.
     evidence: Vec<Json>,
     /// Of completed turns, of void attempts, and of what was rewritten.
@@ -55,7 +55,11 @@ impl RunFold {
             new_items_start: history.len(),
             history,
             partial_turn: PartialTurn::default(),
-            phase: if calls.all_answered() { Phase::Streaming } else { Phase::Tools },
+            phase: if calls.all_answered() {
+                InterruptedPhase::Streaming
+            } else {
+                InterruptedPhase::Tools
+            },
             open_calls: calls,
             evidence: Vec::new(),
             usage: Usage::default(),
@@ -219,7 +223,7 @@ impl RunFold {
         self.earlier_new_items.iter().chain(since).cloned().collect()
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> InterruptedPhase {
         self.phase
     }
 
@@ -297,14 +301,14 @@ impl RunFold {
 }
 
 /// The phase that an event begins.
-fn phase_started_by(event: &Event) -> Option<Phase> {
+fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
     match event {
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
-            Some(Phase::Tools)
+            Some(InterruptedPhase::Tools)
         }
         // The end of a run answers calls that never began.
         Event::Tool(ToolEvent::Output(result)) => {
-            (result.kind != ResultKind::Interrupted).then_some(Phase::Tools)
+            (result.kind != ResultKind::Interrupted).then_some(InterruptedPhase::Tools)
         }
         // A retry opens no turn.
         Event::Turn(TurnEvent::Retrying { .. })
@@ -317,7 +321,7 @@ fn phase_started_by(event: &Event) -> Option<Phase> {
         | Event::Continued { .. }
         | Event::Finished(_)
         | Event::Unknown => None,
-        Event::TurnStarted { .. } | Event::Turn(_) => Some(Phase::Streaming),
+        Event::TurnStarted { .. } | Event::Turn(_) => Some(InterruptedPhase::Streaming),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
-use crate::provider::ordered_fields::Fields;
+use crate::provider::ordered_fields::OrderedFields;
 pub(super) use crate::request::unsupported;
 
 /// A JSON object with its fields in the order in which they were set, each name once.
@@ -101,7 +101,8 @@ impl ObjectWriter {
         self = self.set(array, [(); 0]);
         self.end_field(b"}");
         let mut out = self.fields;
-        let mut fields: Fields = serde_json::from_slice(&out).map_err(serialization_error)?;
+        let mut fields: OrderedFields =
+            serde_json::from_slice(&out).map_err(serialization_error)?;
         fields.merge(extra).map_err(serialization_error)?;
         let (mut fill, mut open) = (Some(fill), b'{');
         out.clear();
@@ -147,7 +148,7 @@ pub(super) fn to_bytes(
     if extra.is_empty() {
         return Ok(out);
     }
-    let mut fields: Fields = serde_json::from_slice(&out).map_err(serialization_error)?;
+    let mut fields: OrderedFields = serde_json::from_slice(&out).map_err(serialization_error)?;
     fields.merge(extra).and_then(|()| serde_json::to_vec(&fields)).map_err(serialization_error)
 }
 

@@ -14,7 +14,7 @@ pub(super) struct CacheControl {
 
 impl CacheControl {
     /// The mark that a request asks for.
-    pub(super) fn of(cache: Cache) -> Option<Self> {
+    pub(super) fn from_option(cache: Cache) -> Option<Self> {
         match cache {
             Cache::Off => None,
             Cache::Short => Some(Self { ttl: None }),

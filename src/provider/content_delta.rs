@@ -15,14 +15,14 @@ pub(crate) enum ContentDelta {
     CallArgs(String),
     CallEnd,
     /// A signature of the block.
-    Sign(Signed, String),
+    Signature(SignedItem, String),
     /// Reasoning that is only there as opaque data.
-    Hidden(String),
+    HiddenReasoning(String),
 }
 
 /// The kind of block that a signature belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signed {
+pub(crate) enum SignedItem {
     Text,
     Reasoning,
     Call,

@@ -22,7 +22,7 @@ use crate::turn::TurnBuilder;
 const MAX_SILENT_BYTES: usize = 256 << 20;
 
 /// So many pieces without an event are read in one poll; then others have their turn.
-const AT_ONCE: usize = 128;
+const MAX_CHUNKS_PER_POLL: usize = 128;
 
 /// A wire's state machine, one for each answer: it does no I/O and is called by [`Decoding`].
 ///
@@ -115,16 +115,16 @@ pub struct Decoding<B, D, F = ServerSentEvents> {
     stage: Stage,
     deadlines: TurnDeadlines,
     /// How many bytes the frames had that gave no event.
-    silent: usize,
+    silent_bytes: usize,
 }
 
 #[derive(Debug)]
 enum Stage {
     Reading,
     /// The body has ended; the frames that are left are read.
-    Ending,
+    BodyEnded,
     /// The last word was heard.
-    ReadingOn {
+    Draining {
         bytes: usize,
         alarm: Option<Deadline>,
     },
@@ -133,15 +133,15 @@ enum Stage {
 impl<B, D> Decoding<B, D> {
     /// Reads the server-sent events of `body` with `decoder`, for as long as it takes.
     pub fn new(body: B, decoder: D) -> Self {
-        Self::framed(body, ServerSentEvents::new(), decoder)
+        Self::from_frames(body, ServerSentEvents::new(), decoder)
     }
 }
 
 impl<B, D, F> Decoding<B, D, F> {
     /// Reads the frames of `body` with `decoder`, for as long as it takes.
-    pub fn framed(body: B, frames: F, decoder: D) -> Self {
+    pub fn from_frames(body: B, frames: F, decoder: D) -> Self {
         let deadlines = TurnDeadlines::default();
-        Self { body, decoder, frames, stage: Stage::Reading, deadlines, silent: 0 }
+        Self { body, decoder, frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
     }
 
     /// Waits no longer than this.
@@ -162,7 +162,7 @@ where
         let mut this = self.project();
         let mut pieces = 0;
         loop {
-            if let Stage::ReadingOn { bytes, alarm } = this.stage {
+            if let Stage::Draining { bytes, alarm } = this.stage {
                 if let Some(Ok(frame)) = this.frames.next_frame() {
                     match this.decoder.after_done(frame, turn)? {
                         FrameOutcome::Done => {}
@@ -187,9 +187,9 @@ where
                         }
                     }
                 }
-                return complete(this.decoder, turn);
+                return complete_turn(this.decoder, turn);
             }
-            let ending = matches!(this.stage, Stage::Ending);
+            let ending = matches!(this.stage, Stage::BodyEnded);
             let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
             match frame {
                 Some(Ok(frame)) => {
@@ -198,16 +198,16 @@ where
                     let is_half =
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
                     let bytes = frame.data.len();
-                    match read(this.decoder, frame, turn) {
+                    match decode_frame(this.decoder, frame, turn) {
                         Ok(FrameOutcome::Continue) if turn.has_events() || turn.is_over() => {
                             if turn.has_output() {
                                 this.deadlines.on_output();
                             }
                             return Poll::Ready(Some(Ok(())));
                         }
-                        Ok(FrameOutcome::Continue) => count_silent(this.silent, bytes)?,
+                        Ok(FrameOutcome::Continue) => count_silent_bytes(this.silent_bytes, bytes)?,
                         Ok(FrameOutcome::Done) => {
-                            *this.stage = Stage::ReadingOn { bytes: 0, alarm: None };
+                            *this.stage = Stage::Draining { bytes: 0, alarm: None };
                         }
                         Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
                             if !turn.is_stopped() {
@@ -221,25 +221,27 @@ where
                 None if ending => {
                     this.decoder.body_ended(turn)?;
                     return match turn.is_stopped() {
-                        true => complete(this.decoder, turn),
+                        true => complete_turn(this.decoder, turn),
                         false => Poll::Ready(None),
                     };
                 }
-                None if pieces == AT_ONCE => match this.deadlines.poll(cx) {
-                    Poll::Ready(_) if turn.is_stopped() => return complete(this.decoder, turn),
+                None if pieces == MAX_CHUNKS_PER_POLL => match this.deadlines.poll(cx) {
+                    Poll::Ready(_) if turn.is_stopped() => {
+                        return complete_turn(this.decoder, turn);
+                    }
                     Poll::Ready(error) => return Poll::Ready(Some(Err(error))),
                     Poll::Pending => {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
                 },
-                None => match ready!(poll_piece(this.body.as_mut(), this.deadlines, cx)) {
+                None => match ready!(poll_chunk(this.body.as_mut(), this.deadlines, cx)) {
                     Some(Ok(piece)) => {
                         pieces += 1;
                         this.frames.feed(piece);
                     }
-                    None => *this.stage = Stage::Ending,
-                    Some(Err(_)) if turn.is_stopped() => return complete(this.decoder, turn),
+                    None => *this.stage = Stage::BodyEnded,
+                    Some(Err(_)) if turn.is_stopped() => return complete_turn(this.decoder, turn),
                     Some(Err(error)) => {
                         let is_timeout = error.kind() == ErrorKind::Timeout;
                         let error =
@@ -253,7 +255,7 @@ where
 }
 
 /// Counts a frame that gave no event.
-fn count_silent(silent: &mut usize, bytes: usize) -> Result<(), Error> {
+fn count_silent_bytes(silent: &mut usize, bytes: usize) -> Result<(), Error> {
     *silent = silent.saturating_add(bytes);
     if *silent <= MAX_SILENT_BYTES {
         return Ok(());
@@ -263,7 +265,7 @@ fn count_silent(silent: &mut usize, bytes: usize) -> Result<(), Error> {
 }
 
 /// Hands a frame to the decoder, unless it tells of an error.
-fn read(
+fn decode_frame(
     decoder: &mut impl Decode,
     frame: Frame<'_>,
     turn: &mut TurnBuilder,
@@ -275,7 +277,7 @@ fn read(
 }
 
 /// The next piece of the body, or the error of having waited for it too long.
-fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
+fn poll_chunk<B: Stream<Item = Result<Bytes, Error>>>(
     body: Pin<&mut B>,
     deadlines: &mut TurnDeadlines,
     cx: &mut Context<'_>,
@@ -289,12 +291,12 @@ fn poll_piece<B: Stream<Item = Result<Bytes, Error>>>(
     }
 }
 
-fn complete(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> TurnPoll {
+fn complete_turn(decoder: &mut impl Decode, turn: &mut TurnBuilder) -> TurnPoll {
     Poll::Ready(Some(decoder.finish(turn).and_then(|()| turn.complete())))
 }
 
 /// The key of an item in its turn, by its place among others of a wire; no turn has as many.
-pub(super) fn key(at: usize) -> u32 {
+pub(super) fn item_key(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 

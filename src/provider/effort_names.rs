@@ -4,7 +4,7 @@ use crate::request::Effort;
 
 /// The words that a server has for an effort; where it has fewer, the nearest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EffortWords {
+pub struct EffortNames {
     /// For [`Reasoning::Off`](crate::request::Reasoning::Off).
     pub off: &'static str,
     /// For [`Effort::Minimal`](Effort::Minimal).
@@ -19,7 +19,7 @@ pub struct EffortWords {
     pub max: &'static str,
 }
 
-impl EffortWords {
+impl EffortNames {
     /// OpenAI's own, from `none` to `xhigh`.
     pub const OPENAI: Self = Self {
         off: "none",
@@ -30,10 +30,10 @@ impl EffortWords {
         max: "xhigh",
     };
     /// `none`, `low`, `medium` and `high`.
-    pub const THREE: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
+    pub const LOW_MEDIUM_HIGH: Self = Self { minimal: "low", max: "high", ..Self::OPENAI };
 
     /// The word for an effort.
-    pub fn of(self, effort: Effort) -> &'static str {
+    pub fn name_of(self, effort: Effort) -> &'static str {
         match effort {
             Effort::Minimal => self.minimal,
             Effort::Low => self.low,

@@ -16,14 +16,14 @@ use crate::provider::failure::protocol_error;
 /// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
 /// that stands there twice (the last one counts), half of a surrogate pair, a number beyond all
 /// measure. What is no object says nothing.
-pub(super) fn read<'a, T: Deserialize<'a>>(
+pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     data: &'a str,
     room: &'a mut String,
 ) -> Result<T, serde_json::Error> {
     match serde_json::from_str(data) {
         Ok(read) => Ok(read),
         Err(error) => {
-            *room = repaired(data).ok_or(error)?;
+            *room = repair_json(data).ok_or(error)?;
             serde_json::from_str(room)
         }
     }
@@ -31,20 +31,20 @@ pub(super) fn read<'a, T: Deserialize<'a>>(
 
 /// Like [`read`], but nothing is repaired where `word` stands, which may begin a call: what is
 /// repaired could be its arguments.
-pub(super) fn read_without<'a, T: Deserialize<'a>>(
+pub(super) fn read_lenient_without<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
     room: &'a mut String,
 ) -> Result<T, serde_json::Error> {
     match serde_json::from_str(data) {
         Err(error) if data.contains(word) => Err(error),
-        Err(_) => read(data, room),
+        Err(_) => read_lenient(data, room),
         read => read,
     }
 }
 
 /// Reads an object; a list would be read field by field.
-pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     let object = Some(raw.get()).filter(|json| json.starts_with('{'));
     object.and_then(|json| serde_json::from_str(json).ok())
 }
@@ -61,13 +61,13 @@ pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     data: &'a str,
     room: &'a mut String,
 ) -> Result<T, Error> {
-    read(data, room)
+    read_lenient(data, room)
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 
 /// JSON text with what a strict reader refuses made harmless, or `None` if it is no JSON at all.
 #[cold]
-pub(super) fn repaired(data: &str) -> Option<String> {
+pub(super) fn repair_json(data: &str) -> Option<String> {
     serde_json::from_str::<IgnoredAny>(data).ok()?;
     let mut out = String::with_capacity(data.len());
     let mut rest = data.trim();
@@ -120,10 +120,10 @@ pub(super) fn non_null(raw: Option<&RawValue>) -> Option<&RawValue> {
 }
 
 /// The text of a JSON string.
-pub(super) fn string(raw: &RawValue) -> Option<Cow<'_, str>> {
-    match serde_json::from_str::<Str<'_>>(raw.get()) {
+pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
+    match serde_json::from_str::<LenientStr<'_>>(raw.get()) {
         Ok(text) => text.0,
-        Err(_) => serde_json::from_str(&repaired(raw.get())?).ok().map(Cow::Owned),
+        Err(_) => serde_json::from_str(&repair_json(raw.get())?).ok().map(Cow::Owned),
     }
 }
 
@@ -134,21 +134,21 @@ pub(super) fn elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
 }
 
 /// A whole value, repaired where it must be.
-pub(super) fn json(raw: &RawValue) -> Option<Json> {
-    Json::parse(raw.get()).or_else(|error| Json::parse(&repaired(raw.get()).ok_or(error)?)).ok()
+pub(super) fn deserialize_json(raw: &RawValue) -> Option<Json> {
+    Json::parse(raw.get()).or_else(|error| Json::parse(&repair_json(raw.get()).ok_or(error)?)).ok()
 }
 
 /// A string, borrowed where it has no escapes; anything else is none.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Str<'a>(pub(super) Option<Cow<'a, str>>);
+pub(super) struct LenientStr<'a>(pub(super) Option<Cow<'a, str>>);
 
-impl Str<'_> {
+impl LenientStr<'_> {
     pub(super) fn get(&self) -> Option<&str> {
         self.0.as_deref()
     }
 
     /// Unless it is empty.
-    pub(super) fn filled(&self) -> Option<&str> {
+    pub(super) fn non_empty(&self) -> Option<&str> {
         self.get().filter(|text| !text.is_empty())
     }
 
@@ -159,26 +159,26 @@ impl Str<'_> {
 
 /// A number that counts something; anything else is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Num(pub(super) Option<u64>);
+pub(super) struct LenientNumber(pub(super) Option<u64>);
 
-impl Num {
+impl LenientNumber {
     pub(super) fn or_zero(self) -> u64 {
         self.0.unwrap_or_default()
     }
 
     /// Replaces a count, if there is a number.
-    pub(super) fn replace(self, count: &mut u64) {
+    pub(super) fn update(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }
 }
 
 /// An object; anything else is none.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lax<T>(pub(super) Option<T>);
+pub(super) struct Lenient<T>(pub(super) Option<T>);
 
 /// An object that is seldom there, so that its absence takes little room: the structs that hold
 /// it are moved about for every token.
-pub(super) type Seldom<T> = Lax<Box<T>>;
+pub(super) type RareObject<T> = Lenient<Box<T>>;
 
 /// An object, or the fact that something is there which is not one: a piece of a call may be in it.
 #[derive(Debug, Default)]
@@ -189,41 +189,41 @@ pub(super) struct MaybeObject<T> {
 
 /// The elements of an array; anything else is empty.
 #[derive(Clone, Debug, Default)]
-pub(super) struct List<T>(pub(super) Vec<T>);
+pub(super) struct LenientList<T>(pub(super) Vec<T>);
 
 /// A type that is read from a JSON value of any kind. Each method takes one kind; a value of a kind
 /// that the type does not take is a [`misfit`](Self::misfit), and `null` is the default.
 pub(super) trait FromAny<'de>: Default {
     /// Stands for a value that does not fit.
-    fn misfit() -> Self {
+    fn from_malformed() -> Self {
         Self::default()
     }
 
     fn from_text(_text: Cow<'de, str>) -> Self {
-        Self::misfit()
+        Self::from_malformed()
     }
 
     fn from_u64(_number: u64) -> Self {
-        Self::misfit()
+        Self::from_malformed()
     }
 
     fn from_f64(_number: f64) -> Self {
-        Self::misfit()
+        Self::from_malformed()
     }
 
     fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
         while array.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Self::misfit())
+        Ok(Self::from_malformed())
     }
 
     fn from_object<A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
         while object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Self::misfit())
+        Ok(Self::from_malformed())
     }
 }
 
 /// Reads a value of any kind.
-pub(super) fn from_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
+pub(super) fn deserialize_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     struct AnyVisitor<T>(PhantomData<T>);
@@ -252,11 +252,11 @@ pub(super) fn from_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
             T::from_object(object)
         }
         fn visit_bool<E>(self, _: bool) -> Result<T, E> {
-            Ok(T::misfit())
+            Ok(T::from_malformed())
         }
         /// A number below zero: the others are `u64`.
         fn visit_i64<E>(self, _: i64) -> Result<T, E> {
-            Ok(T::misfit())
+            Ok(T::from_malformed())
         }
         fn visit_unit<E>(self) -> Result<T, E> {
             Ok(T::default())
@@ -265,33 +265,33 @@ pub(super) fn from_any<'de, T: FromAny<'de>, D: Deserializer<'de>>(
     deserializer.deserialize_any(AnyVisitor(PhantomData))
 }
 
-/// Has types read by [`from_any`], each with the generics of its `Deserialize`.
-macro_rules! read_from_any {
+/// Has types read by [`deserialize_any`], each with the generics of its `Deserialize`.
+macro_rules! impl_lenient_deserialize {
     ($([$($generics:tt)*] $type:ty;)*) => {$(
         impl<$($generics)*> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $crate::provider::lenient::from_any(from)
+                $crate::provider::lenient::deserialize_any(from)
             }
         }
     )*};
 }
-pub(super) use read_from_any;
+pub(super) use impl_lenient_deserialize;
 
-read_from_any! {
-    ['de: 'a, 'a] Str<'a>;
-    ['de] Num;
-    ['de, T: Deserialize<'de> + Default] Lax<T>;
+impl_lenient_deserialize! {
+    ['de: 'a, 'a] LenientStr<'a>;
+    ['de] LenientNumber;
+    ['de, T: Deserialize<'de> + Default] Lenient<T>;
     ['de, T: Deserialize<'de> + Default] MaybeObject<T>;
-    ['de, T: Deserialize<'de> + Default] List<T>;
+    ['de, T: Deserialize<'de> + Default] LenientList<T>;
 }
 
-impl<'de: 'a, 'a> FromAny<'de> for Str<'a> {
+impl<'de: 'a, 'a> FromAny<'de> for LenientStr<'a> {
     fn from_text(text: Cow<'de, str>) -> Self {
         Self(Some(text))
     }
 }
 
-impl<'de> FromAny<'de> for Num {
+impl<'de> FromAny<'de> for LenientNumber {
     fn from_u64(number: u64) -> Self {
         Self(Some(number))
     }
@@ -318,14 +318,14 @@ impl<'de> FromAny<'de> for Num {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for Lax<T> {
+impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for Lenient<T> {
     fn from_object<A: MapAccess<'de>>(object: A) -> Result<Self, A::Error> {
         T::deserialize(MapAccessDeserializer::new(object)).map(|value| Self(Some(value)))
     }
 }
 
 impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for MaybeObject<T> {
-    fn misfit() -> Self {
+    fn from_malformed() -> Self {
         Self { value: None, malformed: true }
     }
 
@@ -335,11 +335,11 @@ impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for MaybeObject<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for List<T> {
+impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for LenientList<T> {
     fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
         let mut all = Vec::new();
         // An element that is not an object is passed over.
-        while let Some(Lax(element)) = array.next_element::<Lax<T>>()? {
+        while let Some(Lenient(element)) = array.next_element::<Lenient<T>>()? {
             all.extend(element);
         }
         Ok(Self(all))
@@ -354,19 +354,19 @@ mod tests {
     #[serde(default)]
     struct Wire<'a> {
         #[serde(borrow)]
-        s: Str<'a>,
-        n: Num,
+        s: LenientStr<'a>,
+        n: LenientNumber,
         #[serde(borrow)]
-        inner: Lax<Inner<'a>>,
+        inner: Lenient<Inner<'a>>,
         #[serde(borrow)]
-        list: List<Inner<'a>>,
+        list: LenientList<Inner<'a>>,
     }
 
     #[derive(serde::Deserialize, Debug, Default)]
     #[serde(default)]
     struct Inner<'a> {
         #[serde(borrow)]
-        x: Str<'a>,
+        x: LenientStr<'a>,
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn a_count_may_be_a_float() {
-        let count = |json: &str| serde_json::from_str::<Num>(json).unwrap().0;
+        let count = |json: &str| serde_json::from_str::<LenientNumber>(json).unwrap().0;
         assert_eq!(["3.0", "1e3", "-2.0", "0"].map(count), [Some(3), Some(1000), None, Some(0)]);
         assert_eq!(count(r#"{"a":1,"b":{}}"#), None);
     }

@@ -132,7 +132,7 @@ pub trait Provider: Send + Sync {
     fn model(&self) -> &str;
 }
 
-macro_rules! provide_by_pointer {
+macro_rules! impl_provider_for_pointer {
     ($($pointer:ty),*) => {$(
         impl<P: Provider + ?Sized> Provider for $pointer {
             fn stream_turn(&self, request: Request) -> TurnStream {
@@ -146,4 +146,4 @@ macro_rules! provide_by_pointer {
     )*};
 }
 
-provide_by_pointer!(Arc<P>, Box<P>, &P);
+impl_provider_for_pointer!(Arc<P>, Box<P>, &P);

@@ -12,16 +12,16 @@ use crate::provider::lenient::elements;
 
 /// The fields of an object in their order, their values as they are written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fields(Vec<(String, Box<RawValue>)>);
+pub(super) struct OrderedFields(Vec<(String, Box<RawValue>)>);
 
-impl Fields {
+impl OrderedFields {
     /// Reads an object; anything else has no fields.
     pub(super) fn parse(json: &str) -> Option<Self> {
         serde_json::from_str(json).ok()
     }
 
     /// The objects of an array.
-    pub(super) fn list(array: Option<&RawValue>) -> Vec<Self> {
+    pub(super) fn parse_list(array: Option<&RawValue>) -> Vec<Self> {
         elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
     }
 
@@ -34,7 +34,7 @@ impl Fields {
     }
 
     /// A field of provider data, verbatim.
-    pub(super) fn of_data(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
+    pub(super) fn of_provider_data(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
         Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 
@@ -66,7 +66,7 @@ impl Fields {
     }
 
     /// As JSON, if there is a field.
-    pub(super) fn into_filled_json(self) -> Option<Json> {
+    pub(super) fn into_non_empty_json(self) -> Option<Json> {
         if self.is_empty() { None } else { self.into_json() }
     }
 
@@ -91,29 +91,29 @@ impl Fields {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for OrderedFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct V;
         impl<'de> Visitor<'de> for V {
-            type Value = Fields;
+            type Value = OrderedFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(OrderedFields(fields))
             }
         }
         deserializer.deserialize_map(V)
     }
 }
 
-impl Serialize for Fields {
+impl Serialize for OrderedFields {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use crate::fnv::fnv1a_64;
 use crate::item::{Content, Media, MediaSource, ToolCall, ToolResult, validate_json};
-use crate::provider::lenient::repaired;
+use crate::provider::lenient::repair_json;
 
 /// Stands for the user's text before that of the assistant, if there is none.
-pub(super) const NOT_SHOWN: &str = "(What was said before is not shown.)";
+pub(super) const MEDIA_PLACEHOLDER: &str = "(What was said before is not shown.)";
 
 /// Stands for the text of a tool that failed without one.
-pub(super) const FAILED_SILENTLY: &str = "It failed without a word.";
+pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a word.";
 
 /// The arguments as an object, which is all that an API takes. What the model wrote instead is
 /// wrapped, so that it can see its mistake.
@@ -21,7 +21,7 @@ pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
         let halved =
             (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
                 && serde_json::from_str::<serde_json::Value>(written).is_err();
-        return match halved.then(|| repaired(written)).flatten() {
+        return match halved.then(|| repair_json(written)).flatten() {
             Some(repaired) => Cow::Owned(repaired),
             None => Cow::Borrowed(written),
         };
@@ -30,27 +30,28 @@ pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
 }
 
 /// The longest id of a call that Anthropic and Responses take.
-pub(super) const LONG_ID: usize = 64;
+pub(super) const MAX_LONG_ID_BYTES: usize = 64;
 /// The longest id of a call that Chat Completions takes.
-pub(super) const SHORT_ID: usize = 40;
+pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
 
 /// An id as the vendor takes it: letters, digits, `_` and `-`, at most `longest` of them. Another
 /// one is replaced by what is left of it and a fingerprint, the same for a call and its result.
 pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
-    if !id.is_empty() && id.len() <= longest && id.bytes().all(is_plain) {
+    if !id.is_empty() && id.len() <= longest && id.bytes().all(has_plain_characters) {
         return Cow::Borrowed(id);
     }
     let hash = fnv1a_64(id.bytes());
-    let kept: String = id.bytes().filter(|b| is_plain(*b)).take(23).map(char::from).collect();
+    let kept: String =
+        id.bytes().filter(|b| has_plain_characters(*b)).take(23).map(char::from).collect();
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
 /// The name of a called tool as every vendor takes it; a model may have made one up.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
-    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(has_plain_characters) {
         return Cow::Borrowed(name);
     }
-    let plain = |byte: u8| if is_plain(byte) { char::from(byte) } else { '_' };
+    let plain = |byte: u8| if has_plain_characters(byte) { char::from(byte) } else { '_' };
     Cow::Owned(if name.is_empty() {
         "_".into()
     } else {
@@ -58,7 +59,7 @@ pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     })
 }
 
-fn is_plain(byte: u8) -> bool {
+fn has_plain_characters(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
@@ -81,13 +82,13 @@ pub(super) fn content_text(content: &Content) -> Cow<'_, str> {
 /// The text of a result; of a failure that says nothing, one that does.
 pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     match content_text(&result.content) {
-        text if text.is_empty() && result.is_error() => FAILED_SILENTLY.into(),
+        text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),
         text => text,
     }
 }
 
 /// The address of a medium: a `data:` URL where its bytes are here.
-pub(super) fn address(media: &Media) -> Cow<'_, str> {
+pub(super) fn media_url(media: &Media) -> Cow<'_, str> {
     match &media.source {
         MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type).into(),
         MediaSource::Url(url) => url.into(),

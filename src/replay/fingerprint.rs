@@ -13,7 +13,7 @@ use crate::item::{Item, Json};
 use crate::request::{Output, Request};
 
 /// The parts of a request beside its context.
-const PARTS: [&str; 4] = ["model", "system", "tools", "options"];
+const REQUEST_PARTS: [&str; 4] = ["model", "system", "tools", "options"];
 
 /// The fingerprints of all that a model is told by a request, part by part. Of the context stands
 /// here what is not in the context of the request before it.
@@ -31,18 +31,18 @@ pub(super) struct RequestFingerprint {
 /// The requests of a run, of which each is told from the one before it: only what is new is looked at.
 #[derive(Default)]
 pub(super) struct FingerprintTracker {
-    last: Option<Request>,
+    last_request: Option<Request>,
     /// The fingerprints of its parts, and of the entries of its context.
-    parts: [Fingerprint; 4],
-    context: Vec<Fingerprint>,
+    part_fingerprints: [Fingerprint; 4],
+    context_fingerprints: Vec<Fingerprint>,
 }
 
 /// Compares the requests of a replay with the recorded ones, in their order.
 #[derive(Default)]
 pub(super) struct RequestComparison {
-    replayed: FingerprintTracker,
+    replayed_tracker: FingerprintTracker,
     /// The fingerprints of the context of the last recorded one.
-    recorded: Vec<Fingerprint>,
+    recorded_context: Vec<Fingerprint>,
 }
 
 /// A hash of 128 bits, written as hexadecimal digits.
@@ -87,8 +87,8 @@ impl ReplayMismatch {
         Self {
             matched_events: events,
             part: part.into(),
-            recorded: json(recorded),
-            replayed: json(replayed),
+            recorded: json_or_null(recorded),
+            replayed: json_or_null(replayed),
         }
     }
 
@@ -102,26 +102,26 @@ impl ReplayMismatch {
 impl FingerprintTracker {
     /// The fingerprints of the next request.
     pub(super) fn fingerprint(&mut self, request: &Request) -> RequestFingerprint {
-        let last = self.last.as_ref();
+        let last = self.last_request.as_ref();
         let since = last.map_or(0, |last| request.context.common_prefix_len(&last.context));
-        self.context.truncate(since);
+        self.context_fingerprints.truncate(since);
         let new = request.context.entries_after(since);
-        self.context.extend(new.map(|(_, item)| Fingerprint::of_item(item)));
-        for (at, print) in self.parts.iter_mut().enumerate() {
+        self.context_fingerprints.extend(new.map(|(_, item)| Fingerprint::of_item(item)));
+        for (at, print) in self.part_fingerprints.iter_mut().enumerate() {
             if !last.is_some_and(|last| is_same_part(last, request, at)) {
                 *print = Fingerprint::of_json(&part_json(request, at));
             }
         }
         let context = request.context.without_caches();
-        self.last = Some(Request { history: context.clone(), context, ..request.clone() });
-        let [model, system, tools, options] = self.parts;
+        self.last_request = Some(Request { history: context.clone(), context, ..request.clone() });
+        let [model, system, tools, options] = self.part_fingerprints;
         RequestFingerprint {
             model,
             system,
             tools,
             options,
             since,
-            context: self.context[since..].to_vec(),
+            context: self.context_fingerprints[since..].to_vec(),
         }
     }
 }
@@ -135,18 +135,19 @@ impl RequestComparison {
         request: &Request,
         events: usize,
     ) -> Option<ReplayMismatch> {
-        let replayed = self.replayed.fingerprint(request);
-        self.recorded.truncate(recorded.since);
+        let replayed = self.replayed_tracker.fingerprint(request);
+        self.recorded_context.truncate(recorded.since);
         // What both have from the request before it was compared then.
-        let alike = replayed.since.min(self.recorded.len());
-        self.recorded.extend(&recorded.context);
+        let alike = replayed.since.min(self.recorded_context.len());
+        self.recorded_context.extend(&recorded.context);
         for (at, (recorded, replayed)) in recorded.parts().zip(replayed.parts()).enumerate() {
             if recorded != replayed {
-                let name = format!("request.{}", PARTS[at]);
+                let name = format!("request.{}", REQUEST_PARTS[at]);
                 return Some(ReplayMismatch::new(events, name, recorded, &part_json(request, at)));
             }
         }
-        let (recorded, replayed) = (&self.recorded, &self.replayed.context);
+        let (recorded, replayed) =
+            (&self.recorded_context, &self.replayed_tracker.context_fingerprints);
         let longest = recorded.len().max(replayed.len());
         let at = (alike..longest).find(|at| recorded.get(*at) != replayed.get(*at))?;
         let name = format!("request.context[{at}]");
@@ -163,7 +164,7 @@ impl RequestFingerprint {
 
 /// Whether a part is the same in both.
 fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
-    match PARTS[part] {
+    match REQUEST_PARTS[part] {
         "model" => a.model == b.model,
         "system" => a.system == b.system,
         "tools" => Arc::ptr_eq(&a.tools, &b.tools) || a.tools == b.tools,
@@ -174,15 +175,15 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
 /// A part beside the context. The keys of schemas and of extra fields are sorted: recordings of
 /// earlier versions have them so, and their order is not a difference.
 fn part_json(request: &Request, at: usize) -> Json {
-    match PARTS[at] {
-        "model" => json(&request.model),
-        "system" => json(&request.system),
+    match REQUEST_PARTS[at] {
+        "model" => json_or_null(&request.model),
+        "system" => json_or_null(&request.system),
         "tools" => {
             let mut tools = request.tools.to_vec();
             for tool in &mut tools {
                 tool.parameters.sort_all_objects();
             }
-            json(&tools)
+            json_or_null(&tools)
         }
         _ => {
             let mut options = request.options.clone();
@@ -191,12 +192,12 @@ fn part_json(request: &Request, at: usize) -> Json {
             if let Output::Schema(output) = &mut options.output {
                 output.schema.sort_all_objects();
             }
-            json(&options)
+            json_or_null(&options)
         }
     }
 }
 
-fn json(value: &(impl Serialize + ?Sized)) -> Json {
+fn json_or_null(value: &(impl Serialize + ?Sized)) -> Json {
     Json::new(value).unwrap_or_else(|_| Value::Null.into())
 }
 
@@ -208,7 +209,7 @@ impl Fingerprint {
     fn of_item(item: &Item) -> Self {
         #[cfg(test)]
         tests::ITEMS_READ.set(tests::ITEMS_READ.get() + 1);
-        Self::of_json(&json(item))
+        Self::of_json(&json_or_null(item))
     }
 }
 

@@ -65,8 +65,8 @@ enum RecorderOutput {
 }
 
 struct LineSink {
-    lines: LineWriter<Error>,
-    runs: u32,
+    writer: LineWriter<Error>,
+    run_count: u32,
 }
 
 /// A run that was recorded and is over, with what [`Recorder::on_run`] knows besides.
@@ -98,7 +98,7 @@ impl Recorder {
 
     /// Records into any writer. It is called in the polls of the runs and must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
-        let sink = LineSink { lines: LineWriter::new(out, write_error), runs: 0 };
+        let sink = LineSink { writer: LineWriter::new(out, write_error), run_count: 0 };
         Self(Arc::new(RecorderOutput::Writer(Mutex::new(sink))))
     }
 
@@ -123,7 +123,7 @@ impl Recorder {
     /// agent.run("Hi").outcome().await;
     /// # }
     /// ```
-    pub fn on_run(then: impl Fn(RecordedRun) + Send + Sync + 'static) -> Self {
+    pub fn to_callback(then: impl Fn(RecordedRun) + Send + Sync + 'static) -> Self {
         Self(Arc::new(RecorderOutput::Callback(Box::new(then))))
     }
 
@@ -133,8 +133,8 @@ impl Recorder {
             RecorderOutput::Callback(_) => 1,
             RecorderOutput::Writer(sink) => {
                 let mut sink = lock_ignoring_poison(sink);
-                sink.runs = sink.runs.saturating_add(1);
-                sink.runs
+                sink.run_count = sink.run_count.saturating_add(1);
+                sink.run_count
             }
         }
     }
@@ -142,11 +142,11 @@ impl Recorder {
     /// Appends a line, or reads it back into a run that is handed over at its end.
     pub(super) fn append(&self, read: &mut RecordingParser, line: &RecordingLine<'_>) {
         match &*self.0 {
-            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).lines.append(line),
+            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.append(line),
             RecorderOutput::Callback(_) => {
                 // What cannot be written and read is not in it.
                 let json = serde_json::to_string(line).unwrap_or_default();
-                let _ = serde_json::from_str(&json).map(|line| read.push(line));
+                let _ = serde_json::from_str(&json).map(|line| read.push_line(line));
             }
         }
     }
@@ -154,7 +154,7 @@ impl Recorder {
     /// Writes the lines that were appended.
     pub(super) fn write_buffered(&self) {
         if let RecorderOutput::Writer(sink) = &*self.0 {
-            lock_ignoring_poison(sink).lines.write();
+            lock_ignoring_poison(sink).writer.write();
         }
     }
 
@@ -166,9 +166,9 @@ impl Recorder {
     /// A run is over.
     pub(super) fn finish_run(&self, agent: &Agent, read: RecordingParser, requests: Vec<Request>) {
         match &*self.0 {
-            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).lines.flush(),
+            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.flush(),
             RecorderOutput::Callback(then) => {
-                if let Some(recording) = read.runs().next() {
+                if let Some(recording) = read.into_recordings().next() {
                     then(RecordedRun { agent: agent.clone(), recording, requests });
                 }
             }
@@ -178,7 +178,7 @@ impl Recorder {
     /// What went wrong with the writing. Nothing is written behind it.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
-            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).lines.failure().cloned(),
+            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.failure().cloned(),
             RecorderOutput::Callback(_) => None,
         }
     }

@@ -84,8 +84,8 @@ impl Recording {
     pub fn all_from_text(text: &str) -> Result<Vec<Self>, Error> {
         let mut reader = RecordingParser::default();
         // A torn last line was never written to its end.
-        parse_values(text, |line| reader.push(line)).map_err(parse_error)?;
-        Ok(reader.runs().collect())
+        parse_values(text, |line| reader.push_line(line)).map_err(parse_error)?;
+        Ok(reader.into_recordings().collect())
     }
 
     /// The history that the run began with, its input left out.
@@ -110,7 +110,7 @@ pub(super) struct RecordingParser(Vec<ParsedRun>);
 
 impl RecordingParser {
     /// Takes a line for the run that it belongs to.
-    pub(super) fn push(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
+    pub(super) fn push_line(&mut self, line: RecordingLine<'_>) -> Result<(), String> {
         let (run, entry) = match line {
             RecordingLine::Run {
                 run,
@@ -118,11 +118,17 @@ impl RecordingParser {
                 history,
                 resuming,
             } => {
-                if self.0.iter().any(|read| read.run == run) {
+                if self.0.iter().any(|read| read.run_number == run) {
                     return Err(format!("run {run} begins twice"));
                 }
                 let (history, entries) = (history.into_owned(), Vec::new());
-                self.0.push(ParsedRun { run, version, history, resuming, entries });
+                self.0.push(ParsedRun {
+                    run_number: run,
+                    format_version: version,
+                    history,
+                    is_resuming: resuming,
+                    entries,
+                });
                 return Ok(());
             }
             RecordingLine::Run { version, .. } => {
@@ -147,22 +153,22 @@ impl RecordingParser {
                     RecordingEntry::LoopEnd(LoopEnd {
                         polled_since_last_event: polled,
                         error,
-                        time_up,
+                        time_limit_reached: time_up,
                     }),
                 )
             }
             RecordingLine::Unknown => return Ok(()),
         };
-        let read = self.0.iter_mut().rfind(|read| read.run == run);
+        let read = self.0.iter_mut().rfind(|read| read.run_number == run);
         let read = read.ok_or_else(|| format!("run {run} has not begun"))?;
         read.entries.push(entry);
         Ok(())
     }
 
     /// The runs, in the order in which they began.
-    pub(super) fn runs(self) -> impl Iterator<Item = Recording> {
+    pub(super) fn into_recordings(self) -> impl Iterator<Item = Recording> {
         self.0.into_iter().map(|mut read| {
-            if read.version == 1 {
+            if read.format_version == 1 {
                 version1::reorder_v1(&mut read.entries);
             }
             read.entries.shrink_to_fit();
@@ -178,7 +184,7 @@ impl From<ValueLine> for RecordingEntry {
             Some(error) => Err(error),
             None => Ok(value.unwrap_or_else(|| serde_json::Value::Null.into())),
         };
-        Self::Value { kind, name, nth: Some(nth), made }
+        Self::Value { kind, name, occurrence: Some(nth), result: made }
     }
 }
 

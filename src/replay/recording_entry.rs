@@ -8,10 +8,10 @@ use crate::world::{EffectKind, LoopEnd};
 
 /// A run that was read.
 pub(super) struct ParsedRun {
-    pub(super) run: u32,
-    pub(super) version: u32,
+    pub(super) run_number: u32,
+    pub(super) format_version: u32,
     pub(super) history: History,
-    pub(super) resuming: bool,
+    pub(super) is_resuming: bool,
     pub(super) entries: Vec<RecordingEntry>,
 }
 
@@ -27,8 +27,8 @@ pub(super) enum RecordingEntry {
     Value {
         kind: EffectKind,
         name: String,
-        nth: Option<u32>,
-        made: Result<Json, Error>,
+        occurrence: Option<u32>,
+        result: Result<Json, Error>,
     },
     TurnError(Error),
     LoopEnd(LoopEnd),

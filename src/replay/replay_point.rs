@@ -59,7 +59,7 @@ pub struct ReplayPoint {
     recording: Recording,
     journal: Journal,
     /// What the run goes on with: a history, and what is said to it.
-    continuation: History,
+    continuation_history: History,
     input: Input,
 }
 
@@ -81,8 +81,8 @@ impl ReplayPoint {
             }
         };
         let (events, left) = events.split_at(behind);
-        let journal = journal_of(recording, events.iter().copied().cloned());
-        let onward = journal_of(recording, events.iter().copied().cloned());
+        let journal = journal_from_events(recording, events.iter().copied().cloned());
+        let onward = journal_from_events(recording, events.iter().copied().cloned());
         // What the calls of this turn came to is known.
         let results = left.iter().take_while(|event| is_tool_event(event));
         results.for_each(|event| onward.observe(event));
@@ -90,7 +90,7 @@ impl ReplayPoint {
         Self {
             recording: recording.clone(),
             journal,
-            continuation: onward,
+            continuation_history: onward,
             input: Input::default(),
         }
     }
@@ -141,9 +141,9 @@ impl ReplayPoint {
         };
         let first = self.recording.events().take(at + 1);
         let behind = self.recording.events().skip(at + 1).take_while(|event| is_tool_event(event));
-        let journal = journal_of(&self.recording, first.chain(behind).map(changed));
+        let journal = journal_from_events(&self.recording, first.chain(behind).map(changed));
         let onward = journal.history();
-        Ok(Self { journal, continuation: onward, input: Input::default(), ..self })
+        Ok(Self { journal, continuation_history: onward, input: Input::default(), ..self })
     }
 
     /// Goes to the beginning and says something else. The whole run is left out.
@@ -151,14 +151,14 @@ impl ReplayPoint {
         let input = prompt.into();
         let onward = self.recording.history().clone();
         let journal = Journal::new(onward.clone());
-        Self { journal, continuation: onward, input, ..self }
+        Self { journal, continuation_history: onward, input, ..self }
     }
 
     /// The request that [`run`](Self::run) would send first, before any hook has seen it.
     pub fn request(&self, agent: &Agent) -> Request {
-        let mut history = self.continuation.settled();
+        let mut history = self.continuation_history.settled();
         history.extend(self.input.0.iter().cloned());
-        agent.request(&history)
+        agent.build_request(&history)
     }
 
     /// Runs on from here, with the agent's own provider and tools. It is a run like any other: what
@@ -168,11 +168,11 @@ impl ReplayPoint {
     /// twice; one without any is answered as interrupted. The history is a
     /// [fork](History::fork), so that what follows has idempotency keys of its own.
     pub fn run(&self, agent: &Agent) -> Run {
-        agent.run_from(agent.fork(&self.continuation), self.input.clone())
+        agent.run_from(agent.fork_history(&self.continuation_history), self.input.clone())
     }
 }
 
-fn journal_of(recording: &Recording, events: impl IntoIterator<Item = Event>) -> Journal {
+fn journal_from_events(recording: &Recording, events: impl IntoIterator<Item = Event>) -> Journal {
     let journal = Journal::new(recording.history().clone());
     events.into_iter().for_each(|event| journal.observe(&event));
     journal

@@ -64,7 +64,7 @@ pub struct ReplayRun {
     recording: Recording,
     run: Run,
     player: RunPlayer,
-    steps: usize,
+    steps_played: usize,
     is_terminated: bool,
 }
 
@@ -109,8 +109,14 @@ impl ReplayRun {
         };
         let (world, history) = (playing.clone(), recording.history().clone());
         let agent = agent.without_side_effects().with_world(move |_, _| world.clone());
-        let run = agent.replay_run(body, history, Input(input), recording.0.resuming);
-        Self { recording: recording.clone(), run, player: playing, steps: 0, is_terminated: false }
+        let run = agent.replay_run(body, history, Input(input), recording.0.is_resuming);
+        Self {
+            recording: recording.clone(),
+            run,
+            player: playing,
+            steps_played: 0,
+            is_terminated: false,
+        }
     }
 
     /// Plays to the end of the next step and returns the event that ends it, or `None` if the
@@ -136,7 +142,7 @@ impl ReplayRun {
     ///
     /// As [`next_step`](Self::next_step).
     pub async fn play_until(&mut self, step: usize) -> Result<bool, Error> {
-        while self.steps < step {
+        while self.steps_played < step {
             if self.next_step().await?.is_none() {
                 return Ok(false);
             }
@@ -146,7 +152,7 @@ impl ReplayRun {
 
     /// How many steps were played.
     pub fn steps_played(&self) -> usize {
-        self.steps
+        self.steps_played
     }
 
     /// The history as it was here; see [`RunHandle::history`](crate::RunHandle::history).
@@ -171,8 +177,8 @@ impl ReplayRun {
     }
 
     /// What [`Recording::at_step`] gives for the last step that was played.
-    pub fn point(&self) -> ReplayPoint {
-        self.recording.at_step(self.steps)
+    pub fn replay_point(&self) -> ReplayPoint {
+        self.recording.at_step(self.steps_played)
     }
 
     fn fail(&mut self, error: Error) -> Poll<Option<Result<Event, Error>>> {
@@ -203,7 +209,7 @@ impl Stream for ReplayRun {
         }
         match polled {
             Poll::Ready(Some(Ok(event))) => {
-                this.steps += usize::from(ends_step(&event));
+                this.steps_played += usize::from(ends_step(&event));
                 Poll::Ready(Some(Ok(event)))
             }
             Poll::Pending if !this.player.take_waiting() => Poll::Pending,
@@ -228,7 +234,7 @@ impl FusedStream for ReplayRun {
 impl fmt::Debug for ReplayRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rerun")
-            .field("steps", &self.steps)
+            .field("steps", &self.steps_played)
             .field("over", &self.is_terminated)
             .finish_non_exhaustive()
     }

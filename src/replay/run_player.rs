@@ -28,20 +28,20 @@ use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequ
 pub(super) struct RunPlayer(Arc<PlayerInner>);
 
 struct PlayerInner {
-    read: Arc<ParsedRun>,
+    parsed_run: Arc<ParsedRun>,
     state: Mutex<PlayerState>,
 }
 
 #[derive(Default)]
 struct PlayerState {
     /// The first entry behind the last event that was given out.
-    at: usize,
+    next_entry_index: usize,
     /// How many events were given out.
-    events: usize,
+    event_count: usize,
     /// The entries between two events that have had their turn.
-    consumed: HashSet<usize>,
+    consumed_entries: HashSet<usize>,
     /// How often each kind of effect was asked for since the last event.
-    counts: EffectCounter,
+    effect_counter: EffectCounter,
     /// Something waits for what the recording does not have.
     is_waiting: bool,
     mismatch: Option<ReplayMismatch>,
@@ -51,7 +51,7 @@ struct PlayerState {
 
 impl RunPlayer {
     pub(super) fn new(read: &Arc<ParsedRun>) -> Self {
-        Self(Arc::new(PlayerInner { read: Arc::clone(read), state: Mutex::default() }))
+        Self(Arc::new(PlayerInner { parsed_run: Arc::clone(read), state: Mutex::default() }))
     }
 
     /// An event that the replay gives out.
@@ -60,16 +60,16 @@ impl RunPlayer {
             return;
         }
         let mut state = self.lock();
-        if self.find(&state, RecordingEntry::request).is_some() {
+        if self.find_entry(&state, RecordingEntry::request).is_some() {
             state.set_mismatch("request", &true, &());
         }
-        let next = self.next_event(state.at);
+        let next = self.next_event(state.next_entry_index);
         match next.map(|(at, recorded)| (at, recorded, recorded == event)) {
             Some((at, _, true)) => {
-                state.at = at + 1;
-                state.counts.clear();
-                state.consumed.clear();
-                state.events += 1;
+                state.next_entry_index = at + 1;
+                state.effect_counter.clear();
+                state.consumed_entries.clear();
+                state.event_count += 1;
             }
             Some((_, recorded, false)) => state.set_mismatch("event", recorded, event),
             None => state.set_mismatch("event", &(), event),
@@ -79,12 +79,12 @@ impl RunPlayer {
     /// What the recording has for an effect, which is asked for now.
     fn take_value(&self, key: &EffectKey) -> Option<Result<Json, Error>> {
         let mut state = self.lock();
-        let now = state.counts.count(key);
+        let now = state.effect_counter.count(key);
         let is_it = |kind: EffectKind, name: &str, nth: Option<u32>| {
             (kind, name) == (key.kind, &*key.name) && nth.is_none_or(|nth| nth == now)
         };
-        let found = self.find(&state, |entry| match entry {
-            RecordingEntry::Value { kind, name, nth, made } => {
+        let found = self.find_entry(&state, |entry| match entry {
+            RecordingEntry::Value { kind, name, occurrence: nth, result: made } => {
                 is_it(*kind, name, *nth).then(|| made.clone())
             }
             RecordingEntry::Event { .. }
@@ -93,26 +93,26 @@ impl RunPlayer {
             | RecordingEntry::LoopEnd(_) => None,
         });
         let (at, made) = found?;
-        state.consumed.insert(at);
+        state.consumed_entries.insert(at);
         Some(made)
     }
 
     /// Checks a request.
     fn check_request(&self, request: &Request) -> Result<(), Error> {
         let state = &mut *self.lock();
-        let found = self.find(state, RecordingEntry::request);
+        let found = self.find_entry(state, RecordingEntry::request);
         let mismatch = match found {
             Some((at, print)) => {
-                match state.comparison.first_difference(print, request, state.events) {
+                match state.comparison.first_difference(print, request, state.event_count) {
                     None => {
-                        state.consumed.insert(at);
+                        state.consumed_entries.insert(at);
                         state.requests.push(request.clone());
                         return Ok(());
                     }
                     Some(mismatch) => mismatch,
                 }
             }
-            None => ReplayMismatch::new(state.events, "request", &(), &true),
+            None => ReplayMismatch::new(state.event_count, "request", &(), &true),
         };
         state.mismatch.get_or_insert(mismatch.clone());
         Err(mismatch.into_error())
@@ -126,8 +126,8 @@ impl RunPlayer {
         fits: impl Fn(&RecordingEntry) -> Option<T>,
     ) -> Poll<Option<T>> {
         let mut state = self.lock();
-        *from = state.at.max(*from);
-        for (at, entry) in self.0.read.entries.iter().enumerate().skip(*from) {
+        *from = state.next_entry_index.max(*from);
+        for (at, entry) in self.0.parsed_run.entries.iter().enumerate().skip(*from) {
             match entry {
                 RecordingEntry::LoopEnd(_) => break,
                 RecordingEntry::Request(_) | RecordingEntry::Value { .. } => {}
@@ -144,13 +144,13 @@ impl RunPlayer {
     /// What a holder said before the next request.
     fn next_input(&self) -> Option<Event> {
         use AppendReason::{FollowUp, Steer};
-        let (_, next) = self.next_event(self.lock().at)?;
+        let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
     /// What became void next.
     fn next_tombstone(&self) -> Option<Event> {
-        let (_, next) = self.next_event(self.lock().at)?;
+        let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
             .then(|| next.clone())
     }
@@ -159,22 +159,30 @@ impl RunPlayer {
     fn id(&self) -> String {
         let state = self.lock();
         let said =
-            self.0.read.entries.iter().skip(state.at).find_map(|entry| match entry.event() {
-                Some(Event::Appended { id, .. }) => Some(id.clone()),
-                _ => None,
+            self.0.parsed_run.entries.iter().skip(state.next_entry_index).find_map(|entry| {
+                match entry.event() {
+                    Some(Event::Appended { id, .. }) => Some(id.clone()),
+                    _ => None,
+                }
             });
         said.unwrap_or_default()
     }
 
     /// How the run ended, if it did.
     fn outcome(&self) -> Option<&Outcome> {
-        self.0.read.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
+        self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
     /// What calls had put on record that were dropped.
-    fn reports(&self) -> Vec<(String, EffectReport)> {
+    fn dropped_call_reports(&self) -> Vec<(String, EffectReport)> {
         let state = self.lock();
-        let left = self.0.read.entries.iter().skip(state.at).filter_map(RecordingEntry::event);
+        let left = self
+            .0
+            .parsed_run
+            .entries
+            .iter()
+            .skip(state.next_entry_index)
+            .filter_map(RecordingEntry::event);
         let results = left.map_while(|event| match event {
             Event::Tool(ToolEvent::Output(result)) => Some(result),
             _ => None,
@@ -187,7 +195,7 @@ impl RunPlayer {
     }
 
     /// The recorded events of the calls of a turn.
-    fn calls(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
+    fn tool_events(&self) -> impl futures::Stream<Item = ToolEvent> + Send + use<> {
         let playing = self.clone();
         let mut at = 0;
         stream::poll_fn(move |_| {
@@ -206,13 +214,14 @@ impl RunPlayer {
     /// Whether nothing is left to play.
     pub(super) fn is_over(&self) -> bool {
         let state = self.lock();
-        self.next_event(state.at).is_none() && self.find(&state, RecordingEntry::loop_end).is_none()
+        self.next_event(state.next_entry_index).is_none()
+            && self.find_entry(&state, RecordingEntry::loop_end).is_none()
     }
 
     /// Whether a request is left that was made behind the last event.
     pub(super) fn has_request_left(&self) -> bool {
         let state = self.lock();
-        self.find(&state, RecordingEntry::request).is_some()
+        self.find_entry(&state, RecordingEntry::request).is_some()
     }
 
     /// What the replay did otherwise.
@@ -228,8 +237,8 @@ impl RunPlayer {
     /// The recording goes on, and the replay does not.
     pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
         let state = self.lock();
-        let (_, recorded) = self.next_event(state.at)?;
-        Some(ReplayMismatch::new(state.events, "event", recorded, &()))
+        let (_, recorded) = self.next_event(state.next_entry_index)?;
+        Some(ReplayMismatch::new(state.event_count, "event", recorded, &()))
     }
 
     pub(super) fn requests(&self) -> Vec<Request> {
@@ -237,19 +246,19 @@ impl RunPlayer {
     }
 
     fn next_event(&self, from: usize) -> Option<(usize, &Event)> {
-        let mut entries = self.0.read.entries.iter().enumerate().skip(from);
+        let mut entries = self.0.parsed_run.entries.iter().enumerate().skip(from);
         entries.find_map(|(at, entry)| Some((at, entry.event()?)))
     }
 
     /// The first of what is between the last event and the next that was not taken and fits.
-    fn find<'a, T>(
+    fn find_entry<'a, T>(
         &'a self,
         state: &PlayerState,
         fits: impl Fn(&'a RecordingEntry) -> Option<T>,
     ) -> Option<(usize, T)> {
-        let entries = self.0.read.entries.iter().enumerate().skip(state.at);
+        let entries = self.0.parsed_run.entries.iter().enumerate().skip(state.next_entry_index);
         let between = entries.take_while(|(_, entry)| entry.event().is_none());
-        let mut left = between.filter(|(at, _)| !state.consumed.contains(at));
+        let mut left = between.filter(|(at, _)| !state.consumed_entries.contains(at));
         left.find_map(|(at, entry)| Some((at, fits(entry)?)))
     }
 
@@ -265,7 +274,7 @@ impl World for RunPlayer {
             EffectKind::Id => EffectValue::new(self.id()),
             EffectKind::Said => EffectValue::new(self.next_input()),
             EffectKind::Tombstones => EffectValue::new(self.next_tombstone()),
-            EffectKind::Reports => EffectValue::new(self.reports()),
+            EffectKind::Reports => EffectValue::new(self.dropped_call_reports()),
             EffectKind::Undelivered => {
                 let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());
                 EffectValue::new(undelivered.unwrap_or_default())
@@ -284,14 +293,14 @@ impl World for RunPlayer {
 
     fn turn(&self, _key: &EffectKey, request: Request, _ask: SendRequest) -> TurnStream {
         match self.check_request(&request) {
-            Ok(()) => seal(&request, ReplayedTurn { playing: self.clone(), at: 0 }),
+            Ok(()) => seal(&request, ReplayedTurn { player: self.clone(), entry_index: 0 }),
             Err(mismatch) => seal(&request, stream::iter([Err(mismatch)])),
         }
     }
 
     fn fan_out(&self, _key: &EffectKey, calls: ToolRun) -> ToolRun {
         let pending = self.outcome().map(|outcome| outcome.pending.clone()).unwrap_or_default();
-        calls.with_replayed_events(self.calls(), pending)
+        calls.with_replayed_events(self.tool_events(), pending)
     }
 
     fn observe(&self, event: &Event) {
@@ -300,20 +309,20 @@ impl World for RunPlayer {
 
     fn forced_end(&self) -> Option<LoopEnd> {
         let state = self.lock();
-        self.find(&state, RecordingEntry::loop_end).map(|(_, ending)| ending.clone())
+        self.find_entry(&state, RecordingEntry::loop_end).map(|(_, ending)| ending.clone())
     }
 
     fn on_end(&self, _ending: &LoopEnd) {
         let mut state = self.lock();
-        let ended = self.find(&state, RecordingEntry::loop_end).map(|(at, _)| at);
-        state.consumed.extend(ended);
+        let ended = self.find_entry(&state, RecordingEntry::loop_end).map(|(at, _)| at);
+        state.consumed_entries.extend(ended);
     }
 }
 
 /// The turn that the recording is at.
 struct ReplayedTurn {
-    playing: RunPlayer,
-    at: usize,
+    player: RunPlayer,
+    entry_index: usize,
 }
 
 impl TurnSource for ReplayedTurn {
@@ -323,7 +332,7 @@ impl TurnSource for ReplayedTurn {
         turn: &mut TurnBuilder,
     ) -> TurnPoll {
         let this = &mut *self;
-        let heard = this.playing.poll_entry(&mut this.at, |entry| match entry {
+        let heard = this.player.poll_entry(&mut this.entry_index, |entry| match entry {
             RecordingEntry::Event { event: Event::Turn(event), vetoed } => {
                 Some(Ok(ReplayedEvent { event: event.clone(), is_vetoed: *vetoed }))
             }
@@ -344,13 +353,13 @@ impl PlayerState {
         recorded: &(impl serde::Serialize + ?Sized),
         replayed: &(impl serde::Serialize + ?Sized),
     ) {
-        let mismatch = ReplayMismatch::new(self.events, part, recorded, replayed);
+        let mismatch = ReplayMismatch::new(self.event_count, part, recorded, replayed);
         self.mismatch.get_or_insert(mismatch);
     }
 }
 
 impl fmt::Debug for RunPlayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Playing").field("events", &self.lock().events).finish_non_exhaustive()
+        f.debug_struct("Playing").field("events", &self.lock().event_count).finish_non_exhaustive()
     }
 }

@@ -35,20 +35,20 @@ struct RunLog {
     recorder: Recorder,
     agent: Agent,
     history: History,
-    resuming: bool,
+    is_resuming: bool,
     state: Mutex<RecorderState>,
 }
 
 #[derive(Default)]
 struct RecorderState {
     /// The number of the run, once it has begun.
-    run: Option<u32>,
+    run_number: Option<u32>,
     /// What is handed over at the end.
     parser: RecordingParser,
     requests: Vec<Request>,
     fingerprints: FingerprintTracker,
     /// How often each kind of effect was asked for since the last event.
-    counts: EffectCounter,
+    effect_counter: EffectCounter,
 }
 
 impl Agent {
@@ -75,7 +75,7 @@ impl RunRecorder {
             recorder: recorder.clone(),
             agent: agent.clone(),
             history: start.history.clone(),
-            resuming: start.is_resuming,
+            is_resuming: start.is_resuming,
             state: Mutex::default(),
         };
         Self { world, log: Arc::new(page) }
@@ -87,14 +87,14 @@ impl World for RunRecorder {
         let drawn = self.world.draw(key, live);
         // The others are told by events.
         if matches!(key.kind, EffectKind::Facts | EffectKind::Notes) {
-            let nth = self.log.count(key);
+            let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);
         }
         drawn
     }
 
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
-        let (page, key, nth) = (Arc::clone(&self.log), key.clone(), self.log.count(key));
+        let (page, key, nth) = (Arc::clone(&self.log), key.clone(), self.log.count_effect(key));
         let effect = self.world.step(&key, effect);
         async move {
             let made = effect.await;
@@ -148,7 +148,7 @@ impl RunLog {
             return;
         }
         let mut state = lock_ignoring_poison(&self.state);
-        state.counts.clear();
+        state.effect_counter.clear();
         let vetoed = matches!(event, Event::Turn(event) if is_vetoed_event(event));
         let event = Cow::Borrowed(event);
         let is_end = ends_step(&event) || event.outcome().is_some();
@@ -159,8 +159,8 @@ impl RunLog {
     }
 
     /// Counts one more effect since the last event.
-    fn count(&self, key: &EffectKey) -> u32 {
-        lock_ignoring_poison(&self.state).counts.count(key)
+    fn count_effect(&self, key: &EffectKey) -> u32 {
+        lock_ignoring_poison(&self.state).effect_counter.count(key)
     }
 
     /// A value, unless it says nothing.
@@ -200,7 +200,8 @@ impl RunLog {
     }
 
     fn write_loop_end(&self, ending: &LoopEnd) {
-        let LoopEnd { polled_since_last_event: polled, error, time_up } = ending;
+        let LoopEnd { polled_since_last_event: polled, error, time_limit_reached: time_up } =
+            ending;
         let (error, time_up) = (error.as_ref().map(Cow::Borrowed), *time_up);
         let mut state = lock_ignoring_poison(&self.state);
         self.append(&mut state, |run| RecordingLine::Ended {
@@ -215,17 +216,17 @@ impl RunLog {
     /// The run is dropped.
     fn finish(&self) {
         let state = std::mem::take(&mut *lock_ignoring_poison(&self.state));
-        if state.run.is_some() {
+        if state.run_number.is_some() {
             self.recorder.finish_run(&self.agent, state.parser, state.requests);
         }
     }
 
     fn append<'a>(&self, state: &mut RecorderState, line: impl FnOnce(u32) -> RecordingLine<'a>) {
-        let run = match state.run {
+        let run = match state.run_number {
             Some(run) => run,
             None => {
-                let run = *state.run.insert(self.recorder.begin_run());
-                let (history, resuming) = (Cow::Borrowed(&self.history), self.resuming);
+                let run = *state.run_number.insert(self.recorder.begin_run());
+                let (history, resuming) = (Cow::Borrowed(&self.history), self.is_resuming);
                 let header = RecordingLine::Run { run, version: FORMAT_VERSION, history, resuming };
                 self.recorder.append(&mut state.parser, &header);
                 run

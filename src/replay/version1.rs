@@ -38,7 +38,12 @@ impl ValueV1 {
             "not_compacted" => (EffectKind::Compacted, Value::Object(fields)),
             _ => return None,
         };
-        Some(RecordingEntry::Value { kind, name: String::new(), nth, made: Ok(value.into()) })
+        Some(RecordingEntry::Value {
+            kind,
+            name: String::new(),
+            occurrence: nth,
+            result: Ok(value.into()),
+        })
     }
 }
 
@@ -55,7 +60,7 @@ pub(super) fn reorder_v1(entries: &mut Vec<RecordingEntry>) {
                 continue;
             }
             RecordingEntry::Value { kind: EffectKind::GaveWay, .. } => gave_way += 1,
-            RecordingEntry::Value { kind: EffectKind::Prepared, nth, .. } => {
+            RecordingEntry::Value { kind: EffectKind::Prepared, occurrence: nth, .. } => {
                 *nth = Some(gave_way + 1);
             }
             RecordingEntry::Event { event, .. } => {

@@ -139,7 +139,7 @@ impl Session {
                 let judged = |(call, verdict)| Some((call, verdict?));
                 let verdicts =
                     ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
-                let run = agent.resume_checked(history, verdicts);
+                let run = agent.resume_with_checked_verdicts(history, verdicts);
                 // A run that was not polled yet takes it.
                 let _ = run.steer(input);
                 run

@@ -58,7 +58,7 @@ impl SessionRun {
 
     /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.handle.insert_data(value);
+        self.handle.insert_run_data(value);
         self
     }
 
@@ -70,7 +70,7 @@ impl SessionRun {
     /// What the store fails with. A failure of the run itself is in its outcome:
     /// [`into_result`](Outcome::into_result) makes an error of it.
     pub async fn outcome(mut self) -> Result<Outcome, Error> {
-        self.handle.require_handle();
+        self.handle.require_external_handle();
         loop {
             if let Some(outcome) = self.outcome.take() {
                 return Ok(*outcome);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use crate::env::{Random, SeededRandom};
-use crate::provider::server::{Frame, FrameFormat, Role};
+use crate::provider::server::{FrameFormat, FrameRole, ServerFrame};
 use crate::testing::Wire;
 use crate::testing::fault::{Fault, FaultPosition, Noise};
 use crate::testing::gzip::Gzip;
@@ -89,15 +89,15 @@ fn inject_one(
     wire: Wire,
     format: FrameFormat,
 ) -> Vec<BodyStep> {
-    let first_of = |steps: &[BodyStep], roles: &[Role]| {
+    let first_of = |steps: &[BodyStep], roles: &[FrameRole]| {
         let is =
             |step: &BodyStep| matches!(step, BodyStep::Frame(frame) if roles.contains(&frame.role));
         steps.iter().position(is)
     };
     for mishap in mishaps {
         let gone = match mishap {
-            Fault::NoTerminal => first_of(&steps, &[Role::Terminal, Role::LastWord]),
-            Fault::NoDoneMarker => first_of(&steps, &[Role::LastWord]),
+            Fault::NoTerminal => first_of(&steps, &[FrameRole::Terminal, FrameRole::Done]),
+            Fault::NoDoneMarker => first_of(&steps, &[FrameRole::Done]),
             _ => None,
         };
         steps.truncate(gone.unwrap_or(steps.len()));
@@ -111,7 +111,7 @@ fn inject_one(
                     FaultPosition::Bytes(n) => count_events_within(&steps, *n, format),
                 };
                 end_early(&mut steps, n);
-                let frame = wire.server_wire().failed(error, to_frames(&steps));
+                let frame = wire.server_wire().error_response(error, to_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
             }
             mishap => {
@@ -123,7 +123,7 @@ fn inject_one(
         }
     }
     let noise = mishaps.iter().filter_map(|mishap| match mishap {
-        Fault::InsertNoise(noise) if format.takes_noise() => Some(*noise),
+        Fault::InsertNoise(noise) if format.accepts_noise() => Some(*noise),
         _ => None,
     });
     for noise in noise {
@@ -166,16 +166,16 @@ fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) ->
 
 fn add_noise(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
     let frame = match noise {
-        Noise::BlankLines => return format.lines("\n\n"),
+        Noise::BlankLines => return format.write_lines("\n\n"),
         Noise::Comments => None,
         Noise::Pings => (wire.server_wire().ping)(n),
         Noise::UnknownEvents => {
             let (event, data) = wire.profile().unknown_event;
             let (event, data) = (event.map(Into::into), data.to_owned());
-            Some(Frame { event, data, role: Role::Event })
+            Some(ServerFrame { event, data, role: FrameRole::Event })
         }
     };
-    frame.map_or_else(|| format.comment(), |frame| format.frame(&frame, 0))
+    frame.map_or_else(|| format.comment_frame(), |frame| format.frame(&frame, 0))
 }
 
 /// Frames as bytes.
@@ -189,7 +189,7 @@ fn encode_framing(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) 
         BodyStep::Part(part) => part,
     };
     let mut parts: Vec<BodyPart> = steps.into_iter().map(part).collect();
-    let (line_end, body_end) = format.end();
+    let (line_end, body_end) = format.closing_bytes();
     if mishaps.contains(&Fault::NoFinalBlankLine)
         && let Some(BodyPart::Bytes(last)) =
             parts.iter_mut().rfind(|part| matches!(part, BodyPart::Bytes(_)))

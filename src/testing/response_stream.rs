@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::provider::server::{Frame, FrameFormat, ServerWire};
+use crate::provider::server::{FrameFormat, ServerFrame, ServerWire};
 use crate::testing::http::BodyPart;
 
 /// An answer before anything goes wrong with it.
@@ -23,7 +23,7 @@ pub(super) enum ResponseBody {
 /// One thing that is sent, or happens, in a stream.
 #[derive(Debug)]
 pub(super) enum BodyStep {
-    Frame(Frame),
+    Frame(ServerFrame),
     /// Bytes that mean nothing.
     Noise(Bytes),
     /// A wait, or the end.

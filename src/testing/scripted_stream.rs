@@ -2,7 +2,7 @@
 
 use crate::provider::ReplyStep;
 use crate::provider::content_delta::ContentDelta;
-use crate::provider::server::{Opening, TurnWriter, Unsupported};
+use crate::provider::server::{TurnStart, TurnWriter, UnsupportedContent};
 use crate::testing::ReceivedRequest;
 use crate::testing::http::BodyPart;
 use crate::testing::response_stream::{BodyStep, to_frames};
@@ -24,19 +24,19 @@ pub(super) fn stream_steps(
         _ => None,
     });
     let signed = moves.iter().filter_map(|next| match next {
-        ReplyStep::Say(index, ContentDelta::Sign(of, signature)) => {
+        ReplyStep::Say(index, ContentDelta::Signature(of, signature)) => {
             Some((*index, *of, signature.clone()))
         }
         _ => None,
     });
-    let writer = (asked.wire.server_wire().turn)(&Opening {
+    let writer = (asked.wire.server_wire().turn_writer)(&TurnStart {
         id: &format!("{:04}", asked.index),
         created: CREATED_AT,
         model: &asked.model,
         request: &asked.body,
         usage: usage.unwrap_or_default(),
         signatures: &signed.collect::<Vec<_>>(),
-        sign: |said| Some(sign_text(said)),
+        sign_fn: |said| Some(sign_text(said)),
     });
     start_stream(writer, moves, asked, signatures)
         .map_err(|what| format!("the script says what the {} wire cannot say: {what}", asked.wire))
@@ -47,7 +47,7 @@ fn start_stream(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
-) -> Result<Vec<BodyStep>, Unsupported> {
+) -> Result<Vec<BodyStep>, UnsupportedContent> {
     let mut steps = Vec::new();
     let mut usage = Usage::default();
     for next in moves {
@@ -67,7 +67,7 @@ fn start_stream(
             ReplyStep::Error(error) => {
                 writer.flush();
                 take_written_frames(&mut *writer, &mut steps);
-                let frame = asked.wire.server_wire().failed(&error, to_frames(&steps));
+                let frame = asked.wire.server_wire().error_response(&error, to_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
                 break;
             }

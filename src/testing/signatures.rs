@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::fnv::fnv1a_64;
-use crate::provider::server::Issued;
+use crate::provider::server::IssuedItem;
 
 /// How every signature of ours begins: "scripted:" in base 64.
 pub(super) const SIGNATURE_PREFIX: &str = "c2NyaXB0ZWQ6";
@@ -26,13 +26,13 @@ pub(super) struct Signatures {
 
 impl Signatures {
     /// Remembers what an answer issued.
-    pub(super) fn record_response(&mut self, issued: impl Iterator<Item = Issued>) {
+    pub(super) fn record_response(&mut self, issued: impl Iterator<Item = IssuedItem>) {
         for issued in issued {
             match issued {
-                Issued::Signature { signature, over } => {
+                IssuedItem::Signature { signature, signed_text: over } => {
                     self.issued.entry(signature).or_default().insert(over);
                 }
-                Issued::Follows { item, reasoning } => {
+                IssuedItem::AfterReasoning { item, reasoning } => {
                     drop(self.by_previous.insert(item, reasoning))
                 }
             }

@@ -180,9 +180,9 @@ mod whole {
 
     /// The validator keeps the errors of all alternatives of a schema, each with all its places. Of more
     /// values than this it is not asked for them.
-    const MAX_VALUES: usize = 1000;
+    const MAX_DIAGNOSED_VALUES: usize = 1000;
     /// How many elements of a list are looked at where there are more values than that.
-    const MAX_ELEMENTS: usize = 16;
+    const MAX_DIAGNOSED_LIST_ELEMENTS: usize = 16;
 
     pub(in crate::tool) struct Schema(jsonschema::Validator);
 
@@ -198,33 +198,35 @@ mod whole {
         pub(in crate::tool) fn check(&self, spec: &ToolSpec, args: &Value) -> Result<(), String> {
             match self.0.is_valid(args) {
                 true => Ok(()),
-                false => Err(self.reason(&spec.parameters, args)),
+                false => Err(self.violation_reason(&spec.parameters, args)),
             }
         }
 
         /// Why arguments do not fit, found in memory that is bounded whatever they are.
-        fn reason(&self, schema: &Value, args: &Value) -> String {
+        fn violation_reason(&self, schema: &Value, args: &Value) -> String {
             let unknown = || "they do not fit the schema".to_owned();
-            if !has_alternatives(schema) || is_small(args, &mut MAX_VALUES.clone()) {
+            if !has_alternatives(schema)
+                || has_at_most_values(args, &mut MAX_DIAGNOSED_VALUES.clone())
+            {
                 let error = self.0.validate(args).err();
-                return error.map_or_else(unknown, |error| message(&error, args));
+                return error.map_or_else(unknown, |error| format_validation_error(&error, args));
             }
             if let Err(reason) = small::check(schema, args, "") {
                 return reason;
             }
-            let Some(shorter) = first_elements(args, &mut MAX_VALUES.clone()) else {
+            let Some(shorter) = truncate_lists(args, &mut MAX_DIAGNOSED_VALUES.clone()) else {
                 return unknown();
             };
             let mut errors = self.0.iter_errors(&shorter);
-            let error = errors.find(|error| !is_of_missing_elements(error));
-            error.map_or_else(unknown, |error| message(&error, &shorter))
+            let error = errors.find(|error| !is_caused_by_truncation(error));
+            error.map_or_else(unknown, |error| format_validation_error(&error, &shorter))
         }
     }
 
-    fn message(error: &ValidationError<'_>, args: &Value) -> String {
+    fn format_validation_error(error: &ValidationError<'_>, args: &Value) -> String {
         match error.instance_path().as_str() {
             "" => error.to_string(),
-            pointer => format!("{error} (at `{}`)", locate(pointer, args)),
+            pointer => format!("{error} (at `{}`)", format_json_pointer(pointer, args)),
         }
     }
 
@@ -240,35 +242,35 @@ mod whole {
     }
 
     /// Whether an error may be there since elements were left out.
-    fn is_of_missing_elements(error: &ValidationError<'_>) -> bool {
+    fn is_caused_by_truncation(error: &ValidationError<'_>) -> bool {
         matches!(error.kind(), ValidationErrorKind::MinItems { .. } | ValidationErrorKind::Contains)
     }
 
     /// Whether a value has at most `left` values in it.
-    fn is_small(value: &Value, left: &mut usize) -> bool {
+    fn has_at_most_values(value: &Value, left: &mut usize) -> bool {
         let Some(rest) = left.checked_sub(1) else { return false };
         *left = rest;
         match value {
-            Value::Object(fields) => fields.values().all(|value| is_small(value, left)),
-            Value::Array(values) => values.iter().all(|value| is_small(value, left)),
+            Value::Object(fields) => fields.values().all(|value| has_at_most_values(value, left)),
+            Value::Array(values) => values.iter().all(|value| has_at_most_values(value, left)),
             _ => true,
         }
     }
 
     /// A value with the first elements of its lists. `None` if it still has more than `left` values.
-    fn first_elements(value: &Value, left: &mut usize) -> Option<Value> {
+    fn truncate_lists(value: &Value, left: &mut usize) -> Option<Value> {
         *left = left.checked_sub(1)?;
         Some(match value {
             Value::Object(fields) => {
                 let fields = fields.iter();
                 let fields =
-                    fields.map(|(name, value)| Some((name.clone(), first_elements(value, left)?)));
+                    fields.map(|(name, value)| Some((name.clone(), truncate_lists(value, left)?)));
                 Value::Object(fields.collect::<Option<_>>()?)
             }
             Value::Array(values) => {
-                let values = values.iter().take(MAX_ELEMENTS);
+                let values = values.iter().take(MAX_DIAGNOSED_LIST_ELEMENTS);
                 Value::Array(
-                    values.map(|value| first_elements(value, left)).collect::<Option<_>>()?,
+                    values.map(|value| truncate_lists(value, left)).collect::<Option<_>>()?,
                 )
             }
             other => other.clone(),
@@ -276,7 +278,7 @@ mod whole {
     }
 
     /// A JSON pointer (RFC 6901) in the words of the built-in check: `deep.list[1]`.
-    fn locate(pointer: &str, args: &Value) -> String {
+    fn format_json_pointer(pointer: &str, args: &Value) -> String {
         let mut place = String::new();
         let mut here = Some(args);
         for step in pointer.split('/').skip(1) {

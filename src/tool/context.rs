@@ -22,10 +22,10 @@ pub struct ToolContext {
     call_id: String,
     turn: Arc<Turn>,
     idempotency_key: String,
-    pub(super) dry_run: bool,
-    pub(super) extension: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) is_dry_run: bool,
+    pub(super) policy_extension: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) data: RunData,
-    record: Arc<CallRecord>,
+    call_record: Arc<CallRecord>,
 }
 
 impl ToolContext {
@@ -34,15 +34,15 @@ impl ToolContext {
             call_id: call_id.to_owned(),
             turn,
             idempotency_key: format!("{history_id}/{call_id}"),
-            dry_run: false,
-            extension: None,
+            is_dry_run: false,
+            policy_extension: None,
             data: RunData::new(),
-            record: Arc::default(),
+            call_record: Arc::default(),
         }
     }
 
-    pub(super) fn record(&self) -> Arc<CallRecord> {
-        Arc::clone(&self.record)
+    pub(super) fn call_record(&self) -> Arc<CallRecord> {
+        Arc::clone(&self.call_record)
     }
 
     /// The id of the call.
@@ -63,7 +63,7 @@ impl ToolContext {
     /// Whether the tool says what it would do and changes nothing. Only a tool that
     /// [knows dry runs](crate::Tool::with_dry_run_support) is called in one.
     pub fn is_dry_run(&self) -> bool {
-        self.dry_run
+        self.is_dry_run
     }
 
     /// Whether nobody waits for the result any more.
@@ -71,7 +71,7 @@ impl ToolContext {
     /// A future is simply dropped then. This is for work that cannot be dropped: a blocking thread
     /// looks here between two steps.
     pub fn is_cancelled(&self) -> bool {
-        self.record.cancelled.load(Ordering::Relaxed)
+        self.call_record.cancelled.load(Ordering::Relaxed)
     }
 
     /// The value of this type that was handed to the run; see
@@ -100,24 +100,24 @@ impl ToolContext {
 
     /// Puts a side effect on record.
     pub fn record_side_effect(&self, effect: SideEffect) {
-        self.record.with_report(|report| report.side_effects.push(effect));
+        self.call_record.with_report(|report| report.side_effects.push(effect));
     }
 
     /// Puts on record what proves something. A value that is not JSON is kept as `null`, and what is
     /// nested deeper than 64 levels as a string.
     pub fn record_evidence(&self, evidence: impl Serialize) {
         let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
-        self.record.with_report(|report| report.evidence.push(json.limit_depth()));
+        self.call_record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 
     /// What was put on record and is in no result yet.
-    pub fn report(&self) -> EffectReport {
-        self.record.with_report(|report| report.clone())
+    pub fn effect_report(&self) -> EffectReport {
+        self.call_record.with_report(|report| report.clone())
     }
 
     /// What the gate hands to the tools that know its type.
-    pub(crate) fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.extension.clone()?.downcast().ok()
+    pub(crate) fn policy_extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.policy_extension.clone()?.downcast().ok()
     }
 }
 
@@ -126,7 +126,7 @@ impl ToolContext {
 pub(super) struct CallRecord {
     /// Set when the call's future is dropped.
     cancelled: AtomicBool,
-    report: Mutex<EffectReport>,
+    effect_report: Mutex<EffectReport>,
 }
 
 impl CallRecord {
@@ -140,7 +140,7 @@ impl CallRecord {
     }
 
     fn with_report<R>(&self, f: impl FnOnce(&mut EffectReport) -> R) -> R {
-        f(&mut lock_ignoring_poison(&self.report))
+        f(&mut lock_ignoring_poison(&self.effect_report))
     }
 }
 
@@ -159,8 +159,9 @@ mod tests {
             panic!("no turn")
         };
         let extension: Option<Arc<dyn Any + Send + Sync>> = Some(Arc::new(7_u8));
-        let context = ToolContext { extension, ..ToolContext::new("c", "h", turn) };
-        assert_eq!(context.extension::<u8>().as_deref(), Some(&7));
-        assert_eq!(context.extension::<u16>(), None);
+        let context =
+            ToolContext { policy_extension: extension, ..ToolContext::new("c", "h", turn) };
+        assert_eq!(context.policy_extension::<u8>().as_deref(), Some(&7));
+        assert_eq!(context.policy_extension::<u16>(), None);
     }
 }

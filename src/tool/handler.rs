@@ -94,7 +94,7 @@ impl fmt::Debug for PreparedCall {
 /// A handler made of its spec and of a function that prepares its calls.
 pub(super) struct FnHandler<F> {
     pub(super) spec: ToolSpec,
-    pub(super) prepare: F,
+    pub(super) prepare_fn: F,
 }
 
 impl<F> ToolHandler for FnHandler<F>
@@ -106,6 +106,6 @@ where
     }
 
     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
-        (self.prepare)(&self.spec, arguments)
+        (self.prepare_fn)(&self.spec, arguments)
     }
 }

@@ -29,7 +29,7 @@ pub use output::{IntoToolError, IntoToolOutput, Json, ToolOutput, ToolUpdate};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
-pub(crate) use run_data::RemainingDepth;
+pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
 pub use settings::DEFAULT_TIMEOUT;
 pub use suspension::Suspension;

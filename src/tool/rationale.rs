@@ -167,9 +167,9 @@ impl<'a> RawFields<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
+        struct RawFieldsVisitor;
 
-        impl<'de> Visitor<'de> for Object {
+        impl<'de> Visitor<'de> for RawFieldsVisitor {
             type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,7 +185,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
             }
         }
 
-        deserializer.deserialize_map(Object).map(Self)
+        deserializer.deserialize_map(RawFieldsVisitor).map(Self)
     }
 }
 

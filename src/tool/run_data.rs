@@ -26,7 +26,7 @@ pub struct RunData(Arc<BTreeMap<TypeId, DataEntry>>);
 
 /// How many sub-agents may run inside one another, from a run on that begins with this data.
 #[derive(Clone, Copy)]
-pub(crate) struct RemainingDepth(pub(crate) u32);
+pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
 #[derive(Clone)]
 struct DataEntry {

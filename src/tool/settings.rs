@@ -33,11 +33,11 @@ pub(super) enum ToolFlag {
 }
 
 impl ToolSettings {
-    pub(super) fn set(&mut self, mark: ToolFlag) {
+    pub(super) fn set_flag(&mut self, mark: ToolFlag) {
         self.flags[mark as usize] = true;
     }
 
-    pub(super) fn has(&self, mark: ToolFlag) -> bool {
+    pub(super) fn has_flag(&self, mark: ToolFlag) -> bool {
         self.flags[mark as usize]
     }
 }

@@ -6,6 +6,6 @@ use crate::item::{History, PendingCall};
 /// result from outside. Only tools made by [`Agent::as_tool`](crate::Agent::as_tool) make one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspension {
-    pub(crate) pending: Vec<PendingCall>,
-    pub(crate) nested: History,
+    pub(crate) pending_calls: Vec<PendingCall>,
+    pub(crate) sub_agent_history: History,
 }

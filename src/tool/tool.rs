@@ -48,7 +48,7 @@ type ResumeFn = dyn Fn(ToolContext, &str) -> UpdateStream + Send + Sync;
 #[derive(Clone)]
 pub(super) struct AgentBacking {
     agent: Arc<dyn Any + Send + Sync>,
-    resume: Arc<ResumeFn>,
+    resume_fn: Arc<ResumeFn>,
 }
 
 impl Tool {
@@ -176,22 +176,22 @@ impl Tool {
 
     /// Whether it may be called again and again.
     pub fn is_pollable(&self) -> bool {
-        self.settings.has(ToolFlag::Pollable)
+        self.settings.has_flag(ToolFlag::Pollable)
     }
 
     /// Whether a call that was broken off may run again.
     pub fn is_idempotent(&self) -> bool {
-        self.settings.has(ToolFlag::Idempotent)
+        self.settings.has_flag(ToolFlag::Idempotent)
     }
 
     /// Whether each call runs agents of its own.
     pub fn runs_sub_agents(&self) -> bool {
-        self.settings.has(ToolFlag::RunsSubAgents)
+        self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
 
     /// Whether nothing else runs beside it.
     pub fn is_exclusive(&self) -> bool {
-        self.settings.has(ToolFlag::Exclusive)
+        self.settings.has_flag(ToolFlag::Exclusive)
     }
 
     /// The time limit of the tool's own, if it has one; see [`with_timeout`](Self::with_timeout).
@@ -201,17 +201,17 @@ impl Tool {
 
     /// Whether somebody has to approve each call.
     pub fn is_approval_required(&self) -> bool {
-        self.settings.has(ToolFlag::RequiresApproval)
+        self.settings.has_flag(ToolFlag::RequiresApproval)
     }
 
     /// Whether it runs in a dry run.
     pub fn supports_dry_run(&self) -> bool {
-        self.settings.has(ToolFlag::SupportsDryRun)
+        self.settings.has_flag(ToolFlag::SupportsDryRun)
     }
 
     /// Whether somebody outside runs it.
     pub fn is_external(&self) -> bool {
-        self.settings.has(ToolFlag::External)
+        self.settings.has_flag(ToolFlag::External)
     }
 
     /// Makes a tool of a function that prepares its calls.
@@ -219,7 +219,7 @@ impl Tool {
         spec: ToolSpec,
         prepare: impl Fn(&ToolSpec, &str) -> Result<PreparedCall, String> + Send + Sync + 'static,
     ) -> Self {
-        Self::from_handler(FnHandler { spec, prepare })
+        Self::from_handler(FnHandler { spec, prepare_fn: prepare })
     }
 
     /// Names the agent that its calls run, and how a call with these arguments continues whose run was
@@ -229,7 +229,7 @@ impl Tool {
         agent: Arc<dyn Any + Send + Sync>,
         resume: impl Fn(ToolContext, &str) -> UpdateStream + Send + Sync + 'static,
     ) -> Self {
-        Self { agent: Some(AgentBacking { agent, resume: Arc::new(resume) }), ..self }
+        Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
     /// The agent that its calls run, if it was made of one.
@@ -239,13 +239,13 @@ impl Tool {
 
     /// A call that continues a run that was suspended, if it was made of an agent.
     pub(super) fn prepare_resumed(&self, arguments: &str) -> Option<PreparedCall> {
-        let resume = Arc::clone(&self.agent.as_ref()?.resume);
+        let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();
         Some(PreparedCall::new(move |cx| resume(cx, &arguments)))
     }
 
     pub(super) fn with_flag(mut self, mark: ToolFlag) -> Self {
-        self.settings.set(mark);
+        self.settings.set_flag(mark);
         self
     }
 }

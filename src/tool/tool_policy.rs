@@ -183,7 +183,7 @@ pub trait ToolPolicy: Send {
     }
 
     /// What tools of this crate are handed through their context.
-    fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+    fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }

@@ -39,9 +39,9 @@ pub struct Toolkit {
     tools: Arc<[Tool]>,
     specs: Arc<[ToolSpec]>,
     max_concurrency: usize,
-    single_action: bool,
-    dry_run: bool,
-    rationale: bool,
+    first_call_only: bool,
+    is_dry_run: bool,
+    adds_rationale: bool,
     timeout: TimeLimit,
     max_result_bytes: usize,
     on_truncate: Option<Arc<OnTruncate>>,
@@ -66,9 +66,9 @@ impl Toolkit {
             tools,
             specs,
             max_concurrency: DEFAULT_MAX_CONCURRENCY,
-            single_action: false,
-            dry_run: false,
-            rationale: false,
+            first_call_only: false,
+            is_dry_run: false,
+            adds_rationale: false,
             timeout: TimeLimit::Default(DEFAULT_TIMEOUT),
             max_result_bytes: DEFAULT_MAX_RESULT_BYTES,
             on_truncate: None,
@@ -78,7 +78,7 @@ impl Toolkit {
     /// Adds a tool.
     pub fn with_tool(self, tool: Tool) -> Self {
         let tools = self.tools.iter().cloned().chain([tool]);
-        self.with_same_settings(tools)
+        self.rebuild_with_tools(tools)
     }
 
     /// Puts a tool in the place of the one of its name, or adds it if there is none.
@@ -99,7 +99,7 @@ impl Toolkit {
             Some(other) => *other = tool,
             None => tools.push(tool),
         }
-        self.with_same_settings(tools)
+        self.rebuild_with_tools(tools)
     }
 
     /// Sets how many calls of a turn may run at once; 4 unless set.
@@ -112,7 +112,7 @@ impl Toolkit {
 
     /// Runs only the first call of a turn; the others are answered as skipped.
     pub fn first_call_only(mut self) -> Self {
-        self.single_action = true;
+        self.first_call_only = true;
         self
     }
 
@@ -120,7 +120,7 @@ impl Toolkit {
     /// [know dry runs](Tool::with_dry_run_support) are called, and calls of the others are answered with
     /// what would have been called.
     pub fn with_dry_run(mut self, dry_run: bool) -> Self {
-        self.dry_run = dry_run;
+        self.is_dry_run = dry_run;
         self
     }
 
@@ -167,14 +167,14 @@ impl Toolkit {
 
     /// Makes every tool of the kit [audited](Tool::with_rationale), and those that are added to it later.
     pub fn with_rationale(mut self) -> Self {
-        self.rationale = true;
-        self.with_same_settings(self.tools.iter().cloned())
+        self.adds_rationale = true;
+        self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
     /// The same kit with only the tools that `specs` names: any other is unknown to it.
     pub fn restricted_to(&self, specs: &[ToolSpec]) -> Self {
         let is_offered = |tool: &&Tool| specs.iter().any(|spec| spec.name == tool.name());
-        self.with_same_settings(self.tools.iter().filter(is_offered).cloned())
+        self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
     }
 
     /// The tool of this name, the first of several.
@@ -184,12 +184,12 @@ impl Toolkit {
 
     /// Whether only the first call of a turn runs.
     pub fn is_first_call_only(&self) -> bool {
-        self.single_action
+        self.first_call_only
     }
 
     /// Whether nothing is changed.
     pub fn is_dry_run(&self) -> bool {
-        self.dry_run
+        self.is_dry_run
     }
 
     /// What the model is told of the tools, in order.
@@ -208,8 +208,8 @@ impl Toolkit {
     }
 
     /// The same kit with other tools.
-    fn with_same_settings(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        let audit = |tool: Tool| if self.rationale { tool.with_rationale() } else { tool };
+    fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self { tools, specs, ..self.clone() }
@@ -254,8 +254,8 @@ impl fmt::Debug for Toolkit {
         f.debug_struct("Toolkit")
             .field("tools", &self.tools)
             .field("at_once", &self.max_concurrency)
-            .field("single_action", &self.single_action)
-            .field("dry_run", &self.dry_run)
+            .field("single_action", &self.first_call_only)
+            .field("dry_run", &self.is_dry_run)
             .field("clipped_at", &self.max_result_bytes)
             .finish_non_exhaustive()
     }

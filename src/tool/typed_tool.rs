@@ -61,7 +61,7 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        Self::streaming(name, description, update_stream_of(run))
+        Self::streaming(name, description, into_update_stream_fn(run))
     }
 
     /// Makes a tool of an async closure that shares state with the program: each call gets a clone of
@@ -136,7 +136,7 @@ impl Tool {
         F: Fn(A, ToolContext) -> St + Send + Sync + 'static,
         St: Stream<Item = ToolUpdate> + Send + 'static,
     {
-        match Self::typed_streaming(spec_of::<A>(name, description), run) {
+        match Self::typed_streaming(derive_spec::<A>(name, description), run) {
             Ok(tool) => tool,
             Err(error) => panic!("{error}; its arguments are read into `{}`", type_name::<A>()),
         }
@@ -155,7 +155,7 @@ impl Tool {
         Fut: Future<Output = R> + Send + 'static,
         R: IntoToolOutput + 'static,
     {
-        Self::typed_streaming(spec, update_stream_of(run))
+        Self::typed_streaming(spec, into_update_stream_fn(run))
     }
 
     /// Makes a streaming tool with typed arguments and a schema of your own.
@@ -193,7 +193,7 @@ impl Tool {
         Ok(Self::from_typed_fn(
             spec,
             move |spec, arguments| schema.parse_arguments(spec, arguments),
-            update_stream_of(run),
+            into_update_stream_fn(run),
         ))
     }
 
@@ -219,7 +219,7 @@ impl Tool {
 }
 
 /// A closure with one output as one that streams it.
-fn update_stream_of<A, F, Fut, R>(
+fn into_update_stream_fn<A, F, Fut, R>(
     run: F,
 ) -> impl Fn(A, ToolContext) -> IntoStream<Map<Fut, ToUpdate<R>>>
 where
@@ -234,7 +234,7 @@ type ToUpdate<R> = fn(R) -> ToolUpdate;
 
 /// The spec of a tool. A type whose JSON is `null`, such as `()`, takes no arguments.
 #[cfg(feature = "schemars")]
-fn spec_of<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
+fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSpec {
     let mut parameters = schemars::schema_for!(A).to_value();
     if parameters["type"] == "null" {
         parameters = serde_json::json!({ "type": "object", "properties": {} });

@@ -21,12 +21,12 @@ enum ValueRepr {
 
 /// A value of any type that can be serialized.
 trait ErasedValue: Send {
-    fn json(&self) -> Result<Json, serde_json::Error>;
+    fn to_json_value(&self) -> Result<Json, serde_json::Error>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<T: Serialize + Send + 'static> ErasedValue for T {
-    fn json(&self) -> Result<Json, serde_json::Error> {
+    fn to_json_value(&self) -> Result<Json, serde_json::Error> {
         Json::new(self)
     }
 
@@ -60,7 +60,9 @@ impl EffectValue {
         match &self.0 {
             ValueRepr::None => Ok(serde_json::Value::Null.into()),
             ValueRepr::Json(json) => Ok(json.clone()),
-            ValueRepr::Typed(made) => made.json().map_err(|error| value_error("written", error)),
+            ValueRepr::Typed(made) => {
+                made.to_json_value().map_err(|error| value_error("written", error))
+            }
         }
     }
 

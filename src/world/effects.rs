@@ -21,8 +21,8 @@ use crate::world::{EffectKey, EffectKind, EffectValue, SendRequest, World};
 #[derive(Clone)]
 pub(crate) struct Effects {
     world: Arc<dyn World>,
-    run: Arc<str>,
-    counted: Arc<Mutex<EffectCounts>>,
+    run_id: Arc<str>,
+    counts: Arc<Mutex<EffectCounts>>,
 }
 
 #[derive(Default)]
@@ -36,7 +36,7 @@ impl Effects {
     /// Those of the run that begins with a history.
     pub(crate) fn new(world: Arc<dyn World>, history: &History) -> Self {
         let run = format!("{}#{}", history.id(), history.len()).into();
-        Self { world, run, counted: Arc::default() }
+        Self { world, run_id: run, counts: Arc::default() }
     }
 
     /// The world.
@@ -46,7 +46,7 @@ impl Effects {
 
     /// The body of the loop begins.
     pub(crate) fn begin_iteration(&self) {
-        let mut counted = lock_ignoring_poison(&self.counted);
+        let mut counted = lock_ignoring_poison(&self.counts);
         counted.iteration = counted.iteration.saturating_add(1);
         counted.effects.clear();
     }
@@ -59,7 +59,7 @@ impl Effects {
         let mut live = Some(live);
         let mut draw =
             || live.take().map_or_else(EffectValue::empty, |live| EffectValue::new(live()));
-        let drawn = self.world.draw(&self.key(kind, ""), &mut draw);
+        let drawn = self.world.draw(&self.next_key(kind, ""), &mut draw);
         drawn.into_typed().ok().flatten().unwrap_or_default()
     }
 
@@ -74,7 +74,7 @@ impl Effects {
         T: Default + Serialize + DeserializeOwned + Send + 'static,
     {
         let effect = effect.map(|made| made.map(EffectValue::new)).boxed();
-        let performed = self.world.step(&self.key(kind, ""), effect);
+        let performed = self.world.step(&self.next_key(kind, ""), effect);
         async move { Ok(performed.await?.into_typed()?.unwrap_or_default()) }
     }
 
@@ -89,7 +89,7 @@ impl Effects {
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let effect = effect.map(|made| made.map(EffectValue::new)).boxed();
-        let key = self.key(EffectKind::Step, name);
+        let key = self.next_key(EffectKind::Step, name);
         let performed = self.world.step(&key, effect);
         async move {
             performed.await?.into_typed()?.ok_or_else(|| {
@@ -101,12 +101,12 @@ impl Effects {
 
     /// Sends a request.
     pub(crate) fn turn(&self, request: Request, ask: SendRequest) -> TurnStream {
-        self.world.turn(&self.key(EffectKind::Turn, ""), request, ask)
+        self.world.turn(&self.next_key(EffectKind::Turn, ""), request, ask)
     }
 
     /// Runs the calls of a turn.
     pub(crate) fn fan_out(&self, calls: ToolRun) -> ToolRun {
-        self.world.fan_out(&self.key(EffectKind::Tools, ""), calls)
+        self.world.fan_out(&self.next_key(EffectKind::Tools, ""), calls)
     }
 
     /// Waits for verdicts on calls.
@@ -115,11 +115,11 @@ impl Effects {
         calls: Vec<PendingCall>,
         limit: Option<Duration>,
     ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
-        self.world.suspend(&self.key(EffectKind::Suspended, ""), calls, limit)
+        self.world.suspend(&self.next_key(EffectKind::Suspended, ""), calls, limit)
     }
 
-    fn key(&self, kind: EffectKind, name: &str) -> EffectKey {
-        let mut counted = lock_ignoring_poison(&self.counted);
+    fn next_key(&self, kind: EffectKind, name: &str) -> EffectKey {
+        let mut counted = lock_ignoring_poison(&self.counts);
         let iteration = counted.iteration;
         let known =
             counted.effects.iter_mut().find(|(of, called, _)| *of == kind && **called == *name);
@@ -134,13 +134,13 @@ impl Effects {
                 (name, 1)
             }
         };
-        EffectKey { run: Arc::clone(&self.run), iteration, kind, name, nth }
+        EffectKey { run: Arc::clone(&self.run_id), iteration, kind, name, nth }
     }
 }
 
 impl fmt::Debug for Effects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Effects").field("run", &self.run).finish_non_exhaustive()
+        f.debug_struct("Effects").field("run", &self.run_id).finish_non_exhaustive()
     }
 }
 

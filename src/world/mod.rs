@@ -180,7 +180,7 @@ pub struct LoopEnd {
     /// The error; `None` if the run was interrupted or its time was over.
     pub error: Option<Error>,
     /// The end of a time; `None` for an interrupt and an error.
-    pub time_up: Option<TimeLimitReached>,
+    pub time_limit_reached: Option<TimeLimitReached>,
 }
 
 /// What the end of the time of a run does to its loop.

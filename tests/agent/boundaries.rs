@@ -116,7 +116,7 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
         max_turns: u32::try_from(dice.roll(25)).unwrap(),
         max_corrections: u32::try_from(dice.roll(4)).unwrap(),
         max_turn_retries: u32::try_from(dice.roll(3)).unwrap(),
-        max_truncated_calls: u32::try_from(dice.roll(3)).unwrap(),
+        max_truncated_call_retries: u32::try_from(dice.roll(3)).unwrap(),
         nudge_after_repeats: 2,
         ..Limits::default()
     };
@@ -203,7 +203,7 @@ fn check(seed: u64) -> Option<EndReason> {
     assert_eq!(wrong.load(Ordering::Relaxed), 0, "a request's history is not the fold");
     let known = run.usage();
     drop(run);
-    assert_eq!(pool.used(), known.total(), "the pool is drained once");
+    assert_eq!(pool.used_tokens(), known.total(), "the pool is drained once");
     let outcome = outcome?;
     assert_eq!(outcome.turns, started);
     assert!(requests.load(Ordering::Relaxed) <= usize::try_from(started).unwrap());

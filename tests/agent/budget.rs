@@ -29,12 +29,12 @@ fn reached(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
 
 #[track_caller]
 fn check(budget: &Budget, expected: BudgetExceeded) {
-    assert_eq!(budget.exceeded(&spent()), Some(expected));
+    assert_eq!(budget.exceeded_limit(&spent()), Some(expected));
 }
 
 #[track_caller]
 fn not_yet(budget: &Budget) {
-    assert_eq!(budget.exceeded(&spent()), None);
+    assert_eq!(budget.exceeded_limit(&spent()), None);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_limit_is_reached_when_usage_equals_it() {
 fn a_limit_of_zero_is_reached_immediately() {
     use BudgetKind::{Money, OutputTokens, Pool as Shared, Time, TotalTokens};
     let at_once = |budget: Budget, kind| {
-        assert_eq!(budget.exceeded(&BudgetUsage::default()), Some(reached(kind, 0, 0)));
+        assert_eq!(budget.exceeded_limit(&BudgetUsage::default()), Some(reached(kind, 0, 0)));
     };
     at_once(Budget::new().with_output_tokens(0), OutputTokens);
     at_once(Budget::new().with_total_tokens(0), TotalTokens);
@@ -113,7 +113,7 @@ fn a_token_reserve_lowers_the_point_at_which_token_limits_are_reached() {
     not_yet(&others.with_wrap_up_tokens(1_000_000));
     // More than there is: nothing is left for other turns.
     let all = Budget::new().with_output_tokens(5).with_wrap_up_tokens(10);
-    assert_eq!(all.exceeded(&BudgetUsage::default()), Some(reached(OutputTokens, 0, 5)));
+    assert_eq!(all.exceeded_limit(&BudgetUsage::default()), Some(reached(OutputTokens, 0, 5)));
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn a_pool_is_drained_by_every_run_that_shares_it() {
             });
         }
     });
-    assert_eq!((pool.used(), pool.limit()), (960, 1_000));
+    assert_eq!((pool.used_tokens(), pool.token_limit()), (960, 1_000));
     assert!(!pool.is_exhausted());
     budget.charge(Usage { output_tokens: u64::MAX, ..Usage::default() });
-    assert_eq!(pool.used(), u64::MAX);
+    assert_eq!(pool.used_tokens(), u64::MAX);
     assert!(members[0].pool().is_some_and(Pool::is_exhausted));
 }
 
@@ -171,11 +171,11 @@ fn a_pool_is_drained_by_every_run_that_shares_it() {
 fn nudged(target: Target, tracker: (u32, u64, u64), used: u64, expected: (u32, u64, u64)) {
     let of = |(continuations, last_delta, last_total)| TargetProgress {
         continuations,
-        last_delta,
-        last_total,
+        last_delta_tokens: last_delta,
+        last_total_tokens: last_total,
     };
     match target.decide(of(tracker), used) {
-        TargetDecision::Continue { tracker, .. } => assert_eq!(tracker, of(expected)),
+        TargetDecision::Continue { progress: tracker, .. } => assert_eq!(tracker, of(expected)),
         stop @ TargetDecision::Stop { .. } => panic!("{stop:?}"),
     }
 }
@@ -183,7 +183,11 @@ fn nudged(target: Target, tracker: (u32, u64, u64), used: u64, expected: (u32, u
 #[track_caller]
 fn stops(target: Target, tracker: (u32, u64, u64), used: u64, diminishing_returns: bool) {
     let (continuations, last_delta, last_total) = tracker;
-    let tracker = TargetProgress { continuations, last_delta, last_total };
+    let tracker = TargetProgress {
+        continuations,
+        last_delta_tokens: last_delta,
+        last_total_tokens: last_total,
+    };
     assert_eq!(target.decide(tracker, used), TargetDecision::Stop { diminishing_returns });
 }
 

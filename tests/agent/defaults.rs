@@ -183,7 +183,7 @@ async fn the_guide_lists_the_actual_default_values() {
         ),
         (
             "turns whose calls were cut off and are asked for again, in a row",
-            limits.max_truncated_calls.to_string(),
+            limits.max_truncated_call_retries.to_string(),
         ),
         ("tool calls of a turn that run at once", calls_at_once().await.to_string()),
         ("sub-agents that run inside one another", limits.max_depth.to_string()),

@@ -67,7 +67,7 @@ fn agent(replies: Vec<Reply>) -> Agent {
 
 async fn run(detectors: Detectors, mut replies: Vec<Reply>) -> (Vec<Signal>, Outcome) {
     replies.push("There was a problem.".into());
-    let signals = detectors.signals();
+    let signals = detectors.signal_log();
     let outcome = agent(replies).with_hook(detectors).run("go").outcome().await;
     (signals.drain(), outcome)
 }
@@ -147,7 +147,7 @@ async fn failed_evidence_in_a_successful_result_is_an_ambiguous_failure() {
 async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
     let ends = |replies: Vec<Reply>, words: &'static str| async move {
         let detectors = Detectors::all();
-        let signals = detectors.signals();
+        let signals = detectors.signal_log();
         let replies = replies.into_iter().chain([Reply::text(words)]).collect();
         agent(replies).with_hook(detectors).run("go").outcome().await;
         signals.drain()
@@ -214,7 +214,7 @@ async fn an_unreported_change_of_the_fingerprint_is_a_silent_side_effect() {
         SilentSideEffect::default().with_snapshot(move || world.load(Ordering::Relaxed))
     };
     let detectors = Detectors::all().with_silent_side_effect(snapshot);
-    let signals = detectors.signals();
+    let signals = detectors.signal_log();
     let silent = |n: usize| call("other", json!({ "silent": n }));
     let replies = vec![
         read(1),
@@ -312,7 +312,7 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
     };
     let plans = |replies: Vec<Reply>, times: usize| {
         let detectors = Detectors::all();
-        let signals = detectors.signals();
+        let signals = detectors.signal_log();
         let run = agent(replies).with_hook(detectors).with_hook(go_on(times)).run("go");
         async move {
             run.outcome().await;
@@ -328,7 +328,7 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
 #[tokio::test]
 async fn answers_to_follow_ups_are_not_reported_as_planning() {
     let detectors = Detectors::all();
-    let signals = detectors.signals();
+    let signals = detectors.signal_log();
     let run = agent(["1", "2", "3", "4"].map(Reply::text).into()).with_hook(detectors).run("go");
     for words in ["and?", "and?", "and?"] {
         run.follow_up(words).unwrap();
@@ -360,7 +360,7 @@ async fn a_detector_nudge_does_not_affect_the_evidence_policy() {
 #[tokio::test]
 async fn calls_of_earlier_runs_are_not_examined() {
     let detectors = Detectors::all();
-    let signals = detectors.signals();
+    let signals = detectors.signal_log();
     let replies =
         vec![failing("e"), failing("e"), "It fails.".into(), failing("e"), "It fails.".into()];
     let agent = agent(replies).with_hook(detectors);
@@ -377,9 +377,9 @@ async fn signals_are_reported_as_they_occur_and_can_be_collected() {
         Detectors::none()
             .with_missing_termination(MissingTermination {
                 max_same_failures: 2,
-                max_quiet_turns: 0,
+                max_turns_without_progress: 0,
             })
-            .with_planning(PlanningWithoutExecution { max_planning_turns: 0 })
+            .with_planning_without_execution(PlanningWithoutExecution { max_planning_turns: 0 })
             .with_context_bloat(ContextBloat {
                 max_input_tokens: 0,
                 growth_factor: 0,
@@ -400,7 +400,7 @@ async fn the_rationale_of_a_call_does_not_make_it_a_different_call() {
     let make =
         |why: &str| call("make", json!({ "created": "t#", "_why": { "expected_outcome": why } }));
     let detectors = Detectors::all();
-    let signals = detectors.signals();
+    let signals = detectors.signal_log();
     let replies = vec![make("a ticket"), make("a ticket, this time"), "Done.".into()];
     agent(replies).with_rationale().with_hook(detectors).run("go").outcome().await;
     let modes: Vec<_> = signals.drain().iter().map(|signal| signal.mode).collect();

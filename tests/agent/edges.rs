@@ -132,7 +132,7 @@ fn a_run_dropped_while_it_ends_has_still_charged_the_pool() {
     // The result that is made up for the call; `Finished` is still to come.
     assert!(block_on(run.next()).is_some());
     drop(run);
-    assert_eq!(pool.used(), 7);
+    assert_eq!(pool.used_tokens(), 7);
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +280,7 @@ fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
     }
     let handle = run.handle();
     let _ = catch_unwind(AssertUnwindSafe(|| drop(run)));
-    assert_eq!(pool.used(), 7);
+    assert_eq!(pool.used_tokens(), 7);
     assert!(handle.steer("late").is_err());
 }
 

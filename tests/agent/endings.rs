@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use turnstream::agent::hook::{self, CallDecision, StopDecision};
 use turnstream::agent::{Agent, Budget, Limits};
-use turnstream::event::{EndReason, Phase};
+use turnstream::event::{EndReason, InterruptedPhase};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
@@ -67,7 +67,7 @@ fn all() -> Vec<(EndReason, Agent)> {
         (EndReason::StopHookPrevented, stopping(StopDecision::EndRun(why()))),
         (EndReason::Blocked, stopping(StopDecision::Blocked(why()))),
         (EndReason::Unproven, stopping(StopDecision::Unproven(why()))),
-        (EndReason::Interrupted(Phase::Streaming), agent([says("half").hang()])),
+        (EndReason::Interrupted(InterruptedPhase::Streaming), agent([says("half").hang()])),
         (EndReason::Pending, agent([]).with_tools([wants_approval])),
         (EndReason::Incomplete, agent([says("half").cut()])),
         (EndReason::ProviderError, agent([says("half").fail(busy)])),

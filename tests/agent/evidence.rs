@@ -135,7 +135,7 @@ async fn a_run_without_changes_needs_evidence_unless_configured_otherwise() {
     let (agent, _) = agent(["It is 7.".into(), "It is 7.".into()]);
     check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some(NOTHING));
 
-    let lenient = || RequireEvidence::new().only_if_changed();
+    let lenient = || RequireEvidence::new().only_after_changes();
     let run = |replies: Vec<Reply>| {
         let agent = Agent::new(Scripted::new(replies)).with_tools(tools());
         agent.with_evidence(lenient()).run("go").outcome()
@@ -510,7 +510,7 @@ async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
                 true => StopDecision::Allow,
                 false => StopDecision::RequireEvidence {
                     text: "Prove it.".into(),
-                    why: "no proof".into(),
+                    reason: "no proof".into(),
                 },
             }
         })
@@ -615,7 +615,7 @@ async fn an_interrupted_call_of_a_sub_agent_counts_as_a_possible_change() {
             Reply::new().call("slow", json!({})),
             Reply::text("It did not answer."),
         ]));
-        let child = child.with_tools([slow("slow")]).with_evidence(policy.only_if_changed());
+        let child = child.with_tools([slow("slow")]).with_evidence(policy.only_after_changes());
         let model = Scripted::new([
             checks("test", 0),
             Reply::new().call("child", json!({ "prompt": "go" })),

@@ -207,7 +207,7 @@ async fn a_run_nested_in_a_body_forwards_only_its_error() {
 async fn no_recorder_stores_the_error_after_the_finished_event() {
     let page = Buffer::new();
     let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     let journal = Journal::new(History::from_id("h"));
     let mut run = agent.run("go").trace_to(&trace).journal_to(&journal);
     let mut events = 0;

@@ -200,7 +200,7 @@ fn waiting_body(
     try_stream! {
         loop {
             let event;
-            (state, event) = cx.deliver_next(state);
+            (state, event) = cx.deliver_next_input(state);
             let Some(event) = event else { break };
             yield Step::Value(event);
         }

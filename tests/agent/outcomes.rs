@@ -7,7 +7,7 @@ use serde_json::json;
 use turnstream::agent::Limits;
 use turnstream::agent::hook::{self, StopDecision};
 use turnstream::env::CountingIds;
-use turnstream::event::{AppendReason, EndReason, Phase, Transition};
+use turnstream::event::{AppendReason, EndReason, InterruptedPhase, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::TurnStream;
@@ -309,7 +309,12 @@ async fn an_interrupt_before_the_first_poll_sends_no_request() {
     let events: Vec<_> = run.map(Result::unwrap).collect().await;
     assert!(matches!(events[0], Event::Appended { why: AppendReason::Input, .. }));
     assert_eq!(events.len(), 2);
-    check(events[1].outcome().unwrap(), EndReason::Interrupted(Phase::Streaming), true, 0);
+    check(
+        events[1].outcome().unwrap(),
+        EndReason::Interrupted(InterruptedPhase::Streaming),
+        true,
+        0,
+    );
     assert_eq!(model.requests().len(), 0);
 }
 
@@ -326,7 +331,7 @@ async fn an_interrupt_during_tools_keeps_results_and_marks_started_calls() {
     }
     run.interrupt();
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Interrupted(Phase::Tools), true, 1);
+    check(&outcome, EndReason::Interrupted(InterruptedPhase::Tools), true, 1);
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts: Vec<_> = results.map(|result| result.content.text()).collect();
     assert_eq!(texts, ["fine", "Interrupted mid-execution", "Interrupted by user"]);
@@ -343,7 +348,7 @@ async fn an_interrupt_from_another_task_wakes_a_waiting_run() {
     }
     assert!(!waiting.is_finished());
     handle.interrupt();
-    check(&waiting.await.unwrap(), EndReason::Interrupted(Phase::Streaming), true, 1);
+    check(&waiting.await.unwrap(), EndReason::Interrupted(InterruptedPhase::Streaming), true, 1);
     assert_eq!(handle.history().len(), 2);
 }
 

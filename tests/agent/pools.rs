@@ -47,8 +47,8 @@ fn busy(tokens: u64) -> Scripted {
 fn check_overdrawn(pool: &Pool, model: &Scripted) {
     let requests = model.requests();
     let largest = requests.iter().map(|request| usage(request, 100).total()).max().unwrap();
-    let range = pool.limit()..pool.limit() + largest;
-    assert!(range.contains(&pool.used()), "{} of {range:?}", pool.used());
+    let range = pool.token_limit()..pool.token_limit() + largest;
+    assert!(range.contains(&pool.used_tokens()), "{} of {range:?}", pool.used_tokens());
 }
 
 fn ended(outcomes: &[Outcome], reason: EndReason) -> usize {
@@ -69,12 +69,15 @@ async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
         .with_max_output_tokens(100)
         .with_budget(Budget::new().with_pool(&pool));
     let outcomes = fifty(&agent).await;
-    println!("{} of 3,000 tokens were used", pool.used());
+    println!("{} of 3,000 tokens were used", pool.used_tokens());
     check_overdrawn(&pool, &model);
-    assert_eq!(outcomes.iter().map(|outcome| outcome.usage.total()).sum::<u64>(), pool.used());
+    assert_eq!(
+        outcomes.iter().map(|outcome| outcome.usage.total()).sum::<u64>(),
+        pool.used_tokens()
+    );
     assert!(ended(&outcomes, EndReason::Budget) > 0, "the pool was too small for all");
     assert_eq!(ended(&outcomes, EndReason::Budget) + ended(&outcomes, EndReason::Completed), 50);
-    assert_eq!(pool.reserved(), 0);
+    assert_eq!(pool.reserved_tokens(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -91,7 +94,7 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
         let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
         let outcomes: Vec<_> = join_all(runs).await.into_iter().map(Result::unwrap).collect();
         check_overdrawn(&pool, &model);
-        assert_eq!((ended(&outcomes, EndReason::Budget), pool.reserved()), (50, 0));
+        assert_eq!((ended(&outcomes, EndReason::Budget), pool.reserved_tokens()), (50, 0));
     }
 }
 
@@ -109,9 +112,9 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
     let model = Scripted::function(move |request, _| calls.clone().usage(usage(request, 100)));
     let outcome = limited(agent(model).with_tools([child])).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Budget);
-    println!("{} of 1,000 tokens were used", pool.used());
+    println!("{} of 1,000 tokens were used", pool.used_tokens());
     check_overdrawn(&pool, &children);
-    assert_eq!(outcome.usage.total() + outcome.nested_usage.total(), pool.used());
+    assert_eq!(outcome.usage.total() + outcome.nested_usage.total(), pool.used_tokens());
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,13 +125,17 @@ async fn without_an_output_limit_the_pools_default_reservation_is_used() {
         .with_tools([fine("t", &Counter::default())])
         .with_budget(Budget::new().with_pool(&pool));
     fifty(&agent).await;
-    assert!(pool.used() > 3_400, "overdrawn by more than one answer: {}", pool.used());
+    assert!(
+        pool.used_tokens() > 3_400,
+        "overdrawn by more than one answer: {}",
+        pool.used_tokens()
+    );
     assert_eq!(Pool::new(1).tokens_per_response(), 4_096);
 
     let pool = Pool::new(3_000).with_tokens_per_response(400);
     let agent = agent.with_budget(Budget::new().with_pool(&pool));
     fifty(&agent).await;
-    assert!((3_000..=3_400).contains(&pool.used()), "{}", pool.used());
+    assert!((3_000..=3_400).contains(&pool.used_tokens()), "{}", pool.used_tokens());
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,9 +169,9 @@ async fn waiting_requests_are_granted_in_fifo_order() {
     // It is woken, and may be polled in any order: its place is kept.
     let small = (&mut small).now_or_never().map(Result::unwrap);
     assert!(small.is_some(), "both fit now");
-    assert_eq!(pool.reserved(), 10);
+    assert_eq!(pool.reserved_tokens(), 10);
     let large = (&mut large).now_or_never().unwrap().unwrap();
-    assert_eq!((large.tokens(), pool.reserved()), (80, 90));
+    assert_eq!((large.tokens(), pool.reserved_tokens()), (80, 90));
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,7 +191,7 @@ async fn a_run_dropped_at_any_poll_returns_its_reservation() {
         let mut beside = pool.reserve(1_000);
         let is_free = (&mut beside).now_or_never().is_some();
         drop(run);
-        assert_eq!(pool.reserved(), 0, "after {polls} polls");
+        assert_eq!(pool.reserved_tokens(), 0, "after {polls} polls");
         assert!(is_free || (&mut beside).now_or_never().is_some(), "the next one gets it");
         // What was used is.
         if pool.is_exhausted() {
@@ -500,7 +507,7 @@ async fn the_reservation_is_computed_after_hooks_changed_the_request() {
         let mut run = agent.run("go");
         until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         let range = reserved..reserved + 100;
-        assert!(range.contains(&pool.reserved()), "{} of {range:?}", pool.reserved());
+        assert!(range.contains(&pool.reserved_tokens()), "{} of {range:?}", pool.reserved_tokens());
     }
 }
 
@@ -511,7 +518,7 @@ async fn a_request_without_an_output_bound_runs_alone() {
     let agent = agent.with_tools([fine("t", &Counter::default())]);
     let outcomes = join_all([agent.run("go").outcome(), agent.run("go").outcome()]).await;
     assert_eq!(ended(&outcomes, EndReason::Budget), 2);
-    assert!(pool.is_exhausted() && pool.reserved() == 0);
+    assert!(pool.is_exhausted() && pool.reserved_tokens() == 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -524,7 +531,7 @@ async fn a_run_waiting_for_the_pool_can_be_interrupted_without_a_request() {
     let outcome = run.outcome().await;
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
     drop(all);
-    assert_eq!((model.requests().len(), pool.reserved()), (0, 0));
+    assert_eq!((model.requests().len(), pool.reserved_tokens()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -65,7 +65,7 @@ const UNCAPPED: Limits = Limits {
     max_turns: 60,
     max_corrections: 2,
     max_continuations: 3,
-    max_truncated_calls: 1,
+    max_truncated_call_retries: 1,
     max_turn_retries: 1,
     nudge_after_repeats: 4,
     end_after_repeats: 24,

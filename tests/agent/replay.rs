@@ -143,7 +143,7 @@ async fn a_replay_can_stop_at_any_step_and_show_its_state() {
         if step > 0 {
             assert_eq!((rerun.history().len(), rerun.requests().len()), (items, requests));
         }
-        let moment = rerun.point();
+        let moment = rerun.replay_point();
         assert_eq!((moment.history().len(), moment.usage()), (items, rerun.usage()), "{step}");
         assert_eq!(recording.at_step(step).history(), moment.history());
     }

@@ -129,7 +129,7 @@ async fn a_pending_call_of_a_sub_agent_suspends_the_run_and_has_its_path() {
 async fn a_suspended_sub_agent_under_a_custom_policy_restarts_with_its_prompt() {
     struct Foreign;
     impl ToolPolicy for Foreign {
-        fn extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
             Some(Arc::new("of another kind"))
         }
     }
@@ -491,7 +491,7 @@ async fn an_interactive_run_waits_until_its_last_handle_is_dropped() {
         for _ in 0..3 {
             assert!((&mut outcome).now_or_never().is_none(), "it waits");
         }
-        let nested = handle.nested_handle("sub_1");
+        let nested = handle.sub_agent_handle("sub_1");
         drop(handle);
         assert!((&mut outcome).now_or_never().is_none(), "another handle is left");
         drop(other);
@@ -580,12 +580,12 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
 
     let ran = Ran::default();
     let agent = chief(&ran);
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     let first = rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
     let outcome = ending(&first);
     let (steps, history) = (trace.events().len(), stored(&outcome.history));
     // The trace that saw it suspended, and one of another process.
-    let other = agent.trace().with_resumed_history(&history);
+    let other = agent.new_trace().with_resumed_history(&history);
     for (trace, seen) in [(trace, steps), (other, 0)] {
         let resumed = agent.resume(history.clone(), approved(&outcome.pending)).unwrap();
         rest(&mut resumed.trace_to(&trace)).await;
@@ -741,7 +741,7 @@ async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
             && event.tool_output().is_some()
         {
             // The look that is done, and the words of the parent.
-            let child = run.handle().nested_handle("sub_1").unwrap();
+            let child = run.handle().sub_agent_handle("sub_1").unwrap();
             let call = child.history().iter().position(|item| item.as_tool_call().is_some());
             child.tombstone([0, call.unwrap()]).unwrap();
         }

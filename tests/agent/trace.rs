@@ -54,7 +54,7 @@ fn calls(args: Value) -> Reply {
 
 /// The events of a run, and what a trace has made of them.
 async fn run(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     let events = rest(&mut agent.run("go").trace_to(&trace)).await;
     (events, trace.events())
 }
@@ -164,7 +164,7 @@ async fn text_that_does_not_end_the_run_is_a_step() {
     check(&steps, &["say I plan to.", "stop completed"]);
 
     // Told before the next request is made, so that what is noted for that one is not its input.
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     for event in &events {
         trace.observe(event);
         if matches!(event, Event::Continued { .. }) {
@@ -238,7 +238,7 @@ fn parent() -> Agent {
 async fn the_steps_of_a_prefix_are_a_prefix_and_the_same_events_have_the_same_steps() {
     for agent in scripts() {
         let (events, steps) = run(&agent).await;
-        let trace = agent.trace();
+        let trace = agent.new_trace();
         let mut seen = 0;
         for event in &events {
             trace.observe(event);
@@ -261,7 +261,7 @@ async fn every_trace_ends_with_one_stop_except_that_of_a_dropped_run() {
             (ends.iter().filter(|it| **it).count(), ends.last() == Some(&true))
         };
         assert_eq!(endings(&steps), (1, true), "{:?}", words(&steps));
-        let trace = agent.trace();
+        let trace = agent.new_trace();
         for event in events.iter().take(events.len() - 1) {
             trace.observe(event);
         }
@@ -310,12 +310,12 @@ async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
         Reply::text("Done."),
     ]);
     let agent = Agent::new(model).with_tools([act().requires_approval()]);
-    let first = agent.trace();
+    let first = agent.new_trace();
     let run = agent.run("go");
     let handle = run.handle();
     run.trace_to(&first).for_each(|_| async {}).await;
     let history = handle.history();
-    let trace = if same_trace { first } else { agent.trace().with_resumed_history(&history) };
+    let trace = if same_trace { first } else { agent.new_trace().with_resumed_history(&history) };
     let verdicts: Vec<_> = history
         .pending_calls()
         .into_iter()
@@ -343,7 +343,7 @@ async fn an_interrupted_call_is_a_step() {
     let stuck = Tool::raw(spec("stuck"), |_, _| std::future::pending::<&str>()).unwrap();
     let model = Scripted::new([Reply::new().call("stuck", json!({}))]);
     let agent = Agent::new(model).with_tools([stuck]);
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     let run = agent.run("go");
     let handle = run.handle();
     let mut run = run.trace_to(&trace);
@@ -418,7 +418,7 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_including_summaries() {
 #[tokio::test]
 async fn a_trace_continues_with_the_next_run_and_resets_its_budgets() {
     let agent = agent([calls(json!({})), Reply::text("Done."), Reply::text("Bye.")]);
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
     agent.run("bye").trace_to(&trace).for_each(|_| async {}).await;
     let steps = trace.events();
@@ -429,7 +429,7 @@ async fn a_trace_continues_with_the_next_run_and_resets_its_budgets() {
 #[tokio::test]
 async fn a_note_is_an_input_of_the_next_step() {
     let agent = agent([calls(json!({})), Reply::text("Done.")]);
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     trace.add_input(json!({ "files": ["a.md"] }));
     trace.add_input("because it is asked for");
     agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
@@ -470,7 +470,7 @@ async fn each_step_is_written_as_one_line_and_can_be_read_back() {
         calls(json!({ "fails": "x" })),
         Reply::text("Done."),
     ]);
-    let (trace, out) = (agent.trace(), Shared::default());
+    let (trace, out) = (agent.new_trace(), Shared::default());
     trace.write_to(out.clone());
     let written = || String::from_utf8(out.text.lock().unwrap().clone()).unwrap();
     let mut run = agent.run("go").trace_to(&trace);
@@ -489,7 +489,7 @@ async fn each_step_is_written_as_one_line_and_can_be_read_back() {
 async fn a_failing_or_panicking_trace_writer_does_not_affect_the_run() {
     for panics in [false, true] {
         let agent = agent([calls(json!({})), calls(json!({ "a": 1 })), Reply::text("Done.")]);
-        let (trace, good) = (agent.trace(), Shared::default());
+        let (trace, good) = (agent.new_trace(), Shared::default());
         let bad = Shared { fails_after: Some(1), panics, ..Shared::default() };
         trace.write_to(bad.clone());
         trace.write_to(good.clone());
@@ -567,7 +567,7 @@ fn arguments_are_traced_verbatim_and_invalid_json_as_a_string() {
 #[tokio::test]
 async fn budgets_are_reset_after_a_dropped_run() {
     let agent = agent([calls(json!({})), Reply::text("A plan."), Reply::text("Bye.")]);
-    let trace = agent.trace();
+    let trace = agent.new_trace();
     let mut dropped = agent.run("go").trace_to(&trace);
     let mut turns = 0;
     while turns < 2 {
@@ -606,7 +606,7 @@ async fn deeply_nested_values_are_traced_and_read_back() {
         let model =
             Scripted::new([Reply::new().call_raw("c1", "deep", &arguments), Reply::text("Done.")]);
         let agent = Agent::new(model).with_tools([tool.unwrap()]);
-        let trace = agent.trace();
+        let trace = agent.new_trace();
         agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
         let steps = trace.events();
         assert_eq!(steps.len(), 2, "{depth}");

@@ -162,7 +162,7 @@ mod scope_of_an_approval {
         let mut run = agent.interactive().run("go");
         let events = pull(&mut run);
         let asked = events.iter().find_map(Event::as_approval_request).unwrap().clone();
-        let nested = run.handle().nested_handle("c0").unwrap();
+        let nested = run.handle().sub_agent_handle("c0").unwrap();
         let childs_ask = events.iter().find_map(|event| match event {
             Event::Nested { event, .. } => event.as_approval_request(),
             _ => None,

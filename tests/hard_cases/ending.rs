@@ -328,7 +328,7 @@ mod paused_turn {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
         let prepare = hook::prepare(move |state, request| {
-            noted.lock().unwrap().push((state.counts.model_calls, state.counts.turns));
+            noted.lock().unwrap().push((state.counts.model_calls, state.counts.tool_turns));
             async { request }
         });
         let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);

@@ -25,14 +25,14 @@ mod steering_during_tools {
         let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
         let handle = run.handle();
         let receipt = run.steer("be brief").unwrap();
-        assert_eq!(handle.delivered_in(&receipt), None, "it waits");
+        assert_eq!(handle.delivery_turn(&receipt), None, "it waits");
         let told = told_from(events, run).await;
         told.check(EndReason::Completed, 2);
         assert_eq!(told.results(), ["10", "20", "30"], "no call is skipped");
         let said = told.words();
         assert_eq!(said[said.len() - 2..], ["user: be brief", "done"]);
         assert!(said[said.len() - 3].starts_with("result"));
-        assert_eq!(handle.delivered_in(&receipt), Some(2));
+        assert_eq!(handle.delivery_turn(&receipt), Some(2));
         let acknowledged = told.events.iter().find_map(|event| match event {
             Event::Appended { why: AppendReason::Steer, id, .. } => Some(id.clone()),
             _ => None,
@@ -55,7 +55,7 @@ mod steering_during_tools {
         let back: Vec<_> = told.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
         assert_eq!(back, [steered.id.clone(), followed.id]);
         assert_eq!(told.outcome.undelivered[0].items, [Item::user("one")]);
-        assert_eq!(handle.delivered_in(&steered), None);
+        assert_eq!(handle.delivery_turn(&steered), None);
         assert_eq!(handle.steer("three").unwrap_err().items, [Item::user("three")]);
     }
 
@@ -105,7 +105,7 @@ mod steering_at_the_end {
             [Transition::NextTurn, Transition::FollowUp, Transition::FollowUp]
         );
         assert_eq!(told.words()[3..], ["one", "user: more", "two", "user: and more", "three"]);
-        let delivered = receipts.map(|receipt| handle.delivered_in(&receipt));
+        let delivered = receipts.map(|receipt| handle.delivery_turn(&receipt));
         assert_eq!(delivered, [Some(3), Some(4)]);
     }
 
@@ -205,7 +205,11 @@ mod stop_hooks {
         let noted = seen.clone();
         let stop = hook::stop(move |state, _| {
             let mut noted = noted.lock().unwrap();
-            noted.push((state.counts.model_calls, state.counts.turns, state.streaks.continuations));
+            noted.push((
+                state.counts.model_calls,
+                state.counts.tool_turns,
+                state.streaks.continuations,
+            ));
             let blocks = noted.len() == 1;
             async move { if blocks { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
         });

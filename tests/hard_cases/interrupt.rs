@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use turnstream::agent::hook::{self, CallDecision};
-use turnstream::event::{AppendReason, EndReason, Phase};
+use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
 use turnstream::item::{ResultKind, SideEffect};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::Wire;
@@ -17,8 +17,8 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, endless, fine, spec};
 use crate::support::wires::{encoded, sendable};
 
-const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
-const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
+const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
+const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
 /// A run that was interrupted when `{"path":"/a` had streamed.
 async fn cut_in_a_call() -> (Outcome, History, usize) {

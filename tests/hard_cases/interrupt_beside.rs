@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, CallDecision, Hook, StopDecision};
-use turnstream::event::{EndReason, Phase};
+use turnstream::event::{EndReason, InterruptedPhase};
 use turnstream::item::{ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -21,8 +21,8 @@ use crate::support::runs::{
 };
 use crate::support::tools::{Counter, answering, endless, fine, spec};
 
-const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
-const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
+const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
+const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
 /// The handle of a run, for hooks and tools that are made before it begins.
 #[derive(Clone, Default)]
@@ -248,7 +248,7 @@ mod interrupt_and_sub_agents {
         let (agent, _) = with_child(&child);
         let mut run = agent.run("go");
         pull(&mut run);
-        run.handle().nested_handle("c1").unwrap().interrupt();
+        run.handle().sub_agent_handle("c1").unwrap().interrupt();
         let events = rest(&mut run).await;
         let outcome = ending(&events);
         check(outcome, EndReason::Completed, 2);
@@ -388,7 +388,7 @@ mod interrupt_and_approvals {
         let tools = vec![child.as_tool("child", "Looks").unwrap()];
         let mut run = scripted([asks], tools).0.run("go");
         pull(&mut run);
-        let nested = run.handle().nested_handle("call_1_1").unwrap();
+        let nested = run.handle().sub_agent_handle("call_1_1").unwrap();
         let asked = calls(&nested.history())[0].clone();
         run.interrupt();
         rest(&mut run).await;

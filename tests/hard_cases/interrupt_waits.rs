@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use turnstream::agent::State;
 use turnstream::agent::hook::{CallDecision, Hook, HookFuture, StopDecision};
 use turnstream::context::{Compaction, Compactor};
-use turnstream::event::{EndReason, Phase};
+use turnstream::event::{EndReason, InterruptedPhase};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::turn::Turn;
@@ -19,8 +19,8 @@ use crate::support::replays;
 use crate::support::runs::{call_of, calls, ending, kinds, pull, rest, scripted};
 use crate::support::tools::{Counter, fine};
 
-const STREAMING: EndReason = EndReason::Interrupted(Phase::Streaming);
-const TOOLS: EndReason = EndReason::Interrupted(Phase::Tools);
+const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
+const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
 /// Interrupts a run that waits, and sees it end without any time passing.
 async fn ends_at_once(run: Run, reason: EndReason) -> Outcome {

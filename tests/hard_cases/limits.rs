@@ -332,7 +332,7 @@ mod budgets {
         let told =
             told(agent(model.clone()).with_tools([child]).with_budget(shared()).run("go")).await;
         spent(&told, BudgetKind::Pool, 1_010, 1_000);
-        assert_eq!((pool.used(), model.requests().len()), (1_010, 1));
+        assert_eq!((pool.used_tokens(), model.requests().len()), (1_010, 1));
         assert_eq!(told.results(), ["found"], "what was paid for is there");
         assert_eq!(told.outcome.nested_usage, tokens(800, 100));
         assert_eq!(told.outcome.usage, tokens(90, 20));

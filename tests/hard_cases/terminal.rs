@@ -138,8 +138,8 @@ mod calls_without_end_marker {
 
     #[test]
     fn a_missing_finish_reason_is_accepted_only_by_dialect_setting() {
-        assert_eq!(Dialect::default().end, TurnEnd::FinishReason);
-        assert_eq!(Dialect::OPENAI.end, TurnEnd::FinishReason);
+        assert_eq!(Dialect::default().turn_end, TurnEnd::FinishReason);
+        assert_eq!(Dialect::OPENAI.turn_end, TurnEnd::FinishReason);
     }
 }
 

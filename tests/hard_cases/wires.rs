@@ -282,7 +282,7 @@ mod calls_without_end_marker {
     #[test]
     fn a_dialect_without_finish_reasons_never_runs_calls() {
         let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
-            let dialect = Dialect { end, ..Dialect::STRICT };
+            let dialect = Dialect { turn_end: end, ..Dialect::STRICT };
             let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
             let history = History::from_id("h");
             block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())

@@ -11,7 +11,7 @@ use futures::executor::block_on;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use serde_json::json;
 use turnstream::agent::Limits;
-use turnstream::event::{AppendReason, EndReason, Phase, ToolEvent};
+use turnstream::event::{AppendReason, EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::{Mark, ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Step, TurnSource, TurnStream, loop_stream, seal};
@@ -369,5 +369,8 @@ fn additions_of_a_later_version_are_ignored_where_unknown() {
     assert_eq!(read(&written), finished);
     let interrupted =
         read(r#"{"type":"finished","outcome":{"reason":"interrupted","phase":"dreaming"}}"#);
-    assert_eq!(interrupted.outcome().unwrap().reason, EndReason::Interrupted(Phase::Streaming));
+    assert_eq!(
+        interrupted.outcome().unwrap().reason,
+        EndReason::Interrupted(InterruptedPhase::Streaming)
+    );
 }

@@ -26,7 +26,7 @@ proptest! {
         for step in steps.iter().cycle() {
             used += step;
             match target.decide(tracker, used) {
-                TargetDecision::Continue { tracker: next, .. } => tracker = next,
+                TargetDecision::Continue { progress: next, .. } => tracker = next,
                 TargetDecision::Stop { diminishing_returns } => {
                     prop_assert!(!diminishing_returns || used < tokens);
                     break;

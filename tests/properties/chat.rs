@@ -54,7 +54,7 @@ proptest! {
     ) {
         let dialect = Dialect {
             think_tags: if tagged { ThinkTags::Tagged } else { ThinkTags::Off },
-            text_calls: tagged,
+            parses_text_calls: tagged,
             ..Dialect::OPENROUTER
         };
         let all = deltas();
@@ -92,7 +92,7 @@ proptest! {
         volatile in any::<bool>(),
     ) {
         for dialect in Dialect::ALL {
-            let takes_media = dialect.media >= turnstream::provider::openai_chat::MediaForms::ImageBytes;
+            let takes_media = dialect.media_forms >= turnstream::provider::openai_chat::MediaForms::ImageBytes;
             let mut items = Vec::new();
             let mut before: Option<(Vec<Value>, Value)> = None;
             for (at, step) in steps.iter().enumerate() {

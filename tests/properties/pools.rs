@@ -112,7 +112,7 @@ impl World {
 
     fn check(&self) {
         assert_eq!(
-            (self.pool.used(), self.pool.used() + self.pool.reserved()),
+            (self.pool.used_tokens(), self.pool.used_tokens() + self.pool.reserved_tokens()),
             (self.used, self.sum())
         );
         if let Some(first) = self.waiting.first()
@@ -146,6 +146,6 @@ proptest! {
             }
             world.check();
         }
-        prop_assert_eq!(world.pool.reserved(), 0);
+        prop_assert_eq!(world.pool.reserved_tokens(), 0);
     }
 }

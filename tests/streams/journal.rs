@@ -4,7 +4,7 @@ use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use turnstream::env::CountingIds;
 use turnstream::event::{
-    AppendReason, EndReason, Outcome, Phase, RewriteReason, ToolEvent, Transition,
+    AppendReason, EndReason, InterruptedPhase, Outcome, RewriteReason, ToolEvent, Transition,
 };
 use turnstream::item::{EffectReport, Json, Mark, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -111,7 +111,7 @@ fn a_sub_agents_events_fold_into_its_own_history_only() {
 
     let (alone, journal) = (fold(&empty(), &before), fold(&empty(), &events));
     assert_eq!(journal.history(), alone.history());
-    assert_eq!((journal.usage(), journal.phase()), (usage(10), Phase::Tools));
+    assert_eq!((journal.usage(), journal.phase()), (usage(10), InterruptedPhase::Tools));
     assert!(journal.outcome(EndReason::Stopped, None).evidence.is_empty());
     assert_eq!(journal.nested_usage(), usage(300));
     assert_eq!(journal.outcome(EndReason::Stopped, None).nested_usage, usage(300));
@@ -334,7 +334,7 @@ fn a_dropped_or_interrupted_run_keeps_its_sub_agents_output() {
             false => {
                 run.interrupt();
                 let outcome = run.outcome().await;
-                assert_eq!(outcome.reason, EndReason::Interrupted(Phase::Tools));
+                assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
                 assert_eq!(outcome.nested_usage, journal.nested_usage());
             }
         }
@@ -375,7 +375,7 @@ fn a_retry_event_opens_no_turn_and_has_no_usage() {
 
 #[test]
 fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
-    use Phase::{Streaming, Tools};
+    use InterruptedPhase::{Streaming, Tools};
 
     let started_turn = || Event::TurnStarted { turn: 1, model: "m".into(), transition: None };
     let retracted = || Event::from(TurnEvent::Retracted { why: "broken".into(), usage: usage(1) });
@@ -397,7 +397,7 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
     };
     let half = calls(&["a"], 1)[..1].to_vec();
 
-    let check = |claim: &str, events: &[&[Event]], expected: Phase| {
+    let check = |claim: &str, events: &[&[Event]], expected: InterruptedPhase| {
         assert_eq!(fold(&empty(), &events.concat()).phase(), expected, "{claim}");
     };
     let turn = [vec![said("go"), started_turn()], calls(&["a", "b"], 1)].concat();
@@ -428,6 +428,6 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
 
 /// The phase of a run that begins with a history.
 #[track_caller]
-fn check_from(history: &History, events: &[Event], expected: Phase) {
+fn check_from(history: &History, events: &[Event], expected: InterruptedPhase) {
     assert_eq!(fold(history, events).phase(), expected, "{events:?}");
 }

@@ -157,7 +157,7 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
         max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
         max_corrections: dice.small(4),
         max_turn_retries: dice.small(3),
-        max_truncated_calls: dice.small(3),
+        max_truncated_call_retries: dice.small(3),
         nudge_after_repeats: 2,
         ..Limits::default()
     };

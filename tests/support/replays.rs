@@ -16,8 +16,9 @@ static SEEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Replays every run, where it is dropped.
 pub(crate) fn recorder() -> &'static Recorder {
-    static RECORDER: LazyLock<Recorder> =
-        LazyLock::new(|| Recorder::on_run(|run| check(&run, run.recording.replay(&run.agent))));
+    static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
+        Recorder::to_callback(|run| check(&run, run.recording.replay(&run.agent)))
+    });
     &RECORDER
 }
 

@@ -3,7 +3,7 @@
 use futures::{FutureExt, Stream, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
-use turnstream::event::{EndReason, Phase, ToolEvent};
+use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
@@ -39,13 +39,13 @@ pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec
 
 /// Where an interrupt finds a run that has given these events: with tools if something came of the
 /// calls since the last request was begun. `first` is the phase of a run that has begun neither.
-pub(crate) fn phase_after(events: &[Event], first: Phase) -> Phase {
+pub(crate) fn phase_after(events: &[Event], first: InterruptedPhase) -> InterruptedPhase {
     let begun = events.iter().rev().find_map(|event| match event {
-        Event::TurnStarted { .. } => Some(Phase::Streaming),
+        Event::TurnStarted { .. } => Some(InterruptedPhase::Streaming),
         Event::Tool(ToolEvent::Started { .. } | ToolEvent::ApprovalRequested(_)) => {
-            Some(Phase::Tools)
+            Some(InterruptedPhase::Tools)
         }
-        event => event.tool_output().map(|_| Phase::Tools),
+        event => event.tool_output().map(|_| InterruptedPhase::Tools),
     });
     begun.unwrap_or(first)
 }

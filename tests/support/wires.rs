@@ -86,7 +86,7 @@ pub(crate) fn in_dialect(
         }
         Wire::Ollama => {
             let decoder = ollama::Decoder::new(model);
-            seal(after, Decoding::framed(body, JsonLines::default(), decoder))
+            seal(after, Decoding::from_frames(body, JsonLines::default(), decoder))
         }
         _ => seal(after, Decoding::new(body, gemini::Decoder::new(model))),
     }
@@ -114,7 +114,8 @@ fn framed_turn_of(
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
     let body = stream::iter([Ok(body.into())]);
-    let turn = seal(&History::from_id("h"), Decoding::framed(body, framing, decoder)).into_turn();
+    let turn =
+        seal(&History::from_id("h"), Decoding::from_frames(body, framing, decoder)).into_turn();
     block_on(turn).map(|turn| (*turn).clone())
 }
 

@@ -32,7 +32,7 @@ fn check(body: String, decoder: impl Decode + Send + 'static) {
 
 fn chat() -> openai_chat::Decoder {
     let dialect =
-        Dialect { text_calls: true, think_tags: ThinkTags::Tagged, ..Dialect::OPENROUTER };
+        Dialect { parses_text_calls: true, think_tags: ThinkTags::Tagged, ..Dialect::OPENROUTER };
     openai_chat::Decoder::new("m", &dialect)
 }
 

@@ -40,12 +40,12 @@ use crate::usage::{Price, Prices, Usage};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
-    output_tokens: Option<u64>,
-    total_tokens: Option<u64>,
+    max_output_tokens: Option<u64>,
+    max_total_tokens: Option<u64>,
     pool: Option<Pool>,
-    money: Option<CostLimit>,
-    time: Option<Duration>,
-    tool_calls: Option<u32>,
+    cost_limit: Option<CostLimit>,
+    time_limit: Option<Duration>,
+    max_tool_calls: Option<u32>,
     target: Option<Target>,
     has_wrap_up: bool,
     wrap_up_tokens: u64,
@@ -57,7 +57,7 @@ pub struct Budget {
 #[derive(Clone, Debug)]
 struct CostLimit {
     /// In millionths.
-    limit: u64,
+    max_cost_millionths: u64,
     prices: Prices,
 }
 
@@ -82,13 +82,13 @@ impl Budget {
 
     /// Sets how many tokens the answers may have, reasoned ones included.
     pub fn with_output_tokens(mut self, limit: u64) -> Self {
-        self.output_tokens = Some(limit);
+        self.max_output_tokens = Some(limit);
         self
     }
 
     /// Sets how many tokens requests and answers may have, cached ones included.
     pub fn with_total_tokens(mut self, limit: u64) -> Self {
-        self.total_tokens = Some(limit);
+        self.max_total_tokens = Some(limit);
         self
     }
 
@@ -105,7 +105,7 @@ impl Budget {
     /// A turn costs what the model costs that answered, if it has a price, else the one that was
     /// asked. If that has none, the run ends, see [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
-        self.money = Some(CostLimit { limit: Prices::in_micros(limit), prices });
+        self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::in_micros(limit), prices });
         self
     }
 
@@ -124,7 +124,7 @@ impl Budget {
     /// that has to wait for anything ends with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest).
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
-        self.time = Some(limit);
+        self.time_limit = Some(limit);
         self
     }
 
@@ -134,7 +134,7 @@ impl Budget {
     /// for a verdict holds back those after it that may not all run. Calls that are answered from
     /// [outside](crate::Tool::external) are not started here, and do not count.
     pub fn with_tool_calls(mut self, limit: u32) -> Self {
-        self.tool_calls = Some(limit);
+        self.max_tool_calls = Some(limit);
         self
     }
 
@@ -175,39 +175,41 @@ impl Budget {
     /// the last one the model may still answer.
     ///
     /// [`BudgetExceeded::limit`] is the limit as it was set, also where it counts as reached earlier.
-    pub fn exceeded(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
-        self.exceeded_with_time(spent, self.time_before_wrap_up().or(self.time))
+    pub fn exceeded_limit(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
+        self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
     /// The same where no last turn can follow: what runs may use the time that was kept for one.
-    pub(in crate::agent) fn exceeded_without_reserve(
+    pub(in crate::agent) fn exceeded_limit_ignoring_reserve(
         &self,
         spent: &BudgetUsage,
     ) -> Option<BudgetExceeded> {
-        self.exceeded_with_time(spent, self.time)
+        self.exceeded_limit_with_time(spent, self.time_limit)
     }
 
-    fn exceeded_with_time(
+    fn exceeded_limit_with_time(
         &self,
         spent: &BudgetUsage,
         time: Option<Duration>,
     ) -> Option<BudgetExceeded> {
         let tokens = |kind, used, limit: Option<u64>| {
             let limit = limit?;
-            (used >= limit.saturating_sub(self.wrap_up_tokens)).then(|| exceeded(kind, used, limit))
+            (used >= limit.saturating_sub(self.wrap_up_tokens))
+                .then(|| budget_exceeded(kind, used, limit))
         };
         let plain = |kind, used, limit: Option<u64>| {
-            limit.filter(|limit| used >= *limit).map(|limit| exceeded(kind, used, limit))
+            limit.filter(|limit| used >= *limit).map(|limit| budget_exceeded(kind, used, limit))
         };
         let pool = self.pool.as_ref();
-        let (pool_used, pool_limit) = (pool.map_or(0, Pool::used), pool.map(Pool::limit));
-        let money = self.money.as_ref().map(|money| money.limit);
-        tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.output_tokens)
-            .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.total_tokens))
+        let (pool_used, pool_limit) =
+            (pool.map_or(0, Pool::used_tokens), pool.map(Pool::token_limit));
+        let money = self.cost_limit.as_ref().map(|money| money.max_cost_millionths);
+        tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.max_output_tokens)
+            .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.max_total_tokens))
             .or_else(|| tokens(BudgetKind::Pool, pool_used, pool_limit))
             .or_else(|| plain(BudgetKind::Money, spent.cost, money))
             .or_else(|| {
-                self.time_exceeded(spent.elapsed)
+                self.time_limit_exceeded(spent.elapsed)
                     .filter(|_| time.is_some_and(|it| spent.elapsed >= it))
             })
     }
@@ -216,31 +218,37 @@ impl Budget {
     /// no budget but [`Limits::max_turns`](crate::agent::Limits::max_turns).
     pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        let tool_calls = left(self.tool_calls.map(u64::from), u64::from(spent.tool_calls));
+        let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
         RemainingBudget {
             steps_remaining: None,
-            tokens_remaining: left(self.total_tokens, spent.usage.total()),
-            output_tokens_remaining: left(self.output_tokens, spent.usage.output_tokens),
+            tokens_remaining: left(self.max_total_tokens, spent.usage.total()),
+            output_tokens_remaining: left(self.max_output_tokens, spent.usage.output_tokens),
             tool_calls_remaining: tool_calls,
-            cost_remaining: left(self.money.as_ref().map(|money| money.limit), spent.cost),
-            time_remaining_ms: left(self.time.map(millis), millis(spent.elapsed)),
+            cost_remaining: left(
+                self.cost_limit.as_ref().map(|money| money.max_cost_millionths),
+                spent.cost,
+            ),
+            time_remaining_ms: left(
+                self.time_limit.map(duration_millis),
+                duration_millis(spent.elapsed),
+            ),
         }
     }
 
     /// What the tokens cost, where money is limited.
     pub fn prices(&self) -> Option<&Prices> {
-        self.money.as_ref().map(|money| &money.prices)
+        self.cost_limit.as_ref().map(|money| &money.prices)
     }
 
     /// How many more calls of tools may be started; `None` for any number.
     pub fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
-        Some(self.tool_calls?.saturating_sub(spent.tool_calls))
+        Some(self.max_tool_calls?.saturating_sub(spent.tool_calls))
     }
 
     /// What is exceeded by a call when no more may be started.
     pub(in crate::agent) fn call_limit_exceeded(&self) -> Option<BudgetExceeded> {
-        let limit = u64::from(self.tool_calls?);
-        Some(exceeded(BudgetKind::ToolCalls, limit, limit))
+        let limit = u64::from(self.max_tool_calls?);
+        Some(budget_exceeded(BudgetKind::ToolCalls, limit, limit))
     }
 
     /// How many tokens of a pool are kept for a last turn.
@@ -261,7 +269,7 @@ impl Budget {
     /// for the model, or one that is negative or not a number: a limit that cannot be kept is not
     /// ignored.
     pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
-        let Some(money) = &self.money else { return Ok(None) };
+        let Some(money) = &self.cost_limit else { return Ok(None) };
         let refused = |what: &str| {
             Error::new(ErrorKind::InvalidRequest, format!("{what} for the model `{model}`"))
         };
@@ -281,7 +289,7 @@ impl Budget {
 
     /// Whether money is limited.
     pub fn has_cost_limit(&self) -> bool {
-        self.money.is_some()
+        self.cost_limit.is_some()
     }
 
     /// The pool that the run takes its tokens from.
@@ -296,36 +304,39 @@ impl Budget {
 
     /// The same limits for a run that performs nothing: no timer is made, and nothing is taken from the
     /// pool.
-    pub(in crate::agent) fn offline(mut self) -> Self {
+    pub(in crate::agent) fn into_offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
     /// How long the timer of the run takes, if it has one.
     pub(in crate::agent) fn effective_time_limit(&self) -> Option<Duration> {
-        self.time.filter(|_| !self.is_offline)
+        self.time_limit.filter(|_| !self.is_offline)
     }
 
     /// How long the run may take.
     pub fn time_limit(&self) -> Option<Duration> {
-        self.time
+        self.time_limit
     }
 
     /// When the run has to wrap up, where time is kept for that.
     pub(in crate::agent) fn time_before_wrap_up(&self) -> Option<Duration> {
-        let before = self.time?.saturating_sub(self.wrap_up_time);
+        let before = self.time_limit?.saturating_sub(self.wrap_up_time);
         (self.has_wrap_up && !self.wrap_up_time.is_zero() && !before.is_zero()).then_some(before)
     }
 
     /// Whether all of the time was used, the part included that is kept for a last turn.
     pub(in crate::agent) fn is_time_up(&self, elapsed: Duration) -> bool {
-        self.time.is_some_and(|limit| elapsed >= limit)
+        self.time_limit.is_some_and(|limit| elapsed >= limit)
     }
 
     /// What the time is exceeded by now, whatever the clock says: its timer has rung.
-    pub(in crate::agent) fn time_exceeded(&self, elapsed: Duration) -> Option<BudgetExceeded> {
-        let limit = self.time?;
-        Some(exceeded(BudgetKind::Time, millis(elapsed), millis(limit)))
+    pub(in crate::agent) fn time_limit_exceeded(
+        &self,
+        elapsed: Duration,
+    ) -> Option<BudgetExceeded> {
+        let limit = self.time_limit?;
+        Some(budget_exceeded(BudgetKind::Time, duration_millis(elapsed), duration_millis(limit)))
     }
 
     /// Whether a run that reached a limit gets one more turn with tools disabled.
@@ -334,10 +345,10 @@ impl Budget {
     }
 }
 
-fn exceeded(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
+fn budget_exceeded(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
     BudgetExceeded { kind, used, limit, diminishing_returns: false }
 }
 
-fn millis(time: Duration) -> u64 {
+fn duration_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

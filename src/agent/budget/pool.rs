@@ -56,36 +56,36 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    limit: u64,
-    shared: Arc<Mutex<PoolState>>,
+    token_limit: u64,
+    state: Arc<Mutex<PoolState>>,
 }
 
 /// The counts, and who waits. The lock is never held while anything of a user runs.
 #[derive(Debug)]
 struct PoolState {
-    per_answer: u64,
+    tokens_per_response: u64,
     max_concurrency: usize,
-    used: u64,
-    reserved: u64,
+    used_tokens: u64,
+    reserved_tokens: u64,
     /// How many reservations are held.
-    reservations: usize,
+    reservation_count: usize,
     token_queue: WaitQueue,
     /// How many slots are taken.
-    slots: usize,
+    slots_in_use: usize,
     slot_queue: WaitQueue,
 }
 
 /// Those that wait, in order.
 #[derive(Debug, Default)]
 struct WaitQueue {
-    waiting: VecDeque<Waiter>,
+    waiters: VecDeque<Waiter>,
     last_ticket: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
-    wants: WaitRequest,
+    request: WaitRequest,
     waker: Waker,
 }
 
@@ -94,88 +94,88 @@ struct Waiter {
 struct WaitRequest {
     amount: u64,
     /// How much has to be left after it.
-    keep_free: u64,
+    min_remaining: u64,
     /// Goes before all others: it was its turn before, and it had to look at something else first.
-    first: bool,
+    at_front: bool,
 }
 
 /// The wakers to drop or to wake after the pool is unlocked: both run code of a user.
 #[derive(Default)]
-struct Wakers {
-    wake: Vec<Waker>,
-    drop: Vec<Waker>,
+struct DeferredWakers {
+    to_wake: Vec<Waker>,
+    to_drop: Vec<Waker>,
 }
 
 impl WaitQueue {
     /// How many are before the holder of this ticket, or before a newcomer, and how much they want.
     /// That is kept for them, since they may be paused and come any time.
-    fn ahead_of(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
-        if ticket.is_none() && wants.first {
+    fn waiters_ahead(&self, ticket: Option<u64>, wants: WaitRequest) -> (usize, u64) {
+        if ticket.is_none() && wants.at_front {
             return (0, 0);
         }
-        let before = self.waiting.iter().take_while(|it| Some(it.ticket) != ticket);
-        before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.wants.amount)))
+        let before = self.waiters.iter().take_while(|it| Some(it.ticket) != ticket);
+        before.fold((0, 0), |(count, sum), it| (count + 1, sum.saturating_add(it.request.amount)))
     }
 
     /// Waits with this ticket, or takes one.
-    fn wait(
+    fn enqueue_or_update(
         &mut self,
         ticket: &mut Option<u64>,
         wants: WaitRequest,
         waker: &Waker,
-        wakers: &mut Wakers,
+        wakers: &mut DeferredWakers,
     ) {
-        let known = ticket.and_then(|id| self.waiting.iter_mut().find(|it| it.ticket == id));
+        let known = ticket.and_then(|id| self.waiters.iter_mut().find(|it| it.ticket == id));
         match known {
             Some(known) if known.waker.will_wake(waker) => {}
-            Some(known) => wakers.drop.push(std::mem::replace(&mut known.waker, waker.clone())),
+            Some(known) => wakers.to_drop.push(std::mem::replace(&mut known.waker, waker.clone())),
             None => {
                 self.last_ticket += 1;
                 *ticket = Some(self.last_ticket);
                 let waker = waker.clone();
-                let waiting = Waiter { ticket: self.last_ticket, wants, waker };
-                match wants.first {
-                    true => self.waiting.push_front(waiting),
-                    false => self.waiting.push_back(waiting),
+                let waiting = Waiter { ticket: self.last_ticket, request: wants, waker };
+                match wants.at_front {
+                    true => self.waiters.push_front(waiting),
+                    false => self.waiters.push_back(waiting),
                 }
             }
         }
     }
 
     /// Waits no longer.
-    fn leave(&mut self, ticket: &mut Option<u64>, wakers: &mut Wakers) {
+    fn remove_ticket(&mut self, ticket: &mut Option<u64>, wakers: &mut DeferredWakers) {
         let Some(ticket) = ticket.take() else { return };
-        if let Some(at) = self.waiting.iter().position(|it| it.ticket == ticket)
-            && let Some(gone) = self.waiting.remove(at)
+        if let Some(at) = self.waiters.iter().position(|it| it.ticket == ticket)
+            && let Some(gone) = self.waiters.remove(at)
         {
-            wakers.drop.push(gone.waker);
+            wakers.to_drop.push(gone.waker);
         }
     }
 }
 
 impl PoolState {
     /// Those whose turn it is to reserve tokens, or to hear that there are none.
-    fn wake_for_tokens(&self, limit: u64, wakers: &mut Wakers) {
-        let unused = limit.saturating_sub(self.used);
-        let mut free = unused.saturating_sub(self.reserved);
-        for (at, waiting) in self.token_queue.waiting.iter().enumerate() {
-            let WaitRequest { amount, keep_free: keeping, .. } = waiting.wants;
-            let is_alone = self.reservations == 0 && at == 0;
+    fn collect_token_wakers(&self, limit: u64, wakers: &mut DeferredWakers) {
+        let unused = limit.saturating_sub(self.used_tokens);
+        let mut free = unused.saturating_sub(self.reserved_tokens);
+        for (at, waiting) in self.token_queue.waiters.iter().enumerate() {
+            let WaitRequest { amount, min_remaining: keeping, .. } = waiting.request;
+            let is_alone = self.reservation_count == 0 && at == 0;
             if unused > keeping {
                 if amount.saturating_add(keeping) > free && !is_alone {
                     break;
                 }
                 free = free.saturating_sub(amount);
             }
-            wakers.wake.push(waiting.waker.clone());
+            wakers.to_wake.push(waiting.waker.clone());
         }
     }
 
     /// Those whose turn it is to take a slot.
-    fn wake_for_slots(&self, wakers: &mut Wakers) {
-        let free = self.max_concurrency.saturating_sub(self.slots);
-        let waiting = self.slot_queue.waiting.iter().take(free);
-        wakers.wake.extend(waiting.map(|waiting| waiting.waker.clone()));
+    fn collect_slot_wakers(&self, wakers: &mut DeferredWakers) {
+        let free = self.max_concurrency.saturating_sub(self.slots_in_use);
+        let waiting = self.slot_queue.waiters.iter().take(free);
+        wakers.to_wake.extend(waiting.map(|waiting| waiting.waker.clone()));
     }
 }
 
@@ -183,16 +183,16 @@ impl Pool {
     /// Makes a pool of so many tokens.
     pub fn new(limit: u64) -> Self {
         let shared = PoolState {
-            per_answer: DEFAULT_TOKENS_PER_RESPONSE,
+            tokens_per_response: DEFAULT_TOKENS_PER_RESPONSE,
             max_concurrency: usize::MAX,
-            used: 0,
-            reserved: 0,
-            reservations: 0,
+            used_tokens: 0,
+            reserved_tokens: 0,
+            reservation_count: 0,
             token_queue: WaitQueue::default(),
-            slots: 0,
+            slots_in_use: 0,
             slot_queue: WaitQueue::default(),
         };
-        Self { limit, shared: Arc::new(Mutex::new(shared)) }
+        Self { token_limit: limit, state: Arc::new(Mutex::new(shared)) }
     }
 
     /// Makes a pool that counts tokens and does not limit them.
@@ -203,7 +203,7 @@ impl Pool {
     /// Sets how many tokens are reserved for an answer whose length no `max_output_tokens` limits;
     /// 4,096 unless set.
     pub fn with_tokens_per_response(self, tokens: u64) -> Self {
-        self.with_state_mut(|shared, _| shared.per_answer = tokens);
+        self.with_state_mut(|shared, _| shared.tokens_per_response = tokens);
         self
     }
 
@@ -217,7 +217,7 @@ impl Pool {
     pub fn with_max_concurrency(self, leaves: NonZeroUsize) -> Self {
         self.with_state_mut(|shared, wakers| {
             shared.max_concurrency = leaves.get();
-            shared.wake_for_slots(wakers);
+            shared.collect_slot_wakers(wakers);
         });
         self
     }
@@ -225,10 +225,10 @@ impl Pool {
     /// Takes the [total](Usage::total) of what was used since the last time out of it. It never
     /// waits, and takes more than there is.
     pub fn charge(&self, usage_delta: Usage) {
-        let limit = self.limit;
+        let limit = self.token_limit;
         self.with_state_mut(|shared, wakers| {
-            shared.used = shared.used.saturating_add(usage_delta.total());
-            shared.wake_for_tokens(limit, wakers);
+            shared.used_tokens = shared.used_tokens.saturating_add(usage_delta.total());
+            shared.collect_token_wakers(limit, wakers);
         });
     }
 
@@ -262,58 +262,62 @@ impl Pool {
     ///
     /// What is used and how much there was, if the pool is spent.
     pub fn reserve(&self, tokens: u64) -> ReserveTokens {
-        self.reserve_above(tokens, 0)
+        self.reserve_with_min_remaining(tokens, 0)
     }
 
     /// The same, where this number of tokens has to be left: the pool counts as spent that much earlier.
-    pub(in crate::agent) fn reserve_above(&self, tokens: u64, keeping: u64) -> ReserveTokens {
-        let wants = WaitRequest { amount: tokens, keep_free: keeping, first: false };
-        ReserveTokens { pool: self.clone(), wants, ticket: None }
+    pub(in crate::agent) fn reserve_with_min_remaining(
+        &self,
+        tokens: u64,
+        keeping: u64,
+    ) -> ReserveTokens {
+        let wants = WaitRequest { amount: tokens, min_remaining: keeping, at_front: false };
+        ReserveTokens { pool: self.clone(), request: wants, ticket: None }
     }
 
     /// Waits for a slot of [`with_max_concurrency`](Self::with_max_concurrency), when it is its turn.
     /// Dropping the future gives the place in the order up, and dropping the [`PoolSlot`] gives it to the
     /// next in order. If you need tokens as well, [reserve](Self::reserve) them first.
     pub fn acquire_slot(&self) -> AcquireSlot {
-        let wants = WaitRequest { amount: 1, keep_free: 0, first: false };
-        AcquireSlot { pool: self.clone(), wants, ticket: None }
+        let wants = WaitRequest { amount: 1, min_remaining: 0, at_front: false };
+        AcquireSlot { pool: self.clone(), request: wants, ticket: None }
     }
 
     /// How many tokens were taken out.
-    pub fn used(&self) -> u64 {
-        self.with_state(|shared| shared.used)
+    pub fn used_tokens(&self) -> u64 {
+        self.with_state(|shared| shared.used_tokens)
     }
 
     /// How many tokens are reserved for what is under way.
-    pub fn reserved(&self) -> u64 {
-        self.with_state(|shared| shared.reserved)
+    pub fn reserved_tokens(&self) -> u64 {
+        self.with_state(|shared| shared.reserved_tokens)
     }
 
     /// How many tokens there were.
-    pub fn limit(&self) -> u64 {
-        self.limit
+    pub fn token_limit(&self) -> u64 {
+        self.token_limit
     }
 
     /// How many tokens are reserved for an answer without a limit of its own.
     pub fn tokens_per_response(&self) -> u64 {
-        self.with_state(|shared| shared.per_answer)
+        self.with_state(|shared| shared.tokens_per_response)
     }
 
     /// Whether all of it was used.
     pub fn is_exhausted(&self) -> bool {
-        self.used() >= self.limit()
+        self.used_tokens() >= self.token_limit()
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&PoolState) -> T) -> T {
-        f(&lock_ignoring_poison(&self.shared))
+        f(&lock_ignoring_poison(&self.state))
     }
 
     /// Changes the counts, and then wakes those whose turn it is.
-    fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut Wakers) -> T) -> T {
-        let mut wakers = Wakers::default();
-        let value = f(&mut lock_ignoring_poison(&self.shared), &mut wakers);
-        drop(wakers.drop);
-        wakers.wake.into_iter().for_each(Waker::wake);
+    fn with_state_mut<T>(&self, f: impl FnOnce(&mut PoolState, &mut DeferredWakers) -> T) -> T {
+        let mut wakers = DeferredWakers::default();
+        let value = f(&mut lock_ignoring_poison(&self.state), &mut wakers);
+        drop(wakers.to_drop);
+        wakers.to_wake.into_iter().for_each(Waker::wake);
         value
     }
 }
@@ -321,9 +325,9 @@ impl Pool {
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
-            .field("limit", &self.limit)
-            .field("used", &self.used())
-            .field("reserved", &self.reserved())
+            .field("limit", &self.token_limit)
+            .field("used", &self.used_tokens())
+            .field("reserved", &self.reserved_tokens())
             .finish_non_exhaustive()
     }
 }
@@ -333,14 +337,14 @@ impl fmt::Debug for Pool {
 #[must_use = "futures do nothing unless polled"]
 pub struct ReserveTokens {
     pool: Pool,
-    wants: WaitRequest,
+    request: WaitRequest,
     ticket: Option<u64>,
 }
 
 impl ReserveTokens {
     /// Goes before all others.
     pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
-        self.wants.first = first;
+        self.request.at_front = first;
         self
     }
 }
@@ -349,30 +353,31 @@ impl Future for ReserveTokens {
     type Output = Result<TokenReservation, BudgetExceeded>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { pool, wants, ticket } = self.get_mut();
-        let (limit, WaitRequest { amount, keep_free: keeping, .. }) = (pool.limit, *wants);
+        let Self { pool, request: wants, ticket } = self.get_mut();
+        let (limit, WaitRequest { amount, min_remaining: keeping, .. }) =
+            (pool.token_limit, *wants);
         pool.with_state_mut(|shared, wakers| {
-            if shared.used >= limit.saturating_sub(keeping) {
-                shared.token_queue.leave(ticket, wakers);
-                shared.wake_for_tokens(limit, wakers);
+            if shared.used_tokens >= limit.saturating_sub(keeping) {
+                shared.token_queue.remove_ticket(ticket, wakers);
+                shared.collect_token_wakers(limit, wakers);
                 return Poll::Ready(Err(BudgetExceeded {
                     kind: BudgetKind::Pool,
-                    used: shared.used,
+                    used: shared.used_tokens,
                     limit,
                     diminishing_returns: false,
                 }));
             }
-            let (before, kept) = shared.token_queue.ahead_of(*ticket, *wants);
-            let all = [shared.reserved, kept, amount, keeping];
-            let all = all.iter().fold(shared.used, |sum, it| sum.saturating_add(*it));
-            let is_alone = shared.reservations == 0 && before == 0;
+            let (before, kept) = shared.token_queue.waiters_ahead(*ticket, *wants);
+            let all = [shared.reserved_tokens, kept, amount, keeping];
+            let all = all.iter().fold(shared.used_tokens, |sum, it| sum.saturating_add(*it));
+            let is_alone = shared.reservation_count == 0 && before == 0;
             if all > limit && !is_alone {
-                shared.token_queue.wait(ticket, *wants, cx.waker(), wakers);
+                shared.token_queue.enqueue_or_update(ticket, *wants, cx.waker(), wakers);
                 return Poll::Pending;
             }
-            shared.token_queue.leave(ticket, wakers);
-            shared.reserved = shared.reserved.saturating_add(amount);
-            shared.reservations += 1;
+            shared.token_queue.remove_ticket(ticket, wakers);
+            shared.reserved_tokens = shared.reserved_tokens.saturating_add(amount);
+            shared.reservation_count += 1;
             Poll::Ready(Ok(amount))
         })
         // Made after the pool is unlocked: dropping it locks the pool.
@@ -385,8 +390,8 @@ impl Drop for ReserveTokens {
         let Self { pool, ticket, .. } = self;
         if ticket.is_some() {
             pool.with_state_mut(|shared, wakers| {
-                shared.token_queue.leave(ticket, wakers);
-                shared.wake_for_tokens(pool.limit, wakers);
+                shared.token_queue.remove_ticket(ticket, wakers);
+                shared.collect_token_wakers(pool.token_limit, wakers);
             });
         }
     }
@@ -411,9 +416,9 @@ impl Drop for TokenReservation {
     fn drop(&mut self) {
         let Self { pool, tokens } = self;
         pool.with_state_mut(|shared, wakers| {
-            shared.reserved = shared.reserved.saturating_sub(*tokens);
-            shared.reservations = shared.reservations.saturating_sub(1);
-            shared.wake_for_tokens(pool.limit, wakers);
+            shared.reserved_tokens = shared.reserved_tokens.saturating_sub(*tokens);
+            shared.reservation_count = shared.reservation_count.saturating_sub(1);
+            shared.collect_token_wakers(pool.token_limit, wakers);
         });
     }
 }
@@ -423,14 +428,14 @@ impl Drop for TokenReservation {
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireSlot {
     pool: Pool,
-    wants: WaitRequest,
+    request: WaitRequest,
     ticket: Option<u64>,
 }
 
 impl AcquireSlot {
     /// Goes before all others.
-    pub(in crate::agent) fn first(mut self, first: bool) -> Self {
-        self.wants.first = first;
+    pub(in crate::agent) fn at_front(mut self, first: bool) -> Self {
+        self.request.at_front = first;
         self
     }
 }
@@ -439,15 +444,15 @@ impl Future for AcquireSlot {
     type Output = PoolSlot;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PoolSlot> {
-        let Self { pool, wants, ticket } = self.get_mut();
+        let Self { pool, request: wants, ticket } = self.get_mut();
         pool.with_state_mut(|shared, wakers| {
-            let (before, _) = shared.slot_queue.ahead_of(*ticket, *wants);
-            if shared.slots.saturating_add(before) >= shared.max_concurrency {
-                shared.slot_queue.wait(ticket, *wants, cx.waker(), wakers);
+            let (before, _) = shared.slot_queue.waiters_ahead(*ticket, *wants);
+            if shared.slots_in_use.saturating_add(before) >= shared.max_concurrency {
+                shared.slot_queue.enqueue_or_update(ticket, *wants, cx.waker(), wakers);
                 return Poll::Pending;
             }
-            shared.slot_queue.leave(ticket, wakers);
-            shared.slots += 1;
+            shared.slot_queue.remove_ticket(ticket, wakers);
+            shared.slots_in_use += 1;
             Poll::Ready(())
         })
         .map(|()| PoolSlot { pool: pool.clone() })
@@ -459,8 +464,8 @@ impl Drop for AcquireSlot {
         let Self { pool, ticket, .. } = self;
         if ticket.is_some() {
             pool.with_state_mut(|shared, wakers| {
-                shared.slot_queue.leave(ticket, wakers);
-                shared.wake_for_slots(wakers);
+                shared.slot_queue.remove_ticket(ticket, wakers);
+                shared.collect_slot_wakers(wakers);
             });
         }
     }
@@ -476,8 +481,8 @@ pub struct PoolSlot {
 impl Drop for PoolSlot {
     fn drop(&mut self) {
         self.pool.with_state_mut(|shared, wakers| {
-            shared.slots = shared.slots.saturating_sub(1);
-            shared.wake_for_slots(wakers);
+            shared.slots_in_use = shared.slots_in_use.saturating_sub(1);
+            shared.collect_slot_wakers(wakers);
         });
     }
 }

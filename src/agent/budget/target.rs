@@ -23,8 +23,8 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
     tokens: u64,
-    threshold: f64,
-    min_delta: u64,
+    threshold_fraction: f64,
+    min_delta_tokens: u64,
     min_nudges: u32,
 }
 
@@ -34,9 +34,9 @@ pub struct TargetProgress {
     /// How often the model was nudged on.
     pub continuations: u32,
     /// The output tokens between the last nudge and the one before.
-    pub last_delta: u64,
+    pub last_delta_tokens: u64,
     /// The output tokens of the run at the last nudge.
-    pub last_total: u64,
+    pub last_total_tokens: u64,
 }
 
 /// What comes when a model with a target has stopped by itself.
@@ -47,7 +47,7 @@ pub enum TargetDecision {
         /// What it is told.
         text: String,
         /// The run's tracker from here on.
-        tracker: TargetProgress,
+        progress: TargetProgress,
     },
     /// The run may end.
     Stop {
@@ -59,20 +59,20 @@ pub enum TargetDecision {
 impl Target {
     /// Makes a target of so many output tokens.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, threshold: 0.9, min_delta: 500, min_nudges: 3 }
+        Self { tokens, threshold_fraction: 0.9, min_delta_tokens: 500, min_nudges: 3 }
     }
 
     /// Sets which part of the target is enough; 0.9 unless set. More than 1 is 1; what is not a
     /// number is 0, with which nothing is nudged.
     pub fn with_threshold(mut self, part: f64) -> Self {
-        self.threshold = part;
+        self.threshold_fraction = part;
         self
     }
 
     /// Sets below how many output tokens between two nudges the model does not get further; 500
     /// unless set. Without a single token it never does.
     pub fn with_min_delta(mut self, tokens: u64) -> Self {
-        self.min_delta = tokens;
+        self.min_delta_tokens = tokens;
         self
     }
 
@@ -93,12 +93,12 @@ impl Target {
     /// It goes on below the threshold, unless returns diminish: it was nudged often enough, and
     /// neither since the last nudge nor between the last two did it get further.
     pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
-        let delta = output_tokens.saturating_sub(tracker.last_total);
-        let little = self.min_delta.max(1);
+        let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
+        let little = self.min_delta_tokens.max(1);
         let diminishing = tracker.continuations >= self.min_nudges
             && delta < little
-            && tracker.last_delta < little;
-        if !self.is_below(output_tokens) {
+            && tracker.last_delta_tokens < little;
+        if !self.is_below_threshold(output_tokens) {
             return TargetDecision::Stop { diminishing_returns: false };
         }
         if diminishing {
@@ -106,19 +106,19 @@ impl Target {
         }
         let tracker = TargetProgress {
             continuations: tracker.continuations.saturating_add(1),
-            last_delta: delta,
-            last_total: output_tokens,
+            last_delta_tokens: delta,
+            last_total_tokens: output_tokens,
         };
-        TargetDecision::Continue { text: self.nudge(output_tokens), tracker }
+        TargetDecision::Continue { text: self.nudge_message(output_tokens), progress: tracker }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
-    fn is_below(&self, used: u64) -> bool {
+    fn is_below_threshold(&self, used: u64) -> bool {
         // A comparison with what is not a number is false.
-        (used as f64) < self.threshold.clamp(0.0, 1.0) * self.tokens as f64
+        (used as f64) < self.threshold_fraction.clamp(0.0, 1.0) * self.tokens as f64
     }
 
-    fn nudge(&self, used: u64) -> String {
+    fn nudge_message(&self, used: u64) -> String {
         // Law: it is below the target, and so the target is not 0 and the quotient below 100.
         let percent = u128::from(used) * 100 / u128::from(self.tokens.max(1));
         format!(

@@ -13,9 +13,9 @@ pub enum Decision {
     /// Answer its calls in this way without running one, then this.
     RefuseTools {
         /// The kind of the results.
-        kind: ResultKind,
+        result_kind: ResultKind,
         /// Their text.
-        why: Cow<'static, str>,
+        reason: Cow<'static, str>,
         /// What comes then.
         next: NextAction,
     },
@@ -37,7 +37,7 @@ pub enum NextAction {
         /// Why the run goes on.
         transition: Transition,
         /// Where the words come from.
-        why: AppendReason,
+        append_reason: AppendReason,
         /// The words, in the user's place.
         text: Cow<'static, str>,
     },
@@ -49,7 +49,7 @@ pub enum NextAction {
 
 impl Decision {
     pub(super) fn refuse_tools(why: impl Into<Cow<'static, str>>, next: NextAction) -> Self {
-        Self::RefuseTools { kind: ResultKind::Budget, why: why.into(), next }
+        Self::RefuseTools { result_kind: ResultKind::Budget, reason: why.into(), next }
     }
 }
 

@@ -31,19 +31,19 @@ pub struct Facts {
     /// A holder wants the run to stop at the next boundary.
     pub stop_requested: bool,
     /// The budget that is spent.
-    pub exceeded: Option<BudgetExceeded>,
+    pub exceeded_budget: Option<BudgetExceeded>,
     /// The budget that the calls of the last turn passed: the first ones ran, the others did not.
     pub call_limit_exceeded: Option<BudgetExceeded>,
     /// The turn that failed last broke off: asking again may help, and no provider has tried that already.
-    pub incomplete_turn: bool,
+    pub has_incomplete_turn: bool,
     /// No request may be sent, not even a last one: the time is over, or the pool is spent.
     pub budget_exhausted: bool,
     /// The history can be made shorter, and was not yet.
     pub can_compact: bool,
     /// How many providers the agent can fall back to.
-    pub fallbacks: usize,
+    pub fallback_count: usize,
     /// One more turn, without tools, is wanted when a limit is reached.
-    pub wrap_up: bool,
+    pub has_wrap_up: bool,
 }
 
 /// Decides on a complete turn.
@@ -55,16 +55,16 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     };
 
     if let Some(reason) = state.end.wrap_up_reason {
-        return Decision::refuse_tools(prompts::NOT_RUN_WRAP_UP, NextAction::Finish(reason));
+        return Decision::refuse_tools(prompts::NOT_RUN_DURING_WRAP_UP, NextAction::Finish(reason));
     }
     let limits = &facts.limits;
     let next = match (turn.stop_reason(), !turn.calls().is_empty()) {
         // Of too many calls the first ones run.
-        (Stop | ToolCalls, true) => match facts.exceeded {
+        (Stop | ToolCalls, true) => match facts.exceeded_budget {
             None => return Decision::RunTools,
             Some(exceeded) => {
                 let next = facts.or_wrap_up(state, NextAction::Finish(EndReason::Budget));
-                return Decision::refuse_tools(prompts::not_run_budget(&exceeded), next);
+                return Decision::refuse_tools(prompts::not_run_over_budget(&exceeded), next);
             }
         },
         (Stop | ToolCalls, false) if has_visible_content(turn) => return Decision::Stop,
@@ -74,11 +74,11 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         (MaxTokens, false) if state.streaks.continuations < limits.max_continuations => {
             NextAction::SendMessage {
                 transition: Transition::MaxOutputTokensRecovery,
-                why: AppendReason::Continuation,
+                append_reason: AppendReason::Continuation,
                 text: prompts::CONTINUE_TRUNCATED.into(),
             }
         }
-        (MaxTokens, true) if state.streaks.truncated_calls < limits.max_truncated_calls => {
+        (MaxTokens, true) if state.streaks.truncated_calls < limits.max_truncated_call_retries => {
             NextAction::Continue(Transition::MaxOutputTokensRecovery)
         }
         (MaxTokens, _) => NextAction::Finish(EndReason::Truncated),
@@ -101,17 +101,21 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
 
 /// Decides on a turn that failed. `None` ends the run with the error.
 pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextAction> {
-    let has_fallback =
-        should_fall_back(error.kind()) && state.model_selection.provider_index < facts.fallbacks;
+    let has_fallback = should_fall_back(error.kind())
+        && state.model_selection.provider_index < facts.fallback_count;
     let next = match error.kind() {
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
         // The model's own fault, and there is no call to answer.
-        ErrorKind::GenerationFailed if state.streaks.malformed < facts.limits.max_corrections => {
-            correct_or_finish(state, &facts.limits, prompts::undecodable_reply(error))
+        ErrorKind::GenerationFailed
+            if state.streaks.malformed_replies < facts.limits.max_corrections =>
+        {
+            correct_or_finish(state, &facts.limits, prompts::undecodable_reply_prompt(error))
         }
         // A provider with another after it is given up at once.
         _ if has_fallback => NextAction::Continue(Transition::Fallback),
-        _ if facts.incomplete_turn && state.streaks.retries < facts.limits.max_turn_retries => {
+        _ if facts.has_incomplete_turn
+            && state.streaks.turn_retries < facts.limits.max_turn_retries =>
+        {
             NextAction::Continue(Transition::Retry)
         }
         _ => return None,
@@ -142,13 +146,13 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
         false if facts.call_limit_exceeded.is_some() => {
             facts.or_wrap_up(state, NextAction::Finish(EndReason::Budget))
         }
-        false if state.streaks.malformed > limits.max_corrections => {
+        false if state.streaks.malformed_replies > limits.max_corrections => {
             NextAction::Finish(EndReason::Malformed)
         }
         false if in_vain => NextAction::Finish(EndReason::Repeating),
         false if repeated(limits.nudge_after_repeats) => NextAction::SendMessage {
             transition: Transition::NextTurn,
-            why: AppendReason::Nudge,
+            append_reason: AppendReason::Nudge,
             text: prompts::REPEATED_CALLS.into(),
         },
         false => NextAction::Continue(Transition::NextTurn),
@@ -162,7 +166,7 @@ pub enum StopReview {
     /// The answer is not what it must be.
     ValidationFailed(String),
     /// A stop hook blocks or prevents.
-    Hook(StopDecision),
+    HookDecision(StopDecision),
     /// The token target is not reached.
     Nudge(String),
     /// Nobody objects.
@@ -176,42 +180,46 @@ pub fn at_stop(state: &State, said: StopReview, facts: &Facts) -> NextAction {
         // Whoever waits to be heard is heard before anybody judges the end.
         _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
         StopReview::ValidationFailed(what) => {
-            correct_or_finish(state, &facts.limits, prompts::rejected_answer(&what))
+            correct_or_finish(state, &facts.limits, prompts::rejected_answer_prompt(&what))
         }
-        StopReview::Hook(StopDecision::Block(text)) => NextAction::SendMessage {
+        StopReview::HookDecision(StopDecision::Block(text)) => NextAction::SendMessage {
             transition: Transition::StopHookBlocking,
-            why: AppendReason::StopHook,
+            append_reason: AppendReason::StopHook,
             text: text.into(),
         },
-        StopReview::Hook(StopDecision::RequireEvidence { text, .. })
+        StopReview::HookDecision(StopDecision::RequireEvidence { text, .. })
             if room && !state.evidence.claim_rejected =>
         {
             NextAction::SendMessage {
                 transition: Transition::StopHookBlocking,
-                why: AppendReason::StopHook,
+                append_reason: AppendReason::StopHook,
                 text: text.into(),
             }
         }
-        StopReview::Hook(StopDecision::EndRun(_)) => {
+        StopReview::HookDecision(StopDecision::EndRun(_)) => {
             NextAction::Finish(EndReason::StopHookPrevented)
         }
-        StopReview::Hook(StopDecision::Blocked(_)) => NextAction::Finish(EndReason::Blocked),
-        StopReview::Hook(StopDecision::Unproven(_) | StopDecision::RequireEvidence { .. }) => {
-            NextAction::Finish(EndReason::Unproven)
+        StopReview::HookDecision(StopDecision::Blocked(_)) => {
+            NextAction::Finish(EndReason::Blocked)
         }
+        StopReview::HookDecision(
+            StopDecision::Unproven(_) | StopDecision::RequireEvidence { .. },
+        ) => NextAction::Finish(EndReason::Unproven),
         StopReview::Nudge(text) if room => NextAction::SendMessage {
             transition: Transition::Nudge,
-            why: AppendReason::Nudge,
+            append_reason: AppendReason::Nudge,
             text: text.into(),
         },
-        StopReview::Hook(StopDecision::Allow) | StopReview::Nudge(_) | StopReview::Accept
+        StopReview::HookDecision(StopDecision::Allow)
+        | StopReview::Nudge(_)
+        | StopReview::Accept
             if facts.has_follow_up && room =>
         {
             NextAction::Continue(Transition::FollowUp)
         }
-        StopReview::Hook(StopDecision::Allow) | StopReview::Nudge(_) | StopReview::Accept => {
-            NextAction::Finish(EndReason::Completed)
-        }
+        StopReview::HookDecision(StopDecision::Allow)
+        | StopReview::Nudge(_)
+        | StopReview::Accept => NextAction::Finish(EndReason::Completed),
     };
     facts.apply_limit(state, next)
 }
@@ -220,14 +228,14 @@ impl Facts {
     /// Why no further request may be sent, if none may. The last turn, which wraps up, is allowed
     /// while anything is left: one of the turns is kept for it where it is wanted, but never the only
     /// one.
-    pub(crate) fn reached_limit(&self, state: &State) -> Option<EndReason> {
+    pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
         } else if state.end.wrap_up_reason.is_some() {
             self.budget_exhausted.then_some(EndReason::Budget)
-        } else if self.exceeded.is_some() {
+        } else if self.exceeded_budget.is_some() {
             Some(EndReason::Budget)
-        } else if state.counts.model_calls >= self.limits.turns_before_wrap_up(self.wrap_up) {
+        } else if state.counts.model_calls >= self.limits.turns_before_wrap_up(self.has_wrap_up) {
             Some(EndReason::MaxTurns)
         } else {
             None
@@ -236,7 +244,7 @@ impl Facts {
 
     /// What comes in the place of a request, where none may be sent: the end, or the last turn.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
-        let end = NextAction::Finish(self.reached_limit(state)?);
+        let end = NextAction::Finish(self.limit_end_reason(state)?);
         // A model that was never asked wants nothing more, unless calls of an earlier run were answered.
         Some(match state.counts.model_calls > 0 || ends_with_tool_result(state) {
             true => self.or_wrap_up(state, end),
@@ -246,7 +254,7 @@ impl Facts {
 
     /// What is next within the limits: nothing is asked again when no request is left.
     fn apply_limit(&self, state: &State, next: NextAction) -> NextAction {
-        match self.reached_limit(state) {
+        match self.limit_end_reason(state) {
             Some(reason) if next.sends_request() => {
                 self.or_wrap_up(state, NextAction::Finish(reason))
             }
@@ -258,7 +266,7 @@ impl Facts {
     fn or_wrap_up(&self, state: &State, next: NextAction) -> NextAction {
         match next {
             NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
-                if self.wrap_up
+                if self.has_wrap_up
                     && !self.stop_requested
                     && state.counts.model_calls < self.limits.max_turns =>
             {
@@ -270,16 +278,16 @@ impl Facts {
 
     /// Whether the model may be asked again.
     pub(in crate::agent) fn can_send_request(&self, state: &State) -> bool {
-        self.reached_limit(state).is_none() && state.end.wrap_up_reason.is_none()
+        self.limit_end_reason(state).is_none() && state.end.wrap_up_reason.is_none()
     }
 }
 
 /// Corrects a reply that cannot be used, unless it is one too many.
 fn correct_or_finish(state: &State, limits: &Limits, what: String) -> NextAction {
-    match state.streaks.malformed < limits.max_corrections {
+    match state.streaks.malformed_replies < limits.max_corrections {
         true => NextAction::SendMessage {
             transition: Transition::Corrective,
-            why: AppendReason::Corrective,
+            append_reason: AppendReason::Corrective,
             text: what.into(),
         },
         false => NextAction::Finish(EndReason::Malformed),

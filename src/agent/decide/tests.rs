@@ -32,7 +32,7 @@ fn spent() -> BudgetExceeded {
 }
 
 fn say(transition: Transition, why: AppendReason, text: &str) -> NextAction {
-    NextAction::SendMessage { transition, why, text: text.to_owned().into() }
+    NextAction::SendMessage { transition, append_reason: why, text: text.to_owned().into() }
 }
 
 fn corrective(text: &str) -> NextAction {
@@ -96,7 +96,7 @@ fn an_empty_reply_after_tool_results_ends_the_run() {
 
 #[test]
 fn exceeding_a_streak_limit_ends_the_run() {
-    let malformed = state().update(|it| it.streaks.malformed = 2);
+    let malformed = state().update(|it| it.streaks.malformed_replies = 2);
     check(&malformed, StopReason::Stop, "", 0, &finish(EndReason::Malformed));
     let asked_again = state().update(|it| it.streaks.retried_unknown_stop = true);
     check(&asked_again, StopReason::Other("odd".into()), "", 1, &finish(EndReason::Malformed));
@@ -133,13 +133,18 @@ fn an_error_ends_the_run_unless_a_retry_or_fallback_is_left() {
         on_error(
             state,
             error,
-            &Facts { limits, incomplete_turn: broke_off, fallbacks, ..Facts::default() },
+            &Facts {
+                limits,
+                has_incomplete_turn: broke_off,
+                fallback_count: fallbacks,
+                ..Facts::default()
+            },
         )
     };
     let s = state();
     assert_eq!(on(&s, &broken, 0, 0), None);
     assert_eq!(on(&s, &broken, 1, 0), Some(NextAction::Continue(Transition::Retry)));
-    let retried = state().update(|it| it.streaks.retries = 1);
+    let retried = state().update(|it| it.streaks.turn_retries = 1);
     assert_eq!(on(&retried, &broken, 1, 0), None);
     assert_eq!(on(&retried, &broken, 1, 1), Some(NextAction::Continue(Transition::Fallback)));
     // Of what did not even begin, a provider's own retries take care.
@@ -196,9 +201,9 @@ fn after_tools_the_run_continues_unless_it_repeats_itself() {
     let after = |state: State| after_tools(&state, false, &facts);
     let next_turn = NextAction::Continue(Transition::NextTurn);
     assert_eq!(after(state()), next_turn);
-    assert_eq!(after(state().update(|it| it.streaks.malformed = 2)), next_turn);
+    assert_eq!(after(state().update(|it| it.streaks.malformed_replies = 2)), next_turn);
     assert_eq!(
-        after(state().update(|it| it.streaks.malformed = 3)),
+        after(state().update(|it| it.streaks.malformed_replies = 3)),
         NextAction::Finish(EndReason::Malformed)
     );
     let repeated = |times| {
@@ -218,8 +223,8 @@ fn after_tools_the_run_continues_unless_it_repeats_itself() {
 
 #[test]
 fn an_exceeded_budget_keeps_the_response_and_refuses_its_calls() {
-    let facts = Facts { exceeded: Some(spent()), ..Facts::default() };
-    let Decision::RefuseTools { kind, why, next } =
+    let facts = Facts { exceeded_budget: Some(spent()), ..Facts::default() };
+    let Decision::RefuseTools { result_kind: kind, reason: why, next } =
         decide(&state(), &turn(StopReason::ToolCalls, "", 2), &facts)
     else {
         panic!("not refused")
@@ -237,11 +242,11 @@ fn an_exceeded_budget_keeps_the_response_and_refuses_its_calls() {
 #[test]
 fn the_wrap_up_turn_is_the_last_turn_before_the_end() {
     let limits = Limits { max_turns: 3, ..Limits::default() };
-    let facts = Facts { wrap_up: true, limits, ..Facts::default() };
+    let facts = Facts { has_wrap_up: true, limits, ..Facts::default() };
     let two = state().update(|it| it.counts.model_calls = 2);
     assert_eq!(after_tools(&state(), false, &facts), NextAction::Continue(Transition::NextTurn));
     assert_eq!(after_tools(&two, false, &facts), NextAction::WrapUp(EndReason::MaxTurns));
-    let broke = Facts { exceeded: Some(spent()), ..facts.clone() };
+    let broke = Facts { exceeded_budget: Some(spent()), ..facts.clone() };
     assert_eq!(after_tools(&state(), false, &broke), NextAction::WrapUp(EndReason::Budget));
     let wrapping = state().update(|it| {
         it.end.wrap_up_reason = Some(EndReason::Budget);
@@ -252,11 +257,11 @@ fn the_wrap_up_turn_is_the_last_turn_before_the_end() {
     {
         let decision = decide(&wrapping, &turn(reason, "so", calls), &broke);
         let next = NextAction::Finish(EndReason::Budget);
-        assert_eq!(decision, Decision::refuse_tools(prompts::NOT_RUN_WRAP_UP, next));
+        assert_eq!(decision, Decision::refuse_tools(prompts::NOT_RUN_DURING_WRAP_UP, next));
     }
     // The only turn there is is not one for wrapping up.
     let one = Facts { limits: Limits { max_turns: 1, ..limits }, ..facts };
-    assert_eq!(one.reached_limit(&state().update(|it| it.counts.model_calls = 0)), None);
+    assert_eq!(one.limit_end_reason(&state().update(|it| it.counts.model_calls = 0)), None);
 }
 
 #[test]
@@ -267,11 +272,11 @@ fn on_stop_reviews_are_applied_in_order() {
         ..Facts::default()
     };
     let at = |said, facts: &Facts| at_stop(&state(), said, facts);
-    let block = || StopReview::Hook(StopDecision::Block("not yet".into()));
-    let prevent = || StopReview::Hook(StopDecision::EndRun("enough".into()));
+    let block = || StopReview::HookDecision(StopDecision::Block("not yet".into()));
+    let prevent = || StopReview::HookDecision(StopDecision::EndRun("enough".into()));
     let steering = NextAction::Continue(Transition::Steering);
 
-    let rejected = corrective(&prompts::rejected_answer("it is blue"));
+    let rejected = corrective(&prompts::rejected_answer_prompt("it is blue"));
     let objection = || StopReview::ValidationFailed("it is blue".into());
     assert_eq!(at(objection(), &facts(true, true)), steering);
     assert_eq!(at(objection(), &facts(false, true)), rejected);
@@ -282,9 +287,9 @@ fn on_stop_reviews_are_applied_in_order() {
         at(prevent(), &facts(false, true)),
         NextAction::Finish(EndReason::StopHookPrevented)
     );
-    let blocked = StopReview::Hook(StopDecision::Blocked("no key".into()));
+    let blocked = StopReview::HookDecision(StopDecision::Blocked("no key".into()));
     assert_eq!(at(blocked, &facts(false, true)), NextAction::Finish(EndReason::Blocked));
-    let unproven = StopReview::Hook(StopDecision::Unproven("no test ran".into()));
+    let unproven = StopReview::HookDecision(StopDecision::Unproven("no test ran".into()));
     assert_eq!(at(unproven, &facts(false, true)), NextAction::Finish(EndReason::Unproven));
     let nudged = say(Transition::Nudge, AppendReason::Nudge, "more");
     assert_eq!(at(StopReview::Nudge("more".into()), &facts(false, true)), nudged);
@@ -303,12 +308,12 @@ fn a_rejected_answer_is_corrected_up_to_max_corrections_times() {
     let objection = || StopReview::ValidationFailed("it is blue".into());
     let after = |malformed| {
         at_stop(
-            &state().update(|it| it.streaks.malformed = malformed),
+            &state().update(|it| it.streaks.malformed_replies = malformed),
             objection(),
             &Facts::default(),
         )
     };
-    assert_eq!(after(1), corrective(&prompts::rejected_answer("it is blue")));
+    assert_eq!(after(1), corrective(&prompts::rejected_answer_prompt("it is blue")));
     assert_eq!(after(2), NextAction::Finish(EndReason::Malformed));
 }
 
@@ -323,7 +328,7 @@ fn with_no_request_left_queued_input_is_ignored_and_the_run_completes() {
     let nudge = StopReview::Nudge("more".into());
     assert_eq!(at_stop(&full, nudge, &facts), NextAction::Finish(EndReason::Completed));
     // Somebody who blocks the end says that it is none.
-    let block = StopReview::Hook(StopDecision::Block("not yet".into()));
+    let block = StopReview::HookDecision(StopDecision::Block("not yet".into()));
     assert_eq!(at_stop(&full, block, &facts), NextAction::Finish(EndReason::MaxTurns));
 }
 

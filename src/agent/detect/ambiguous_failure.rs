@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::agent::detect::detection_input::{DetectionInput, Finding, checks};
+use crate::agent::detect::detection_input::{DetectionInput, Finding, result_checks};
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
 
@@ -41,7 +41,7 @@ type AcknowledgementCheck = dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync;
 ///   speak of it. A model that calls something next is taken to deal with it.
 #[derive(Clone, Default)]
 pub struct AmbiguousFailure {
-    deals_with: Option<Arc<AcknowledgementCheck>>,
+    acknowledgement_check: Option<Arc<AcknowledgementCheck>>,
 }
 
 impl AmbiguousFailure {
@@ -50,11 +50,11 @@ impl AmbiguousFailure {
     pub fn with_acknowledgement_check(
         f: impl Fn(&Turn, &ToolResult) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self { deals_with: Some(Arc::new(f)) }
+        Self { acknowledgement_check: Some(Arc::new(f)) }
     }
 
-    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
-        let (newest, earlier) = seen.newest_and_earlier()?;
+    pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let recorded = newest.calls.iter().find(|(call, result)| {
             let before = earlier.iter().flat_map(|lap| &lap.calls);
             looks_like_failure(result)
@@ -81,7 +81,7 @@ impl AmbiguousFailure {
     }
 
     fn is_acknowledged(&self, turn: &Turn, result: &ToolResult) -> bool {
-        match &self.deals_with {
+        match &self.acknowledgement_check {
             Some(deals_with) => deals_with(turn, result),
             None => {
                 let text = turn.text().to_lowercase().replace('\u{2019}', "'");
@@ -92,7 +92,7 @@ impl AmbiguousFailure {
 }
 
 fn looks_like_failure(result: &ToolResult) -> bool {
-    let checks: Vec<_> = checks(result).collect();
+    let checks: Vec<_> = result_checks(result).collect();
     let is_mended = |at: usize| {
         checks[at + 1..]
             .iter()

@@ -29,7 +29,7 @@ impl Default for ContextBloat {
 }
 
 impl ContextBloat {
-    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+    pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         if !seen.has_new_iteration && seen.state.counts.model_calls > 1 {
             return None;
         }
@@ -69,10 +69,10 @@ impl ContextBloat {
 fn has_progress(seen: &DetectionInput<'_>, from: usize, to: usize) -> bool {
     let known: Vec<Evidence> = seen.iterations[..from]
         .iter()
-        .flat_map(CompletedIteration::checks)
+        .flat_map(CompletedIteration::recorded_checks)
         .map(|(_, it)| it)
         .collect();
-    seen.iterations[from..to]
-        .iter()
-        .any(|lap| lap.has_side_effects() || lap.checks().any(|(_, check)| !known.contains(&check)))
+    seen.iterations[from..to].iter().any(|lap| {
+        lap.has_side_effects() || lap.recorded_checks().any(|(_, check)| !known.contains(&check))
+    })
 }

@@ -40,7 +40,7 @@ impl<'a> DetectionInput<'a> {
     }
 
     /// The newest lap, where this turn is the first behind it, and those before it.
-    pub(super) fn newest_and_earlier(
+    pub(super) fn newest_and_earlier_iterations(
         &self,
     ) -> Option<(&CompletedIteration<'a>, &[CompletedIteration<'a>])> {
         self.iterations.split_last().filter(|_| self.has_new_iteration)
@@ -55,7 +55,7 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
     for item in state.history.newest_first() {
         if let Some(result) = item.as_tool_result() {
             if !in_results {
-                if count >= state.counts.turns {
+                if count >= state.counts.tool_turns {
                     break;
                 }
                 (in_results, is_void, count) = (true, true, count + 1);
@@ -95,25 +95,25 @@ fn completed_iterations(state: &State) -> Vec<CompletedIteration<'_>> {
 
 impl<'a> CompletedIteration<'a> {
     /// The checks that were put on record, with their calls.
-    pub(super) fn checks(&self) -> impl Iterator<Item = (&'a ToolCall, Evidence)> {
+    pub(super) fn recorded_checks(&self) -> impl Iterator<Item = (&'a ToolCall, Evidence)> {
         self.calls.iter().flat_map(|(call, result)| {
             let call = *call;
-            checks(result).map(move |evidence| (call, evidence))
+            result_checks(result).map(move |evidence| (call, evidence))
         })
     }
 
     /// Whether anything was changed, as far as was told.
     pub(super) fn has_side_effects(&self) -> bool {
-        self.calls.iter().any(|(_, result)| !side_effects(result).is_empty())
+        self.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty())
     }
 }
 
-pub(super) fn checks(result: &ToolResult) -> impl Iterator<Item = Evidence> {
+pub(super) fn result_checks(result: &ToolResult) -> impl Iterator<Item = Evidence> {
     let evidence = result.report.iter().flat_map(|report| &report.evidence);
     evidence.filter_map(Evidence::from_json)
 }
 
-pub(super) fn side_effects(result: &ToolResult) -> &[SideEffect] {
+pub(super) fn result_side_effects(result: &ToolResult) -> &[SideEffect] {
     result.report.as_deref().map_or(&[], |report| &report.side_effects)
 }
 
@@ -141,7 +141,7 @@ mod tests {
         }
         let history = History::from_items("h", items);
         // The first two laps are of an earlier run.
-        let state = State::new(history).update(|it| it.counts.turns = 2);
+        let state = State::new(history).update(|it| it.counts.tool_turns = 2);
         let laps = completed_iterations(&state);
         let called = laps.iter().flat_map(|lap| &lap.calls).map(|(call, _)| &*call.call_id);
         assert_eq!((laps.len(), called.collect::<Vec<_>>()), (1, vec!["c3"]));

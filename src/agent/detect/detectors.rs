@@ -64,9 +64,9 @@ pub struct Detectors {
     silent_side_effect: Option<SilentSideEffect>,
     non_idempotent_retry: Option<NonIdempotentRetry>,
     context_bloat: Option<ContextBloat>,
-    planning: Option<PlanningWithoutExecution>,
-    nudging: bool,
-    signals: SignalLog,
+    planning_without_execution: Option<PlanningWithoutExecution>,
+    sends_nudges: bool,
+    signal_log: SignalLog,
 }
 
 impl Detectors {
@@ -78,7 +78,7 @@ impl Detectors {
             .with_silent_side_effect(SilentSideEffect::default())
             .with_non_idempotent_retry(NonIdempotentRetry::default())
             .with_context_bloat(ContextBloat::default())
-            .with_planning(PlanningWithoutExecution::default())
+            .with_planning_without_execution(PlanningWithoutExecution::default())
     }
 
     /// None, to add some.
@@ -117,52 +117,57 @@ impl Detectors {
     }
 
     /// Sets when plans are seen to be all that is made.
-    pub fn with_planning(mut self, detector: PlanningWithoutExecution) -> Self {
-        self.planning = Some(detector);
+    pub fn with_planning_without_execution(mut self, detector: PlanningWithoutExecution) -> Self {
+        self.planning_without_execution = Some(detector);
         self
     }
 
     /// Also tells the model what to do about it, before its next request: the
     /// [mitigation](FailureMode::mitigation) of the mode. If the run ends with the turn, it is not said.
     pub fn with_nudges(mut self) -> Self {
-        self.nudging = true;
+        self.sends_nudges = true;
         self
     }
 
     /// Calls `f` with each signal, in the poll in which it is seen, so it must be quick. The handles
     /// that [`signals`](Self::signals) gives keep them as well.
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
-        self.signals.set_on_signal(Arc::new(f));
+        self.signal_log.set_on_signal(Arc::new(f));
         self
     }
 
     /// Where the signals are kept. All clones share it, and with them all runs.
-    pub fn signals(&self) -> SignalLog {
-        self.signals.clone()
+    pub fn signal_log(&self) -> SignalLog {
+        self.signal_log.clone()
     }
 
     fn detect(&self, seen: &DetectionInput<'_>) -> Vec<(FailureMode, Finding)> {
         let Self { missing_termination, ambiguous_failure, silent_side_effect, .. } = self;
-        let Self { non_idempotent_retry, context_bloat, planning, .. } = self;
+        let Self {
+            non_idempotent_retry, context_bloat, planning_without_execution: planning, ..
+        } = self;
         let found = [
             (
                 FailureMode::MissingTermination,
-                missing_termination.as_ref().and_then(|it| it.find(seen)),
+                missing_termination.as_ref().and_then(|it| it.detect(seen)),
             ),
             (
                 FailureMode::AmbiguousFailure,
-                ambiguous_failure.as_ref().and_then(|it| it.find(seen)),
+                ambiguous_failure.as_ref().and_then(|it| it.detect(seen)),
             ),
             (
                 FailureMode::SilentSideEffect,
-                silent_side_effect.as_ref().and_then(|it| it.find(seen)),
+                silent_side_effect.as_ref().and_then(|it| it.detect(seen)),
             ),
             (
                 FailureMode::NonIdempotentRetry,
-                non_idempotent_retry.as_ref().and_then(|it| it.find(seen)),
+                non_idempotent_retry.as_ref().and_then(|it| it.detect(seen)),
             ),
-            (FailureMode::ContextBloat, context_bloat.as_ref().and_then(|it| it.find(seen))),
-            (FailureMode::PlanningWithoutExecution, planning.as_ref().and_then(|it| it.find(seen))),
+            (FailureMode::ContextBloat, context_bloat.as_ref().and_then(|it| it.detect(seen))),
+            (
+                FailureMode::PlanningWithoutExecution,
+                planning.as_ref().and_then(|it| it.detect(seen)),
+            ),
         ];
         found.into_iter().filter_map(|(mode, found)| Some((mode, found?))).collect()
     }
@@ -179,14 +184,14 @@ impl Hook for Detectors {
             self.detect(&DetectionInput::new(state, turn))
         {
             let history_id = state.history.id().to_owned();
-            self.signals.push(Signal {
+            self.signal_log.push(Signal {
                 mode,
                 history_id,
                 turn: state.counts.model_calls,
                 call_id,
                 what,
             });
-            if self.nudging {
+            if self.sends_nudges {
                 notes.push(Item::user(mode.mitigation()));
             }
         }
@@ -195,7 +200,7 @@ impl Hook for Detectors {
 
     fn finished(&self, _: &State, outcome: &Outcome) {
         if let Some(detector) = &self.silent_side_effect {
-            detector.forget(outcome.history.id());
+            detector.forget_history(outcome.history.id());
         }
     }
 }

@@ -15,28 +15,29 @@ pub struct MissingTermination {
     pub max_same_failures: u32,
     /// For so many turns with calls, behind a check, no check says anything new and nothing is
     /// changed; 10 by default, 0 for never.
-    pub max_quiet_turns: u32,
+    pub max_turns_without_progress: u32,
 }
 
 impl Default for MissingTermination {
     fn default() -> Self {
-        Self { max_same_failures: 3, max_quiet_turns: 10 }
+        Self { max_same_failures: 3, max_turns_without_progress: 10 }
     }
 }
 
 impl MissingTermination {
-    pub(super) fn find(self, seen: &DetectionInput<'_>) -> Option<Finding> {
-        seen.newest_and_earlier()?;
+    pub(super) fn detect(self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        seen.newest_and_earlier_iterations()?;
         let mut last: HashMap<String, (Evidence, u32)> = HashMap::new();
         let mut quiet = 0;
         let mut found = None;
         for lap in &seen.iterations {
-            let (news, stuck) = self.count(lap, &mut last);
+            let (news, stuck) = self.count_checks(lap, &mut last);
             quiet = match news || lap.has_side_effects() || last.is_empty() {
                 true => 0,
                 false => quiet + 1,
             };
-            let is_quiet = self.max_quiet_turns > 0 && quiet == self.max_quiet_turns;
+            let is_quiet =
+                self.max_turns_without_progress > 0 && quiet == self.max_turns_without_progress;
             let words = || Finding {
                 call_id: None,
                 message: format!("no check has said anything new for {quiet} turns"),
@@ -49,13 +50,13 @@ impl MissingTermination {
 
     /// Counts the checks of a lap: whether one says something new, and whether one has failed in
     /// the same way for the last time that is allowed.
-    fn count(
+    fn count_checks(
         self,
         lap: &CompletedIteration<'_>,
         last: &mut HashMap<String, (Evidence, u32)>,
     ) -> (bool, Option<Finding>) {
         let (mut news, mut stuck) = (false, None);
-        for (call, evidence) in lap.checks() {
+        for (call, evidence) in lap.recorded_checks() {
             let times = match last.get(&evidence.command) {
                 Some((before, times)) if *before == evidence => times + 1,
                 Some(_) | None => 1,

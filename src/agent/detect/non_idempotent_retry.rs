@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::agent::detect::detection_input::{DetectionInput, Finding, side_effects};
+use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side_effects};
 use crate::item::{SideEffect, ToolCall, ToolResult};
 use crate::tool::Rationale;
 
@@ -21,7 +21,7 @@ const MAX_COMPARED_CALLS: usize = 32;
 /// It is told when it happens for the second time, and not for each time behind that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NonIdempotentRetry {
-    repeatable: Arc<[String]>,
+    repeatable_tools: Arc<[String]>,
 }
 
 impl NonIdempotentRetry {
@@ -30,27 +30,28 @@ impl NonIdempotentRetry {
         mut self,
         tools: impl IntoIterator<Item = N>,
     ) -> Self {
-        self.repeatable = tools.into_iter().map(Into::into).collect();
+        self.repeatable_tools = tools.into_iter().map(Into::into).collect();
         self
     }
 
-    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
-        let (newest, earlier) = seen.newest_and_earlier()?;
+    pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let mut calls: Vec<(&ToolCall, &ToolResult)> = earlier
             .iter()
             .chain([newest])
             .flat_map(|lap| lap.calls.iter().copied())
-            .filter(|(_, result)| !side_effects(result).is_empty())
+            .filter(|(_, result)| !result_side_effects(result).is_empty())
             .collect();
-        let fresh = newest.calls.iter().filter(|(_, result)| !side_effects(result).is_empty());
+        let fresh =
+            newest.calls.iter().filter(|(_, result)| !result_side_effects(result).is_empty());
         for _ in 0..fresh.count() {
             // From the newest to the oldest of the lap, each with those before it.
             let (call, result) = calls.pop()?;
-            if self.repeatable.contains(&call.name) {
+            if self.repeatable_tools.contains(&call.name) {
                 continue;
             }
-            if let Some(what) =
-                created_twice(call, result, &calls).or_else(|| changed_twice(call, result, &calls))
+            if let Some(what) = describe_duplicate_creation(call, result, &calls)
+                .or_else(|| describe_duplicate_change(call, result, &calls))
             {
                 return Some(Finding::for_call(call, what));
             }
@@ -59,21 +60,21 @@ impl NonIdempotentRetry {
     }
 }
 
-fn created_twice(
+fn describe_duplicate_creation(
     call: &ToolCall,
     result: &ToolResult,
     before: &[(&ToolCall, &ToolResult)],
 ) -> Option<String> {
-    let now = targets(result, is_creation);
+    let now = side_effect_targets(result, is_creation);
     if now.is_empty() {
         return None;
     }
-    let arguments = ParsedArgs::of(call);
+    let arguments = ParsedArgs::from_call(call);
     let makers = before.iter().rev().filter(|(other, _)| other.name == call.name);
-    let made = makers.map(|(other, result)| (other, targets(result, is_creation)));
+    let made = makers.map(|(other, result)| (other, side_effect_targets(result, is_creation)));
     let made = made.filter(|(_, made)| !made.is_empty()).take(MAX_COMPARED_CALLS);
     let made: Vec<Vec<&str>> =
-        made.filter(|(other, _)| arguments.equal_those_of(other)).map(|(_, made)| made).collect();
+        made.filter(|(other, _)| arguments.equals_args_of(other)).map(|(_, made)| made).collect();
     let [first] = &made[..] else { return None };
     let other = now.into_iter().find(|target| !first.contains(target))?;
     let name = &call.name;
@@ -83,46 +84,49 @@ fn created_twice(
     ))
 }
 
-fn changed_twice(
+fn describe_duplicate_change(
     call: &ToolCall,
     result: &ToolResult,
     before: &[(&ToolCall, &ToolResult)],
 ) -> Option<String> {
     let ((other, changed), before) = before.split_last()?;
-    let is_second = !before.last().is_some_and(|(other, _)| is_same(call, other));
-    let changed = targets(changed, is_change);
-    let twice = targets(result, is_change).into_iter().find(|target| changed.contains(target))?;
-    (is_second && is_same(call, other)).then(|| {
+    let is_second = !before.last().is_some_and(|(other, _)| is_same_call(call, other));
+    let changed = side_effect_targets(changed, is_change);
+    let twice = side_effect_targets(result, is_change)
+        .into_iter()
+        .find(|target| changed.contains(target))?;
+    (is_second && is_same_call(call, other)).then(|| {
         format!("`{}` was called again as before and has changed `{twice}` twice", call.name)
     })
 }
 
-fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
-    one.name == other.name && ParsedArgs::of(one).equal_those_of(other)
+fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
+    one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
 }
 
 /// The arguments of a call, without what the model says of it: that makes it no other call.
 struct ParsedArgs<'a> {
-    written: &'a str,
-    read: Option<Value>,
+    raw_json: &'a str,
+    parsed: Option<Value>,
 }
 
 impl<'a> ParsedArgs<'a> {
-    fn of(call: &'a ToolCall) -> Self {
-        Self { written: &call.arguments, read: read(call) }
+    fn from_call(call: &'a ToolCall) -> Self {
+        Self { raw_json: &call.arguments, parsed: parse_call_args(call) }
     }
 
-    fn equal_those_of(&self, other: &ToolCall) -> bool {
-        self.written == other.arguments || (self.read.is_some() && self.read == read(other))
+    fn equals_args_of(&self, other: &ToolCall) -> bool {
+        self.raw_json == other.arguments
+            || (self.parsed.is_some() && self.parsed == parse_call_args(other))
     }
 }
 
-fn read(call: &ToolCall) -> Option<Value> {
+fn parse_call_args(call: &ToolCall) -> Option<Value> {
     serde_json::from_str(&Rationale::split_arguments(call.arguments_or_empty_object()).1).ok()
 }
 
-fn targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {
-    let effects = side_effects(result).iter().filter(|effect| which(effect));
+fn side_effect_targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {
+    let effects = result_side_effects(result).iter().filter(|effect| which(effect));
     effects.map(|effect| effect.target.as_str()).collect()
 }
 

@@ -19,7 +19,7 @@ impl Default for PlanningWithoutExecution {
 }
 
 impl PlanningWithoutExecution {
-    pub(super) fn find(self, seen: &DetectionInput<'_>) -> Option<Finding> {
+    pub(super) fn detect(self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let turns = seen.state.streaks.idle_turns + 1;
         (seen.turn.calls().is_empty() && turns == self.max_planning_turns).then(|| Finding {
             call_id: None,

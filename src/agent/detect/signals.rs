@@ -51,19 +51,19 @@ type OnSignal = dyn Fn(&Signal) + Send + Sync;
 /// It keeps what nobody [takes](Self::drain).
 #[derive(Clone, Default)]
 pub struct SignalLog {
-    list: Arc<Mutex<Vec<Signal>>>,
+    signals: Arc<Mutex<Vec<Signal>>>,
     on_signal: Option<Arc<OnSignal>>,
 }
 
 impl SignalLog {
     /// All that were given so far.
-    pub fn list(&self) -> Vec<Signal> {
-        self.with(|list| list.clone())
+    pub fn signals(&self) -> Vec<Signal> {
+        self.with_locked_signals(|list| list.clone())
     }
 
     /// Takes those that were given since the last time.
     pub fn drain(&self) -> Vec<Signal> {
-        self.with(mem::take)
+        self.with_locked_signals(mem::take)
     }
 
     pub(super) fn set_on_signal(&mut self, on_signal: Arc<OnSignal>) {
@@ -74,11 +74,11 @@ impl SignalLog {
         if let Some(on_signal) = &self.on_signal {
             on_signal(&signal);
         }
-        self.with(|list| list.push(signal));
+        self.with_locked_signals(|list| list.push(signal));
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut Vec<Signal>) -> T) -> T {
-        f(&mut lock_ignoring_poison(&self.list))
+    fn with_locked_signals<T>(&self, f: impl FnOnce(&mut Vec<Signal>) -> T) -> T {
+        f(&mut lock_ignoring_poison(&self.signals))
     }
 }
 
@@ -117,6 +117,6 @@ impl FailureMode {
 
 impl fmt::Debug for SignalLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signals").field("list", &self.list()).finish_non_exhaustive()
+        f.debug_struct("Signals").field("list", &self.signals()).finish_non_exhaustive()
     }
 }

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use crate::agent::detect::detection_input::{DetectionInput, Finding, side_effects};
+use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side_effects};
 use crate::item::ResultKind;
 use crate::lock::lock_ignoring_poison;
 
-type Snapshot = dyn Fn() -> u64 + Send + Sync;
+type SnapshotFn = dyn Fn() -> u64 + Send + Sync;
 
 /// Sees calls that change something and do not say what. Unless it is told what to look at, it sees
 /// nothing.
 #[derive(Clone, Default)]
 pub struct SilentSideEffect {
-    changing: Arc<[String]>,
-    snapshot: Option<Arc<Snapshot>>,
+    mutating_tools: Arc<[String]>,
+    snapshot: Option<Arc<SnapshotFn>>,
     /// By history: the newest snapshot, and whether its lap was silent.
-    last: Arc<Mutex<HashMap<String, (u64, bool)>>>,
+    last_snapshots: Arc<Mutex<HashMap<String, (u64, bool)>>>,
 }
 
 impl SilentSideEffect {
@@ -28,7 +28,7 @@ impl SilentSideEffect {
         mut self,
         tools: impl IntoIterator<Item = N>,
     ) -> Self {
-        self.changing = tools.into_iter().map(Into::into).collect();
+        self.mutating_tools = tools.into_iter().map(Into::into).collect();
         self
     }
 
@@ -43,11 +43,13 @@ impl SilentSideEffect {
         self
     }
 
-    pub(super) fn find(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
-        let changed = self.changed_silently(seen);
-        let (newest, earlier) = seen.newest_and_earlier()?;
+    pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+        let changed = self.has_silent_change(seen);
+        let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let is_silent = |tool: &str, kind, is_empty: bool| {
-            kind == ResultKind::Ok && is_empty && self.changing.iter().any(|name| name == tool)
+            kind == ResultKind::Ok
+                && is_empty
+                && self.mutating_tools.iter().any(|name| name == tool)
         };
         let declared = newest.calls.iter().find(|(call, result)| {
             let mut before = earlier.iter().flat_map(|lap| &lap.calls);
@@ -76,14 +78,15 @@ impl SilentSideEffect {
     }
 
     /// Whether the newest lap is the first of a row that has changed something silently.
-    fn changed_silently(&self, seen: &DetectionInput<'_>) -> bool {
+    fn has_silent_change(&self, seen: &DetectionInput<'_>) -> bool {
         let Some(snapshot) = &self.snapshot else { return false };
         let now = snapshot();
-        let mut last = lock_ignoring_poison(&self.last);
+        let mut last = lock_ignoring_poison(&self.last_snapshots);
         let before = last.get(seen.state.history.id()).copied();
-        let is_silent = match (before, seen.newest_and_earlier()) {
+        let is_silent = match (before, seen.newest_and_earlier_iterations()) {
             (Some((before, _)), Some((newest, _))) => {
-                let told = newest.calls.iter().any(|(_, result)| !side_effects(result).is_empty());
+                let told =
+                    newest.calls.iter().any(|(_, result)| !result_side_effects(result).is_empty());
                 before != now && !told
             }
             (Some(_) | None, _) => false,
@@ -92,13 +95,15 @@ impl SilentSideEffect {
         is_silent && !before.is_some_and(|(_, was_silent)| was_silent)
     }
 
-    pub(super) fn forget(&self, history_id: &str) {
-        lock_ignoring_poison(&self.last).remove(history_id);
+    pub(super) fn forget_history(&self, history_id: &str) {
+        lock_ignoring_poison(&self.last_snapshots).remove(history_id);
     }
 }
 
 impl fmt::Debug for SilentSideEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SilentSideEffect").field("changing", &self.changing).finish_non_exhaustive()
+        f.debug_struct("SilentSideEffect")
+            .field("changing", &self.mutating_tools)
+            .finish_non_exhaustive()
     }
 }

@@ -32,7 +32,7 @@ use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, To
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EvidenceLog {
     entries: Arc<Vec<EvidenceEntry>>,
-    batches: u32,
+    batch_count: u32,
 }
 
 /// A result that says what was changed or checked, or that leaves it open.
@@ -61,29 +61,29 @@ impl EvidenceLog {
         for item in items.into_iter().filter(|item| !item.tombstone) {
             match item.as_tool_result() {
                 Some(result) => batch.push(result.clone()),
-                None => standing.record(&std::mem::take(&mut batch)),
+                None => standing.record_batch(&std::mem::take(&mut batch)),
             }
             if item.compacted && item.as_user().is_some() {
-                standing.record(&[compacted_result()]);
+                standing.record_batch(&[compaction_placeholder_result()]);
             }
         }
-        standing.record(&batch);
+        standing.record_batch(&batch);
         standing
     }
 
     /// Notes the results of one batch of calls.
-    pub fn record(&mut self, results: &[ToolResult]) {
+    pub fn record_batch(&mut self, results: &[ToolResult]) {
         if results.is_empty() {
             return;
         }
-        self.batches += 1;
-        for result in results.iter().filter(|result| is_relevant(result)) {
+        self.batch_count += 1;
+        for result in results.iter().filter(|result| has_relevant_effects(result)) {
             Arc::make_mut(&mut self.entries).push(EvidenceEntry {
                 call_id: result.call_id.clone(),
                 tool: result.name.clone(),
                 kind: result.kind,
                 report: result.report.clone(),
-                batch: self.batches,
+                batch: self.batch_count,
             });
         }
     }
@@ -95,7 +95,7 @@ impl EvidenceLog {
 }
 
 /// What is known of the calls that a summary stands in for.
-fn compacted_result() -> ToolResult {
+fn compaction_placeholder_result() -> ToolResult {
     let target = "what a summary stands in for".to_owned();
     let effect = SideEffect { kind: "forgotten".to_owned(), target };
     let call = ToolCall {
@@ -107,7 +107,7 @@ fn compacted_result() -> ToolResult {
         .with_report(EffectReport { side_effects: vec![effect], ..EffectReport::default() })
 }
 
-fn is_relevant(result: &ToolResult) -> bool {
+fn has_relevant_effects(result: &ToolResult) -> bool {
     result.report.is_some() || has_unknown_effects(result.kind)
 }
 

@@ -13,7 +13,7 @@ use crate::agent::hook::{Hook, HookFuture, StopDecision};
 use crate::item::{Evidence, Json};
 use crate::turn::Turn;
 
-const INSTRUCTIONS: &str = "\
+const DEFAULT_INSTRUCTIONS: &str = "\
 End only with evidence. You may say that you are done only when a check has passed behind your last \
 change: run it with a tool, in a later turn than the change, and name it in your answer. A check \
 that failed has to pass before you end. If you cannot go on, answer with a first line `BLOCKED: ` \
@@ -31,8 +31,8 @@ pub struct RequireEvidence {
     only_after_changes: bool,
     read_only_tools: Arc<[String]>,
     instructions: Arc<str>,
-    blocked: Arc<BlockedDetector>,
-    read: Arc<EvidenceParser>,
+    blocked_detector: Arc<BlockedDetector>,
+    evidence_parser: Arc<EvidenceParser>,
 }
 
 impl Default for RequireEvidence {
@@ -40,9 +40,11 @@ impl Default for RequireEvidence {
         Self {
             only_after_changes: false,
             read_only_tools: Arc::default(),
-            instructions: INSTRUCTIONS.into(),
-            blocked: Arc::new(|turn| strip_blocked_prefix(&turn.text()).map(str::to_owned)),
-            read: Arc::new(Evidence::from_json),
+            instructions: DEFAULT_INSTRUCTIONS.into(),
+            blocked_detector: Arc::new(|turn| {
+                strip_blocked_prefix(&turn.text()).map(str::to_owned)
+            }),
+            evidence_parser: Arc::new(Evidence::from_json),
         }
     }
 }
@@ -56,7 +58,7 @@ impl RequireEvidence {
 
     /// Asks for evidence only where something was changed. A run that only looked at things, or
     /// whose checks failed while it changed nothing, may say so.
-    pub fn only_if_changed(mut self) -> Self {
+    pub fn only_after_changes(mut self) -> Self {
         self.only_after_changes = true;
         self
     }
@@ -88,7 +90,7 @@ impl RequireEvidence {
         mut self,
         blocked: impl Fn(&Turn) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.blocked = Arc::new(blocked);
+        self.blocked_detector = Arc::new(blocked);
         self
     }
 
@@ -112,13 +114,13 @@ impl RequireEvidence {
         mut self,
         read: impl Fn(&Json) -> Option<Evidence> + Send + Sync + 'static,
     ) -> Self {
-        self.read = Arc::new(read);
+        self.evidence_parser = Arc::new(read);
         self
     }
 
     /// What the results so far prove, by these settings; see [`EvidenceLog::verdict`].
     pub fn verdict(&self, standing: &EvidenceLog) -> EvidenceVerdict {
-        self.with_rules(|rules| standing.verdict_with(rules))
+        self.with_rules(|rules| standing.verdict_with_rules(rules))
     }
 
     /// What the model is told in its system prompt.
@@ -129,7 +131,7 @@ impl RequireEvidence {
     /// What is missing for the turn to be the end as blocked: empty if it is not named, `None` if
     /// it is another claim.
     pub(crate) fn blocked_reason(&self, turn: &Turn) -> Option<String> {
-        (self.blocked)(turn).map(|missing| missing.trim().to_owned())
+        (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
     }
 
     /// The tools that never change anything.
@@ -138,7 +140,7 @@ impl RequireEvidence {
     }
 
     fn unproven_reason(&self, standing: &EvidenceLog) -> Option<UnprovenReason> {
-        let changed = self.with_rules(|rules| standing.has_changed(rules));
+        let changed = self.with_rules(|rules| standing.has_changes(rules));
         match self.verdict(standing) {
             EvidenceVerdict::Proven(_) => None,
             EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_)
@@ -153,7 +155,10 @@ impl RequireEvidence {
 
     fn with_rules<T>(&self, f: impl FnOnce(&EvidenceRules<'_>) -> T) -> T {
         let is_harmless = |tool: &str| self.read_only_tools.iter().any(|name| name == tool);
-        f(&EvidenceRules { is_harmless: &is_harmless, read: &*self.read })
+        f(&EvidenceRules {
+            is_read_only_tool: &is_harmless,
+            parse_evidence: &*self.evidence_parser,
+        })
     }
 }
 
@@ -176,13 +181,13 @@ impl Hook for RequireEvidence {
             Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
             Some(_) => StopDecision::RequireEvidence {
                 text: blocked_prompt(),
-                why: NO_MISSING_ITEM_NAMED.to_owned(),
+                reason: NO_MISSING_ITEM_NAMED.to_owned(),
             },
             None => match self.unproven_reason(&state.evidence.log) {
                 None => StopDecision::Allow,
                 Some(missing) => StopDecision::RequireEvidence {
                     text: unproven_prompt(&missing),
-                    why: missing.to_string(),
+                    reason: missing.to_string(),
                 },
             },
         };

@@ -43,7 +43,7 @@ fn standing(script: &str) -> EvidenceLog {
     let mut standing = EvidenceLog::default();
     for batch in script.split(';') {
         let words = batch.split_whitespace().enumerate();
-        standing.record(&words.map(|(id, word)| result(id, word)).collect::<Vec<_>>());
+        standing.record_batch(&words.map(|(id, word)| result(id, word)).collect::<Vec<_>>());
     }
     standing
 }
@@ -53,7 +53,7 @@ fn check(script: &str, expected: &str) {
     let said = match standing(script).verdict() {
         EvidenceVerdict::Proven(evidence) => format!("proven by {}", evidence.command),
         EvidenceVerdict::NothingChanged => "nothing".to_owned(),
-        EvidenceVerdict::Unproven(UnprovenReason { failed, last_change }) => {
+        EvidenceVerdict::Unproven(UnprovenReason { failed_check: failed, last_change }) => {
             let failed = failed.map(|evidence| format!("{} failed", evidence.command));
             let change = last_change.map(|_| "not checked".to_owned());
             failed.into_iter().chain(change).collect::<Vec<_>>().join(", ")
@@ -212,7 +212,7 @@ fn the_unproven_reason_is_displayed_as_text() {
 #[test]
 fn the_unresolved_evidence_gives_a_parent_the_same_verdict() {
     let left = |script, failed| {
-        let evidence = standing(script).unresolved(failed);
+        let evidence = standing(script).unresolved_evidence(failed);
         evidence.iter().map(Json::as_str).collect::<Vec<_>>().join(" ")
     };
     let (a, b) = (r#"{"command":"a","exit_code":0}"#, r#"{"command":"b","exit_code":0}"#);

@@ -6,7 +6,7 @@ use crate::agent::evidence::{EvidenceEntry, EvidenceLog};
 use crate::item::{Evidence, Json, ResultKind, SideEffect};
 
 /// So many side effects are named in words.
-const MAX_NAMED_EFFECTS: usize = 5;
+const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 
 /// What the results of a run prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum EvidenceVerdict {
 #[non_exhaustive]
 pub struct UnprovenReason {
     /// The newest check that failed and has not passed since.
-    pub failed: Option<Evidence>,
+    pub failed_check: Option<Evidence>,
     /// The last change, where none of the checks behind it has passed.
     pub last_change: Option<RecordedChange>,
 }
@@ -45,9 +45,9 @@ pub struct RecordedChange {
 /// What the rules are asked of a result besides what is in it.
 pub(super) struct EvidenceRules<'a> {
     /// Whether a tool of this name never changes anything.
-    pub(super) is_harmless: &'a dyn Fn(&str) -> bool,
+    pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
     /// What was checked, where a piece of evidence is a check.
-    pub(super) read: &'a dyn Fn(&Json) -> Option<Evidence>,
+    pub(super) parse_evidence: &'a dyn Fn(&Json) -> Option<Evidence>,
 }
 
 /// A check on record.
@@ -74,22 +74,22 @@ impl EvidenceLog {
     /// - A check that fails leaves nothing proven until the same command passes, in a later batch
     ///   or further down in the same result. Another command does not mend it.
     pub fn verdict(&self) -> EvidenceVerdict {
-        self.verdict_with(&EvidenceRules::standard())
+        self.verdict_with_rules(&EvidenceRules::standard())
     }
 
-    pub(super) fn verdict_with(&self, rules: &EvidenceRules<'_>) -> EvidenceVerdict {
-        let ChangesAndChecks { changes, checks } = ChangesAndChecks::of(self, rules);
-        let is_open = |at: usize| !checks[at].passed && !is_fixed(&checks, at);
+    pub(super) fn verdict_with_rules(&self, rules: &EvidenceRules<'_>) -> EvidenceVerdict {
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, rules);
+        let is_open = |at: usize| !checks[at].passed && !has_passed_later(&checks, at);
         let failed = (0..checks.len()).rfind(|at| is_open(*at)).map(|at| &checks[at].evidence);
-        let proof = checks.iter().rfind(|check| check.proves(&changes));
+        let proof = checks.iter().rfind(|check| check.passed_after_changes(&changes));
         match (failed, proof, changes.last()) {
             (None, Some(check), _) => EvidenceVerdict::Proven(check.evidence.clone()),
             (None, None, None) => EvidenceVerdict::NothingChanged,
             (failed, proof, change) => EvidenceVerdict::Unproven(UnprovenReason {
-                failed: failed.cloned(),
+                failed_check: failed.cloned(),
                 last_change: change
                     .filter(|_| proof.is_none())
-                    .map(|noted| RecordedChange::of(noted)),
+                    .map(|noted| RecordedChange::from_entry(noted)),
             }),
         }
     }
@@ -97,71 +97,71 @@ impl EvidenceLog {
     /// The evidence that still says something to somebody who cannot see what came before it:
     /// checks that passed behind the last change, unless the whole has failed, checks that failed
     /// and were not mended, and whatever is no check.
-    pub(in crate::agent) fn unresolved(&self, has_failed: bool) -> Vec<Json> {
+    pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<Json> {
         let rules = EvidenceRules::standard();
-        let ChangesAndChecks { changes, checks } = ChangesAndChecks::of(self, &rules);
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, &rules);
         let others = self.entries().iter().flat_map(EvidenceEntry::evidence);
-        let others = others.filter(|json| (rules.read)(json).is_none()).cloned();
+        let others = others.filter(|json| (rules.parse_evidence)(json).is_none()).cloned();
         let left = checks.iter().enumerate().filter(|(at, check)| match check.passed {
-            true => !has_failed && check.proves(&changes),
-            false => !is_fixed(&checks, *at),
+            true => !has_failed && check.passed_after_changes(&changes),
+            false => !has_passed_later(&checks, *at),
         });
         others.chain(left.filter_map(|(_, check)| check.to_json())).collect()
     }
 
     /// Whether it holds a change.
-    pub(super) fn has_changed(&self, rules: &EvidenceRules<'_>) -> bool {
+    pub(super) fn has_changes(&self, rules: &EvidenceRules<'_>) -> bool {
         self.entries().iter().any(|noted| is_change(noted, rules))
     }
 }
 
 fn is_change(noted: &EvidenceEntry, rules: &EvidenceRules<'_>) -> bool {
     !noted.side_effects().is_empty()
-        || (noted.has_unknown_effects() && !(rules.is_harmless)(&noted.tool))
+        || (noted.has_unknown_effects() && !(rules.is_read_only_tool)(&noted.tool))
 }
 
 /// Whether one result is known to come from behind what the other did, or is that result.
-fn is_after(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
+fn is_later_batch_or_same_entry(later: &EvidenceEntry, earlier: &EvidenceEntry) -> bool {
     later.batch > earlier.batch || std::ptr::eq(later, earlier)
 }
 
 /// Whether the same command has passed behind this check.
-fn is_fixed(checks: &[RecordedCheck<'_>], at: usize) -> bool {
+fn has_passed_later(checks: &[RecordedCheck<'_>], at: usize) -> bool {
     let Some((failed, later)) = checks.get(at..).and_then(<[_]>::split_first) else { return false };
     later.iter().any(|later| {
         later.passed
             && later.evidence.command == failed.evidence.command
-            && is_after(later.entry, failed.entry)
+            && is_later_batch_or_same_entry(later.entry, failed.entry)
     })
 }
 
 impl EvidenceRules<'_> {
     fn standard() -> Self {
-        EvidenceRules { is_harmless: &|_| false, read: &Evidence::from_json }
+        EvidenceRules { is_read_only_tool: &|_| false, parse_evidence: &Evidence::from_json }
     }
 }
 
 impl<'a> ChangesAndChecks<'a> {
-    fn of(standing: &'a EvidenceLog, rules: &EvidenceRules<'_>) -> Self {
+    fn from_log(standing: &'a EvidenceLog, rules: &EvidenceRules<'_>) -> Self {
         let noted = standing.entries().iter();
         Self {
             changes: noted.clone().filter(|noted| is_change(noted, rules)).collect(),
-            checks: noted.flat_map(|noted| RecordedCheck::all_of(noted, rules)).collect(),
+            checks: noted.flat_map(|noted| RecordedCheck::from_entry(noted, rules)).collect(),
         }
     }
 }
 
 impl<'a> RecordedCheck<'a> {
-    fn all_of(by: &'a EvidenceEntry, rules: &EvidenceRules<'_>) -> impl Iterator<Item = Self> {
+    fn from_entry(by: &'a EvidenceEntry, rules: &EvidenceRules<'_>) -> impl Iterator<Item = Self> {
         let is_ok = by.kind == ResultKind::Ok;
-        by.evidence().iter().filter_map(|json| (rules.read)(json)).map(move |evidence| {
+        by.evidence().iter().filter_map(|json| (rules.parse_evidence)(json)).map(move |evidence| {
             RecordedCheck { entry: by, passed: is_ok && evidence.is_passing(), evidence }
         })
     }
 
     /// Whether it passed behind all changes.
-    fn proves(&self, changes: &[&EvidenceEntry]) -> bool {
-        self.passed && changes.iter().all(|change| is_after(self.entry, change))
+    fn passed_after_changes(&self, changes: &[&EvidenceEntry]) -> bool {
+        self.passed && changes.iter().all(|change| is_later_batch_or_same_entry(self.entry, change))
     }
 
     /// Of a call that failed nobody knows how the command ended.
@@ -172,7 +172,7 @@ impl<'a> RecordedCheck<'a> {
 }
 
 impl RecordedChange {
-    fn of(noted: &EvidenceEntry) -> Self {
+    fn from_entry(noted: &EvidenceEntry) -> Self {
         Self {
             call_id: noted.call_id.clone(),
             tool: noted.tool.clone(),
@@ -187,11 +187,11 @@ impl fmt::Display for RecordedChange {
         if side_effects.is_empty() {
             return write!(f, "a call of `{tool}` was cut short and may have changed something");
         }
-        for (at, effect) in side_effects.iter().take(MAX_NAMED_EFFECTS).enumerate() {
+        for (at, effect) in side_effects.iter().take(MAX_LISTED_SIDE_EFFECTS).enumerate() {
             let comma = if at == 0 { "" } else { ", " };
             write!(f, "{comma}{} `{}`", effect.kind, effect.target)?;
         }
-        let more = side_effects.len().saturating_sub(MAX_NAMED_EFFECTS);
+        let more = side_effects.len().saturating_sub(MAX_LISTED_SIDE_EFFECTS);
         match more {
             0 => write!(f, " (by `{tool}`)"),
             _ => write!(f, " and {more} more (by `{tool}`)"),
@@ -201,21 +201,21 @@ impl fmt::Display for RecordedChange {
 
 impl fmt::Display for UnprovenReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.failed, &self.last_change) {
+        match (&self.failed_check, &self.last_change) {
             (None, None) => f.write_str("no check is on record"),
             (None, Some(change)) => {
                 write!(f, "no check has passed since the last change: {change}")
             }
-            (Some(failed), None) => write_failed(f, failed),
+            (Some(failed), None) => write_failed_check(f, failed),
             (Some(failed), Some(change)) => {
-                write_failed(f, failed)?;
+                write_failed_check(f, failed)?;
                 write!(f, ", and no check has passed since the last change: {change}")
             }
         }
     }
 }
 
-fn write_failed(f: &mut fmt::Formatter<'_>, failed: &Evidence) -> fmt::Result {
+fn write_failed_check(f: &mut fmt::Formatter<'_>, failed: &Evidence) -> fmt::Result {
     let command = &failed.command;
     match failed.exit_code {
         Some(0) => write!(f, "the call that ran `{command}` failed"),

@@ -14,7 +14,7 @@ pub(in crate::agent) enum CombinedDecision {
     /// It may run.
     Allow { arguments: Option<String> },
     /// It must not run; the model reads why.
-    Deny { why: String },
+    Deny { reason: String },
     /// It waits for somebody to approve it, with these arguments.
     RequireApproval { arguments: Option<String> },
 }
@@ -29,15 +29,15 @@ impl CombinedDecision {
     /// After the answer of one more hook.
     pub(super) fn combine(self, answer: CallDecision) -> Result<Self, Error> {
         Ok(match (self, answer) {
-            (_, CallDecision::Deny(why)) => Self::Deny { why },
+            (_, CallDecision::Deny(why)) => Self::Deny { reason: why },
             (Self::Allow { arguments }, CallDecision::RequireApproval) => {
                 Self::RequireApproval { arguments }
             }
             (Self::Allow { .. }, CallDecision::RewriteArguments(arguments)) => {
-                Self::Allow { arguments: Some(check_object(arguments)?) }
+                Self::Allow { arguments: Some(check_json_object(arguments)?) }
             }
             (Self::RequireApproval { .. }, CallDecision::RewriteArguments(arguments)) => {
-                Self::RequireApproval { arguments: Some(check_object(arguments)?) }
+                Self::RequireApproval { arguments: Some(check_json_object(arguments)?) }
             }
             (
                 permitted,
@@ -67,7 +67,7 @@ impl CombinedDecision {
 }
 
 /// Arguments that are a JSON object.
-fn check_object(arguments: String) -> Result<String, Error> {
+fn check_json_object(arguments: String) -> Result<String, Error> {
     match serde_json::from_str::<Map<String, Value>>(&arguments) {
         Ok(_) => Ok(arguments),
         Err(source) => {

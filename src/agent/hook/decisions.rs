@@ -47,7 +47,7 @@ pub enum StopDecision {
         /// What the model reads.
         text: String,
         /// What was claimed without evidence, in words for a person.
-        why: String,
+        reason: String,
     },
 }
 
@@ -89,7 +89,7 @@ impl StopDecision {
             | Self::EndRun(why)
             | Self::Blocked(why)
             | Self::Unproven(why)
-            | Self::RequireEvidence { why, .. } => Some(why),
+            | Self::RequireEvidence { reason: why, .. } => Some(why),
         }
     }
 }

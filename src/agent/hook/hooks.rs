@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
-use crate::agent::hook::invoke::{catch_hook_panic, hook_error, invoke};
+use crate::agent::hook::invoke::{catch_hook_panic, hook_error, invoke_hook};
 use crate::agent::hook::observer::ObserverFuture;
 use crate::agent::hook::{Hook, HookFuture, Observer};
 use crate::agent::timed_call::TimedCall;
@@ -19,9 +19,9 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// future drops the answer that it waits for. Without a hook nothing is boxed, and no timer is made.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
-    list: Arc<Vec<Arc<dyn Hook>>>,
+    hooks: Arc<Vec<Arc<dyn Hook>>>,
     /// The policy on evidence: what other hooks say comes before it.
-    policy: Option<Arc<dyn Hook>>,
+    evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
 }
 
@@ -29,25 +29,25 @@ impl Hooks {
     /// None, with 30 seconds for each answer.
     pub(in crate::agent) fn new() -> Self {
         Self {
-            list: Arc::default(),
-            policy: None,
+            hooks: Arc::default(),
+            evidence_policy: None,
             timeout: TimeLimit::Default(DEFAULT_HOOK_TIMEOUT),
         }
     }
 
     /// Adds one behind the others.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
-        Arc::make_mut(&mut self.list).push(hook);
+        Arc::make_mut(&mut self.hooks).push(hook);
     }
 
     /// Sets the one that comes after all others.
-    pub(in crate::agent) fn set_policy(&mut self, policy: Arc<dyn Hook>) {
-        self.policy = Some(policy);
+    pub(in crate::agent) fn set_evidence_policy(&mut self, policy: Arc<dyn Hook>) {
+        self.evidence_policy = Some(policy);
     }
 
     /// The same without any hook but the policy.
-    pub(in crate::agent) fn policy_only(&self) -> Self {
-        Self { policy: self.policy.clone(), ..Self::new() }
+    pub(in crate::agent) fn evidence_policy_only(&self) -> Self {
+        Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }
     }
 
     /// Sets how long each hook may take for each of its answers.
@@ -57,7 +57,7 @@ impl Hooks {
 
     /// Whether there is none but the policy.
     pub(in crate::agent) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.hooks.is_empty()
     }
 
     /// What is asked: its context transformed, then the request prepared.
@@ -71,7 +71,7 @@ impl Hooks {
     }
 
     fn iter(&self) -> impl Iterator<Item = &dyn Hook> {
-        self.list.iter().chain(&self.policy).map(|hook| &**hook)
+        self.hooks.iter().chain(&self.evidence_policy).map(|hook| &**hook)
     }
 
     fn invoke<'a, T>(
@@ -81,11 +81,11 @@ impl Hooks {
         state: &'a State,
         question: impl FnOnce() -> HookFuture<'a, T>,
     ) -> impl Future<Output = Result<T, Error>> {
-        invoke(hook, method, state, self.timeout, question)
+        invoke_hook(hook, method, state, self.timeout, question)
     }
 
     /// Calls an observing method of each hook, as it is pulled.
-    fn observe<'a, T: 'static>(
+    fn start_observers<'a, T: 'static>(
         &'a self,
         method: &'static str,
         state: &'a Arc<State>,
@@ -94,7 +94,7 @@ impl Hooks {
     where
         ObserverFuture: From<TimedCall<'static, Result<T, Error>>>,
     {
-        let hooks = self.list.iter();
+        let hooks = self.hooks.iter();
         hooks.map(move |hook| Observer::start(hook, method, self.timeout, state, &call))
     }
 }
@@ -158,7 +158,7 @@ macro_rules! impl_hooks_method {
             $state: &'a Arc<State>
             $(, $arg: &'a $Given)*
         ) -> impl Iterator<Item = Observer> + 'a {
-            self.observe(stringify!($name), $state, move |hook| hook.$name($state $(, $arg)*))
+            self.start_observers(stringify!($name), $state, move |hook| hook.$name($state $(, $arg)*))
         }
     };
     (at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*)

@@ -7,23 +7,23 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 
 /// How a hook is called in an error that names it already.
-pub(super) const HOOK_NAME: &str = "it";
+pub(super) const HOOK_PRONOUN: &str = "it";
 
 /// Asks, and waits for the answer for at most `limit`. Dropping the future drops the answer.
-pub(super) async fn invoke<'a, T>(
+pub(super) async fn invoke_hook<'a, T>(
     hook: &'a dyn Hook,
     method: &'static str,
     state: &State,
     limit: TimeLimit,
     question: impl FnOnce() -> HookFuture<'a, T>,
 ) -> Result<T, Error> {
-    let answer = call_with_timeout(HOOK_NAME, limit, question).await;
+    let answer = call_with_timeout(HOOK_PRONOUN, limit, question).await;
     answer.and_then(|answer| answer).map_err(|error| hook_error(hook, method, state, error))
 }
 
 /// Runs code of a hook; a panic is an error.
 pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    timed_call::catch_named_panic(HOOK_NAME, f)
+    timed_call::catch_named_panic(HOOK_PRONOUN, f)
 }
 
 /// Names the hook, its agent and its method in an error.

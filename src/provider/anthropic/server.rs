@@ -5,57 +5,57 @@ use serde_json::{Value, json};
 
 use crate::error::ErrorKind;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::provider::server::{
-    Frame, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, message,
-    usual_status,
+    FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent, WriterOutput,
+    default_status, error_message, sent_call_id,
 };
 use crate::usage::Usage;
 
 pub(crate) const SERVER: ServerWire = ServerWire {
-    ping: |_| Some(Frame::event(Some("ping"), &json!({ "type": "ping" }))),
-    error_frame: |body, _| Frame::event(Some("error"), body),
+    ping: |_| Some(ServerFrame::from_event(Some("ping"), &json!({ "type": "ping" }))),
+    error_frame: |body, _| ServerFrame::from_event(Some("error"), body),
     status: |kind| match kind {
         ErrorKind::Billing => 402,
         ErrorKind::Overloaded => 529,
-        kind => usual_status(kind),
+        kind => default_status(kind),
     },
     request_id: Some("request-id"),
-    ..ServerWire::new("anthropic", "/messages", Writer::begin, |error, status| {
-        let message = message(error, "prompt is too long");
+    ..ServerWire::new("anthropic", "/messages", MessageWriter::start, |error, status| {
+        let message = error_message(error, "prompt is too long");
         let kind = error_type(error.kind(), status);
         json!({ "type": "error", "error": { "type": kind, "message": message } })
     })
 };
 
-struct Writer {
-    out: Output,
+struct MessageWriter {
+    out: WriterOutput,
     id: String,
-    sign: fn(&str) -> Option<String>,
-    open: Option<(u32, Open)>,
+    sign_fn: fn(&str) -> Option<String>,
+    open_block: Option<(u32, OpenBlock)>,
     /// Whether the ping that follows the first start of a block was sent.
-    pinged: bool,
+    has_pinged: bool,
 }
 
 /// The block that is open.
-enum Open {
+enum OpenBlock {
     Text,
     /// With its text and its own signature.
     Thinking(String, Option<String>),
     Call,
 }
 
-impl Writer {
-    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+impl MessageWriter {
+    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
         let usage = opening.usage;
         let mut writer = Self {
-            out: Output::default(),
+            out: WriterOutput::default(),
             id: opening.id.to_owned(),
-            sign: opening.sign,
-            open: None,
-            pinged: false,
+            sign_fn: opening.sign_fn,
+            open_block: None,
+            has_pinged: false,
         };
-        writer.event(&json!({ "type": "message_start", "message": {
+        writer.write_event(&json!({ "type": "message_start", "message": {
             "id": format!("msg_{}", opening.id),
             "type": "message",
             "role": "assistant",
@@ -64,111 +64,118 @@ impl Writer {
             "stop_reason": null,
             "stop_sequence": null,
             // The answer has just begun.
-            "usage": counted(Usage { output_tokens: usage.output_tokens.min(1), ..usage }),
+            "usage": usage_fields(Usage { output_tokens: usage.output_tokens.min(1), ..usage }),
         } }));
         Box::new(writer)
     }
 
     /// Opens a block unless it is open.
-    fn open(&mut self, index: u32, open: Open, block: &Value) {
-        let same = match (&self.open, &open) {
-            (Some((at, Open::Text)), Open::Text)
-            | (Some((at, Open::Thinking(..))), Open::Thinking(..)) => *at == index,
+    fn open_block(&mut self, index: u32, open: OpenBlock, block: &Value) {
+        let same = match (&self.open_block, &open) {
+            (Some((at, OpenBlock::Text)), OpenBlock::Text)
+            | (Some((at, OpenBlock::Thinking(..))), OpenBlock::Thinking(..)) => *at == index,
             _ => false,
         };
         if same {
             return;
         }
-        self.close();
-        self.open = Some((index, open));
-        self.event(
+        self.close_block();
+        self.open_block = Some((index, open));
+        self.write_event(
             &json!({ "type": "content_block_start", "index": index, "content_block": block }),
         );
         // As the vendor does after the first start.
-        if !std::mem::replace(&mut self.pinged, true) {
-            self.event(&json!({ "type": "ping" }));
+        if !std::mem::replace(&mut self.has_pinged, true) {
+            self.write_event(&json!({ "type": "ping" }));
         }
     }
 
-    fn close(&mut self) {
-        let Some((index, open)) = self.open.take() else { return };
+    fn close_block(&mut self) {
+        let Some((index, open)) = self.open_block.take() else { return };
         match open {
-            Open::Thinking(text, own) => {
-                if let Some(signature) = own.or_else(|| (self.sign)(&text)) {
+            OpenBlock::Thinking(text, own) => {
+                if let Some(signature) = own.or_else(|| (self.sign_fn)(&text)) {
                     self.out.sign(&signature, &text);
                     let delta = json!({ "type": "signature_delta", "signature": signature });
-                    self.delta(index, &delta);
+                    self.write_delta(index, &delta);
                 }
             }
-            Open::Text | Open::Call => {}
+            OpenBlock::Text | OpenBlock::Call => {}
         }
-        self.event(&json!({ "type": "content_block_stop", "index": index }));
+        self.write_event(&json!({ "type": "content_block_stop", "index": index }));
     }
 
-    fn delta(&mut self, index: u32, delta: &Value) {
-        self.event(&json!({ "type": "content_block_delta", "index": index, "delta": delta }));
+    fn write_delta(&mut self, index: u32, delta: &Value) {
+        self.write_event(&json!({ "type": "content_block_delta", "index": index, "delta": delta }));
     }
 
-    fn event(&mut self, event: &Value) {
+    fn write_event(&mut self, event: &Value) {
         let name = event["type"].as_str().unwrap_or_default().to_owned();
         let role = match &*name {
-            "message_delta" => Role::Terminal,
-            "message_stop" => Role::LastWord,
-            _ => Role::Event,
+            "message_delta" => FrameRole::Terminal,
+            "message_stop" => FrameRole::Done,
+            _ => FrameRole::Event,
         };
-        self.out.frames.push(Frame { event: Some(name.into()), data: event.to_string(), role });
+        self.out.frames.push(ServerFrame {
+            event: Some(name.into()),
+            data: event.to_string(),
+            role,
+        });
     }
 }
 
-impl TurnWriter for Writer {
-    fn output(&mut self) -> &mut Output {
+impl TurnWriter for MessageWriter {
+    fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
 
-    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
             ContentDelta::Text(piece) | ContentDelta::Refusal(piece) => {
-                self.open(index, Open::Text, &json!({ "type": "text", "text": "" }));
-                self.delta(index, &json!({ "type": "text_delta", "text": piece }));
+                self.open_block(index, OpenBlock::Text, &json!({ "type": "text", "text": "" }));
+                self.write_delta(index, &json!({ "type": "text_delta", "text": piece }));
             }
             ContentDelta::Reasoning(_, piece) => {
                 let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
-                self.open(index, Open::Thinking(String::new(), None), &block);
-                if let Some((_, Open::Thinking(text, _))) = &mut self.open {
+                self.open_block(index, OpenBlock::Thinking(String::new(), None), &block);
+                if let Some((_, OpenBlock::Thinking(text, _))) = &mut self.open_block {
                     text.push_str(&piece);
                 }
-                self.delta(index, &json!({ "type": "thinking_delta", "thinking": piece }));
+                self.write_delta(index, &json!({ "type": "thinking_delta", "thinking": piece }));
             }
-            ContentDelta::Sign(Signed::Reasoning, signature) => {
-                if let Some((_, Open::Thinking(_, own))) = &mut self.open {
+            ContentDelta::Signature(SignedItem::Reasoning, signature) => {
+                if let Some((_, OpenBlock::Thinking(_, own))) = &mut self.open_block {
                     *own = Some(signature);
                 }
             }
-            ContentDelta::Sign(..) => return Err("a signature of text or of a call"),
-            ContentDelta::Hidden(data) => {
+            ContentDelta::Signature(..) => return Err("a signature of text or of a call"),
+            ContentDelta::HiddenReasoning(data) => {
                 self.out.sign(&data, "");
                 let block = json!({ "type": "redacted_thinking", "data": data });
-                self.open(index, Open::Call, &block);
-                self.close();
+                self.open_block(index, OpenBlock::Call, &block);
+                self.close_block();
             }
             ContentDelta::CallStart { call_id: id, name } => {
-                let id = call_id("toolu", id, &self.id, index);
+                let id = sent_call_id("toolu", id, &self.id, index);
                 let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
-                self.open(index, Open::Call, &block);
-                self.delta(index, &json!({ "type": "input_json_delta", "partial_json": "" }));
+                self.open_block(index, OpenBlock::Call, &block);
+                self.write_delta(index, &json!({ "type": "input_json_delta", "partial_json": "" }));
             }
             ContentDelta::CallArgs(piece) => {
-                self.delta(index, &json!({ "type": "input_json_delta", "partial_json": piece }));
+                self.write_delta(
+                    index,
+                    &json!({ "type": "input_json_delta", "partial_json": piece }),
+                );
             }
-            ContentDelta::CallEnd => self.close(),
+            ContentDelta::CallEnd => self.close_block(),
         }
         Ok(())
     }
 
-    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         // A call that was not written to its end has no end on the wire either.
-        if !matches!(self.open, Some((_, Open::Call))) {
-            self.close();
+        if !matches!(self.open_block, Some((_, OpenBlock::Call))) {
+            self.close_block();
         }
         let reason = match reason {
             StopReason::Stop => "end_turn",
@@ -180,17 +187,17 @@ impl TurnWriter for Writer {
             StopReason::ContextWindow => "model_context_window_exceeded",
             StopReason::Other(raw) => raw,
         };
-        let mut counted = counted(usage);
+        let mut counted = usage_fields(usage);
         counted["output_tokens_details"] = json!({ "thinking_tokens": usage.reasoning_tokens });
         let delta = json!({ "stop_reason": reason, "stop_sequence": null });
-        self.event(&json!({ "type": "message_delta", "delta": delta, "usage": counted }));
-        self.event(&json!({ "type": "message_stop" }));
+        self.write_event(&json!({ "type": "message_delta", "delta": delta, "usage": counted }));
+        self.write_event(&json!({ "type": "message_stop" }));
         Ok(())
     }
 }
 
 /// `input_tokens` are those that no cache had to do with.
-fn counted(usage: Usage) -> Value {
+fn usage_fields(usage: Usage) -> Value {
     let cached = usage.cache_read_input_tokens + usage.cache_write_input_tokens;
     json!({
         "input_tokens": usage.input_tokens.saturating_sub(cached),
@@ -211,7 +218,7 @@ fn error_type(kind: ErrorKind, status: u16) -> &'static str {
         (ErrorKind::RateLimited, _) => "rate_limit_error",
         (ErrorKind::Overloaded, _) => "overloaded_error",
         (ErrorKind::Timeout, _) => "timeout_error",
-        (kind, _) if usual_status(kind) == 400 => "invalid_request_error",
+        (kind, _) if default_status(kind) == 400 => "invalid_request_error",
         _ => "api_error",
     }
 }

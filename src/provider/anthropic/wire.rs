@@ -1,8 +1,8 @@
 //! The wire as a provider over HTTP speaks it.
 
 use super::Decoder;
-use super::encode::{ChangedPrefix, Head, encode_with};
-use super::passthrough::NAME;
+use super::encode::{ChangedPrefix, RequestHead, encode_with};
+use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
 use crate::http::KeyHeader;
@@ -10,7 +10,7 @@ use crate::provider::{Destination, Encoded, HttpProvider, Wire};
 use crate::request::Request;
 
 /// "To use multiple beta features, separate their names with commas."
-const BETA: &str = "anthropic-beta";
+const BETA_HEADER: &str = "anthropic-beta";
 
 /// A model that speaks the Anthropic Messages wire. Cheap to clone.
 ///
@@ -42,7 +42,7 @@ enum Host {
 
 impl Default for Messages {
     fn default() -> Self {
-        Self { changed_prefix: ChangedPrefix::DropThoughts, host: Host::Vendor }
+        Self { changed_prefix: ChangedPrefix::DropThinking, host: Host::Vendor }
     }
 }
 
@@ -51,7 +51,7 @@ impl Wire for Messages {
     type Decoder = Decoder;
 
     fn name(&self) -> &str {
-        NAME
+        PROVIDER_NAME
     }
 
     fn base_url(&self) -> &'static str {
@@ -80,18 +80,19 @@ impl Wire for Messages {
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
         let changed_prefix = match to.is_vendor {
             true => self.changed_prefix,
-            false => ChangedPrefix::Unsaid,
+            false => ChangedPrefix::Ignored,
         };
         let head = match &self.host {
-            Host::Vendor => Head::Vendor,
-            Host::Vertex { betas } => {
-                Head::Vertex { anthropic_version: "vertex-2023-10-16", anthropic_beta: betas }
-            }
+            Host::Vendor => RequestHead::Vendor,
+            Host::Vertex { betas } => RequestHead::Vertex {
+                anthropic_version: "vertex-2023-10-16",
+                anthropic_beta: betas,
+            },
         };
         let (body, beta) = encode_with(request, to.model, head, changed_prefix)?;
         let encoded = Encoded::from(body);
         Ok(match beta {
-            Some(beta) => encoded.with_header(BETA, beta),
+            Some(beta) => encoded.with_header(BETA_HEADER, beta),
             None => encoded,
         })
     }
@@ -113,7 +114,7 @@ impl Anthropic {
     ///
     /// With this setting nothing is asked for, and the vendor refuses such a request.
     pub fn without_drop_block(self) -> Self {
-        self.map_wire(|wire| wire.changed_prefix = ChangedPrefix::Unsaid)
+        self.map_wire(|wire| wire.changed_prefix = ChangedPrefix::Ignored)
     }
 
     /// Asks for a feature that is not for everybody yet, by the name that its documentation
@@ -130,7 +131,7 @@ impl Anthropic {
     pub fn with_beta(self, name: impl AsRef<str>) -> Self {
         let name = name.as_ref();
         match self.wire().host {
-            Host::Vendor => self.add_header(BETA, name),
+            Host::Vendor => self.add_header(BETA_HEADER, name),
             Host::Vertex { .. } => self.map_wire(|wire| {
                 if let Host::Vertex { betas } = &mut wire.host
                     && !betas.iter().any(|known| known == name)
@@ -143,7 +144,7 @@ impl Anthropic {
 
     /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in
     /// headers.
-    pub(in crate::provider) fn on_vertex(self) -> Self {
+    pub(in crate::provider) fn set_vertex(self) -> Self {
         self.map_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }
 }

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::item::{Json, ProviderData};
 
 /// The name of this wire in provider data.
-pub(super) const NAME: &str = "gemini";
+pub(super) const PROVIDER_NAME: &str = "gemini";
 
 /// The fields of a part that are kept with its item.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Bound {
+pub(super) struct ModelBinding {
     /// The wire gave the call an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
@@ -21,8 +21,8 @@ pub(super) struct Bound {
     pub(super) thought_signature: Option<String>,
 }
 
-impl Bound {
-    pub(super) fn data(&self, model: &str) -> Option<ProviderData> {
-        Some(ProviderData::new(NAME, model, Json::new(self).ok()?))
+impl ModelBinding {
+    pub(super) fn provider_data(&self, model: &str) -> Option<ProviderData> {
+        Some(ProviderData::new(PROVIDER_NAME, model, Json::new(self).ok()?))
     }
 }

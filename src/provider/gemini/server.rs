@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::error::ErrorKind;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::provider::server::{
-    Frame, FrameFormat, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, WholeCall,
-    call_id, message, usual_status,
+    CompleteCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
+    UnsupportedContent, WriterOutput, default_status, error_message, sent_call_id,
 };
 use crate::usage::Usage;
 
@@ -30,10 +30,10 @@ pub(crate) const SERVER: ServerWire = ServerWire {
     },
     // The body tells it.
     retry_after: |_| None,
-    ..ServerWire::new("gemini", ":streamGenerateContent", Writer::begin, |error, status| {
+    ..ServerWire::new("gemini", ":streamGenerateContent", ContentWriter::start, |error, status| {
         let mut inner = json!({
             "code": status,
-            "message": message(error, "exceeds the maximum number of tokens"),
+            "message": error_message(error, "exceeds the maximum number of tokens"),
             "status": error_status(error.kind(), status),
         });
         if let Some(wait) = error.retry_after() {
@@ -46,56 +46,56 @@ pub(crate) const SERVER: ServerWire = ServerWire {
     })
 };
 
-struct Writer {
-    out: Output,
+struct ContentWriter {
+    out: WriterOutput,
     id: String,
     model: String,
     /// What every chunk counts until the end.
     usage: Usage,
     /// Whether the model gives its calls ids and signs the first of a turn.
-    signs: bool,
-    sign: fn(&str) -> Option<String>,
+    signs_parts: bool,
+    sign_fn: fn(&str) -> Option<String>,
     /// Calls, which come together.
-    calls: Vec<Value>,
+    call_count: Vec<Value>,
     /// The call that is being written.
-    call: WholeCall,
+    open_call: CompleteCall,
     /// A signature for the next part that is said.
-    signature: Option<String>,
-    signed_a_call: bool,
+    pending_signature: Option<String>,
+    has_signed_call: bool,
 }
 
-impl Writer {
-    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+impl ContentWriter {
+    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
         Box::new(Self {
-            out: Output::default(),
+            out: WriterOutput::default(),
             id: opening.id.to_owned(),
             model: opening.model.to_owned(),
             usage: Usage { output_tokens: 0, reasoning_tokens: 0, ..opening.usage },
-            signs: opening.model.contains("gemini-3"),
-            sign: opening.sign,
-            calls: Vec::new(),
-            call: WholeCall::default(),
-            signature: None,
-            signed_a_call: false,
+            signs_parts: opening.model.contains("gemini-3"),
+            sign_fn: opening.sign_fn,
+            call_count: Vec::new(),
+            open_call: CompleteCall::default(),
+            pending_signature: None,
+            has_signed_call: false,
         })
     }
 
-    fn call_end(&mut self) -> Result<(), Unsupported> {
-        let Some((mut call, arguments)) = self.call.end()? else { return Ok(()) };
+    fn end_call(&mut self) -> Result<(), UnsupportedContent> {
+        let Some((mut call, arguments)) = self.open_call.end()? else { return Ok(()) };
         call["args"] = arguments;
-        let said = signed_call(&call);
-        if self.signs && !self.signed_a_call && self.signature.is_none() {
-            self.signature = (self.sign)(&said);
+        let said = is_signed_call(&call);
+        if self.signs_parts && !self.has_signed_call && self.pending_signature.is_none() {
+            self.pending_signature = (self.sign_fn)(&said);
         }
-        let part = self.signed(json!({ "functionCall": call }), &said);
-        self.signed_a_call = true;
-        self.calls.push(part);
+        let part = self.sign_part(json!({ "functionCall": call }), &said);
+        self.has_signed_call = true;
+        self.call_count.push(part);
         Ok(())
     }
 
     /// Gives a part the signature that waits for one.
-    fn signed(&mut self, mut part: Value, said: &str) -> Value {
-        if let Some(signature) = self.signature.take() {
+    fn sign_part(&mut self, mut part: Value, said: &str) -> Value {
+        if let Some(signature) = self.pending_signature.take() {
             self.out.sign(&signature, said);
             part["thoughtSignature"] = signature.into();
         }
@@ -103,13 +103,13 @@ impl Writer {
     }
 
     /// Writes a part that may carry the signature that waits for one.
-    fn part(&mut self, part: Value) {
+    fn write_part(&mut self, part: Value) {
         self.flush();
-        let part = self.signed(part, "");
-        self.chunk(&json!([part]), None, self.usage);
+        let part = self.sign_part(part, "");
+        self.write_chunk(&json!([part]), None, self.usage);
     }
 
-    fn chunk(&mut self, parts: &Value, finish: Option<&str>, usage: Usage) {
+    fn write_chunk(&mut self, parts: &Value, finish: Option<&str>, usage: Usage) {
         let mut candidate = json!({
             "content": { "parts": parts, "role": "model" },
             "index": 0,
@@ -132,9 +132,9 @@ impl Writer {
         let role = match finish {
             Some(reason) => {
                 candidate["finishReason"] = reason.into();
-                Role::Terminal
+                FrameRole::Terminal
             }
-            None => Role::Event,
+            None => FrameRole::Event,
         };
         let chunk = json!({
             "modelVersion": self.model,
@@ -142,66 +142,67 @@ impl Writer {
             "candidates": [candidate],
             "usageMetadata": counted,
         });
-        self.out.frames.push(Frame { event: None, data: chunk.to_string(), role });
+        self.out.frames.push(ServerFrame { event: None, data: chunk.to_string(), role });
     }
 }
 
 /// What a signature of a call is given for.
-pub(crate) fn signed_call(call: &Value) -> String {
+pub(crate) fn is_signed_call(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())
 }
 
-impl TurnWriter for Writer {
-    fn output(&mut self) -> &mut Output {
+impl TurnWriter for ContentWriter {
+    fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
 
-    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
-            ContentDelta::Text(piece) => self.part(json!({ "text": piece })),
+            ContentDelta::Text(piece) => self.write_part(json!({ "text": piece })),
             ContentDelta::Refusal(_) => return Err("a refusal"),
             ContentDelta::Reasoning(_, piece) => {
                 self.flush();
-                self.chunk(&json!([{ "text": piece, "thought": true }]), None, self.usage);
+                self.write_chunk(&json!([{ "text": piece, "thought": true }]), None, self.usage);
             }
-            ContentDelta::Sign(Signed::Reasoning, signature) | ContentDelta::Hidden(signature) => {
-                self.signature = Some(signature);
+            ContentDelta::Signature(SignedItem::Reasoning, signature)
+            | ContentDelta::HiddenReasoning(signature) => {
+                self.pending_signature = Some(signature);
             }
             // A part of its own, without words, as the vendor's newer models have it.
-            ContentDelta::Sign(Signed::Text, signature) => {
-                self.signature = Some(signature);
-                self.part(json!({ "text": "" }));
+            ContentDelta::Signature(SignedItem::Text, signature) => {
+                self.pending_signature = Some(signature);
+                self.write_part(json!({ "text": "" }));
             }
-            ContentDelta::Sign(Signed::Call, signature) => {
-                if let Some(part) = self.calls.last_mut() {
-                    self.out.sign(&signature, &signed_call(&part["functionCall"]));
+            ContentDelta::Signature(SignedItem::Call, signature) => {
+                if let Some(part) = self.call_count.last_mut() {
+                    self.out.sign(&signature, &is_signed_call(&part["functionCall"]));
                     part["thoughtSignature"] = signature.into();
                 }
             }
             ContentDelta::CallStart { call_id: id, name } => {
                 let mut call = json!({ "name": name });
                 match id.as_str() {
-                    "" if !self.signs => {}
-                    _ => call["id"] = call_id("call", id, &self.id, index).into(),
+                    "" if !self.signs_parts => {}
+                    _ => call["id"] = sent_call_id("call", id, &self.id, index).into(),
                 }
-                self.call.start(call);
+                self.open_call.start(call);
             }
-            ContentDelta::CallArgs(piece) => self.call.push(&piece),
-            ContentDelta::CallEnd => self.call_end()?,
+            ContentDelta::CallArgs(piece) => self.open_call.push(&piece),
+            ContentDelta::CallEnd => self.end_call()?,
         }
         Ok(())
     }
 
     fn flush(&mut self) {
-        if !self.calls.is_empty() {
-            let calls = Value::from(std::mem::take(&mut self.calls));
-            self.chunk(&calls, None, self.usage);
+        if !self.call_count.is_empty() {
+            let calls = Value::from(std::mem::take(&mut self.call_count));
+            self.write_chunk(&calls, None, self.usage);
         }
     }
 
-    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
-        self.call.check_ended()?;
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
+        self.open_call.check_ended()?;
         let reason = match reason {
             // The wire has no word for calls.
             StopReason::Stop | StopReason::ToolCalls => "STOP",
@@ -213,8 +214,8 @@ impl TurnWriter for Writer {
             StopReason::ContextWindow => return Err("the end of the context window"),
         };
         self.flush();
-        let part = self.signed(json!({ "text": "" }), "");
-        self.chunk(&json!([part]), Some(reason), usage);
+        let part = self.sign_part(json!({ "text": "" }), "");
+        self.write_chunk(&json!([part]), Some(reason), usage);
         Ok(())
     }
 }
@@ -228,7 +229,7 @@ fn error_status(kind: ErrorKind, status: u16) -> &'static str {
         (ErrorKind::RateLimited | ErrorKind::Billing, _) => "RESOURCE_EXHAUSTED",
         (ErrorKind::Overloaded, _) => "UNAVAILABLE",
         (ErrorKind::Timeout, _) => "DEADLINE_EXCEEDED",
-        (kind, _) if matches!(usual_status(kind), 400 | 413) => "INVALID_ARGUMENT",
+        (kind, _) if matches!(default_status(kind), 400 | 413) => "INVALID_ARGUMENT",
         _ => "INTERNAL",
     }
 }

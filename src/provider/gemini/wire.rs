@@ -1,6 +1,6 @@
 //! The wire as a provider over HTTP speaks it.
 
-use super::passthrough::NAME;
+use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
@@ -35,7 +35,7 @@ impl Wire for GenerateContent {
     type Decoder = Decoder;
 
     fn name(&self) -> &str {
-        NAME
+        PROVIDER_NAME
     }
 
     fn base_url(&self) -> &'static str {

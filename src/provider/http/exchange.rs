@@ -174,7 +174,8 @@ async fn send_message<W: Wire>(
     let secrets = attempt.secrets;
     let (body, request_id) =
         answered.map_err(|error| error.with_redacted_text(|text| masked(&secrets, text)))?;
-    let decoding = Decoding::framed(body, W::Framing::default(), decoder).with_deadlines(deadlines);
+    let decoding =
+        Decoding::from_frames(body, W::Framing::default(), decoder).with_deadlines(deadlines);
     Ok(StreamingResponse { decoding: Box::new(decoding), request_id, secrets })
 }
 

@@ -27,7 +27,7 @@ pub struct Chat {
 #[non_exhaustive]
 pub enum KeepAlive {
     /// For this time. Zero unloads the model at once, and more than 292 years are for ever.
-    For(Duration),
+    Duration(Duration),
     /// Until the server ends.
     Forever,
     /// It is unloaded at once.
@@ -42,7 +42,7 @@ pub enum Think {
     #[default]
     Levels,
     /// As `true`. Servers of late 2025 refuse the words for all models but gpt-oss.
-    Switch,
+    Boolean,
 }
 
 impl Chat {
@@ -88,7 +88,7 @@ impl Chat {
 
 impl From<Duration> for KeepAlive {
     fn from(time: Duration) -> Self {
-        Self::For(time)
+        Self::Duration(time)
     }
 }
 
@@ -99,7 +99,7 @@ impl Serialize for KeepAlive {
         match self {
             Self::Forever => serializer.serialize_i32(-1),
             Self::Unload => serializer.serialize_i32(0),
-            Self::For(time) => match i64::try_from(time.as_nanos()) {
+            Self::Duration(time) => match i64::try_from(time.as_nanos()) {
                 Err(_) => Self::Forever.serialize(serializer),
                 Ok(_) if time.subsec_nanos() == 0 => {
                     serializer.collect_str(&format_args!("{}s", time.as_secs()))

@@ -20,4 +20,4 @@ pub use encode::encode;
 pub use wire::Ollama;
 
 /// The name of this wire in provider data.
-const NAME: &str = "ollama";
+const PROVIDER_NAME: &str = "ollama";

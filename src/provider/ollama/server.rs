@@ -6,8 +6,8 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{
-    Frame, FrameFormat, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, WholeCall,
-    in_words, usual_status,
+    CompleteCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
+    UnsupportedContent, WriterOutput, default_status, message_text,
 };
 use crate::usage::Usage;
 
@@ -18,41 +18,41 @@ pub(crate) const SERVER: ServerWire = ServerWire {
     status: |kind| match kind {
         // A body has no word for programs that could tell it from too many requests.
         ErrorKind::Billing => 402,
-        kind => usual_status(kind),
+        kind => default_status(kind),
     },
     ..ServerWire::new(
-        super::NAME,
+        super::PROVIDER_NAME,
         "/api/chat",
-        Writer::begin,
-        |error, _| json!({ "error": in_words(error, error_words(error.kind())) }),
+        LineWriter::start,
+        |error, _| json!({ "error": message_text(error, error_text(error.kind())) }),
     )
 };
 
-struct Writer {
-    out: Output,
+struct LineWriter {
+    out: WriterOutput,
     model: String,
     created_at: String,
-    call: WholeCall,
+    open_call: CompleteCall,
 }
 
-impl Writer {
-    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+impl LineWriter {
+    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
         Box::new(Self {
-            out: Output::default(),
+            out: WriterOutput::default(),
             model: opening.model.to_owned(),
-            created_at: date(opening.created),
-            call: WholeCall::default(),
+            created_at: format_date(opening.created),
+            open_call: CompleteCall::default(),
         })
     }
 
     /// Writes a line whose message has a field more than every message has.
-    fn message(&mut self, field: &str, value: Value) {
-        let mut line = self.line(false);
+    fn write_message(&mut self, field: &str, value: Value) {
+        let mut line = self.write_line(false);
         line["message"][field] = value;
-        self.out.frames.push(Frame::event(None, &line));
+        self.out.frames.push(ServerFrame::from_event(None, &line));
     }
 
-    fn line(&self, done: bool) -> Value {
+    fn write_line(&self, done: bool) -> Value {
         json!({
             "model": self.model,
             "created_at": self.created_at,
@@ -62,40 +62,40 @@ impl Writer {
     }
 }
 
-impl TurnWriter for Writer {
-    fn output(&mut self) -> &mut Output {
+impl TurnWriter for LineWriter {
+    fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
 
-    fn write(&mut self, _index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+    fn write(&mut self, _index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
-            ContentDelta::Text(piece) => self.message("content", piece.into()),
-            ContentDelta::Reasoning(_, piece) => self.message("thinking", piece.into()),
+            ContentDelta::Text(piece) => self.write_message("content", piece.into()),
+            ContentDelta::Reasoning(_, piece) => self.write_message("thinking", piece.into()),
             ContentDelta::Refusal(_) => return Err("a refusal"),
-            ContentDelta::Sign(..) => return Err("a signature"),
-            ContentDelta::Hidden(_) => return Err("hidden thoughts"),
+            ContentDelta::Signature(..) => return Err("a signature"),
+            ContentDelta::HiddenReasoning(_) => return Err("hidden thoughts"),
             ContentDelta::CallStart { call_id, name } => {
                 let mut call = json!({ "function": { "name": name } });
                 // Older servers give their calls no ids.
                 if !call_id.is_empty() {
                     call["id"] = call_id.into();
                 }
-                self.call.start(call);
+                self.open_call.start(call);
             }
-            ContentDelta::CallArgs(piece) => self.call.push(&piece),
+            ContentDelta::CallArgs(piece) => self.open_call.push(&piece),
             ContentDelta::CallEnd => {
-                if let Some((mut call, arguments)) = self.call.end()? {
+                if let Some((mut call, arguments)) = self.open_call.end()? {
                     call["function"]["arguments"] = arguments;
-                    self.message("tool_calls", json!([call]));
+                    self.write_message("tool_calls", json!([call]));
                 }
             }
         }
         Ok(())
     }
 
-    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
-        self.call.check_ended()?;
-        let mut line = self.line(true);
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
+        self.open_call.check_ended()?;
+        let mut line = self.write_line(true);
         line["done_reason"] = match reason {
             // The wire has no word for calls.
             StopReason::Stop | StopReason::ToolCalls => "stop",
@@ -118,13 +118,13 @@ impl TurnWriter for Writer {
             }
         }
         let data = line.to_string();
-        self.out.frames.push(Frame { event: None, data, role: Role::Terminal });
+        self.out.frames.push(ServerFrame { event: None, data, role: FrameRole::Terminal });
         Ok(())
     }
 }
 
 /// Where a message is all that an error has, its words tell its kind.
-fn error_words(kind: ErrorKind) -> &'static str {
+fn error_text(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ContextWindow => "exceeded max context length",
         ErrorKind::Overloaded => "server busy",
@@ -135,7 +135,7 @@ fn error_words(kind: ErrorKind) -> &'static str {
 }
 
 /// The date of RFC 3339, from seconds since 1970.
-fn date(seconds: u64) -> String {
+fn format_date(seconds: u64) -> String {
     // Years that begin in March have their odd month at the end: Howard Hinnant,
     // <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
     let days = seconds / 86_400 + 719_468;
@@ -152,7 +152,7 @@ fn date(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::date;
+    use super::format_date;
 
     #[test]
     fn dates_are_those_of_the_calendar() {
@@ -164,7 +164,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(date(seconds), expected);
+            assert_eq!(format_date(seconds), expected);
         }
     }
 }

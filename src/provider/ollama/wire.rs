@@ -1,6 +1,6 @@
 //! The wire as a provider over HTTP speaks it.
 
-use super::{Chat, Decoder, KeepAlive, NAME, Think, encode};
+use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
 use crate::error::Error;
 use crate::framing::JsonLines;
 use crate::provider::{Destination, Encoded, HttpProvider, Wire};
@@ -32,7 +32,7 @@ impl Wire for Chat {
     type Decoder = Decoder;
 
     fn name(&self) -> &'static str {
-        NAME
+        PROVIDER_NAME
     }
 
     fn base_url(&self) -> &'static str {

@@ -1,7 +1,7 @@
 //! How one server's Chat Completions differ from another's, as data.
 
 use crate::http::KeyHeader;
-use crate::provider::effort_names::EffortWords;
+use crate::provider::effort_names::EffortNames;
 
 /// How a server's Chat Completions differ from those of others: choices, and no code.
 ///
@@ -10,7 +10,7 @@ use crate::provider::effort_names::EffortWords;
 /// ```
 /// use turnstream::provider::openai_chat::{Dialect, IdRule};
 ///
-/// let mine = Dialect { name: "mine", ids: IdRule::Nine, ..Dialect::STRICT };
+/// let mine = Dialect { name: "mine", ids: IdRule::NineAlphanumerics, ..Dialect::STRICT };
 /// assert!(!mine.stream_usage);
 /// ```
 ///
@@ -27,14 +27,14 @@ pub struct Dialect {
     pub key: KeyHeader,
 
     /// The name of the output limit.
-    pub limit: LimitField,
+    pub limit_field: LimitField,
     /// Whether `stream_options.include_usage` is sent; some servers refuse the field, and some
     /// count without being asked.
     pub stream_usage: bool,
     /// Whether `top_k` is known. It is not the vendor's own.
     pub top_k: bool,
     /// The name of the seed.
-    pub seed: SeedField,
+    pub seed_field: SeedField,
     /// How many stop sequences are taken; the vendor takes "up to 4".
     pub stop_sequences: usize,
     /// What is known of `tool_choice`.
@@ -44,9 +44,9 @@ pub struct Dialect {
     /// How much the model thinks, in the words of the server.
     pub reasoning: ReasoningSetting,
     /// What is known of `response_format`.
-    pub output: OutputForms,
+    pub output_forms: OutputForms,
     /// The name of the end user's id.
-    pub user: UserField,
+    pub user_field: UserField,
     /// Whether `metadata` is known. The vendor wants `store` with it, which goes into
     /// [`Options::extra`](crate::request::Options::extra).
     pub metadata: bool,
@@ -57,17 +57,17 @@ pub struct Dialect {
     /// The role of instructions.
     pub system_role: SystemRole,
     /// Where instructions may stand.
-    pub system_place: SystemPlace,
+    pub system_position: SystemPosition,
     /// What content beside text is taken.
-    pub media: MediaForms,
+    pub media_forms: MediaForms,
     /// What stands for the content of an assistant that only calls tools.
     pub empty_content: EmptyContent,
     /// What of its reasoning a model is shown again.
     pub reasoning_echo: ReasoningEcho,
     /// The form of call ids.
-    pub ids: IdRule,
+    pub id_rule: IdRule,
     /// Whether a tool result names its tool.
-    pub result_names: bool,
+    pub names_results: bool,
     /// Whether an assistant must speak between a tool result and the user. Mistral answers
     /// "Unexpected role 'user' after role 'tool'".
     pub assistant_after_results: bool,
@@ -76,12 +76,12 @@ pub struct Dialect {
     pub empty_tools: bool,
 
     /// What completes a turn.
-    pub end: TurnEnd,
+    pub turn_end: TurnEnd,
     /// Whether the model's thoughts stand in its text.
     pub think_tags: ThinkTags,
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is a call, as
     /// models write it behind servers that do not parse it.
-    pub text_calls: bool,
+    pub parses_text_calls: bool,
 }
 
 /// The name that a server knows the output limit by.
@@ -112,7 +112,7 @@ pub enum ToolChoices {
     /// Nothing. That no tool may be called is said by sending no tools.
     None,
     /// `none` and `required`.
-    Words,
+    Keywords,
     /// The words, and one tool by its name.
     Named,
 }
@@ -124,11 +124,11 @@ pub enum ReasoningSetting {
     /// It cannot be told.
     None,
     /// `"reasoning_effort": "low"`
-    Effort(EffortWords),
+    Effort(EffortNames),
     /// `"reasoning": {"effort": "low"}`, or `{"max_tokens": 2000}` for a budget.
-    Object(EffortWords),
+    Object(EffortNames),
     /// `"thinking": {"type": "enabled"}` or `"disabled"`, with `reasoning_effort` beside the former.
-    Thinking(EffortWords),
+    Thinking(EffortNames),
 }
 
 /// What a server knows of `response_format`.
@@ -141,9 +141,9 @@ pub enum OutputForms {
     /// `json_schema`
     Schema,
     /// `json_object` and `json_schema`.
-    Both,
+    ObjectAndSchema,
     /// Both, and `strict` in the latter, which takes a subset of JSON Schema.
-    BothStrict,
+    ObjectAndStrictSchema,
 }
 
 /// The name that a server knows the end user's id by.
@@ -171,7 +171,7 @@ pub enum SystemRole {
 /// Where instructions may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum SystemPlace {
+pub enum SystemPosition {
     /// Anywhere. What changes from request to request comes behind everything else, so that a cache
     /// of the beginning holds as long as it can.
     Anywhere,
@@ -217,7 +217,7 @@ pub enum ReasoningEcho {
     None,
     /// What is signed or encrypted, under the name it came by (`reasoning_details`,
     /// `thinking_blocks`), to the model that wrote it.
-    AsItCame,
+    Verbatim,
     /// The words, as `reasoning_content`, of the turns of a tool loop: those that call tools or
     /// follow a result. DeepSeek wants them there ("must be passed back") and not elsewhere.
     ContentInToolLoop,
@@ -227,9 +227,9 @@ pub enum ReasoningEcho {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRule {
     /// Letters, digits, `_` and `-`, at most 40.
-    UpTo40,
+    Max40Chars,
     /// Exactly nine letters and digits: "Tool call id must be a-z, A-Z, 0-9, with a length of 9".
-    Nine,
+    NineAlphanumerics,
 }
 
 /// What completes a turn.

@@ -13,11 +13,11 @@ pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;
 
-pub use crate::provider::effort_names::EffortWords;
+pub use crate::provider::effort_names::EffortNames;
 pub use decode::Decoder;
 pub use dialect::{
     Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
-    ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices, TurnEnd,
+    ReasoningSetting, SeedField, SystemPosition, SystemRole, ThinkTags, ToolChoices, TurnEnd,
     UserField,
 };
 pub use encode::encode;

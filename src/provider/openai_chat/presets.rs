@@ -2,11 +2,11 @@
 
 use super::dialect::{
     Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
-    ReasoningSetting, SeedField, SystemPlace, SystemRole, ThinkTags, ToolChoices, TurnEnd,
+    ReasoningSetting, SeedField, SystemPosition, SystemRole, ThinkTags, ToolChoices, TurnEnd,
     UserField,
 };
 use crate::http::KeyHeader;
-use crate::provider::effort_names::EffortWords;
+use crate::provider::effort_names::EffortNames;
 
 impl Dialect {
     /// What every server takes, for one that nothing is known of. What it may not know is refused
@@ -15,37 +15,37 @@ impl Dialect {
         name: "openai_compatible",
         base_url: "",
         key: KeyHeader::Bearer,
-        limit: LimitField::MaxTokens,
+        limit_field: LimitField::MaxTokens,
         stream_usage: false,
         top_k: false,
-        seed: SeedField::None,
+        seed_field: SeedField::None,
         stop_sequences: 4,
         tool_choice: ToolChoices::None,
         parallel_tool_calls: false,
         reasoning: ReasoningSetting::None,
-        output: OutputForms::Text,
-        user: UserField::None,
+        output_forms: OutputForms::Text,
+        user_field: UserField::None,
         metadata: false,
         cache_marks: false,
         system_role: SystemRole::System,
-        system_place: SystemPlace::Front,
-        media: MediaForms::None,
+        system_position: SystemPosition::Front,
+        media_forms: MediaForms::None,
         empty_content: EmptyContent::Empty,
         reasoning_echo: ReasoningEcho::None,
-        ids: IdRule::UpTo40,
-        result_names: false,
+        id_rule: IdRule::Max40Chars,
+        names_results: false,
         assistant_after_results: false,
         empty_tools: false,
-        end: TurnEnd::FinishReason,
+        turn_end: TurnEnd::FinishReason,
         think_tags: ThinkTags::Off,
-        text_calls: false,
+        parses_text_calls: false,
     };
 
     /// What a server takes that follows the vendor here: the usage at the end of a stream, a seed,
     /// each `tool_choice`, and whether calls may be parallel.
     const FAITHFUL: Self = Self {
         stream_usage: true,
-        seed: SeedField::Seed,
+        seed_field: SeedField::Seed,
         tool_choice: ToolChoices::Named,
         parallel_tool_calls: true,
         ..Self::STRICT
@@ -55,13 +55,13 @@ impl Dialect {
     pub const OPENAI: Self = Self {
         name: "openai_chat",
         base_url: "https://api.openai.com/v1",
-        limit: LimitField::MaxCompletionTokens,
-        reasoning: ReasoningSetting::Effort(EffortWords::OPENAI),
-        output: OutputForms::BothStrict,
-        user: UserField::SafetyIdentifier,
+        limit_field: LimitField::MaxCompletionTokens,
+        reasoning: ReasoningSetting::Effort(EffortNames::OPENAI),
+        output_forms: OutputForms::ObjectAndStrictSchema,
+        user_field: UserField::SafetyIdentifier,
         metadata: true,
-        system_place: SystemPlace::Anywhere,
-        media: MediaForms::FileBytes,
+        system_position: SystemPosition::Anywhere,
+        media_forms: MediaForms::FileBytes,
         empty_content: EmptyContent::Null,
         ..Self::FAITHFUL
     };
@@ -74,7 +74,7 @@ impl Dialect {
         name: "azure",
         base_url: "",
         key: KeyHeader::Named("api-key"),
-        user: UserField::User,
+        user_field: UserField::User,
         ..Self::OPENAI
     };
 
@@ -83,13 +83,13 @@ impl Dialect {
         name: "openrouter",
         base_url: "https://openrouter.ai/api/v1",
         top_k: true,
-        reasoning: ReasoningSetting::Object(EffortWords::OPENAI),
-        output: OutputForms::BothStrict,
-        user: UserField::User,
+        reasoning: ReasoningSetting::Object(EffortNames::OPENAI),
+        output_forms: OutputForms::ObjectAndStrictSchema,
+        user_field: UserField::User,
         cache_marks: true,
-        media: MediaForms::Files,
+        media_forms: MediaForms::Files,
         empty_content: EmptyContent::Null,
-        reasoning_echo: ReasoningEcho::AsItCame,
+        reasoning_echo: ReasoningEcho::Verbatim,
         ..Self::FAITHFUL
     };
 
@@ -97,7 +97,7 @@ impl Dialect {
     pub const LITELLM: Self = Self {
         name: "litellm",
         base_url: "",
-        reasoning: ReasoningSetting::Effort(EffortWords::OPENAI),
+        reasoning: ReasoningSetting::Effort(EffortNames::OPENAI),
         cache_marks: false,
         empty_tools: true,
         ..Self::OPENROUTER
@@ -107,11 +107,11 @@ impl Dialect {
     pub const GROQ: Self = Self {
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
-        limit: LimitField::MaxCompletionTokens,
-        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
-        output: OutputForms::BothStrict,
-        user: UserField::User,
-        media: MediaForms::Images,
+        limit_field: LimitField::MaxCompletionTokens,
+        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        output_forms: OutputForms::ObjectAndStrictSchema,
+        user_field: UserField::User,
+        media_forms: MediaForms::Images,
         empty_content: EmptyContent::Null,
         ..Self::FAITHFUL
     };
@@ -123,8 +123,11 @@ impl Dialect {
         stream_usage: true,
         stop_sequences: 16,
         tool_choice: ToolChoices::Named,
-        reasoning: ReasoningSetting::Thinking(EffortWords { max: "max", ..EffortWords::THREE }),
-        output: OutputForms::Object,
+        reasoning: ReasoningSetting::Thinking(EffortNames {
+            max: "max",
+            ..EffortNames::LOW_MEDIUM_HIGH
+        }),
+        output_forms: OutputForms::Object,
         reasoning_echo: ReasoningEcho::ContentInToolLoop,
         ..Self::STRICT
     };
@@ -133,20 +136,20 @@ impl Dialect {
     pub const MISTRAL: Self = Self {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
-        seed: SeedField::RandomSeed,
+        seed_field: SeedField::RandomSeed,
         tool_choice: ToolChoices::Named,
         parallel_tool_calls: true,
-        reasoning: ReasoningSetting::Effort(EffortWords {
+        reasoning: ReasoningSetting::Effort(EffortNames {
             minimal: "high",
             low: "high",
             medium: "high",
             max: "high",
-            ..EffortWords::OPENAI
+            ..EffortNames::OPENAI
         }),
-        output: OutputForms::BothStrict,
-        media: MediaForms::Images,
-        ids: IdRule::Nine,
-        result_names: true,
+        output_forms: OutputForms::ObjectAndStrictSchema,
+        media_forms: MediaForms::Images,
+        id_rule: IdRule::NineAlphanumerics,
+        names_results: true,
         assistant_after_results: true,
         ..Self::STRICT
     };
@@ -157,9 +160,9 @@ impl Dialect {
         base_url: "https://api.together.xyz/v1",
         top_k: true,
         parallel_tool_calls: false,
-        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
-        output: OutputForms::Both,
-        media: MediaForms::Images,
+        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        output_forms: OutputForms::ObjectAndSchema,
+        media_forms: MediaForms::Images,
         ..Self::FAITHFUL
     };
 
@@ -169,10 +172,10 @@ impl Dialect {
         name: "ollama",
         base_url: "http://localhost:11434/v1",
         stream_usage: true,
-        seed: SeedField::Seed,
-        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
-        output: OutputForms::Both,
-        media: MediaForms::ImageBytes,
+        seed_field: SeedField::Seed,
+        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        output_forms: OutputForms::ObjectAndSchema,
+        media_forms: MediaForms::ImageBytes,
         ..Self::STRICT
     };
 
@@ -182,9 +185,9 @@ impl Dialect {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
         top_k: true,
-        tool_choice: ToolChoices::Words,
-        output: OutputForms::Both,
-        media: MediaForms::Images,
+        tool_choice: ToolChoices::Keywords,
+        output_forms: OutputForms::ObjectAndSchema,
+        media_forms: MediaForms::Images,
         ..Self::FAITHFUL
     };
 
@@ -193,10 +196,10 @@ impl Dialect {
         name: "vllm",
         base_url: "http://localhost:8000/v1",
         top_k: true,
-        reasoning: ReasoningSetting::Effort(EffortWords::THREE),
-        output: OutputForms::Both,
-        user: UserField::User,
-        media: MediaForms::Images,
+        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        output_forms: OutputForms::ObjectAndSchema,
+        user_field: UserField::User,
+        media_forms: MediaForms::Images,
         ..Self::FAITHFUL
     };
 
@@ -207,10 +210,10 @@ impl Dialect {
         base_url: "http://localhost:1234/v1",
         stream_usage: true,
         top_k: true,
-        seed: SeedField::Seed,
-        tool_choice: ToolChoices::Words,
-        output: OutputForms::Schema,
-        media: MediaForms::ImageBytes,
+        seed_field: SeedField::Seed,
+        tool_choice: ToolChoices::Keywords,
+        output_forms: OutputForms::Schema,
+        media_forms: MediaForms::ImageBytes,
         ..Self::STRICT
     };
 

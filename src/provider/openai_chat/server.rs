@@ -9,53 +9,54 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::provider::server::{
-    Frame, Opening, Output, Role, ServerWire, TurnWriter, Unsupported, call_id, openai_errors,
+    FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent, WriterOutput,
+    openai_errors, sent_call_id,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
 /// What a detail of reasoning says of its own form.
-const FORMAT: &str = "anthropic-claude-v1";
+const FRAME_FORMAT: &str = "anthropic-claude-v1";
 
 pub(crate) const SERVER: ServerWire = ServerWire {
-    request_id: Some(openai_errors::REQUEST_ID),
-    ..ServerWire::new("openai_chat", "/chat/completions", Writer::begin, |error, _| {
+    request_id: Some(openai_errors::REQUEST_ID_HEADER),
+    ..ServerWire::new("openai_chat", "/chat/completions", ChunkWriter::start, |error, _| {
         openai_errors::error_body(error, "maximum context length")
     })
 };
 
 #[derive(Default)]
-struct Writer {
-    out: Output,
+struct ChunkWriter {
+    out: WriterOutput,
     id: String,
     created: u64,
     model: String,
     include_usage: bool,
     /// The reasoning blocks that are written as details.
-    detailed: BTreeSet<u32>,
+    writes_details: BTreeSet<u32>,
     /// The signatures of calls, which come with their beginning.
-    signatures: BTreeMap<u32, String>,
+    signs_reasoning: BTreeMap<u32, String>,
     /// The thoughts of the last block of reasoning.
-    thought: (u32, String),
+    open_reasoning: (u32, String),
     /// The details of reasoning so far.
     details: u32,
     /// The index of the last block that was a detail.
-    last_detail: Option<u32>,
-    calls: u32,
-    refused: bool,
+    last_detail_index: Option<u32>,
+    call_count: u32,
+    has_refused: bool,
 }
 
-impl Writer {
-    fn begin(opening: &Opening<'_>) -> Box<dyn TurnWriter> {
+impl ChunkWriter {
+    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
         let mut detailed = BTreeSet::new();
         let mut signatures = BTreeMap::new();
         for (index, of, signature) in opening.signatures {
             match of {
-                Signed::Text => {}
-                Signed::Reasoning => drop(detailed.insert(*index)),
-                Signed::Call => drop(signatures.insert(*index, signature.clone())),
+                SignedItem::Text => {}
+                SignedItem::Reasoning => drop(detailed.insert(*index)),
+                SignedItem::Call => drop(signatures.insert(*index, signature.clone())),
             }
         }
         let mut writer = Self {
@@ -63,21 +64,21 @@ impl Writer {
             created: opening.created,
             model: opening.model.to_owned(),
             include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
-            detailed,
-            signatures,
+            writes_details: detailed,
+            signs_reasoning: signatures,
             ..Self::default()
         };
-        writer.delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
+        writer.write_delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
         Box::new(writer)
     }
 
-    fn reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
-        if self.thought.0 != index {
-            self.thought = (index, String::new());
+    fn write_reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
+        if self.open_reasoning.0 != index {
+            self.open_reasoning = (index, String::new());
         }
-        self.thought.1.push_str(piece);
-        if !self.detailed.contains(&index) {
-            return self.delta(&json!({ "reasoning_content": piece }));
+        self.open_reasoning.1.push_str(piece);
+        if !self.writes_details.contains(&index) {
+            return self.write_delta(&json!({ "reasoning_content": piece }));
         }
         let detail = match kind {
             ReasoningKind::Trace => json!({ "type": "reasoning.text", "text": piece }),
@@ -88,26 +89,26 @@ impl Writer {
 
     /// Writes a piece of the detail that a block of reasoning is.
     fn push_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
-        if self.last_detail.replace(index) != Some(index) {
+        if self.last_detail_index.replace(index) != Some(index) {
             self.details += 1;
         }
         detail["index"] = (self.details - 1).into();
-        detail["format"] = FORMAT.into();
+        detail["format"] = FRAME_FORMAT.into();
         let mut delta = json!({ "reasoning_details": [detail] });
         if let Some(shown) = shown {
             delta["reasoning"] = shown.into();
         }
-        self.delta(&delta);
+        self.write_delta(&delta);
     }
 
-    fn delta(&mut self, delta: &Value) {
+    fn write_delta(&mut self, delta: &Value) {
         let choice = json!({
             "index": 0, "delta": delta, "logprobs": null, "finish_reason": null,
         });
-        self.chunk(&json!([choice]), None, Role::Event);
+        self.write_chunk(&json!([choice]), None, FrameRole::Event);
     }
 
-    fn chunk(&mut self, choices: &Value, usage: Option<Value>, role: Role) {
+    fn write_chunk(&mut self, choices: &Value, usage: Option<Value>, role: FrameRole) {
         let mut chunk = json!({
             "id": format!("chatcmpl-{}", self.id),
             "object": "chat.completion.chunk",
@@ -121,66 +122,66 @@ impl Writer {
         if self.include_usage {
             chunk["usage"] = usage.unwrap_or_default();
         }
-        self.out.frames.push(Frame { event: None, data: chunk.to_string(), role });
+        self.out.frames.push(ServerFrame { event: None, data: chunk.to_string(), role });
     }
 }
 
-impl TurnWriter for Writer {
-    fn output(&mut self) -> &mut Output {
+impl TurnWriter for ChunkWriter {
+    fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
 
-    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), Unsupported> {
+    fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
-            ContentDelta::Text(piece) => self.delta(&json!({ "content": piece })),
+            ContentDelta::Text(piece) => self.write_delta(&json!({ "content": piece })),
             ContentDelta::Refusal(piece) => {
-                self.refused = true;
-                self.delta(&json!({ "refusal": piece }));
+                self.has_refused = true;
+                self.write_delta(&json!({ "refusal": piece }));
             }
-            ContentDelta::Reasoning(kind, piece) => self.reasoning(index, &piece, kind),
-            ContentDelta::Sign(Signed::Reasoning, signature) => {
-                self.out.sign(&signature, &self.thought.1);
+            ContentDelta::Reasoning(kind, piece) => self.write_reasoning(index, &piece, kind),
+            ContentDelta::Signature(SignedItem::Reasoning, signature) => {
+                self.out.sign(&signature, &self.open_reasoning.1);
                 let detail = json!({ "type": "reasoning.text", "signature": signature });
                 self.push_detail(index, detail, None);
             }
-            ContentDelta::Sign(Signed::Text, _) => return Err("a signature of text"),
-            ContentDelta::Hidden(data) => {
+            ContentDelta::Signature(SignedItem::Text, _) => return Err("a signature of text"),
+            ContentDelta::HiddenReasoning(data) => {
                 self.out.sign(&data, "");
                 let detail = json!({ "type": "reasoning.encrypted", "data": data });
                 self.push_detail(index, detail, None);
             }
             ContentDelta::CallStart { call_id: id, name } => {
-                let id = call_id("call", id, &self.id, index);
+                let id = sent_call_id("call", id, &self.id, index);
                 let function = json!({ "name": name, "arguments": "" });
-                let at = self.calls;
-                self.calls += 1;
+                let at = self.call_count;
+                self.call_count += 1;
                 let mut call = json!({
                     "index": at, "id": id, "type": "function", "function": function,
                 });
-                if let Some(signature) = self.signatures.remove(&index) {
+                if let Some(signature) = self.signs_reasoning.remove(&index) {
                     self.out.sign(&signature, "");
                     // As Gemini has it behind this wire.
                     call["extra_content"]["google"]["thought_signature"] = signature.into();
                 }
-                self.delta(&json!({ "tool_calls": [call] }));
+                self.write_delta(&json!({ "tool_calls": [call] }));
             }
             ContentDelta::CallArgs(piece) => {
-                let at = self.calls.saturating_sub(1);
-                self.delta(&json!({ "tool_calls": [
+                let at = self.call_count.saturating_sub(1);
+                self.write_delta(&json!({ "tool_calls": [
                     { "index": at, "function": { "arguments": piece } },
                 ] }));
             }
             // The signature of a call stands in its beginning.
-            ContentDelta::Sign(Signed::Call, _) | ContentDelta::CallEnd => {}
+            ContentDelta::Signature(SignedItem::Call, _) | ContentDelta::CallEnd => {}
         }
         Ok(())
     }
 
-    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), Unsupported> {
+    fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         let reason = match reason {
             StopReason::Stop => "stop",
             // The vendor's refusals say `stop`.
-            StopReason::Refusal if self.refused => "stop",
+            StopReason::Refusal if self.has_refused => "stop",
             StopReason::ToolCalls => "tool_calls",
             StopReason::MaxTokens => "length",
             StopReason::ContentFilter => "content_filter",
@@ -192,13 +193,13 @@ impl TurnWriter for Writer {
         let choice = json!({
             "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason,
         });
-        self.chunk(&json!([choice]), None, Role::Terminal);
+        self.write_chunk(&json!([choice]), None, FrameRole::Terminal);
         if self.include_usage {
-            let counted = openai_errors::usage(usage, "prompt_tokens", "completion_tokens");
-            self.chunk(&json!([]), Some(counted), Role::Event);
+            let counted = openai_errors::usage_json(usage, "prompt_tokens", "completion_tokens");
+            self.write_chunk(&json!([]), Some(counted), FrameRole::Event);
         }
         let data = "[DONE]".to_owned();
-        self.out.frames.push(Frame { event: None, data, role: Role::LastWord });
+        self.out.frames.push(ServerFrame { event: None, data, role: FrameRole::Done });
         Ok(())
     }
 }

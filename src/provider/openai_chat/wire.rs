@@ -34,8 +34,13 @@ pub struct ChatCompletions {
 
 impl ChatCompletions {
     fn dialect(&self, is_vendor: bool) -> Dialect {
-        let Dialect { limit, system_place, .. } = Dialect::STRICT;
-        let copied = Dialect { limit, user: UserField::User, system_place, ..Dialect::OPENAI };
+        let Dialect { limit_field: limit, system_position: system_place, .. } = Dialect::STRICT;
+        let copied = Dialect {
+            limit_field: limit,
+            user_field: UserField::User,
+            system_position: system_place,
+            ..Dialect::OPENAI
+        };
         let unknown = if is_vendor { Dialect::OPENAI } else { copied };
         self.dialect.unwrap_or(unknown)
     }

@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::{Json, ProviderData};
-use crate::provider::lenient::{List, Str, json};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::lenient::{LenientList, LenientStr, deserialize_json};
+use crate::provider::ordered_fields::OrderedFields;
 
 /// The name of this wire in provider data.
-pub(super) const NAME: &str = "openai_responses";
+pub(super) const PROVIDER_NAME: &str = "openai_responses";
 
 /// A part of a message or of a reasoning item.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Part<'a> {
-    pub(super) r#type: Str<'a>,
-    pub(super) text: Str<'a>,
-    pub(super) refusal: Str<'a>,
+pub(super) struct MessagePart<'a> {
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) text: LenientStr<'a>,
+    pub(super) refusal: LenientStr<'a>,
     pub(super) annotations: Option<&'a RawValue>,
 }
 
 /// The fields of a message or a call that are kept.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
-    item: Fields,
+pub(super) struct ProviderItem {
+    item: OrderedFields,
     /// The id of the reasoning that was written before it. The wire links the two: "Item … was
     /// provided without its required 'reasoning' item".
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,36 +36,42 @@ pub(super) struct Kept {
 }
 
 /// What is kept of a message. Its content is, where it is more than one plain text.
-pub(super) fn message(raw: &RawValue, parts: &[Part<'_>], after: Option<&str>) -> Option<Json> {
-    let mut item = Fields::parse(json(raw)?.as_str())?;
-    let is_plain = |part: &Part<'_>| {
+pub(super) fn message_data(
+    raw: &RawValue,
+    parts: &[MessagePart<'_>],
+    after: Option<&str>,
+) -> Option<Json> {
+    let mut item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
+    let is_plain = |part: &MessagePart<'_>| {
         let annotations = part.annotations.map_or("[]", RawValue::get);
         part.r#type.or_empty() == "output_text" && annotations == "[]"
     };
-    let content = item.get("content").map(RawValue::get).map(serde_json::from_str::<Vec<Fields>>);
+    let content =
+        item.get("content").map(RawValue::get).map(serde_json::from_str::<Vec<OrderedFields>>);
     match content {
         Some(Ok(content)) if parts.len() != 1 || !parts.iter().all(is_plain) => {
-            let without = |part: Fields| part.without(&["logprobs"]);
-            let content: Vec<Fields> = content.into_iter().map(without).collect();
+            let without = |part: OrderedFields| part.without(&["logprobs"]);
+            let content: Vec<OrderedFields> = content.into_iter().map(without).collect();
             item.set("content", to_raw_value(&content).ok()?);
         }
         _ => item = item.without(&["content"]),
     }
-    kept(item, after)
+    provider_item(item, after)
 }
 
 /// What is kept of a call.
-pub(super) fn call(raw: &RawValue, after: Option<&str>) -> Option<Json> {
-    let item = Fields::parse(json(raw)?.as_str())?;
-    kept(item.without(&["call_id", "name", "arguments"]), after)
+pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<Json> {
+    let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
+    provider_item(item.without(&["call_id", "name", "arguments"]), after)
 }
 
-fn kept(item: Fields, after: Option<&str>) -> Option<Json> {
-    let text = serde_json::to_string(&Kept { item, after: after.map(str::to_owned) }).ok()?;
+fn provider_item(item: OrderedFields, after: Option<&str>) -> Option<Json> {
+    let text =
+        serde_json::to_string(&ProviderItem { item, after: after.map(str::to_owned) }).ok()?;
     Json::parse(&text).ok()
 }
 
-impl Kept {
+impl ProviderItem {
     pub(super) fn read(data: &ProviderData) -> Option<Self> {
         data.value.deserialize_as().ok()
     }
@@ -80,8 +86,9 @@ impl Kept {
                 item.set("content", to_raw_value(&[part]).ok()?);
             }
             Some(content) => {
-                let List(parts) = serde_json::from_str::<List<Part<'_>>>(content.get()).ok()?;
-                let words = |part: &Part<'_>| match part.r#type.or_empty() {
+                let LenientList(parts) =
+                    serde_json::from_str::<LenientList<MessagePart<'_>>>(content.get()).ok()?;
+                let words = |part: &MessagePart<'_>| match part.r#type.or_empty() {
                     "refusal" => part.refusal.or_empty().to_owned(),
                     _ => part.text.or_empty().to_owned(),
                 };
@@ -107,7 +114,7 @@ impl Kept {
         to_raw_value(&item).ok()
     }
 
-    fn of_type(self, wanted: &str) -> Option<Fields> {
+    fn of_type(self, wanted: &str) -> Option<OrderedFields> {
         let kind = self.item.get("type")?;
         (serde_json::from_str::<&str>(kind.get()).ok()? == wanted).then_some(self.item)
     }
@@ -117,14 +124,14 @@ impl Kept {
 /// nothing but for its encrypted content, or for the thoughts that some servers show as they are.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct Thought<'a> {
-    r#type: Str<'a>,
-    id: Str<'a>,
-    encrypted_content: Str<'a>,
-    content: List<Part<'a>>,
+pub(super) struct ReasoningItem<'a> {
+    r#type: LenientStr<'a>,
+    id: LenientStr<'a>,
+    encrypted_content: LenientStr<'a>,
+    content: LenientList<MessagePart<'a>>,
 }
 
-impl<'a> Thought<'a> {
+impl<'a> ReasoningItem<'a> {
     /// Reads a reasoning item that can be sent.
     pub(super) fn read(data: &'a ProviderData) -> Option<Self> {
         let thought: Self = data.value.deserialize_as().ok()?;

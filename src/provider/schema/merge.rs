@@ -6,22 +6,22 @@ use super::subset::{Schema, is_structural};
 
 /// Joins two schemas into the one that fits what both fit. Of words about it, the first one's are
 /// kept. Gives the keyword that cannot be joined.
-pub(super) fn join(mut first: Schema, second: Schema) -> Result<Schema, String> {
-    if closes_out(&first, &second) || closes_out(&second, &first) {
+pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
+    if excludes(&first, &second) || excludes(&second, &first) {
         return Err("additionalProperties".to_owned());
     }
     for (keyword, value) in second {
         match first.get_mut(&keyword) {
             None => drop(first.insert(keyword, value)),
             Some(old) if *old == value || !is_structural(&keyword) => {}
-            Some(old) => *old = joined(&keyword, old.take(), value).ok_or(keyword)?,
+            Some(old) => *old = merge_types(&keyword, old.take(), value).ok_or(keyword)?,
         }
     }
     Ok(first)
 }
 
 /// Whether `closed` has no room for a property of `other`.
-fn closes_out(closed: &Schema, other: &Schema) -> bool {
+fn excludes(closed: &Schema, other: &Schema) -> bool {
     let properties = |schema: &Schema| match schema.get("properties") {
         Some(Value::Object(properties)) => properties.keys().cloned().collect(),
         _ => Vec::new(),
@@ -32,7 +32,7 @@ fn closes_out(closed: &Schema, other: &Schema) -> bool {
 }
 
 /// Joins two values of one keyword.
-fn joined(keyword: &str, first: Value, second: Value) -> Option<Value> {
+fn merge_types(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
             for (name, value) in second {
@@ -40,7 +40,7 @@ fn joined(keyword: &str, first: Value, second: Value) -> Option<Value> {
                     (None, value) => drop(first.insert(name, value)),
                     (Some(old), value) if *old == value => {}
                     (Some(Value::Object(old)), Value::Object(value)) => {
-                        *old = join(std::mem::take(old), value).ok()?;
+                        *old = merge_schemas(std::mem::take(old), value).ok()?;
                     }
                     _ => return None,
                 }
@@ -61,8 +61,9 @@ fn joined(keyword: &str, first: Value, second: Value) -> Option<Value> {
         ("additionalProperties", Value::Bool(true), other)
         | ("additionalProperties", other, Value::Bool(true)) => Some(other),
         ("type", first, second) => {
-            let (first, second) = (types(&first), types(&second));
-            let both: Vec<_> = first.iter().filter_map(|name| common(name, &second)).collect();
+            let (first, second) = (types_of(&first), types_of(&second));
+            let both: Vec<_> =
+                first.iter().filter_map(|name| common_values(name, &second)).collect();
             match both.as_slice() {
                 [] => None,
                 [one] => Some(Value::from(*one)),
@@ -74,7 +75,7 @@ fn joined(keyword: &str, first: Value, second: Value) -> Option<Value> {
 }
 
 /// The types that a `type` names.
-pub(super) fn types(of: &Value) -> Vec<&str> {
+pub(super) fn types_of(of: &Value) -> Vec<&str> {
     match of {
         Value::String(one) => vec![one],
         Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
@@ -83,7 +84,7 @@ pub(super) fn types(of: &Value) -> Vec<&str> {
 }
 
 /// The narrower of a type and its like among others: an integer is a number.
-fn common<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
+fn common_values<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
     match name {
         name if others.contains(&name) => Some(name),
         "integer" if others.contains(&"number") => Some("integer"),

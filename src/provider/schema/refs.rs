@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// The places where definitions stand, today's and yesterday's.
-const HOMES: [&str; 2] = ["#/$defs/", "#/definitions/"];
+const DEFINITION_KEYS: [&str; 2] = ["#/$defs/", "#/definitions/"];
 
 /// The name of the definition that a reference names: the root has an empty one.
 pub(super) fn name(reference: &str) -> Option<&str> {
     if reference == "#" {
         return Some("");
     }
-    let name = HOMES.iter().find_map(|home| reference.strip_prefix(home))?;
+    let name = DEFINITION_KEYS.iter().find_map(|home| reference.strip_prefix(home))?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
 /// The reference to a definition, as it is sent.
-pub(super) fn to(name: &str) -> String {
+pub(super) fn reference_to(name: &str) -> String {
     match name {
         "" => "#".to_owned(),
         name => format!("#/$defs/{name}"),
@@ -26,8 +26,8 @@ pub(super) fn to(name: &str) -> String {
 }
 
 /// What a reference inside `root` leads to.
-pub(super) fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
-    let pointer = decoded(reference.strip_prefix('#')?)?;
+pub(super) fn target_of<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = unescape_pointer(reference.strip_prefix('#')?)?;
     root.pointer(&pointer)
 }
 
@@ -35,23 +35,23 @@ pub(super) fn target<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> 
 pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     match name {
         "" => Some(root),
-        name => HOMES.iter().find_map(|home| target(root, &format!("{home}{name}"))),
+        name => DEFINITION_KEYS.iter().find_map(|home| target_of(root, &format!("{home}{name}"))),
     }
 }
 
 /// The key of a definition, out of its name in a reference.
-pub(super) fn key(name: &str) -> String {
-    let decoded = decoded(name).unwrap_or(Cow::Borrowed(name));
+pub(super) fn definition_key(name: &str) -> String {
+    let decoded = unescape_pointer(name).unwrap_or(Cow::Borrowed(name));
     decoded.replace("~1", "/").replace("~0", "~")
 }
 
 /// A name as a part of a JSON pointer.
-pub(super) fn escaped(name: &str) -> String {
+pub(super) fn escape_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
 /// Undoes the percent signs of a URI.
-fn decoded(text: &str) -> Option<Cow<'_, str>> {
+fn unescape_pointer(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }
@@ -78,7 +78,7 @@ pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
     while let Some(at) = next.pop() {
         let Some(definition) = definition(root, at) else { continue };
         let mut found = Vec::new();
-        mentioned(definition, at.is_empty(), &mut found);
+        references_in(definition, at.is_empty(), &mut found);
         for found in found {
             if found == name {
                 return true;
@@ -92,38 +92,38 @@ pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
 }
 
 /// The names of the definitions that a schema mentions anywhere.
-fn mentioned<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
+fn references_in<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
     match schema {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match (key.as_str(), value) {
                     ("$ref", Value::String(reference)) => found.extend(name(reference)),
                     ("$defs" | "definitions", _) if is_root => {}
-                    (_, value) => mentioned(value, false, found),
+                    (_, value) => references_in(value, false, found),
                 }
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| mentioned(value, false, found)),
+        Value::Array(values) => values.iter().for_each(|value| references_in(value, false, found)),
         _ => {}
     }
 }
 
 /// A reference inside a definition.
-struct Edge {
-    to: String,
-    at: String,
+struct ReferenceEdge {
+    target: String,
+    path: String,
     /// Whether it stands in a property that is not required.
-    optional: bool,
+    is_optional: bool,
 }
 
 /// The place of a reference that closes a circle, in a schema that was rewritten. Those by way of
 /// a property that is not required count only with `optional_too`.
-pub(super) fn cycle(whole: &Value, optional_too: bool) -> Option<String> {
+pub(super) fn find_cycle(whole: &Value, optional_too: bool) -> Option<String> {
     let mut edges = BTreeMap::new();
     let mut of = |name: &str, schema: &Value| {
         let mut found = Vec::new();
-        collect(schema, &to(name), false, &mut found);
-        found.retain(|edge| optional_too || !edge.optional);
+        collect_edges(schema, &reference_to(name), false, &mut found);
+        found.retain(|edge| optional_too || !edge.is_optional);
         edges.insert(name.to_owned(), found);
     };
     of("", whole);
@@ -135,11 +135,11 @@ pub(super) fn cycle(whole: &Value, optional_too: bool) -> Option<String> {
         let mut next = vec![start];
         while let Some(name) = next.pop() {
             for edge in edges.get(name).into_iter().flatten() {
-                if edge.to == *start {
-                    return Some(edge.at.clone());
+                if edge.target == *start {
+                    return Some(edge.path.clone());
                 }
-                if seen.insert(&edge.to) {
-                    next.push(&edge.to);
+                if seen.insert(&edge.target) {
+                    next.push(&edge.target);
                 }
             }
         }
@@ -147,11 +147,15 @@ pub(super) fn cycle(whole: &Value, optional_too: bool) -> Option<String> {
     })
 }
 
-fn collect(schema: &Value, at: &str, optional: bool, found: &mut Vec<Edge>) {
+fn collect_edges(schema: &Value, at: &str, optional: bool, found: &mut Vec<ReferenceEdge>) {
     match schema {
         Value::Object(fields) => {
             if let Some(name) = fields.get("$ref").and_then(Value::as_str).and_then(name) {
-                found.push(Edge { to: key(name), at: at.to_owned(), optional });
+                found.push(ReferenceEdge {
+                    target: definition_key(name),
+                    path: at.to_owned(),
+                    is_optional: optional,
+                });
             }
             let required = fields.get("required").and_then(Value::as_array);
             let is_required = |name: &str| {
@@ -163,18 +167,18 @@ fn collect(schema: &Value, at: &str, optional: bool, found: &mut Vec<Edge>) {
                     ("properties", Value::Object(properties)) => {
                         for (name, property) in properties {
                             let optional = optional || !is_required(name);
-                            let at = format!("{at}/{}", escaped(name));
-                            collect(property, &at, optional, found);
+                            let at = format!("{at}/{}", escape_pointer(name));
+                            collect_edges(property, &at, optional, found);
                         }
                     }
                     ("$defs" | "enum" | "const" | "default", _) => {}
-                    (_, value) => collect(value, &at, optional, found),
+                    (_, value) => collect_edges(value, &at, optional, found),
                 }
             }
         }
         Value::Array(values) => {
             for (n, value) in values.iter().enumerate() {
-                collect(value, &format!("{at}/{n}"), optional, found);
+                collect_edges(value, &format!("{at}/{n}"), optional, found);
             }
         }
         _ => {}

@@ -5,21 +5,25 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::merge::join;
+use super::merge::merge_schemas;
 use super::refs;
-use super::subset::{Cycles, References, Schema, Subset, is_structural};
+use super::subset::{Cycles, References, Schema, SchemaSubset, is_structural};
 use crate::error::Error;
 
 /// So many parts a schema may have when its references are written out: a small one can be made to
 /// grow without end.
-const PARTS: usize = 20_000;
+const MAX_PARTS: usize = 20_000;
 /// And so deep it may be.
-const DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Rewrites a schema for a subset.
-pub(super) fn narrow<'a>(schema: &'a Value, subset: &Subset) -> Result<Cow<'a, Value>, Error> {
-    let mut narrower = Narrower { root: schema, subset, needed: BTreeMap::new(), parts: 0 };
-    let mut whole = narrower.whole()?;
+pub(super) fn rewrite_for_subset<'a>(
+    schema: &'a Value,
+    subset: &SchemaSubset,
+) -> Result<Cow<'a, Value>, Error> {
+    let mut narrower =
+        SchemaRewriter { root: schema, subset, needed_definitions: BTreeMap::new(), part_count: 0 };
+    let mut whole = narrower.rewrite_root()?;
     let definitions = narrower.definitions()?;
     if !definitions.is_empty() {
         whole.insert("$defs".to_owned(), Value::Object(definitions));
@@ -29,76 +33,84 @@ pub(super) fn narrow<'a>(schema: &'a Value, subset: &Subset) -> Result<Cow<'a, V
         Cycles::Any => (None, ""),
         Cycles::Optional => {
             let what = "recursion other than by a property that is not required";
-            (refs::cycle(&whole, false), what)
+            (refs::find_cycle(&whole, false), what)
         }
-        Cycles::None => (refs::cycle(&whole, true), "recursion"),
+        Cycles::None => (refs::find_cycle(&whole, true), "recursion"),
     };
     match cycle {
-        Some(at) => Err(subset.refuse(&at, what)),
+        Some(at) => Err(subset.refuse_schema(&at, what)),
         None if whole == *schema => Ok(Cow::Borrowed(schema)),
         None => Ok(Cow::Owned(whole)),
     }
 }
 
 /// Rewrites the parts of one schema.
-pub(super) struct Narrower<'a> {
+pub(super) struct SchemaRewriter<'a> {
     root: &'a Value,
-    pub(super) subset: &'a Subset,
+    pub(super) subset: &'a SchemaSubset,
     /// The definitions that are referred to; `None` until they are rewritten themselves.
-    needed: BTreeMap<String, Option<Value>>,
-    parts: usize,
+    needed_definitions: BTreeMap<String, Option<Value>>,
+    part_count: usize,
 }
 
-impl Narrower<'_> {
-    fn whole(&mut self) -> Result<Schema, Error> {
-        let schema = self.joined(self.root, "#", 0)?;
-        let whole = self.node(schema, "#", 0)?;
-        if self.subset.object_at_root && whole.get("type") != Some(&json!("object")) {
+impl SchemaRewriter<'_> {
+    fn rewrite_root(&mut self) -> Result<Schema, Error> {
+        let schema = self.merged(self.root, "#", 0)?;
+        let whole = self.rewrite_node(schema, "#", 0)?;
+        if self.subset.requires_root_object && whole.get("type") != Some(&json!("object")) {
             let what = "a root that is not always an object; make it the field of one";
-            return Err(self.subset.refuse("#", what));
+            return Err(self.subset.refuse_schema("#", what));
         }
         Ok(whole)
     }
 
     /// Rewrites the definitions that are referred to, also by one another.
     fn definitions(&mut self) -> Result<Map<String, Value>, Error> {
-        while let Some((name, _)) = self.needed.iter().find(|(_, done)| done.is_none()) {
+        while let Some((name, _)) = self.needed_definitions.iter().find(|(_, done)| done.is_none())
+        {
             let name = name.clone();
             let root = self.root;
             let rewritten = match refs::definition(root, &name) {
                 // The root is there without being defined.
                 Some(schema) if !name.is_empty() => {
-                    let at = refs::to(&name);
-                    let schema = self.joined(schema, &at, 0)?;
-                    Value::Object(self.node(schema, &at, 0)?)
+                    let at = refs::reference_to(&name);
+                    let schema = self.merged(schema, &at, 0)?;
+                    Value::Object(self.rewrite_node(schema, &at, 0)?)
                 }
                 _ => Value::Null,
             };
-            self.needed.insert(name, Some(rewritten));
+            self.needed_definitions.insert(name, Some(rewritten));
         }
-        let needed = std::mem::take(&mut self.needed).into_iter();
+        let needed = std::mem::take(&mut self.needed_definitions).into_iter();
         let defined = needed.filter(|(name, _)| !name.is_empty());
-        Ok(defined.filter_map(|(name, schema)| Some((refs::key(&name), schema?))).collect())
+        Ok(defined
+            .filter_map(|(name, schema)| Some((refs::definition_key(&name), schema?)))
+            .collect())
     }
 
     /// Rewrites a schema inside another.
-    pub(super) fn inner(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Value, Error> {
-        if let Some(name) = self.stays_reference(schema) {
-            self.needed.entry(name.to_owned()).or_insert(None);
-            return Ok(json!({ "$ref": refs::to(name) }));
+    pub(super) fn rewrite_inner(
+        &mut self,
+        schema: &Value,
+        at: &str,
+        depth: usize,
+    ) -> Result<Value, Error> {
+        if let Some(name) = self.keeps_reference(schema) {
+            self.needed_definitions.entry(name.to_owned()).or_insert(None);
+            return Ok(json!({ "$ref": refs::reference_to(name) }));
         }
-        let schema = self.joined(schema, at, depth)?;
-        self.node(schema, at, depth + 1).map(Value::Object)
+        let schema = self.merged(schema, at, depth)?;
+        self.rewrite_node(schema, at, depth + 1).map(Value::Object)
     }
 
     /// Whether null fits, also behind a reference.
-    pub(super) fn takes_null(&self, schema: &Value) -> bool {
-        self.takes_null_within(schema, DEPTH)
+    pub(super) fn accepts_null(&self, schema: &Value) -> bool {
+        self.accepts_null_within(schema, MAX_DEPTH)
     }
 
-    fn takes_null_within(&self, schema: &Value, steps: usize) -> bool {
+    fn accepts_null_within(&self, schema: &Value, steps: usize) -> bool {
         let Some(steps) = steps.checked_sub(1) else { return false };
-        let within = |schema| self.takes_null_within(schema, steps);
+        let within = |schema| self.accepts_null_within(schema, steps);
         let names_null = |value: &Value| match value {
             Value::Array(several) => several.iter().any(|one| one == "null"),
             one => one == "null",
@@ -117,10 +129,10 @@ impl Narrower<'_> {
     /// The definition that is referred to, where the reference can stay. It stays alone: no wire is
     /// sure to take anything beside it. Words beside it go with what it leads to, written out, and
     /// are left out where that has no end.
-    fn stays_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
+    fn keeps_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
         let name = refs::name(schema.get("$ref")?.as_str()?)?;
-        if self.subset.references == References::WrittenOut {
+        if self.subset.references == References::Inlined {
             return None;
         }
         refs::definition(self.root, name)?;
@@ -133,49 +145,49 @@ impl Narrower<'_> {
 
     /// Joins what stands beside and behind a `$ref`, an `allOf` and an `anyOf`: the first two are
     /// gone then, and the last stands alone.
-    fn joined(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
-        if depth > DEPTH {
+    fn merged(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
+        if depth > MAX_DEPTH {
             let what = "so many levels when its references are written out";
-            return Err(self.subset.refuse(at, what));
+            return Err(self.subset.refuse_schema(at, what));
         }
         let mut schema = match schema {
             Value::Object(schema) => schema.clone(),
             Value::Bool(true) => Map::new(),
-            _ => return Err(self.subset.refuse(at, "a place where nothing fits")),
+            _ => return Err(self.subset.refuse_schema(at, "a place where nothing fits")),
         };
-        self.count(at)?;
+        self.count_part(at)?;
         while let Some(reference) = schema.shift_remove("$ref") {
-            self.count(at)?;
+            self.count_part(at)?;
             let reference = reference.as_str().unwrap_or_default();
             let target = match refs::name(reference) {
                 Some(name) => refs::definition(self.root, name),
-                None => refs::target(self.root, reference),
+                None => refs::target_of(self.root, reference),
             };
             let Some(Value::Object(target)) = target else {
                 let what = format!("a reference that leads nowhere, `{reference}`");
-                return Err(self.subset.refuse(at, &what));
+                return Err(self.subset.refuse_schema(at, &what));
             };
-            schema = self.both(schema, target.clone(), at)?;
+            schema = self.both_schemas(schema, target.clone(), at)?;
         }
         for home in ["$defs", "definitions"] {
             schema.shift_remove(home);
         }
         if let Some(Value::Array(members)) = schema.shift_remove("allOf") {
             for member in &members {
-                let member = self.joined(member, at, depth + 1)?;
-                schema = self.both(schema, member, at)?;
+                let member = self.merged(member, at, depth + 1)?;
+                schema = self.both_schemas(schema, member, at)?;
             }
         }
         if let Some(kinds) = schema.shift_remove("oneOf")
             && schema.insert("anyOf".to_owned(), kinds).is_some()
         {
-            return Err(self.subset.refuse(at, "both `anyOf` and `oneOf`"));
+            return Err(self.subset.refuse_schema(at, "both `anyOf` and `oneOf`"));
         }
-        self.kinds_alone(schema, at, depth)
+        self.only_types(schema, at, depth)
     }
 
     /// Moves what stands beside an `anyOf` into each of its kinds.
-    fn kinds_alone(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
+    fn only_types(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
         if !matches!(schema.get("anyOf"), Some(Value::Array(_))) {
             return Ok(schema);
         }
@@ -186,25 +198,25 @@ impl Narrower<'_> {
             && !beside.is_empty()
         {
             for kind in kinds {
-                let joined = self.joined(kind, at, depth + 1)?;
-                *kind = Value::Object(self.both(joined, beside.clone(), at)?);
+                let joined = self.merged(kind, at, depth + 1)?;
+                *kind = Value::Object(self.both_schemas(joined, beside.clone(), at)?);
             }
         }
         Ok(words)
     }
 
-    fn both(&self, first: Schema, second: Schema, at: &str) -> Result<Schema, Error> {
-        join(first, second).map_err(|keyword| {
+    fn both_schemas(&self, first: Schema, second: Schema, at: &str) -> Result<Schema, Error> {
+        merge_schemas(first, second).map_err(|keyword| {
             let what = format!("two rules for `{keyword}` in one place");
-            self.subset.refuse(at, &what)
+            self.subset.refuse_schema(at, &what)
         })
     }
 
-    fn count(&mut self, at: &str) -> Result<(), Error> {
-        self.parts += 1;
-        if self.parts > PARTS {
+    fn count_part(&mut self, at: &str) -> Result<(), Error> {
+        self.part_count += 1;
+        if self.part_count > MAX_PARTS {
             let what = "so many parts when its references are written out";
-            return Err(self.subset.refuse(at, what));
+            return Err(self.subset.refuse_schema(at, what));
         }
         Ok(())
     }

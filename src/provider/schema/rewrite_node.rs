@@ -2,18 +2,23 @@
 
 use serde_json::{Map, Value, json};
 
-use super::merge::types;
-use super::refs::escaped;
-use super::rewrite::Narrower;
-use super::schema_hints::Told;
+use super::merge::types_of;
+use super::refs::escape_pointer;
+use super::rewrite::SchemaRewriter;
+use super::schema_hints::SchemaHints;
 use super::subset::{Keyword, Objects, Schema, Values};
 use crate::error::Error;
 
-impl Narrower<'_> {
+impl SchemaRewriter<'_> {
     /// Rewrites a place and what is inside it.
-    pub(super) fn node(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
-        let open = self.subset.is_open();
-        let mut told = Told::default();
+    pub(super) fn rewrite_node(
+        &mut self,
+        schema: Schema,
+        at: &str,
+        depth: usize,
+    ) -> Result<Schema, Error> {
+        let open = self.subset.allows_open_objects();
+        let mut told = SchemaHints::default();
         let schema = self.with_values(with_type(schema), &mut told, at)?;
         let schema = self.with_items(schema, at)?;
         let schema = self.with_fields(schema, at)?;
@@ -24,9 +29,9 @@ impl Narrower<'_> {
                 ("properties", Value::Object(properties)) => {
                     let mut rewritten = Map::new();
                     for (name, property) in properties {
-                        let at = format!("{inside}/{}", escaped(name));
-                        let inner = self.inner(property, &at, depth)?;
-                        let inner = self.optional(&schema, name, property, inner);
+                        let at = format!("{inside}/{}", escape_pointer(name));
+                        let inner = self.rewrite_inner(property, &at, depth)?;
+                        let inner = self.make_optional(&schema, name, property, inner);
                         rewritten.insert(name.clone(), inner);
                     }
                     Value::Object(rewritten)
@@ -34,22 +39,24 @@ impl Narrower<'_> {
                 ("anyOf" | "prefixItems", Value::Array(several)) => {
                     let mut rewritten = Vec::with_capacity(several.len());
                     for (n, one) in several.iter().enumerate() {
-                        rewritten.push(self.inner(one, &format!("{inside}/{n}"), depth)?);
+                        rewritten.push(self.rewrite_inner(one, &format!("{inside}/{n}"), depth)?);
                     }
                     Value::Array(rewritten)
                 }
                 ("additionalProperties", Value::Bool(_)) => value.clone(),
-                ("items" | "additionalProperties", value) => self.inner(value, &inside, depth)?,
+                ("items" | "additionalProperties", value) => {
+                    self.rewrite_inner(value, &inside, depth)?
+                }
                 ("type" | "description" | "required" | "enum" | "const", value) => value.clone(),
-                (keyword, value) if (self.subset.keeps)(keyword, value) => value.clone(),
-                (keyword, _) if Keyword::of(keyword) == Keyword::Condition && !open => {
-                    return Err(self.subset.refuse(&inside, &format!("`{keyword}`")));
+                (keyword, value) if (self.subset.kept_keywords)(keyword, value) => value.clone(),
+                (keyword, _) if Keyword::of_field(keyword) == Keyword::Condition && !open => {
+                    return Err(self.subset.refuse_schema(&inside, &format!("`{keyword}`")));
                 }
                 (keyword, value) => {
-                    let is = Keyword::of(keyword);
+                    let is = Keyword::of_field(keyword);
                     if matches!(is, Keyword::Narrowing | Keyword::Condition) || keyword == "default"
                     {
-                        told.add(keyword, value);
+                        told.add_keyword(keyword, value);
                     }
                     continue;
                 }
@@ -64,13 +71,20 @@ impl Narrower<'_> {
     }
 
     /// Fixed values are such as the wire takes.
-    fn with_values(&self, mut schema: Schema, told: &mut Told, at: &str) -> Result<Schema, Error> {
+    fn with_values(
+        &self,
+        mut schema: Schema,
+        told: &mut SchemaHints,
+        at: &str,
+    ) -> Result<Schema, Error> {
         let is_simple = |value: &Value| !value.is_object() && !value.is_array();
         match self.subset.values {
             Values::Simple => {
                 let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
                 if !listed.chain(schema.get("const")).all(is_simple) {
-                    return Err(self.subset.refuse(at, "an object or an array as a fixed value"));
+                    return Err(self
+                        .subset
+                        .refuse_schema(at, "an object or an array as a fixed value"));
                 }
             }
             Values::TextAndNumbers => {
@@ -90,7 +104,7 @@ impl Narrower<'_> {
                     (true, true) => {
                         schema.insert("enum".to_owned(), Value::Array(listed));
                     }
-                    (_, false) => told.add("enum", &[listed, nulls].concat().into()),
+                    (_, false) => told.add_keyword("enum", &[listed, nulls].concat().into()),
                     (false, true) => {
                         let mut words = Map::new();
                         if let Some(description) = schema.shift_remove("description") {
@@ -126,21 +140,23 @@ impl Narrower<'_> {
                 schema.insert("maxItems".to_owned(), len);
             }
             match first {
-                Some(first) if closed && !self.subset.is_open() => {
+                Some(first) if closed && !self.subset.allows_open_objects() => {
                     schema.shift_remove("prefixItems");
                     schema.insert("items".to_owned(), first);
                 }
-                _ if self.subset.is_open() => {}
-                _ => return Err(self.subset.refuse(at, "a row of different things")),
+                _ if self.subset.allows_open_objects() => {}
+                _ => return Err(self.subset.refuse_schema(at, "a row of different things")),
             }
         }
-        if self.subset.is_open() {
+        if self.subset.allows_open_objects() {
             return Ok(schema);
         }
         match (schema.get("type"), schema.contains_key("anyOf")) {
-            (None, false) => Err(self.subset.refuse(at, "a value of any type")),
-            (Some(kind), _) if types(kind).contains(&"array") && !schema.contains_key("items") => {
-                Err(self.subset.refuse(at, "an array of anything"))
+            (None, false) => Err(self.subset.refuse_schema(at, "a value of any type")),
+            (Some(kind), _)
+                if types_of(kind).contains(&"array") && !schema.contains_key("items") =>
+            {
+                Err(self.subset.refuse_schema(at, "an array of anything"))
             }
             _ => Ok(schema),
         }
@@ -148,15 +164,16 @@ impl Narrower<'_> {
 
     /// Objects name their fields.
     fn with_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
-        let refuse =
-            |keyword: &str, what: &str| Err(self.subset.refuse(&format!("{at}/{keyword}"), what));
+        let refuse = |keyword: &str, what: &str| {
+            Err(self.subset.refuse_schema(&format!("{at}/{keyword}"), what))
+        };
         let patterns = match schema.shift_remove("patternProperties") {
             Some(Value::Object(patterns)) => patterns.into_iter().collect(),
             _ => Vec::new(),
         };
         let rest = schema.get("additionalProperties");
         let rest_is_closed = matches!(rest, None | Some(Value::Bool(false)));
-        if self.subset.is_open() {
+        if self.subset.allows_open_objects() {
             match <[_; 1]>::try_from(patterns) {
                 Ok([(_, fields)]) if rest_is_closed => {
                     schema.insert("additionalProperties".to_owned(), fields);
@@ -166,7 +183,7 @@ impl Narrower<'_> {
             }
             return Ok(schema);
         }
-        if !schema.get("type").is_some_and(|kind| types(kind).contains(&"object")) {
+        if !schema.get("type").is_some_and(|kind| types_of(kind).contains(&"object")) {
             return Ok(schema);
         }
         if !patterns.is_empty() {
@@ -176,7 +193,7 @@ impl Narrower<'_> {
             return refuse("additionalProperties", "fields with names of any kind");
         }
         if rest.is_none() && !schema.contains_key("properties") {
-            return Err(self.subset.refuse(at, "an object of any fields"));
+            return Err(self.subset.refuse_schema(at, "an object of any fields"));
         }
         schema.insert("additionalProperties".to_owned(), json!(false));
         schema.entry("properties").or_insert_with(|| json!({}));
@@ -184,20 +201,26 @@ impl Narrower<'_> {
     }
 
     /// A property where all are required: if it is not and has no default, it may be null.
-    fn optional(&self, schema: &Schema, name: &str, property: &Value, rewritten: Value) -> Value {
+    fn make_optional(
+        &self,
+        schema: &Schema,
+        name: &str,
+        property: &Value,
+        rewritten: Value,
+    ) -> Value {
         let required = schema.get("required").and_then(Value::as_array);
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
         let stays = self.subset.objects != Objects::AllRequired
             || is_required
             || property.get("default").is_some()
-            || self.takes_null(&rewritten);
-        if stays { rewritten } else { or_null(rewritten) }
+            || self.accepts_null(&rewritten);
+        if stays { rewritten } else { allow_null(rewritten) }
     }
 }
 
 /// Lets null fit, too.
-fn or_null(schema: Value) -> Value {
+fn allow_null(schema: Value) -> Value {
     let Value::Object(mut schema) = schema else { return schema };
     if let Some(Value::Array(kinds)) = schema.get_mut("anyOf") {
         kinds.push(json!({ "type": "null" }));
@@ -211,7 +234,7 @@ fn or_null(schema: Value) -> Value {
         wrapped.insert("anyOf".to_owned(), json!([schema, { "type": "null" }]));
         return Value::Object(wrapped);
     };
-    let kinds: Vec<_> = types(&kind).into_iter().chain(["null"]).collect();
+    let kinds: Vec<_> = types_of(&kind).into_iter().chain(["null"]).collect();
     schema.insert("type".to_owned(), json!(kinds));
     if let Some(Value::Array(listed)) = schema.get_mut("enum") {
         listed.push(Value::Null);
@@ -234,7 +257,7 @@ fn require_all(schema: &mut Schema) {
 /// Names the type where the rest tells it.
 fn with_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
-    let named = schema.get("type").map_or_else(|| told_types(&schema), types);
+    let named = schema.get("type").map_or_else(|| hinted_types(&schema), types_of);
     let mut kinds: Vec<_> = named.into_iter().map(str::to_owned).collect();
     if nullable && !kinds.is_empty() && !kinds.iter().any(|kind| kind == "null") {
         kinds.push("null".to_owned());
@@ -249,12 +272,12 @@ fn with_type(mut schema: Schema) -> Schema {
     schema
 }
 
-fn told_types(schema: &Schema) -> Vec<&'static str> {
+fn hinted_types(schema: &Schema) -> Vec<&'static str> {
     if let Some(value) = schema.get("const") {
-        return vec![type_of(value)];
+        return vec![type_of_value(value)];
     }
     if let Some(Value::Array(listed)) = schema.get("enum") {
-        let mut kinds: Vec<_> = listed.iter().map(type_of).collect();
+        let mut kinds: Vec<_> = listed.iter().map(type_of_value).collect();
         kinds.sort_unstable();
         kinds.dedup();
         return kinds;
@@ -269,7 +292,7 @@ fn told_types(schema: &Schema) -> Vec<&'static str> {
     }
 }
 
-fn type_of(value: &Value) -> &'static str {
+fn type_of_value(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

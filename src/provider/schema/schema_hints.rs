@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use super::subset::{Schema, is_one_of};
+use super::subset::{Schema, is_supported};
 
 /// Formats that only say which number type a program uses.
-const NUMBERS: &[&str] = &[
+const NUMBER_KEYWORDS: &[&str] = &[
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",
 ];
 
 /// What goes into the description, for example `{maximum: 5, minimum: 1}`.
 #[derive(Default)]
-pub(super) struct Told(String);
+pub(super) struct SchemaHints(String);
 
-impl Told {
-    pub(super) fn add(&mut self, keyword: &str, value: &Value) {
+impl SchemaHints {
+    pub(super) fn add_keyword(&mut self, keyword: &str, value: &Value) {
         let says_nothing = match keyword {
-            "format" => is_one_of(value, NUMBERS),
+            "format" => is_supported(value, NUMBER_KEYWORDS),
             "minItems" | "minLength" | "minProperties" => value.as_u64() == Some(0),
             "uniqueItems" => *value == Value::Bool(false),
             _ => false,

@@ -8,12 +8,12 @@ use crate::error::{Error, ErrorKind};
 pub(super) type Schema = Map<String, Value>;
 
 /// What a wire takes.
-pub(super) struct Subset {
+pub(super) struct SchemaSubset {
     /// Its name, for messages.
     pub(super) wire: &'static str,
     /// Whether a keyword that only narrows or annotates is taken with this value. What is not taken
     /// is told in the description.
-    pub(super) keeps: fn(keyword: &str, value: &Value) -> bool,
+    pub(super) kept_keywords: fn(keyword: &str, value: &Value) -> bool,
     /// Which objects there are.
     pub(super) objects: Objects,
     /// Which values an `enum` may have.
@@ -23,7 +23,7 @@ pub(super) struct Subset {
     /// Which references may lead back to where they stand.
     pub(super) cycles: Cycles,
     /// Whether the root must be an object, and neither of several kinds nor null.
-    pub(super) object_at_root: bool,
+    pub(super) requires_root_object: bool,
 }
 
 /// Which objects a wire knows.
@@ -53,7 +53,7 @@ pub(super) enum References {
     Kept,
     /// None: what they lead to stands in their place. A schema that leads back to itself has no end
     /// then, and is refused.
-    WrittenOut,
+    Inlined,
 }
 
 /// Which recursion a wire takes.
@@ -67,14 +67,14 @@ pub(super) enum Cycles {
     None,
 }
 
-impl Subset {
+impl SchemaSubset {
     /// Whether an object may have other fields than those it names.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn allows_open_objects(&self) -> bool {
         self.objects == Objects::Open
     }
 
     /// The error for a place in a schema.
-    pub(super) fn refuse(&self, at: &str, what: &str) -> Error {
+    pub(super) fn refuse_schema(&self, at: &str, what: &str) -> Error {
         let message = format!("a schema for {} cannot have {what} (at `{at}`)", self.wire);
         Error::new(ErrorKind::Unsupported, message).with_parameter(at)
     }
@@ -84,7 +84,7 @@ impl Subset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keyword {
     /// It gives the shape.
-    Shape,
+    Structural,
     /// It narrows what fits and does nothing else: without it more fits.
     Narrowing,
     /// It decides on the shape by a condition.
@@ -97,11 +97,11 @@ pub(super) enum Keyword {
 const OTHER_FIELDS: &str = "additionalProperties";
 
 impl Keyword {
-    pub(super) fn of(keyword: &str) -> Self {
+    pub(super) fn of_field(keyword: &str) -> Self {
         match keyword {
             "type" | "enum" | "const" | "properties" | "required" | OTHER_FIELDS
             | "patternProperties" | "items" | "prefixItems" | "anyOf" | "oneOf" | "allOf"
-            | "$ref" | "nullable" => Self::Shape,
+            | "$ref" | "nullable" => Self::Structural,
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf"
             | "minLength" | "maxLength" | "pattern" | "format" | "minItems" | "maxItems"
             | "uniqueItems" | "contains" | "minContains" | "maxContains" | "minProperties"
@@ -116,17 +116,17 @@ impl Keyword {
 
 /// Keywords that say what fits, as opposed to words about it.
 pub(super) fn is_structural(keyword: &str) -> bool {
-    Keyword::of(keyword) != Keyword::Annotation
+    Keyword::of_field(keyword) != Keyword::Annotation
 }
 
 /// Whether a string value is one of `words`.
-pub(super) fn is_one_of(value: &Value, words: &[&str]) -> bool {
+pub(super) fn is_supported(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|value| words.contains(&value))
 }
 
 /// Whether a regular expression does without what a grammar cannot follow: looking around, going
 /// back, word boundaries.
-pub(super) fn is_regular(pattern: &Value) -> bool {
+pub(super) fn is_regular_pattern(pattern: &Value) -> bool {
     let Some(pattern) = pattern.as_str() else { return false };
     let mut escaped = false;
     for c in pattern.chars() {

@@ -31,7 +31,7 @@ impl Choices<'_> {
     fn value(&mut self, schema: &Value) -> Value {
         let n = self.next();
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-            return self.value(refs::target(self.root, reference).unwrap());
+            return self.value(refs::target_of(self.root, reference).unwrap());
         }
         if let Some(Value::Array(kinds)) = schema.get("anyOf") {
             // The last kind of a recursive type is where it ends.
@@ -44,7 +44,7 @@ impl Choices<'_> {
         if let Some(Value::Array(listed)) = schema.get("enum") {
             return listed[n % listed.len()].clone();
         }
-        let kinds = schema.get("type").map(merge::types).unwrap_or_default();
+        let kinds = schema.get("type").map(merge::types_of).unwrap_or_default();
         match kinds.get(if self.bytes.is_empty() {
             kinds.len().max(1) - 1
         } else {

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use super::rewrite::narrow;
-use super::subset::{Cycles, Objects, References, Subset, Values, is_one_of, is_regular};
+use super::rewrite::rewrite_for_subset;
+use super::subset::{
+    Cycles, Objects, References, SchemaSubset, Values, is_regular_pattern, is_supported,
+};
 use crate::error::Error;
 
 /// The strict mode of OpenAI's two wires.
@@ -14,20 +16,20 @@ use crate::error::Error;
 /// "the root level object of a schema must be an object, and not use `anyOf`"; recursion by `$defs`
 /// and `#` is fine.
 /// <https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas>
-const OPENAI_STRICT: Subset = Subset {
+const OPENAI_STRICT: SchemaSubset = SchemaSubset {
     wire: "OpenAI's strict mode",
-    keeps: |keyword, value| match keyword {
+    kept_keywords: |keyword, value| match keyword {
         "title" | "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum"
         | "exclusiveMaximum" | "minItems" | "maxItems" => true,
-        "pattern" => is_regular(value),
-        "format" => is_one_of(value, FORMATS),
+        "pattern" => is_regular_pattern(value),
+        "format" => is_supported(value, GEMINI_FORMATS),
         _ => false,
     },
     objects: Objects::AllRequired,
     values: Values::Simple,
     references: References::Kept,
     cycles: Cycles::Any,
-    object_at_root: true,
+    requires_root_object: true,
 };
 
 /// The structured outputs of Anthropic.
@@ -36,18 +38,18 @@ const OPENAI_STRICT: Subset = Subset {
 /// constraints beyond `minItems` of 0 or 1", "`additionalProperties` set to anything other than
 /// `false`".
 /// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations>
-const ANTHROPIC_OUTPUT: Subset = Subset {
+const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
     wire: "Anthropic",
-    keeps: |keyword, value| match keyword {
+    kept_keywords: |keyword, value| match keyword {
         "title" | "default" => true,
-        "pattern" => is_regular(value),
-        "format" => *value == "uri" || is_one_of(value, FORMATS),
+        "pattern" => is_regular_pattern(value),
+        "format" => *value == "uri" || is_supported(value, GEMINI_FORMATS),
         "minItems" => matches!(value.as_u64(), Some(0 | 1)),
         _ => false,
     },
     objects: Objects::Closed,
     cycles: Cycles::None,
-    object_at_root: false,
+    requires_root_object: false,
     ..OPENAI_STRICT
 };
 
@@ -62,18 +64,18 @@ const ANTHROPIC_OUTPUT: Subset = Subset {
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 ///
 /// The older fields `parameters` and `responseSchema` know less, a subset of what `OpenAPI` has.
-const GEMINI: Subset = Subset {
+const GEMINI: SchemaSubset = SchemaSubset {
     wire: "Gemini",
-    keeps: |keyword, value| match keyword {
+    kept_keywords: |keyword, value| match keyword {
         "title" | "minItems" | "maxItems" | "minimum" | "maximum" | "propertyOrdering" => true,
-        "format" => is_one_of(value, &["date-time", "date", "time"]),
+        "format" => is_supported(value, &["date-time", "date", "time"]),
         _ => false,
     },
     objects: Objects::Open,
     values: Values::TextAndNumbers,
     references: References::Kept,
     cycles: Cycles::Optional,
-    object_at_root: false,
+    requires_root_object: false,
 };
 
 /// JSON Schema as Ollama takes it for the parameters of a tool.
@@ -82,16 +84,16 @@ const GEMINI: Subset = Subset {
 /// the type does not have, `$ref` among them, and refuses values of another type: a schema that is
 /// `true`, or a root of several types.
 /// <https://github.com/ollama/ollama/blob/main/api/types.go>
-const OLLAMA_PARAMETERS: Subset = Subset {
+const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     wire: "Ollama",
-    keeps: |_, _| false,
-    references: References::WrittenOut,
+    kept_keywords: |_, _| false,
+    references: References::Inlined,
     cycles: Cycles::None,
     ..GEMINI
 };
 
 /// The formats of a text that OpenAI and Anthropic both know.
-const FORMATS: &[&str] =
+const GEMINI_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 /// The schema of an answer as the strict mode of OpenAI's two wires takes it.
@@ -99,28 +101,30 @@ const FORMATS: &[&str] =
 /// A property that is not required becomes required. One that has a `default` is then always
 /// written by the model; another may be null, which is how that mode has optional properties.
 pub(in crate::provider) fn openai_strict(schema: &Value) -> Result<Cow<'_, Value>, Error> {
-    narrow(schema, &OPENAI_STRICT)
+    rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
 /// The schema of an answer as Anthropic takes it.
 pub(in crate::provider) fn anthropic_output(schema: &Value) -> Result<Cow<'_, Value>, Error> {
-    narrow(schema, &ANTHROPIC_OUTPUT)
+    rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
 /// A schema, of a tool or an answer, as Gemini takes it in `parametersJsonSchema` and
 /// `responseJsonSchema`.
 pub(in crate::provider) fn gemini(schema: &Value) -> Result<Cow<'_, Value>, Error> {
-    narrow(schema, &GEMINI)
+    rewrite_for_subset(schema, &GEMINI)
 }
 
 /// The schema of a tool's parameters as Ollama takes it.
 pub(in crate::provider) fn ollama_parameters(schema: &Value) -> Result<Cow<'_, Value>, Error> {
-    let mut narrowed = narrow(schema, &OLLAMA_PARAMETERS)?;
+    let mut narrowed = rewrite_for_subset(schema, &OLLAMA_PARAMETERS)?;
     // A tool may say nothing of what it takes.
     let kind = ["type", "anyOf"].iter().find_map(|keyword| narrowed.get(keyword));
     match kind {
         Some(kind) if kind == "object" => Ok(narrowed),
-        Some(_) => Err(OLLAMA_PARAMETERS.refuse("#", "parameters that are not always an object")),
+        Some(_) => {
+            Err(OLLAMA_PARAMETERS.refuse_schema("#", "parameters that are not always an object"))
+        }
         None => {
             narrowed.to_mut()["type"] = json!("object");
             Ok(narrowed)

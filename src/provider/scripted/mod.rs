@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::provider::first_poll::start_at_first_poll;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
@@ -200,15 +200,15 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
         ContentDelta::CallStart { call_id, name } => turn.start_tool_call(index, &call_id, &name),
         ContentDelta::CallArgs(piece) => turn.push_tool_call_args(index, &piece),
         ContentDelta::CallEnd => turn.end_tool_call(index),
-        ContentDelta::Sign(of, signature) => {
+        ContentDelta::Signature(of, signature) => {
             let data = provider_data(model, "signature", &signature);
             match of {
-                Signed::Text => turn.set_text_data(index, data),
-                Signed::Reasoning => turn.set_reasoning_data(index, data),
-                Signed::Call => turn.set_tool_call_data(index, data),
+                SignedItem::Text => turn.set_text_data(index, data),
+                SignedItem::Reasoning => turn.set_reasoning_data(index, data),
+                SignedItem::Call => turn.set_tool_call_data(index, data),
             }
         }
-        ContentDelta::Hidden(data) => {
+        ContentDelta::HiddenReasoning(data) => {
             turn.set_reasoning_data(index, provider_data(model, "data", &data))
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, Signed};
+use crate::provider::content_delta::{ContentDelta, SignedItem};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 
@@ -122,7 +122,7 @@ impl Reply {
         self.block = None;
         let index = self.enter_block(BlockKind::Reasoning(ReasoningKind::Trace));
         (self.block, self.can_sign) = (None, None);
-        self.add_deltas(index, [ContentDelta::Hidden(data.to_owned())])
+        self.add_deltas(index, [ContentDelta::HiddenReasoning(data.to_owned())])
     }
 
     /// Signs what it did last: its thoughts, its text or its call. The signature is to be sent
@@ -142,16 +142,16 @@ impl Reply {
     /// ```
     pub fn sign(mut self, signature: &str) -> Self {
         let of = match self.can_sign {
-            Some((BlockKind::Text | BlockKind::Refusal, index)) => Some((Signed::Text, index)),
-            Some((BlockKind::Reasoning(_), index)) => Some((Signed::Reasoning, index)),
-            Some((BlockKind::Call, index)) => Some((Signed::Call, index)),
+            Some((BlockKind::Text | BlockKind::Refusal, index)) => Some((SignedItem::Text, index)),
+            Some((BlockKind::Reasoning(_), index)) => Some((SignedItem::Reasoning, index)),
+            Some((BlockKind::Call, index)) => Some((SignedItem::Call, index)),
             None => None,
         };
         // What comes next is another block: nothing is added to what is signed.
         (self.block, self.can_sign) = (None, None);
         match of {
             Some((of, index)) => {
-                self.add_deltas(index, [ContentDelta::Sign(of, signature.to_owned())])
+                self.add_deltas(index, [ContentDelta::Signature(of, signature.to_owned())])
             }
             None => self,
         }

@@ -3,13 +3,13 @@
 use crate::error::{Error, ErrorKind};
 
 /// The message of an error. Clients look for the words that a vendor has for a full context window.
-pub(crate) fn message(error: &Error, full_context: &str) -> String {
+pub(crate) fn error_message(error: &Error, full_context: &str) -> String {
     let is_full = error.kind() == ErrorKind::ContextWindow;
-    in_words(error, if is_full { full_context } else { "" })
+    message_text(error, if is_full { full_context } else { "" })
 }
 
 /// The message of an error, in which these words stand.
-pub(crate) fn in_words(error: &Error, words: &str) -> String {
+pub(crate) fn message_text(error: &Error, words: &str) -> String {
     let message = error.message();
     match message.contains(words) {
         true => message.to_owned(),
@@ -24,7 +24,7 @@ pub(super) fn retry_after(error: &Error) -> Option<(&'static str, String)> {
 }
 
 /// The status that most vendors have for an error.
-pub(crate) fn usual_status(kind: ErrorKind) -> u16 {
+pub(crate) fn default_status(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::Auth => 401,
         ErrorKind::Billing | ErrorKind::RateLimited => 429,

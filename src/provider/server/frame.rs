@@ -8,26 +8,26 @@ use crate::sse::write_frame;
 
 /// One frame of a stream: an event of server-sent events, or a JSON document.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct ServerFrame {
     pub(crate) event: Option<Cow<'static, str>>,
     pub(crate) data: String,
-    pub(crate) role: Role,
+    pub(crate) role: FrameRole,
 }
 
 /// What a frame means for the end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum FrameRole {
     Event,
     /// It says that the turn is complete.
     Terminal,
     /// It says that nothing follows.
-    LastWord,
+    Done,
 }
 
-impl Frame {
+impl ServerFrame {
     /// A frame that says nothing of the end.
-    pub(crate) fn event(event: Option<&'static str>, data: &Value) -> Self {
-        Self { event: event.map(Cow::Borrowed), data: data.to_string(), role: Role::Event }
+    pub(crate) fn from_event(event: Option<&'static str>, data: &Value) -> Self {
+        Self { event: event.map(Cow::Borrowed), data: data.to_string(), role: FrameRole::Event }
     }
 }
 
@@ -80,12 +80,12 @@ impl FrameFormat {
     }
 
     /// The bytes of a frame, which is the `n`th of its body, from 0.
-    pub(crate) fn frame(&self, frame: &Frame, n: usize) -> String {
+    pub(crate) fn frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
                 let mut out = Vec::new();
                 write_frame(&mut out, frame.event.as_deref(), &frame.data);
-                self.lines(&String::from_utf8_lossy(&out))
+                self.write_lines(&String::from_utf8_lossy(&out))
             }
             Layout::JsonLines => format!("{}{}", frame.data, self.line_end),
             Layout::JsonArray if n == 0 => format!("[{}", frame.data),
@@ -94,26 +94,26 @@ impl FrameFormat {
     }
 
     /// Whether other lines may stand between frames, which an array has no room for.
-    pub(crate) fn takes_noise(&self) -> bool {
+    pub(crate) fn accepts_noise(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
     /// These lines with the line ends of the format.
-    pub(crate) fn lines(&self, lines: &str) -> String {
+    pub(crate) fn write_lines(&self, lines: &str) -> String {
         lines.replace('\n', self.line_end)
     }
 
     /// A sign of life that is not a frame: JSON lines have no comments, and their empty lines mean
     /// nothing.
-    pub(crate) fn comment(&self) -> String {
+    pub(crate) fn comment_frame(&self) -> String {
         match self.layout {
-            Layout::Events => self.lines(": keep-alive\n\n"),
-            Layout::JsonLines | Layout::JsonArray => self.lines("\n"),
+            Layout::Events => self.write_lines(": keep-alive\n\n"),
+            Layout::JsonLines | Layout::JsonArray => self.write_lines("\n"),
         }
     }
 
     /// The line end after the last frame, and what closes the body then.
-    pub(crate) fn end(&self) -> (&'static str, Option<&'static str>) {
+    pub(crate) fn closing_bytes(&self) -> (&'static str, Option<&'static str>) {
         match self.layout {
             Layout::Events | Layout::JsonLines => (self.line_end, None),
             Layout::JsonArray => ("", Some("]")),
@@ -128,12 +128,12 @@ mod tests {
     use super::*;
 
     fn body(format: FrameFormat) -> String {
-        let frame = |n| Frame::event(Some("piece"), &json!({ "n": n }));
+        let frame = |n| ServerFrame::from_event(Some("piece"), &json!({ "n": n }));
         let mut body: String = (0..2).map(|n| format.frame(&frame(n), n)).collect();
-        if format.takes_noise() {
-            body.push_str(&format.comment());
+        if format.accepts_noise() {
+            body.push_str(&format.comment_frame());
         }
-        body + format.end().1.unwrap_or_default()
+        body + format.closing_bytes().1.unwrap_or_default()
     }
 
     #[test]
@@ -148,8 +148,9 @@ mod tests {
 
     #[test]
     fn a_format_takes_the_line_ends_that_are_lawful_in_it() {
-        let ends =
-            |format: FrameFormat| ["\n", "\r\n", "\r"].map(|end| format.with_line_end(end).end().0);
+        let ends = |format: FrameFormat| {
+            ["\n", "\r\n", "\r"].map(|end| format.with_line_end(end).closing_bytes().0)
+        };
         assert_eq!(ends(FrameFormat::EVENTS), ["\n", "\r\n", "\r"]);
         assert_eq!(ends(FrameFormat::JSON_LINES), ["\n", "\r\n", "\n"]);
         assert_eq!(ends(FrameFormat::JSON_ARRAY), [""; 3]);

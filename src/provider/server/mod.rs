@@ -13,8 +13,8 @@ mod turn_writer;
 #[cfg(test)]
 mod tests;
 
-pub(super) use error_body::{in_words, message, usual_status};
-pub(crate) use frame::{Frame, FrameFormat, Role};
+pub(super) use error_body::{default_status, error_message, message_text};
+pub(crate) use frame::{FrameFormat, FrameRole, ServerFrame};
 pub(crate) use server_wire::ServerWire;
-pub(crate) use turn_writer::{Issued, Opening, Output, TurnWriter, Unsupported};
-pub(super) use turn_writer::{WholeCall, call_id};
+pub(super) use turn_writer::{CompleteCall, sent_call_id};
+pub(crate) use turn_writer::{IssuedItem, TurnStart, TurnWriter, UnsupportedContent, WriterOutput};

@@ -3,22 +3,22 @@
 use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::server::error_body::message;
+use crate::provider::server::error_body::error_message;
 use crate::usage::Usage;
 
 /// The header that carries the id of a request.
-pub(crate) const REQUEST_ID: &str = "x-request-id";
+pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// The body of an answer that is an error, with the wire's own words for a full context window.
 pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
-    let (kind, code) = error_words(error.kind());
+    let (kind, code) = error_text(error.kind());
     json!({ "error": {
-        "message": message(error, full_context), "type": kind, "param": error.parameter(), "code": code,
+        "message": error_message(error, full_context), "type": kind, "param": error.parameter(), "code": code,
     } })
 }
 
 /// The usage of a turn, under the names of a wire for the tokens of the input and of the output.
-pub(crate) fn usage(usage: Usage, input: &str, output: &str) -> Value {
+pub(crate) fn usage_json(usage: Usage, input: &str, output: &str) -> Value {
     json!({
         input: usage.input_tokens,
         output: usage.output_tokens,
@@ -32,7 +32,7 @@ pub(crate) fn usage(usage: Usage, input: &str, output: &str) -> Value {
 }
 
 /// Type and code, <https://platform.openai.com/docs/guides/error-codes>.
-pub(crate) fn error_words(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
+pub(crate) fn error_text(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
     match kind {
         ErrorKind::Auth => ("invalid_request_error", Some("invalid_api_key")),
         ErrorKind::Billing => ("insufficient_quota", Some("insufficient_quota")),

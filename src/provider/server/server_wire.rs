@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::server::error_body::{retry_after, usual_status};
-use crate::provider::server::frame::{Frame, FrameFormat};
-use crate::provider::server::turn_writer::{Opening, TurnWriter};
+use crate::provider::server::error_body::{default_status, retry_after};
+use crate::provider::server::frame::{FrameFormat, ServerFrame};
+use crate::provider::server::turn_writer::{TurnStart, TurnWriter};
 
 /// A wire as a server speaks it: which requests belong to it, and how they are answered. Paths are
 /// as they stand in a request, with their query.
@@ -22,14 +22,14 @@ pub(crate) struct ServerWire {
     /// How the stream that answers a request is framed, by its path.
     pub(crate) format: fn(&str) -> FrameFormat,
     /// Begins a turn.
-    pub(crate) turn: fn(&Opening<'_>) -> Box<dyn TurnWriter>,
+    pub(crate) turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
     /// A frame that keeps a stream open and says nothing, the `n`th of it. None if the wire has
     /// only what its format has.
-    pub(crate) ping: fn(usize) -> Option<Frame>,
+    pub(crate) ping: fn(usize) -> Option<ServerFrame>,
     /// The body of an answer that is an error, under this status.
     pub(crate) error_body: fn(&Error, u16) -> Value,
     /// An error in a stream, by what its body would have been, as the `n`th frame.
-    pub(crate) error_frame: fn(&Value, usize) -> Frame,
+    pub(crate) error_frame: fn(&Value, usize) -> ServerFrame,
     /// The status of an error that has none.
     pub(crate) status: fn(ErrorKind) -> u16,
     /// The header that tells how long to wait.
@@ -44,7 +44,7 @@ impl ServerWire {
     pub(crate) const fn new(
         name: &'static str,
         path_end: &'static str,
-        turn: fn(&Opening<'_>) -> Box<dyn TurnWriter>,
+        turn: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
         error_body: fn(&Error, u16) -> Value,
     ) -> Self {
         Self {
@@ -53,18 +53,18 @@ impl ServerWire {
             model: |_, body| body["model"].as_str(),
             wants_stream: |body| body["stream"] == Value::Bool(true),
             format: |_| FrameFormat::EVENTS,
-            turn,
+            turn_writer: turn,
             ping: |_| None,
             error_body,
-            error_frame: |body, _| Frame::event(None, body),
-            status: usual_status,
+            error_frame: |body, _| ServerFrame::from_event(None, body),
+            status: default_status,
             retry_after,
             request_id: None,
         }
     }
 
     /// An error in a stream, as the `n`th frame.
-    pub(crate) fn failed(&self, error: &Error, n: usize) -> Frame {
+    pub(crate) fn error_response(&self, error: &Error, n: usize) -> ServerFrame {
         let body = (self.error_body)(error, (self.status)(error.kind()));
         (self.error_frame)(&body, n)
     }

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use crate::item::StopReason;
 use crate::provider::content_delta::ContentDelta;
-use crate::provider::server::{Frame, Issued, Opening, Output, Role, ServerWire, TurnWriter};
+use crate::provider::server::{
+    FrameRole, IssuedItem, ServerFrame, ServerWire, TurnStart, TurnWriter, WriterOutput,
+};
 use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -22,14 +24,14 @@ fn begin(
     request: &Value,
     sign: fn(&str) -> Option<String>,
 ) -> Box<dyn TurnWriter> {
-    (wire.turn)(&Opening {
+    (wire.turn_writer)(&TurnStart {
         id: "own-id",
         created: 1_234_567,
         model: "own-model",
         request,
         usage: Usage::default(),
         signatures: &[],
-        sign,
+        sign_fn: sign,
     })
 }
 
@@ -41,7 +43,7 @@ fn thought() -> ContentDelta {
 fn each_piece_of_a_turn_is_written_when_it_comes() {
     for wire in WIRES {
         let mut turn = begin(wire, &json!({}), |_| None);
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut frames: Vec<ServerFrame> = Vec::new();
         let word = ContentDelta::Text("word".into());
         for (index, delta, piece) in [(0, thought(), "thought"), (1, word, "word")] {
             turn.write(index, delta).unwrap();
@@ -51,7 +53,7 @@ fn each_piece_of_a_turn_is_written_when_it_comes() {
         }
         turn.stop(&StopReason::Stop, Usage::default()).unwrap();
         frames.append(&mut turn.output().frames);
-        let ends = frames.iter().filter(|frame| frame.role == Role::Terminal).count();
+        let ends = frames.iter().filter(|frame| frame.role == FrameRole::Terminal).count();
         assert_eq!(ends, 1, "{}: {frames:?}", wire.name);
         // The lines of Ollama name no answer.
         let has_id = frames.iter().any(|frame| frame.data.contains("own-id"));
@@ -68,10 +70,11 @@ fn thoughts_are_signed_only_if_the_caller_signs_them() {
             let mut turn = begin(wire, &request, sign);
             turn.write(0, thought()).unwrap();
             turn.stop(&StopReason::Stop, Usage::default()).unwrap();
-            let Output { frames, issued } = turn.output();
+            let WriterOutput { frames, issued } = turn.output();
             let written = frames.iter().filter(|frame| frame.data.contains("S1"));
             assert_eq!(written.count() > 0, signed > 0, "{}: {frames:?}", wire.name);
-            let is_signature = |issued: &&Issued| matches!(issued, Issued::Signature { .. });
+            let is_signature =
+                |issued: &&IssuedItem| matches!(issued, IssuedItem::Signature { .. });
             assert_eq!(issued.iter().filter(is_signature).count(), signed, "{}", wire.name);
         }
     }

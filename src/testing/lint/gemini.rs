@@ -6,7 +6,7 @@ use super::schema;
 use super::violations::{
     Violations, as_list, has_text, is_blank, nested_elements, repeated_values, set_fields, text,
 };
-use crate::provider::gemini::server::signed_call;
+use crate::provider::gemini::server::is_signed_call;
 use crate::testing::signatures::Signatures;
 
 /// What Gemini takes in place of a signature, for calls that it did not write,
@@ -289,7 +289,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
     for (at, index, part) in nested_elements(&body["contents"], "parts") {
         let said = match either_case(part, "functionCall") {
             Value::Null => String::new(),
-            call => signed_call(call),
+            call => is_signed_call(call),
         };
         if let Some(signature) = either_case(part, "thoughtSignature").as_str()
             && !known.is_issued_for(signature, &said)

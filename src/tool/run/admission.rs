@@ -10,7 +10,7 @@ use crate::item::{ResultKind, ToolCall};
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::PolicyFuture;
 use crate::tool::run::turn_calls::{
-    AnsweredCall, ArgsError, ReadyCall, Refusal, TurnCalls, prepare,
+    AnsweredCall, ArgsError, ReadyCall, Refusal, TurnCalls, prepare_call,
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
@@ -19,11 +19,11 @@ use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 pub(super) struct Admission {
     /// Those that nobody looked at yet, in call order, with their places in it.
     queue: VecDeque<(usize, ToolCall)>,
-    limit: CallLimit,
+    call_limit: CallLimit,
     /// The one that the gate is being asked about. Boxed, since most runs have no gate that takes time.
     permission_request: Option<Box<PermissionRequest>>,
     /// Those that wait for a verdict, in call order.
-    waiting: Vec<ReadyCall>,
+    awaiting_verdict: Vec<ReadyCall>,
 }
 
 /// What became of looking at a call.
@@ -47,26 +47,28 @@ struct CallLimit {
     /// What the others are answered with.
     refusal: Refusal,
     /// How many of these there are.
-    over_limit: usize,
+    over_limit_count: usize,
     /// Whether calls are left alone while it is open whether they may start.
-    defers: bool,
+    defers_calls: bool,
 }
 
 /// A call that the gate is being asked about.
 struct PermissionRequest {
-    candidate: ReadyCall,
-    permit: PolicyFuture<Result<Permission, Error>>,
+    ready_call: ReadyCall,
+    permission: PolicyFuture<Result<Permission, Error>>,
 }
 
 impl Admission {
     pub(super) fn new(queue: VecDeque<(usize, ToolCall)>) -> Self {
         let refusal = (ResultKind::Skipped, String::new());
-        let limit = CallLimit { remaining: None, refusal, over_limit: 0, defers: false };
-        Self { queue, limit, permission_request: None, waiting: Vec::new() }
+        let limit =
+            CallLimit { remaining: None, refusal, over_limit_count: 0, defers_calls: false };
+        Self { queue, call_limit: limit, permission_request: None, awaiting_verdict: Vec::new() }
     }
 
-    pub(super) fn set_limit(&mut self, left: u32, refusal: Refusal) {
-        self.limit = CallLimit { remaining: Some(left), refusal, over_limit: 0, defers: true };
+    pub(super) fn set_call_limit(&mut self, left: u32, refusal: Refusal) {
+        self.call_limit =
+            CallLimit { remaining: Some(left), refusal, over_limit_count: 0, defers_calls: true };
     }
 
     /// Looks at the next call, if `places` has one for it, or goes on asking the gate about it. `places`
@@ -78,11 +80,11 @@ impl Admission {
         cx: &mut Context<'_>,
     ) -> Result<AdmissionStep, Error> {
         if let Some(mut asking) = self.permission_request.take() {
-            let Poll::Ready(permit) = asking.permit.poll(cx)? else {
+            let Poll::Ready(permit) = asking.permission.poll(cx)? else {
                 self.permission_request = Some(asking);
                 return Ok(AdmissionStep::Idle);
             };
-            return self.apply_permission(calls, asking.candidate, permit?);
+            return self.apply_permission(calls, asking.ready_call, permit?);
         }
         let Some((at, mut call)) = places.and_then(|places| self.take_queued(calls, places)) else {
             return Ok(AdmissionStep::Idle);
@@ -96,14 +98,14 @@ impl Admission {
                 is_resumed: true,
             }));
         }
-        let examined = validate(calls, at, &mut call)?;
+        let examined = validate_call(calls, at, &mut call)?;
         let is_beyond_limit = |tool: &Tool| !tool.is_external() && self.is_limit_reached();
         let (tool, prepared) = match examined {
             Ok((tool, prepared)) if !is_beyond_limit(&tool) => (tool, prepared),
             refused => {
                 if calls.is_resumed
                     && let Some(Verdict::Output(output)) =
-                        calls.policy.call(|gate| gate.verdict(&call))?
+                        calls.policy.call_policy(|gate| gate.verdict(&call))?
                 {
                     // It counts also where the call could not run any more.
                     let result = output.into_result_for(&call);
@@ -116,10 +118,11 @@ impl Admission {
         let candidate = ReadyCall { index: at, call, tool, prepared, is_resumed: false };
         match calls
             .policy
-            .call(|gate| Some(PolicyFuture::new(gate.before_call(&candidate.call))))?
+            .call_policy(|gate| Some(PolicyFuture::new(gate.before_call(&candidate.call))))?
         {
             Some(permit) => {
-                self.permission_request = Some(Box::new(PermissionRequest { candidate, permit }));
+                self.permission_request =
+                    Some(Box::new(PermissionRequest { ready_call: candidate, permission: permit }));
                 Ok(AdmissionStep::Progressed)
             }
             None => self.apply_permission(calls, candidate, Permission::allow()),
@@ -152,13 +155,13 @@ impl Admission {
         let asks = match answer {
             PermissionDecision::Allow => candidate.tool.is_approval_required(),
             PermissionDecision::RequireApproval => true,
-            PermissionDecision::Deny(why) => return Ok(deny(candidate, &why)),
+            PermissionDecision::Deny(why) => return Ok(deny_call(candidate, &why)),
         };
         if let Some(arguments) = arguments {
             candidate.call.arguments = arguments;
-            match prepare(&candidate.tool, &candidate.call) {
+            match prepare_call(&candidate.tool, &candidate.call) {
                 Ok(prepared) => candidate.prepared = prepared,
-                Err(ArgsError::Arguments(why) | ArgsError::Panic(why)) => {
+                Err(ArgsError::InvalidArguments(why) | ArgsError::Panic(why)) => {
                     let text = format!(
                         "Not run: a rule rewrote the arguments of `{}`, and they do not fit: {why}. \
                          This is not your fault; try another way.",
@@ -179,17 +182,17 @@ impl Admission {
                 let why = "Not run: nobody is there who runs this tool.";
                 AdmissionStep::Answered(candidate.into_refused(ResultKind::Skipped, why))
             } else {
-                deny(candidate, "it needs an approval, and nobody can be asked")
+                deny_call(candidate, "it needs an approval, and nobody can be asked")
             });
         }
-        if let Some(verdict) = calls.policy.call(|gate| gate.verdict(&candidate.call))?
-            && is_decisive(&candidate, &verdict)
+        if let Some(verdict) = calls.policy.call_policy(|gate| gate.verdict(&candidate.call))?
+            && is_decisive_for(&candidate, &verdict)
         {
             return Ok(apply_verdict(candidate, verdict));
         }
-        calls.policy.call(|gate| gate.on_verdict_requested(&candidate.call))?;
+        calls.policy.call_policy(|gate| gate.on_verdict_requested(&candidate.call))?;
         let call = (!external).then(|| candidate.call.clone());
-        self.waiting.push(candidate);
+        self.awaiting_verdict.push(candidate);
         let asked = |call| AdmissionStep::VerdictRequested(ToolEvent::ApprovalRequested(call));
         Ok(call.map_or(AdmissionStep::Progressed, asked))
     }
@@ -202,10 +205,10 @@ impl Admission {
     ) -> Result<Vec<AdmissionStep>, Error> {
         let mut at = 0;
         let mut judged = Vec::new();
-        while let Some(candidate) = self.waiting.get(at) {
-            match calls.policy.call(|gate| gate.verdict(&candidate.call))? {
-                Some(verdict) if is_decisive(candidate, &verdict) => {
-                    let settled = apply_verdict(self.waiting.remove(at), verdict);
+        while let Some(candidate) = self.awaiting_verdict.get(at) {
+            match calls.policy.call_policy(|gate| gate.verdict(&candidate.call))? {
+                Some(verdict) if is_decisive_for(candidate, &verdict) => {
+                    let settled = apply_verdict(self.awaiting_verdict.remove(at), verdict);
                     // What has something to tell is told first.
                     let has_to_tell = !matches!(settled, AdmissionStep::Allowed(_));
                     judged.push(settled);
@@ -221,56 +224,59 @@ impl Admission {
 
     /// Whether the gate, or somebody's approval, is waited for.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
-        let asked = self.waiting.iter().any(|candidate| !candidate.tool.is_external());
+        let asked = self.awaiting_verdict.iter().any(|candidate| !candidate.tool.is_external());
         Ok(self.permission_request.is_some()
-            || (asked && calls.policy.call(|gate| gate.waits_for_verdicts())?))
+            || (asked && calls.policy.call_policy(|gate| gate.waits_for_verdicts())?))
     }
 
     /// Those that wait for a verdict, in call order, with their places in it.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
-        self.waiting.iter().map(|candidate| (candidate.index, &candidate.call))
+    pub(super) fn awaiting_verdict(&self) -> impl Iterator<Item = (usize, &ToolCall)> {
+        self.awaiting_verdict.iter().map(|candidate| (candidate.index, &candidate.call))
     }
 
     /// Whether no call may start any more.
     pub(super) fn is_limit_reached(&self) -> bool {
-        self.limit.remaining == Some(0)
+        self.call_limit.remaining == Some(0)
     }
 
     /// Counts a call that has started.
     pub(super) fn count_started(&mut self) {
-        self.limit.remaining = self.limit.remaining.map(|left| left.saturating_sub(1));
+        self.call_limit.remaining = self.call_limit.remaining.map(|left| left.saturating_sub(1));
     }
 
     /// What a call is answered with that may not start any more. It is counted.
     pub(super) fn refuse_over_limit(&mut self) -> Refusal {
-        self.limit.over_limit += 1;
-        self.limit.refusal.clone()
+        self.call_limit.over_limit_count += 1;
+        self.call_limit.refusal.clone()
     }
 
     /// How many calls were answered since they were beyond the limit.
-    pub(super) fn over_limit(&self) -> usize {
-        self.limit.over_limit
+    pub(super) fn over_limit_count(&self) -> usize {
+        self.call_limit.over_limit_count
     }
 
     /// Whether it is open how many calls may start, since some of those that may are waited for.
     fn must_defer(&self, tool: &Tool) -> bool {
-        let Some(left) = self.limit.remaining.filter(|left| self.limit.defers && *left > 0) else {
+        let Some(left) =
+            self.call_limit.remaining.filter(|left| self.call_limit.defers_calls && *left > 0)
+        else {
             return false;
         };
-        let undecided = self.waiting.iter().filter(|candidate| !candidate.tool.is_external());
+        let undecided =
+            self.awaiting_verdict.iter().filter(|candidate| !candidate.tool.is_external());
         !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 
     /// Lets those by that were held back, now that nothing is decided any more. Tells whether there
     /// are any.
     pub(super) fn release_deferred(&mut self) -> bool {
-        mem::take(&mut self.limit.defers) && !self.queue.is_empty()
+        mem::take(&mut self.call_limit.defers_calls) && !self.queue.is_empty()
     }
 
     /// Drops all calls.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        self.waiting.clear();
+        self.awaiting_verdict.clear();
         self.permission_request = None;
     }
 }
@@ -286,7 +292,7 @@ fn find_resumed(
         return Ok(None);
     }
     // Without a run above it, a sub-agent begins anew, and is admitted like any other call.
-    if calls.policy.call(|gate| gate.extension())?.is_none() {
+    if calls.policy.call_policy(|gate| gate.policy_extension())?.is_none() {
         return Ok(None);
     }
     let tool = calls.toolkit.get(&call.name);
@@ -295,7 +301,7 @@ fn find_resumed(
 
 /// Finds the tool of a call that may run as far as the turn, the kit and the arguments go, and
 /// prepares it. If the arguments had to be repaired, the call has the repaired ones.
-fn validate(
+fn validate_call(
     calls: &mut TurnCalls,
     at: usize,
     call: &mut ToolCall,
@@ -304,8 +310,8 @@ fn validate(
         Ok(tool) => tool,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let prepared = match prepare(&tool, call) {
-        Err(ArgsError::Arguments(why)) => repair_arguments(calls, &tool, call, why)?,
+    let prepared = match prepare_call(&tool, call) {
+        Err(ArgsError::InvalidArguments(why)) => repair_arguments(calls, &tool, call, why)?,
         prepared => prepared,
     };
     let prepared = prepared.map_err(|misfit| misfit.into_refusal(call));
@@ -322,23 +328,24 @@ fn repair_arguments(
     call: &mut ToolCall,
     why: String,
 ) -> Result<Result<PreparedCall, ArgsError>, Error> {
-    let Some(arguments) = calls.policy.try_call(|gate| gate.repair_arguments(call, &why))? else {
-        return Ok(Err(ArgsError::Arguments(why)));
+    let Some(arguments) = calls.policy.try_call_policy(|gate| gate.repair_arguments(call, &why))?
+    else {
+        return Ok(Err(ArgsError::InvalidArguments(why)));
     };
     let repaired = ToolCall { arguments, ..call.clone() };
-    Ok(match prepare(tool, &repaired) {
+    Ok(match prepare_call(tool, &repaired) {
         Ok(prepared) => {
             *call = repaired;
             Ok(prepared)
         }
         // The model reads of what it wrote.
-        Err(ArgsError::Arguments(_)) => Err(ArgsError::Arguments(why)),
+        Err(ArgsError::InvalidArguments(_)) => Err(ArgsError::InvalidArguments(why)),
         panicked => panicked,
     })
 }
 
 /// Whether the verdict says what becomes of the call: nobody here can run an external one.
-fn is_decisive(candidate: &ReadyCall, verdict: &Verdict) -> bool {
+fn is_decisive_for(candidate: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Approve => !candidate.tool.is_external(),
         Verdict::Deny(_) | Verdict::Output(_) => true,
@@ -348,7 +355,7 @@ fn is_decisive(candidate: &ReadyCall, verdict: &Verdict) -> bool {
 fn apply_verdict(candidate: ReadyCall, verdict: Verdict) -> AdmissionStep {
     match verdict {
         Verdict::Approve => AdmissionStep::Allowed(candidate),
-        Verdict::Deny(why) => deny(candidate, &why),
+        Verdict::Deny(why) => deny_call(candidate, &why),
         Verdict::Output(output) => {
             let result = output.into_result_for(&candidate.call);
             AdmissionStep::Answered(AnsweredCall {
@@ -360,6 +367,6 @@ fn apply_verdict(candidate: ReadyCall, verdict: Verdict) -> AdmissionStep {
     }
 }
 
-fn deny(candidate: ReadyCall, why: &str) -> AdmissionStep {
+fn deny_call(candidate: ReadyCall, why: &str) -> AdmissionStep {
     AdmissionStep::Answered(candidate.into_refused(ResultKind::Denied, format!("Denied: {why}")))
 }

@@ -17,9 +17,9 @@ use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 /// Runs the calls that are allowed, each as soon as there is room, until each has its result.
 pub(super) struct CallExecutor {
     /// Those that start as soon as there is room, in call order.
-    ready: VecDeque<ReadyCall>,
+    ready_calls: VecDeque<ReadyCall>,
     /// What the first of these waits for, with its place in the turn.
-    waiting_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
+    pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
     running: SelectAll<RunningCall>,
     /// When an event was last given out; `None` while no tool has a time limit.
@@ -30,8 +30,8 @@ pub(super) struct CallExecutor {
 impl CallExecutor {
     pub(super) fn new(at_once: usize) -> Self {
         Self {
-            ready: VecDeque::new(),
-            waiting_slot: None,
+            ready_calls: VecDeque::new(),
+            pending_slot: None,
             slots: ConcurrencySlots::new(at_once),
             running: SelectAll::new(),
             last_event_at: None,
@@ -41,58 +41,58 @@ impl CallExecutor {
 
     /// Lets a call start as soon as there is room, behind those before it in the turn.
     pub(super) fn enqueue(&mut self, candidate: ReadyCall) {
-        let place = self.ready.partition_point(|other| other.index < candidate.index);
-        self.ready.insert(place, candidate);
+        let place = self.ready_calls.partition_point(|other| other.index < candidate.index);
+        self.ready_calls.insert(place, candidate);
     }
 
     /// The places for calls that are not allowed yet; `None` while one that is waits for its own.
     pub(super) fn free_slots(&self) -> Option<ConcurrencySlots> {
-        self.ready.is_empty().then_some(self.slots)
+        self.ready_calls.is_empty().then_some(self.slots)
     }
 
     /// The call that is to start next, if there is room for it.
     pub(super) fn peek_next(&self) -> Option<&ReadyCall> {
-        self.ready.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
+        self.ready_calls.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
     }
 
     /// Takes the call that was to start next.
     pub(super) fn take_next(&mut self) -> Option<ReadyCall> {
-        self.ready.pop_front()
+        self.ready_calls.pop_front()
     }
 
     /// Starts the [next](Self::next) call, once it has its slot. One that ends in this has not run.
-    pub(super) fn start(
+    pub(super) fn start_next(
         &mut self,
         calls: &mut TurnCalls,
         cx: &mut Context<'_>,
     ) -> Result<Option<CallUpdate>, Error> {
         let has_room = |first: &&ReadyCall| self.slots.has_slot_for(Some(&first.tool));
-        let Some(first) = self.ready.front().filter(has_room) else {
+        let Some(first) = self.ready_calls.front().filter(has_room) else {
             // Other runs may wait for a slot that this one cannot use now.
-            cancel_wait(&mut self.waiting_slot)?;
+            cancel_slot_wait(&mut self.pending_slot)?;
             return Ok(None);
         };
-        if self.waiting_slot.as_ref().is_some_and(|(whose, _)| *whose != first.index) {
-            cancel_wait(&mut self.waiting_slot)?;
+        if self.pending_slot.as_ref().is_some_and(|(whose, _)| *whose != first.index) {
+            cancel_slot_wait(&mut self.pending_slot)?;
         }
-        if self.waiting_slot.is_none() && !first.tool.runs_sub_agents() {
-            let slot = calls.policy.call(|gate| gate.acquire_slot(&first.call))?;
-            self.waiting_slot = slot.map(|slot| (first.index, PolicyFuture::new(slot)));
+        if self.pending_slot.is_none() && !first.tool.runs_sub_agents() {
+            let slot = calls.policy.call_policy(|gate| gate.acquire_slot(&first.call))?;
+            self.pending_slot = slot.map(|slot| (first.index, PolicyFuture::new(slot)));
         }
-        let slot = match &mut self.waiting_slot {
+        let slot = match &mut self.pending_slot {
             Some((_, waiting)) => match waiting.poll(cx)? {
                 Poll::Ready(slot) => Some(slot),
                 Poll::Pending => return Ok(None),
             },
             None => None,
         };
-        self.waiting_slot = None;
-        let Some(candidate) = self.ready.pop_front() else { return Ok(None) };
+        self.pending_slot = None;
+        let Some(candidate) = self.ready_calls.pop_front() else { return Ok(None) };
         let (call_id, turn) = (&candidate.call.call_id, Arc::clone(&calls.turn));
         let mut context = ToolContext::new(call_id, calls.history.id(), turn);
-        (context.dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.data.clone());
-        calls.policy.call(|gate| gate.on_start(&context))?;
-        context.extension = calls.policy.call(|gate| gate.extension())?;
+        (context.is_dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.run_data.clone());
+        calls.policy.call_policy(|gate| gate.on_start(&context))?;
+        context.policy_extension = calls.policy.call_policy(|gate| gate.policy_extension())?;
         let limit = calls.toolkit.time_limit(&candidate.tool);
         let tool = candidate.tool.clone();
         Ok(Some(match RunningCall::start(candidate, limit, context, slot) {
@@ -117,14 +117,14 @@ impl CallExecutor {
     }
 
     /// An event was given out: what the consumer takes until the next poll is not counted.
-    pub(super) fn pause(&mut self) {
+    pub(super) fn pause_timeouts(&mut self) {
         if self.has_timeouts {
             self.last_event_at = Some(Instant::now());
         }
     }
 
     /// The consumer polls.
-    pub(super) fn resume(&mut self) {
+    pub(super) fn resume_timeouts(&mut self) {
         if let Some(since) = self.last_event_at.take() {
             let pause = since.elapsed();
             self.running.iter_mut().for_each(|running| running.extend_deadline(pause));
@@ -133,12 +133,12 @@ impl CallExecutor {
 
     /// Drops all calls.
     pub(super) fn clear(&mut self) {
-        self.ready.clear();
+        self.ready_calls.clear();
         self.running = SelectAll::new();
-        self.waiting_slot = None;
+        self.pending_slot = None;
     }
 }
 
-fn cancel_wait(slot: &mut Option<(usize, PolicyFuture<HeldSlot>)>) -> Result<(), Error> {
+fn cancel_slot_wait(slot: &mut Option<(usize, PolicyFuture<HeldSlot>)>) -> Result<(), Error> {
     slot.take().map_or(Ok(()), |(_, mut waiting)| waiting.cancel())
 }

@@ -32,15 +32,15 @@ impl PolicyHandle {
     }
 
     /// What a method of the gate says.
-    pub(super) fn call<T: Default>(
+    pub(super) fn call_policy<T: Default>(
         &mut self,
         f: impl FnOnce(&mut dyn ToolPolicy) -> T,
     ) -> Result<T, Error> {
-        self.try_call(|gate| Ok(f(gate)))
+        self.try_call_policy(|gate| Ok(f(gate)))
     }
 
     /// What a method of the gate says that may fail.
-    pub(super) fn try_call<T: Default>(
+    pub(super) fn try_call_policy<T: Default>(
         &mut self,
         f: impl FnOnce(&mut dyn ToolPolicy) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -56,7 +56,7 @@ impl PolicyHandle {
         call: &ToolCall,
         result: &mut ToolResult,
     ) -> Result<(), Error> {
-        self.try_call(|gate| {
+        self.try_call_policy(|gate| {
             let was = result.clone();
             let looked = catch_policy_panic(|| gate.after_call(call, result)).flatten();
             if looked.is_err() {

@@ -32,7 +32,7 @@ pub(super) struct ResultCollector {
     results: Vec<(usize, ToolResult)>,
     /// What is left of the calls that stay open since their sub-agents were suspended, with their
     /// places in the turn and their ids.
-    suspended: Vec<(usize, String, Suspension)>,
+    suspended_calls: Vec<(usize, String, Suspension)>,
     /// What the gate ended the run with.
     error: Option<Error>,
 }
@@ -41,11 +41,12 @@ impl ResultCollector {
     /// The result as the gate and the kit let it be seen. It is held from here on.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
-        let redact =
-            |json: &mut Json| calls.policy.try_call(|gate| gate.redact_evidence(&call, json));
+        let redact = |json: &mut Json| {
+            calls.policy.try_call_policy(|gate| gate.redact_evidence(&call, json))
+        };
         let redacted = redact_each(evidence_mut(&mut result), redact);
         let looked = calls.policy.after_call(&call, &mut result);
-        evidence_mut(&mut result).iter_mut().for_each(limit_depth);
+        evidence_mut(&mut result).iter_mut().for_each(limit_json_depth);
         let event = ToolEvent::Output(calls.toolkit.truncate_result(&call, result));
         self.record_event(at, &event);
         self.set_error(looked.and(redacted));
@@ -61,8 +62,9 @@ impl ResultCollector {
         let ToolEvent::Progress { call_id, data, .. } = &mut event else { return event };
         if let Some(call) = calls.turn.tool_calls().find(|call| call.call_id == *call_id) {
             let progress = slice::from_mut(data);
-            let redact =
-                |data: &mut Json| calls.policy.try_call(|gate| gate.redact_progress(call, data));
+            let redact = |data: &mut Json| {
+                calls.policy.try_call_policy(|gate| gate.redact_progress(call, data))
+            };
             self.set_error(redact_each(progress, redact));
         }
         event
@@ -80,8 +82,8 @@ impl ResultCollector {
         it: Suspension,
     ) -> ToolEvent {
         let ToolCall { call_id, name, .. } = call;
-        let nested = Box::new(it.nested);
-        let event = ToolEvent::Suspended { call_id, name, pending: it.pending, nested };
+        let nested = Box::new(it.sub_agent_history);
+        let event = ToolEvent::Suspended { call_id, name, pending: it.pending_calls, nested };
         self.record_event(at, &event);
         event
     }
@@ -92,8 +94,8 @@ impl ResultCollector {
             ToolEvent::Output(result) => self.results.push((at, result.clone())),
             ToolEvent::Suspended { call_id, name: _, pending, nested } => {
                 let (pending, nested) = (pending.clone(), History::clone(nested));
-                let suspension = Suspension { pending, nested };
-                self.suspended.push((at, call_id.clone(), suspension));
+                let suspension = Suspension { pending_calls: pending, sub_agent_history: nested };
+                self.suspended_calls.push((at, call_id.clone(), suspension));
             }
             ToolEvent::ApprovalRequested(_)
             | ToolEvent::Started { .. }
@@ -106,7 +108,7 @@ impl ResultCollector {
         self.error.as_ref()
     }
 
-    pub(super) fn has(&self, call_id: &str) -> bool {
+    pub(super) fn has_result(&self, call_id: &str) -> bool {
         self.results.iter().any(|(_, result)| result.call_id == call_id)
     }
 
@@ -116,8 +118,8 @@ impl ResultCollector {
         waiting: impl Iterator<Item = (usize, &'a ToolCall)>,
     ) -> Vec<PendingCall> {
         let waiting = waiting.map(|(at, call)| (at, vec![PendingCall::from(call)]));
-        let suspended = self.suspended.iter().map(|(at, call_id, suspension)| {
-            let calls = suspension.pending.iter().cloned();
+        let suspended = self.suspended_calls.iter().map(|(at, call_id, suspension)| {
+            let calls = suspension.pending_calls.iter().cloned();
             (*at, calls.map(|call| call.with_parent_call(call_id)).collect())
         });
         let mut pending: Vec<(usize, Vec<PendingCall>)> = waiting.chain(suspended).collect();
@@ -146,9 +148,9 @@ impl ResultCollector {
                 history.extend(turn.to_history_items());
             }
             history.extend(results.iter().cloned().map(Item::tool_result));
-            for (_, call_id, suspension) in self.suspended {
+            for (_, call_id, suspension) in self.suspended_calls {
                 // Beside the call.
-                history.set_nested_history(&call_id, suspension.nested);
+                history.set_nested_history(&call_id, suspension.sub_agent_history);
             }
         }
         let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
@@ -176,7 +178,7 @@ pub(crate) fn redact_each(
             *json = serde_json::Value::Null.into();
             redacted = redacted.and(Err(error));
         }
-        limit_depth(json);
+        limit_json_depth(json);
     }
     redacted
 }
@@ -190,6 +192,6 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [Json] {
 }
 
 /// It is written with an event or an item and read again, whether a tool or a hook has set it.
-fn limit_depth(json: &mut Json) {
+fn limit_json_depth(json: &mut Json) {
     *json = json.clone().limit_depth();
 }

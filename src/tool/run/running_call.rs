@@ -38,7 +38,7 @@ pub(super) struct RunningCall {
 pub(super) enum CallUpdate {
     Event(ToolEvent),
     Answered(Box<AnsweredCall>),
-    Suspended { at: usize, call: ToolCall, suspension: Box<Suspension> },
+    Suspended { call_index: usize, call: ToolCall, suspension: Box<Suspension> },
 }
 
 impl RunningCall {
@@ -54,7 +54,7 @@ impl RunningCall {
         slot: Option<HeldSlot>,
     ) -> Result<Self, Box<AnsweredCall>> {
         let ReadyCall { index: at, call, prepared, .. } = candidate;
-        let record = context.record();
+        let record = context.call_record();
         match prepared.start(context) {
             Ok(updates) => {
                 let updates = Some(updates);
@@ -130,7 +130,11 @@ impl RunningCall {
             Ok(Poll::Ready(Some(ToolUpdate::Suspended(suspension)))) => {
                 self.drop_updates();
                 let (at, call) = (self.index, self.call.clone());
-                return Poll::Ready(Some(CallUpdate::Suspended { at, call, suspension }));
+                return Poll::Ready(Some(CallUpdate::Suspended {
+                    call_index: at,
+                    call,
+                    suspension,
+                }));
             }
             Ok(Poll::Ready(None)) => {
                 (ResultKind::Error, "Error: the tool ended without a result.".into())

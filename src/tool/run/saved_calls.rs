@@ -28,7 +28,7 @@ pub struct SavedCalls {
 pub(super) struct ReplayedCalls {
     pub(super) events: BoxStream<'static, ToolEvent>,
     /// How it ends, without events.
-    pub(super) end: SavedCalls,
+    pub(super) saved_calls: SavedCalls,
 }
 
 /// Takes what the calls come to.
@@ -39,7 +39,7 @@ pub(super) struct SaveCallback {
 
 impl ReplayedCalls {
     pub(super) fn new(events: impl Stream<Item = ToolEvent> + Send + 'static) -> Self {
-        Self { events: events.boxed(), end: SavedCalls::default() }
+        Self { events: events.boxed(), saved_calls: SavedCalls::default() }
     }
 }
 
@@ -49,6 +49,6 @@ impl From<SavedCalls> for ReplayedCalls {
             Event::Tool(event) => Some(event),
             _ => None,
         });
-        Self { end, ..Self::new(stream::iter(events)) }
+        Self { saved_calls: end, ..Self::new(stream::iter(events)) }
     }
 }

@@ -40,13 +40,13 @@ type HistorySource = Box<dyn FnOnce() -> History + Send>;
 /// result then: they are [`pending`](crate::tool::ToolRunOutcome::pending).
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
-    calls: TurnCalls,
+    turn_calls: TurnCalls,
     /// Which of them may run.
     admission: Admission,
     /// Those that do.
-    execution: CallExecutor,
+    executor: CallExecutor,
     /// What they came to.
-    results: ResultCollector,
+    result_collector: ResultCollector,
     /// What it gives out instead of running anything, and the calls that stay pending.
     replayed: Option<Box<ReplayedCalls>>,
     /// Reads the history where its events were written into.
@@ -118,9 +118,9 @@ impl ToolRun {
     fn new(calls: TurnCalls, queue: VecDeque<(usize, ToolCall)>) -> Self {
         Self {
             admission: Admission::new(queue),
-            execution: CallExecutor::new(calls.toolkit.max_concurrency()),
-            calls,
-            results: ResultCollector::default(),
+            executor: CallExecutor::new(calls.toolkit.max_concurrency()),
+            turn_calls: calls,
+            result_collector: ResultCollector::default(),
             replayed: None,
             history_source: None,
             save_callback: None,
@@ -136,32 +136,32 @@ impl ToolRun {
     /// If the gate gives an error or panics, everything that runs is dropped and the stream ends;
     /// [`finish`](Self::finish) gives the error. Results that were given out stay with the consumer.
     pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
-        self.calls.policy = PolicyHandle::new(gate);
+        self.turn_calls.policy = PolicyHandle::new(gate);
         self
     }
 
     /// Hands data to the tools, as [`Run::with_data`](crate::Run::with_data) does.
     pub fn with_data(mut self, data: RunData) -> Self {
-        self.calls.data = data;
+        self.turn_calls.run_data = data;
         self
     }
 
     /// Runs no call: each is answered so. A veto of the turn keeps its own answer.
     pub fn with_refusal(mut self, kind: ResultKind, why: impl Into<String>) -> Self {
-        self.calls.refusal = Some((kind, why.into()));
+        self.turn_calls.refusal = Some((kind, why.into()));
         self
     }
 
     /// Lets the first `calls` begin that may, in call order, and answers the others so. A call that
     /// is denied or cannot run does not count, nor does an [external](crate::Tool::external) one.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
-        self.admission.set_limit(calls, (kind, why.into()));
+        self.admission.set_call_limit(calls, (kind, why.into()));
         self
     }
 
     /// Denies calls of tools that [run agents](Tool::runs_sub_agents).
     pub(crate) fn without_sub_agents(mut self) -> Self {
-        self.calls.refuses_agents = true;
+        self.turn_calls.denies_sub_agents = true;
         self
     }
 
@@ -176,7 +176,7 @@ impl ToolRun {
 
     /// The calls that it was given, in their order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.calls.turn.tool_calls()
+        self.turn_calls.turn.tool_calls()
     }
 
     /// Runs no tool and asks nobody: gives what the same calls came to before.
@@ -194,7 +194,8 @@ impl ToolRun {
     ) -> Self {
         pending.retain(|it| self.calls().any(|call| call.call_id == it.root_call_id()));
         let end = SavedCalls { pending, ..SavedCalls::default() };
-        self.replayed = Some(Box::new(ReplayedCalls { end, ..ReplayedCalls::new(events) }));
+        self.replayed =
+            Some(Box::new(ReplayedCalls { saved_calls: end, ..ReplayedCalls::new(events) }));
         self
     }
 
@@ -277,27 +278,27 @@ impl ToolRun {
     /// What the [`ToolPolicy`](crate::tool::ToolPolicy) ended it with.
     pub fn finish(self) -> Result<ToolRunOutcome, Error> {
         let (pending, limited) = (self.pending(), self.calls_over_limit());
-        self.results.finish(self.calls, self.history_source, pending, limited)
+        self.result_collector.finish(self.turn_calls, self.history_source, pending, limited)
     }
 
     /// The calls that stay open, in call order.
     fn pending(&self) -> Vec<PendingCall> {
         let Some(played) = &self.replayed else {
-            return self.results.pending(self.admission.waiting());
+            return self.result_collector.pending(self.admission.awaiting_verdict());
         };
-        let is_open = |call: &&PendingCall| !self.results.has(call.root_call_id());
-        played.end.pending.iter().filter(is_open).cloned().collect()
+        let is_open = |call: &&PendingCall| !self.result_collector.has_result(call.root_call_id());
+        played.saved_calls.pending.iter().filter(is_open).cloned().collect()
     }
 
     /// How many calls were answered since they were beyond the limit.
     fn calls_over_limit(&self) -> usize {
         self.replayed
             .as_ref()
-            .map_or_else(|| self.admission.over_limit(), |played| played.end.limited)
+            .map_or_else(|| self.admission.over_limit_count(), |played| played.saved_calls.limited)
     }
 
     fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
-        for judged in self.admission.take_verdicts(&mut self.calls)? {
+        for judged in self.admission.take_verdicts(&mut self.turn_calls)? {
             if let Some(event) = self.handle_admission(judged) {
                 return Ok(Poll::Ready(Some(event)));
             }
@@ -307,8 +308,8 @@ impl ToolRun {
             if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
-            let places = self.execution.free_slots();
-            match self.admission.next(&mut self.calls, places, cx)? {
+            let places = self.executor.free_slots();
+            match self.admission.next(&mut self.turn_calls, places, cx)? {
                 AdmissionStep::Idle => break,
                 admitted => {
                     if let Some(event) = self.handle_admission(admitted) {
@@ -317,12 +318,12 @@ impl ToolRun {
                 }
             }
         }
-        Ok(match self.execution.poll(cx) {
+        Ok(match self.executor.poll(cx) {
             Poll::Ready(Some(said)) => Poll::Ready(Some(self.emit_update(said))),
             Poll::Pending => Poll::Pending,
             // One that is allowed and has not begun waits for a slot.
-            Poll::Ready(None) if self.execution.free_slots().is_none() => Poll::Pending,
-            Poll::Ready(None) if self.admission.must_wait(&mut self.calls)? => Poll::Pending,
+            Poll::Ready(None) if self.executor.free_slots().is_none() => Poll::Pending,
+            Poll::Ready(None) if self.admission.must_wait(&mut self.turn_calls)? => Poll::Pending,
             Poll::Ready(None) if self.admission.release_deferred() => return self.try_poll(cx),
             Poll::Ready(None) => Poll::Ready(None),
         })
@@ -332,11 +333,11 @@ impl ToolRun {
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(candidate) => {
-                self.execution.enqueue(candidate);
+                self.executor.enqueue(candidate);
                 None
             }
             AdmissionStep::Answered(ended) => {
-                Some(self.results.emit_result(&mut self.calls, ended))
+                Some(self.result_collector.emit_result(&mut self.turn_calls, ended))
             }
             AdmissionStep::VerdictRequested(event) => Some(event),
             AdmissionStep::Progressed | AdmissionStep::Idle => None,
@@ -345,14 +346,14 @@ impl ToolRun {
 
     /// Starts the first of those that may, if there is room.
     fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
-        let counts = self.execution.peek_next().is_some_and(|next| !next.is_resumed);
+        let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
         if counts && self.admission.is_limit_reached() {
             let refusal = self.admission.refuse_over_limit();
-            let Some(next) = self.execution.take_next() else { return Ok(None) };
+            let Some(next) = self.executor.take_next() else { return Ok(None) };
             let ended = AnsweredCall::from_refusal(next.index, next.call, refusal);
-            return Ok(Some(self.results.emit_result(&mut self.calls, ended)));
+            return Ok(Some(self.result_collector.emit_result(&mut self.turn_calls, ended)));
         }
-        let said = self.execution.start(&mut self.calls, cx)?;
+        let said = self.executor.start_next(&mut self.turn_calls, cx)?;
         if let Some(CallUpdate::Event(_)) = said
             && counts
         {
@@ -364,10 +365,14 @@ impl ToolRun {
     /// Gives out what a call that runs has to say.
     fn emit_update(&mut self, said: CallUpdate) -> ToolEvent {
         match said {
-            CallUpdate::Event(event) => self.results.redact_progress(&mut self.calls, event),
-            CallUpdate::Answered(ended) => self.results.emit_result(&mut self.calls, *ended),
-            CallUpdate::Suspended { at, call, suspension } => {
-                self.results.emit_suspended(at, call, *suspension)
+            CallUpdate::Event(event) => {
+                self.result_collector.redact_progress(&mut self.turn_calls, event)
+            }
+            CallUpdate::Answered(ended) => {
+                self.result_collector.emit_result(&mut self.turn_calls, *ended)
+            }
+            CallUpdate::Suspended { call_index: at, call, suspension } => {
+                self.result_collector.emit_suspended(at, call, *suspension)
             }
         }
     }
@@ -375,13 +380,13 @@ impl ToolRun {
     /// Gives the next of the events that are known.
     fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
         let Some(event) = event else {
-            let error = self.replayed.as_mut().and_then(|played| played.end.error.take());
-            self.results.set_error(error.map_or(Ok(()), Err));
+            let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());
+            self.result_collector.set_error(error.map_or(Ok(()), Err));
             self.is_terminated = true;
             return None;
         };
         let at = self.calls().position(|call| call.call_id == event.call_id());
-        self.results.record_event(at.unwrap_or(usize::MAX), &event);
+        self.result_collector.record_event(at.unwrap_or(usize::MAX), &event);
         Some(event)
     }
 
@@ -397,7 +402,12 @@ impl ToolRun {
                     return;
                 };
                 let (pending, limited) = (self.pending(), self.calls_over_limit());
-                keep(SavedCalls { pending, limited, error: self.results.error().cloned(), ..kept });
+                keep(SavedCalls {
+                    pending,
+                    limited,
+                    error: self.result_collector.error().cloned(),
+                    ..kept
+                });
             }
         }
     }
@@ -415,18 +425,18 @@ impl Stream for ToolRun {
             let event = ready!(played.events.poll_next_unpin(cx));
             return Poll::Ready(this.replay_event(event));
         }
-        this.execution.resume();
+        this.executor.resume_timeouts();
         let item = this.try_poll(cx).unwrap_or_else(|error| {
-            this.results.set_error(Err(error));
+            this.result_collector.set_error(Err(error));
             Poll::Ready(None)
         });
         let item = ready!(item);
-        this.execution.pause();
-        let has_failed = this.results.error().is_some();
+        this.executor.pause_timeouts();
+        let has_failed = this.result_collector.error().is_some();
         if has_failed {
             // Everything that runs is dropped.
             this.admission.clear();
-            this.execution.clear();
+            this.executor.clear();
         }
         this.is_terminated = has_failed || item.is_none();
         this.save_event(item.as_ref());
@@ -444,7 +454,7 @@ impl fmt::Debug for ToolRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolRun")
             .field("calls", &self.calls().count())
-            .field("waiting", &self.admission.waiting().count())
+            .field("waiting", &self.admission.awaiting_verdict().count())
             .field("over", &self.is_terminated)
             .finish_non_exhaustive()
     }

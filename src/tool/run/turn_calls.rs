@@ -9,13 +9,13 @@ use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
 /// How much the model is told of its own arguments. They are in its context already.
-const MAX_REASON_BYTES: usize = 2 << 10;
+const MAX_ARGS_ERROR_BYTES: usize = 2 << 10;
 
 /// How much of the name of a tool that does not exist is repeated.
-const MAX_NAME_BYTES: usize = 200;
+const MAX_ECHOED_TOOL_NAME_BYTES: usize = 200;
 
 /// What a call of a sub-agent is answered with where none may run any more.
-const MAX_DEPTH_REACHED: &str = "Denied: sub-agents run inside one another as deep as they may. Do it \
+const MAX_DEPTH_DENIAL: &str = "Denied: sub-agents run inside one another as deep as they may. Do it \
      yourself, with the other tools, or answer with what you have.";
 
 /// The calls of one turn, with what is known of them from the start.
@@ -28,9 +28,9 @@ pub(super) struct TurnCalls {
     pub(super) is_resumed: bool,
     /// What each call is answered with instead of running.
     pub(super) refusal: Option<Refusal>,
-    pub(super) refuses_agents: bool,
+    pub(super) denies_sub_agents: bool,
     /// What is handed to the tools.
-    pub(super) data: RunData,
+    pub(super) run_data: RunData,
     /// What stands before the tools.
     pub(super) policy: PolicyHandle,
 }
@@ -58,7 +58,7 @@ pub(super) type Refusal = (ResultKind, String);
 
 /// Why arguments do not fit.
 pub(super) enum ArgsError {
-    Arguments(String),
+    InvalidArguments(String),
     Panic(String),
 }
 
@@ -70,8 +70,8 @@ impl TurnCalls {
             turn,
             is_resumed: false,
             refusal: None,
-            refuses_agents: false,
-            data: RunData::new(),
+            denies_sub_agents: false,
+            run_data: RunData::new(),
             policy: PolicyHandle::default(),
         }
     }
@@ -93,13 +93,13 @@ impl TurnCalls {
             return Err((ResultKind::Skipped, why.to_owned()));
         }
         let Some(tool) = self.toolkit.get(&call.name) else {
-            let name = truncate_middle(call.name.clone(), MAX_NAME_BYTES);
+            let name = truncate_middle(call.name.clone(), MAX_ECHOED_TOOL_NAME_BYTES);
             let why =
                 format!("There is no tool `{name}`. {}", self.toolkit.available_tools_message());
             return Err((ResultKind::UnknownTool, why));
         };
-        if self.refuses_agents && tool.runs_sub_agents() {
-            return Err((ResultKind::Denied, MAX_DEPTH_REACHED.to_owned()));
+        if self.denies_sub_agents && tool.runs_sub_agents() {
+            return Err((ResultKind::Denied, MAX_DEPTH_DENIAL.to_owned()));
         }
         Ok(tool.clone())
     }
@@ -118,7 +118,7 @@ impl TurnCalls {
         if self.toolkit.is_dry_run() && !tool.supports_dry_run() {
             let name = &call.name;
             let arguments =
-                truncate_middle(call.arguments_or_empty_object().to_owned(), MAX_REASON_BYTES);
+                truncate_middle(call.arguments_or_empty_object().to_owned(), MAX_ARGS_ERROR_BYTES);
             let why =
                 format!("Not run: this is a dry run. `{name}` would be called with {arguments}");
             return Err((ResultKind::Skipped, why));
@@ -144,7 +144,7 @@ impl ArgsError {
     /// What the call is answered with.
     pub(super) fn into_refusal(self, call: &ToolCall) -> Refusal {
         match self {
-            Self::Arguments(why) => {
+            Self::InvalidArguments(why) => {
                 let why = format!(
                     "The arguments of `{}` do not fit: {why}. Call it again with arguments that \
                      fit its schema.",
@@ -158,18 +158,18 @@ impl ArgsError {
 }
 
 /// Makes a call ready to begin, if its arguments are a JSON object that fits the tool.
-pub(super) fn prepare(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
+pub(super) fn prepare_call(tool: &Tool, call: &ToolCall) -> Result<PreparedCall, ArgsError> {
     let arguments = call.arguments_or_empty_object();
     if let Err(error) = validate_json(&call.arguments) {
-        return Err(ArgsError::Arguments(format!("not JSON: {error}")));
+        return Err(ArgsError::InvalidArguments(format!("not JSON: {error}")));
     }
     if !arguments.starts_with('{') {
-        return Err(ArgsError::Arguments("not a JSON object".to_owned()));
+        return Err(ArgsError::InvalidArguments("not a JSON object".to_owned()));
     }
     // In a bearable length: what is wrong with arguments may repeat all of them.
-    let reason = |why| truncate_middle(why, MAX_REASON_BYTES);
+    let reason = |why| truncate_middle(why, MAX_ARGS_ERROR_BYTES);
     match catch_panic(|| tool.handler.prepare(arguments)) {
-        Ok(prepared) => prepared.map_err(|why| ArgsError::Arguments(reason(why))),
+        Ok(prepared) => prepared.map_err(|why| ArgsError::InvalidArguments(reason(why))),
         Err(message) => Err(ArgsError::Panic(reason(panic_message(&message)))),
     }
 }

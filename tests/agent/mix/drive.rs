@@ -83,7 +83,7 @@ async fn runs(seed: u64) -> Vec<String> {
             true => mix.resumed(&history, &pending),
             false => mix.begun(&history),
         };
-        let used = pool.used();
+        let used = pool.used_tokens();
         let began = match resumes {
             true => history.clone(),
             false => history.settled(),
@@ -97,7 +97,7 @@ async fn runs(seed: u64) -> Vec<String> {
             // Behind a drop nothing says that what is held is written.
             chain = Some(whole);
         }
-        assert_eq!(pool.used() - used, usage.total(), "the pool is drained once");
+        assert_eq!(pool.used_tokens() - used, usage.total(), "the pool is drained once");
         ends.push(match &outcome {
             Some(it) if resumes => format!("{} resumed", it.reason.as_str()),
             Some(it) => it.reason.as_str().to_owned(),
@@ -144,7 +144,7 @@ fn talkative(
 /// Replays every run, where it is dropped.
 pub(crate) fn recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
-        Recorder::on_run(|run| {
+        Recorder::to_callback(|run| {
             let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
             replays::check(
                 &run,
@@ -385,7 +385,7 @@ impl Mix {
 
     fn in_child(handle: &RunHandle, what: impl FnOnce(&RunHandle)) {
         let ids = handle.history().unanswered_calls();
-        if let Some(child) = ids.iter().find_map(|call| handle.nested_handle(&call.call_id)) {
+        if let Some(child) = ids.iter().find_map(|call| handle.sub_agent_handle(&call.call_id)) {
             what(&child);
         }
     }
@@ -393,7 +393,7 @@ impl Mix {
 
 /// The handle that the ids of calls lead to.
 fn at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
-    path.iter().try_fold(handle.clone(), |handle, call_id| handle.nested_handle(call_id))
+    path.iter().try_fold(handle.clone(), |handle, call_id| handle.sub_agent_handle(call_id))
 }
 
 /// An `Err` of the stream is the error of the outcome, after it.

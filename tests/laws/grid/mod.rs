@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
-use turnstream::event::{EndReason, Phase, ToolEvent};
+use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::ResultKind;
 use turnstream::provider::Scripted;
 use turnstream::{Agent, Event, EventStreamExt, History, Journal, Run};
@@ -210,7 +210,7 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
                 let mut world = World::new(case);
                 world.poll_until(at).await;
                 let finished = world.events.last().is_some_and(|event| event.outcome().is_some());
-                let phase = phase_after(&world.events, Phase::Streaming);
+                let phase = phase_after(&world.events, InterruptedPhase::Streaming);
                 let sent = world.model.requests().len();
                 let calls = world.run.history().unanswered_calls().len();
                 world.run.interrupt();

@@ -1,6 +1,6 @@
 //! The laws, each as a check of one world at one instant.
 
-use turnstream::event::{EndReason, Phase, ToolEvent};
+use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::ResultKind;
 use turnstream::provider::anthropic;
 use turnstream::turn::StopReason;
@@ -175,7 +175,7 @@ fn bodies(world: &World) -> Vec<Vec<u8>> {
 
 /// What an interrupt, which came behind so many events, must lead to: an answer for each open call,
 /// and the ending.
-pub(crate) fn interrupted(world: &World, cut: usize, phase: Phase, open: usize) {
+pub(crate) fn interrupted(world: &World, cut: usize, phase: InterruptedPhase, open: usize) {
     let behind = &world.events[cut..];
     let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();
     let made_up = answers.iter().all(|answer| answer.kind == ResultKind::Interrupted);

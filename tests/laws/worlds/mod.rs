@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use turnstream::event::{EndReason, Phase, Transition};
+use turnstream::event::{EndReason, InterruptedPhase, Transition};
 use turnstream::provider::anthropic;
 use turnstream::{Event, Request};
 
@@ -209,7 +209,8 @@ async fn interrupted(stage: &Stage, script: &Script, plain: &World<'_>, at: usiz
     let mut world = World::new(stage, script, Disturbance::Interrupt(at));
     world.poll_until(at, plain).await;
     let over = world.events.last().is_some_and(|event| event.outcome().is_some());
-    let (phase, cut) = (phase_after(&world.events, Phase::Streaming), world.events.len());
+    let (phase, cut) =
+        (phase_after(&world.events, InterruptedPhase::Streaming), world.events.len());
     let open = world.handle.history().unanswered_calls().len();
     let (sent, ran, wakes) = (world.sent(), world.tools.ran(), world.wakes());
     world.handle.interrupt();

@@ -12,7 +12,7 @@ pub(crate) const LIMITS: Limits = Limits {
     max_turns: 3,
     max_corrections: 2,
     max_continuations: 1,
-    max_truncated_calls: 1,
+    max_truncated_call_retries: 1,
     max_turn_retries: 0,
     nudge_after_repeats: 2,
     end_after_repeats: 3,
@@ -88,7 +88,7 @@ pub(crate) fn foretell(script: &Script) -> Fortune {
             }
             (Ending::MaxTokens, true) => {
                 (bad, cuts) = (0, cuts + 1);
-                (cuts > LIMITS.max_truncated_calls).then_some(EndReason::Truncated)
+                (cuts > LIMITS.max_truncated_call_retries).then_some(EndReason::Truncated)
             }
             (Ending::ContentFilter, _) => Some(EndReason::Filtered),
             (Ending::Refusal, _) => Some(EndReason::Refused),

@@ -1,7 +1,7 @@
 //! Worlds in which somebody has a say: who steers, who stops, who allows.
 
-use turnstream::agent::Receipt;
-use turnstream::event::{AppendReason, EndReason, Phase};
+use turnstream::agent::InputReceipt;
+use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
 use turnstream::tool::Verdict;
 use turnstream::{Event, Item};
 
@@ -54,7 +54,7 @@ pub(crate) async fn talked_into(
 }
 
 /// What was said is in the history once, in its place; or the outcome gives it back.
-fn heard_or_given_back(world: &World, receipt: &Receipt, why: AppendReason) {
+fn heard_or_given_back(world: &World, receipt: &InputReceipt, why: AppendReason) {
     let Some(outcome) = world.events.last().and_then(Event::outcome) else { return };
     let back = outcome.undelivered.iter().filter(|back| back.id == receipt.id).count();
     let told = world.events.iter().filter(|event| match event {
@@ -66,7 +66,7 @@ fn heard_or_given_back(world: &World, receipt: &Receipt, why: AppendReason) {
     let held = held.iter().filter(|item| **item == Item::user("by the way")).count();
     world.equal(&(told + back), &1, "what is said is delivered or comes back");
     world.equal(&held, &told, "what is delivered is in the history");
-    world.equal(&world.handle.delivered_in(receipt).is_some(), &(told == 1), "the receipt knows");
+    world.equal(&world.handle.delivery_turn(receipt).is_some(), &(told == 1), "the receipt knows");
 }
 
 /// The run of a call that needs an approval ends as pending; then it goes on with each verdict, and
@@ -120,7 +120,7 @@ async fn resumed<'a>(
         (Disturbance::Interrupt(at), Some(plain)) => {
             world.poll_until(at, plain).await;
             let over = world.events.last().is_some_and(|event| event.outcome().is_some());
-            let phase = phase_after(&world.events, Phase::Tools);
+            let phase = phase_after(&world.events, InterruptedPhase::Tools);
             world.handle.interrupt();
             while world.poll(None).await {
                 laws::nothing_runs(&world);

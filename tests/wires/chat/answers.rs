@@ -27,7 +27,7 @@ fn a_turn_ends_by_its_finish_reason_with_or_without_done_and_not_by_done_alone()
 
 #[test]
 fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
-    let dialect = Dialect { end: TurnEnd::Done, ..Dialect::STRICT };
+    let dialect = Dialect { turn_end: TurnEnd::Done, ..Dialect::STRICT };
     let turn = read_in(&dialect, &[hi(), done()]).unwrap();
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
     assert_eq!(text(read_in(&dialect, &[hi()])), Err(ErrorKind::IncompleteTurn));
@@ -38,14 +38,14 @@ fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
     let unsaid = read_in(&dialect, &[called.clone(), done()]);
     assert_eq!(text(unsaid), Err(ErrorKind::IncompleteTurn));
     assert!(read_in(&dialect, &[called, finish("stop"), done()]).unwrap().calls().veto().is_none());
-    let written = Dialect { text_calls: true, ..dialect };
+    let written = Dialect { parses_text_calls: true, ..dialect };
     let said = delta(&json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }));
     assert_eq!(text(read_in(&written, &[said, done()])), Err(ErrorKind::IncompleteTurn));
 }
 
 #[test]
 fn end_of_body_ends_a_turn_without_calls_if_the_dialect_allows_it() {
-    let dialect = Dialect { end: TurnEnd::Body, ..Dialect::STRICT };
+    let dialect = Dialect { turn_end: TurnEnd::Body, ..Dialect::STRICT };
     assert_eq!(text(read_in(&dialect, &[hi()])), Ok("hi".into()));
     assert_eq!(text(read_in(&dialect, &[hi(), done()])), Ok("hi".into()));
     assert_eq!(text(read_in(&dialect, &[])), Err(ErrorKind::IncompleteTurn));

@@ -105,9 +105,11 @@ fn ids_have_the_dialects_format_and_results_match_their_calls() {
             let messages = sent(called(id), dialect);
             let sent = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
             assert_eq!(messages[2]["tool_call_id"], sent);
-            let legal = match dialect.ids {
-                IdRule::UpTo40 => sent.len() <= 40 && sent.is_ascii(),
-                IdRule::Nine => sent.len() == 9 && sent.chars().all(|c| c.is_ascii_alphanumeric()),
+            let legal = match dialect.id_rule {
+                IdRule::Max40Chars => sent.len() <= 40 && sent.is_ascii(),
+                IdRule::NineAlphanumerics => {
+                    sent.len() == 9 && sent.chars().all(|c| c.is_ascii_alphanumeric())
+                }
             };
             assert!(legal, "{sent} in {}", dialect.name);
         }
@@ -158,9 +160,9 @@ fn media_are_encoded_or_rejected_according_to_the_dialect() {
         for (needs, part) in &parts {
             let asked = request(vec![Item::user(vec!["see".into(), part.clone()])]);
             match body(&asked, dialect) {
-                Ok(_) => assert!(dialect.media >= *needs, "{} {part:?}", dialect.name),
+                Ok(_) => assert!(dialect.media_forms >= *needs, "{} {part:?}", dialect.name),
                 Err(error) => {
-                    assert!(dialect.media < *needs, "{} {part:?}", dialect.name);
+                    assert!(dialect.media_forms < *needs, "{} {part:?}", dialect.name);
                     assert_eq!(error.kind(), ErrorKind::Unsupported);
                     assert_eq!(error.parameter(), Some("content"));
                 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstream::ErrorKind;
-use turnstream::provider::openai_chat::{Dialect, EffortWords, OutputForms, ToolChoices};
+use turnstream::provider::openai_chat::{Dialect, EffortNames, OutputForms, ToolChoices};
 use turnstream::request::{Effort, Options, Output, OutputSchema, Reasoning, ToolChoice};
 
 use super::{body, request, with_options};
@@ -70,7 +70,7 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
         check(dialect, "", choice(ToolChoice::Auto), &json!({}));
         let (none, required, tool) = match dialect.tool_choice {
             ToolChoices::None => (json!({}), Value::Null, Value::Null),
-            ToolChoices::Words => (
+            ToolChoices::Keywords => (
                 json!({ "tool_choice": "none" }),
                 json!({ "tool_choice": "required" }),
                 Value::Null,
@@ -124,7 +124,7 @@ fn reasoning_is_requested_in_the_dialects_form() {
         check(&Dialect::STRICT, asked, Value::Null);
     }
     let max = Reasoning::Effort(Effort::Max);
-    check(&Dialect::GROQ, max, json!({ "reasoning_effort": EffortWords::THREE.high }));
+    check(&Dialect::GROQ, max, json!({ "reasoning_effort": EffortNames::LOW_MEDIUM_HIGH.high }));
     let thinking = json!({ "thinking": { "type": "enabled" }, "reasoning_effort": "max" });
     check(&Dialect::DEEPSEEK, max, thinking);
     let budget = Reasoning::Budget(2000);
@@ -152,12 +152,12 @@ fn response_format_is_encoded_as_far_as_the_dialect_supports_it() {
             }
             json!({ "response_format": { "type": "json_schema", "json_schema": json_schema } })
         };
-        let (json, fits) = match dialect.output {
+        let (json, fits) = match dialect.output_forms {
             OutputForms::Text => (Value::Null, Value::Null),
             OutputForms::Object => (object, Value::Null),
             OutputForms::Schema => (Value::Null, of_schema(None)),
-            OutputForms::Both => (object, of_schema(None)),
-            OutputForms::BothStrict => (object, of_schema(Some(true))),
+            OutputForms::ObjectAndSchema => (object, of_schema(None)),
+            OutputForms::ObjectAndStrictSchema => (object, of_schema(Some(true))),
         };
         check(dialect, "output", output(Output::Text), &json!({}));
         check(dialect, "output", output(Output::Json), &json);

@@ -58,7 +58,7 @@ impl Recording {
             "openai" | "openai.com" => Dialect::OPENAI,
             // Its last chunk has no finish reason; `[DONE]` is all that it says.
             vendor if vendor.ends_with(".snowflakecomputing.com") => {
-                Dialect { end: TurnEnd::Done, ..Dialect::STRICT }
+                Dialect { turn_end: TurnEnd::Done, ..Dialect::STRICT }
             }
             _ => Dialect::STRICT,
         }

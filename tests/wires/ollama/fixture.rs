@@ -66,7 +66,7 @@ pub(crate) fn events_after(
 ) -> Vec<Result<TurnEvent, Error>> {
     let pieces: Vec<_> = pieces.into_iter().map(Ok).collect();
     let (lines, decoder) = (JsonLines::default(), ollama::Decoder::new(MODEL));
-    let decoding = Decoding::framed(stream::iter(pieces), lines, decoder);
+    let decoding = Decoding::from_frames(stream::iter(pieces), lines, decoder);
     block_on(seal(history, decoding).collect())
 }
 

@@ -95,7 +95,7 @@ fn reasoning_is_a_bool_or_a_level() {
     ] {
         let request = think(Reasoning::Effort(effort));
         assert_eq!(sent(&request)["think"], level);
-        let chat = Chat::default().with_think(Think::Switch);
+        let chat = Chat::default().with_think(Think::Boolean);
         let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(body["think"], true);

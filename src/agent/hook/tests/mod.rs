@@ -182,7 +182,7 @@ fn without_hooks_every_method_is_ready_with_its_default() {
 fn the_first_deny_wins_and_later_hooks_are_not_called() {
     use CallDecision::{Allow, RequireApproval};
     check_before_tool([Allow, Allow], &CombinedDecision::Allow { arguments: None });
-    let denied = |why: &str| CombinedDecision::Deny { why: why.to_owned() };
+    let denied = |why: &str| CombinedDecision::Deny { reason: why.to_owned() };
     check_before_tool([Allow, deny("a"), deny("b")], &denied("a"));
     check_before_tool([RequireApproval, deny("a")], &denied("a"));
     check_before_tool([rewrite("{}"), deny("a")], &denied("a"));
@@ -243,7 +243,7 @@ fn block_takes_precedence_over_ending_the_run() {
     check_stop([prevent("a"), prevent("b")], &prevent("a"));
     check_stop([prevent("a"), block("b")], &block("b"));
     check_stop([block("a"), prevent("x"), Allow, block("b")], &block("a\n\nb"));
-    let prove = || StopDecision::RequireEvidence { text: "p".to_owned(), why: "w".to_owned() };
+    let prove = || StopDecision::RequireEvidence { text: "p".to_owned(), reason: "w".to_owned() };
     check_stop([prove(), Allow], &prove());
     check_stop([prove(), prevent("x")], &prevent("x"));
     check_stop([block("a"), prove()], &block("a"));

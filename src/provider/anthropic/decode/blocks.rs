@@ -3,13 +3,13 @@
 use serde_json::value::RawValue;
 
 use super::frames::{Block as WireBlock, Delta};
-use super::opaque_block::{OpaqueBlock, kept};
+use super::opaque_block::{OpaqueBlock, compaction_block};
 use crate::error::Error;
 use crate::item::{Json, ProviderData};
-use crate::provider::anthropic::passthrough::{NAME, field_data};
+use crate::provider::anthropic::passthrough::{PROVIDER_NAME, field_data};
 use crate::provider::failure::protocol_error;
-use crate::provider::lenient::{Lax, read};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::lenient::{Lenient, read_lenient};
+use crate::provider::ordered_fields::OrderedFields;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// A block that has begun and not ended.
@@ -20,20 +20,20 @@ pub(super) enum Block {
     },
     Thinking {
         /// The signature that the start held; deltas win over it.
-        at_start: String,
+        initial_text: String,
         signature: String,
     },
     ToolUse {
         /// The input that the start held; deltas win over it.
         input: Option<String>,
-        deltas: bool,
+        has_deltas: bool,
     },
     Opaque(OpaqueBlock),
 }
 
 impl Block {
     /// Begins a block. `None` if it is whole already, or no block at all.
-    pub(super) fn begin(
+    pub(super) fn start(
         key: u32,
         raw: &RawValue,
         model: &str,
@@ -41,22 +41,29 @@ impl Block {
     ) -> Result<Option<Self>, Error> {
         let mut room = String::new();
         // What is no object is no block.
-        let block = read::<Lax<WireBlock<'_>>>(raw.get(), &mut room).ok().and_then(|block| block.0);
+        let block = read_lenient::<Lenient<WireBlock<'_>>>(raw.get(), &mut room)
+            .ok()
+            .and_then(|block| block.0);
         let Some(block) = block else { return Ok(None) };
         let begun = match block.r#type.or_empty() {
             "text" => {
                 turn.push_text(key, block.text.or_empty());
                 let citations = block.citations.map_or("[]", RawValue::get);
                 let citations: Vec<&RawValue> = serde_json::from_str(citations).unwrap_or_default();
-                Self::Text { citations: citations.iter().map(|raw| kept(raw.get())).collect() }
+                Self::Text {
+                    citations: citations.iter().map(|raw| compaction_block(raw.get())).collect(),
+                }
             }
             "thinking" => {
                 turn.push_reasoning(key, block.thinking.or_empty(), ReasoningKind::Trace);
                 let at_start = block.signature.or_empty().to_owned();
-                Self::Thinking { at_start, signature: String::new() }
+                Self::Thinking { initial_text: at_start, signature: String::new() }
             }
             "redacted_thinking" => {
-                turn.set_reasoning_data(key, ProviderData::new(NAME, model, kept(raw.get())));
+                turn.set_reasoning_data(
+                    key,
+                    ProviderData::new(PROVIDER_NAME, model, compaction_block(raw.get())),
+                );
                 return Ok(None);
             }
             "tool_use" if block.name.or_empty().is_empty() => {
@@ -65,11 +72,14 @@ impl Block {
             "tool_use" => {
                 turn.start_tool_call(key, block.id.or_empty(), block.name.or_empty());
                 if let Some(caller) = block.caller {
-                    turn.set_tool_call_data(key, field_data(model, "caller", &kept(caller.get())));
+                    turn.set_tool_call_data(
+                        key,
+                        field_data(model, "caller", &compaction_block(caller.get())),
+                    );
                 }
                 let input = block.input.map(RawValue::get);
                 let input = input.filter(|input| !matches!(*input, "null" | "{}"));
-                Self::ToolUse { input: input.map(str::to_owned), deltas: false }
+                Self::ToolUse { input: input.map(str::to_owned), has_deltas: false }
             }
             _ => Self::Opaque(OpaqueBlock::new(raw)),
         };
@@ -78,7 +88,13 @@ impl Block {
 
     /// Takes a delta. One of a kind that the block does not have says nothing: new kinds may come
     /// (docs: "handle unknown event types gracefully").
-    pub(super) fn grow(&mut self, key: u32, kind: &str, delta: &Delta<'_>, turn: &mut TurnBuilder) {
+    pub(super) fn push_delta(
+        &mut self,
+        key: u32,
+        kind: &str,
+        delta: &Delta<'_>,
+        turn: &mut TurnBuilder,
+    ) {
         match (kind, self) {
             ("text_delta", Self::Text { .. }) => turn.push_text(key, delta.text.or_empty()),
             ("thinking_delta", Self::Thinking { .. }) => {
@@ -87,30 +103,30 @@ impl Block {
             ("signature_delta", Self::Thinking { signature, .. }) => {
                 signature.push_str(delta.signature.or_empty());
             }
-            ("input_json_delta", Self::ToolUse { deltas, .. }) => {
+            ("input_json_delta", Self::ToolUse { has_deltas: deltas, .. }) => {
                 *deltas |= !delta.partial_json.or_empty().is_empty();
                 turn.push_tool_call_args(key, delta.partial_json.or_empty());
             }
             ("input_json_delta", Self::Opaque(opaque)) => {
-                opaque.input.push_str(delta.partial_json.or_empty());
+                opaque.input_json.push_str(delta.partial_json.or_empty());
             }
             (
                 "citations_delta",
                 Self::Text { citations } | Self::Opaque(OpaqueBlock { citations, .. }),
-            ) => citations.extend(delta.citation.map(|citation| kept(citation.get()))),
+            ) => citations.extend(delta.citation.map(|citation| compaction_block(citation.get()))),
             _ => {}
         }
     }
 
     /// Takes a delta of a compaction, which has fields that no other has.
-    pub(super) fn compacted(&mut self, delta: Fields) {
+    pub(super) fn into_compacted(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
-            opaque.compacted(delta);
+            opaque.into_compacted(delta);
         }
     }
 
     /// Whether pieces of JSON may belong to it.
-    pub(super) fn takes_json(&self) -> bool {
+    pub(super) fn accepts_json(&self) -> bool {
         matches!(self, Self::ToolUse { .. } | Self::Opaque(_))
     }
 
@@ -120,32 +136,34 @@ impl Block {
     }
 
     /// Whether what there is of it stands also without its end.
-    pub(super) fn stands_open(&self) -> bool {
+    pub(super) fn may_stay_open(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Thinking { .. })
     }
 
-    pub(super) fn end(self, key: u32, model: &str, turn: &mut TurnBuilder) {
+    pub(super) fn finish(self, key: u32, model: &str, turn: &mut TurnBuilder) {
         match self {
             Self::Text { citations } => {
                 if !citations.is_empty() {
                     turn.set_text_data(key, field_data(model, "citations", &citations));
                 }
             }
-            Self::Thinking { at_start, signature } => {
+            Self::Thinking { initial_text: at_start, signature } => {
                 let signature = if signature.is_empty() { at_start } else { signature };
                 if !signature.is_empty() {
                     turn.set_reasoning_data(key, field_data(model, "signature", &signature));
                 }
             }
-            Self::ToolUse { input, deltas } => {
+            Self::ToolUse { input, has_deltas: deltas } => {
                 if let Some(input) = input.filter(|_| !deltas) {
                     turn.push_tool_call_args(key, &input);
                 }
                 turn.end_tool_call(key);
             }
-            Self::Opaque(opaque) => {
-                turn.push_provider_item(ProviderData::new(NAME, model, opaque.ended()))
-            }
+            Self::Opaque(opaque) => turn.push_provider_item(ProviderData::new(
+                PROVIDER_NAME,
+                model,
+                opaque.into_finished(),
+            )),
         }
     }
 }

@@ -3,44 +3,44 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{Lax, Num, Seldom, Str};
+use crate::provider::lenient::{Lenient, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
 /// Any event: the fields that belong to another type are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
-    pub(super) r#type: Str<'a>,
-    pub(super) index: Num,
-    pub(super) delta: Lax<Delta<'a>>,
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) index: LenientNumber,
+    pub(super) delta: Lenient<Delta<'a>>,
     pub(super) content_block: Option<&'a RawValue>,
-    pub(super) message: Seldom<Message<'a>>,
-    pub(super) usage: Seldom<WireUsage>,
+    pub(super) message: RareObject<Message<'a>>,
+    pub(super) usage: RareObject<WireUsage>,
     pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    pub(super) id: Str<'a>,
-    pub(super) model: Str<'a>,
+    pub(super) id: LenientStr<'a>,
+    pub(super) model: LenientStr<'a>,
     /// Empty, but for programmatic tool calls, whose message is there at once.
     pub(super) content: Option<&'a RawValue>,
-    pub(super) stop_reason: Str<'a>,
-    pub(super) usage: Seldom<WireUsage>,
+    pub(super) stop_reason: LenientStr<'a>,
+    pub(super) usage: RareObject<WireUsage>,
 }
 
 /// The delta of a block and that of the message in one.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Delta<'a> {
-    pub(super) r#type: Str<'a>,
-    pub(super) text: Str<'a>,
-    pub(super) thinking: Str<'a>,
-    pub(super) signature: Str<'a>,
-    pub(super) partial_json: Str<'a>,
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) text: LenientStr<'a>,
+    pub(super) thinking: LenientStr<'a>,
+    pub(super) signature: LenientStr<'a>,
+    pub(super) partial_json: LenientStr<'a>,
     pub(super) citation: Option<&'a RawValue>,
-    pub(super) stop_reason: Str<'a>,
+    pub(super) stop_reason: LenientStr<'a>,
 }
 
 /// The fields of a delta as they are written.
@@ -54,12 +54,12 @@ pub(super) struct RawDelta<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
-    pub(super) r#type: Str<'a>,
-    pub(super) text: Str<'a>,
-    pub(super) thinking: Str<'a>,
-    pub(super) signature: Str<'a>,
-    pub(super) id: Str<'a>,
-    pub(super) name: Str<'a>,
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) text: LenientStr<'a>,
+    pub(super) thinking: LenientStr<'a>,
+    pub(super) signature: LenientStr<'a>,
+    pub(super) id: LenientStr<'a>,
+    pub(super) name: LenientStr<'a>,
     pub(super) input: Option<&'a RawValue>,
     pub(super) caller: Option<&'a RawValue>,
     pub(super) citations: Option<&'a RawValue>,
@@ -68,33 +68,33 @@ pub(super) struct Block<'a> {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
-    input_tokens: Num,
-    output_tokens: Num,
-    cache_read_input_tokens: Num,
-    cache_creation_input_tokens: Num,
-    cache_creation: Lax<CacheCreation>,
-    output_tokens_details: Lax<Details>,
+    input_tokens: LenientNumber,
+    output_tokens: LenientNumber,
+    cache_read_input_tokens: LenientNumber,
+    cache_creation_input_tokens: LenientNumber,
+    cache_creation: Lenient<CacheCreation>,
+    output_tokens_details: Lenient<Details>,
 }
 
 /// "Breakdown of cached tokens by TTL"
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct CacheCreation {
-    ephemeral_5m_input_tokens: Num,
-    ephemeral_1h_input_tokens: Num,
+    ephemeral_5m_input_tokens: LenientNumber,
+    ephemeral_1h_input_tokens: LenientNumber,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Details {
-    thinking_tokens: Num,
+    thinking_tokens: LenientNumber,
 }
 
 /// The usage as the wire counts it: the three kinds of input tokens apart.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct TokenCounts {
     /// What the messages before this one have cost.
-    before: Usage,
+    previous_messages: Usage,
     input: u64,
     output: u64,
     cache_read: u64,
@@ -102,28 +102,28 @@ pub(super) struct Counted {
     reasoning: u64,
 }
 
-impl Counted {
+impl TokenCounts {
     /// Usage is cumulative: a number that is there replaces the one before.
-    pub(super) fn replace(&mut self, wire: WireUsage) {
-        wire.input_tokens.replace(&mut self.input);
-        wire.output_tokens.replace(&mut self.output);
-        wire.cache_read_input_tokens.replace(&mut self.cache_read);
+    pub(super) fn update(&mut self, wire: WireUsage) {
+        wire.input_tokens.update(&mut self.input);
+        wire.output_tokens.update(&mut self.output);
+        wire.cache_read_input_tokens.update(&mut self.cache_read);
         let by_age = wire.cache_creation.0.map(|tokens| {
             let (short, long) =
                 (tokens.ephemeral_5m_input_tokens, tokens.ephemeral_1h_input_tokens);
             short.or_zero().saturating_add(long.or_zero())
         });
-        Num(wire.cache_creation_input_tokens.0.or(by_age)).replace(&mut self.cache_write);
+        LenientNumber(wire.cache_creation_input_tokens.0.or(by_age)).update(&mut self.cache_write);
         let details = wire.output_tokens_details.0.unwrap_or_default();
-        details.thinking_tokens.replace(&mut self.reasoning);
+        details.thinking_tokens.update(&mut self.reasoning);
     }
 
     /// Counts anew, on top of what was counted.
-    pub(super) fn next_message(&mut self) {
-        *self = Self { before: self.usage(), ..Self::default() };
+    pub(super) fn start_next_message(&mut self) {
+        *self = Self { previous_messages: self.to_usage(), ..Self::default() };
     }
 
-    pub(super) fn usage(self) -> Usage {
+    pub(super) fn to_usage(self) -> Usage {
         let usage = Usage {
             input_tokens: self
                 .input
@@ -134,6 +134,6 @@ impl Counted {
             cache_write_input_tokens: self.cache_write,
             reasoning_tokens: self.reasoning,
         };
-        self.before + usage
+        self.previous_messages + usage
     }
 }

@@ -6,18 +6,18 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::opaque_block::kept;
+use super::opaque_block::compaction_block;
 use crate::item::Json;
 use crate::provider::body::ObjectWriter;
-use crate::provider::lenient::{self, Lax, List, Num, Str};
+use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
 
 /// `message_start` or `message_delta`, as far as it is read here.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Event<'a> {
-    message: Lax<MetaFields<'a>>,
-    delta: Lax<MetaFields<'a>>,
-    usage: Lax<Counts<'a>>,
+struct MetaEvent<'a> {
+    message: Lenient<MetaFields<'a>>,
+    delta: Lenient<MetaFields<'a>>,
+    usage: Lenient<UsageMeta<'a>>,
     /// "Can arrive again on the final `message_delta`, after a server-side fallback".
     input_transformations: Option<&'a RawValue>,
 }
@@ -29,12 +29,12 @@ struct MetaFields<'a> {
     stop_sequence: Option<&'a RawValue>,
     stop_details: Option<&'a RawValue>,
     input_transformations: Option<&'a RawValue>,
-    usage: Lax<Counts<'a>>,
+    usage: Lenient<UsageMeta<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Counts<'a> {
+struct UsageMeta<'a> {
     server_tool_use: Option<&'a RawValue>,
     iterations: Option<&'a RawValue>,
 }
@@ -59,26 +59,26 @@ struct Usage {
 
 impl MessageMeta {
     /// Reads the data of an event. What is no such event says nothing.
-    pub(super) fn read(&mut self, data: &str) {
+    pub(super) fn read_event(&mut self, data: &str) {
         let mut room = String::new();
-        let Ok(event) = lenient::read::<Event<'_>>(data, &mut room) else { return };
+        let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut room) else { return };
         let (message, delta) = (event.message.0, event.delta.0);
         let usages =
             [message.as_ref().and_then(|message| message.usage.0.as_ref()), event.usage.0.as_ref()];
-        usages.into_iter().flatten().for_each(|counts| self.usage.read(counts));
+        usages.into_iter().flatten().for_each(|counts| self.usage.read_usage(counts));
         let in_words = message.as_ref().and_then(|message| message.input_transformations);
         let changed = event.input_transformations.or(in_words);
-        set(&mut self.input_transformations, changed.filter(|raw| !is_empty_array(raw)));
+        set_field(&mut self.input_transformations, changed.filter(|raw| !is_empty_array(raw)));
         for words in [message, delta].into_iter().flatten() {
-            set(&mut self.container, words.container);
-            set(&mut self.stop_sequence, words.stop_sequence);
-            set(&mut self.stop_details, words.stop_details);
+            set_field(&mut self.container, words.container);
+            set_field(&mut self.stop_sequence, words.stop_sequence);
+            set_field(&mut self.stop_details, words.stop_details);
         }
     }
 
     /// All of it as one value of the type `message`, which no block has; `None` if there is
     /// nothing to say.
-    pub(super) fn take(&mut self) -> Option<Json> {
+    pub(super) fn take_data(&mut self) -> Option<Json> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()
             .set_some("server_tool_use", meta.usage.server_tool_use)
@@ -97,22 +97,24 @@ impl MessageMeta {
 }
 
 impl Usage {
-    fn read(&mut self, counts: &Counts<'_>) {
+    fn read_usage(&mut self, counts: &UsageMeta<'_>) {
         let counted = |raw: &&RawValue| {
-            let counts: HashMap<String, Num> = serde_json::from_str(raw.get()).unwrap_or_default();
+            let counts: HashMap<String, LenientNumber> =
+                serde_json::from_str(raw.get()).unwrap_or_default();
             counts.values().any(|count| count.0.unwrap_or_default() > 0)
         };
         let others = |raw: &&RawValue| {
             #[derive(Default, Deserialize)]
             #[serde(default, bound(deserialize = "'de: 'a"))]
-            struct Pass<'a> {
-                r#type: Str<'a>,
+            struct UsagePass<'a> {
+                r#type: LenientStr<'a>,
             }
-            let passes: List<Pass<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
+            let passes: LenientList<UsagePass<'_>> =
+                serde_json::from_str(raw.get()).unwrap_or_default();
             passes.0.iter().any(|pass| pass.r#type.or_empty() != "message")
         };
-        set(&mut self.server_tool_use, counts.server_tool_use.filter(counted));
-        set(&mut self.iterations, counts.iterations.filter(others));
+        set_field(&mut self.server_tool_use, counts.server_tool_use.filter(counted));
+        set_field(&mut self.iterations, counts.iterations.filter(others));
     }
 }
 
@@ -120,8 +122,8 @@ fn is_empty_array(raw: &RawValue) -> bool {
     serde_json::from_str::<Vec<IgnoredAny>>(raw.get()).is_ok_and(|elements| elements.is_empty())
 }
 
-fn set(to: &mut Option<Json>, from: Option<&RawValue>) {
+fn set_field(to: &mut Option<Json>, from: Option<&RawValue>) {
     if let Some(raw) = from {
-        *to = Some(kept(raw.get()));
+        *to = Some(compaction_block(raw.get()));
     }
 }

@@ -13,20 +13,20 @@ use serde_json::value::RawValue;
 pub use self::transformations::{InputTransformation, input_transformations};
 
 use self::blocks::Block;
-use self::frames::{Counted, Delta, Event, Message, RawDelta};
+use self::frames::{Delta, Event, Message, RawDelta, TokenCounts};
 use self::message_meta::MessageMeta;
 use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
-use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::lenient::{Str, read, read_frame};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::lenient::{LenientStr, read_frame, read_lenient};
+use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
 /// How many blocks may be open at once; the vendor's follow one another.
-const MOST_OPEN: usize = 256;
+const MAX_OPEN_BLOCKS: usize = 256;
 
 /// Reads the events of the Anthropic Messages wire. Pure: it does no I/O.
 ///
@@ -46,11 +46,11 @@ pub struct Decoder {
     /// The model that was asked: what it signs is bound to this name.
     model: String,
     message_id: Option<String>,
-    counted: Counted,
+    token_counts: TokenCounts,
     meta: MessageMeta,
     blocks: Vec<(u64, Block)>,
     /// The key of the open message's first block, and the one behind its last.
-    keys: Range<u32>,
+    item_keys: Range<u32>,
 }
 
 impl Decoder {
@@ -59,7 +59,7 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    fn message_start(
+    fn on_message_start(
         &mut self,
         message: &Message<'_>,
         turn: &mut TurnBuilder,
@@ -70,7 +70,7 @@ impl Decoder {
                 return Err(protocol_error("a second message began inside the first"));
             }
             // Without an id it may be another one.
-            Some(_) if id.is_empty() && self.keys.end > self.keys.start => {
+            Some(_) if id.is_empty() && self.item_keys.end > self.item_keys.start => {
                 return Err(protocol_error(
                     "a message began behind blocks of one, both without an id",
                 ));
@@ -78,41 +78,41 @@ impl Decoder {
             Some(_) => return Ok(()),
             None => self.message_id = Some(id.to_owned()),
         }
-        turn.set_provider(NAME);
+        turn.set_provider(PROVIDER_NAME);
         turn.set_response_id(id);
         turn.set_model(message.model.or_empty());
         if let Some(usage) = &message.usage.0 {
-            self.counted.replace(**usage);
-            turn.set_usage(self.counted.usage());
+            self.token_counts.update(**usage);
+            turn.set_usage(self.token_counts.to_usage());
         }
         let content = message.content.map_or("[]", RawValue::get);
         let content: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
         for (index, block) in (0..).zip(content) {
-            self.block_start(index, block, turn)?;
-            self.block_stop(index, turn);
+            self.on_block_start(index, block, turn)?;
+            self.on_block_stop(index, turn);
         }
         // A message that is still to come has no end yet.
-        if self.keys.end > self.keys.start {
-            stop(&message.stop_reason, turn);
+        if self.item_keys.end > self.item_keys.start {
+            stop_reason(&message.stop_reason, turn);
         }
         Ok(())
     }
 
-    fn block_start(
+    fn on_block_start(
         &mut self,
         index: u64,
         raw: &RawValue,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let key = self.key(index);
-        self.keys.end = self.keys.end.max(key.saturating_add(1));
+        let key = self.item_key(index);
+        self.item_keys.end = self.item_keys.end.max(key.saturating_add(1));
         let stopped = turn.is_stopped();
-        if let Some(block) = Block::begin(key, raw, &self.model, turn)? {
+        if let Some(block) = Block::start(key, raw, &self.model, turn)? {
             if stopped && block.is_call() {
-                return Err(behind_the_end());
+                return Err(event_after_end());
             }
             self.blocks.retain(|(open, _)| *open != index);
-            match self.blocks.len() < MOST_OPEN {
+            match self.blocks.len() < MAX_OPEN_BLOCKS {
                 true => self.blocks.push((index, block)),
                 false => turn.exceed_item_limit(),
             }
@@ -120,13 +120,13 @@ impl Decoder {
         Ok(())
     }
 
-    fn block_delta(
+    fn on_block_delta(
         &mut self,
         index: u64,
         delta: Option<&Delta<'_>>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let key = self.key(index);
+        let key = self.item_key(index);
         let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
@@ -141,10 +141,10 @@ impl Decoder {
         };
         let adds = !delta.partial_json.or_empty().is_empty();
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
-            return Err(behind_the_end());
+            return Err(event_after_end());
         }
         // Without the whole of its arguments it is not known what a call is.
-        let fits = open.as_ref().is_some_and(|(_, block)| block.takes_json());
+        let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
         if kind == "input_json_delta" && (!fits || delta.partial_json.get().is_none()) {
             return Err(protocol_error(
                 "a piece of a tool call's input belongs to no call, or is no text",
@@ -152,42 +152,42 @@ impl Decoder {
         }
         // A delta of a block that never began says nothing: its proxy lost the start.
         if let Some((_, block)) = open {
-            block.grow(key, kind, delta, turn);
+            block.push_delta(key, kind, delta, turn);
         }
         Ok(())
     }
 
-    fn compacted(&mut self, index: u64, data: &str) {
+    fn on_compaction_delta(&mut self, index: u64, data: &str) {
         let mut room = String::new();
-        let event: RawDelta<'_> = read(data, &mut room).unwrap_or_default();
+        let event: RawDelta<'_> = read_lenient(data, &mut room).unwrap_or_default();
         let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
         if let Some((_, block)) = open
-            && let Some(delta) = event.delta.and_then(|delta| Fields::parse(delta.get()))
+            && let Some(delta) = event.delta.and_then(|delta| OrderedFields::parse(delta.get()))
         {
-            block.compacted(delta);
+            block.into_compacted(delta);
         }
     }
 
-    fn block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
+    fn on_block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
         if let Some(at) = self.blocks.iter().rposition(|(open, _)| *open == index) {
             let (_, block) = self.blocks.remove(at);
-            block.end(self.key(index), &self.model, turn);
+            block.finish(self.item_key(index), &self.model, turn);
         }
     }
 
     /// Ends what never ended. Blocks of the provider's own that did not are incomplete: they are
     /// left out.
-    fn end_open(&mut self, turn: &mut TurnBuilder) {
+    fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
         for (index, block) in std::mem::take(&mut self.blocks) {
-            if block.stands_open() {
-                block.end(self.key(index), &self.model, turn);
+            if block.may_stay_open() {
+                block.finish(self.item_key(index), &self.model, turn);
             }
         }
     }
 
     /// The index of a block as a key of the turn; no message has as many blocks.
-    fn key(&self, index: u64) -> u32 {
-        self.keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
+    fn item_key(&self, index: u64) -> u32 {
+        self.item_keys.start.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
     }
 }
 
@@ -217,32 +217,32 @@ impl Decode for Decoder {
         match kind {
             "content_block_delta" => {
                 let delta = event.delta.0.as_ref();
-                self.block_delta(index, delta, turn)?;
+                self.on_block_delta(index, delta, turn)?;
                 if delta.and_then(|delta| delta.r#type.get()) == Some("compaction_delta") {
-                    self.compacted(index, frame.data);
+                    self.on_compaction_delta(index, frame.data);
                 }
             }
             "content_block_start" => {
                 if let Some(block) = event.content_block {
-                    self.block_start(index, block, turn)?;
+                    self.on_block_start(index, block, turn)?;
                 }
             }
-            "content_block_stop" => self.block_stop(index, turn),
+            "content_block_stop" => self.on_block_stop(index, turn),
             "message_start" => {
                 if let Some(message) = &event.message.0 {
-                    self.meta.read(frame.data);
-                    self.message_start(message, turn)?;
+                    self.meta.read_event(frame.data);
+                    self.on_message_start(message, turn)?;
                 }
             }
             "message_delta" => {
                 if let Some(usage) = &event.usage.0 {
-                    self.counted.replace(**usage);
-                    turn.set_usage(self.counted.usage());
+                    self.token_counts.update(**usage);
+                    turn.set_usage(self.token_counts.to_usage());
                 }
                 if let Some(delta) = &event.delta.0 {
-                    stop(&delta.stop_reason, turn);
+                    stop_reason(&delta.stop_reason, turn);
                 }
-                self.meta.read(frame.data);
+                self.meta.read_event(frame.data);
             }
             "message_stop" => {
                 if !turn.is_stopped() {
@@ -266,7 +266,7 @@ impl Decode for Decoder {
         turn: &mut TurnBuilder,
     ) -> Result<FrameOutcome, Error> {
         let mut room = String::new();
-        let Ok(event) = read::<Event<'_>>(frame.data, &mut room) else {
+        let Ok(event) = read_lenient::<Event<'_>>(frame.data, &mut room) else {
             return Ok(FrameOutcome::Done);
         };
         let starts = event.r#type.get().unwrap_or(frame.event) == "message_start";
@@ -274,28 +274,28 @@ impl Decode for Decoder {
         if !starts || id.is_none() || id == self.message_id.as_deref() {
             return Ok(FrameOutcome::Done);
         }
-        self.end_open(turn);
+        self.end_open_blocks(turn);
         self.message_id = None;
-        self.keys.start = self.keys.end;
-        self.counted.next_message();
+        self.item_keys.start = self.item_keys.end;
+        self.token_counts.start_next_message();
         turn.clear_stop();
         self.frame(frame, turn)
     }
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        self.end_open(turn);
-        if let Some(meta) = self.meta.take() {
-            turn.push_provider_item(ProviderData::new(NAME, &self.model, meta));
+        self.end_open_blocks(turn);
+        if let Some(meta) = self.meta.take_data() {
+            turn.push_provider_item(ProviderData::new(PROVIDER_NAME, &self.model, meta));
         }
         Ok(())
     }
 }
 
-fn behind_the_end() -> Error {
+fn event_after_end() -> Error {
     protocol_error("a piece of a tool call came behind the stop reason")
 }
 
-fn stop(reason: &Str<'_>, turn: &mut TurnBuilder) {
+fn stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
     let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return };
     let reason = match raw {
         "end_turn" | "stop_sequence" => StopReason::Stop,

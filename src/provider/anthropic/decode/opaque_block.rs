@@ -3,8 +3,8 @@
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::{Json, nesting_depth};
-use crate::provider::lenient::{Str, repaired};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::lenient::{LenientStr, repair_json};
+use crate::provider::ordered_fields::OrderedFields;
 
 /// What is nested deeper is kept as its text: a reader of JSON stops at 128 levels, and the value
 /// stands some levels deep in the record of a run.
@@ -14,52 +14,54 @@ const MAX_DEPTH: usize = 64;
 /// fallback, or a kind of a later version. Kept as it began, with what its deltas added.
 #[derive(Debug, Default)]
 pub(super) struct OpaqueBlock {
-    began: Box<str>,
+    start_json: Box<str>,
     /// Of a server tool.
-    pub(super) input: String,
+    pub(super) input_json: String,
     content: String,
     pub(super) citations: Vec<Json>,
     /// Other fields of its deltas, the newest of each.
-    others: Fields,
+    other_fields: OrderedFields,
 }
 
 impl OpaqueBlock {
     pub(super) fn new(began: &RawValue) -> Self {
-        Self { began: began.get().into(), ..Self::default() }
+        Self { start_json: began.get().into(), ..Self::default() }
     }
 
     /// A delta of a compaction: a piece of its content, and what goes back verbatim.
-    pub(super) fn compacted(&mut self, delta: Fields) {
+    pub(super) fn into_compacted(&mut self, delta: OrderedFields) {
         for (name, value) in delta.into_iter() {
             match (name.as_str(), value.get()) {
                 ("type", _) | (_, "null") => {}
                 ("content", piece) => {
-                    let piece: Str<'_> = serde_json::from_str(piece).unwrap_or_default();
+                    let piece: LenientStr<'_> = serde_json::from_str(piece).unwrap_or_default();
                     self.content.push_str(piece.or_empty());
                 }
-                (name, _) => self.others.set(name, value),
+                (name, _) => self.other_fields.set(name, value),
             }
         }
     }
 
     /// The whole block. The order of its keys stays.
-    pub(super) fn ended(self) -> Json {
+    pub(super) fn into_finished(self) -> Json {
         let fields = || {
-            let read = Fields::parse(&self.began);
-            read.or_else(|| Fields::parse(&repaired(&self.began)?))
+            let read = OrderedFields::parse(&self.start_json);
+            read.or_else(|| OrderedFields::parse(&repair_json(&self.start_json)?))
         };
-        let added = !(self.input.is_empty()
+        let added = !(self.input_json.is_empty()
             && self.content.is_empty()
             && self.citations.is_empty()
-            && self.others.is_empty());
-        let Some(mut fields) = added.then(fields).flatten() else { return kept(&self.began) };
+            && self.other_fields.is_empty());
+        let Some(mut fields) = added.then(fields).flatten() else {
+            return compaction_block(&self.start_json);
+        };
         // An input that was cut off is kept as the text it is.
-        let input = match serde_json::from_str::<&RawValue>(&self.input) {
+        let input = match serde_json::from_str::<&RawValue>(&self.input_json) {
             Ok(whole) => Ok(whole.to_owned()),
-            Err(_) => to_raw_value(&self.input),
+            Err(_) => to_raw_value(&self.input_json),
         };
         for (name, value, is_there) in [
-            ("input", input, !self.input.is_empty()),
+            ("input", input, !self.input_json.is_empty()),
             ("content", to_raw_value(&self.content), !self.content.is_empty()),
             ("citations", to_raw_value(&self.citations), !self.citations.is_empty()),
         ] {
@@ -69,19 +71,20 @@ impl OpaqueBlock {
                 fields.set(name, value);
             }
         }
-        for (name, value) in self.others.into_iter() {
+        for (name, value) in self.other_fields.into_iter() {
             fields.set(&name, value);
         }
-        serde_json::to_string(&fields).map_or_else(|_| kept(&self.began), |whole| kept(&whole))
+        serde_json::to_string(&fields)
+            .map_or_else(|_| compaction_block(&self.start_json), |whole| compaction_block(&whole))
     }
 }
 
 /// A value to send back. Half of a surrogate pair is made whole; what is nested too deep to be
 /// read again is kept as a string that holds its text.
-pub(super) fn kept(text: &str) -> Json {
+pub(super) fn compaction_block(text: &str) -> Json {
     let read = || {
         // What is repaired is an object.
-        let whole = || Fields::parse(&repaired(&format!("{{\"value\":{text}}}"))?);
+        let whole = || OrderedFields::parse(&repair_json(&format!("{{\"value\":{text}}}"))?);
         let value = || Json::parse(whole()?.get("value")?.get()).ok();
         Json::parse(text).ok().or_else(value)
     };
@@ -97,12 +100,15 @@ mod tests {
     #[test]
     fn only_what_is_too_deep_becomes_text() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(kept(&nested(MAX_DEPTH)).as_str(), nested(MAX_DEPTH));
-        assert_eq!(kept(&nested(MAX_DEPTH + 1)).as_str(), format!("\"{}\"", nested(MAX_DEPTH + 1)));
+        assert_eq!(compaction_block(&nested(MAX_DEPTH)).as_str(), nested(MAX_DEPTH));
+        assert_eq!(
+            compaction_block(&nested(MAX_DEPTH + 1)).as_str(),
+            format!("\"{}\"", nested(MAX_DEPTH + 1))
+        );
         let text = format!(r#"{{"a":"\"{}"}}"#, nested(200));
-        assert_eq!(kept(&text).as_str(), text);
-        assert_eq!(kept(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);
-        assert_eq!(kept(r#"{"a":"\ud83d"}"#).as_str(), "{\"a\":\"\u{fffd}\"}");
-        assert_eq!(kept(r#"["\ud83d",1]"#).as_str(), "[\"\u{fffd}\",1]");
+        assert_eq!(compaction_block(&text).as_str(), text);
+        assert_eq!(compaction_block(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);
+        assert_eq!(compaction_block(r#"{"a":"\ud83d"}"#).as_str(), "{\"a\":\"\u{fffd}\"}");
+        assert_eq!(compaction_block(r#"["\ud83d",1]"#).as_str(), "[\"\u{fffd}\",1]");
     }
 }

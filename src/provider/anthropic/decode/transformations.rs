@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::turn::Turn;
 
 /// One change that the vendor made to a request.
@@ -43,7 +43,7 @@ pub fn input_transformations(turn: &Turn) -> Vec<InputTransformation> {
         input_transformations: Vec<serde_json::Value>,
     }
     let own = turn.items().iter().filter_map(|item| item.provider_data.as_deref());
-    let own = own.filter(|data| data.provider == NAME);
+    let own = own.filter(|data| data.provider == PROVIDER_NAME);
     let messages = own.filter_map(|data| data.value.deserialize_as::<Message>().ok());
     let changes = messages.filter(|message| message.r#type == "message");
     let changes = changes.flat_map(|message| message.input_transformations);

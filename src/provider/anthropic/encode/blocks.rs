@@ -7,9 +7,9 @@ use serde_json::value::RawValue;
 
 use crate::item::{ProviderData, ToolCall};
 use crate::provider::cache_control::CacheControl;
-use crate::provider::lenient::Str;
-use crate::provider::ordered_fields::Fields;
-use crate::provider::portable_values::{LONG_ID, object_or_wrapped, wire_id, wire_name};
+use crate::provider::lenient::LenientStr;
+use crate::provider::ordered_fields::OrderedFields;
+use crate::provider::portable_values::{MAX_LONG_ID_BYTES, object_or_wrapped, wire_id, wire_name};
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -75,7 +75,7 @@ pub(super) enum Source<'a> {
 
 impl Block<'_> {
     /// Whether it is thinking, in words or redacted.
-    pub(super) fn is_thought(&self) -> bool {
+    pub(super) fn is_thinking(&self) -> bool {
         match self {
             Self::Thinking { .. } | Self::Redacted(_) => true,
             Self::Text { .. }
@@ -88,7 +88,7 @@ impl Block<'_> {
     }
 
     /// Takes from a call the code that made it, if that is one of these.
-    pub(super) fn forget_caller(&mut self, is_gone: impl Fn(&str) -> bool) {
+    pub(super) fn remove_caller(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
         *caller = caller.take().filter(|caller| {
             let read: Caller<'_> = serde_json::from_str(caller.get()).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Block<'_> {
     }
 
     /// Puts a cache mark on it, if it is of the user: on thinking, "extra inputs are not permitted".
-    pub(super) fn mark(&mut self, mark: CacheControl) {
+    pub(super) fn mark_cache(&mut self, mark: CacheControl) {
         match self {
             Self::Text { cache_control, .. }
             | Self::ToolResult { cache_control, .. }
@@ -115,7 +115,7 @@ impl Block<'_> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Caller<'a> {
-    tool_id: Str<'a>,
+    tool_id: LenientStr<'a>,
 }
 
 /// JSON text, written as it is.
@@ -130,29 +130,29 @@ impl Serialize for RawJson<'_> {
 }
 
 /// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
-pub(super) fn reasoning<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
-    if let Some(signature) = Fields::of_data(data, "signature") {
+pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
+    if let Some(signature) = OrderedFields::of_provider_data(data, "signature") {
         let signature = serde_json::from_str(signature.get()).ok()?;
         return Some(Block::Thinking { thinking: text, signature });
     }
     let text = data.value.as_str().starts_with('"');
-    (text || Fields::of_data(data, "type").is_some())
-        .then(|| verbatim(data))
+    (text || OrderedFields::of_provider_data(data, "type").is_some())
+        .then(|| verbatim_block(data))
         .flatten()
         .map(Block::Redacted)
 }
 
-pub(super) fn tool_use<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
+pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>) -> Block<'a> {
     Block::ToolUse {
-        id: wire_id(&call.call_id, LONG_ID),
+        id: wire_id(&call.call_id, MAX_LONG_ID_BYTES),
         name: wire_name(&call.name),
         input: RawJson(object_or_wrapped(call)),
-        caller: data.and_then(|data| Fields::of_data(data, "caller")),
+        caller: data.and_then(|data| OrderedFields::of_provider_data(data, "caller")),
     }
 }
 
 /// The whole of an opaque value, verbatim. One that is kept as a string is the JSON text in it.
-pub(super) fn verbatim(data: &ProviderData) -> Option<Box<RawValue>> {
+pub(super) fn verbatim_block(data: &ProviderData) -> Option<Box<RawValue>> {
     let text =
         data.value.deserialize_as::<String>().unwrap_or_else(|_| data.value.as_str().to_owned());
     RawValue::from_string(text).ok()

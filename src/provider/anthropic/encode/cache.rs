@@ -5,7 +5,7 @@ use super::content::text_block;
 use crate::error::Error;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::JsonArray;
-use crate::provider::portable_values::NOT_SHOWN;
+use crate::provider::portable_values::MEDIA_PLACEHOLDER;
 
 /// What is known of the messages that are encoded, the last of which is of the assistant.
 #[derive(Clone, Default)]
@@ -13,19 +13,19 @@ pub(super) struct EncodedPrefix {
     /// The newest container that code of this model ran in.
     pub(super) container: Option<String>,
     /// The tools that were called, each once.
-    called: Vec<String>,
+    called_tools: Vec<String>,
     /// Whether there are thoughts among them.
-    thinks: bool,
+    has_thinking: bool,
 }
 
 impl EncodedPrefix {
-    fn and(mut self, messages: &[Message<'_>]) -> Self {
+    fn extended_by(mut self, messages: &[Message<'_>]) -> Self {
         for block in messages.iter().flat_map(|message| &message.content) {
-            self.thinks |= block.is_thought();
+            self.has_thinking |= block.is_thinking();
             if let Block::ToolUse { name, .. } = block
-                && self.called.iter().all(|known| known != name)
+                && self.called_tools.iter().all(|known| known != name)
             {
-                self.called.push(name.clone().into_owned());
+                self.called_tools.push(name.clone().into_owned());
             }
         }
         self
@@ -35,11 +35,11 @@ impl EncodedPrefix {
 /// The messages of a context, as far as they were not encoded before.
 pub(super) struct NewMessages<'a> {
     /// What is known of those before.
-    known: EncodedPrefix,
+    cached: EncodedPrefix,
     messages: Vec<Message<'a>>,
     /// The place up to which nothing changes any more, how many messages are there, and the
     /// container.
-    closed: Option<(usize, usize, Option<String>)>,
+    closed_messages: Option<(usize, usize, Option<String>)>,
     /// What is known of those before and of these.
     all: EncodedPrefix,
 }
@@ -58,14 +58,14 @@ impl<'a> NewMessages<'a> {
         messages.retain(says);
         // "first message must use the user role"; so does the first behind what is encoded.
         if messages.first().is_some_and(|message| message.role == "assistant") {
-            let content = text_block(NOT_SHOWN).into_iter().collect();
+            let content = text_block(MEDIA_PLACEHOLDER).into_iter().collect();
             messages.insert(0, Message { role: "user", content });
             if let Some((_, count, _)) = &mut closed {
                 *count += 1;
             }
         }
-        let all = EncodedPrefix { container, ..known.clone() }.and(&messages);
-        Self { known, messages, closed, all }
+        let all = EncodedPrefix { container, ..known.clone() }.extended_by(&messages);
+        Self { cached: known, messages, closed_messages: closed, all }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -77,28 +77,28 @@ impl<'a> NewMessages<'a> {
     }
 
     /// The names of all tools that were called, each once.
-    pub(super) fn called(&self) -> impl Iterator<Item = String> + use<> {
-        self.all.called.clone().into_iter()
+    pub(super) fn called_tools(&self) -> impl Iterator<Item = String> + use<> {
+        self.all.called_tools.clone().into_iter()
     }
 
     /// Whether any thoughts are sent.
-    pub(super) fn thinks(&self) -> bool {
-        self.all.thinks
+    pub(super) fn has_thinking(&self) -> bool {
+        self.all.has_thinking
     }
 
     /// Puts the mark that moves on with the conversation: the next request begins with all up to
     /// here. What is closed ends with an assistant, so that it stands behind.
-    pub(super) fn mark_moving(&mut self, mark: CacheControl) {
+    pub(super) fn mark_moving_breakpoint(&mut self, mark: CacheControl) {
         let last = self.messages.iter_mut().rfind(|message| message.role == "user");
         if let Some(block) = last.and_then(|message| message.content.last_mut()) {
-            block.mark(mark);
+            block.mark_cache(mark);
         }
     }
 
     pub(super) fn into_array(self) -> Result<JsonArray<EncodedPrefix>, Error> {
-        let closed = self.closed.map(|(at, count, container)| {
+        let closed = self.closed_messages.map(|(at, count, container)| {
             let closed = &self.messages[..count.min(self.messages.len())];
-            (at, count, EncodedPrefix { container, ..self.known }.and(closed))
+            (at, count, EncodedPrefix { container, ..self.cached }.extended_by(closed))
         });
         JsonArray::of("messages", &self.messages, closed)
     }

@@ -11,12 +11,12 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
 
 /// "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
-const IMAGES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
+const IMAGE_TYPES: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
 
-const PDF: &str = "application/pdf";
+const PDF_TYPE: &str = "application/pdf";
 
 /// What is text by other names than `text/…`.
-const TEXTS: &[&str] = &[
+const TEXT_TYPES: &[&str] = &[
     "application/json",
     "application/xml",
     "application/yaml",
@@ -31,29 +31,31 @@ pub(super) fn text_block(text: &str) -> Option<Block<'_>> {
     is_there.then_some(Block::Text { text, citations: None, cache_control: None })
 }
 
-pub(super) fn blocks(content: &Content) -> Result<Vec<Block<'_>>, Error> {
+pub(super) fn content_blocks(content: &Content) -> Result<Vec<Block<'_>>, Error> {
     match content {
         Content::Text(text) => Ok(text_block(text).into_iter().collect()),
-        Content::Parts(parts) => parts.iter().filter_map(|part| block(part).transpose()).collect(),
+        Content::Parts(parts) => {
+            parts.iter().filter_map(|part| content_block(part).transpose()).collect()
+        }
     }
 }
 
-fn block(part: &Part) -> Result<Option<Block<'_>>, Error> {
+fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
     match part {
         Part::Text { text } => Ok(text_block(text)),
-        Part::Image(media) => image(media, &kind(media)).map(Some),
+        Part::Image(media) => image_block(media, &media_kind(media)).map(Some),
         Part::File(media) => {
-            let kind = kind(media);
+            let kind = media_kind(media);
             if kind.starts_with("image/") {
-                return image(media, &kind).map(Some);
+                return image_block(media, &kind).map(Some);
             }
-            document(media, &kind)
+            document_block(media, &kind)
         }
     }
 }
 
 /// The media type without its parameters.
-fn kind(media: &Media) -> String {
+fn media_kind(media: &Media) -> String {
     let kind = media.media_type.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
         "image/jpg" => "image/jpeg".to_owned(),
@@ -61,27 +63,29 @@ fn kind(media: &Media) -> String {
     }
 }
 
-fn image<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
-    let known = IMAGES.iter().find(|image| **image == kind);
+fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
+    let known = IMAGE_TYPES.iter().find(|image| **image == kind);
     let source = match (&media.source, known) {
         (MediaSource::Data(data), Some(media_type)) => Source::Base64 { media_type, data },
         // The wire asks for no type here: the server sees what it fetches.
         (MediaSource::Url(url), Some(_)) => Source::Url { url },
         (MediaSource::Url(url), None) if matches!(kind, "" | "image/*") => Source::Url { url },
-        (_, None) => return Err(unsupported(kind)),
+        (_, None) => return Err(unsupported_media(kind)),
     };
     Ok(Block::Image { source, cache_control: None })
 }
 
 /// "Input should be 'application/pdf'" holds for base64; text goes as text. One without any words
 /// is left out, as empty text is.
-fn document<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
-    let is_text = kind.starts_with("text/") || TEXTS.contains(&kind);
+fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
+    let is_text = kind.starts_with("text/") || TEXT_TYPES.contains(&kind);
     let source = match &media.source {
-        MediaSource::Data(data) if kind == PDF => Source::Base64 { media_type: PDF, data },
-        MediaSource::Url(url) if matches!(kind, "" | PDF) => Source::Url { url },
+        MediaSource::Data(data) if kind == PDF_TYPE => {
+            Source::Base64 { media_type: PDF_TYPE, data }
+        }
+        MediaSource::Url(url) if matches!(kind, "" | PDF_TYPE) => Source::Url { url },
         MediaSource::Data(data) if is_text => {
-            let text = decoded(data).and_then(|bytes| String::from_utf8(bytes).ok());
+            let text = decode_base64(data).and_then(|bytes| String::from_utf8(bytes).ok());
             let Some(data) = text else {
                 let message = format!("a file of type `{kind}` is not base64 of UTF-8");
                 return Err(Error::new(ErrorKind::InvalidRequest, message));
@@ -91,19 +95,19 @@ fn document<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error
             }
             Source::Text { media_type: "text/plain", data }
         }
-        MediaSource::Data(_) | MediaSource::Url(_) => return Err(unsupported(kind)),
+        MediaSource::Data(_) | MediaSource::Url(_) => return Err(unsupported_media(kind)),
     };
     Ok(Some(Block::Document { source, cache_control: None }))
 }
 
-fn unsupported(kind: &str) -> Error {
+fn unsupported_media(kind: &str) -> Error {
     let shown: Cow<'_, str> = kind.chars().take(80).collect();
     let message = format!("the Anthropic Messages wire cannot carry a file of type `{shown}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }
 
 /// Reads base64, the standard alphabet, padded or not; white space is passed over.
-fn decoded(base64: &str) -> Option<Vec<u8>> {
+fn decode_base64(base64: &str) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);
@@ -118,7 +122,7 @@ mod tests {
 
     #[track_caller]
     fn check(base64: &str, expected: Option<&str>) {
-        assert_eq!(decoded(base64).as_deref(), expected.map(str::as_bytes), "{base64}");
+        assert_eq!(decode_base64(base64).as_deref(), expected.map(str::as_bytes), "{base64}");
     }
 
     #[test]

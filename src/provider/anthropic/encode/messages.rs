@@ -5,45 +5,45 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::blocks::{Block, Message, reasoning, tool_use, verbatim};
+use super::blocks::{Block, Message, reasoning_block, tool_use_block, verbatim_block};
 use super::cache::{EncodedPrefix, NewMessages};
-use super::content::{blocks, text_block};
+use super::content::{content_blocks, text_block};
 
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
-use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::handoff;
-use crate::provider::lenient::{Lax, Str};
-use crate::provider::ordered_fields::Fields;
-use crate::provider::portable_values::{FAILED_SILENTLY, LONG_ID, wire_id};
+use crate::provider::lenient::{Lenient, LenientStr};
+use crate::provider::ordered_fields::OrderedFields;
+use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire_id};
 
 /// The messages so far, alternating roles.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
     /// What is known of those that are encoded.
-    known: EncodedPrefix,
-    done: Vec<Message<'a>>,
+    cached: EncodedPrefix,
+    written_items: Vec<Message<'a>>,
     /// The place before the item that is added.
-    at: usize,
+    item_index: usize,
     /// The place where the user began to speak last, how many messages were there, and the
     /// container: no item changes them any more.
-    closed: Option<(usize, usize, Option<String>)>,
+    closed_messages: Option<(usize, usize, Option<String>)>,
     /// Calls of the assistant's message that is being written. Text that comes behind a call is
     /// put before it: the wire is reported to refuse the other order.
     calls: Vec<Block<'a>>,
     /// Thoughts that nothing of their turn has followed yet: "the final block in an assistant
     /// message cannot be `thinking`", so those at the end of a turn are not sent.
-    thoughts: Vec<Block<'a>>,
+    thinking: Vec<Block<'a>>,
     /// Uses of the server's own tools that have no result yet.
-    pending: Vec<Use>,
+    pending_calls: Vec<ToolUsePosition>,
     /// Whether the request offers tools that the server runs itself.
-    offers_native: bool,
+    offers_native_tools: bool,
     /// The newest container that code of this model ran in.
     container: Option<String>,
 }
 
 /// A use of one of the server's own tools, and its place.
-struct Use {
+struct ToolUsePosition {
     id: String,
     message: usize,
     block: usize,
@@ -53,42 +53,48 @@ impl<'a> Messages<'a> {
     /// Begins behind messages that are encoded, or with nothing.
     pub(super) fn new(known: Option<&EncodedPrefix>, offers_native: bool) -> Self {
         let known = known.cloned().unwrap_or_default();
-        Self { container: known.container.clone(), known, offers_native, ..Self::default() }
+        Self {
+            container: known.container.clone(),
+            cached: known,
+            offers_native_tools: offers_native,
+            ..Self::default()
+        }
     }
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
-        let data = handoff(item, NAME, model).data();
+        let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
-            ItemKind::User { content } => self.said(blocks(content)?),
+            ItemKind::User { content } => self.push_text(content_blocks(content)?),
             // The wire has no system role between messages.
-            ItemKind::System { text } => self.said(text_block(text).into_iter().collect()),
+            ItemKind::System { text } => self.push_text(text_block(text).into_iter().collect()),
             ItemKind::Text { text } => {
                 if let Some(mut block) = text_block(text) {
                     if let Block::Text { citations, .. } = &mut block {
-                        *citations = data.and_then(|data| Fields::of_data(data, "citations"));
+                        *citations = data
+                            .and_then(|data| OrderedFields::of_provider_data(data, "citations"));
                     }
-                    self.assistant(block);
+                    self.assistant_message(block);
                 }
             }
             ItemKind::Reasoning { text } => {
-                if let Some(block) = data.and_then(|data| reasoning(text, data)) {
-                    self.thoughts.push(block);
+                if let Some(block) = data.and_then(|data| reasoning_block(text, data)) {
+                    self.thinking.push(block);
                 }
             }
             ItemKind::ToolCall(call) => {
-                self.open("assistant");
-                self.flush_thoughts();
-                self.calls.push(tool_use(call, data));
+                self.open_message("assistant");
+                self.flush_thinking();
+                self.calls.push(tool_use_block(call, data));
             }
             ItemKind::ToolResult(result) => {
-                let mut content = blocks(&result.content)?;
+                let mut content = content_blocks(&result.content)?;
                 if content.is_empty() && result.is_error() {
                     // "content cannot be empty if `is_error` is true"
-                    content.extend(text_block(FAILED_SILENTLY));
+                    content.extend(text_block(EMPTY_ERROR_TEXT));
                 }
-                self.open("user").content.push(Block::ToolResult {
-                    tool_use_id: wire_id(&result.call_id, LONG_ID),
+                self.open_message("user").content.push(Block::ToolResult {
+                    tool_use_id: wire_id(&result.call_id, MAX_LONG_ID_BYTES),
                     content,
                     is_error: result.is_error(),
                     cache_control: None,
@@ -96,12 +102,12 @@ impl<'a> Messages<'a> {
             }
             ItemKind::Other => {
                 if let Some(data) = data {
-                    self.own(data);
+                    self.push_provider_item(data);
                 }
             }
         }
         if item.interrupted {
-            self.leave_out_pending();
+            self.remove_pending_calls();
         }
         if let Some(turn) = &item.turn {
             self.end_turn(turn);
@@ -111,12 +117,12 @@ impl<'a> Messages<'a> {
         if item.turn.is_some() || item.interrupted {
             self.trim_end();
         }
-        self.at = at;
+        self.item_index = at;
         Ok(())
     }
 
     fn end_turn(&mut self, turn: &TurnInfo) {
-        self.thoughts.clear();
+        self.thinking.clear();
         // Where a turn goes on, the result may come in a later response.
         let goes_on = match turn.stop_reason {
             StopReason::Pause | StopReason::ToolCalls => true,
@@ -128,39 +134,40 @@ impl<'a> Messages<'a> {
             | StopReason::Other(_) => false,
         };
         if !goes_on {
-            self.leave_out_pending();
+            self.remove_pending_calls();
         }
     }
 
     /// Removes the uses that no result will follow: the vendor refuses them. A call that such a use
     /// made goes as one that the model made itself.
-    fn leave_out_pending(&mut self) {
-        let pending = std::mem::take(&mut self.pending);
+    fn remove_pending_calls(&mut self) {
+        let pending = std::mem::take(&mut self.pending_calls);
         let Some(first) = pending.first().map(|used| used.message) else { return };
         for used in pending.iter().rev() {
-            self.done[used.message].content.remove(used.block);
+            self.written_items[used.message].content.remove(used.block);
         }
-        let made_calls = self.done[first..].iter_mut().flat_map(|message| &mut message.content);
+        let made_calls =
+            self.written_items[first..].iter_mut().flat_map(|message| &mut message.content);
         for block in made_calls.chain(&mut self.calls) {
-            block.forget_caller(|id| pending.iter().any(|used| used.id == id));
+            block.remove_caller(|id| pending.iter().any(|used| used.id == id));
         }
         // Thoughts that nothing follows any more go as well. Calls follow those of the last message.
-        let ended = self.done.len() - usize::from(!self.calls.is_empty());
-        for message in &mut self.done[first..ended] {
-            while message.content.last().is_some_and(Block::is_thought) {
+        let ended = self.written_items.len() - usize::from(!self.calls.is_empty());
+        for message in &mut self.written_items[first..ended] {
+            while message.content.last().is_some_and(Block::is_thinking) {
                 message.content.pop();
             }
         }
         // Law: a message before the last one has a call, which is answered in the next.
-        self.done.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
+        self.written_items.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
     }
 
     /// An item of the provider's own: a block, or what a message said beside its blocks, which is
     /// none. The vendor refuses a use that was cut off inside its input, and a result without its
     /// use.
-    fn own(&mut self, data: &ProviderData) {
-        let Some(raw) = verbatim(data) else { return };
-        let own: Own<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
+    fn push_provider_item(&mut self, data: &ProviderData) {
+        let Some(raw) = verbatim_block(data) else { return };
+        let own: ProviderItem<'_> = serde_json::from_str(raw.get()).unwrap_or_default();
         if own.r#type.get() == Some("message") {
             let id = own.container.0.and_then(|container| container.id.0);
             self.container = id.map(Cow::into_owned).or(self.container.take());
@@ -171,67 +178,68 @@ impl<'a> Messages<'a> {
             return;
         }
         if let Some(id) = own.tool_use_id.get() {
-            let Some(at) = self.pending.iter().position(|used| used.id == id) else { return };
-            self.pending.remove(at);
+            let Some(at) = self.pending_calls.iter().position(|used| used.id == id) else { return };
+            self.pending_calls.remove(at);
         }
         let used = is_use.then(|| own.id.or_empty().to_owned());
-        self.flush_thoughts();
+        self.flush_thinking();
         self.flush_calls();
-        self.assistant(Block::Verbatim(raw));
+        self.assistant_message(Block::Verbatim(raw));
         if let Some(id) = used {
-            let message = self.done.len() - 1;
-            let block = self.done[message].content.len() - 1;
-            self.pending.push(Use { id, message, block });
+            let message = self.written_items.len() - 1;
+            let block = self.written_items[message].content.len() - 1;
+            self.pending_calls.push(ToolUsePosition { id, message, block });
         }
     }
 
     /// The user speaks, or who runs the agent: the turn before does not go on.
-    fn said(&mut self, content: Vec<Block<'a>>) {
+    fn push_text(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
-            self.leave_out_pending();
-            self.open("user").content.extend(content);
+            self.remove_pending_calls();
+            self.open_message("user").content.extend(content);
         }
     }
 
-    fn assistant(&mut self, block: Block<'a>) {
-        self.open("assistant");
-        self.flush_thoughts();
-        self.open("assistant").content.push(block);
+    fn assistant_message(&mut self, block: Block<'a>) {
+        self.open_message("assistant");
+        self.flush_thinking();
+        self.open_message("assistant").content.push(block);
     }
 
-    fn flush_thoughts(&mut self) {
-        if !self.thoughts.is_empty() {
+    fn flush_thinking(&mut self) {
+        if !self.thinking.is_empty() {
             self.flush_calls();
-            let thoughts = std::mem::take(&mut self.thoughts);
-            self.open("assistant").content.extend(thoughts);
+            let thoughts = std::mem::take(&mut self.thinking);
+            self.open_message("assistant").content.extend(thoughts);
         }
     }
 
-    fn open(&mut self, role: &'static str) -> &mut Message<'a> {
-        if self.done.last().is_none_or(|message| message.role != role) {
+    fn open_message(&mut self, role: &'static str) -> &mut Message<'a> {
+        if self.written_items.last().is_none_or(|message| message.role != role) {
             self.flush_calls();
             if role == "user" {
-                self.thoughts.clear();
+                self.thinking.clear();
                 // What still waits for its result may be left out later.
-                if !self.done.is_empty() && self.pending.is_empty() {
-                    self.closed = Some((self.at, self.done.len(), self.container.clone()));
+                if !self.written_items.is_empty() && self.pending_calls.is_empty() {
+                    self.closed_messages =
+                        Some((self.item_index, self.written_items.len(), self.container.clone()));
                 }
             }
-            self.done.push(Message { role, content: Vec::new() });
+            self.written_items.push(Message { role, content: Vec::new() });
         }
-        let last = self.done.len() - 1;
-        &mut self.done[last]
+        let last = self.written_items.len() - 1;
+        &mut self.written_items[last]
     }
 
     fn flush_calls(&mut self) {
-        if let Some(message) = self.done.last_mut() {
+        if let Some(message) = self.written_items.last_mut() {
             message.content.append(&mut self.calls);
         }
     }
 
     fn trim_end(&mut self) {
-        let last = self.done.last_mut().filter(|message| message.role == "assistant");
+        let last = self.written_items.last_mut().filter(|message| message.role == "assistant");
         let block = last.and_then(|message| message.content.last_mut());
         if let Some(Block::Text { text, .. }) = block
             && self.calls.is_empty()
@@ -242,20 +250,22 @@ impl<'a> Messages<'a> {
 
     pub(super) fn finish(mut self) -> NewMessages<'a> {
         self.flush_calls();
-        let answers_calls = self.done.last().is_some_and(|message| message.role == "user");
-        if answers_calls && !self.offers_native {
-            self.leave_out_pending();
+        let answers_calls = self.written_items.last().is_some_and(|message| message.role == "user");
+        if answers_calls && !self.offers_native_tools {
+            self.remove_pending_calls();
         }
         self.trim_end();
-        NewMessages::new(self.known, self.done, self.closed, self.container)
+        NewMessages::new(self.cached, self.written_items, self.closed_messages, self.container)
     }
 }
 
 /// Whether the user speaks with this item, in a message behind that of an assistant.
-pub(super) fn opens_user(item: &Item) -> bool {
+pub(super) fn starts_user_message(item: &Item) -> bool {
     match &item.kind {
         ItemKind::ToolResult(_) => true,
-        ItemKind::User { content } => blocks(content).is_ok_and(|blocks| !blocks.is_empty()),
+        ItemKind::User { content } => {
+            content_blocks(content).is_ok_and(|blocks| !blocks.is_empty())
+        }
         ItemKind::System { text } => text_block(text).is_some(),
         ItemKind::Text { .. }
         | ItemKind::Reasoning { .. }
@@ -267,16 +277,16 @@ pub(super) fn opens_user(item: &Item) -> bool {
 /// What is read of an item of the provider's own.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Own<'a> {
-    r#type: Str<'a>,
-    id: Str<'a>,
-    tool_use_id: Str<'a>,
+struct ProviderItem<'a> {
+    r#type: LenientStr<'a>,
+    id: LenientStr<'a>,
+    tool_use_id: LenientStr<'a>,
     input: Option<&'a RawValue>,
-    container: Lax<Container<'a>>,
+    container: Lenient<Container<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct Container<'a> {
-    id: Str<'a>,
+    id: LenientStr<'a>,
 }

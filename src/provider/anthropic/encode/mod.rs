@@ -14,10 +14,10 @@ use serde_json::json;
 
 use self::blocks::Block;
 use self::cache::EncodedPrefix;
-use self::messages::{Messages, opens_user};
-use self::options::{Settings, offers_native};
+use self::messages::{Messages, starts_user_message};
+use self::options::{Settings, offers_native_tools};
 use crate::error::Error;
-use crate::provider::anthropic::passthrough::NAME;
+use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::EncodeContext;
@@ -71,36 +71,37 @@ use crate::request::Request;
 /// [`Unsupported`](crate::ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_with(request, model, Head::Vendor, ChangedPrefix::Unsaid).map(|(body, _)| body)
+    encode_with(request, model, RequestHead::Vendor, ChangedPrefix::Ignored).map(|(body, _)| body)
 }
 
 /// What the vendor is to do with thoughts whose prefix has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChangedPrefix {
     /// It is not told, and refuses the request.
-    Unsaid,
+    Ignored,
     /// It does not show them to the model.
     #[cfg_attr(
         not(feature = "http"),
         expect(dead_code, reason = "only a provider over HTTP knows whom it asks")
     )]
-    DropThoughts,
+    DropThinking,
 }
 
 /// The body of a request, and the name of the beta feature that it uses.
 pub(super) fn encode_with(
     request: &Request,
     model: &str,
-    head: Head<'_>,
+    head: RequestHead<'_>,
     changed_prefix: ChangedPrefix,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
-    let mut context = EncodeContext::<EncodedPrefix>::from_request(request, NAME, model, ());
-    if !context.peek_item().next().is_some_and(opens_user) {
+    let mut context =
+        EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
+    if !context.peek_item().next().is_some_and(starts_user_message) {
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.restart();
     }
-    let mut messages = Messages::new(context.state(), offers_native(&request.options.extra));
+    let mut messages = Messages::new(context.state(), offers_native_tools(&request.options.extra));
     for (at, item) in context.items() {
         messages.push(item, at, model)?;
     }
@@ -114,18 +115,20 @@ pub(super) fn encode_with(
     });
     let mut tools: Vec<_> = tools.collect();
     if tools.is_empty() {
-        tools = called(written.called());
+        tools = called_tools(written.called_tools());
     }
     let options = &request.options;
     let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
-    let mut settings = Settings::of(options, has_tools)?;
+    let mut settings = Settings::from_options(options, has_tools)?;
     let binds = match changed_prefix {
-        ChangedPrefix::Unsaid => false,
-        ChangedPrefix::DropThoughts => written.thinks() && settings.drop_thoughts(options, model),
+        ChangedPrefix::Ignored => false,
+        ChangedPrefix::DropThinking => {
+            written.has_thinking() && settings.drop_thinking(options, model)
+        }
     };
-    let mark = CacheControl::of(options.cache);
+    let mark = CacheControl::from_option(options.cache);
     if let Some(mark) = mark {
-        written.mark_moving(mark);
+        written.mark_moving_breakpoint(mark);
         if let Some(tool) = tools.last_mut() {
             tool.cache_control = Some(mark);
         }
@@ -136,8 +139,8 @@ pub(super) fn encode_with(
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
     let system: Vec<_> = system.collect();
     let body = match head {
-        Head::Vendor => ObjectWriter::default().set("model", model),
-        Head::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::default()
+        RequestHead::Vendor => ObjectWriter::default().set("model", model),
+        RequestHead::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::default()
             .set("anthropic_version", anthropic_version)
             .set_list("anthropic_beta", anthropic_beta),
     };
@@ -147,12 +150,12 @@ pub(super) fn encode_with(
         .set_list("system", &system)
         .set_list("tools", &tools);
     let body = context.write_item(body, written.into_array()?, &options.extra)?;
-    Ok((body, binds.then_some(options::BINDING)))
+    Ok((body, binds.then_some(options::BLOCK_BINDING)))
 }
 
 /// What a body begins with.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Head<'a> {
+pub(super) enum RequestHead<'a> {
     /// As the vendor has it.
     Vendor,
     /// As Vertex AI has it: the model stands in the address, and headers in the body.
@@ -171,12 +174,13 @@ struct Tool<'a> {
 
 /// The tools that were called: the wire demands that they are declared, also when none may be
 /// called any more.
-fn called(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
-    static ANYTHING: LazyLock<serde_json::Value> = LazyLock::new(|| json!({ "type": "object" }));
+fn called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
+    static WILDCARD_TOOL: LazyLock<serde_json::Value> =
+        LazyLock::new(|| json!({ "type": "object" }));
     let tool = |name| Tool {
         name: Cow::Owned(name),
         description: "Not available any more.",
-        input_schema: &ANYTHING,
+        input_schema: &WILDCARD_TOOL,
         cache_control: None,
     };
     names.map(tool).collect()

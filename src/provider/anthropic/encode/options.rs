@@ -5,24 +5,24 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
-use crate::provider::effort_names::EffortWords;
+use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::anthropic_output;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
 /// What is asked for unless a request says how many tokens; the wire demands a number.
-const MAX_TOKENS: u32 = 8192;
+const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// "must be ≥ 1024 and less than `max_tokens`"
-const LEAST_BUDGET: u32 = 1024;
+const MIN_THINKING_BUDGET: u32 = 1024;
 
-const WIRE: &str = "Anthropic Messages";
+const WIRE_NAME: &str = "Anthropic Messages";
 
 /// The words for an effort.
-const WORDS: EffortWords = EffortWords { max: "max", ..EffortWords::THREE };
+const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
 /// Whether a request offers tools that the server runs itself: each has a `type` of its own, or is
 /// on an MCP server.
-pub(super) fn offers_native(extra: &Map<String, Value>) -> bool {
+pub(super) fn offers_native_tools(extra: &Map<String, Value>) -> bool {
     let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
     let tools = extra.get("tools").and_then(Value::as_array);
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
@@ -62,18 +62,18 @@ struct BlockBinding {
 }
 
 /// The beta feature that knows of it.
-pub(super) const BINDING: &str = "thinking-binding-controls-2026-08-01";
+pub(super) const BLOCK_BINDING: &str = "thinking-binding-controls-2026-08-01";
 
 /// Models that think only when they are asked to: for them, asking is more than saying what
 /// becomes of earlier thoughts. The newer ones think by default.
-const THINKS_WHEN_ASKED: [&str; 5] =
+const THINKS_ONLY_IF_REQUESTED: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
     /// `has_tools` tells whether the body declares any.
-    pub(super) fn of(options: &Options, has_tools: bool) -> Result<Self, Error> {
+    pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
         ensure_extra_is_new(
-            WIRE,
+            WIRE_NAME,
             &[
                 ("seed", options.seed.is_some()),
                 ("frequency_penalty", options.frequency_penalty.is_some()),
@@ -81,15 +81,15 @@ impl Settings {
                 ("metadata", !options.metadata.is_empty()),
             ],
         )?;
-        check(options, options.reasoning)?;
-        let asked = options.max_output_tokens.unwrap_or(MAX_TOKENS);
+        check_options(options, options.reasoning)?;
+        let asked = options.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
         let (thinking, effort, max_tokens) = match options.reasoning {
             None => (None, None, asked),
             Some(Reasoning::Off) => (Some(Thinking::Disabled), None, asked),
             Some(Reasoning::Effort(effort)) => {
                 let display = Some("summarized");
                 let thinking = Thinking::Adaptive { display, block_binding: None };
-                (Some(thinking), Some(WORDS.of(effort)), asked)
+                (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), asked)
             }
             // The limit counts thoughts, too: where the budget would leave nothing of it, it is
             // raised by the budget.
@@ -103,14 +103,14 @@ impl Settings {
         let format = ObjectWriter::default();
         let format = match &options.output {
             Output::Text => format,
-            Output::Json => return Err(unsupported(WIRE, "output")),
+            Output::Json => return Err(unsupported(WIRE_NAME, "output")),
             Output::Schema(output) => {
                 format.set("type", "json_schema").set("schema", anthropic_output(&output.schema)?)
             }
         };
         let output_config =
             ObjectWriter::default().set_some("effort", effort).set_object("format", format);
-        let tool_choice = choice(options, has_tools)?;
+        let tool_choice = tool_choice(options, has_tools)?;
         Ok(Self { max_tokens, tool_choice, thinking, output_config })
     }
 
@@ -129,7 +129,7 @@ impl Settings {
 
     /// Asks that thoughts whose prefix has changed are not shown to the model, and says whether it
     /// could be asked.
-    pub(super) fn drop_thoughts(&mut self, options: &Options, model: &str) -> bool {
+    pub(super) fn drop_thinking(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {
             return false;
         }
@@ -143,8 +143,8 @@ impl Settings {
             // thinking by default."
             None => {
                 let by_default = Some(Reasoning::Effort(Effort::High));
-                let when_asked = THINKS_WHEN_ASKED.iter().any(|name| model.contains(name));
-                if when_asked || check(options, by_default).is_err() {
+                let when_asked = THINKS_ONLY_IF_REQUESTED.iter().any(|name| model.contains(name));
+                if when_asked || check_options(options, by_default).is_err() {
                     return false;
                 }
                 self.thinking = Some(Thinking::Adaptive { display: None, block_binding: drop });
@@ -158,7 +158,7 @@ impl Settings {
 /// enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must be greater than or equal
 /// to 0.95 or unset", and a forced tool call beside a budget ("adaptive thinking supports forced
 /// tool use").
-fn check(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
+fn check_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),
         Some(Reasoning::Effort(_)) => None,
@@ -172,7 +172,7 @@ fn check(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     for (parameter, is_refused, why) in [
         (
             "reasoning",
-            budget.is_some_and(|budget| budget < LEAST_BUDGET),
+            budget.is_some_and(|budget| budget < MIN_THINKING_BUDGET),
             "a budget is 1024 or more",
         ),
         ("temperature", warm, "beside thinking it can only be 1"),
@@ -181,19 +181,19 @@ fn check(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
         ("tool_choice", forces && budget.is_some(), "no call can be forced beside a budget"),
     ] {
         if is_refused {
-            return Err(refused(parameter, why));
+            return Err(refusal_error(parameter, why));
         }
     }
     Ok(())
 }
 
-fn refused(parameter: &str, why: &str) -> Error {
-    let message = format!("the {WIRE} wire refuses `{parameter}`: {why}");
+fn refusal_error(parameter: &str, why: &str) -> Error {
+    let message = format!("the {WIRE_NAME} wire refuses `{parameter}`: {why}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
 }
 
 /// "`tool_choice` may only be specified while providing `tools`"
-fn choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
+fn tool_choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
     let one_at_most = (options.parallel_tool_calls == Some(false)).then_some(true);
     let (kind, name, one_at_most) = match &options.tool_choice {
         ToolChoice::Auto if one_at_most.is_none() => return Ok(ObjectWriter::default()),
@@ -207,7 +207,7 @@ fn choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error> {
             let choice = ObjectWriter::default().set("type", kind).set_some("name", name);
             Ok(choice.set_some("disable_parallel_tool_use", one_at_most))
         }
-        (false, "any" | "tool") => Err(refused("tool_choice", "there is no tool to call")),
+        (false, "any" | "tool") => Err(refusal_error("tool_choice", "there is no tool to call")),
         (false, _) => Ok(ObjectWriter::default()),
     }
 }

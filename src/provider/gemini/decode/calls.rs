@@ -3,12 +3,12 @@
 use serde_json::value::RawValue;
 
 use super::frames::FunctionCall;
-use super::partial_args::Arguments;
+use super::partial_args::PartialArguments;
 use crate::error::Error;
-use crate::provider::decode::key;
+use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
-use crate::provider::gemini::passthrough::Bound;
-use crate::provider::lenient::object;
+use crate::provider::gemini::passthrough::ModelBinding;
+use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls of a turn. Their place here is their key.
@@ -19,7 +19,7 @@ pub(super) struct Calls(Vec<Call>);
 struct Call {
     id: String,
     signature: Option<String>,
-    arguments: Option<Arguments>,
+    arguments: Option<PartialArguments>,
     ended: bool,
 }
 
@@ -30,7 +30,7 @@ impl Calls {
     }
 
     /// Something stood where a piece of a call may: without it an open call is not known whole.
-    pub(super) fn lose_piece(&self) -> Result<(), Error> {
+    pub(super) fn mark_lost_piece(&self) -> Result<(), Error> {
         match self.0.iter().any(|call| !call.ended) {
             true => Err(protocol_error("a piece of a tool call is not understood")),
             false => Ok(()),
@@ -49,9 +49,9 @@ impl Calls {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let piece: FunctionCall<'_> =
-            object(raw).ok_or_else(|| protocol_error("a tool call is not understood"))?;
-        let Some(at) = self.begun(&piece)? else { return Ok(()) };
-        let key = key(at);
+            read_object(raw).ok_or_else(|| protocol_error("a tool call is not understood"))?;
+        let Some(at) = self.start_call(&piece)? else { return Ok(()) };
+        let key = item_key(at);
         let begins = at == self.0.len();
         if at == MAX_ITEMS {
             turn.exceed_item_limit();
@@ -70,7 +70,9 @@ impl Calls {
         let id = Some(call.id.clone()).filter(|id| !id.is_empty());
         if signature.is_some() || begins && id.is_some() {
             let thought_signature = call.signature.clone();
-            if let Some(data) = (Bound { id, thought_signature, ..Bound::default() }).data(model) {
+            if let Some(data) = (ModelBinding { id, thought_signature, ..ModelBinding::default() })
+                .provider_data(model)
+            {
                 turn.set_tool_call_data(key, data);
             }
         }
@@ -85,9 +87,9 @@ impl Calls {
             call.ended = true;
             return Ok(());
         }
-        let arguments = call.arguments.get_or_insert_with(Arguments::new);
+        let arguments = call.arguments.get_or_insert_with(PartialArguments::new);
         if let Some(begun) = piece.args {
-            arguments.begin(begun.get())?;
+            arguments.start(begun.get())?;
         }
         for piece in piece.partial_args.iter().flatten() {
             arguments.push(piece)?;
@@ -95,7 +97,7 @@ impl Calls {
         if !goes_on {
             call.ended = true;
             // Otherwise the call stays open, and the turn may not run it.
-            if let Some(whole) = call.arguments.take().and_then(Arguments::into_text) {
+            if let Some(whole) = call.arguments.take().and_then(PartialArguments::into_text) {
                 turn.push_tool_call_args(key, &whole);
                 turn.end_tool_call(key);
             }
@@ -105,7 +107,7 @@ impl Calls {
 
     /// The place of the call that a piece goes on with, or of the one that it begins; `None` if it
     /// is the empty end of none.
-    fn begun(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
+    fn start_call(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
         let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.ended);
         if !id.is_empty()

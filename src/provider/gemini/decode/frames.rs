@@ -5,28 +5,28 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{Lax, List, Num, Seldom, Str};
+use crate::provider::lenient::{Lenient, LenientList, LenientNumber, LenientStr, RareObject};
 use crate::usage::Usage;
 
 /// One `GenerateContentResponse`.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
-    pub(super) candidates: List<Candidate<'a>>,
-    pub(super) prompt_feedback: Seldom<PromptFeedback<'a>>,
-    pub(super) usage_metadata: Lax<WireUsage>,
-    pub(super) model_version: Str<'a>,
-    pub(super) response_id: Str<'a>,
+    pub(super) candidates: LenientList<Candidate<'a>>,
+    pub(super) prompt_feedback: RareObject<PromptFeedback<'a>>,
+    pub(super) usage_metadata: Lenient<WireUsage>,
+    pub(super) model_version: LenientStr<'a>,
+    pub(super) response_id: LenientStr<'a>,
     pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Candidate<'a> {
-    index: Num,
-    content: Lax<Content<'a>>,
-    pub(super) finish_reason: Str<'a>,
-    pub(super) finish_message: Str<'a>,
+    index: LenientNumber,
+    content: Lenient<Content<'a>>,
+    pub(super) finish_reason: LenientStr<'a>,
+    pub(super) finish_message: LenientStr<'a>,
     grounding_metadata: Option<&'a RawValue>,
     url_context_metadata: Option<&'a RawValue>,
     citation_metadata: Option<&'a RawValue>,
@@ -41,16 +41,16 @@ struct Content<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct PromptFeedback<'a> {
-    pub(super) block_reason: Str<'a>,
+    pub(super) block_reason: LenientStr<'a>,
 }
 
 /// A part, as far as it is understood. The whole of it is kept beside this where it is not.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
-    pub(super) text: Str<'a>,
+    pub(super) text: LenientStr<'a>,
     thought: Option<&'a RawValue>,
-    pub(super) thought_signature: Str<'a>,
+    pub(super) thought_signature: LenientStr<'a>,
     pub(super) function_call: Option<&'a RawValue>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Part<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct FunctionCall<'a> {
-    pub(super) id: Str<'a>,
+    pub(super) id: LenientStr<'a>,
     /// The name is not guessed: one of another type is an error.
     pub(super) name: Option<Cow<'a, str>>,
     pub(super) args: Option<&'a RawValue>,
@@ -70,18 +70,18 @@ pub(super) struct FunctionCall<'a> {
 #[serde(default, rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "they are the wire's")]
 pub(super) struct WireUsage {
-    prompt_token_count: Num,
-    candidates_token_count: Num,
-    thoughts_token_count: Num,
-    tool_use_prompt_token_count: Num,
-    cached_content_token_count: Num,
-    total_token_count: Num,
+    prompt_token_count: LenientNumber,
+    candidates_token_count: LenientNumber,
+    thoughts_token_count: LenientNumber,
+    tool_use_prompt_token_count: LenientNumber,
+    cached_content_token_count: LenientNumber,
+    total_token_count: LenientNumber,
 }
 
 impl WireUsage {
     /// Whether the numbers add up to the total that is said to be theirs. What was cached is part of
     /// the prompt.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         let parts = [
             self.prompt_token_count,
             self.candidates_token_count,
@@ -121,13 +121,13 @@ impl<'a> Candidate<'a> {
     }
 
     /// Why it ended. The first value of the enumeration says that there is none.
-    pub(super) fn reason(&self) -> Option<&str> {
+    pub(super) fn stop_reason(&self) -> Option<&str> {
         let said = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
         self.finish_reason.get().filter(said)
     }
 
     /// Where it comes from: by the name of the field.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
+    pub(super) fn grounding_sources(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
         [
             ("groundingMetadata", self.grounding_metadata),
             ("urlContextMetadata", self.url_context_metadata),
@@ -147,7 +147,7 @@ impl Part<'_> {
 
 /// The usage as the wire counts it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct TokenCounts {
     prompt: u64,
     candidates: u64,
     thoughts: u64,
@@ -155,23 +155,23 @@ pub(super) struct Counted {
     cached: u64,
 }
 
-impl Counted {
+impl TokenCounts {
     /// Usage is cumulative: a number that is there replaces the one before. One that adds up to its own
     /// total is whole, and replaces all numbers.
-    pub(super) fn replace(&mut self, wire: WireUsage) {
-        if wire.is_whole() {
+    pub(super) fn update(&mut self, wire: WireUsage) {
+        if wire.is_complete() {
             *self = Self::default();
         }
-        wire.prompt_token_count.replace(&mut self.prompt);
-        wire.candidates_token_count.replace(&mut self.candidates);
-        wire.thoughts_token_count.replace(&mut self.thoughts);
-        wire.tool_use_prompt_token_count.replace(&mut self.tool_use);
-        wire.cached_content_token_count.replace(&mut self.cached);
+        wire.prompt_token_count.update(&mut self.prompt);
+        wire.candidates_token_count.update(&mut self.candidates);
+        wire.thoughts_token_count.update(&mut self.thoughts);
+        wire.tool_use_prompt_token_count.update(&mut self.tool_use);
+        wire.cached_content_token_count.update(&mut self.cached);
     }
 
     /// What tools of the provider fed back is input, what was thought is output: the wire counts
     /// both apart. What was cached is part of the prompt.
-    pub(super) fn usage(self) -> Usage {
+    pub(super) fn to_usage(self) -> Usage {
         Usage {
             input_tokens: self.prompt.saturating_add(self.tool_use),
             output_tokens: self.candidates.saturating_add(self.thoughts),

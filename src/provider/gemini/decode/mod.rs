@@ -8,19 +8,19 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use self::calls::Calls;
-use self::frames::{Candidate, Chunk, Counted, FunctionCall, Part};
+use self::frames::{Candidate, Chunk, FunctionCall, Part, TokenCounts};
 use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::gemini::passthrough::{Bound, NAME};
+use crate::provider::gemini::passthrough::{ModelBinding, PROVIDER_NAME};
 use crate::provider::lenient;
-use crate::provider::ordered_fields::Fields;
+use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// So many values of each kind are kept of where an answer comes from.
-const MOST_SOURCES: usize = 64;
+const MAX_GROUNDING_SOURCES: usize = 64;
 
 /// How many characters of a message are shown.
 const MAX_MESSAGE_LEN: usize = 500;
@@ -34,20 +34,20 @@ pub struct Decoder {
     /// The model that was asked: what it signs is bound to this name.
     model: String,
     calls: Calls,
-    counted: Counted,
+    token_counts: TokenCounts,
     /// How many items there are: the wire has no indices for them.
-    items: u32,
+    item_count: u32,
     /// The item that the next piece without a signature goes on with.
-    open: Option<Said>,
+    open_item: Option<OpenText>,
     last_text: Option<LastText>,
     /// Where the answer comes from, by the names of the wire.
     sources: Map<String, Value>,
-    finished: bool,
+    is_finished: bool,
 }
 
 /// A run of pieces of one kind.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct OpenText {
     index: u32,
     is_thought: bool,
 }
@@ -64,84 +64,84 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    fn chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
+    fn on_chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut room = String::new();
-        let chunk: Chunk<'_> = read(json, &mut room)?;
+        let chunk: Chunk<'_> = read_chunk(json, &mut room)?;
         if let Some(error) = failure::reported_error(chunk.error) {
             return Err(failure::in_stream(error.get()));
         }
-        turn.set_provider(NAME);
+        turn.set_provider(PROVIDER_NAME);
         turn.set_model(chunk.model_version.or_empty());
         turn.set_response_id(chunk.response_id.or_empty());
         if let Some(usage) = chunk.usage_metadata.0 {
-            self.counted.replace(usage);
-            turn.set_usage(self.counted.usage());
+            self.token_counts.update(usage);
+            turn.set_usage(self.token_counts.to_usage());
         }
         if let Some(candidate) = chunk.candidate() {
-            return self.candidate(candidate, turn);
+            return self.on_candidate(candidate, turn);
         }
         let feedback = chunk.prompt_feedback.0.as_ref();
-        let blocked = feedback.and_then(|feedback| feedback.block_reason.filled());
-        if let Some(raw) = blocked.filter(|_| !self.finished) {
-            self.finished = true;
+        let blocked = feedback.and_then(|feedback| feedback.block_reason.non_empty());
+        if let Some(raw) = blocked.filter(|_| !self.is_finished) {
+            self.is_finished = true;
             turn.stop(StopReason::ContentFilter, raw);
         }
         Ok(())
     }
 
-    fn candidate(
+    fn on_candidate(
         &mut self,
         candidate: &Candidate<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let parts = candidate.parts();
         if parts.is_none() {
-            self.calls.lose_piece()?;
+            self.calls.mark_lost_piece()?;
         }
         for raw in parts.unwrap_or_default() {
             if turn.is_over() {
                 break;
             }
-            if self.finished && says_something(raw) {
-                self.finished = false;
+            if self.is_finished && has_content(raw) {
+                self.is_finished = false;
                 turn.clear_stop();
             }
-            self.part(raw, turn)?;
+            self.on_part(raw, turn)?;
         }
-        for (name, value) in candidate.sources() {
-            self.keep(name, value);
+        for (name, value) in candidate.grounding_sources() {
+            self.keep_part(name, value);
         }
-        let Some(raw) = candidate.reason() else { return Ok(()) };
+        let Some(raw) = candidate.stop_reason() else { return Ok(()) };
         let message = candidate.finish_message.or_empty();
-        if let Some(error) = generation_failed(raw, message) {
+        if let Some(error) = generation_error(raw, message) {
             return Err(error);
         }
         if !message.is_empty() {
             self.sources.insert("finishMessage".to_owned(), message.into());
         }
-        self.finished = true;
+        self.is_finished = true;
         // The last one counts.
         turn.clear_stop();
-        turn.stop(reason(raw, !self.calls.is_empty()), raw);
+        turn.stop(stop_reason(raw, !self.calls.is_empty()), raw);
         Ok(())
     }
 
-    fn part(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
+    fn on_part(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut room = String::new();
         // What is no object is no part.
         if !raw.get().starts_with('{') {
-            return if raw.get() == "null" { Ok(()) } else { self.calls.lose_piece() };
+            return if raw.get() == "null" { Ok(()) } else { self.calls.mark_lost_piece() };
         }
-        let part: Part<'_> = read(raw.get(), &mut room)?;
+        let part: Part<'_> = read_chunk(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {
-            self.open = None;
-            return self.calls.push(call, part.thought_signature.filled(), &self.model, turn);
+            self.open_item = None;
+            return self.calls.push(call, part.thought_signature.non_empty(), &self.model, turn);
         }
         match part.text.get() {
-            None if is_own(raw) => {
-                self.open = None;
-                if let Some(value) = lenient::json(raw) {
-                    turn.push_provider_item(ProviderData::new(NAME, &self.model, value));
+            None if is_provider_part(raw) => {
+                self.open_item = None;
+                if let Some(value) = lenient::deserialize_json(raw) {
+                    turn.push_provider_item(ProviderData::new(PROVIDER_NAME, &self.model, value));
                 }
             }
             text => self.text(text.unwrap_or_default(), &part, turn),
@@ -153,25 +153,26 @@ impl Decoder {
     /// `Part` containing a signature with one that does not", says
     /// <https://ai.google.dev/gemini-api/docs/function-calling>.
     fn text(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
-        let signature = part.thought_signature.filled();
+        let signature = part.thought_signature.non_empty();
         if text.is_empty() && signature.is_none() {
             return;
         }
         let is_thought = part.is_thought();
-        let said = match self.open {
+        let said = match self.open_item {
             Some(said) if signature.is_none() && said.is_thought == is_thought => said,
             _ => {
-                let index = self.items;
-                self.items = self.items.saturating_add(1);
-                Said { index, is_thought: is_thought || text.is_empty() }
+                let index = self.item_count;
+                self.item_count = self.item_count.saturating_add(1);
+                OpenText { index, is_thought: is_thought || text.is_empty() }
             }
         };
-        self.open = signature.is_none().then_some(said);
+        self.open_item = signature.is_none().then_some(said);
         let signed = signature.and_then(|signature| {
             // Without words it is a plain part of text or a thought: `text` says which of them.
             let text = (text.is_empty() && !is_thought).then(String::new);
             let thought_signature = Some(signature.to_owned());
-            Bound { text, thought_signature, ..Bound::default() }.data(&self.model)
+            ModelBinding { text, thought_signature, ..ModelBinding::default() }
+                .provider_data(&self.model)
         });
         let index = said.index;
         if said.is_thought {
@@ -189,7 +190,7 @@ impl Decoder {
     }
 
     /// Keeps where an answer comes from; what was said before stays.
-    fn keep(&mut self, name: &str, value: &RawValue) {
+    fn keep_part(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
             return;
@@ -197,7 +198,7 @@ impl Decoder {
         let value = Value::Object(value);
         let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
         if let Some(kept) = kept.as_array_mut()
-            && kept.len() < MOST_SOURCES
+            && kept.len() < MAX_GROUNDING_SOURCES
             && !kept.contains(&value)
         {
             kept.push(value);
@@ -215,11 +216,11 @@ impl Decode for Decoder {
             // The form of the wire without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
                 let mut room = String::new();
-                for chunk in read::<Vec<&RawValue>>(list, &mut room)? {
-                    self.chunk(chunk.get(), turn)?;
+                for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
+                    self.on_chunk(chunk.get(), turn)?;
                 }
             }
-            chunk => self.chunk(chunk, turn)?,
+            chunk => self.on_chunk(chunk, turn)?,
         }
         Ok(FrameOutcome::Continue)
     }
@@ -231,46 +232,52 @@ impl Decode for Decoder {
         if let Some(signature) = last.signature {
             value.insert("thoughtSignature".to_owned(), signature.into());
         }
-        turn.set_text_data(last.index, ProviderData::new(NAME, &self.model, Value::Object(value)));
+        turn.set_text_data(
+            last.index,
+            ProviderData::new(PROVIDER_NAME, &self.model, Value::Object(value)),
+        );
         Ok(())
     }
 }
 
 /// Reads JSON, with patience for what a strict reader trips over, unless there is a call in it: what
 /// is mended there could be its arguments.
-fn read<'a, T: serde::Deserialize<'a>>(json: &'a str, room: &'a mut String) -> Result<T, Error> {
-    lenient::read_without("functionCall", json, room).map_err(|error| {
+fn read_chunk<'a, T: serde::Deserialize<'a>>(
+    json: &'a str,
+    room: &'a mut String,
+) -> Result<T, Error> {
+    lenient::read_lenient_without("functionCall", json, room).map_err(|error| {
         protocol_error(format!("a chunk cannot be read: {error}")).with_source(error)
     })
 }
 
 /// Whether a part is more of the answer: words, a call, or an item of the provider's own. A signature
 /// alone is not.
-fn says_something(raw: &RawValue) -> bool {
+fn has_content(raw: &RawValue) -> bool {
     if !raw.get().starts_with('{') {
         return false;
     }
     let mut room = String::new();
-    let Ok(part) = read::<Part<'_>>(raw.get(), &mut room) else { return true };
+    let Ok(part) = read_chunk::<Part<'_>>(raw.get(), &mut room) else { return true };
     match (part.function_call, part.text.get()) {
         (Some(call), _) => {
-            lenient::object::<FunctionCall<'_>>(call).is_none_or(|call| !call.is_empty())
+            lenient::read_object::<FunctionCall<'_>>(call).is_none_or(|call| !call.is_empty())
         }
         (None, Some(text)) => !text.is_empty(),
-        (None, None) => is_own(raw),
+        (None, None) => is_provider_part(raw),
     }
 }
 
 /// Whether a part is neither text nor call: code that the provider ran, files, and what a later
 /// version brings.
-fn is_own(raw: &RawValue) -> bool {
+fn is_provider_part(raw: &RawValue) -> bool {
     let known = ["text", "thought", "thoughtSignature", "functionCall", "partMetadata"];
-    let fields = Fields::parse(raw.get()).unwrap_or_default();
+    let fields = OrderedFields::parse(raw.get()).unwrap_or_default();
     fields.names().any(|name| !known.contains(&name))
 }
 
 /// What the wire's word for an end means, <https://ai.google.dev/api/generate-content#FinishReason>.
-fn reason(raw: &str, calls: bool) -> StopReason {
+fn stop_reason(raw: &str, calls: bool) -> StopReason {
     match raw {
         // The wire has no word of its own for a turn that wants tools.
         "STOP" if calls => StopReason::ToolCalls,
@@ -286,7 +293,7 @@ fn reason(raw: &str, calls: bool) -> StopReason {
 }
 
 /// The error of a turn that the model or the provider could not write, where it is one.
-fn generation_failed(raw: &str, message: &str) -> Option<Error> {
+fn generation_error(raw: &str, message: &str) -> Option<Error> {
     let kind = match raw {
         "MALFORMED_FUNCTION_CALL"
         | "MALFORMED_RESPONSE"
@@ -299,13 +306,13 @@ fn generation_failed(raw: &str, message: &str) -> Option<Error> {
     let message = match message {
         "" => format!("the model's turn could not be read: {raw}"),
         message => {
-            format!("the model's turn could not be read: {raw}: {}", one_line(message))
+            format!("the model's turn could not be read: {raw}: {}", to_single_line(message))
         }
     };
     Some(Error::new(kind, message))
 }
 
-fn one_line(text: &str) -> String {
+fn to_single_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_LEN).collect()
 }

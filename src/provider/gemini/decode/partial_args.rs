@@ -9,37 +9,37 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::Error;
 use crate::provider::failure::protocol_error;
-use crate::provider::ordered_fields::Fields;
+use crate::provider::ordered_fields::OrderedFields;
 
 /// Nothing is nested deeper: what is read with these arguments could not be read again.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// Whole numbers below are exact as a double, which is what the wire counts in.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The arguments of a call as far as they have come.
 #[derive(Debug)]
-pub(super) struct Arguments {
+pub(super) struct PartialArguments {
     root: Value,
     /// Paths whose text goes on.
-    unfinished: BTreeSet<String>,
+    unfinished_path: BTreeSet<String>,
 }
 
 /// One step of a path.
 #[derive(Debug, PartialEq)]
-enum Step {
+enum PathStep {
     Field(String),
     Element(usize),
 }
 
-impl Arguments {
+impl PartialArguments {
     pub(super) fn new() -> Self {
-        Self { root: Value::Object(Map::new()), unfinished: BTreeSet::new() }
+        Self { root: Value::Object(Map::new()), unfinished_path: BTreeSet::new() }
     }
 
     /// Begins with what came in one piece.
-    pub(super) fn begin(&mut self, whole: &str) -> Result<(), Error> {
-        self.root = serde_json::from_str(whole).map_err(|_| broken("are no object"))?;
+    pub(super) fn start(&mut self, whole: &str) -> Result<(), Error> {
+        self.root = serde_json::from_str(whole).map_err(|_| path_error("are no object"))?;
         Ok(())
     }
 
@@ -48,50 +48,55 @@ impl Arguments {
     ///
     /// Anything that is not understood is an error: arguments are known as a whole or not at all.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
-        let fields = Fields::parse(piece.get()).ok_or_else(|| broken("hold what is no piece"))?;
-        let path: String = read(&fields, "jsonPath")?.ok_or_else(|| broken("lack a path"))?;
-        let goes_on = read(&fields, "willContinue")?.unwrap_or(false);
-        let open = self.unfinished.contains(&path);
-        let value = match value(&fields)? {
+        let fields =
+            OrderedFields::parse(piece.get()).ok_or_else(|| path_error("hold what is no piece"))?;
+        let path: String =
+            read_arg(&fields, "jsonPath")?.ok_or_else(|| path_error("lack a path"))?;
+        let goes_on = read_arg(&fields, "willContinue")?.unwrap_or(false);
+        let open = self.unfinished_path.contains(&path);
+        let value = match read_value(&fields)? {
             None if open => Value::from(""),
-            None => return Err(broken("lack a value")),
+            None => return Err(path_error("lack a value")),
             Some(value) if goes_on && !value.is_string() => {
-                return Err(broken("go on with what is no text"));
+                return Err(path_error("go on with what is no text"));
             }
             Some(value) => value,
         };
-        match (self.place(&path)?, value) {
-            ((place, Is::New), value) => *place = value,
-            ((Value::String(text), Is::Old), Value::String(more)) => text.push_str(&more),
-            ((_, Is::Old), _) => return Err(broken("say two things of one value")),
+        match (self.slot_at(&path)?, value) {
+            ((place, Container::Created), value) => *place = value,
+            ((Value::String(text), Container::Existing), Value::String(more)) => {
+                text.push_str(&more)
+            }
+            ((_, Container::Existing), _) => return Err(path_error("say two things of one value")),
         }
         match goes_on {
-            true => self.unfinished.insert(path),
-            false => self.unfinished.remove(&path),
+            true => self.unfinished_path.insert(path),
+            false => self.unfinished_path.remove(&path),
         };
         Ok(())
     }
 
     /// The whole as JSON text, or `None` if a text of it was to go on.
     pub(super) fn into_text(self) -> Option<String> {
-        self.unfinished.is_empty().then(|| self.root.to_string())
+        self.unfinished_path.is_empty().then(|| self.root.to_string())
     }
 
     /// The place of a path, made if it is not there.
-    fn place(&mut self, path: &str) -> Result<(&mut Value, Is), Error> {
-        let steps = steps(path).ok_or_else(|| broken("have a path that is not understood"))?;
-        if steps.is_empty() || steps.len() > DEEPEST {
-            return Err(broken("have a path that leads nowhere"));
+    fn slot_at(&mut self, path: &str) -> Result<(&mut Value, Container), Error> {
+        let steps =
+            parse_path(path).ok_or_else(|| path_error("have a path that is not understood"))?;
+        if steps.is_empty() || steps.len() > MAX_DEPTH {
+            return Err(path_error("have a path that leads nowhere"));
         }
-        let (mut place, mut is) = (&mut self.root, Is::Old);
+        let (mut place, mut is) = (&mut self.root, Container::Existing);
         for step in &steps {
-            if is == Is::New {
+            if is == Container::Created {
                 *place = match step {
-                    Step::Field(_) => Value::Object(Map::new()),
-                    Step::Element(_) => Value::Array(Vec::new()),
+                    PathStep::Field(_) => Value::Object(Map::new()),
+                    PathStep::Element(_) => Value::Array(Vec::new()),
                 };
             }
-            (place, is) = inside(place, step)?;
+            (place, is) = slot_in(place, step)?;
         }
         Ok((place, is))
     }
@@ -99,41 +104,45 @@ impl Arguments {
 
 /// Whether something was there before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Is {
-    New,
-    Old,
+enum Container {
+    Created,
+    Existing,
 }
 
-fn inside<'v>(outer: &'v mut Value, step: &Step) -> Result<(&'v mut Value, Is), Error> {
+fn slot_in<'v>(outer: &'v mut Value, step: &PathStep) -> Result<(&'v mut Value, Container), Error> {
     match (outer, step) {
-        (Value::Object(fields), Step::Field(name)) => {
-            let is = if fields.contains_key(name) { Is::Old } else { Is::New };
+        (Value::Object(fields), PathStep::Field(name)) => {
+            let is =
+                if fields.contains_key(name) { Container::Existing } else { Container::Created };
             Ok((fields.entry(name.as_str()).or_insert(Value::Null), is))
         }
-        (Value::Array(elements), Step::Element(at)) => {
-            let is = if *at == elements.len() { Is::New } else { Is::Old };
-            if is == Is::New {
+        (Value::Array(elements), PathStep::Element(at)) => {
+            let is = if *at == elements.len() { Container::Created } else { Container::Existing };
+            if is == Container::Created {
                 elements.push(Value::Null);
             }
             // What stands before it, an empty object or list perhaps, was never said.
-            let element = elements.get_mut(*at).ok_or_else(|| broken("leave out an element"))?;
+            let element =
+                elements.get_mut(*at).ok_or_else(|| path_error("leave out an element"))?;
             Ok((element, is))
         }
-        _ => Err(broken("say two things of one value")),
+        _ => Err(path_error("say two things of one value")),
     }
 }
 
 /// The one value that a piece has.
-fn value(fields: &Fields) -> Result<Option<Value>, Error> {
-    let text = read::<String>(fields, "stringValue")?.map(Value::String);
-    let number = match read::<Number>(fields, "numberValue")? {
-        Some(number) => Some(Value::Number(whole(&number).ok_or_else(not_understood)?)),
+fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
+    let text = read_arg::<String>(fields, "stringValue")?.map(Value::String);
+    let number = match read_arg::<Number>(fields, "numberValue")? {
+        Some(number) => {
+            Some(Value::Number(is_whole_value(&number).ok_or_else(not_understood_error)?))
+        }
         None => None,
     };
-    let flag = read::<bool>(fields, "boolValue")?.map(Value::Bool);
+    let flag = read_arg::<bool>(fields, "boolValue")?.map(Value::Bool);
     let mut given = [text, number, flag].into_iter().flatten();
     match (given.next(), given.next(), fields.get("nullValue")) {
-        (Some(_), Some(_), _) => Err(broken("say two things of one value")),
+        (Some(_), Some(_), _) => Err(path_error("say two things of one value")),
         (Some(value), None, _) => Ok(Some(value)),
         (None, _, Some(_)) => Ok(Some(Value::Null)),
         (None, _, None) => Ok(None),
@@ -142,11 +151,11 @@ fn value(fields: &Fields) -> Result<Option<Value>, Error> {
 
 /// A double that is a whole number is written as one: that is what the model wrote. `None` if a double
 /// cannot hold it.
-fn whole(number: &Number) -> Option<Number> {
+fn is_whole_value(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),
         (None, Some(whole), _) => Some(whole.into()),
-        (.., double) if double.fract() == 0.0 && double.abs() < EXACT =>
+        (.., double) if double.fract() == 0.0 && double.abs() < MAX_EXACT_INTEGER =>
         {
             #[expect(clippy::cast_possible_truncation, reason = "it is whole, and not too large")]
             Some(Number::from(double as i64))
@@ -155,17 +164,17 @@ fn whole(number: &Number) -> Option<Number> {
     }
 }
 
-fn read<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<Option<T>, Error> {
+fn read_arg<T: DeserializeOwned>(fields: &OrderedFields, name: &str) -> Result<Option<T>, Error> {
     let Some(raw) = fields.get(name) else { return Ok(None) };
-    serde_json::from_str(raw.get()).map_err(|_| not_understood())
+    serde_json::from_str(raw.get()).map_err(|_| not_understood_error())
 }
 
-fn not_understood() -> Error {
-    broken("hold a piece that is not understood")
+fn not_understood_error() -> Error {
+    path_error("hold a piece that is not understood")
 }
 
 /// Reads a path such as `$.a.b[0]['c.d']`, the part of RFC 9535 that names one place.
-fn steps(path: &str) -> Option<Vec<Step>> {
+fn parse_path(path: &str) -> Option<Vec<PathStep>> {
     let mut rest = path.strip_prefix('$')?;
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -173,19 +182,19 @@ fn steps(path: &str) -> Option<Vec<Step>> {
         (step, rest) = match rest.strip_prefix('.') {
             Some(named) => {
                 let (name, rest) = named.split_at(named.find(['.', '[']).unwrap_or(named.len()));
-                (!matches!(name, "" | "*")).then(|| (Step::Field(name.to_owned()), rest))?
+                (!matches!(name, "" | "*")).then(|| (PathStep::Field(name.to_owned()), rest))?
             }
-            None => in_brackets(rest.strip_prefix('[')?)?,
+            None => parse_brackets(rest.strip_prefix('[')?)?,
         };
         steps.push(step);
     }
     Some(steps)
 }
 
-fn in_brackets(inside: &str) -> Option<(Step, &str)> {
+fn parse_brackets(inside: &str) -> Option<(PathStep, &str)> {
     let Some(quote @ ('\'' | '"')) = inside.chars().next() else {
         let (number, rest) = inside.split_once(']')?;
-        return Some((Step::Element(number.parse().ok()?), rest));
+        return Some((PathStep::Element(number.parse().ok()?), rest));
     };
     let mut json = String::from("\"");
     let mut chars = inside.char_indices().skip(1);
@@ -199,7 +208,7 @@ fn in_brackets(inside: &str) -> Option<(Step, &str)> {
                 json.push('"');
                 let name = serde_json::from_str(&json).ok()?;
                 let rest = inside.get(at..)?.strip_prefix(quote)?.strip_prefix(']')?;
-                return Some((Step::Field(name), rest));
+                return Some((PathStep::Field(name), rest));
             }
             (_, '"') => json.push_str("\\\""),
             (_, other) => json.push(other),
@@ -207,7 +216,7 @@ fn in_brackets(inside: &str) -> Option<(Step, &str)> {
     }
 }
 
-fn broken(how: &str) -> Error {
+fn path_error(how: &str) -> Error {
     protocol_error(format!("the arguments of a tool call {how}"))
 }
 

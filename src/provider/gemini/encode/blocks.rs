@@ -26,24 +26,24 @@ pub(super) enum Part<'a> {
         thought_signature: Option<String>,
     },
     Call {
-        function_call: Call<'a>,
+        function_call: FunctionCall<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         thought_signature: Option<Cow<'static, str>>,
     },
     Response {
-        function_response: Response<'a>,
+        function_response: FunctionResponse<'a>,
     },
     Inline {
-        inline_data: Inline<'a>,
+        inline_data: InlineData<'a>,
     },
     File {
-        file_data: File<'a>,
+        file_data: FileData<'a>,
     },
     Verbatim(Box<RawValue>),
 }
 
 #[derive(Serialize)]
-pub(super) struct Call<'a> {
+pub(super) struct FunctionCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     pub(super) name: Cow<'a, str>,
@@ -53,11 +53,11 @@ pub(super) struct Call<'a> {
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "they are the wire's")]
-pub(super) struct Response<'a> {
+pub(super) struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<&'a str>,
     pub(super) name: Cow<'a, str>,
-    pub(super) response: Answer<'a>,
+    pub(super) response: ResponseValue<'a>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<Part<'a>>,
 }
@@ -68,54 +68,54 @@ pub(super) struct Response<'a> {
 /// doubles on the way.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Answer<'a> {
+pub(super) enum ResponseValue<'a> {
     Output(Cow<'a, str>),
     Error(Cow<'a, str>),
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Inline<'a> {
+pub(super) struct InlineData<'a> {
     pub(super) mime_type: &'a str,
     pub(super) data: &'a str,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct File<'a> {
+pub(super) struct FileData<'a> {
     pub(super) mime_type: &'a str,
     pub(super) file_uri: &'a str,
 }
 
-pub(super) fn answer(result: &ToolResult) -> Answer<'_> {
+pub(super) fn function_response(result: &ToolResult) -> ResponseValue<'_> {
     match result.is_error() {
-        true => Answer::Error(result_text(result)),
-        false => Answer::Output(result_text(result)),
+        true => ResponseValue::Error(result_text(result)),
+        false => ResponseValue::Output(result_text(result)),
     }
 }
 
 /// A part of text, unless it is blank: "Unable to submit request because it must have a text
 /// parameter."
-pub(super) fn plain(text: &str) -> impl Iterator<Item = Part<'_>> {
+pub(super) fn text_part(text: &str) -> impl Iterator<Item = Part<'_>> {
     let part = Part::Text { text, thought: false, thought_signature: None };
     (!text.trim().is_empty()).then_some(part).into_iter()
 }
 
-pub(super) fn parts(content: &item::Content) -> Vec<Part<'_>> {
+pub(super) fn content_parts(content: &item::Content) -> Vec<Part<'_>> {
     match content {
-        item::Content::Text(text) => plain(text).collect(),
-        item::Content::Parts(parts) => parts.iter().filter_map(part).collect(),
+        item::Content::Text(text) => text_part(text).collect(),
+        item::Content::Parts(parts) => parts.iter().filter_map(content_part).collect(),
     }
 }
 
-fn part(part: &item::Part) -> Option<Part<'_>> {
+fn content_part(part: &item::Part) -> Option<Part<'_>> {
     let media = match part {
-        item::Part::Text { text } => return plain(text).next(),
+        item::Part::Text { text } => return text_part(text).next(),
         item::Part::Image(media) | item::Part::File(media) => media,
     };
     let mime_type = &media.media_type;
     Some(match &media.source {
-        MediaSource::Data(data) => Part::Inline { inline_data: Inline { mime_type, data } },
-        MediaSource::Url(file_uri) => Part::File { file_data: File { mime_type, file_uri } },
+        MediaSource::Data(data) => Part::Inline { inline_data: InlineData { mime_type, data } },
+        MediaSource::Url(file_uri) => Part::File { file_data: FileData { mime_type, file_uri } },
     })
 }

@@ -13,7 +13,7 @@ pub(super) enum Generation {
 impl Generation {
     /// Reads it off a name, such as `models/gemini-2.5-flash`. One that tells nothing, such as
     /// `gemini-flash-latest`, stands for a newer model.
-    pub(super) fn of(model: &str) -> Self {
+    pub(super) fn of_model(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
         let number = name.strip_prefix("gemini-").unwrap_or_default();
         let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
@@ -39,10 +39,10 @@ mod tests {
             "gemini-flash-latest",
             "tunedModels/mine",
         ] {
-            assert_eq!(Generation::of(third), Generation::Third, "{third}");
+            assert_eq!(Generation::of_model(third), Generation::Third, "{third}");
         }
         for second in ["gemini-2.5-flash", "gemini-2.0-x-3", "gemma-3-27b", "x/gemini-1.5-pro"] {
-            assert_eq!(Generation::of(second), Generation::Second, "{second}");
+            assert_eq!(Generation::of_model(second), Generation::Second, "{second}");
         }
     }
 }

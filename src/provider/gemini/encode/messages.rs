@@ -4,21 +4,23 @@ use std::collections::HashMap;
 
 use serde_json::value::RawValue;
 
-use super::blocks::{Call, Content, Part, Response, answer, parts, plain};
+use super::blocks::{
+    Content, FunctionCall, FunctionResponse, Part, content_parts, function_response, text_part,
+};
 use super::generation::Generation;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
 use crate::provider::encode_context::JsonArray;
-use crate::provider::gemini::passthrough::{Bound, NAME};
+use crate::provider::gemini::passthrough::{ModelBinding, PROVIDER_NAME};
 use crate::provider::handoff;
-use crate::provider::portable_values::{NOT_SHOWN, object_or_wrapped, wire_name};
+use crate::provider::portable_values::{MEDIA_PLACEHOLDER, object_or_wrapped, wire_name};
 
 /// The signature of a call that nobody signed, as the guide on thought signatures has it:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
-const UNSIGNED: &str = "skip_thought_signature_validator";
+const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 /// A call that waits for its result, or had it.
-struct Called<'a> {
+struct CalledFunction<'a> {
     order: usize,
     id: Option<&'a str>,
     name: &'a str,
@@ -29,14 +31,14 @@ pub(super) struct Contents<'a> {
     model: &'a str,
     generation: Generation,
     /// Contents are encoded, the last of them of the user.
-    begun: bool,
-    done: Vec<Content<'a>>,
+    is_started: bool,
+    written_items: Vec<Content<'a>>,
     /// The place before the item that is added.
-    at: usize,
+    item_index: usize,
     /// The place where the model began to speak last, and how many contents were there: no item
     /// changes them any more.
-    closed: Option<(usize, usize)>,
-    calls: HashMap<&'a str, Called<'a>>,
+    closed_contents: Option<(usize, usize)>,
+    calls: HashMap<&'a str, CalledFunction<'a>>,
     /// Results of the calls of one turn, with the places of the calls.
     results: Vec<(usize, Part<'a>)>,
     /// Files of these results that the wire takes behind them only.
@@ -46,28 +48,42 @@ pub(super) struct Contents<'a> {
 impl<'a> Contents<'a> {
     pub(super) fn new(model: &'a str, begun: bool) -> Self {
         let (done, results, media) = (Vec::new(), Vec::new(), Vec::new());
-        let (generation, calls) = (Generation::of(model), HashMap::new());
-        Self { model, generation, begun, done, at: 0, closed: None, calls, results, media }
+        let (generation, calls) = (Generation::of_model(model), HashMap::new());
+        Self {
+            model,
+            generation,
+            is_started: begun,
+            written_items: done,
+            item_index: 0,
+            closed_contents: None,
+            calls,
+            results,
+            media,
+        }
     }
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize) {
-        self.add(item);
-        self.at = at;
+        self.push_part(item);
+        self.item_index = at;
     }
 
-    fn add(&mut self, item: &'a Item) {
-        let data = handoff(item, NAME, self.model).data();
-        let bound =
-            data.and_then(|data| data.value.deserialize_as::<Bound>().ok()).unwrap_or_default();
+    fn push_part(&mut self, item: &'a Item) {
+        let data = handoff(item, PROVIDER_NAME, self.model).data();
+        let bound = data
+            .and_then(|data| data.value.deserialize_as::<ModelBinding>().ok())
+            .unwrap_or_default();
         match &item.kind {
-            ItemKind::User { content } => self.say("user", parts(content)),
+            ItemKind::User { content } => self.push_text("user", content_parts(content)),
             // The wire has no system role between contents.
-            ItemKind::System { text } => self.say("user", plain(text)),
+            ItemKind::System { text } => self.push_text("user", text_part(text)),
             ItemKind::Text { text } => {
                 if !text.trim().is_empty() || bound.thought_signature.is_some() {
                     let thought_signature = bound.thought_signature;
-                    self.say("model", [Part::Text { text, thought: false, thought_signature }]);
+                    self.push_text(
+                        "model",
+                        [Part::Text { text, thought: false, thought_signature }],
+                    );
                 }
             }
             // A thought that nobody signed proves nothing.
@@ -75,47 +91,47 @@ impl<'a> Contents<'a> {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();
                     let thought_signature = bound.thought_signature;
-                    self.say("model", [Part::Text { text, thought, thought_signature }]);
+                    self.push_text("model", [Part::Text { text, thought, thought_signature }]);
                 }
             }
-            ItemKind::ToolCall(call) => self.call(call, bound),
-            ItemKind::ToolResult(result) => self.result(result),
+            ItemKind::ToolCall(call) => self.push_call(call, bound),
+            ItemKind::ToolResult(result) => self.push_result(result),
             ItemKind::Other => {
                 let raw = |data: &ProviderData| RawValue::from_string(data.value.to_string()).ok();
-                self.say("model", data.and_then(raw).map(Part::Verbatim));
+                self.push_text("model", data.and_then(raw).map(Part::Verbatim));
             }
         }
     }
 
     /// An id goes back where the wire gave one: Vertex has no such field, and refuses it.
-    fn call(&mut self, call: &'a ToolCall, bound: Bound) {
+    fn push_call(&mut self, call: &'a ToolCall, bound: ModelBinding) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
-        self.calls.insert(&call.call_id, Called { order, id, name: &call.name });
+        self.calls.insert(&call.call_id, CalledFunction { order, id, name: &call.name });
         let args = RawValue::from_string(object_or_wrapped(call).into_owned()).ok();
-        let function_call = Call { id, name: wire_name(&call.name), args };
+        let function_call = FunctionCall { id, name: wire_name(&call.name), args };
         // Only the first of several calls is signed.
-        let parts = &self.open("model").parts;
+        let parts = &self.open_content("model").parts;
         let is_first = !parts.iter().any(|part| matches!(part, Part::Call { .. }));
         let unsigned = is_first && self.generation == Generation::Third;
         let thought_signature = match bound.thought_signature {
             Some(signature) => Some(signature.into()),
-            None => unsigned.then_some(UNSIGNED.into()),
+            None => unsigned.then_some(SIGNATURE_PLACEHOLDER.into()),
         };
-        self.say("model", [Part::Call { function_call, thought_signature }]);
+        self.push_text("model", [Part::Call { function_call, thought_signature }]);
     }
 
-    fn result(&mut self, result: &'a ToolResult) {
+    fn push_result(&mut self, result: &'a ToolResult) {
         let called = self.calls.get(result.call_id.as_str());
         let order = called.map_or(usize::MAX, |called| called.order);
         let name = called.map_or(result.name.as_str(), |called| called.name);
-        let mut response = Response {
+        let mut response = FunctionResponse {
             id: called.and_then(|called| called.id),
             name: wire_name(name),
-            response: answer(result),
+            response: function_response(result),
             parts: Vec::new(),
         };
-        for part in parts(&result.content) {
+        for part in content_parts(&result.content) {
             match part {
                 Part::Text { .. } => {}
                 // A file by its address "is not supported in Gemini API" there.
@@ -128,49 +144,52 @@ impl<'a> Contents<'a> {
         self.results.push((order, Part::Response { function_response: response }));
     }
 
-    fn say(&mut self, role: &'static str, parts: impl IntoIterator<Item = Part<'a>>) {
+    fn push_text(&mut self, role: &'static str, parts: impl IntoIterator<Item = Part<'a>>) {
         let mut parts = parts.into_iter().peekable();
         if parts.peek().is_some() {
-            self.open(role).parts.extend(parts);
+            self.open_content(role).parts.extend(parts);
         }
     }
 
     /// The content that is being written. What answers the calls before it is written first.
-    fn open(&mut self, role: &'static str) -> &mut Content<'a> {
+    fn open_content(&mut self, role: &'static str) -> &mut Content<'a> {
         if !self.results.is_empty() {
             self.results.sort_by_key(|(order, _)| *order);
             let results = std::mem::take(&mut self.results).into_iter().map(|(_, part)| part);
             let media = std::mem::take(&mut self.media);
-            self.turn_to("user").parts.extend(results.chain(media));
+            self.switch_role("user").parts.extend(results.chain(media));
         }
-        self.turn_to(role)
+        self.switch_role(role)
     }
 
-    fn turn_to(&mut self, role: &'static str) -> &mut Content<'a> {
-        if self.done.last().is_none_or(|content| content.role != role) {
+    fn switch_role(&mut self, role: &'static str) -> &mut Content<'a> {
+        if self.written_items.last().is_none_or(|content| content.role != role) {
             if role == "model" {
-                if self.done.is_empty() && !self.begun {
-                    self.done.push(Content { role: "user", parts: plain(NOT_SHOWN).collect() });
+                if self.written_items.is_empty() && !self.is_started {
+                    self.written_items.push(Content {
+                        role: "user",
+                        parts: text_part(MEDIA_PLACEHOLDER).collect(),
+                    });
                 }
-                self.closed = Some((self.at, self.done.len()));
+                self.closed_contents = Some((self.item_index, self.written_items.len()));
             }
-            self.done.push(Content { role, parts: Vec::new() });
+            self.written_items.push(Content { role, parts: Vec::new() });
         }
-        let last = self.done.len() - 1;
-        &mut self.done[last]
+        let last = self.written_items.len() - 1;
+        &mut self.written_items[last]
     }
 
     pub(super) fn finish(mut self) -> Result<JsonArray<()>, Error> {
         if !self.results.is_empty() {
-            self.open("user");
+            self.open_content("user");
         }
-        let closed = self.closed.map(|(at, count)| (at, count, ()));
-        JsonArray::of("contents", &self.done, closed)
+        let closed = self.closed_contents.map(|(at, count)| (at, count, ()));
+        JsonArray::of("contents", &self.written_items, closed)
     }
 }
 
 /// Whether the model is the first to speak in these items, as far as they tell it by themselves.
-pub(super) fn opens_model<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
+pub(super) fn starts_model_content<'a>(items: impl Iterator<Item = &'a Item>) -> bool {
     for item in items {
         match &item.kind {
             ItemKind::ToolCall(_) => return true,

@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::generation::Generation;
-use self::messages::{Contents, opens_model};
+use self::messages::{Contents, starts_model_content};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
-use crate::provider::gemini::passthrough::NAME;
+use crate::provider::gemini::passthrough::PROVIDER_NAME;
 use crate::provider::schema;
 use crate::request::{Request, ToolSpec};
 
@@ -36,8 +36,8 @@ use crate::request::{Request, ToolSpec};
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     // Where the model begins to speak, all before is closed, and nothing of it has to be known.
-    let mut context = EncodeContext::<()>::from_request(request, NAME, model, ());
-    if !opens_model(context.peek_item()) {
+    let mut context = EncodeContext::<()>::from_request(request, PROVIDER_NAME, model, ());
+    if !starts_model_content(context.peek_item()) {
         // What is encoded ends with the user, to whose content this may belong.
         context = context.restart();
     }
@@ -48,10 +48,10 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let contents = contents.finish()?;
     context.check_not_empty(contents.is_empty(), "content")?;
     let system: Vec<_> = context.system_zones().map(|text| json!({ "text": text })).collect();
-    let generation = Generation::of(model);
+    let generation = Generation::of_model(model);
     let body = ObjectWriter::default()
         .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system))
-        .set_list("tools", &tools(request)?)
+        .set_list("tools", &tool_declarations(request)?)
         .set_object("toolConfig", tool_config(request)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_item(body, contents, &request.options.extra)
@@ -59,13 +59,13 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
+struct ToolDeclarations<'a> {
+    function_declarations: Vec<FunctionDeclaration<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
+struct FunctionDeclaration<'a> {
     name: &'a str,
     description: &'a str,
     /// "This field is mutually exclusive with `parameters`", which takes a subset of JSON
@@ -73,16 +73,20 @@ struct Declaration<'a> {
     parameters_json_schema: Cow<'a, Value>,
 }
 
-fn tools(request: &Request) -> Result<Vec<Tools<'_>>, Error> {
-    let declared = request.tools.iter().map(declaration);
+fn tool_declarations(request: &Request) -> Result<Vec<ToolDeclarations<'_>>, Error> {
+    let declared = request.tools.iter().map(function_declaration);
     let function_declarations = declared.collect::<Result<Vec<_>, _>>()?;
     match function_declarations.is_empty() {
         true => Ok(Vec::new()),
-        false => Ok(vec![Tools { function_declarations }]),
+        false => Ok(vec![ToolDeclarations { function_declarations }]),
     }
 }
 
-fn declaration(tool: &ToolSpec) -> Result<Declaration<'_>, Error> {
+fn function_declaration(tool: &ToolSpec) -> Result<FunctionDeclaration<'_>, Error> {
     let parameters_json_schema = schema::gemini(&tool.parameters)?;
-    Ok(Declaration { name: &tool.name, description: &tool.description, parameters_json_schema })
+    Ok(FunctionDeclaration {
+        name: &tool.name,
+        description: &tool.description,
+        parameters_json_schema,
+    })
 }

@@ -7,12 +7,12 @@ use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
 /// How this wire is called in an error.
-const WIRE: &str = "Gemini";
+const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
-    ensure_extra_is_new(WIRE, &[("parallel_tool_calls", one_at_most)])?;
+    ensure_extra_is_new(WIRE_NAME, &[("parallel_tool_calls", one_at_most)])?;
     let config = ObjectWriter::default();
     let config = match &options.tool_choice {
         ToolChoice::Auto => config,
@@ -30,20 +30,23 @@ pub(super) fn generation_config(
     generation: Generation,
 ) -> Result<ObjectWriter, Error> {
     let has_metadata = !options.metadata.is_empty();
-    ensure_extra_is_new(WIRE, &[("user", options.user.is_some()), ("metadata", has_metadata)])?;
+    ensure_extra_is_new(
+        WIRE_NAME,
+        &[("user", options.user.is_some()), ("metadata", has_metadata)],
+    )?;
     let seed = options.seed.map(i32::try_from).transpose();
     let (mime_type, schema) = match &options.output {
         Output::Text => (None, None),
         Output::Json => (Some("application/json"), None),
         Output::Schema(output) => (Some("application/json"), Some(schema::gemini(&output.schema)?)),
     };
-    let thinking = options.reasoning.map(|reasoning| thinking(reasoning, generation));
+    let thinking = options.reasoning.map(|reasoning| thinking_config(reasoning, generation));
     Ok(ObjectWriter::default()
         .set_some("maxOutputTokens", options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("topP", options.top_p)
         .set_some("topK", options.top_k)
-        .set_some("seed", seed.map_err(|_| unsupported(WIRE, "seed"))?)
+        .set_some("seed", seed.map_err(|_| unsupported(WIRE_NAME, "seed"))?)
         .set_some("frequencyPenalty", options.frequency_penalty)
         .set_some("presencePenalty", options.presence_penalty)
         .set_list("stopSequences", &options.stop_sequences)
@@ -55,7 +58,7 @@ pub(super) fn generation_config(
 /// Models before Gemini 3 refuse levels; for them the budgets are those that the vendor's own
 /// compatible endpoint has for the same words,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
-fn thinking(reasoning: Reasoning, generation: Generation) -> ObjectWriter {
+fn thinking_config(reasoning: Reasoning, generation: Generation) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {
         // "include_thoughts is only enabled when thinking is enabled."

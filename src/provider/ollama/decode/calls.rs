@@ -5,21 +5,21 @@ use serde_json::value::RawValue;
 use super::frames::{Function, WireCall};
 use crate::error::Error;
 use crate::provider::failure::protocol_error;
-use crate::provider::lenient::{non_null, object};
+use crate::provider::lenient::{non_null, read_object};
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls so far.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// How many there are; each has its number, from zero, for a key.
-    count: usize,
+    call_count: usize,
     /// The newest, while more of its arguments may come.
-    open: Option<Open>,
+    open_call: Option<OpenCall>,
 }
 
 /// A call whose arguments are text.
 #[derive(Debug)]
-struct Open {
+struct OpenCall {
     key: u32,
     index: Option<u64>,
     id: String,
@@ -28,7 +28,7 @@ struct Open {
 /// Arguments as they are written.
 enum Arguments<'a> {
     /// An object, which is all of them.
-    Whole(&'a str),
+    Complete(&'a str),
     /// Text that is one, or a piece of it.
     Text(String),
 }
@@ -36,7 +36,7 @@ enum Arguments<'a> {
 impl Calls {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.call_count == 0
     }
 
     /// Takes what stands in the place of calls.
@@ -53,50 +53,50 @@ impl Calls {
                 break;
             }
             if raw.get() != "null" {
-                self.call(raw, turn)?;
+                self.push_call(raw, turn)?;
             }
         }
         Ok(())
     }
 
-    fn call(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let call = object::<WireCall<'_>>(raw)
+    fn push_call(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let call = read_object::<WireCall<'_>>(raw)
             .ok_or_else(|| protocol_error("a tool call is not understood"))?;
         let function = call.function.0.unwrap_or_default();
-        let arguments = Arguments::of(&function)?;
+        let arguments = Arguments::from_raw(&function)?;
         let (id, name) = (call.id.or_empty(), function.name.or_empty());
-        if let Some(open) = &self.open
-            && open.is_continued_by(id, &function)
+        if let Some(open) = &self.open_call
+            && open.continues_with(id, &function)
         {
             return match arguments {
                 Some(Arguments::Text(piece)) => {
                     turn.push_tool_call_args(open.key, &piece);
                     Ok(())
                 }
-                Some(Arguments::Whole(_)) => {
+                Some(Arguments::Complete(_)) => {
                     Err(protocol_error("a tool call has its arguments twice"))
                 }
                 None => Ok(()),
             };
         }
-        self.end(turn);
+        self.end_open(turn);
         if name.is_empty() {
             return Err(protocol_error("a tool call has no name"));
         }
-        if self.count == MAX_ITEMS {
+        if self.call_count == MAX_ITEMS {
             turn.exceed_item_limit();
             return Ok(());
         }
-        let key = u32::try_from(self.count).unwrap_or(u32::MAX);
-        self.count += 1;
+        let key = u32::try_from(self.call_count).unwrap_or(u32::MAX);
+        self.call_count += 1;
         turn.start_tool_call(key, id, name);
         let whole = match arguments {
             Some(Arguments::Text(piece)) => {
                 turn.push_tool_call_args(key, &piece);
-                self.open = Some(Open { key, index: function.index.0, id: id.to_owned() });
+                self.open_call = Some(OpenCall { key, index: function.index.0, id: id.to_owned() });
                 return Ok(());
             }
-            Some(Arguments::Whole(whole)) => whole,
+            Some(Arguments::Complete(whole)) => whole,
             None => "{}",
         };
         turn.push_tool_call_args(key, whole);
@@ -105,16 +105,16 @@ impl Calls {
     }
 
     /// Nothing is added to the newest call any more.
-    pub(super) fn end(&mut self, turn: &mut TurnBuilder) {
-        if let Some(open) = self.open.take() {
+    pub(super) fn end_open(&mut self, turn: &mut TurnBuilder) {
+        if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);
         }
     }
 }
 
-impl Open {
+impl OpenCall {
     /// Whether a piece without a name belongs to this call.
-    fn is_continued_by(&self, id: &str, function: &Function<'_>) -> bool {
+    fn continues_with(&self, id: &str, function: &Function<'_>) -> bool {
         let same_index =
             self.index.is_none() || function.index.0.is_none() || self.index == function.index.0;
         let same_id = id.is_empty() || id == self.id;
@@ -123,10 +123,10 @@ impl Open {
 }
 
 impl<'a> Arguments<'a> {
-    fn of(function: &Function<'a>) -> Result<Option<Self>, Error> {
+    fn from_raw(function: &Function<'a>) -> Result<Option<Self>, Error> {
         match function.arguments.map(RawValue::get) {
             None | Some("null") => Ok(None),
-            Some(object) if object.starts_with('{') => Ok(Some(Self::Whole(object))),
+            Some(object) if object.starts_with('{') => Ok(Some(Self::Complete(object))),
             Some(other) => match serde_json::from_str(other) {
                 Ok(text) => Ok(Some(Self::Text(text))),
                 Err(error) => {

@@ -5,27 +5,27 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::provider::failure::reported_error;
-use crate::provider::lenient::{self, Lax, Num, Str};
+use crate::provider::lenient::{self, Lenient, LenientNumber, LenientStr};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Line<'a> {
-    pub(super) model: Str<'a>,
-    pub(super) message: Lax<Message<'a>>,
+    pub(super) model: LenientStr<'a>,
+    pub(super) message: Lenient<Message<'a>>,
     done: Option<&'a RawValue>,
-    pub(super) done_reason: Str<'a>,
-    prompt_eval_count: Num,
-    prompt_eval_cached_count: Num,
-    eval_count: Num,
+    pub(super) done_reason: LenientStr<'a>,
+    prompt_eval_count: LenientNumber,
+    prompt_eval_cached_count: LenientNumber,
+    eval_count: LenientNumber,
     error: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    pub(super) content: Str<'a>,
-    pub(super) thinking: Str<'a>,
+    pub(super) content: LenientStr<'a>,
+    pub(super) thinking: LenientStr<'a>,
     pub(super) tool_calls: Option<&'a RawValue>,
 }
 
@@ -33,26 +33,26 @@ pub(super) struct Message<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireCall<'a> {
-    pub(super) id: Str<'a>,
-    pub(super) function: Lax<Function<'a>>,
+    pub(super) id: LenientStr<'a>,
+    pub(super) function: Lenient<Function<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Function<'a> {
-    pub(super) index: Num,
-    pub(super) name: Str<'a>,
+    pub(super) index: LenientNumber,
+    pub(super) name: LenientStr<'a>,
     pub(super) arguments: Option<&'a RawValue>,
 }
 
 impl<'a> Line<'a> {
     /// Reads a line; `None` if it is JSON and no object, which says nothing.
-    pub(super) fn read(
+    pub(super) fn parse(
         json: &'a str,
         room: &'a mut String,
     ) -> Result<Option<Self>, serde_json::Error> {
         match json.starts_with('{') {
-            true => lenient::read_without("tool_calls", json, room).map(Some),
+            true => lenient::read_lenient_without("tool_calls", json, room).map(Some),
             false => serde_json::from_str::<IgnoredAny>(json).map(|_| None),
         }
     }
@@ -62,7 +62,7 @@ impl<'a> Line<'a> {
         reported_error(self.error)
     }
 
-    pub(super) fn is_last(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done.get() == "true")
     }
 
@@ -73,7 +73,7 @@ impl<'a> Line<'a> {
     }
 
     /// Whether there is a number of tokens.
-    pub(super) fn counts(&self) -> bool {
+    pub(super) fn has_counts(&self) -> bool {
         [self.prompt_eval_count, self.prompt_eval_cached_count, self.eval_count]
             .iter()
             .any(|count| count.0.is_some())
@@ -81,10 +81,10 @@ impl<'a> Line<'a> {
 
     /// Replaces the numbers that are there. What was cached is part of the prompt, which servers
     /// before left out where all of it was.
-    pub(super) fn add_to(&self, usage: &mut Usage) {
-        self.prompt_eval_count.replace(&mut usage.input_tokens);
-        self.prompt_eval_cached_count.replace(&mut usage.cache_read_input_tokens);
-        self.eval_count.replace(&mut usage.output_tokens);
+    pub(super) fn add_usage_to(&self, usage: &mut Usage) {
+        self.prompt_eval_count.update(&mut usage.input_tokens);
+        self.prompt_eval_cached_count.update(&mut usage.cache_read_input_tokens);
+        self.eval_count.update(&mut usage.output_tokens);
         usage.input_tokens = usage.input_tokens.max(usage.cache_read_input_tokens);
     }
 }

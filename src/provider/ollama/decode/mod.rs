@@ -28,7 +28,7 @@ pub struct Decoder {
     calls: Calls,
     usage: Usage,
     /// It is noted whose thoughts they are.
-    thoughts_are_marked: bool,
+    is_reasoning_marked: bool,
 }
 
 impl Decoder {
@@ -37,42 +37,42 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    fn line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+    fn on_line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         if let Some(error) = line.error() {
             return Err(failure::in_stream(error.get()));
         }
-        turn.set_provider(super::NAME);
+        turn.set_provider(super::PROVIDER_NAME);
         turn.set_model(line.model.or_empty());
         if let Some(message) = &line.message.0 {
             if let Some(thought) = message.thinking.get().filter(|thought| !thought.is_empty()) {
                 turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
-                self.mark_thoughts(turn);
+                self.mark_reasoning(turn);
             }
             turn.push_text(TEXT, message.content.or_empty());
             self.calls.push(message.tool_calls, turn)?;
         }
-        if line.counts() {
-            line.add_to(&mut self.usage);
+        if line.has_counts() {
+            line.add_usage_to(&mut self.usage);
             turn.set_usage(self.usage);
         }
-        if !line.is_last() {
+        if !line.is_done() {
             return Ok(FrameOutcome::Continue);
         }
-        self.calls.end(turn);
+        self.calls.end_open(turn);
         let raw = line.done_reason.or_empty();
-        turn.stop(self.reason(raw), raw);
+        turn.stop(self.stop_reason(raw), raw);
         Ok(FrameOutcome::Done)
     }
 
     /// Thoughts go back to the model that wrote them and to no other.
-    fn mark_thoughts(&mut self, turn: &mut TurnBuilder) {
-        if !std::mem::replace(&mut self.thoughts_are_marked, true) {
-            let data = ProviderData::new(super::NAME, &self.model, serde_json::json!({}));
+    fn mark_reasoning(&mut self, turn: &mut TurnBuilder) {
+        if !std::mem::replace(&mut self.is_reasoning_marked, true) {
+            let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));
             turn.set_reasoning_data(REASONING, data);
         }
     }
 
-    fn reason(&self, raw: &str) -> StopReason {
+    fn stop_reason(&self, raw: &str) -> StopReason {
         match raw {
             // The wire has no word of its own for a turn that wants tools, and old servers have none
             // for any end.
@@ -88,8 +88,8 @@ impl Decoder {
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         let mut room = String::new();
-        match Line::read(frame.data, &mut room) {
-            Ok(Some(line)) => self.line(&line, turn),
+        match Line::parse(frame.data, &mut room) {
+            Ok(Some(line)) => self.on_line(&line, turn),
             Ok(None) => Ok(FrameOutcome::Continue),
             Err(error) => {
                 Err(protocol_error(format!("a line cannot be read: {error}")).with_source(error))
@@ -104,7 +104,7 @@ impl Decode for Decoder {
         _turn: &mut TurnBuilder,
     ) -> Result<FrameOutcome, Error> {
         let mut room = String::new();
-        let line = Line::read(frame.data, &mut room).ok().flatten();
+        let line = Line::parse(frame.data, &mut room).ok().flatten();
         match line.is_some_and(|line| line.has_calls()) {
             true => Err(protocol_error("a tool call came after the end")),
             false => Ok(FrameOutcome::Done),

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::options::WIRE;
+use super::options::WIRE_NAME;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResult};
 use crate::provider::encode_context::{EncodeContext, JsonArray};
 use crate::provider::handoff;
-use crate::provider::ollama::NAME;
+use crate::provider::ollama::PROVIDER_NAME;
 use crate::provider::portable_values::{object_or_wrapped, wire_name};
 
 #[derive(Default, Serialize)]
@@ -45,13 +45,13 @@ struct Function<'a> {
 /// The messages so far. Nothing that was closed is looked at again.
 pub(super) struct Messages<'a> {
     model: &'a str,
-    done: Vec<Message<'a>>,
+    written_items: Vec<Message<'a>>,
     /// The place up to which all is closed, and how many messages are.
-    closed: Option<(usize, usize)>,
+    closed_messages: Option<(usize, usize)>,
     /// The message of the turn that is being written.
-    turn: Option<Message<'a>>,
+    open_turn: Option<Message<'a>>,
     /// The item before was of a turn that did not complete.
-    interrupted: bool,
+    was_interrupted: bool,
     /// How many calls have no result yet.
     open_calls: usize,
 }
@@ -59,20 +59,27 @@ pub(super) struct Messages<'a> {
 impl<'a> Messages<'a> {
     pub(super) fn new(model: &'a str) -> Self {
         let (done, closed, turn) = (Vec::new(), None, None);
-        Self { model, done, closed, turn, interrupted: false, open_calls: 0 }
+        Self {
+            model,
+            written_items: done,
+            closed_messages: closed,
+            open_turn: turn,
+            was_interrupted: false,
+            open_calls: 0,
+        }
     }
 
     /// The messages of a context, the system prompt in front.
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items() {
             self.push(item)?;
-            if self.turn.is_none() && self.open_calls == 0 {
-                self.closed = Some((at, self.done.len()));
+            if self.open_turn.is_none() && self.open_calls == 0 {
+                self.closed_messages = Some((at, self.written_items.len()));
             }
         }
         self.close_turn();
-        let closed = self.closed.map(|(at, count)| (at, count, ()));
-        let mut array = JsonArray::of("messages", &self.done, closed)?;
+        let closed = self.closed_messages.map(|(at, count)| (at, count, ()));
+        let mut array = JsonArray::of("messages", &self.written_items, closed)?;
         let zones = context.system_zones().map(Cow::Borrowed);
         let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
         if let Some(content) = joined {
@@ -89,44 +96,48 @@ impl<'a> Messages<'a> {
         // What was cut off is a message of its own; what comes next does not change it. Nor does
         // another that was cut off: nothing tells where the first ended but its text. But between
         // calls and their results no message may stand.
-        let went_on = std::mem::replace(&mut self.interrupted, item.interrupted);
+        let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
             true => !turn.content.trim().is_empty(),
             false => went_on,
         };
-        if self.turn.as_ref().is_some_and(|turn| turn.tool_calls.is_empty() && ends(turn)) {
+        if self.open_turn.as_ref().is_some_and(|turn| turn.tool_calls.is_empty() && ends(turn)) {
             self.close_turn();
         }
         match &item.kind {
             ItemKind::User { content } => {
                 self.close_turn();
-                let message = spoken("user", content)?;
-                self.done.push(message);
+                let message = text_of_content("user", content)?;
+                self.written_items.push(message);
             }
             ItemKind::System { text } => {
                 self.close_turn();
                 if !text.trim().is_empty() {
                     let content = Cow::Borrowed(text.as_str());
-                    self.done.push(Message { role: "system", content, ..Message::default() });
+                    self.written_items.push(Message {
+                        role: "system",
+                        content,
+                        ..Message::default()
+                    });
                 }
             }
-            ItemKind::Text { text } => append(&mut self.turn().content, text),
+            ItemKind::Text { text } => append_text(&mut self.open_turn().content, text),
             ItemKind::Reasoning { text } => {
                 // Whose thoughts they are is in their data; half a thought helps no model.
-                let is_own = handoff(item, NAME, self.model).data().is_some();
+                let is_own = handoff(item, PROVIDER_NAME, self.model).data().is_some();
                 if is_own && !item.interrupted {
-                    append(&mut self.turn().thinking, text);
+                    append_text(&mut self.open_turn().thinking, text);
                 }
             }
             ItemKind::ToolCall(call) => {
                 self.open_calls += 1;
-                self.turn().tool_calls.push(written(call));
+                self.open_turn().tool_calls.push(call_arguments(call));
             }
             ItemKind::ToolResult(result) => {
                 self.open_calls = self.open_calls.saturating_sub(1);
                 self.close_turn();
-                let message = answer(result)?;
-                self.done.push(message);
+                let message = tool_message(result)?;
+                self.written_items.push(message);
             }
             // This wire has no place for them.
             ItemKind::Other => {}
@@ -137,13 +148,13 @@ impl<'a> Messages<'a> {
         Ok(())
     }
 
-    fn turn(&mut self) -> &mut Message<'a> {
-        self.turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
+    fn open_turn(&mut self) -> &mut Message<'a> {
+        self.open_turn.get_or_insert_with(|| Message { role: "assistant", ..Message::default() })
     }
 
     /// An assistant that neither said nor called anything has no message.
     fn close_turn(&mut self) {
-        let Some(mut turn) = self.turn.take() else { return };
+        let Some(mut turn) = self.open_turn.take() else { return };
         // White space says nothing: models write it before they call a tool.
         if turn.content.trim().is_empty() {
             turn.content = Cow::Borrowed("");
@@ -151,42 +162,44 @@ impl<'a> Messages<'a> {
                 return;
             }
         }
-        self.done.push(turn);
+        self.written_items.push(turn);
     }
 }
 
-fn append<'a>(to: &mut Cow<'a, str>, more: &'a str) {
+fn append_text<'a>(to: &mut Cow<'a, str>, more: &'a str) {
     match to.is_empty() {
         true => *to = Cow::Borrowed(more),
         false => to.to_mut().push_str(more),
     }
 }
 
-fn written(call: &ToolCall) -> Call<'_> {
+fn call_arguments(call: &ToolCall) -> Call<'_> {
     let arguments = RawValue::from_string(object_or_wrapped(call).into_owned()).ok();
     Call { id: &call.call_id, function: Function { name: wire_name(&call.name), arguments } }
 }
 
-fn answer(result: &ToolResult) -> Result<Message<'_>, Error> {
-    let message = spoken("tool", &result.content)?;
+fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
+    let message = text_of_content("tool", &result.content)?;
     let (tool_name, tool_call_id) = (wire_name(&result.name), result.call_id.as_str());
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
 /// A message of text, and of images that the server puts in front of it.
-fn spoken<'a>(role: &'static str, content: &'a Content) -> Result<Message<'a>, Error> {
+fn text_of_content<'a>(role: &'static str, content: &'a Content) -> Result<Message<'a>, Error> {
     let mut message = Message { role, ..Message::default() };
     match content {
         Content::Text(text) => message.content = Cow::Borrowed(text),
         Content::Parts(parts) => {
             for part in parts {
                 match part {
-                    Part::Text { text } => append(&mut message.content, text),
+                    Part::Text { text } => append_text(&mut message.content, text),
                     Part::Image(image) => match &image.source {
                         MediaSource::Data(data) => message.images.push(data),
-                        MediaSource::Url(_) => return Err(refused("an image by its address")),
+                        MediaSource::Url(_) => {
+                            return Err(unsupported_media("an image by its address"));
+                        }
                     },
-                    Part::File(_) => return Err(refused("a file")),
+                    Part::File(_) => return Err(unsupported_media("a file")),
                 }
             }
         }
@@ -194,7 +207,7 @@ fn spoken<'a>(role: &'static str, content: &'a Content) -> Result<Message<'a>, E
     Ok(message)
 }
 
-fn refused(what: &str) -> Error {
-    let message = format!("the {WIRE} wire does not take {what}");
+fn unsupported_media(what: &str) -> Error {
+    let message = format!("the {WIRE_NAME} wire does not take {what}");
     Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }

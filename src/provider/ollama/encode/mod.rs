@@ -4,8 +4,8 @@ mod messages;
 mod options;
 
 use self::messages::Messages;
-use self::options::WIRE;
-use super::{Chat, NAME};
+use self::options::WIRE_NAME;
+use super::{Chat, PROVIDER_NAME};
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
 use crate::provider::encode_context::EncodeContext;
@@ -35,7 +35,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
     ensure_extra_is_new(
-        WIRE,
+        WIRE_NAME,
         &[
             ("user", options.user.is_some()),
             ("metadata", !options.metadata.is_empty()),
@@ -43,23 +43,27 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
         ],
     )?;
     // Where no turn is open all before is closed, and nothing of it has to be known.
-    let context = EncodeContext::from_request(request, NAME, model, ());
+    let context = EncodeContext::from_request(request, PROVIDER_NAME, model, ());
     let messages = Messages::new(model).write(&context)?;
     context.check_not_empty(messages.is_empty(), "message")?;
     let body = ObjectWriter::default().set("model", model).set("stream", true);
-    let body = options::write(body.set_list("tools", &tools(request)?), options, chat)?;
+    let body = options::write_options(
+        body.set_list("tools", &tool_declarations(request)?),
+        options,
+        chat,
+    )?;
     context.write_item(body, messages, &options.extra)
 }
 
-fn tools(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
+fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
     match request.options.tool_choice {
-        ToolChoice::Auto => request.tools.iter().map(tool).collect(),
+        ToolChoice::Auto => request.tools.iter().map(tool_declaration).collect(),
         // The wire has no word that forbids them.
         ToolChoice::None => Ok(Vec::new()),
-        ToolChoice::Required | ToolChoice::Tool(_) => Err(unsupported(WIRE, "tool_choice")),
+        ToolChoice::Required | ToolChoice::Tool(_) => Err(unsupported(WIRE_NAME, "tool_choice")),
     }
 }
 
-fn tool(tool: &ToolSpec) -> Result<FunctionTool<'_>, Error> {
+fn tool_declaration(tool: &ToolSpec) -> Result<FunctionTool<'_>, Error> {
     Ok(FunctionTool::new(tool, schema::ollama_parameters(&tool.parameters)?))
 }

@@ -2,25 +2,25 @@
 
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, unsupported};
-use crate::provider::effort_names::EffortWords;
+use crate::provider::effort_names::EffortNames;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
 
 /// The name of this wire in errors.
-pub(super) const WIRE: &str = "Ollama";
+pub(super) const WIRE_NAME: &str = "Ollama";
 
 /// The largest seed: the server reads numbers as doubles, and larger ones could be the same.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// Adds the form of the answer, the reasoning, and `options` as the server's `api.Options` names
 /// them.
-pub(super) fn write(
+pub(super) fn write_options(
     body: ObjectWriter,
     options: &Options,
     chat: &Chat,
 ) -> Result<ObjectWriter, Error> {
     if options.seed.is_some_and(|seed| seed > MAX_SEED) {
-        return Err(unsupported(WIRE, "seed"));
+        return Err(unsupported(WIRE_NAME, "seed"));
     }
     // The server turns a schema into a grammar; it takes references, and drops what it does not know.
     let body = match &options.output {
@@ -31,10 +31,10 @@ pub(super) fn write(
     let body = match options.reasoning {
         None => body,
         Some(Reasoning::Off) => body.set("think", false),
-        Some(Reasoning::Budget(_)) => return Err(unsupported(WIRE, "reasoning")),
+        Some(Reasoning::Budget(_)) => return Err(unsupported(WIRE_NAME, "reasoning")),
         Some(Reasoning::Effort(effort)) => match chat.think() {
-            Think::Levels => body.set("think", EffortWords::THREE.of(effort)),
-            Think::Switch => body.set("think", true),
+            Think::Levels => body.set("think", EffortNames::LOW_MEDIUM_HIGH.name_of(effort)),
+            Think::Boolean => body.set("think", true),
         },
     };
     let of_model = ObjectWriter::default()

@@ -8,24 +8,24 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::frames::WireCall;
 use crate::error::Error;
 use crate::item::Json;
-use crate::provider::decode::key;
+use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
-use crate::provider::lenient::{Str, non_null};
-use crate::provider::openai::{arguments, malformed_arguments};
-use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, THOUGHT, THOUGHT_FIELD};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::lenient::{LenientStr, non_null};
+use crate::provider::openai::{arguments_text, malformed_arguments};
+use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, REASONING_FIELD, REASONING_KEY};
+use crate::provider::ordered_fields::OrderedFields;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    all: Vec<Call>,
+    calls: Vec<Call>,
     /// The newest call of each index.
-    newest: HashMap<u64, usize>,
+    newest_call: HashMap<u64, usize>,
     /// The order in which the calls are in the turn: by their index, or else as they came.
     order: Vec<usize>,
     /// How many calls, in this order, have started.
-    started: usize,
+    started_count: usize,
 }
 
 #[derive(Debug, Default)]
@@ -34,20 +34,20 @@ struct Call {
     id: String,
     name: String,
     /// Whether the turn knows of it: from then on its name is fixed.
-    started: bool,
+    is_started: bool,
     /// Arguments that came before the name, or before the calls in front of it.
-    early: String,
+    early_arguments: String,
     /// A piece of its arguments was none: what the model wrote is not known.
-    broken: bool,
+    is_broken: bool,
     /// It came whole: nothing adds to it.
-    whole: bool,
+    is_whole: bool,
     /// What goes back with it.
-    data: Fields,
+    data: OrderedFields,
 }
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.calls.is_empty()
     }
 
     /// Takes the next delta of a call.
@@ -55,156 +55,162 @@ impl Calls {
         if turn.is_over() {
             return;
         }
-        let (id, thought) = match delta.id.or_empty().split_once(THOUGHT) {
+        let (id, thought) = match delta.id.or_empty().split_once(REASONING_KEY) {
             Some((id, thought)) => (id, Some(thought)),
             None => (delta.id.or_empty(), None),
         };
         let function = delta.function.value.as_ref();
         let name = function.map_or("", |function| function.name.or_empty());
-        let arguments = arguments(function.and_then(|function| function.arguments));
+        let arguments = arguments_text(function.and_then(|function| function.arguments));
         let says_nothing = id.is_empty() && name.is_empty() && !delta.function.malformed;
         let says_nothing = says_nothing && arguments.as_deref() == Some("");
-        let at = match self.find(delta.index.0, id, name) {
+        let at = match self.find_call(delta.index.0, id, name) {
             Some(at) => at,
             None if says_nothing => return,
-            None if self.all.len() == MAX_ITEMS => return turn.exceed_item_limit(),
+            None if self.calls.len() == MAX_ITEMS => return turn.exceed_item_limit(),
             None => {
                 let index = delta.index.0;
-                let at = self.add(Call { index, ..Call::default() });
-                self.newest.extend(index.map(|index| (index, at)));
+                let at = self.push_piece(Call { index, ..Call::default() });
+                self.newest_call.extend(index.map(|index| (index, at)));
                 at
             }
         };
-        if !says_nothing && self.is_anybodys(delta.index.0, id, name) {
-            return self.break_open();
+        if !says_nothing && self.is_unassigned(delta.index.0, id, name) {
+            return self.mark_open_broken();
         }
-        let call = &mut self.all[at];
+        let call = &mut self.calls[at];
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
         // A name may come in pieces, or be repeated with every chunk.
-        if !call.started && call.name != name {
+        if !call.is_started && call.name != name {
             call.name.push_str(name);
         }
-        turn.count_bytes(call.keep(delta, thought));
-        call.broken |= arguments.is_none() || delta.function.malformed;
+        turn.count_bytes(call.keep_data(delta, thought));
+        call.is_broken |= arguments.is_none() || delta.function.malformed;
         let arguments = arguments.unwrap_or_default();
-        if call.started {
-            turn.push_tool_call_args(key(at), &arguments);
+        if call.is_started {
+            turn.push_tool_call_args(item_key(at), &arguments);
             return;
         }
-        call.early.push_str(&arguments);
-        if !call.early.is_empty() {
-            self.start(at, turn);
+        call.early_arguments.push_str(&arguments);
+        if !call.early_arguments.is_empty() {
+            self.start_call(at, turn);
         }
     }
 
     /// Adds a call at its place in the order. Those that have started stay where they are.
-    fn add(&mut self, call: Call) -> usize {
-        let at = self.all.len();
-        let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
+    fn push_piece(&mut self, call: Call) -> usize {
+        let at = self.calls.len();
+        let comes_after = |other: &usize| match (self.calls[*other].index, call.index) {
             (Some(other), Some(index)) => other > index,
             _ => false,
         };
-        let later = self.order[self.started..].iter().rev().take_while(|it| comes_after(it));
+        let later = self.order[self.started_count..].iter().rev().take_while(|it| comes_after(it));
         self.order.insert(self.order.len() - later.count(), at);
-        self.all.push(call);
+        self.calls.push(call);
         at
     }
 
     /// Starts a call that has arguments, and before it those in front of it, whose names are complete
     /// then. One without a name, or a place that is still empty, holds up all after it.
-    fn start(&mut self, at: usize, turn: &mut TurnBuilder) {
+    fn start_call(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
-        while let Some(next) = self.order.get(self.started).copied() {
-            let call = &mut self.all[next];
-            let is_missing = |index: u64| usize::try_from(index).is_ok_and(|it| it > self.started);
+        while let Some(next) = self.order.get(self.started_count).copied() {
+            let call = &mut self.calls[next];
+            let is_missing =
+                |index: u64| usize::try_from(index).is_ok_and(|it| it > self.started_count);
             let is_held_up = call.name.is_empty() || call.index.is_some_and(is_missing);
-            if is_held_up || is_reached && call.early.is_empty() {
+            if is_held_up || is_reached && call.early_arguments.is_empty() {
                 return;
             }
-            call.start(key(next), turn);
-            self.started += 1;
+            call.start(item_key(next), turn);
+            self.started_count += 1;
             is_reached |= next == at;
         }
     }
 
     /// Takes a call that the model wrote into its text; `false` if it is none.
-    pub(super) fn push_written(&mut self, written: &str, turn: &mut TurnBuilder) -> bool {
+    pub(super) fn push_text_call(&mut self, written: &str, turn: &mut TurnBuilder) -> bool {
         #[derive(Default, Deserialize)]
         #[serde(default, bound(deserialize = "'de: 'a"))]
-        struct Written<'a> {
-            name: Str<'a>,
+        struct TextCall<'a> {
+            name: LenientStr<'a>,
             arguments: Option<&'a RawValue>,
             parameters: Option<&'a RawValue>,
         }
-        let Ok(read) = serde_json::from_str::<Written<'_>>(written.trim()) else { return false };
+        let Ok(read) = serde_json::from_str::<TextCall<'_>>(written.trim()) else { return false };
         let arguments =
             non_null(read.arguments).or(non_null(read.parameters)).map_or("{}", RawValue::get);
         let name = read.name.or_empty();
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
         }
-        if self.all.len() == MAX_ITEMS {
+        if self.calls.len() == MAX_ITEMS {
             turn.exceed_item_limit();
             return true;
         }
         let (name, early) = (name.to_owned(), arguments.to_owned());
-        let at = self.add(Call { name, early, whole: true, ..Call::default() });
-        self.start(at, turn);
+        let at = self.push_piece(Call {
+            name,
+            early_arguments: early,
+            is_whole: true,
+            ..Call::default()
+        });
+        self.start_call(at, turn);
         true
     }
 
     /// Ends every call: the finish reason was seen. `data` marks what goes back with one.
-    pub(super) fn end(
+    pub(super) fn end_all(
         &mut self,
         turn: &mut TurnBuilder,
         data: impl Fn(Json) -> crate::item::ProviderData,
     ) -> Result<(), Error> {
         for at in &self.order {
             let at = *at;
-            let call = &mut self.all[at];
-            if call.broken {
+            let call = &mut self.calls[at];
+            if call.is_broken {
                 return Err(malformed_arguments());
             }
             if call.name.is_empty() {
                 return Err(protocol_error("a tool call has no name"));
             }
-            call.start(key(at), turn);
+            call.start(item_key(at), turn);
             let kept = std::mem::take(&mut call.data);
-            if let Some(value) = kept.into_filled_json() {
-                turn.set_tool_call_data(key(at), data(value));
+            if let Some(value) = kept.into_non_empty_json() {
+                turn.set_tool_call_data(item_key(at), data(value));
             }
-            turn.end_tool_call(key(at));
+            turn.end_tool_call(item_key(at));
         }
         Ok(())
     }
 
     /// A piece was none, or may be of any call: what the model wrote is not known.
-    pub(super) fn break_open(&mut self) {
-        self.all.iter_mut().filter(|call| !call.whole).for_each(|call| call.broken = true);
+    pub(super) fn mark_open_broken(&mut self) {
+        self.calls.iter_mut().filter(|call| !call.is_whole).for_each(|call| call.is_broken = true);
     }
 
     /// Whether a piece does not say which of several calls it is of, though the server tells them
     /// apart by index.
-    fn is_anybodys(&self, index: Option<u64>, id: &str, name: &str) -> bool {
-        let counted = |call: &Call| !call.whole && call.index.is_some();
+    fn is_unassigned(&self, index: Option<u64>, id: &str, name: &str) -> bool {
+        let counted = |call: &Call| !call.is_whole && call.index.is_some();
         index.is_none()
             && id.is_empty()
             && name.is_empty()
-            && self.all.iter().filter(|call| counted(call)).nth(1).is_some()
+            && self.calls.iter().filter(|call| counted(call)).nth(1).is_some()
     }
 
     /// The call that a delta continues, or `None` if it begins one.
-    fn find(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+    fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let fits = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id;
-        if let Some(at) = index.and_then(|index| self.newest.get(&index))
-            && self.all.get(*at).is_some_and(fits)
+        if let Some(at) = index.and_then(|index| self.newest_call.get(&index))
+            && self.calls.get(*at).is_some_and(fits)
         {
             return Some(*at);
         }
         let newest = |belongs: &dyn Fn(&Call) -> bool| {
-            self.all.iter().rposition(|call| !call.whole && belongs(call))
+            self.calls.iter().rposition(|call| !call.is_whole && belongs(call))
         };
         match (index, id) {
             // The same index under another id is another call.
@@ -218,21 +224,21 @@ impl Calls {
 
 impl Call {
     fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
-        if !std::mem::replace(&mut self.started, true) {
+        if !std::mem::replace(&mut self.is_started, true) {
             turn.start_tool_call(key, &self.id, &self.name);
-            turn.push_tool_call_args(key, &std::mem::take(&mut self.early));
+            turn.push_tool_call_args(key, &std::mem::take(&mut self.early_arguments));
         }
     }
 
     /// Keeps what goes back with the call: the signature of a thought, under whatever name. A later
     /// delta without it takes nothing away. Returns how many bytes are kept.
-    fn keep(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
+    fn keep_data(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
         let thought = thought.and_then(|thought| to_raw_value(thought).ok());
         let function = delta.function.value.as_ref();
         let [extra_content, specific_fields] = EXTRA_FIELDS;
         let mut bytes = 0;
         for (name, value) in [
-            (THOUGHT_FIELD, thought.as_deref()),
+            (REASONING_FIELD, thought.as_deref()),
             (extra_content, delta.extra_content),
             (specific_fields, delta.provider_specific_fields),
             ("function", function.and_then(|function| function.provider_specific_fields)),

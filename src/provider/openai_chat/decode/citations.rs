@@ -4,23 +4,23 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item::Json;
 use crate::provider::lenient::non_null;
-use crate::provider::ordered_fields::Fields;
+use crate::provider::ordered_fields::OrderedFields;
 
 /// The annotations and citations of a text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    annotations: Vec<Fields>,
+    annotations: Vec<OrderedFields>,
     citations: Option<Box<RawValue>>,
 }
 
 impl Citations {
     /// Takes the annotations of a delta.
-    pub(super) fn annotate(&mut self, annotations: Option<&RawValue>) {
-        self.annotations.extend(Fields::list(annotations));
+    pub(super) fn add_annotations(&mut self, annotations: Option<&RawValue>) {
+        self.annotations.extend(OrderedFields::parse_list(annotations));
     }
 
     /// Takes the citations of a chunk, which repeats those before it.
-    pub(super) fn cite(&mut self, citations: Option<&RawValue>) {
+    pub(super) fn add_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {
             self.citations = Some(citations.to_owned());
@@ -28,14 +28,14 @@ impl Citations {
     }
 
     /// All of it; `None` if there is nothing.
-    pub(super) fn value(self) -> Option<Json> {
-        let mut fields = Fields::default();
+    pub(super) fn into_value(self) -> Option<Json> {
+        let mut fields = OrderedFields::default();
         if !self.annotations.is_empty() {
             fields.set("annotations", to_raw_value(&self.annotations).ok()?);
         }
         if let Some(citations) = self.citations {
             fields.set("citations", citations);
         }
-        fields.into_filled_json()
+        fields.into_non_empty_json()
     }
 }

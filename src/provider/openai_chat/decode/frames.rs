@@ -7,18 +7,19 @@ use serde::de::{IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
 
 use crate::provider::lenient::{
-    FromAny, Lax, List, MaybeObject, Num, Seldom, Str, non_null, read_from_any,
+    FromAny, Lenient, LenientList, LenientNumber, LenientStr, MaybeObject, RareObject,
+    impl_lenient_deserialize, non_null,
 };
-use crate::provider::openai::{TokenDetails, arguments};
+use crate::provider::openai::{TokenDetails, arguments_text};
 use crate::usage::Usage;
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Chunk<'a> {
-    pub(super) id: Str<'a>,
-    pub(super) model: Str<'a>,
-    pub(super) choices: First<'a>,
-    pub(super) usage: Seldom<WireUsage>,
+    pub(super) id: LenientStr<'a>,
+    pub(super) model: LenientStr<'a>,
+    pub(super) choices: FirstChoice<'a>,
+    pub(super) usage: RareObject<WireUsage>,
     pub(super) error: Option<&'a RawValue>,
     /// Addresses that the text refers to by number, as Perplexity has them.
     pub(super) citations: Option<&'a RawValue>,
@@ -27,7 +28,7 @@ pub(super) struct Chunk<'a> {
 /// The choice with index 0, or without one; others were not asked for. `malformed` if something that
 /// is not a choice is among them.
 #[derive(Default)]
-pub(super) struct First<'a> {
+pub(super) struct FirstChoice<'a> {
     pub(super) choice: Option<Choice<'a>>,
     pub(super) malformed: bool,
 }
@@ -35,11 +36,11 @@ pub(super) struct First<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Choice<'a> {
-    index: Num,
+    index: LenientNumber,
     pub(super) delta: MaybeObject<Delta<'a>>,
-    pub(super) finish_reason: Str<'a>,
+    pub(super) finish_reason: LenientStr<'a>,
     /// Some servers put it here.
-    pub(super) usage: Seldom<WireUsage>,
+    pub(super) usage: RareObject<WireUsage>,
     pub(super) error: Option<&'a RawValue>,
 }
 
@@ -48,10 +49,10 @@ pub(super) struct Choice<'a> {
 #[derive(Default)]
 pub(super) struct Delta<'a> {
     pub(super) content: Content<'a>,
-    pub(super) refusal: Str<'a>,
+    pub(super) refusal: LenientStr<'a>,
     /// Reasoning under the first of its names that says something.
-    pub(super) thought: Str<'a>,
-    pub(super) tool_calls: Pieces<'a>,
+    pub(super) reasoning: LenientStr<'a>,
+    pub(super) tool_calls: CallPieces<'a>,
     pub(super) rare: Option<Box<RareFields<'a>>>,
 }
 
@@ -69,42 +70,42 @@ pub(super) struct RareFields<'a> {
 }
 
 /// The names that servers have for reasoning. The same words under two of them are said once.
-const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 
 /// Content: a string, or an array of parts.
 #[derive(Default)]
 pub(super) struct Content<'a> {
     /// The string, or the parts of type `text` and `output_text`.
     pub(super) text: Option<Cow<'a, str>>,
-    pub(super) others: Option<Box<OtherParts<'a>>>,
+    pub(super) other_parts: Option<Box<OtherParts<'a>>>,
 }
 
 /// The parts of a content that are not text.
 #[derive(Default)]
 pub(super) struct OtherParts<'a> {
     /// Parts of type `thinking`, as Mistral sends them, and `reasoning`, as Databricks does.
-    pub(super) thoughts: String,
+    pub(super) reasoning: String,
     pub(super) images: Vec<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct ContentPart<'a> {
-    r#type: Str<'a>,
-    text: Str<'a>,
-    thinking: List<ContentThought<'a>>,
-    summary: List<ContentThought<'a>>,
+    r#type: LenientStr<'a>,
+    text: LenientStr<'a>,
+    thinking: LenientList<ContentReasoning<'a>>,
+    summary: LenientList<ContentReasoning<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct ContentThought<'a> {
-    text: Str<'a>,
+struct ContentReasoning<'a> {
+    text: LenientStr<'a>,
 }
 
 impl ContentPart<'_> {
     /// The words of a part that is not the answer: in one of its lists, or its own.
-    fn thoughts(&self, into: &mut String) {
+    fn append_reasoning(&self, into: &mut String) {
         let listed = self.thinking.0.iter().chain(&self.summary.0);
         let before = into.len();
         into.extend(listed.map(|thought| thought.text.or_empty()));
@@ -117,10 +118,10 @@ impl ContentPart<'_> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireCall<'a> {
-    pub(super) index: Num,
-    pub(super) id: Str<'a>,
+    pub(super) index: LenientNumber,
+    pub(super) id: LenientStr<'a>,
     pub(super) function: MaybeObject<Function<'a>>,
-    pub(super) r#type: Str<'a>,
+    pub(super) r#type: LenientStr<'a>,
     pub(super) custom: Option<&'a RawValue>,
     pub(super) extra_content: Option<&'a RawValue>,
     pub(super) provider_specific_fields: Option<&'a RawValue>,
@@ -128,14 +129,14 @@ pub(super) struct WireCall<'a> {
 
 /// The pieces of calls in a delta; `malformed` if something that is not one is among them.
 #[derive(Default)]
-pub(super) struct Pieces<'a> {
+pub(super) struct CallPieces<'a> {
     pub(super) calls: Vec<WireCall<'a>>,
     pub(super) malformed: bool,
 }
 
 impl WireCall<'_> {
     pub(super) fn adds_arguments(&self) -> bool {
-        let piece = self.function.value.as_ref().map(|function| arguments(function.arguments));
+        let piece = self.function.value.as_ref().map(|function| arguments_text(function.arguments));
         piece.is_some_and(|piece| piece.is_none_or(|piece| !piece.is_empty()))
     }
 
@@ -148,7 +149,7 @@ impl WireCall<'_> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Function<'a> {
-    pub(super) name: Str<'a>,
+    pub(super) name: LenientStr<'a>,
     pub(super) provider_specific_fields: Option<&'a RawValue>,
     pub(super) arguments: Option<&'a RawValue>,
 }
@@ -156,21 +157,22 @@ pub(super) struct Function<'a> {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
-    prompt_tokens: Num,
-    completion_tokens: Num,
-    total_tokens: Num,
+    prompt_tokens: LenientNumber,
+    completion_tokens: LenientNumber,
+    total_tokens: LenientNumber,
     /// Where some servers say what was read from a cache.
-    cached_tokens: Num,
-    prompt_cache_hit_tokens: Num,
-    cache_read_input_tokens: Num,
-    cache_creation_input_tokens: Num,
-    prompt_tokens_details: Lax<TokenDetails>,
-    completion_tokens_details: Lax<TokenDetails>,
+    cached_tokens: LenientNumber,
+    prompt_cache_hit_tokens: LenientNumber,
+    cache_read_input_tokens: LenientNumber,
+    cache_creation_input_tokens: LenientNumber,
+    prompt_tokens_details: Lenient<TokenDetails>,
+    completion_tokens_details: Lenient<TokenDetails>,
 }
 
 impl WireUsage {
     pub(super) fn usage(self) -> Usage {
-        let first = |counts: &[Num]| counts.iter().find_map(|count| count.0).unwrap_or_default();
+        let first =
+            |counts: &[LenientNumber]| counts.iter().find_map(|count| count.0).unwrap_or_default();
         let prompt = self.prompt_tokens_details.0.unwrap_or_default();
         let completion = self.completion_tokens_details.0.unwrap_or_default();
         let (input, said) = (self.prompt_tokens.or_zero(), self.completion_tokens.or_zero());
@@ -196,15 +198,15 @@ impl WireUsage {
     }
 }
 
-read_from_any! {
-    ['de: 'a, 'a] First<'a>;
-    ['de: 'a, 'a] Pieces<'a>;
+impl_lenient_deserialize! {
+    ['de: 'a, 'a] FirstChoice<'a>;
+    ['de: 'a, 'a] CallPieces<'a>;
     ['de: 'a, 'a] Content<'a>;
     ['de: 'a, 'a] Delta<'a>;
 }
 
-impl<'de: 'a, 'a> FromAny<'de> for First<'a> {
-    fn misfit() -> Self {
+impl<'de: 'a, 'a> FromAny<'de> for FirstChoice<'a> {
+    fn from_malformed() -> Self {
         Self { choice: None, malformed: true }
     }
 
@@ -219,8 +221,8 @@ impl<'de: 'a, 'a> FromAny<'de> for First<'a> {
     }
 }
 
-impl<'de: 'a, 'a> FromAny<'de> for Pieces<'a> {
-    fn misfit() -> Self {
+impl<'de: 'a, 'a> FromAny<'de> for CallPieces<'a> {
+    fn from_malformed() -> Self {
         Self { calls: Vec::new(), malformed: true }
     }
 
@@ -236,42 +238,42 @@ impl<'de: 'a, 'a> FromAny<'de> for Pieces<'a> {
 
 impl<'de: 'a, 'a> FromAny<'de> for Content<'a> {
     fn from_text(text: Cow<'de, str>) -> Self {
-        Self { text: Some(text), others: None }
+        Self { text: Some(text), other_parts: None }
     }
 
     fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
         let (mut text, mut others) = (String::new(), OtherParts::default());
         while let Some(raw) = array.next_element::<&'a RawValue>()? {
-            let part: Lax<ContentPart<'a>> =
+            let part: Lenient<ContentPart<'a>> =
                 serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
             let Some(part) = part.0 else { continue };
             match part.r#type.get() {
                 Some("text" | "output_text") | None => text.push_str(part.text.or_empty()),
-                Some("thinking" | "reasoning") => part.thoughts(&mut others.thoughts),
+                Some("thinking" | "reasoning") => part.append_reasoning(&mut others.reasoning),
                 Some("image_url") => others.images.push(raw),
                 Some(_) => {}
             }
         }
-        Ok(Self { text: Some(Cow::Owned(text)), others: Some(Box::new(others)) })
+        Ok(Self { text: Some(Cow::Owned(text)), other_parts: Some(Box::new(others)) })
     }
 }
 
 impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
     fn from_object<A: MapAccess<'de>>(mut object: A) -> Result<Self, A::Error> {
         let mut delta = Self::default();
-        let mut rank = THOUGHTS.len();
-        while let Some(Str(name)) = object.next_key::<Str<'a>>()? {
+        let mut rank = REASONING_FIELDS.len();
+        while let Some(LenientStr(name)) = object.next_key::<LenientStr<'a>>()? {
             match name.as_deref().unwrap_or_default() {
                 "content" => delta.content = object.next_value()?,
                 "tool_calls" => delta.tool_calls = object.next_value()?,
                 "refusal" => delta.refusal = object.next_value()?,
-                name if let Some(at) = THOUGHTS.iter().position(|known| *known == name) => {
-                    let thought: Str<'a> = object.next_value()?;
-                    if at < rank && thought.filled().is_some() {
-                        (delta.thought, rank) = (thought, at);
+                name if let Some(at) = REASONING_FIELDS.iter().position(|known| *known == name) => {
+                    let thought: LenientStr<'a> = object.next_value()?;
+                    if at < rank && thought.non_empty().is_some() {
+                        (delta.reasoning, rank) = (thought, at);
                     }
                 }
-                name => match RareFields::field(name) {
+                name => match RareFields::field_mut(name) {
                     Some(field) => {
                         let raw: &'a RawValue = object.next_value()?;
                         if raw.get() != "null" {
@@ -289,7 +291,7 @@ impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
 type RareField = for<'s, 'a> fn(&'s mut RareFields<'a>) -> &'s mut Option<&'a RawValue>;
 
 impl RareFields<'_> {
-    fn field(name: &str) -> Option<RareField> {
+    fn field_mut(name: &str) -> Option<RareField> {
         Some(match name {
             "reasoning_details" => |rare| &mut rare.reasoning_details,
             "thinking_blocks" => |rare| &mut rare.thinking_blocks,

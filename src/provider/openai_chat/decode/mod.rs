@@ -9,15 +9,15 @@ mod tags;
 use self::calls::Calls;
 use self::citations::Citations;
 use self::frames::{Choice, Chunk, Delta, RareFields, WireCall};
-use self::reasoning::Reasoning;
-use self::tags::{Tags, TextPiece};
+use self::reasoning::ReasoningData;
+use self::tags::{TagParser, TextPiece};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::lenient::{self, FromAny, MaybeObject, Num, elements};
+use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, elements};
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
@@ -40,10 +40,10 @@ pub struct Decoder {
     model: String,
     dialect: Dialect,
     calls: Calls,
-    reasoning: Reasoning,
+    reasoning: ReasoningData,
     /// Reasoning came under a name of its own: what else repeats it is not said again.
     thoughts_are_said: bool,
-    tags: Option<Tags>,
+    tags: Option<TagParser>,
     citations: Citations,
     refused: bool,
     /// A choice came: this is an answer.
@@ -57,9 +57,9 @@ impl Decoder {
             model: model.to_owned(),
             dialect: *dialect,
             calls: Calls::default(),
-            reasoning: Reasoning::default(),
+            reasoning: ReasoningData::default(),
             thoughts_are_said: false,
-            tags: Tags::new(dialect.think_tags, dialect.text_calls),
+            tags: TagParser::new(dialect.think_tags, dialect.parses_text_calls),
             citations: Citations::default(),
             refused: false,
             answered: false,
@@ -70,18 +70,18 @@ impl Decoder {
         ProviderData::new(self.dialect.name, &self.model, value)
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    fn on_choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.answered = true;
         if let Some(error) = failure::reported_error(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
         if choice.delta.malformed {
-            self.calls.break_open();
+            self.calls.mark_open_broken();
         }
         if let Some(delta) = &choice.delta.value {
             // What comes behind the finish reason is passed over.
             match turn.is_stopped() {
-                false => self.delta(delta, turn)?,
+                false => self.on_delta(delta, turn)?,
                 true if delta.tool_calls.calls.iter().any(WireCall::adds_arguments) => {
                     return Err(protocol_error(
                         "arguments of a tool call came behind the finish reason",
@@ -90,7 +90,7 @@ impl Decoder {
                 true => {}
             }
         }
-        let Some(raw) = choice.finish_reason.filled() else { return Ok(()) };
+        let Some(raw) = choice.finish_reason.non_empty() else { return Ok(()) };
         let broke_off = match raw {
             "error" | "network_error" => Some(ErrorKind::Server),
             "insufficient_system_resource" => Some(ErrorKind::Overloaded),
@@ -102,103 +102,112 @@ impl Decoder {
         }
         match turn.is_stopped() {
             true => Ok(()),
-            false => self.stop(self.reason(raw), raw, turn),
+            false => self.stop_turn(self.stop_reason(raw), raw, turn),
         }
     }
 
-    fn stop(&mut self, reason: StopReason, raw: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
-        self.end_text(turn);
+    fn stop_turn(
+        &mut self,
+        reason: StopReason,
+        raw: &str,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
+        self.flush_held_text(turn);
         turn.stop(reason, raw);
         // The wire has no end of a call of its own: it is the finish reason.
         let Self { calls, model, dialect, .. } = self;
-        calls.end(turn, |value| ProviderData::new(dialect.name, model, value))
+        calls.end_all(turn, |value| ProviderData::new(dialect.name, model, value))
     }
 
-    fn delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let others = delta.content.others.as_deref();
-        let in_parts = || others.map(|others| &*others.thoughts).filter(|text| !text.is_empty());
-        if let Some(thought) = delta.thought.get().or_else(in_parts) {
+    fn on_delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+        let others = delta.content.other_parts.as_deref();
+        let in_parts = || others.map(|others| &*others.reasoning).filter(|text| !text.is_empty());
+        if let Some(thought) = delta.reasoning.get().or_else(in_parts) {
             self.thoughts_are_said = true;
             turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
         }
         if let Some(rare) = &delta.rare {
-            self.rare_fields(rare, turn)?;
+            self.on_rare_fields(rare, turn)?;
         }
         if let Some(text) = delta.content.text.as_deref() {
             let Self { tags, calls, .. } = self;
             match tags {
                 None => turn.push_text(TEXT, text),
-                Some(tags) => tags.push(text, |piece| say(piece, calls, turn)),
+                Some(tags) => tags.push(text, |piece| push_text_piece(piece, calls, turn)),
             }
         }
         for image in others.into_iter().flat_map(|others| &others.images) {
-            self.image(image.get(), turn);
+            self.push_image(image.get(), turn);
         }
-        if let Some(refusal) = delta.refusal.filled() {
+        if let Some(refusal) = delta.refusal.non_empty() {
             self.refused = true;
             turn.push_refusal(REFUSAL, refusal);
         }
         for call in &delta.tool_calls.calls {
-            self.call(call, turn)?;
+            self.push_call(call, turn)?;
         }
         if delta.tool_calls.malformed {
-            self.calls.break_open();
+            self.calls.mark_open_broken();
         }
         if let Some(raw) = delta.rare.as_ref().and_then(|rare| rare.function_call) {
             let function = serde_json::from_str(raw.get());
-            let function = function.unwrap_or_else(|_| MaybeObject::misfit());
-            let index = Num(Some(LEGACY_CALL));
-            self.call(&WireCall { index, function, ..WireCall::default() }, turn)?;
+            let function = function.unwrap_or_else(|_| MaybeObject::from_malformed());
+            let index = LenientNumber(Some(LEGACY_CALL));
+            self.push_call(&WireCall { index, function, ..WireCall::default() }, turn)?;
         }
         Ok(())
     }
 
-    fn rare_fields(&mut self, rare: &RareFields<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    fn on_rare_fields(
+        &mut self,
+        rare: &RareFields<'_>,
+        turn: &mut TurnBuilder,
+    ) -> Result<(), Error> {
         if rare.audio.is_some() {
             let message = "the model answers with sound, which is not read";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
         }
-        if let Some(words) = self.reasoning.take(rare) {
+        if let Some(words) = self.reasoning.take_rare(rare) {
             if !self.thoughts_are_said {
                 turn.push_reasoning(REASONING, &words, ReasoningKind::Trace);
             }
             // What is encrypted has its place among the items, too, and is filled in at the end.
             turn.set_reasoning_data(REASONING, self.data(serde_json::json!({})));
         }
-        self.citations.annotate(rare.annotations);
+        self.citations.add_annotations(rare.annotations);
         for image in elements(rare.images) {
-            self.image(image.get(), turn);
+            self.push_image(image.get(), turn);
         }
         Ok(())
     }
 
     /// Keeps a picture that the model made.
-    fn image(&mut self, raw: &str, turn: &mut TurnBuilder) {
-        if let Some(value) = Fields::parse(raw).and_then(Fields::into_json) {
-            self.end_text(turn);
+    fn push_image(&mut self, raw: &str, turn: &mut TurnBuilder) {
+        if let Some(value) = OrderedFields::parse(raw).and_then(OrderedFields::into_json) {
+            self.flush_held_text(turn);
             turn.push_provider_item(self.data(value));
         }
     }
 
-    fn call(&mut self, call: &WireCall<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    fn push_call(&mut self, call: &WireCall<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         if call.is_custom() {
             let message = "the model called a custom tool, whose input is no JSON";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("tools"));
         }
-        self.end_text(turn);
+        self.flush_held_text(turn);
         self.calls.push(call, turn);
         Ok(())
     }
 
     /// What was held back of the text is said before what comes next.
-    fn end_text(&mut self, turn: &mut TurnBuilder) {
+    fn flush_held_text(&mut self, turn: &mut TurnBuilder) {
         let Self { tags, calls, .. } = self;
         if let Some(tags) = tags {
-            tags.end(|piece| say(piece, calls, turn));
+            tags.flush(|piece| push_text_piece(piece, calls, turn));
         }
     }
 
-    fn reason(&self, raw: &str) -> StopReason {
+    fn stop_reason(&self, raw: &str) -> StopReason {
         match raw {
             // The vendor's refusals say `stop`.
             "stop" | "end" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => {
@@ -217,20 +226,20 @@ impl Decoder {
 
     /// Ends a turn whose finish reason never came. One with calls stays without its end: an answer
     /// that broke off looks the same.
-    fn stop_unsaid(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
+    fn stop_without_reason(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         if turn.is_stopped() || !self.answered || !self.calls.is_empty() {
             return Ok(());
         }
         let reason = if self.refused { StopReason::Refusal } else { StopReason::Stop };
-        self.stop(reason, "", turn)
+        self.stop_turn(reason, "", turn)
     }
 }
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         if frame.data.trim() == "[DONE]" {
-            if self.dialect.end != TurnEnd::FinishReason {
-                self.stop_unsaid(turn)?;
+            if self.dialect.turn_end != TurnEnd::FinishReason {
+                self.stop_without_reason(turn)?;
             }
             return Ok(FrameOutcome::Done);
         }
@@ -247,10 +256,10 @@ impl Decode for Decoder {
         turn.set_model(chunk.model.or_empty());
         let is_none = chunk.choices.malformed || !frame.data.trim_start().starts_with('{');
         if is_none && !turn.is_stopped() {
-            self.calls.break_open();
+            self.calls.mark_open_broken();
         }
         if let Some(choice) = &chunk.choices.choice {
-            self.choice(choice, turn)?;
+            self.on_choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {
                 turn.set_usage(usage.usage());
             }
@@ -258,36 +267,36 @@ impl Decode for Decoder {
         if let Some(usage) = &chunk.usage.0 {
             turn.set_usage(usage.usage());
         }
-        self.citations.cite(chunk.citations);
+        self.citations.add_citations(chunk.citations);
         Ok(FrameOutcome::Continue)
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        match self.dialect.end {
-            TurnEnd::Body => self.stop_unsaid(turn),
+        match self.dialect.turn_end {
+            TurnEnd::Body => self.stop_without_reason(turn),
             TurnEnd::FinishReason | TurnEnd::Done => Ok(()),
         }
     }
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if let Some(value) = std::mem::take(&mut self.reasoning).value() {
+        if let Some(value) = std::mem::take(&mut self.reasoning).into_value() {
             turn.set_reasoning_data(REASONING, self.data(value));
         }
-        if let Some(value) = std::mem::take(&mut self.citations).value() {
+        if let Some(value) = std::mem::take(&mut self.citations).into_value() {
             turn.set_text_data(TEXT, self.data(value));
         }
         Ok(())
     }
 }
 
-fn say(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
+fn push_text_piece(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
     match piece {
         TextPiece::Text(text) => turn.push_text(TEXT, text),
-        TextPiece::Thought(thought) => {
+        TextPiece::Reasoning(thought) => {
             turn.push_reasoning(REASONING, thought, ReasoningKind::Trace)
         }
         TextPiece::Call(written) => {
-            if !calls.push_written(written, turn) {
+            if !calls.push_text_call(written, turn) {
                 turn.push_text(TEXT, &format!("<tool_call>{written}</tool_call>"));
             }
         }

@@ -7,87 +7,89 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::frames::RareFields;
 use crate::item::Json;
-use crate::provider::lenient::{non_null, string};
-use crate::provider::openai_chat::passthrough::{BLOCKS, DETAILS};
-use crate::provider::ordered_fields::Fields;
+use crate::provider::lenient::{deserialize_string, non_null};
+use crate::provider::openai_chat::passthrough::{BLOCKS_KEY, DETAILS_KEY};
+use crate::provider::ordered_fields::OrderedFields;
 
 /// The reasoning of a turn, put together from its pieces.
 #[derive(Debug, Default)]
-pub(super) struct Reasoning {
-    details: Vec<Piece>,
+pub(super) struct ReasoningData {
+    details: Vec<ReasoningPiece>,
     /// The newest of `details` of each kind and index.
-    newest: HashMap<(&'static str, String), usize>,
-    blocks: Vec<Piece>,
+    newest_piece: HashMap<(&'static str, String), usize>,
+    thinking_blocks: Vec<ReasoningPiece>,
 }
 
 /// More fields are not put together: no element has as many.
-const MOST_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 
 /// The types of details and of blocks whose text comes in pieces, each with the field it is in.
-const DETAIL_TEXTS: &[(&str, &str)] =
+const DETAIL_TEXT_FIELDS: &[(&str, &str)] =
     &[("reasoning.text", "text"), ("reasoning.summary", "summary")];
-const BLOCK_TEXTS: &[(&str, &str)] = &[("thinking", "thinking")];
+const BLOCK_TEXT_FIELDS: &[(&str, &str)] = &[("thinking", "thinking")];
 
 /// An element of one of the arrays. Its text grows by what later elements add.
 #[derive(Debug)]
-struct Piece {
-    fields: Fields,
+struct ReasoningPiece {
+    fields: OrderedFields,
     /// The field that the text goes to; empty for what is kept as it is.
     text_field: &'static str,
     text: String,
 }
 
-impl Reasoning {
+impl ReasoningData {
     /// Takes what a delta holds, and gives the words in it. `None` if it holds nothing of the kind.
-    pub(super) fn take(&mut self, delta: &RareFields<'_>) -> Option<String> {
+    pub(super) fn take_rare(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
         }
         let mut words = String::new();
-        for fields in Fields::list(delta.reasoning_details) {
-            let piece = Piece::new(fields, DETAIL_TEXTS);
+        for fields in OrderedFields::parse_list(delta.reasoning_details) {
+            let piece = ReasoningPiece::new(fields, DETAIL_TEXT_FIELDS);
             words.push_str(&piece.text);
-            let place = (piece.text_field, raw(&piece.fields, "index").unwrap_or("").to_owned());
-            let newest = self.newest.get(&place).and_then(|at| self.details.get_mut(*at));
+            let place =
+                (piece.text_field, raw_json(&piece.fields, "index").unwrap_or("").to_owned());
+            let newest = self.newest_piece.get(&place).and_then(|at| self.details.get_mut(*at));
             match newest.filter(|old| old.continues_in(&piece)) {
-                Some(old) => old.grow(piece),
+                Some(old) => old.append(piece),
                 None => {
-                    self.newest.insert(place, self.details.len());
+                    self.newest_piece.insert(place, self.details.len());
                     self.details.push(piece);
                 }
             }
         }
         let details_spoke = !words.is_empty();
-        for fields in Fields::list(delta.thinking_blocks) {
-            let piece = Piece::new(fields, BLOCK_TEXTS);
+        for fields in OrderedFields::parse_list(delta.thinking_blocks) {
+            let piece = ReasoningPiece::new(fields, BLOCK_TEXT_FIELDS);
             if !details_spoke {
                 words.push_str(&piece.text);
             }
-            match self.blocks.last_mut().filter(|last| last.is_open_for(&piece)) {
-                Some(last) => last.grow(piece),
-                None => self.blocks.push(piece),
+            match self.thinking_blocks.last_mut().filter(|last| last.is_open_for(&piece)) {
+                Some(last) => last.append(piece),
+                None => self.thinking_blocks.push(piece),
             }
         }
         Some(words)
     }
 
     /// All of it, to be sent back; `None` if there is nothing.
-    pub(super) fn value(self) -> Option<Json> {
-        let mut fields = Fields::default();
-        for (name, pieces) in [(DETAILS, self.details), (BLOCKS, self.blocks)] {
+    pub(super) fn into_value(self) -> Option<Json> {
+        let mut fields = OrderedFields::default();
+        for (name, pieces) in [(DETAILS_KEY, self.details), (BLOCKS_KEY, self.thinking_blocks)] {
             if pieces.is_empty() {
                 continue;
             }
-            let pieces: Vec<Fields> = pieces.into_iter().map(Piece::into_fields).collect();
+            let pieces: Vec<OrderedFields> =
+                pieces.into_iter().map(ReasoningPiece::into_fields).collect();
             fields.set(name, to_raw_value(&pieces).ok()?);
         }
-        fields.into_filled_json()
+        fields.into_non_empty_json()
     }
 }
 
-impl Piece {
+impl ReasoningPiece {
     /// An element whose type may be one of these, each with the field that its text is in.
-    fn new(fields: Fields, texts: &[(&str, &'static str)]) -> Self {
+    fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
         let kind = text(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
         let text = text(&fields, text_field).unwrap_or_default().into_owned();
@@ -97,13 +99,13 @@ impl Piece {
     /// Whether `next` adds to this element of `reasoning_details`: it is of the same kind under the
     /// same index. What is encrypted comes whole.
     fn continues_in(&self, next: &Self) -> bool {
-        let same = |name| raw(&self.fields, name) == raw(&next.fields, name);
-        let other = |name| raw(&next.fields, name).is_some() && !same(name);
+        let same = |name| raw_json(&self.fields, name) == raw_json(&next.fields, name);
+        let other = |name| raw_json(&next.fields, name).is_some() && !same(name);
         !self.text_field.is_empty()
             && self.takes_fields_of(next)
             && self.text_field == next.text_field
             && same("index")
-            && !(other("id") && raw(&self.fields, "id").is_some())
+            && !(other("id") && raw_json(&self.fields, "id").is_some())
     }
 
     /// Whether `next` adds to this thinking block: it is signed at its end.
@@ -114,10 +116,10 @@ impl Piece {
     }
 
     fn takes_fields_of(&self, next: &Self) -> bool {
-        self.fields.len() + next.fields.len() <= MOST_FIELDS
+        self.fields.len() + next.fields.len() <= MAX_FIELDS
     }
 
-    fn grow(&mut self, next: Self) {
+    fn append(&mut self, next: Self) {
         self.text.push_str(&next.text);
         for (name, value) in next.fields.into_iter() {
             let says = !matches!(value.get(), "null" | "\"\"");
@@ -127,7 +129,7 @@ impl Piece {
         }
     }
 
-    fn into_fields(mut self) -> Fields {
+    fn into_fields(mut self) -> OrderedFields {
         if !self.text_field.is_empty()
             && let Ok(text) = to_raw_value(&self.text)
         {
@@ -138,10 +140,10 @@ impl Piece {
 }
 
 /// A field that says something, as it is written.
-fn raw<'a>(fields: &'a Fields, name: &str) -> Option<&'a str> {
+fn raw_json<'a>(fields: &'a OrderedFields, name: &str) -> Option<&'a str> {
     non_null(fields.get(name)).map(RawValue::get)
 }
 
-fn text<'a>(fields: &'a Fields, name: &str) -> Option<Cow<'a, str>> {
-    fields.get(name).and_then(string)
+fn text<'a>(fields: &'a OrderedFields, name: &str) -> Option<Cow<'a, str>> {
+    fields.get(name).and_then(deserialize_string)
 }

@@ -2,82 +2,90 @@
 
 use crate::provider::openai_chat::dialect::ThinkTags;
 
-const THINK: &str = "<think>";
-const END_THINK: &str = "</think>";
-const CALL: &str = "<tool_call>";
-const END_CALL: &str = "</tool_call>";
+const THINK_TAG: &str = "<think>";
+const THINK_END_TAG: &str = "</think>";
+const CALL_TAG: &str = "<tool_call>";
+const CALL_END_TAG: &str = "</tool_call>";
 
 /// The number of bytes that are taken at once: the held text is moved at each tag.
-const MAX_PIECE: usize = 4 << 10;
+const MAX_TAG_BYTES: usize = 4 << 10;
 
 /// A piece of text after its tags are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum TextPiece<'a> {
     Text(&'a str),
-    Thought(&'a str),
+    Reasoning(&'a str),
     /// What stands between the tags of a call.
     Call(&'a str),
 }
 
 /// Splits a text at its tags, wherever its pieces are cut.
 #[derive(Debug)]
-pub(super) struct Tags {
-    think: ThinkTags,
-    calls: bool,
+pub(super) struct TagParser {
+    parses_reasoning: ThinkTags,
+    parses_calls: bool,
     position: Position,
     /// What is not decided yet.
-    held: String,
+    held_text: String,
     /// How many of its bytes were searched.
-    searched: usize,
+    searched_len: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Position {
     /// Nothing but white space has come.
-    Begin,
+    Start,
     /// Behind `<think>` and nothing but white space.
-    BeginThought,
-    Thought,
+    ReasoningStart,
+    Reasoning,
     /// Behind a closing tag and nothing but white space.
-    Behind,
+    AfterReasoning,
     Text,
     Call,
 }
 
-impl Tags {
+impl TagParser {
     /// `None` if the text is to be taken as it is.
     pub(super) fn new(think: ThinkTags, calls: bool) -> Option<Self> {
         let position = match think {
             ThinkTags::Off if !calls => return None,
             ThinkTags::Off => Position::Text,
-            ThinkTags::Tagged | ThinkTags::Opened => Position::Begin,
+            ThinkTags::Tagged | ThinkTags::Opened => Position::Start,
         };
-        Some(Self { think, calls, position, held: String::new(), searched: 0 })
+        Some(Self {
+            parses_reasoning: think,
+            parses_calls: calls,
+            position,
+            held_text: String::new(),
+            searched_len: 0,
+        })
     }
 
     /// Takes the next piece of the text and says what it makes certain.
     pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(TextPiece<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
-            let (next, behind) = rest.split_at(rest.floor_char_boundary(MAX_PIECE));
-            self.held.push_str(next);
+            let (next, behind) = rest.split_at(rest.floor_char_boundary(MAX_TAG_BYTES));
+            self.held_text.push_str(next);
             while self.step(&mut say) {}
             rest = behind;
         }
     }
 
     /// The text is at its end; what was held back is what it looked like.
-    pub(super) fn end(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
-        let held = std::mem::take(&mut self.held);
-        self.searched = 0;
+    pub(super) fn flush(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
+        let held = std::mem::take(&mut self.held_text);
+        self.searched_len = 0;
         match self.position {
-            Position::Begin if self.think == ThinkTags::Opened => say(TextPiece::Thought(&held)),
-            Position::Thought => say(TextPiece::Thought(&held)),
-            Position::BeginThought | Position::Behind => {}
-            Position::Begin | Position::Text => say(TextPiece::Text(&held)),
+            Position::Start if self.parses_reasoning == ThinkTags::Opened => {
+                say(TextPiece::Reasoning(&held))
+            }
+            Position::Reasoning => say(TextPiece::Reasoning(&held)),
+            Position::ReasoningStart | Position::AfterReasoning => {}
+            Position::Start | Position::Text => say(TextPiece::Text(&held)),
             Position::Call => {
                 self.position = Position::Text;
-                say(TextPiece::Text(CALL));
+                say(TextPiece::Text(CALL_TAG));
                 say(TextPiece::Text(&held));
             }
         }
@@ -86,49 +94,51 @@ impl Tags {
     /// Moves on to the next place; `false` if more must come first.
     fn step(&mut self, say: &mut impl FnMut(TextPiece<'_>)) -> bool {
         match self.position {
-            Position::Begin => {
-                let begun = self.held.trim_start();
-                if let Some(thought) = begun.strip_prefix(THINK) {
-                    self.held = thought.to_owned();
-                    self.position = Position::BeginThought;
-                } else if THINK.starts_with(begun) {
+            Position::Start => {
+                let begun = self.held_text.trim_start();
+                if let Some(thought) = begun.strip_prefix(THINK_TAG) {
+                    self.held_text = thought.to_owned();
+                    self.position = Position::ReasoningStart;
+                } else if THINK_TAG.starts_with(begun) {
                     return false;
                 } else {
-                    let opened = self.think == ThinkTags::Opened;
-                    self.position = if opened { Position::BeginThought } else { Position::Text };
+                    let opened = self.parses_reasoning == ThinkTags::Opened;
+                    self.position = if opened { Position::ReasoningStart } else { Position::Text };
                 }
                 true
             }
-            Position::BeginThought => self.skip_white_space(Position::Thought),
-            Position::Behind => self.skip_white_space(Position::Text),
-            Position::Thought => self.until(END_THINK, Position::Behind, |thought| {
-                say(TextPiece::Thought(thought));
-            }),
-            Position::Text if self.calls => {
-                self.until(CALL, Position::Call, |text| say(TextPiece::Text(text)))
+            Position::ReasoningStart => self.skip_white_space(Position::Reasoning),
+            Position::AfterReasoning => self.skip_white_space(Position::Text),
+            Position::Reasoning => {
+                self.take_until(THINK_END_TAG, Position::AfterReasoning, |thought| {
+                    say(TextPiece::Reasoning(thought));
+                })
+            }
+            Position::Text if self.parses_calls => {
+                self.take_until(CALL_TAG, Position::Call, |text| say(TextPiece::Text(text)))
             }
             Position::Text => {
-                say(TextPiece::Text(&std::mem::take(&mut self.held)));
+                say(TextPiece::Text(&std::mem::take(&mut self.held_text)));
                 false
             }
             Position::Call => {
-                let from = self.searched.saturating_sub(END_CALL.len());
-                let from = self.held.floor_char_boundary(from);
-                let Some(at) = self.held[from..].find(END_CALL).map(|at| from + at) else {
-                    self.searched = self.held.len();
+                let from = self.searched_len.saturating_sub(CALL_END_TAG.len());
+                let from = self.held_text.floor_char_boundary(from);
+                let Some(at) = self.held_text[from..].find(CALL_END_TAG).map(|at| from + at) else {
+                    self.searched_len = self.held_text.len();
                     return false;
                 };
-                say(TextPiece::Call(&self.held[..at]));
-                self.cut(at + END_CALL.len(), Position::Behind);
+                say(TextPiece::Call(&self.held_text[..at]));
+                self.take_piece(at + CALL_END_TAG.len(), Position::AfterReasoning);
                 true
             }
         }
     }
 
     fn skip_white_space(&mut self, next: Position) -> bool {
-        let white = self.held.len() - self.held.trim_start().len();
-        self.held.drain(..white);
-        if self.held.is_empty() {
+        let white = self.held_text.len() - self.held_text.trim_start().len();
+        self.held_text.drain(..white);
+        if self.held_text.is_empty() {
             return false;
         }
         self.position = next;
@@ -136,22 +146,22 @@ impl Tags {
     }
 
     /// Says what stands before the tag, and all that cannot be a piece of it.
-    fn until(&mut self, tag: &str, next: Position, say: impl FnOnce(&str)) -> bool {
-        if let Some(at) = self.held.find(tag) {
-            say(&self.held[..at]);
-            self.cut(at + tag.len(), next);
+    fn take_until(&mut self, tag: &str, next: Position, say: impl FnOnce(&str)) -> bool {
+        if let Some(at) = self.held_text.find(tag) {
+            say(&self.held_text[..at]);
+            self.take_piece(at + tag.len(), next);
             return true;
         }
-        let kept = (1..tag.len()).rev().find(|len| self.held.ends_with(&tag[..*len]));
-        let at = self.held.len() - kept.unwrap_or_default();
-        say(&self.held[..at]);
-        self.held.drain(..at);
+        let kept = (1..tag.len()).rev().find(|len| self.held_text.ends_with(&tag[..*len]));
+        let at = self.held_text.len() - kept.unwrap_or_default();
+        say(&self.held_text[..at]);
+        self.held_text.drain(..at);
         false
     }
 
-    fn cut(&mut self, at: usize, next: Position) {
-        self.held.drain(..at);
-        self.searched = 0;
+    fn take_piece(&mut self, at: usize, next: Position) {
+        self.held_text.drain(..at);
+        self.searched_len = 0;
         self.position = next;
     }
 }
@@ -165,12 +175,12 @@ mod tests {
     fn check(think: ThinkTags, calls: bool, text: &str, expected: &[&str]) {
         for size in 1..=text.chars().count().max(1) {
             let letters: Vec<char> = text.chars().collect();
-            let mut tags = Tags::new(think, calls).unwrap();
+            let mut tags = TagParser::new(think, calls).unwrap();
             let mut said: Vec<String> = Vec::new();
             let mut say = |piece: TextPiece<'_>| {
                 let (kind, words) = match piece {
                     TextPiece::Text(words) => ("text ", words),
-                    TextPiece::Thought(words) => ("thought ", words),
+                    TextPiece::Reasoning(words) => ("thought ", words),
                     TextPiece::Call(words) => ("call ", words),
                 };
                 if words.is_empty() {
@@ -184,7 +194,7 @@ mod tests {
             for piece in letters.chunks(size) {
                 tags.push(&piece.iter().collect::<String>(), &mut say);
             }
-            tags.end(&mut say);
+            tags.flush(&mut say);
             assert_eq!(said, expected, "{text:?} in pieces of {size}");
         }
     }

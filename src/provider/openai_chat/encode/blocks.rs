@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::openai_chat::dialect::MediaForms;
-use crate::provider::portable_values::address;
+use crate::provider::portable_values::media_url;
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -92,19 +92,19 @@ impl<'a> Message<'a> {
     }
 
     /// Whether the mark that moves with what is newest can stand on it.
-    pub(super) fn takes_mark(&mut self) -> bool {
-        matches!(self.role, "user" | "assistant") && self.content.marks().next().is_some()
+    pub(super) fn accepts_mark(&mut self) -> bool {
+        matches!(self.role, "user" | "assistant") && self.content.mark_count().next().is_some()
     }
 
     /// The fields that only some servers have, to be filled in.
-    pub(super) fn rare(&mut self) -> &mut RareFields<'a> {
+    pub(super) fn rare_fields(&mut self) -> &mut RareFields<'a> {
         self.rare.get_or_insert_default()
     }
 }
 
 impl<'a> Content<'a> {
     /// White space says nothing: models write it before they call a tool.
-    pub(super) fn says_something(&self) -> bool {
+    pub(super) fn is_non_empty(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
             Part::Media(_) => true,
@@ -117,7 +117,7 @@ impl<'a> Content<'a> {
     }
 
     /// Adds to the text.
-    pub(super) fn say(&mut self, more: &'a str, in_parts: bool) {
+    pub(super) fn append_text(&mut self, more: &'a str, in_parts: bool) {
         match self {
             Self::Text(text) => text.to_mut().push_str(more),
             Self::Parts(parts) => match parts.last_mut() {
@@ -130,12 +130,14 @@ impl<'a> Content<'a> {
     }
 
     /// Where a mark can stand: the texts that are parts.
-    pub(super) fn marks(&mut self) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
+    pub(super) fn mark_count(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
         let parts = match self {
             Self::Parts(parts) => parts.as_mut_slice(),
             Self::Absent | Self::Null | Self::Text(_) => &mut [],
         };
-        parts.iter_mut().filter_map(Part::mark)
+        parts.iter_mut().filter_map(Part::mark_cache)
     }
 
     fn is_absent(&self) -> bool {
@@ -148,7 +150,7 @@ impl<'a> Part<'a> {
         Self::Text { text: text.into(), cache_control: None }
     }
 
-    fn mark(&mut self) -> Option<&mut Option<CacheControl>> {
+    fn mark_cache(&mut self) -> Option<&mut Option<CacheControl>> {
         match self {
             // "cache_control cannot be set for empty text blocks"
             Self::Text { text, .. } if text.trim().is_empty() => None,
@@ -167,7 +169,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
                 MediaSource::Url(_) => (MediaForms::Images, "an image by its address"),
             };
-            (needs, what, json!({ "type": "image_url", "image_url": { "url": address(media) } }))
+            (needs, what, json!({ "type": "image_url", "image_url": { "url": media_url(media) } }))
         }
         item::Part::File(media) => match &media.source {
             MediaSource::Data(data) if media.media_type.starts_with("audio/") => {
@@ -185,7 +187,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                     MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
                     MediaSource::Url(_) => (MediaForms::Files, "a file by its address"),
                 };
-                let file = json!({ "filename": "file", "file_data": address(media) });
+                let file = json!({ "filename": "file", "file_data": media_url(media) });
                 (needs, what, json!({ "type": "file", "file": file }))
             }
         },

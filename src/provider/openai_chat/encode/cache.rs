@@ -1,7 +1,7 @@
 //! From messages to the bytes of a body, of which those that cannot change are remembered.
 
 use super::blocks::Message;
-use super::call_ids::Given;
+use super::call_ids::AssignedIds;
 use crate::error::Error;
 use crate::provider::body::serialization_error;
 use crate::provider::cache_control::CacheControl;
@@ -9,42 +9,42 @@ use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
 /// What a message depends on beside the items: the dialect, and whether texts are parts.
-pub(super) type Form = (Dialect, bool);
+pub(super) type MessageForm = (Dialect, bool);
 
 /// What is known of the messages that are encoded.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
-    pub(super) cursor: Cursor,
+    pub(super) cursor: WriteCursor,
     /// One of them has calls.
-    pub(super) called: bool,
+    pub(super) called_tools: bool,
     /// Where in their bytes the mark goes, if it stands on none of those that follow. Their bytes
     /// are without it.
-    mark_at: Option<usize>,
+    mark_position: Option<usize>,
 }
 
 /// What is known where no turn, no call and no medium is open.
 #[derive(Clone, Default)]
-pub(super) struct Cursor {
+pub(super) struct WriteCursor {
     /// A tool has answered and the user has not spoken since.
     pub(super) in_tool_loop: bool,
     /// The newest message answers a call.
-    pub(super) behind_result: bool,
+    pub(super) follows_result: bool,
     /// The ids that were given out.
-    pub(super) given: Given,
+    pub(super) assigned_ids: AssignedIds,
 }
 
 /// The messages of a context, as far as they were not encoded before.
 pub(super) struct NewMessages<'a> {
     /// The instructions before the items, where there are any.
-    pub(super) front: Option<Message<'a>>,
+    pub(super) leading: Option<Message<'a>>,
     /// Those of the items.
     pub(super) messages: Vec<Message<'a>>,
     /// The place up to which all is closed, how many messages are, and what is known there.
-    pub(super) closed: Option<(usize, usize, Cursor)>,
+    pub(super) closed_messages: Option<(usize, usize, WriteCursor)>,
     /// The first of the messages is marked as the end of the stable zone.
-    pub(super) first_is_marked: bool,
+    pub(super) is_first_marked: bool,
     /// The instructions behind the items, where there are any.
-    pub(super) back: Option<Message<'a>>,
+    pub(super) trailing: Option<Message<'a>>,
 }
 
 impl NewMessages<'_> {
@@ -57,24 +57,25 @@ impl NewMessages<'_> {
         mark: Option<CacheControl>,
     ) -> Result<JsonArray<EncodedPrefix>, Error> {
         let mut array = JsonArray::new("messages");
-        if let Some(front) = &self.front {
+        if let Some(front) = &self.leading {
             array.leading_elements.push(front)?;
         }
-        let count = self.closed.as_ref().map_or(0, |(_, count, _)| *count);
+        let count = self.closed_messages.as_ref().map_or(0, |(_, count, _)| *count);
         let rest = self.messages.split_off(count.min(self.messages.len()));
-        let called = known.called || self.messages.iter().any(Message::calls);
+        let called = known.called_tools || self.messages.iter().any(Message::calls);
         let mut closed = JsonElements::default();
-        let mut mark_at = known.mark_at;
-        let place = encode(self.messages, 0, &mut closed, mark)?;
+        let mut mark_at = known.mark_position;
+        let place = encode_messages(self.messages, 0, &mut closed, mark)?;
         mark_at = place.map(|at| before + at).or(mark_at);
         let begins = before + closed.0.len();
-        if let Some((at, _, cursor)) = self.closed {
-            let state = EncodedPrefix { cursor, called, mark_at };
+        if let Some((at, _, cursor)) = self.closed_messages {
+            let state = EncodedPrefix { cursor, called_tools: called, mark_position: mark_at };
             array.closed = Some(ClosedElements { end: at, state, elements: closed });
         }
-        let place = encode(rest, usize::from(self.first_is_marked), &mut array.rest, mark)?;
+        let place =
+            encode_messages(rest, usize::from(self.is_first_marked), &mut array.rest, mark)?;
         mark_at = place.map(|at| begins + at).or(mark_at);
-        if let Some(back) = &self.back {
+        if let Some(back) = &self.trailing {
             array.rest.push(back)?;
         }
         if let (Some(at), Some(mark)) = (mark_at, mark) {
@@ -88,7 +89,7 @@ impl NewMessages<'_> {
 
 /// Adds messages, and gives the place in the bytes where a mark goes that stands on the newest.
 /// None can stand on the first of them, as many as are `marked`.
-fn encode(
+fn encode_messages(
     messages: Vec<Message<'_>>,
     marked: usize,
     elements: &mut JsonElements,
@@ -98,12 +99,12 @@ fn encode(
     for (at, mut message) in messages.into_iter().enumerate() {
         let begins = elements.0.len();
         elements.push(&message)?;
-        if mark.is_some() && at >= marked && message.takes_mark() {
+        if mark.is_some() && at >= marked && message.accepts_mark() {
             newest = Some((begins, elements.0.len(), message));
         }
     }
     let (Some((begins, ends, mut message)), Some(mark)) = (newest, mark) else { return Ok(None) };
-    if let Some(place) = message.content.marks().next_back() {
+    if let Some(place) = message.content.mark_count().next_back() {
         *place = Some(mark);
     }
     let mut marked = JsonElements::default();

@@ -37,7 +37,7 @@ use crate::request::{Request, ToolChoice};
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
-    let mark = CacheControl::of(options.cache).filter(|_| dialect.cache_marks);
+    let mark = CacheControl::from_option(options.cache).filter(|_| dialect.cache_marks);
     let in_parts = mark.is_some();
     let mut context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
@@ -48,13 +48,13 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     let known = context.state().cloned().unwrap_or_default();
     let messages = Messages::new(dialect, model, in_parts, &known.cursor);
     let mut written = messages.write(&context)?;
-    let called = known.called || written.messages.iter().any(Message::calls);
-    let mut tools = tools(request, dialect);
+    let called = known.called_tools || written.messages.iter().any(Message::calls);
+    let mut tools = tool_declarations(request, dialect);
     if tools.is_none() && dialect.empty_tools && called {
         tools = Some(Vec::new());
     }
     if let Some(mark) = mark {
-        put_marks(mark, &mut tools, &mut written, !context.stable().is_empty());
+        set_cache_marks(mark, &mut tools, &mut written, !context.stable().is_empty());
     }
     let mut body = ObjectWriter::default().set("model", model).set("stream", true);
     if dialect.stream_usage {
@@ -67,7 +67,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
 }
 
 /// The tools that are declared; an empty list is refused by most servers.
-fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
+fn tool_declarations<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool<'a>>> {
     let choice = &request.options.tool_choice;
     let left_out = *choice == ToolChoice::None && dialect.tool_choice == ToolChoices::None;
     if request.tools.is_empty() || left_out {
@@ -79,7 +79,7 @@ fn tools<'a>(request: &'a Request, dialect: &Dialect) -> Option<Vec<FunctionTool
 }
 
 /// Marks the tools and the stable zone; where the zone has no message, the first that there is.
-fn put_marks(
+fn set_cache_marks(
     mark: CacheControl,
     tools: &mut Option<Vec<FunctionTool<'_>>>,
     written: &mut NewMessages<'_>,
@@ -91,15 +91,15 @@ fn put_marks(
     if !has_stable_zone {
         return;
     }
-    let first = match &mut written.front {
+    let first = match &mut written.leading {
         Some(front) => Some(front),
         None => {
             // A message with a mark in it is not what the next request has.
-            (written.closed, written.first_is_marked) = (None, true);
+            (written.closed_messages, written.is_first_marked) = (None, true);
             written.messages.first_mut()
         }
     };
-    if let Some(place) = first.and_then(|message| message.content.marks().next()) {
+    if let Some(place) = first.and_then(|message| message.content.mark_count().next()) {
         *place = Some(mark);
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, unsupported};
-use crate::provider::effort_names::EffortWords;
+use crate::provider::effort_names::EffortNames;
 use crate::provider::openai_chat::dialect::{
     Dialect, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
 };
@@ -13,13 +13,13 @@ use crate::provider::schema::openai_strict;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
 /// The name of this wire in errors.
-const WIRE: &str = "Chat Completions";
+const WIRE_NAME: &str = "Chat Completions";
 
 /// An option that a dialect knows, or the error that it does not.
-fn known<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
+fn is_known_option<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
     match option.is_none() || is_known {
         true => Ok(option),
-        false => Err(unsupported(WIRE, name)),
+        false => Err(unsupported(WIRE_NAME, name)),
     }
 }
 
@@ -29,26 +29,26 @@ pub(super) fn set_options(
     options: &Options,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
-    let top_k = known(options.top_k, "top_k", dialect.top_k)?;
-    let limit = match dialect.limit {
+    let top_k = is_known_option(options.top_k, "top_k", dialect.top_k)?;
+    let limit = match dialect.limit_field {
         LimitField::MaxCompletionTokens => "max_completion_tokens",
         LimitField::MaxTokens => "max_tokens",
     };
-    let seed = match dialect.seed {
-        SeedField::None => known(options.seed, "seed", false).map(|_| "")?,
+    let seed = match dialect.seed_field {
+        SeedField::None => is_known_option(options.seed, "seed", false).map(|_| "")?,
         SeedField::Seed => "seed",
         SeedField::RandomSeed => "random_seed",
     };
     if options.stop_sequences.len() > dialect.stop_sequences {
-        return Err(unsupported(WIRE, "stop_sequences"));
+        return Err(unsupported(WIRE_NAME, "stop_sequences"));
     }
-    let user = match dialect.user {
-        UserField::None => known(options.user.as_ref(), "user", false).map(|_| "")?,
+    let user = match dialect.user_field {
+        UserField::None => is_known_option(options.user.as_ref(), "user", false).map(|_| "")?,
         UserField::User => "user",
         UserField::SafetyIdentifier => "safety_identifier",
     };
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
-    let metadata = known(metadata, "metadata", dialect.metadata)?;
+    let metadata = is_known_option(metadata, "metadata", dialect.metadata)?;
     let body = body
         .set_some(limit, options.max_output_tokens)
         .set_some("temperature", options.temperature)
@@ -79,19 +79,21 @@ pub(super) fn set_tools(
         // Without `tool_choice` the tools are left out.
         (ToolChoice::None, _) if !declared => None,
         (ToolChoice::None, _) => Some(json!("none")),
-        (ToolChoice::Required, ToolChoices::Words | ToolChoices::Named) => Some(json!("required")),
+        (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::Named) => {
+            Some(json!("required"))
+        }
         (ToolChoice::Tool(name), ToolChoices::Named) => {
             Some(json!({ "type": "function", "function": { "name": name } }))
         }
         (ToolChoice::Required, ToolChoices::None)
-        | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Words) => {
-            return Err(unsupported(WIRE, "tool_choice"));
+        | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Keywords) => {
+            return Err(unsupported(WIRE_NAME, "tool_choice"));
         }
     };
     // That there may be several is so without being said.
     let several = options.parallel_tool_calls.filter(|_| declared);
     let several = several.filter(|several| !several || dialect.parallel_tool_calls);
-    let several = known(several, "parallel_tool_calls", dialect.parallel_tool_calls)?;
+    let several = is_known_option(several, "parallel_tool_calls", dialect.parallel_tool_calls)?;
     let body = body.set_some("tools", tools).set_some("tool_choice", tool_choice);
     Ok(body.set_some("parallel_tool_calls", several))
 }
@@ -102,13 +104,13 @@ fn set_reasoning(
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
     let Some(reasoning) = reasoning else { return Ok(body) };
-    let told = |words: EffortWords| match reasoning {
+    let told = |words: EffortNames| match reasoning {
         Reasoning::Off => Ok(words.off),
-        Reasoning::Effort(effort) => Ok(words.of(effort)),
-        Reasoning::Budget(_) => Err(unsupported(WIRE, "reasoning")),
+        Reasoning::Effort(effort) => Ok(words.name_of(effort)),
+        Reasoning::Budget(_) => Err(unsupported(WIRE_NAME, "reasoning")),
     };
     Ok(match (dialect.reasoning, reasoning) {
-        (ReasoningSetting::None, _) => return Err(unsupported(WIRE, "reasoning")),
+        (ReasoningSetting::None, _) => return Err(unsupported(WIRE_NAME, "reasoning")),
         (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", told(words)?),
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
             body.set("reasoning", json!({ "max_tokens": tokens }))
@@ -126,23 +128,26 @@ fn set_reasoning(
 }
 
 fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, Error> {
-    let format = match (output, dialect.output) {
+    let format = match (output, dialect.output_forms) {
         (Output::Text, _) => return Ok(None),
-        (Output::Json, OutputForms::Object | OutputForms::Both | OutputForms::BothStrict) => {
+        (
+            Output::Json,
+            OutputForms::Object | OutputForms::ObjectAndSchema | OutputForms::ObjectAndStrictSchema,
+        ) => {
             json!({ "type": "json_object" })
         }
-        (Output::Schema(asked), OutputForms::Schema | OutputForms::Both) => {
+        (Output::Schema(asked), OutputForms::Schema | OutputForms::ObjectAndSchema) => {
             let schema = json!({ "name": asked.name, "schema": asked.schema });
             json!({ "type": "json_schema", "json_schema": schema })
         }
-        (Output::Schema(asked), OutputForms::BothStrict) => {
+        (Output::Schema(asked), OutputForms::ObjectAndStrictSchema) => {
             let schema = openai_strict(&asked.schema)?;
             let schema = json!({ "name": asked.name, "schema": schema, "strict": true });
             json!({ "type": "json_schema", "json_schema": schema })
         }
         (Output::Json, OutputForms::Text | OutputForms::Schema)
         | (Output::Schema(_), OutputForms::Text | OutputForms::Object) => {
-            return Err(unsupported(WIRE, "output"));
+            return Err(unsupported(WIRE_NAME, "output"));
         }
     };
     Ok(Some(format))

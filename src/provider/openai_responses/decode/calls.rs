@@ -8,13 +8,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::frames::WireItem;
-use super::text::Agreement;
+use super::text::Comparison;
 use crate::error::Error;
-use crate::provider::openai::{arguments, malformed_arguments};
+use crate::provider::openai::{arguments_text, malformed_arguments};
 use crate::turn::TurnBuilder;
 
 /// The names under which the wrapper was seen.
-const WRAPPERS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
+const WRAPPER_TOOLS: &[&str] = &["parallel", "multi_tool_use.parallel", "multi_tool_use_parallel"];
 
 /// A function call: what is known of it, and how much of that the turn knows.
 #[derive(Debug, Default)]
@@ -23,25 +23,25 @@ pub(super) struct Call {
     pub(super) name: String,
     pub(super) arguments: String,
     /// Arguments that it began with; deltas win over them.
-    initial: String,
+    initial_arguments: String,
     /// Whether the turn knows of it.
-    pub(super) started: bool,
-    end: End,
+    pub(super) is_started: bool,
+    end: CallEnd,
     /// A piece of its arguments was none, and their whole was not told since.
-    broken: bool,
+    is_broken: bool,
     /// It may wrap others, so that nothing is said of it before its end.
-    pub(super) held: bool,
+    pub(super) held_arguments: bool,
 }
 
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum End {
+enum CallEnd {
     #[default]
     Open,
     /// Its own end was seen.
-    Whole,
+    Complete,
     /// The provider says that it was cut off.
-    CutOff,
+    Truncated,
 }
 
 impl Call {
@@ -57,14 +57,14 @@ impl Call {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
             // No declared tool has the name of the wrapper.
-            self.held = WRAPPERS.contains(&name)
+            self.held_arguments = WRAPPER_TOOLS.contains(&name)
                 && !declared.is_empty()
                 && !declared.iter().any(|tool| tool == name);
         }
     }
 
     /// The item as it is added.
-    pub(super) fn begin(
+    pub(super) fn start_with(
         &mut self,
         item: &WireItem<'_>,
         declared: &[String],
@@ -72,24 +72,24 @@ impl Call {
         turn: &mut TurnBuilder,
     ) {
         self.describe(item, declared);
-        self.initial = arguments(item.arguments).unwrap_or_default().into_owned();
-        self.start(key, turn);
+        self.initial_arguments = arguments_text(item.arguments).unwrap_or_default().into_owned();
+        self.emit_start(key, turn);
     }
 
     /// A piece of the arguments; `None` if there was something that is no text.
-    pub(super) fn delta(&mut self, piece: Option<&str>, key: u32, turn: &mut TurnBuilder) {
+    pub(super) fn push_delta(&mut self, piece: Option<&str>, key: u32, turn: &mut TurnBuilder) {
         // Its arguments were told as a whole already.
-        if self.end != End::Open {
+        if self.end != CallEnd::Open {
             return;
         }
         let Some(piece) = piece else {
-            self.broken = true;
+            self.is_broken = true;
             return;
         };
         self.arguments.push_str(piece);
-        match self.started {
+        match self.is_started {
             true => turn.push_tool_call_args(key, piece),
-            false => self.start(key, turn),
+            false => self.emit_start(key, turn),
         }
     }
 
@@ -103,94 +103,94 @@ impl Call {
         cut_off: bool,
         key: u32,
         turn: &mut TurnBuilder,
-    ) -> Result<Agreement, Error> {
+    ) -> Result<Comparison, Error> {
         let told = told.ok_or_else(malformed_arguments)?;
-        if self.end == End::Open && self.arguments.is_empty() && told.is_empty() {
-            let initial = std::mem::take(&mut self.initial);
-            self.delta(Some(&initial), key, turn);
+        if self.end == CallEnd::Open && self.arguments.is_empty() && told.is_empty() {
+            let initial = std::mem::take(&mut self.initial_arguments);
+            self.push_delta(Some(&initial), key, turn);
         }
         let agreement = match &*told {
-            "" => Agreement::Agrees,
+            "" => Comparison::Equal,
             told => {
-                self.broken = false;
-                self.compare(told, key, turn)
+                self.is_broken = false;
+                self.compare_arguments(told, key, turn)
             }
         };
         match (cut_off, self.end) {
-            (true, _) => self.end = End::CutOff,
-            (false, End::Open) if self.broken => return Err(malformed_arguments()),
-            (false, End::Open) => {
-                self.end = End::Whole;
+            (true, _) => self.end = CallEnd::Truncated,
+            (false, CallEnd::Open) if self.is_broken => return Err(malformed_arguments()),
+            (false, CallEnd::Open) => {
+                self.end = CallEnd::Complete;
                 // One that differs is said again, and ends then; one that is unsaid is said later.
-                if self.started && agreement == Agreement::Agrees {
+                if self.is_started && agreement == Comparison::Equal {
                     turn.end_tool_call(key);
                 }
             }
-            (false, End::Whole | End::CutOff) => {}
+            (false, CallEnd::Complete | CallEnd::Truncated) => {}
         }
         Ok(agreement)
     }
 
-    fn compare(&mut self, text: &str, key: u32, turn: &mut TurnBuilder) -> Agreement {
+    fn compare_arguments(&mut self, text: &str, key: u32, turn: &mut TurnBuilder) -> Comparison {
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
         match text.strip_prefix(self.arguments.as_str()) {
-            Some("") => Agreement::Agrees,
-            Some(rest) if self.end == End::Open => {
-                self.delta(Some(rest), key, turn);
-                Agreement::Agrees
+            Some("") => Comparison::Equal,
+            Some(rest) if self.end == CallEnd::Open => {
+                self.push_delta(Some(rest), key, turn);
+                Comparison::Equal
             }
             _ if value(text).is_some_and(|told| value(&self.arguments) == Some(told)) => {
-                Agreement::Agrees
+                Comparison::Equal
             }
             _ => {
                 text.clone_into(&mut self.arguments);
                 // What nobody saw need not be taken back.
-                if self.started { Agreement::Differs } else { Agreement::Agrees }
+                if self.is_started { Comparison::Different } else { Comparison::Equal }
             }
         }
     }
 
     /// Whether it is written to its end.
-    pub(super) fn is_whole(&self) -> bool {
-        self.end == End::Whole && !self.name.is_empty()
+    pub(super) fn is_complete(&self) -> bool {
+        self.end == CallEnd::Complete && !self.name.is_empty()
     }
 
     /// Says everything: late, or once more after a retraction. Nothing without a name.
-    pub(super) fn say(&mut self, key: u32, turn: &mut TurnBuilder) {
+    pub(super) fn emit(&mut self, key: u32, turn: &mut TurnBuilder) {
         if self.name.is_empty() {
             return;
         }
-        self.started = true;
+        self.is_started = true;
         turn.start_tool_call(key, &self.id, &self.name);
         turn.push_tool_call_args(key, &self.arguments);
-        if self.end == End::Whole {
+        if self.end == CallEnd::Complete {
             turn.end_tool_call(key);
         }
     }
 
-    fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
-        if self.started || self.held || self.name.is_empty() || self.id.is_empty() {
+    fn emit_start(&mut self, key: u32, turn: &mut TurnBuilder) {
+        if self.is_started || self.held_arguments || self.name.is_empty() || self.id.is_empty() {
             return;
         }
-        self.say(key, turn);
+        self.emit(key, turn);
     }
 }
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-struct Wrapper<'a> {
-    tool_uses: Vec<Use<'a>>,
+struct WrapperCall<'a> {
+    tool_uses: Vec<WrappedUse<'a>>,
 }
 
 /// A call inside the wrapper.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-pub(super) struct Use<'a> {
+pub(super) struct WrappedUse<'a> {
     recipient_name: String,
     pub(super) parameters: &'a RawValue,
 }
 
-impl Use<'_> {
+impl WrappedUse<'_> {
     pub(super) fn name(&self) -> &str {
         self.recipient_name.strip_prefix("functions.").unwrap_or(&self.recipient_name)
     }
@@ -198,9 +198,12 @@ impl Use<'_> {
 
 /// The calls inside the wrapper: all of them calls of declared tools with an object as arguments,
 /// or none.
-pub(super) fn expanded<'a>(arguments: &'a str, declared: &[String]) -> Option<Vec<Use<'a>>> {
-    let Wrapper { tool_uses } = serde_json::from_str(arguments).ok()?;
-    let fits = |one: &Use<'_>| {
+pub(super) fn expand_wrapper<'a>(
+    arguments: &'a str,
+    declared: &[String],
+) -> Option<Vec<WrappedUse<'a>>> {
+    let WrapperCall { tool_uses } = serde_json::from_str(arguments).ok()?;
+    let fits = |one: &WrappedUse<'_>| {
         one.parameters.get().starts_with('{') && declared.iter().any(|tool| tool == one.name())
     };
     (!tool_uses.is_empty() && tool_uses.iter().all(fits)).then_some(tool_uses)

@@ -3,29 +3,29 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::provider::lenient::{self, Lax, List, Num, Seldom, Str};
+use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr, RareObject};
 use crate::provider::openai::TokenDetails;
-use crate::provider::openai_responses::passthrough::Part;
+use crate::provider::openai_responses::passthrough::MessagePart;
 use crate::usage::Usage;
 
 /// Any event: the fields that belong to another type are absent.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Event<'a> {
-    pub(super) r#type: Str<'a>,
-    pub(super) output_index: Num,
-    pub(super) item_id: Str<'a>,
-    pub(super) content_index: Num,
-    pub(super) summary_index: Num,
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) output_index: LenientNumber,
+    pub(super) item_id: LenientStr<'a>,
+    pub(super) content_index: LenientNumber,
+    pub(super) summary_index: LenientNumber,
     /// A string, but for some events that are not read.
     pub(super) delta: Option<&'a RawValue>,
-    pub(super) text: Str<'a>,
-    pub(super) refusal: Str<'a>,
-    pub(super) name: Str<'a>,
+    pub(super) text: LenientStr<'a>,
+    pub(super) refusal: LenientStr<'a>,
+    pub(super) name: LenientStr<'a>,
     pub(super) arguments: Option<&'a RawValue>,
     pub(super) item: Option<&'a RawValue>,
-    pub(super) part: Seldom<Part<'a>>,
-    pub(super) response: Seldom<Response<'a>>,
+    pub(super) part: RareObject<MessagePart<'a>>,
+    pub(super) response: RareObject<Response<'a>>,
     pub(super) error: Option<&'a RawValue>,
     /// What the chunks of Chat Completions have instead of a type.
     pub(super) choices: Option<&'a RawValue>,
@@ -34,36 +34,36 @@ pub(super) struct Event<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct Response<'a> {
-    pub(super) id: Str<'a>,
-    pub(super) model: Str<'a>,
-    pub(super) status: Str<'a>,
-    pub(super) incomplete_details: Lax<IncompleteDetails<'a>>,
+    pub(super) id: LenientStr<'a>,
+    pub(super) model: LenientStr<'a>,
+    pub(super) status: LenientStr<'a>,
+    pub(super) incomplete_details: Lenient<IncompleteDetails<'a>>,
     pub(super) error: Option<&'a RawValue>,
     /// An array; some gateways leave it empty though items streamed.
     pub(super) output: Option<&'a RawValue>,
-    pub(super) usage: Seldom<WireUsage>,
+    pub(super) usage: RareObject<WireUsage>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct IncompleteDetails<'a> {
-    pub(super) reason: Str<'a>,
+    pub(super) reason: LenientStr<'a>,
 }
 
 /// An item of the output. The whole of it is kept beside this.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 pub(super) struct WireItem<'a> {
-    pub(super) r#type: Str<'a>,
-    pub(super) id: Str<'a>,
-    pub(super) status: Str<'a>,
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) id: LenientStr<'a>,
+    pub(super) status: LenientStr<'a>,
     /// Of a message: `commentary` or `final_answer`.
-    pub(super) phase: Str<'a>,
-    pub(super) call_id: Str<'a>,
-    pub(super) name: Str<'a>,
+    pub(super) phase: LenientStr<'a>,
+    pub(super) call_id: LenientStr<'a>,
+    pub(super) name: LenientStr<'a>,
     pub(super) arguments: Option<&'a RawValue>,
-    pub(super) summary: List<Part<'a>>,
-    pub(super) content: List<Part<'a>>,
+    pub(super) summary: LenientList<MessagePart<'a>>,
+    pub(super) content: LenientList<MessagePart<'a>>,
     /// Of `mcp_list_tools`.
     pub(super) tools: Option<&'a RawValue>,
 }
@@ -71,7 +71,7 @@ pub(super) struct WireItem<'a> {
 impl<'a> WireItem<'a> {
     /// Reads an item; a value that is not an object, or has no type, is none.
     pub(super) fn read(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
-        let Lax(item) = lenient::read::<Lax<Self>>(raw.get(), room).ok()?;
+        let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), room).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())
     }
 }
@@ -79,10 +79,10 @@ impl<'a> WireItem<'a> {
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
-    input_tokens: Num,
-    output_tokens: Num,
-    input_tokens_details: Lax<TokenDetails>,
-    output_tokens_details: Lax<TokenDetails>,
+    input_tokens: LenientNumber,
+    output_tokens: LenientNumber,
+    input_tokens_details: Lenient<TokenDetails>,
+    output_tokens_details: Lenient<TokenDetails>,
 }
 
 impl WireUsage {

@@ -7,21 +7,21 @@ mod text;
 
 use serde_json::value::RawValue;
 
-use self::blocks::{Items, Location};
+use self::blocks::{Location, OutputItems};
 use self::frames::{Event, Response};
 use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::lenient::{self, Str, elements, string};
-use crate::provider::openai::arguments;
-use crate::provider::openai_responses::passthrough::{NAME, Part};
+use crate::provider::lenient::{self, LenientStr, deserialize_string, elements};
+use crate::provider::openai::arguments_text;
+use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
 use crate::sse::Frame;
 use crate::turn::TurnBuilder;
 
 /// Why a turn is begun anew when the end of an item contradicts its deltas.
-const CORRECTED: &str = "the provider corrected what it had streamed";
+const MISMATCH_MESSAGE: &str = "the provider corrected what it had streamed";
 
 /// Reads the events of the Responses wire. Pure: it does no I/O.
 ///
@@ -36,7 +36,7 @@ const CORRECTED: &str = "the provider corrected what it had streamed";
 /// their own way, and what a call needs is told once more at its end.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    items: Items,
+    items: OutputItems,
     response_id: String,
     response_model: String,
 }
@@ -44,7 +44,7 @@ pub struct Decoder {
 impl Decoder {
     /// Makes a decoder for the answer of a model.
     pub fn new(model: &str) -> Self {
-        Self { items: Items::of(model), ..Self::default() }
+        Self { items: OutputItems::from_output(model), ..Self::default() }
     }
 
     /// Tells it which tools were declared.
@@ -53,11 +53,11 @@ impl Decoder {
     /// With the tools known, it is read as the calls inside, if all of them are calls of declared
     /// tools; otherwise it stays what it is, a call of an unknown tool.
     pub fn with_tools<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        self.items.declared = names.into_iter().map(Into::into).collect();
+        self.items.declared_tools = names.into_iter().map(Into::into).collect();
         self
     }
 
-    fn event(
+    fn on_event(
         &mut self,
         kind: &str,
         event: &Event<'_>,
@@ -69,12 +69,13 @@ impl Decoder {
         let items = &mut self.items;
         let part = |kind| (kind, if kind == TextKind::Summary { summary } else { content });
         let mut delta = |kind| {
-            let piece = event.delta.and_then(string);
-            items.words(location, part(kind), piece.as_deref().unwrap_or_default(), turn);
+            let piece = event.delta.and_then(deserialize_string);
+            items.on_text_delta(location, part(kind), piece.as_deref().unwrap_or_default(), turn);
         };
-        let whole = |items: &mut Items, turn: &mut TurnBuilder, kind, text: &Str<'_>| {
-            items.whole_words(location, part(kind), text.or_empty(), turn);
-        };
+        let whole =
+            |items: &mut OutputItems, turn: &mut TurnBuilder, kind, text: &LenientStr<'_>| {
+                items.on_text_done(location, part(kind), text.or_empty(), turn);
+            };
         match kind {
             "response.output_text.delta" => delta(TextKind::Text),
             "response.refusal.delta" => delta(TextKind::Refusal),
@@ -87,35 +88,39 @@ impl Decoder {
             }
             "response.reasoning_text.done" => whole(items, turn, TextKind::Trace, &event.text),
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some((kind, text)) = event.part.0.as_deref().and_then(words_of) {
-                    items.whole_words(location, part(kind), text, turn);
+                if let Some((kind, text)) = event.part.0.as_deref().and_then(text_kind) {
+                    items.on_text_done(location, part(kind), text, turn);
                 }
             }
             "response.function_call_arguments.delta" => {
-                items.arguments(location, event.delta.and_then(string).as_deref(), turn);
+                items.on_arguments_delta(
+                    location,
+                    event.delta.and_then(deserialize_string).as_deref(),
+                    turn,
+                );
             }
             "response.function_call_arguments.done" => {
-                let told = arguments(event.arguments);
-                items.whole_arguments(location, event.name.or_empty(), told, turn)?;
+                let told = arguments_text(event.arguments);
+                items.on_arguments_done(location, event.name.or_empty(), told, turn)?;
             }
             "response.output_item.added" => {
                 if let Some(item) = event.item {
-                    items.added(location, item, turn);
+                    items.on_item_added(location, item, turn);
                 }
             }
             "response.output_item.done" => {
                 if let Some(item) = event.item {
-                    items.done(location, item, turn)?;
+                    items.on_item_done(location, item, turn)?;
                 }
             }
-            "response.created" if self.items.has_any() && !self.is_known(event) => {
+            "response.created" if self.items.has_any() && !self.is_known_tool(event) => {
                 return Err(protocol_error("a second response began inside the first"));
             }
             // The life cycle, what hosted tools tell on their way (it is in their items at the
             // end), and whatever comes with a later version.
             _ => {
                 if let Some(response) = &event.response.0 {
-                    self.identify(response, turn);
+                    self.set_identity(response, turn);
                 }
             }
         }
@@ -123,13 +128,13 @@ impl Decoder {
     }
 
     /// Whether it tells of the response that is being read.
-    fn is_known(&self, event: &Event<'_>) -> bool {
+    fn is_known_tool(&self, event: &Event<'_>) -> bool {
         let id = event.response.0.as_ref().map_or("", |response| response.id.or_empty());
         !id.is_empty() && id == self.response_id
     }
 
     /// Who answers. Repeated after a retraction, which forgets it.
-    fn identify(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
+    fn set_identity(&mut self, response: &Response<'_>, turn: &mut TurnBuilder) {
         if self.response_id.is_empty() {
             response.id.or_empty().clone_into(&mut self.response_id);
         }
@@ -141,13 +146,13 @@ impl Decoder {
     }
 
     /// The last word: `response.completed` and its kin.
-    fn terminal(
+    fn on_terminal_event(
         &mut self,
         word: &str,
         response: &Response<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        self.identify(response, turn);
+        self.set_identity(response, turn);
         let word = if word == "done" { "completed" } else { word };
         let status = match response.status.or_empty() {
             // What says that it is less than complete counts, whichever of the two it is.
@@ -155,15 +160,15 @@ impl Decoder {
             _ => word,
         };
         let output = response.output.filter(|_| status != "failed");
-        self.items.backfill(&elements(output), turn)?;
+        self.items.fill_missing(&elements(output), turn)?;
         if self.items.is_overfull() {
             turn.exceed_item_limit();
             return Ok(());
         }
         if self.items.must_retract() {
-            turn.retract(CORRECTED);
-            self.identify(response, turn);
-            self.items.say_again(turn);
+            turn.retract(MISMATCH_MESSAGE);
+            self.set_identity(response, turn);
+            self.items.emit_again(turn);
         }
         // Counted behind the retraction, which would count it for the run once more.
         if let Some(usage) = &response.usage.0 {
@@ -177,22 +182,23 @@ impl Decoder {
             return Err(turn.into_incomplete(Some(cause)));
         }
         let details = response.incomplete_details.0.as_ref();
-        let reason = self.reason(status, details.map_or("", |details| details.reason.or_empty()));
+        let reason =
+            self.stop_reason(status, details.map_or("", |details| details.reason.or_empty()));
         if matches!(reason, StopReason::Stop | StopReason::ToolCalls) {
             self.items.check_calls()?;
         }
-        self.items.say_rest(turn);
+        self.items.emit_rest(turn);
         turn.stop(reason, status);
         Ok(())
     }
 
     /// What the wire tells in `incomplete_details` counts whatever the status is: it is a veto.
-    fn reason(&self, status: &str, incomplete: &str) -> StopReason {
+    fn stop_reason(&self, status: &str, incomplete: &str) -> StopReason {
         match (incomplete, status) {
             ("max_output_tokens" | "max_tokens", _) => StopReason::MaxTokens,
             ("content_filter", _) => StopReason::ContentFilter,
             ("", "completed") if self.items.has_calls() => StopReason::ToolCalls,
-            ("", "completed") if self.items.refuses() => StopReason::Refusal,
+            ("", "completed") if self.items.has_refusal() => StopReason::Refusal,
             ("", "completed") => StopReason::Stop,
             ("", status) => StopReason::Other(status.to_owned()),
             (reason, _) => StopReason::Other(reason.to_owned()),
@@ -213,7 +219,7 @@ impl Decode for Decoder {
         if data == "[DONE]" {
             return Ok(FrameOutcome::Done);
         }
-        turn.set_provider(NAME);
+        turn.set_provider(PROVIDER_NAME);
         let mut room = String::new();
         let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
         match event.r#type.get().unwrap_or(frame.event) {
@@ -228,10 +234,10 @@ impl Decode for Decoder {
                 Some(word @ ("completed" | "incomplete" | "failed" | "cancelled" | "done")) => {
                     let nothing = Response::default();
                     let response = event.response.0.as_deref().unwrap_or(&nothing);
-                    self.terminal(word, response, turn)?;
+                    self.on_terminal_event(word, response, turn)?;
                     return Ok(FrameOutcome::Done);
                 }
-                Some(_) => self.event(kind, &event, turn)?,
+                Some(_) => self.on_event(kind, &event, turn)?,
                 None => {}
             },
         }
@@ -243,7 +249,7 @@ impl Decode for Decoder {
 }
 
 /// The words of a part as its end tells them.
-fn words_of<'a>(part: &'a Part<'_>) -> Option<(TextKind, &'a str)> {
+fn text_kind<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),
         "refusal" => Some((TextKind::Refusal, part.refusal.or_empty())),

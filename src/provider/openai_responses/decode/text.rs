@@ -13,7 +13,7 @@ pub(super) enum TextKind {
 
 /// The parts of an item, in the order in which their first words came.
 #[derive(Debug, Default)]
-pub(super) struct Parts(Vec<Part>);
+pub(super) struct TextParts(Vec<Part>);
 
 /// How many parts an item may have; no model writes as many.
 const MAX_PARTS: usize = 1024;
@@ -24,85 +24,85 @@ struct Part {
     index: u64,
     text: String,
     /// Its whole text was told; a delta behind that says nothing.
-    whole: bool,
+    is_whole: bool,
 }
 
 /// Whether what was streamed is what the provider says it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(super) enum Agreement {
-    Agrees,
-    Differs,
+pub(super) enum Comparison {
+    Equal,
+    Different,
 }
 
-impl Parts {
+impl TextParts {
     /// A piece of a part.
-    pub(super) fn delta(
+    pub(super) fn push_delta(
         &mut self,
         (kind, index): (TextKind, u64),
         piece: &str,
         key: u32,
         turn: &mut TurnBuilder,
     ) {
-        let at = self.part(kind, index);
-        if self.0[at].whole || piece.is_empty() {
+        let at = self.part_mut(kind, index);
+        if self.0[at].is_whole || piece.is_empty() {
             return;
         }
         if self.0[at].text.is_empty() && self.0.iter().any(|part| !part.text.is_empty()) {
-            say(kind.gap(), kind, key, turn);
+            emit_text(kind.separator(), kind, key, turn);
         }
         self.0[at].text.push_str(piece);
-        say(piece, kind, key, turn);
+        emit_text(piece, kind, key, turn);
     }
 
     /// The whole text of a part: what its deltas did not say is said. An empty one says nothing.
-    pub(super) fn whole(
+    pub(super) fn push_whole(
         &mut self,
         (kind, index): (TextKind, u64),
         text: &str,
         key: u32,
         turn: &mut TurnBuilder,
-    ) -> Agreement {
+    ) -> Comparison {
         if text.is_empty() {
-            return Agreement::Agrees;
+            return Comparison::Equal;
         }
-        let at = self.part(kind, index);
+        let at = self.part_mut(kind, index);
         let streamed = &self.0[at].text;
         let newest = self.0.iter().rposition(|part| !part.text.is_empty());
         let is_last = newest.is_none_or(|newest| newest <= at);
         let agreement = match text.strip_prefix(streamed.as_str()) {
-            _ if same(streamed, text) => Agreement::Agrees,
+            _ if compare_text(streamed, text) => Comparison::Equal,
             Some(rest) if is_last || streamed.is_empty() => {
                 let rest = rest.to_owned();
-                self.0[at].whole = false;
-                self.delta((kind, index), &rest, key, turn);
-                Agreement::Agrees
+                self.0[at].is_whole = false;
+                self.push_delta((kind, index), &rest, key, turn);
+                Comparison::Equal
             }
             _ => {
                 text.clone_into(&mut self.0[at].text);
-                Agreement::Differs
+                Comparison::Different
             }
         };
-        self.0[at].whole = true;
+        self.0[at].is_whole = true;
         agreement
     }
 
     /// All parts as the finished item has them.
-    pub(super) fn all(
+    pub(super) fn push_all(
         &mut self,
         told: &[(TextKind, u64, &str)],
         key: u32,
         turn: &mut TurnBuilder,
-    ) -> Agreement {
+    ) -> Comparison {
         let text: String = told.iter().map(|(.., text)| *text).collect();
         // Some gateways number their parts in two ways.
-        if same(&self.text(), &text) {
-            return Agreement::Agrees;
+        if compare_text(&self.text(), &text) {
+            return Comparison::Equal;
         }
-        told.iter().fold(Agreement::Agrees, |before, (kind, index, text)| {
-            match self.whole((*kind, *index), text, key, turn) {
-                Agreement::Agrees => before,
-                Agreement::Differs => Agreement::Differs,
+        told.iter().fold(Comparison::Equal, |before, (kind, index, text)| {
+            match self.push_whole((*kind, *index), text, key, turn) {
+                Comparison::Equal => before,
+                Comparison::Different => Comparison::Different,
             }
         })
     }
@@ -121,26 +121,26 @@ impl Parts {
         self.0.iter().all(|part| part.text.is_empty())
     }
 
-    pub(super) fn refuses(&self) -> bool {
+    pub(super) fn has_refusal(&self) -> bool {
         self.0.iter().any(|part| part.kind == TextKind::Refusal && !part.text.is_empty())
     }
 
     /// Says everything once more, after a retraction.
-    pub(super) fn say_again(&self, key: u32, turn: &mut TurnBuilder) {
+    pub(super) fn emit_again(&self, key: u32, turn: &mut TurnBuilder) {
         let parts = self.0.iter().filter(|part| !part.text.is_empty());
         for (at, part) in parts.enumerate() {
             if at > 0 {
-                say(part.kind.gap(), part.kind, key, turn);
+                emit_text(part.kind.separator(), part.kind, key, turn);
             }
-            say(&part.text, part.kind, key, turn);
+            emit_text(&part.text, part.kind, key, turn);
         }
     }
 
-    fn part(&mut self, kind: TextKind, index: u64) -> usize {
+    fn part_mut(&mut self, kind: TextKind, index: u64) -> usize {
         let belongs = |part: &Part| part.kind == kind && part.index == index;
         self.0.iter().rposition(belongs).unwrap_or_else(|| {
             if !self.is_overfull() {
-                self.0.push(Part { kind, index, text: String::new(), whole: false });
+                self.0.push(Part { kind, index, text: String::new(), is_whole: false });
             }
             self.0.len() - 1
         })
@@ -150,16 +150,16 @@ impl Parts {
 impl TextKind {
     /// What stands between two parts: those of a message are one text, those of reasoning are
     /// paragraphs.
-    pub(super) fn is_thought(self) -> bool {
+    pub(super) fn is_reasoning(self) -> bool {
         matches!(self, Self::Summary | Self::Trace)
     }
 
-    fn gap(self) -> &'static str {
-        if self.is_thought() { "\n\n" } else { "" }
+    fn separator(self) -> &'static str {
+        if self.is_reasoning() { "\n\n" } else { "" }
     }
 }
 
-fn say(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
+fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
     match kind {
         TextKind::Text => turn.push_text(key, piece),
         TextKind::Refusal => turn.push_refusal(key, piece),
@@ -170,6 +170,6 @@ fn say(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
 
 /// White space around a text is no difference worth a retraction, and a text that is missing is
 /// none at all.
-fn same(streamed: &str, told: &str) -> bool {
+fn compare_text(streamed: &str, told: &str) -> bool {
     told.is_empty() || (!streamed.is_empty() && streamed.trim() == told.trim())
 }

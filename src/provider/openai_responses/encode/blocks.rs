@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::item::{Content, Media, MediaSource, Part};
-use crate::provider::portable_values::address;
+use crate::provider::portable_values::media_url;
 
 pub(super) fn content_parts(content: &Content) -> Vec<Value> {
     match content {
@@ -14,7 +14,7 @@ pub(super) fn content_parts(content: &Content) -> Vec<Value> {
                 Part::Text { text } => text_part(text),
                 Part::Image(media) => Some(json!({
                     "type": "input_image",
-                    "image_url": address(media),
+                    "image_url": media_url(media),
                     "detail": "auto",
                 })),
                 Part::File(media) => Some(file_part(media)),
@@ -32,15 +32,15 @@ fn file_part(media: &Media) -> Value {
         // The wire knows the type of a file by the ending of its name.
         MediaSource::Data(_) => json!({
             "type": "input_file",
-            "filename": format!("file.{}", ending(&media.media_type)),
-            "file_data": address(media),
+            "filename": format!("file.{}", file_extension(&media.media_type)),
+            "file_data": media_url(media),
         }),
         MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
     }
 }
 
 /// The usual ending of the name of a file.
-fn ending(media_type: &str) -> &str {
+fn file_extension(media_type: &str) -> &str {
     let (of_what, subtype) = media_type.split_once('/').unwrap_or_default();
     match subtype {
         "plain" => "txt",

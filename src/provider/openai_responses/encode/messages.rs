@@ -9,25 +9,25 @@ use crate::error::Error;
 use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::handoff;
-use crate::provider::openai_responses::passthrough::{Kept, NAME, Thought};
+use crate::provider::openai_responses::passthrough::{PROVIDER_NAME, ProviderItem, ReasoningItem};
 use crate::provider::portable_values::{
-    LONG_ID, has_media, object_or_wrapped, result_text, wire_id, wire_name,
+    MAX_LONG_ID_BYTES, has_media, object_or_wrapped, result_text, wire_id, wire_name,
 };
 
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
-pub(super) struct Input<'a> {
-    done: JsonElements,
+pub(super) struct InputItems<'a> {
+    written_items: JsonElements,
     /// The place up to which nothing waits, how many bytes are written there, and what is known.
-    closed: Option<(usize, usize, EncodedPrefix)>,
+    closed_items: Option<(usize, usize, EncodedPrefix)>,
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
     /// without its required following item". At the end of its turn it is not sent.
-    waiting: Vec<(Thought<'a>, &'a Json)>,
+    waiting_results: Vec<(ReasoningItem<'a>, &'a Json)>,
     /// What is known here.
     prefix: EncodedPrefix,
 }
 
-impl<'a> Input<'a> {
+impl<'a> InputItems<'a> {
     /// Begins at a place, or with nothing.
     pub(super) fn new(prefix: Option<&EncodedPrefix>) -> Self {
         Self { prefix: prefix.cloned().unwrap_or_default(), ..Self::default() }
@@ -35,41 +35,42 @@ impl<'a> Input<'a> {
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
-        self.add(item, model)?;
-        if self.waiting.is_empty() {
-            self.closed = Some((at, self.done.0.len(), self.prefix.clone()));
+        self.push_item(item, model)?;
+        if self.waiting_results.is_empty() {
+            self.closed_items = Some((at, self.written_items.0.len(), self.prefix.clone()));
         }
         Ok(())
     }
 
-    fn add(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
-        if std::mem::replace(&mut self.prefix.interrupted, item.interrupted) != item.interrupted {
+    fn push_item(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
+        if std::mem::replace(&mut self.prefix.was_interrupted, item.interrupted) != item.interrupted
+        {
             self.end_turn();
         }
-        let data = handoff(item, NAME, model).data();
+        let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => {
                 self.end_turn();
-                self.message("user", &content_parts(content))?;
+                self.push_message("user", &content_parts(content))?;
             }
             ItemKind::System { text } => {
                 self.end_turn();
-                self.instruct(text)?;
+                self.push_instruction(text)?;
             }
             ItemKind::Text { text } => self.text(text, data)?,
             ItemKind::Reasoning { .. } => {
-                let thought = data.and_then(|data| Some((Thought::read(data)?, &data.value)));
-                self.waiting.extend(thought);
+                let thought = data.and_then(|data| Some((ReasoningItem::read(data)?, &data.value)));
+                self.waiting_results.extend(thought);
             }
-            ItemKind::ToolCall(call) => self.call(call, data)?,
+            ItemKind::ToolCall(call) => self.push_call(call, data)?,
             ItemKind::ToolResult(result) => {
                 self.end_turn();
-                self.result(result)?;
+                self.push_result(result)?;
             }
             ItemKind::Other => {
                 if let Some(data) = data {
                     self.flush()?;
-                    self.done.push(&data.value)?;
+                    self.written_items.push(&data.value)?;
                 }
             }
         }
@@ -80,18 +81,18 @@ impl<'a> Input<'a> {
     }
 
     /// An instruction that stands among what is said.
-    pub(super) fn instruct(&mut self, text: &str) -> Result<(), Error> {
-        self.message("developer", &text_part(text).into_iter().collect::<Vec<_>>())
+    pub(super) fn push_instruction(&mut self, text: &str) -> Result<(), Error> {
+        self.push_message("developer", &text_part(text).into_iter().collect::<Vec<_>>())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.done.0.is_empty()
+        self.written_items.0.is_empty()
     }
 
     pub(super) fn finish(self) -> JsonArray<EncodedPrefix> {
         let mut array = JsonArray::new("input");
-        let mut elements = self.done;
-        if let Some((at, size, state)) = self.closed {
+        let mut elements = self.written_items;
+        if let Some((at, size, state)) = self.closed_items {
             let rest = elements.0.split_off(size.min(elements.0.len()));
             array.closed = Some(ClosedElements { end: at, state, elements });
             elements = JsonElements(rest);
@@ -111,8 +112,8 @@ impl<'a> Input<'a> {
         })
     }
 
-    fn call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
-        let (id, name) = (wire_id(&call.call_id, LONG_ID), wire_name(&call.name));
+    fn push_call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
+        let (id, name) = (wire_id(&call.call_id, MAX_LONG_ID_BYTES), wire_name(&call.name));
         let arguments = object_or_wrapped(call);
         let kept = data.and_then(|data| self.linked(data));
         self.linked_or_plain(kept.and_then(|kept| kept.into_call(&id, &name, &arguments)), || {
@@ -130,56 +131,56 @@ impl<'a> Input<'a> {
         match linked {
             Some(item) => {
                 self.flush()?;
-                self.done.push(&item)
+                self.written_items.push(&item)
             }
             None => {
-                self.waiting.clear();
-                self.done.push(&plain())
+                self.waiting_results.clear();
+                self.written_items.push(&plain())
             }
         }
     }
 
-    fn result(&mut self, result: &ToolResult) -> Result<(), Error> {
+    fn push_result(&mut self, result: &ToolResult) -> Result<(), Error> {
         let output = match has_media(&result.content) {
             true => content_parts(&result.content).into(),
             false => json!(result_text(result)),
         };
-        self.done.push(&json!({
+        self.written_items.push(&json!({
             "type": "function_call_output",
-            "call_id": wire_id(&result.call_id, LONG_ID),
+            "call_id": wire_id(&result.call_id, MAX_LONG_ID_BYTES),
             "output": output,
         }))
     }
 
     /// What is kept of an item, if the reasoning that it belongs to goes before it: with its own
     /// id and without that of its reasoning it would be refused.
-    fn linked(&self, data: &ProviderData) -> Option<Kept> {
-        let kept = Kept::read(data)?;
-        let waiting = self.waiting.last().map(|(thought, _)| thought.id());
-        let before = waiting.or(self.prefix.sent.as_deref());
+    fn linked(&self, data: &ProviderData) -> Option<ProviderItem> {
+        let kept = ProviderItem::read(data)?;
+        let waiting = self.waiting_results.last().map(|(thought, _)| thought.id());
+        let before = waiting.or(self.prefix.sent_ids.as_deref());
         (kept.after.as_deref() == before).then_some(kept)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        for (thought, item) in std::mem::take(&mut self.waiting) {
-            self.done.push(item)?;
-            self.prefix.sent = Some(thought.id().to_owned());
+        for (thought, item) in std::mem::take(&mut self.waiting_results) {
+            self.written_items.push(item)?;
+            self.prefix.sent_ids = Some(thought.id().to_owned());
         }
         Ok(())
     }
 
     fn end_turn(&mut self) {
-        self.waiting.clear();
-        self.prefix.sent = None;
+        self.waiting_results.clear();
+        self.prefix.sent_ids = None;
     }
 
     /// An empty message says nothing.
-    fn message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
+    fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),
-            content => {
-                self.done.push(&json!({ "type": "message", "role": role, "content": content }))
-            }
+            content => self
+                .written_items
+                .push(&json!({ "type": "message", "role": role, "content": content })),
         }
     }
 }

@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::cache::EncodedPrefix;
-use self::messages::Input;
-use self::options::{may_reason, reasoning, refuse_unsupported, text, tool_choice};
+use self::messages::InputItems;
+use self::options::{may_reason, reasoning_options, refuse_unsupported, text, tool_choice};
 use crate::error::Error;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
-use crate::provider::openai_responses::passthrough::NAME;
+use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
 
 /// Writes the body of a request to the Responses wire.
@@ -41,13 +41,13 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
     refuse_unsupported(options)?;
-    let context = EncodeContext::<EncodedPrefix>::from_request(request, NAME, model, ());
-    let mut input = Input::new(context.state());
+    let context = EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
+    let mut input = InputItems::new(context.state());
     for (at, item) in context.items() {
         input.push(item, at, model)?;
     }
     context.check_not_empty(input.is_empty(), "message")?;
-    input.instruct(context.volatile())?;
+    input.push_instruction(context.volatile())?;
     let tools = request.tools.iter().map(|tool| Tool {
         r#type: "function",
         name: &tool.name,
@@ -67,7 +67,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .set_some("max_output_tokens", options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("top_p", options.top_p)
-        .set_some("reasoning", options.reasoning.map(reasoning).transpose()?)
+        .set_some("reasoning", options.reasoning.map(reasoning_options).transpose()?)
         .set_some("text", text(&options.output)?)
         .set_some("instructions", instructions)
         .set_list("tools", &tools)

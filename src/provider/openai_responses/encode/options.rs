@@ -4,16 +4,16 @@ use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::provider::body::{ensure_extra_is_new, unsupported};
-use crate::provider::effort_names::EffortWords;
+use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::openai_strict;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
 /// The name of this wire in errors.
-const WIRE: &str = "OpenAI Responses";
+const WIRE_NAME: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
     ensure_extra_is_new(
-        WIRE,
+        WIRE_NAME,
         &[
             ("stop_sequences", !options.stop_sequences.is_empty()),
             ("top_k", options.top_k.is_some()),
@@ -34,12 +34,12 @@ pub(super) fn may_reason(model: &str) -> bool {
 }
 
 /// A summary is asked for: it is all of the thoughts that the vendor shows.
-pub(super) fn reasoning(reasoning: Reasoning) -> Result<Value, Error> {
+pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
     match reasoning {
-        Reasoning::Off => Ok(json!({ "effort": EffortWords::OPENAI.off })),
-        Reasoning::Budget(_) => Err(unsupported(WIRE, "reasoning")),
+        Reasoning::Off => Ok(json!({ "effort": EffortNames::OPENAI.off })),
+        Reasoning::Budget(_) => Err(unsupported(WIRE_NAME, "reasoning")),
         Reasoning::Effort(effort) => {
-            Ok(json!({ "effort": EffortWords::OPENAI.of(effort), "summary": "auto" }))
+            Ok(json!({ "effort": EffortNames::OPENAI.name_of(effort), "summary": "auto" }))
         }
     }
 }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use crate::turn::ReasoningKind;
 
 /// An item that is open.
-pub(super) struct Open {
-    kind: Kind,
+pub(super) struct OpenItem {
+    kind: ItemKind,
     /// The text or the arguments so far.
     pub(super) text: String,
     pub(super) signature: Option<String>,
 }
 
-pub(super) enum Kind {
+pub(super) enum ItemKind {
     Text,
     Refusal,
     Reasoning(ReasoningKind),
@@ -22,53 +22,53 @@ pub(super) enum Kind {
 
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Status {
+pub(super) enum ItemStatus {
     InProgress,
     Completed,
     Incomplete,
 }
 
-impl Kind {
-    pub(super) fn open(self) -> Open {
-        Open { kind: self, text: String::new(), signature: None }
+impl ItemKind {
+    pub(super) fn open_item(self) -> OpenItem {
+        OpenItem { kind: self, text: String::new(), signature: None }
     }
 }
 
-impl Open {
+impl OpenItem {
     pub(super) fn id(&self, answer: &str, index: u32) -> String {
         let prefix = match self.kind {
-            Kind::Text | Kind::Refusal => "msg",
-            Kind::Reasoning(_) => "rs",
-            Kind::Call { .. } => "fc",
+            ItemKind::Text | ItemKind::Refusal => "msg",
+            ItemKind::Reasoning(_) => "rs",
+            ItemKind::Call { .. } => "fc",
         };
         format!("{prefix}_{answer}_{index}")
     }
 
     pub(super) fn is_call(&self) -> bool {
-        matches!(self.kind, Kind::Call { .. })
+        matches!(self.kind, ItemKind::Call { .. })
     }
 
     pub(super) fn is_reasoning(&self) -> bool {
-        matches!(self.kind, Kind::Reasoning(_))
+        matches!(self.kind, ItemKind::Reasoning(_))
     }
 
     /// The events of its text: this and `.delta` or `.done`.
     pub(super) fn text_event(&self) -> &'static str {
         match self.kind {
-            Kind::Text => "response.output_text",
-            Kind::Refusal => "response.refusal",
-            Kind::Reasoning(ReasoningKind::Trace) => "response.reasoning_text",
-            Kind::Reasoning(ReasoningKind::Summary) => "response.reasoning_summary_text",
-            Kind::Call { .. } => "response.function_call_arguments",
+            ItemKind::Text => "response.output_text",
+            ItemKind::Refusal => "response.refusal",
+            ItemKind::Reasoning(ReasoningKind::Trace) => "response.reasoning_text",
+            ItemKind::Reasoning(ReasoningKind::Summary) => "response.reasoning_summary_text",
+            ItemKind::Call { .. } => "response.function_call_arguments",
         }
     }
 
     /// The field that holds its text.
-    pub(super) fn field(&self) -> &'static str {
+    pub(super) fn part_field(&self) -> &'static str {
         match self.kind {
-            Kind::Text | Kind::Reasoning(_) => "text",
-            Kind::Refusal => "refusal",
-            Kind::Call { .. } => "arguments",
+            ItemKind::Text | ItemKind::Reasoning(_) => "text",
+            ItemKind::Refusal => "refusal",
+            ItemKind::Call { .. } => "arguments",
         }
     }
 
@@ -76,51 +76,51 @@ impl Open {
     /// apart; a call has no parts.
     pub(super) fn part_names(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
-            Kind::Text | Kind::Refusal | Kind::Reasoning(ReasoningKind::Trace) => {
+            ItemKind::Text | ItemKind::Refusal | ItemKind::Reasoning(ReasoningKind::Trace) => {
                 Some(("response.content_part", "content_index"))
             }
-            Kind::Reasoning(ReasoningKind::Summary) => {
+            ItemKind::Reasoning(ReasoningKind::Summary) => {
                 Some(("response.reasoning_summary_part", "summary_index"))
             }
-            Kind::Call { .. } => None,
+            ItemKind::Call { .. } => None,
         }
     }
 
     /// Its only part with these words.
-    pub(super) fn part(&self, text: &str) -> Value {
+    pub(super) fn part_json(&self, text: &str) -> Value {
         let kind = match self.kind {
-            Kind::Text => {
+            ItemKind::Text => {
                 return json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
             }
-            Kind::Refusal => "refusal",
-            Kind::Reasoning(ReasoningKind::Trace) => "reasoning_text",
-            Kind::Reasoning(ReasoningKind::Summary) => "summary_text",
-            Kind::Call { .. } => return Value::Null,
+            ItemKind::Refusal => "refusal",
+            ItemKind::Reasoning(ReasoningKind::Trace) => "reasoning_text",
+            ItemKind::Reasoning(ReasoningKind::Summary) => "summary_text",
+            ItemKind::Call { .. } => return Value::Null,
         };
-        json!({ "type": kind, self.field(): text })
+        json!({ "type": kind, self.part_field(): text })
     }
 
     /// The item as it is so far.
-    pub(super) fn item(&self, answer: &str, index: u32, status: Status) -> Value {
-        let part = (!self.text.is_empty()).then(|| self.part(&self.text));
+    pub(super) fn item_json(&self, answer: &str, index: u32, status: ItemStatus) -> Value {
+        let part = (!self.text.is_empty()).then(|| self.part_json(&self.text));
         let parts: Vec<Value> = part.into_iter().collect();
         let id = self.id(answer, index);
         match &self.kind {
-            Kind::Text | Kind::Refusal => json!({
+            ItemKind::Text | ItemKind::Refusal => json!({
                 "id": id, "type": "message", "status": status, "role": "assistant",
                 "content": parts,
             }),
-            Kind::Reasoning(ReasoningKind::Summary) => {
+            ItemKind::Reasoning(ReasoningKind::Summary) => {
                 json!({ "id": id, "type": "reasoning", "summary": parts })
             }
-            Kind::Reasoning(ReasoningKind::Trace) => {
+            ItemKind::Reasoning(ReasoningKind::Trace) => {
                 let mut item = json!({ "id": id, "type": "reasoning", "summary": [] });
                 if !parts.is_empty() {
                     item["content"] = parts.into();
                 }
                 item
             }
-            Kind::Call { call_id, name } => json!({
+            ItemKind::Call { call_id, name } => json!({
                 "id": id, "type": "function_call", "status": status, "call_id": call_id,
                 "name": name, "arguments": self.text,
             }),

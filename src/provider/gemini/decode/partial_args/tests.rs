@@ -3,7 +3,7 @@ use crate::error::ErrorKind;
 
 #[track_caller]
 fn check(pieces: &[&str], expected: Result<Option<&str>, &str>) {
-    let mut arguments = Arguments::new();
+    let mut arguments = PartialArguments::new();
     let pushed = pieces
         .iter()
         .try_for_each(|piece| arguments.push(&RawValue::from_string((*piece).to_owned()).unwrap()));
@@ -68,11 +68,11 @@ fn a_text_that_was_to_go_on_leaves_the_whole_unknown() {
 fn what_is_not_understood_is_an_error() {
     for path in ["", "a", "$", "$.", "$..a", "$.*", "$[*]", "$[-1]", "$[0:1]", "$['a", "$[a]"] {
         let piece = serde_json::json!({ "jsonPath": path, "numberValue": 1 }).to_string();
-        let mut arguments = Arguments::new();
+        let mut arguments = PartialArguments::new();
         let pushed = arguments.push(&RawValue::from_string(piece).unwrap());
         assert_eq!(pushed.unwrap_err().kind(), ErrorKind::Protocol, "{path}");
     }
-    let deep = format!(r#"{{"jsonPath":"${}","numberValue":1}}"#, ".a".repeat(DEEPEST + 1));
+    let deep = format!(r#"{{"jsonPath":"${}","numberValue":1}}"#, ".a".repeat(MAX_DEPTH + 1));
     check(&[&deep], Err("leads nowhere"));
     check(&["[]"], Err("what is no piece"));
     check(&[r#"{"numberValue":1}"#], Err("lack a path"));
