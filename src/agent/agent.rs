@@ -301,9 +301,9 @@ impl Agent {
     /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
     /// let agent = Agent::new(model).with_tools([roll]).with_rationale();
     ///
-    /// let trace = agent.trace();
+    /// let new_trace = agent.new_trace();
     /// agent.run("Roll a die").trace_to(&trace).for_each(|_| async {}).await;
-    /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
+    /// assert!(new_trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
     /// # Ok(())
     /// # }
     /// ```
@@ -767,7 +767,7 @@ impl Agent {
     /// It has its own prompt, tools, model and limits; at most 80 turns unless set. Its events come
     /// out of the parent's run as [`Nested`](crate::Event::Nested), one by one as they are pulled,
     /// and dropping or interrupting the parent drops it. The parent's journal keeps its story, see
-    /// [`Journal::nested_journal`](crate::Journal::nested_journal), and [`RunHandle::nested_handle`](crate::RunHandle::nested_handle) reaches it while it
+    /// [`Journal::nested_journal`](crate::Journal::nested_journal), and [`RunHandle::sub_agent_handle`](crate::RunHandle::sub_agent_handle) reaches it while it
     /// runs. A result that stopped early says so.
     ///
     /// If a call of the sub-agent waits for a verdict, the sub-agent is suspended, and the run of the

@@ -145,7 +145,7 @@ impl RunHandle {
     /// let handle = run.handle();
     /// let receipt = handle.follow_up("Thanks").unwrap();
     /// assert_eq!(run.outcome().await.text, "You are welcome.");
-    /// assert_eq!(handle.delivered_in(&receipt), Some(2));
+    /// assert_eq!(handle.delivery_turn(&receipt), Some(2));
     /// # }
     /// ```
     ///

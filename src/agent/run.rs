@@ -176,7 +176,7 @@ impl Run {
     /// the first poll; a call that has begun keeps what there was.
     ///
     /// Sub-agents have it, too. Hooks and providers do not see it; a body of your own does, by
-    /// [`RunContext::data`](crate::agent::RunContext::data). A [`RunData`] adds all its values. It is not part of
+    /// [`RunContext::run_data`](crate::agent::RunContext::run_data). A [`RunData`] adds all its values. It is not part of
     /// the history: a run that is resumed is given it again.
     ///
     /// ```

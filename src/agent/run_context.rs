@@ -176,14 +176,14 @@ impl RunContext {
     ///
     /// `None` says that it is not to be sent: the pool is spent, or something has come up while the
     /// run waited that is to be looked at first, such as words of a holder. It does not count then,
-    /// and what comes next is looked for again, from [`facts`](Self::facts) on; the run keeps its place
+    /// and what comes next is looked for again, from [`gather_facts`](Self::gather_facts) on; the run keeps its place
     /// in the order. Dropping the future gives the place up.
     ///
     /// # Errors
     ///
     /// [`Hook`](crate::ErrorKind::Hook) if a hook fails, and
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if two tools have one name, money is limited and
-    /// the model has no price, or an event of [`deliver_next`](Self::deliver_next), [`compact_if_needed`](Self::compact_if_needed) or
+    /// the model has no price, or an event of [`deliver_next_input`](Self::deliver_next_input), [`compact_if_needed`](Self::compact_if_needed) or
     /// [`compact`](Self::compact) has not come to the run: the body did not yield it, or is polled ahead.
     pub fn next_request(
         &self,
@@ -217,7 +217,7 @@ impl RunContext {
     }
 
     /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
-    /// What they want said is said by [`deliver_next`](Self::deliver_next) once it is there.
+    /// What they want said is said by [`deliver_next_input`](Self::deliver_next_input) once it is there.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {

@@ -75,7 +75,7 @@ impl Journal {
         self.with_state(|book| book.fold.usage())
     }
 
-    /// Where an interrupt would find the run; see [`Phase`].
+    /// Where an interrupt would find the run; see [`InterruptedPhase`].
     pub fn phase(&self) -> InterruptedPhase {
         self.with_state(|book| book.fold.phase())
     }

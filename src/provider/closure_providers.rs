@@ -70,7 +70,7 @@ where
 ///     let mut n = 0;
 ///     move |_cx, turn| {
 ///         n += 1;
-///         turn.text(0, &format!("{n} "));
+///         turn.push_text(0, &format!("{n} "));
 ///         if n < 3 {
 ///             return Poll::Ready(Some(Ok(())));
 ///         }

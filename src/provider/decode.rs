@@ -36,7 +36,7 @@ const MAX_CHUNKS_PER_POLL: usize = 128;
 pub trait Decode {
     /// Reads one frame and pushes what it says.
     ///
-    /// It calls [`TurnBuilder::provider`] with the name of the wire and [`TurnBuilder::model`] with
+    /// It calls [`TurnBuilder::set_provider`] with the name of the wire and [`TurnBuilder::set_model`] with
     /// that of the model before anything else; doing so again for each frame is cheap. Frames and
     /// fields that it does not know are passed over, since a later version of a wire may send them.
     ///

@@ -180,7 +180,7 @@ impl TurnSource for FallbackTurn {
 /// let request = Request::new(History::new(&SystemIds));
 /// let error = model.stream_turn(request).into_turn().await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Billing);
-/// let all = FallbackFailure::of(&error).unwrap();
+/// let all = FallbackFailure::from_error(&error).unwrap();
 /// assert_eq!(all.errors().next().unwrap().1.kind(), ErrorKind::Overloaded);
 /// # }
 /// ```

@@ -69,7 +69,7 @@ struct LineSink {
     run_count: u32,
 }
 
-/// A run that was recorded and is over, with what [`Recorder::on_run`] knows besides.
+/// A run that was recorded and is over, with what [`Recorder::to_callback`] knows besides.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordedRun {
@@ -114,7 +114,7 @@ impl Recorder {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let recorder = Recorder::on_run(|run| {
+    /// let recorder = Recorder::to_callback(|run| {
     ///     for event in block_on_stream(run.recording.replay(&run.agent)) {
     ///         assert!(event.is_ok(), "the run cannot be replayed");
     ///     }

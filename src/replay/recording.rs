@@ -33,7 +33,7 @@ use crate::world::LoopEnd;
 /// # async fn main() {
 /// let kept = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&kept);
-/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let recorder = Recorder::to_callback(move |run| *keep.lock().unwrap() = Some(run.recording));
 /// Agent::new(Scripted::new(["Hello!"])).with_recorder(&recorder).run("Hi").outcome().await;
 ///
 /// let recording = kept.lock().unwrap().take().unwrap();

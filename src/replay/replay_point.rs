@@ -13,7 +13,7 @@ use crate::usage::Usage;
 
 /// A step of a recorded run: look at it, change one thing, and run on from there.
 ///
-/// Made by [`Recording::at_step`] and [`Rerun::point`](super::ReplayRun::point). The recording stays as it
+/// Made by [`Recording::at_step`] and [`Rerun::replay_point`](super::ReplayRun::replay_point). The recording stays as it
 /// is.
 ///
 /// ```
@@ -44,7 +44,7 @@ use crate::usage::Usage;
 ///
 /// let kept = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&kept);
-/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let recorder = Recorder::to_callback(move |run| *keep.lock().unwrap() = Some(run.recording));
 /// let outcome = agent.clone().with_recorder(&recorder).run("How is it?").outcome().await;
 /// assert_eq!(outcome.text, "I see rain.");
 ///

@@ -42,7 +42,7 @@ use crate::usage::Usage;
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let kept = Arc::new(Mutex::new(None));
 /// let keep = Arc::clone(&kept);
-/// let recorder = Recorder::on_run(move |run| *keep.lock().unwrap() = Some(run.recording));
+/// let recorder = Recorder::to_callback(move |run| *keep.lock().unwrap() = Some(run.recording));
 /// let agent = Agent::new(Scripted::new(["Hello!"]));
 /// agent.clone().with_recorder(&recorder).run("Hi").outcome().await;
 /// let recording = kept.lock().unwrap().take().unwrap();

@@ -120,7 +120,7 @@ where
     B::Item: IntoStep<State = S>,
 {
     /// Pulls inputs and builds bodies until one has something to say.
-    // NOTE: like `LoopStream::go_round`, but for the input.
+    // NOTE: like `LoopStream::run_next_body`, but for the input.
     #[cold]
     fn run_next_body(
         self: Pin<&mut Self>,

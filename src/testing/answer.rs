@@ -20,22 +20,22 @@ use crate::testing::{ReceivedRequest, Wire, error_response, scripted_stream};
 /// ```
 /// use serde_json::json;
 /// use turnstream::provider::Reply;
-/// use turnstream::testing::{After, Answer, LineEnd, Fault, Noise};
+/// use turnstream::testing::{FaultPosition, Answer, LineEnd, Fault, Noise};
 ///
 /// // What a model says.
 /// Answer::reply("Hello!");
 /// Answer::reply(Reply::new().think("Two files.").call("read", json!({ "path": "a.txt" })));
 ///
 /// // What a vendor says instead.
-/// Answer::refuse(429).with_header("retry-after-ms", "1500");
-/// Answer::refuse(503).with_header("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT");
-/// Answer::page(502);
+/// Answer::error(429).with_header("retry-after-ms", "1500");
+/// Answer::error(503).with_header("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT");
+/// Answer::html_page(502);
 /// // A JSON error under a status that tells of none.
-/// Answer::refuse(500).with_status(200);
+/// Answer::error(500).with_status(200);
 ///
 /// // What happens on the way.
-/// Answer::reply("Hello!").with_fault(Fault::Stall(After::Events(2)));
-/// Answer::reply("Hello!").with_fault(Fault::Between(Noise::Pings)).with_fault(Fault::LineEnds(LineEnd::CrLf));
+/// Answer::reply("Hello!").with_fault(Fault::Stall(FaultPosition::Events(2)));
+/// Answer::reply("Hello!").with_fault(Fault::InsertNoise(Noise::Pings)).with_fault(Fault::LineEnds(LineEnd::CrLf));
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "an answer does nothing unless it is given to a server"]
@@ -127,7 +127,7 @@ impl Answer {
     /// ```
     /// use turnstream::testing::{Answer, Wire};
     ///
-    /// let stream = Answer::reply("Hello!").bytes(Wire::Anthropic);
+    /// let stream = Answer::reply("Hello!").to_bytes(Wire::Anthropic);
     /// assert!(stream.starts_with(b"event: message_start\ndata: {"));
     /// ```
     pub fn to_bytes(&self, wire: Wire) -> Vec<u8> {

@@ -10,10 +10,10 @@ use crate::error::Error;
 /// then how its bytes are sent. Nothing is left to chance but by a seed.
 ///
 /// ```
-/// use turnstream::testing::{After, Answer, Fault, Wire};
+/// use turnstream::testing::{FaultPosition, Answer, Fault, Wire};
 ///
-/// let answer = Answer::reply("Hello, world!").with_fault(Fault::NoLastWord);
-/// let bytes = answer.bytes(Wire::OpenAiChat);
+/// let answer = Answer::reply("Hello, world!").with_fault(Fault::NoDoneMarker);
+/// let to_bytes = answer.to_bytes(Wire::OpenAiChat);
 /// assert!(!String::from_utf8(bytes).unwrap().contains("[DONE]"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -11,15 +11,15 @@
 //! use std::time::Duration;
 //! use serde_json::json;
 //! use turnstream::provider::Reply;
-//! use turnstream::testing::{After, Answer, Fault, ModelServer};
+//! use turnstream::testing::{FaultPosition, Answer, Fault, ModelServer};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
-//! let server = ModelServer::start(|asked| match asked.n {
+//! let server = ModelServer::start(|asked| match asked.index {
 //!     // Come back in a second.
-//!     0 => Answer::refuse(529).with_header("retry-after", "1"),
+//!     0 => Answer::error(529).with_header("retry-after", "1"),
 //!     // The connection breaks in the middle of a word.
-//!     1 => Answer::reply("Let me see.").with_fault(Fault::Cut(After::Bytes(300))),
+//!     1 => Answer::reply("Let me see.").with_fault(Fault::Cut(FaultPosition::Bytes(300))),
 //!     // A whole turn, though a slow one.
 //!     2 => Answer::reply(Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })))
 //!         .with_fault(Fault::Pieces(1))

@@ -145,7 +145,7 @@ pub trait ToolPolicy: Send {
     }
 
     /// A call starts with this context. Where it ends without a result, because everything that runs
-    /// is dropped, its [report](ToolContext::report) tells what it had put on record.
+    /// is dropped, its [report](ToolContext::effect_report) tells what it had put on record.
     fn on_start(&mut self, context: &ToolContext) {
         let _ = context;
     }

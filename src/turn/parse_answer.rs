@@ -78,7 +78,7 @@ impl Turn {
     ///
     /// Says by its variant whether to ask again ([`NotJson`](ParseError::NotJson),
     /// [`DoesNotFit`](ParseError::DoesNotFit)), to raise a limit
-    /// ([`CutOff`](ParseError::CutOff)) or to give up ([`Refused`](ParseError::Refused)).
+    /// ([`Truncated`](ParseError::Truncated)) or to give up ([`Refused`](ParseError::Refused)).
     ///
     /// ```
     /// use turnstream::provider::{Provider, Reply, Scripted};

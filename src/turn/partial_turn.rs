@@ -13,7 +13,7 @@ use crate::usage::Usage;
 /// A turn that did not complete, and all that is known of it.
 ///
 /// It is the source of an [`ErrorKind::IncompleteTurn`], and of any other error that ends a turn
-/// of which something had come: [`PartialTurn::of`] finds it. It has no `calls()`: nothing in it
+/// of which something had come: [`PartialTurn::from_error`] finds it. It has no `calls()`: nothing in it
 /// may run.
 ///
 /// It is also the plain fold of turn events: [`absorb`](Self::absorb) takes one event after the

@@ -34,7 +34,7 @@ use crate::usage::{Price, Prices, Usage};
 ///
 /// let usage = Usage { input_tokens: 60_000, output_tokens: 5_000, ..Usage::default() };
 /// let spent = BudgetUsage { usage, cost: price.cost(&usage), ..BudgetUsage::default() };
-/// let exceeded = budget.exceeded(&spent).unwrap();
+/// let exceeded = budget.exceeded_limit(&spent).unwrap();
 /// assert_eq!(exceeded.kind, BudgetKind::Money);
 /// assert_eq!((exceeded.used, exceeded.limit), (255_000, 250_000));
 /// ```

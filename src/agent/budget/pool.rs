@@ -51,7 +51,7 @@ const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 /// let pool = Pool::new(1_000);
 /// let child = pool.clone();
 /// child.charge(Usage { input_tokens: 900, output_tokens: 150, ..Usage::default() });
-/// assert_eq!(pool.used(), 1_050);
+/// assert_eq!(pool.used_tokens(), 1_050);
 /// assert!(pool.is_exhausted());
 /// ```
 #[derive(Clone)]

@@ -11,9 +11,9 @@
 ///
 /// let target = Target::new(10_000);
 /// match target.decide(TargetProgress::default(), 2_500) {
-///     TargetDecision::Continue { text, tracker } => {
+///     TargetDecision::Continue { text, progress } => {
 ///         assert!(text.contains("25%"));
-///         assert_eq!(tracker.continuations, 1);
+///         assert_eq!(progress.continuations, 1);
 ///     }
 ///     TargetDecision::Stop { .. } => unreachable!(),
 /// }

@@ -48,10 +48,10 @@ use crate::turn::Turn;
 /// })?;
 ///
 /// let detectors = Detectors::all();
-/// let signals = detectors.signals();
+/// let signals = detectors.signal_log();
 /// Agent::new(model).with_tools([tool]).with_hook(detectors).run("Mend it").outcome().await;
 ///
-/// let signal = &signals.list()[0];
+/// let signal = &signals.signals()[0];
 /// assert_eq!((signal.mode, signal.turn), (FailureMode::MissingTermination, 4));
 /// assert_eq!(signal.what, "`cargo test` has failed 3 times in the same way");
 /// # Ok(())
@@ -130,7 +130,7 @@ impl Detectors {
     }
 
     /// Calls `f` with each signal, in the poll in which it is seen, so it must be quick. The handles
-    /// that [`signals`](Self::signals) gives keep them as well.
+    /// that [`signal_log`](Self::signal_log) gives keep them as well.
     pub fn on_signal(mut self, f: impl Fn(&Signal) + Send + Sync + 'static) -> Self {
         self.signal_log.set_on_signal(Arc::new(f));
         self

@@ -23,9 +23,9 @@ use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, To
 /// let check = EffectReport { evidence: vec![Json::new(&passed)?], ..EffectReport::default() };
 ///
 /// let mut standing = EvidenceLog::default();
-/// standing.record(&[result("c1", edit)]);
+/// standing.record_batch(&[result("c1", edit)]);
 /// assert!(matches!(standing.verdict(), EvidenceVerdict::Unproven(_)));
-/// standing.record(&[result("c2", check)]);
+/// standing.record_batch(&[result("c2", check)]);
 /// assert_eq!(standing.verdict(), EvidenceVerdict::Proven(passed));
 /// # Ok::<(), serde_json::Error>(())
 /// ```

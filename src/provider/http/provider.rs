@@ -141,7 +141,7 @@ impl<W: Wire> HttpProvider<W> {
     /// Failed connections and the statuses 408, 409, 429 and 5xx are retried, unless the
     /// server says in `x-should-retry` or in words that it is of no use; nothing is retried
     /// once the model has begun its answer. The server's own `retry-after` is obeyed up to
-    /// [`Backoff::retry_after_cap`]. A connection that the server closed while it was not in use is
+    /// [`Backoff::max_retry_after`]. A connection that the server closed while it was not in use is
     /// replaced at once, without a wait. Each wait is reported by a
     /// [`Retrying`](crate::TurnEvent::Retrying) before it begins.
     ///

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 ///
 /// let wire = Chat::default().with_num_ctx(32_768).with_keep_alive(Duration::from_secs(600));
 /// assert_eq!(wire.num_ctx(), Some(32_768));
-/// assert_eq!(wire.keep_alive(), Some(KeepAlive::For(Duration::from_secs(600))));
+/// assert_eq!(wire.keep_alive(), Some(KeepAlive::Duration(Duration::from_secs(600))));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chat {

@@ -10,7 +10,7 @@ use crate::provider::effort_names::EffortNames;
 /// ```
 /// use turnstream::provider::openai_chat::{Dialect, IdRule};
 ///
-/// let mine = Dialect { name: "mine", ids: IdRule::NineAlphanumerics, ..Dialect::STRICT };
+/// let mine = Dialect { name: "mine", id_rule: IdRule::NineAlphanumerics, ..Dialect::STRICT };
 /// assert!(!mine.stream_usage);
 /// ```
 ///

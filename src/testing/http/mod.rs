@@ -1,7 +1,7 @@
 //! A loopback HTTP/1.1 server that misbehaves on request.
 //!
 //! A [`LoopbackServer`] hands each request to a closure and sends the [`HttpResponse`] the closure
-//! describes: bytes, one HTTP chunk per [`Part::Bytes`], and between them whatever a network may do
+//! describes: bytes, one HTTP chunk per [`BodyPart::Bytes`], and between them whatever a network may do
 //! to an unlucky client. It listens on 127.0.0.1 only, speaks neither TLS nor HTTP/2, and needs no
 //! network beyond the loopback device.
 //!
@@ -9,7 +9,7 @@
 //! use bytes::Bytes;
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //! use tokio::net::TcpStream;
-//! use turnstream::testing::http::{HttpResponse, LoopbackServer, Part};
+//! use turnstream::testing::http::{HttpResponse, LoopbackServer, BodyPart};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
@@ -17,7 +17,7 @@
 //!     status: 200,
 //!     headers: vec![("content-type".into(), "text/event-stream".into())],
 //!     body: vec![
-//!         Part::Bytes(Bytes::from(format!("data: {}\n\n", request.path))),
+//!         BodyPart::Bytes(Bytes::from(format!("data: {}\n\n", request.path))),
 //!         Part::Cut,
 //!     ],
 //! })

@@ -81,8 +81,8 @@ impl LoopbackServer {
     /// A client is gone when it closes the connection, or its sending side of it, or takes no
     /// more bytes. Responses that end by [`Cut`] or [`Reset`] are not counted.
     ///
-    /// [`Cut`]: crate::testing::http::Part::Cut
-    /// [`Reset`]: crate::testing::http::Part::Reset
+    /// [`Cut`]: crate::testing::http::BodyPart::Cut
+    /// [`Reset`]: crate::testing::http::BodyPart::Reset
     pub fn closed_early(&self) -> usize {
         *self.log.closed_early.borrow()
     }

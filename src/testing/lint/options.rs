@@ -55,7 +55,7 @@ const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
     (&["gemini"], &["contents", "generationConfig"]),
 ];
 
-/// Complains of the [`FIELDS`] of other wires.
+/// Complains of the [`WIRE_FIELDS`] of other wires.
 pub(super) fn check_foreign_fields(wire: &str, body: &Value, bad: &mut Violations) {
     for (_, fields) in WIRE_FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
         foreign_fields(body, fields, bad);

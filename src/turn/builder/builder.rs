@@ -22,8 +22,8 @@ use crate::usage::Usage;
 /// use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
 ///
 /// let mut turn = TurnBuilder::new();
-/// turn.text(0, "Hel");
-/// turn.text(0, "lo");
+/// turn.push_text(0, "Hel");
+/// turn.push_text(0, "lo");
 /// turn.stop(StopReason::Stop, "end_turn");
 /// turn.complete()?;
 /// let events: Vec<TurnEvent> = std::iter::from_fn(|| turn.next_event()).collect();
