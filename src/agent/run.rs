@@ -398,7 +398,7 @@ impl Run {
             }
             (DeadlineEvent::WrapUp, Some(exceeded)) => self.interrupt_for_wrap_up(exceeded),
             (DeadlineEvent::TimeUp, exceeded @ Some(_)) => {
-                self.end_loop(EndReason::Budget, None, exceeded)
+                self.end_loop(EndReason::Budget, None, exceeded);
             }
             (
                 DeadlineEvent::TimerUnavailable | DeadlineEvent::WrapUp | DeadlineEvent::TimeUp,

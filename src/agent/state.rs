@@ -304,7 +304,7 @@ impl Streaks {
             }
             Transition::Corrective if said => self.malformed_replies += 1,
             Transition::Corrective => {
-                (self.retried_unknown_stop, self.malformed_replies) = (true, 0)
+                (self.retried_unknown_stop, self.malformed_replies) = (true, 0);
             }
             Transition::Retry => self.turn_retries += 1,
             Transition::Fallback => self.turn_retries = 0,
@@ -323,7 +323,7 @@ impl Streaks {
                 (self.idle_turns, self.malformed_replies) = (self.idle_turns + 1, 0);
             }
             Transition::WrapUp | Transition::PauseResumed | Transition::Other => {
-                self.malformed_replies = 0
+                self.malformed_replies = 0;
             }
         }
     }

@@ -75,7 +75,7 @@ impl TimeLimit {
 pub(crate) struct Deadline {
     limit: TimeLimit,
     /// `None` if it never rings.
-    deadline: Option<Instant>,
+    expires_at: Option<Instant>,
     timer: Option<Timer>,
 }
 
@@ -97,7 +97,7 @@ impl Deadline {
     /// Counts from now, with its timer set. `None` where there are no timers.
     pub(crate) fn set(time: Duration) -> Option<Self> {
         let mut alarm = Self::new(TimeLimit::Set(time));
-        if let Some(at) = alarm.deadline {
+        if let Some(at) = alarm.expires_at {
             alarm.timer = Some(Timer::poll_until(at)?);
         }
         Some(alarm)
@@ -105,23 +105,23 @@ impl Deadline {
 
     /// Counts from then.
     pub(crate) fn starting_at(from: Instant, limit: TimeLimit) -> Self {
-        Self { limit, deadline: instant_after(from, limit.duration()), timer: None }
+        Self { limit, expires_at: instant_after(from, limit.duration()), timer: None }
     }
 
     /// Whether the time is up, which costs no timer.
     pub(crate) fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|at| at <= Instant::now())
+        self.expires_at.is_some_and(|at| at <= Instant::now())
     }
 
     /// Rings later by this much. A timer that is set already rings when it did before, and is then
     /// set again.
     pub(crate) fn extend(&mut self, pause: Duration) {
-        self.deadline = self.deadline.and_then(|at| at.checked_add(pause));
+        self.expires_at = self.expires_at.and_then(|at| at.checked_add(pause));
     }
 
     /// Ready when the wait is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AlarmOutcome> {
-        let Some(at) = self.deadline else { return Poll::Pending };
+        let Some(at) = self.expires_at else { return Poll::Pending };
         if self.is_over() {
             return Poll::Ready(AlarmOutcome::TimeUp);
         }

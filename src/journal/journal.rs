@@ -139,7 +139,7 @@ impl Journal {
     /// Notes with what arguments calls are pending.
     pub(crate) fn set_effective_calls(&self, calls: impl IntoIterator<Item = ToolCall>) {
         self.with_state(|book| {
-            calls.into_iter().for_each(|call| book.fold.set_effective_call(call))
+            calls.into_iter().for_each(|call| book.fold.set_effective_call(call));
         });
     }
 

@@ -80,7 +80,7 @@ impl RunFold {
                 self.update_call(call_id, OpenCall::mark_started);
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.set_effective_call(call.clone())
+                self.set_effective_call(call.clone());
             }
             Event::Tool(ToolEvent::Suspended { call_id, name: _, pending, nested }) => {
                 self.update_call(call_id, |call| call.nested_pending_calls.clone_from(pending));

@@ -99,7 +99,7 @@ impl EntryFold {
                 self.pending_calls = calls.into();
             }
             Entry::Nested { call_id, history } => {
-                self.history.set_nested_history(&call_id, history)
+                self.history.set_nested_history(&call_id, history);
             }
             Entry::Resumed => {
                 self.start_result_batch();
@@ -125,7 +125,7 @@ impl EntryFold {
         }
         match &item.kind {
             ItemKind::ToolCall(call) if !item.interrupted => {
-                self.turn_call_ids.push(call.call_id.clone())
+                self.turn_call_ids.push(call.call_id.clone());
             }
             ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_) => {
                 self.turn_call_ids.clear();

@@ -133,7 +133,7 @@ impl Answer {
     pub fn to_bytes(&self, wire: Wire) -> Vec<u8> {
         let response = self
             .clone()
-            .to_response(&ReceivedRequest::is_unknown_model(wire), &mut Signatures::default());
+            .into_response(&ReceivedRequest::is_unknown_model(wire), &mut Signatures::default());
         let bytes = response.body.into_iter().map_while(|part| match part {
             BodyPart::Bytes(bytes) => Some(bytes),
             BodyPart::Delay(_) => Some(Bytes::new()),
@@ -143,7 +143,7 @@ impl Answer {
     }
 
     /// What is sent. `signatures` learns what was signed.
-    pub(super) fn to_response(
+    pub(super) fn into_response(
         self,
         asked: &ReceivedRequest,
         signatures: &mut Signatures,

@@ -176,8 +176,10 @@ impl ServerState {
             let message = format!("no such path: {} {}", request.method, request.path);
             let error = Error::new(ErrorKind::InvalidRequest, message).with_status(404);
             let wire = only.or(wire).unwrap_or(Wire::OpenAiChat);
-            return Answer::from(error)
-                .to_response(&ReceivedRequest::is_unknown_model(wire), &mut Signatures::default());
+            return Answer::from(error).into_response(
+                &ReceivedRequest::is_unknown_model(wire),
+                &mut Signatures::default(),
+            );
         };
         let mut asked = match ReceivedRequest::parse(wire, request) {
             Ok(asked) => asked,
@@ -193,7 +195,7 @@ impl ServerState {
         }
         asked.index = self.received.fetch_add(1, Ordering::Relaxed);
         let answer = script(&asked).with_faults(&lock_ignoring_poison(&self.faults));
-        answer.to_response(&asked, &mut lock_ignoring_poison(&self.signatures))
+        answer.into_response(&asked, &mut lock_ignoring_poison(&self.signatures))
     }
 
     fn check_request(&self, asked: &ReceivedRequest) -> Vec<String> {
@@ -218,7 +220,7 @@ impl ServerState {
         let message = complaints.join("; ");
         lock_ignoring_poison(&self.violations).extend(complaints);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
-        Answer::from(error).to_response(asked, &mut Signatures::default())
+        Answer::from(error).into_response(asked, &mut Signatures::default())
     }
 }
 

@@ -33,7 +33,7 @@ impl Signatures {
                     self.issued.entry(signature).or_default().insert(over);
                 }
                 IssuedItem::AfterReasoning { item, reasoning } => {
-                    drop(self.by_previous.insert(item, reasoning))
+                    drop(self.by_previous.insert(item, reasoning));
                 }
             }
         }

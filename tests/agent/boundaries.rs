@@ -17,9 +17,9 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Usage};
 
-use crate::support::cast::with_notes_and_objections;
-use crate::support::dice::Dice;
+use crate::support::random_agent::with_notes_and_objections;
 use crate::support::replays;
+use crate::support::seeded_random::Dice;
 use crate::support::seeds;
 use crate::support::tools::spec;
 

@@ -4,21 +4,21 @@
 //! |---|---|
 //! | `outcomes` | a run's outcomes and events, and what its owner can do between two pulls |
 //! | `endings` | every way in which a run ends, in one table |
-//! | `failed` | a run that failed ends with its error |
-//! | `edges` | what is counted, when a limit is reached, what an ending leaves |
+//! | `failed_runs` | a run that failed ends with its error |
+//! | `edge_cases` | what is counted, when a limit is reached, what an ending leaves |
 //! | `boundaries` | at every boundary the history that is sent is the fold of the events |
 //! | `mix` | the laws hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
 //! | `structured_output` | answers as types: parsing, validation, correction; JSON lines |
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
-//! | `budget`, `money` | limits on spending, and the price of a run |
-//! | `repeating` | a run that goes round in circles ends, and one that polls does not |
+//! | `budget`, `cost` | limits on spending, and the price of a run |
+//! | `repeated_calls` | a run that goes round in circles ends, and one that polls does not |
 //! | `retries` | which turns are asked for again by the agent itself |
 //! | `large_turns` | a turn has no more bytes than its limit, whatever the provider |
 //! | `observers` | hooks that observe: what is polled, said, told and dropped, and that nothing waits |
-//! | `nesting` | how deep sub-agents run inside one another |
-//! | `suspended` | calls of sub-agents that wait suspend the run, and continue with it |
+//! | `sub_agents` | how deep sub-agents run inside one another |
+//! | `suspended_sub_agents` | calls of sub-agents that wait suspend the run, and continue with it |
 //! | `subagent_results` | what a parent reads of the end of its sub-agent |
-//! | `time` | the time that a run and a tool may take |
+//! | `time_limits` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide |
 //! | `pools` | what a tree of agents shares: tokens, and a limit on concurrency |
 //! | `redaction` | hooks that take secrets out of what calls report |
@@ -36,32 +36,32 @@ mod boundaries;
 mod budget;
 mod compaction;
 mod context;
+mod cost;
 mod defaults;
 mod detectors;
-mod edges;
+mod edge_cases;
 mod endings;
 mod evidence;
-mod failed;
+mod failed_runs;
 mod large_turns;
 mod mix;
-mod money;
-mod nesting;
 mod observers;
 mod old_recordings;
 mod outcomes;
 mod own_body;
 mod pools;
 mod redaction;
-mod repeating;
+mod repeated_calls;
 mod replay;
 mod retries;
 mod run_data;
 mod structured_output;
+mod sub_agents;
 mod subagent_results;
 #[path = "../support/mod.rs"]
 mod support;
-mod suspended;
-mod time;
+mod suspended_sub_agents;
+mod time_limits;
 mod tombstones;
 mod trace;
 mod world;

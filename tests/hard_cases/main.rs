@@ -4,61 +4,61 @@
 //! |---|---|
 //! | `interrupt` | an interrupt, in every phase |
 //! | `stop_and_drop` | a stop, a drop, a consumer that pauses |
-//! | `interrupt_beside` | an interrupt that coincides with failures, sub-agents, approvals |
-//! | `interrupt_waits` | an interrupt during a wait, and what hooks are told at the end |
+//! | `interrupt_races` | an interrupt that coincides with failures, sub-agents, approvals |
+//! | `interrupt_during_waits` | an interrupt during a wait, and what hooks are told at the end |
 //! | `failing_tools` | tools that fail, do not exist, or return too much |
 //! | `arguments` | arguments that cannot be used, ids that are not unique |
 //! | `approvals` | approvals, and tools that run elsewhere |
 //! | `hooks` | hooks that fail |
-//! | `terminal` | the end of a turn, and turns without one |
-//! | `ending` | the other reasons to stop |
+//! | `end_of_turn` | the end of a turn, and turns without one |
+//! | `stop_reasons` | the other reasons to stop |
 //! | `limits` | the order of results, and what bounds a run |
-//! | `heard` | input during a run, and objections to its end |
+//! | `input_during_a_run` | input during a run, and objections to its end |
 //! | `history` | compaction, crashes, a change of the model |
-//! | `repair` | histories that are not settled |
-//! | `bytes` | caches, transforms, frames cut anywhere |
-//! | `wires` | five of the cases again, on each of the wires |
+//! | `unsettled_histories` | histories that are not settled |
+//! | `transport` | caches, transforms, frames cut anywhere |
+//! | `on_each_wire` | five of the cases again, on each of the wires |
 //!
 //! `stop_after_turn`, `refusal` and `crash_of_a_stored_run` are also checked over each store, in the binary
 //! `sessions`, and `hooks_at_the_end` at every ending of a run, in the binary `agent`.
 
 mod approvals;
 mod arguments;
-mod bytes;
-mod ending;
+mod end_of_turn;
 mod failing_tools;
-mod heard;
 mod history;
 mod hooks;
+mod input_during_a_run;
 mod interrupt;
-mod interrupt_beside;
-mod interrupt_waits;
+mod interrupt_during_waits;
+mod interrupt_races;
 mod limits;
-mod repair;
+mod on_each_wire;
 mod stop_and_drop;
+mod stop_reasons;
 #[path = "../support/mod.rs"]
 mod support;
-mod terminal;
-mod wires;
+mod transport;
+mod unsettled_histories;
 
 /// The files with tests.
 const SOURCES: [&str; 16] = [
     include_str!("interrupt.rs"),
     include_str!("stop_and_drop.rs"),
-    include_str!("interrupt_beside.rs"),
-    include_str!("interrupt_waits.rs"),
+    include_str!("interrupt_races.rs"),
+    include_str!("interrupt_during_waits.rs"),
     include_str!("failing_tools.rs"),
     include_str!("arguments.rs"),
     include_str!("approvals.rs"),
     include_str!("hooks.rs"),
-    include_str!("terminal.rs"),
-    include_str!("ending.rs"),
+    include_str!("end_of_turn.rs"),
+    include_str!("stop_reasons.rs"),
     include_str!("limits.rs"),
-    include_str!("heard.rs"),
+    include_str!("input_during_a_run.rs"),
     include_str!("history.rs"),
-    include_str!("repair.rs"),
-    include_str!("bytes.rs"),
-    include_str!("wires.rs"),
+    include_str!("unsettled_histories.rs"),
+    include_str!("transport.rs"),
+    include_str!("on_each_wire.rs"),
 ];
 
 /// Each case has a module of this name.

@@ -14,8 +14,8 @@
 //! | `compaction` | a compaction leaves a lawful history lawful |
 //! | `sessions` | a session reads back the fold of any events |
 //! | `retry`, `fallback` | a run ends once and counts every attempt |
-//! | `classes` | an exclusive call runs alone and in its order |
-//! | `clip` | clipped content keeps its head, its tail and its media |
+//! | `tool_concurrency` | an exclusive call runs alone and in its order |
+//! | `truncate` | clipped content keeps its head, its tail and its media |
 //! | `budget` | nudging stops |
 //! | `pools` | tokens are granted in order, and each request is woken when it may go |
 //! | `json_lines` | JSON lines are the same in any cut |
@@ -25,8 +25,6 @@ mod any_bytes;
 mod bodies;
 mod budget;
 mod chat;
-mod classes;
-mod clip;
 mod compaction;
 mod encoded_once;
 mod encoders;
@@ -44,3 +42,5 @@ mod settle;
 #[path = "../support/mod.rs"]
 mod support;
 mod tombstones;
+mod tool_concurrency;
+mod truncate;

@@ -16,8 +16,8 @@ use turnstream::testing::{Answer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
 use crate::over_http::{Transport, provider};
-use crate::support::dice::Dice;
 use crate::support::providers::request;
+use crate::support::seeded_random::Dice;
 use crate::support::tools::{Counter, fine};
 
 /// What becomes of a connection once an answer was sent on it.

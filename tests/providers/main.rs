@@ -7,16 +7,16 @@
 //! | `custom` | providers made of a closure |
 //! | `record_replay` | `Record` and `Replay`: the files they write and read, and their errors |
 //! | `old_records` | files of `Record` that earlier versions have written are played |
-//! | `composed` | every wire and every fault, through a stack of providers, in an agent with tools |
+//! | `composition` | every wire and every fault, through a stack of providers, in an agent with tools |
 //! | `http_retries` | which failed requests a provider over HTTP sends again by itself |
 //! | `closed_connections` | servers that close connections which are not in use |
 //! | `transport` | HTTP between a request and its turn: statuses, timeouts, broken bodies |
-//! | `moved` | turns that are begun in one tokio runtime and read in another |
+//! | `runtime_changes` | turns that are begun in one tokio runtime and read in another |
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
 //! | `clouds` | the request of each preset for a model in a cloud |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
-//! | `foreign_wires` | wires that are written outside of the crate, and their faults |
+//! | `own_wires` | wires that are written outside of the crate, and their faults |
 //! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
@@ -24,17 +24,13 @@ mod closed_connections;
 #[cfg(feature = "http")]
 mod clouds;
 #[cfg(feature = "http")]
-mod composed;
+mod composition;
 #[cfg(feature = "http")]
 mod credentials;
 mod custom;
 mod fallback;
 #[cfg(feature = "http")]
-mod foreign_wires;
-#[cfg(feature = "http")]
 mod http_retries;
-#[cfg(feature = "http")]
-mod moved;
 mod old_records;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod other_servers;
@@ -44,8 +40,12 @@ mod over_http;
 #[expect(dead_code, reason = "only its wire is wanted")]
 #[path = "../../examples/own_wire.rs"]
 mod own_wire;
+#[cfg(feature = "http")]
+mod own_wires;
 mod record_replay;
 mod retry;
+#[cfg(feature = "http")]
+mod runtime_changes;
 #[cfg(feature = "http")]
 mod suite;
 #[path = "../support/mod.rs"]

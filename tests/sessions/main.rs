@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `session` | when entries are written, what is read back, and what survives a crash |
 //! | `stores` | the contract of every store, and the failures that the durable ones survive |
-//! | `suspended` | sub-agents that wait for a verdict, whose process is killed meanwhile |
+//! | `suspended_sub_agents` | sub-agents that wait for a verdict, whose process is killed meanwhile |
 //! | `growth` | a stored session grows in proportion to its content |
 
 mod growth;
@@ -12,4 +12,4 @@ mod session;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;
-mod suspended;
+mod suspended_sub_agents;

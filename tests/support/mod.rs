@@ -10,9 +10,9 @@
 //! | `wires` | encoding, decoding and framing on every wire |
 //! | `runs` | runs pulled to an event or to their end |
 //! | `world` | an agent with one tool, and a run that has ended |
-//! | `cast` | a model, tools and hooks that behave at random, by seed |
+//! | `random_agent` | a model, tools and hooks that behave at random, by seed |
 //! | `clock` | a runtime whose clock is paused |
-//! | `dice` | the random numbers of a seed |
+//! | `seeded_random` | the random numbers of a seed |
 //! | `seeds` | one check for many seeds, with all its failures |
 //! | `replays` | every run of a suite is replayed when it has ended |
 //! | `stores` | stores that count and fail, and tools that record their keys |
@@ -23,17 +23,17 @@
 #![allow(dead_code, reason = "each binary uses some of these helpers")]
 
 pub(crate) mod buffer;
-pub(crate) mod cast;
 pub(crate) mod clock;
 pub(crate) mod compaction;
 pub(crate) mod corpus;
-pub(crate) mod dice;
 pub(crate) mod items;
 pub(crate) mod models;
 pub(crate) mod programs;
 pub(crate) mod providers;
+pub(crate) mod random_agent;
 pub(crate) mod replays;
 pub(crate) mod runs;
+pub(crate) mod seeded_random;
 pub(crate) mod seeds;
 pub(crate) mod stores;
 pub(crate) mod tools;

@@ -7,11 +7,11 @@
 //! | `verdicts` | a verdict applies to one pending call, and none is lost |
 //! | `closures` | tools made of closures: state, arguments, outputs, errors |
 //! | `names` | two tools of one name, and tools that are replaced |
-//! | `audited` | tools whose calls state their reason, and where that reason is visible |
+//! | `rationale` | tools whose calls state their reason, and where that reason is visible |
 
-mod audited;
 mod closures;
 mod names;
+mod rationale;
 mod runs;
 #[path = "../support/mod.rs"]
 mod support;

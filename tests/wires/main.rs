@@ -7,11 +7,11 @@
 //! | `openai_responses` | the Responses wire |
 //! | `gemini` | the Gemini wire |
 //! | `ollama` | Ollama's own wire |
-//! | `table` | the guide's table of options and content that each wire carries |
-//! | `edges` | unusual servers and histories, secrets in errors, timeouts |
+//! | `guide_table` | the guide's table of options and content that each wire carries |
+//! | `edge_cases` | unusual servers and histories, secrets in errors, timeouts |
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
-//! | `overfull` | a turn with too many items is an error, returned without delay |
-//! | `phantom` | no call runs unless its arguments are known in full |
+//! | `size_limits` | a turn with too many items is an error, returned without delay |
+//! | `phantom_calls` | no call runs unless its arguments are known in full |
 //! | `any_field` | a field with an unexpected value costs no turn, with few exceptions |
 //! | `handoff` | a history moves from one wire's model to another wire's model |
 //! | `testing_corpus` | the lints of `testing` accept the requests that vendors accepted |
@@ -22,19 +22,19 @@ mod anthropic;
 mod any_field;
 mod chat;
 mod corpus;
-mod edges;
+mod edge_cases;
 #[cfg(feature = "http")]
 mod failures;
 mod gemini;
+mod guide_table;
 mod handoff;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
-mod overfull;
-mod phantom;
+mod phantom_calls;
+mod size_limits;
 #[path = "../support/mod.rs"]
 mod support;
-mod table;
 mod testing_corpus;
 mod testing_server;
 mod testing_wires;

@@ -19,7 +19,7 @@ const DEFAULT_HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 /// future drops the answer that it waits for. Without a hook nothing is boxed, and no timer is made.
 #[derive(Clone)]
 pub(in crate::agent) struct Hooks {
-    hooks: Arc<Vec<Arc<dyn Hook>>>,
+    members: Arc<Vec<Arc<dyn Hook>>>,
     /// The policy on evidence: what other hooks say comes before it.
     evidence_policy: Option<Arc<dyn Hook>>,
     timeout: TimeLimit,
@@ -29,7 +29,7 @@ impl Hooks {
     /// None, with 30 seconds for each answer.
     pub(in crate::agent) fn new() -> Self {
         Self {
-            hooks: Arc::default(),
+            members: Arc::default(),
             evidence_policy: None,
             timeout: TimeLimit::Default(DEFAULT_HOOK_TIMEOUT),
         }
@@ -37,7 +37,7 @@ impl Hooks {
 
     /// Adds one behind the others.
     pub(in crate::agent) fn push(&mut self, hook: Arc<dyn Hook>) {
-        Arc::make_mut(&mut self.hooks).push(hook);
+        Arc::make_mut(&mut self.members).push(hook);
     }
 
     /// Sets the one that comes after all others.
@@ -57,7 +57,7 @@ impl Hooks {
 
     /// Whether there is none but the policy.
     pub(in crate::agent) fn is_empty(&self) -> bool {
-        self.hooks.is_empty()
+        self.members.is_empty()
     }
 
     /// What is asked: its context transformed, then the request prepared.
@@ -71,7 +71,7 @@ impl Hooks {
     }
 
     fn iter(&self) -> impl Iterator<Item = &dyn Hook> {
-        self.hooks.iter().chain(&self.evidence_policy).map(|hook| &**hook)
+        self.members.iter().chain(&self.evidence_policy).map(|hook| &**hook)
     }
 
     fn invoke<'a, T>(
@@ -94,7 +94,7 @@ impl Hooks {
     where
         ObserverFuture: From<TimedCall<'static, Result<T, Error>>>,
     {
-        let hooks = self.hooks.iter();
+        let hooks = self.members.iter();
         hooks.map(move |hook| Observer::start(hook, method, self.timeout, state, &call))
     }
 }

@@ -209,7 +209,7 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
             }
         }
         ContentDelta::HiddenReasoning(data) => {
-            turn.set_reasoning_data(index, provider_data(model, "data", &data))
+            turn.set_reasoning_data(index, provider_data(model, "data", &data));
         }
     }
 }

@@ -42,7 +42,7 @@ impl OriginCache {
             match &found.1 {
                 Origin::None => {}
                 Origin::Session(id) => {
-                    self.forks_by_origin.entry(id.clone()).or_default().push(path.clone())
+                    self.forks_by_origin.entry(id.clone()).or_default().push(path.clone());
                 }
                 Origin::Damaged { .. } => self.damaged_paths.push(path.clone()),
             }

@@ -3,9 +3,9 @@
 
 mod ageing;
 mod automatic;
+mod context_injector;
 mod estimate;
-mod narrow;
-mod summarize;
+mod summarizer;
 mod window;
 
 use std::sync::{Arc, Mutex};

@@ -2,8 +2,8 @@
 //! tools of every kind, sub-agents of sub-agents with a shared pool, hooks that repair and rewrite,
 //! compaction, fallbacks, steering. The laws hold after each pull.
 
-mod drive;
-mod laws;
+mod driver;
+mod invariants;
 
 use crate::support;
 
@@ -11,7 +11,7 @@ use crate::support;
 fn the_invariants_hold_after_each_poll_for_any_mix_of_features() {
     let from = number("MIX_FROM").unwrap_or(1);
     let seeds = number("MIX_SEEDS").unwrap_or(120);
-    let reasons = support::seeds::endings(from..from + seeds, drive::check);
+    let reasons = support::seeds::endings(from..from + seeds, driver::check);
     assert!(seeds < 120 || reasons.len() > 9, "{reasons:?}");
 }
 

@@ -11,7 +11,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
 use turnstream::{Agent, Error, ErrorKind, History, Item};
 
-use crate::stores::sample::Folder;
+use crate::stores::sample_entries::Folder;
 use crate::support::items::tokens;
 use crate::support::stores::open;
 

@@ -1,10 +1,10 @@
 //! Sessions: what is written when, what is read back, and what a crash leaves.
 
-mod breaks;
+mod checkpoints_and_forks;
 mod compaction;
 mod crash;
-mod law;
-mod parts;
+mod failures;
+mod invariants;
 mod resume;
 mod tombstones;
 mod writing;

@@ -10,7 +10,7 @@ use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionSt
 use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind, History};
 
-use crate::stores::sample::Folder;
+use crate::stores::sample_entries::Folder;
 use crate::support::stores::{Counting, Keys, open, tool};
 
 fn void(history: &History) -> Vec<usize> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use turnstream::session::{Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
-use super::sample::{Folder, entries_of_every_kind, numbered_entries, said};
+use super::sample_entries::{Folder, entries_of_every_kind, numbered_entries, said};
 
 /// The same file as an earlier version wrote it.
 pub(super) fn without_checksums(text: &str) -> String {

@@ -10,9 +10,9 @@ use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
 use super::damage::without_checksums;
-use super::sample::{Folder, entries_of_every_kind, numbered_entries, said};
+use super::sample_entries::{Folder, entries_of_every_kind, numbered_entries, said};
 #[cfg(unix)]
-use super::sample::{Removes, mode, set_mode};
+use super::sample_entries::{Removes, mode, set_mode};
 
 fn load(folder: &Path, id: &str) -> Result<Option<Vec<Entry>>, Error> {
     block_on(JsonLinesStore::open(folder)?.load(id, 0))

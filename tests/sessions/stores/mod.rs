@@ -6,11 +6,11 @@ mod processes;
 mod removal;
 mod runs;
 mod salvage;
-pub(crate) mod sample;
+pub(crate) mod sample_entries;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use sample::InFolder;
+use sample_entries::InFolder;
 #[cfg(feature = "sqlite")]
 use turnstream::session::SqliteStore;
 use turnstream::session::{JsonLinesStore, MemoryStore};

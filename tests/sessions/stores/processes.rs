@@ -10,7 +10,7 @@ use turnstream::item::ItemKind;
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind, Item};
 
-use super::sample::{Folder, numbered_entries, said};
+use super::sample_entries::{Folder, numbered_entries, said};
 
 const ROLE: &str = "TURNSTREAM_STORES_ROLE";
 const PLACE: &str = "TURNSTREAM_STORES_PLACE";

@@ -10,7 +10,7 @@ use turnstream::env::FixedClock;
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store, suite};
 use turnstream::{Error, ErrorKind};
 
-use super::sample::{Folder, numbered_entries};
+use super::sample_entries::{Folder, numbered_entries};
 
 /// A store as those who wrote one before there was a way to remove sessions: with four methods.
 #[derive(Clone, Default)]
@@ -259,7 +259,8 @@ fn one_folder_can_be_pruned_concurrently() {
 fn the_text_of_a_deleted_session_is_erased_from_the_database() {
     let folder = Folder::new();
     let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
-    block_on(store.append("s", 0, vec![super::sample::said("a secret that goes")])).unwrap();
+    block_on(store.append("s", 0, vec![super::sample_entries::said("a secret that goes")]))
+        .unwrap();
     let is_there = || {
         let file = fs::read(folder.join("db")).unwrap();
         file.windows(8).any(|bytes| bytes == b"a secret")

@@ -18,7 +18,7 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{ErrorKind, Event, History, Item, Usage};
 
-use super::sample::Folder;
+use super::sample_entries::Folder;
 use crate::support::items::tokens;
 use crate::support::runs::{answers, calls};
 use crate::support::stores::{Keys, tool};

@@ -8,7 +8,7 @@ use turnstream::session::{
 };
 
 use super::damage::{check_every_change, without_checksums, write};
-use super::sample::{Folder, numbered_entries, said};
+use super::sample_entries::{Folder, numbered_entries, said};
 
 fn salvage(folder: &Folder, id: &str) -> SalvageReport {
     let store = JsonLinesStore::open(folder.path()).unwrap();

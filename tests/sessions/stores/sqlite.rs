@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use turnstream::ErrorKind;
 use turnstream::session::{Conflict, Entry, SqliteStore, Store};
 
-use super::sample::{Folder, entries_of_every_kind, numbered_entries};
+use super::sample_entries::{Folder, entries_of_every_kind, numbered_entries};
 #[cfg(unix)]
-use super::sample::{Removes, mode, set_mode};
+use super::sample_entries::{Removes, mode, set_mode};
 
 fn append(store: &SqliteStore, id: &str, version: u64, entries: Vec<Entry>) -> u64 {
     block_on(store.append(id, version, entries)).unwrap()
@@ -225,7 +225,12 @@ fn a_file_copied_over_the_database_is_used_from_the_next_call() {
     // Many pages, some of which stay in the memory of the connection.
     for version in (2..60).step_by(2) {
         let text = "x".repeat(3000);
-        append(&store, "s", version, vec![super::sample::said(&text), super::sample::said(&text)]);
+        append(
+            &store,
+            "s",
+            version,
+            vec![super::sample_entries::said(&text), super::sample_entries::said(&text)],
+        );
     }
     // The same file with another text.
     fs::write(&path, fs::read(&backup).unwrap()).unwrap();

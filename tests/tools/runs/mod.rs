@@ -1,9 +1,9 @@
 //! What stands between the calls of a turn and their results.
 
 mod approval;
+mod argument_repair;
 pub(crate) mod fixture;
-mod gate;
-mod repair;
+mod policy;
 mod results;
 mod resume;
 mod timeouts;

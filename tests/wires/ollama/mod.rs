@@ -6,7 +6,7 @@ mod calls;
 mod fixture;
 #[cfg(feature = "http")]
 mod http;
-mod laws;
+mod invariants;
 mod requests;
 mod round_trip;
 

@@ -3,12 +3,12 @@
 mod calls;
 mod encode;
 mod fixture;
-mod hosted;
+mod hosted_tools;
 #[cfg(feature = "http")]
 mod over_http;
 mod replay;
-mod terminal;
-mod words;
+mod terminal_events;
+mod text;
 
 use bytes::Bytes;
 use futures::executor::block_on;

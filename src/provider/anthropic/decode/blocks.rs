@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::frames::{Block as WireBlock, Delta};
-use super::opaque_block::{OpaqueBlock, compaction_block};
+use super::opaque_block::{OpaqueBlock, sendable_json};
 use crate::error::Error;
 use crate::item::{Json, ProviderData};
 use crate::provider::anthropic::passthrough::{PROVIDER_NAME, field_data};
@@ -51,7 +51,7 @@ impl Block {
                 let citations = block.citations.map_or("[]", RawValue::get);
                 let citations: Vec<&RawValue> = serde_json::from_str(citations).unwrap_or_default();
                 Self::Text {
-                    citations: citations.iter().map(|raw| compaction_block(raw.get())).collect(),
+                    citations: citations.iter().map(|raw| sendable_json(raw.get())).collect(),
                 }
             }
             "thinking" => {
@@ -62,7 +62,7 @@ impl Block {
             "redacted_thinking" => {
                 turn.set_reasoning_data(
                     key,
-                    ProviderData::new(PROVIDER_NAME, model, compaction_block(raw.get())),
+                    ProviderData::new(PROVIDER_NAME, model, sendable_json(raw.get())),
                 );
                 return Ok(None);
             }
@@ -74,7 +74,7 @@ impl Block {
                 if let Some(caller) = block.caller {
                     turn.set_tool_call_data(
                         key,
-                        field_data(model, "caller", &compaction_block(caller.get())),
+                        field_data(model, "caller", &sendable_json(caller.get())),
                     );
                 }
                 let input = block.input.map(RawValue::get);
@@ -113,15 +113,15 @@ impl Block {
             (
                 "citations_delta",
                 Self::Text { citations } | Self::Opaque(OpaqueBlock { citations, .. }),
-            ) => citations.extend(delta.citation.map(|citation| compaction_block(citation.get()))),
+            ) => citations.extend(delta.citation.map(|citation| sendable_json(citation.get()))),
             _ => {}
         }
     }
 
     /// Takes a delta of a compaction, which has fields that no other has.
-    pub(super) fn into_compacted(&mut self, delta: OrderedFields) {
+    pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         if let Self::Opaque(opaque) = self {
-            opaque.into_compacted(delta);
+            opaque.push_compaction_delta(delta);
         }
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::opaque_block::compaction_block;
+use super::opaque_block::sendable_json;
 use crate::item::Json;
 use crate::provider::body::ObjectWriter;
 use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
@@ -124,6 +124,6 @@ fn is_empty_array(raw: &RawValue) -> bool {
 
 fn set_field(to: &mut Option<Json>, from: Option<&RawValue>) {
     if let Some(raw) = from {
-        *to = Some(compaction_block(raw.get()));
+        *to = Some(sendable_json(raw.get()));
     }
 }

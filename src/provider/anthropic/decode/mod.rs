@@ -164,7 +164,7 @@ impl Decoder {
         if let Some((_, block)) = open
             && let Some(delta) = event.delta.and_then(|delta| OrderedFields::parse(delta.get()))
         {
-            block.into_compacted(delta);
+            block.push_compaction_delta(delta);
         }
     }
 

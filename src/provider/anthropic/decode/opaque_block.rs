@@ -29,7 +29,7 @@ impl OpaqueBlock {
     }
 
     /// A delta of a compaction: a piece of its content, and what goes back verbatim.
-    pub(super) fn into_compacted(&mut self, delta: OrderedFields) {
+    pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
         for (name, value) in delta.into_iter() {
             match (name.as_str(), value.get()) {
                 ("type", _) | (_, "null") => {}
@@ -53,7 +53,7 @@ impl OpaqueBlock {
             && self.citations.is_empty()
             && self.other_fields.is_empty());
         let Some(mut fields) = added.then(fields).flatten() else {
-            return compaction_block(&self.start_json);
+            return sendable_json(&self.start_json);
         };
         // An input that was cut off is kept as the text it is.
         let input = match serde_json::from_str::<&RawValue>(&self.input_json) {
@@ -75,13 +75,13 @@ impl OpaqueBlock {
             fields.set(&name, value);
         }
         serde_json::to_string(&fields)
-            .map_or_else(|_| compaction_block(&self.start_json), |whole| compaction_block(&whole))
+            .map_or_else(|_| sendable_json(&self.start_json), |whole| sendable_json(&whole))
     }
 }
 
 /// A value to send back. Half of a surrogate pair is made whole; what is nested too deep to be
 /// read again is kept as a string that holds its text.
-pub(super) fn compaction_block(text: &str) -> Json {
+pub(super) fn sendable_json(text: &str) -> Json {
     let read = || {
         // What is repaired is an object.
         let whole = || OrderedFields::parse(&repair_json(&format!("{{\"value\":{text}}}"))?);
@@ -100,15 +100,15 @@ mod tests {
     #[test]
     fn only_what_is_too_deep_becomes_text() {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(compaction_block(&nested(MAX_DEPTH)).as_str(), nested(MAX_DEPTH));
+        assert_eq!(sendable_json(&nested(MAX_DEPTH)).as_str(), nested(MAX_DEPTH));
         assert_eq!(
-            compaction_block(&nested(MAX_DEPTH + 1)).as_str(),
+            sendable_json(&nested(MAX_DEPTH + 1)).as_str(),
             format!("\"{}\"", nested(MAX_DEPTH + 1))
         );
         let text = format!(r#"{{"a":"\"{}"}}"#, nested(200));
-        assert_eq!(compaction_block(&text).as_str(), text);
-        assert_eq!(compaction_block(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);
-        assert_eq!(compaction_block(r#"{"a":"\ud83d"}"#).as_str(), "{\"a\":\"\u{fffd}\"}");
-        assert_eq!(compaction_block(r#"["\ud83d",1]"#).as_str(), "[\"\u{fffd}\",1]");
+        assert_eq!(sendable_json(&text).as_str(), text);
+        assert_eq!(sendable_json(r#"{"a":1,"a":2}"#).as_str(), r#"{"a":1,"a":2}"#);
+        assert_eq!(sendable_json(r#"{"a":"\ud83d"}"#).as_str(), "{\"a\":\"\u{fffd}\"}");
+        assert_eq!(sendable_json(r#"["\ud83d",1]"#).as_str(), "[\"\u{fffd}\",1]");
     }
 }

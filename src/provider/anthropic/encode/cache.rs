@@ -39,7 +39,7 @@ pub(super) struct NewMessages<'a> {
     messages: Vec<Message<'a>>,
     /// The place up to which nothing changes any more, how many messages are there, and the
     /// container.
-    closed_messages: Option<(usize, usize, Option<String>)>,
+    closed_elements: Option<(usize, usize, Option<String>)>,
     /// What is known of those before and of these.
     all: EncodedPrefix,
 }
@@ -65,7 +65,7 @@ impl<'a> NewMessages<'a> {
             }
         }
         let all = EncodedPrefix { container, ..known.clone() }.extended_by(&messages);
-        Self { cached: known, messages, closed_messages: closed, all }
+        Self { cached: known, messages, closed_elements: closed, all }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -96,7 +96,7 @@ impl<'a> NewMessages<'a> {
     }
 
     pub(super) fn into_array(self) -> Result<JsonArray<EncodedPrefix>, Error> {
-        let closed = self.closed_messages.map(|(at, count, container)| {
+        let closed = self.closed_elements.map(|(at, count, container)| {
             let closed = &self.messages[..count.min(self.messages.len())];
             (at, count, EncodedPrefix { container, ..self.cached }.extended_by(closed))
         });

@@ -27,7 +27,7 @@ pub(super) struct Messages<'a> {
     item_index: usize,
     /// The place where the user began to speak last, how many messages were there, and the
     /// container: no item changes them any more.
-    closed_messages: Option<(usize, usize, Option<String>)>,
+    closed_elements: Option<(usize, usize, Option<String>)>,
     /// Calls of the assistant's message that is being written. Text that comes behind a call is
     /// put before it: the wire is reported to refuse the other order.
     calls: Vec<Block<'a>>,
@@ -222,7 +222,7 @@ impl<'a> Messages<'a> {
                 self.thinking.clear();
                 // What still waits for its result may be left out later.
                 if !self.written_items.is_empty() && self.pending_calls.is_empty() {
-                    self.closed_messages =
+                    self.closed_elements =
                         Some((self.item_index, self.written_items.len(), self.container.clone()));
                 }
             }
@@ -255,7 +255,7 @@ impl<'a> Messages<'a> {
             self.remove_pending_calls();
         }
         self.trim_end();
-        NewMessages::new(self.cached, self.written_items, self.closed_messages, self.container)
+        NewMessages::new(self.cached, self.written_items, self.closed_elements, self.container)
     }
 }
 

@@ -65,7 +65,7 @@ impl PartialArguments {
         match (self.slot_at(&path)?, value) {
             ((place, Container::Created), value) => *place = value,
             ((Value::String(text), Container::Existing), Value::String(more)) => {
-                text.push_str(&more)
+                text.push_str(&more);
             }
             ((_, Container::Existing), _) => return Err(path_error("say two things of one value")),
         }

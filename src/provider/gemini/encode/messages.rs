@@ -37,7 +37,7 @@ pub(super) struct Contents<'a> {
     item_index: usize,
     /// The place where the model began to speak last, and how many contents were there: no item
     /// changes them any more.
-    closed_contents: Option<(usize, usize)>,
+    closed_elements: Option<(usize, usize)>,
     calls: HashMap<&'a str, CalledFunction<'a>>,
     /// Results of the calls of one turn, with the places of the calls.
     results: Vec<(usize, Part<'a>)>,
@@ -55,7 +55,7 @@ impl<'a> Contents<'a> {
             is_started: begun,
             written_items: done,
             item_index: 0,
-            closed_contents: None,
+            closed_elements: None,
             calls,
             results,
             media,
@@ -171,7 +171,7 @@ impl<'a> Contents<'a> {
                         parts: text_part(MEDIA_PLACEHOLDER).collect(),
                     });
                 }
-                self.closed_contents = Some((self.item_index, self.written_items.len()));
+                self.closed_elements = Some((self.item_index, self.written_items.len()));
             }
             self.written_items.push(Content { role, parts: Vec::new() });
         }
@@ -183,7 +183,7 @@ impl<'a> Contents<'a> {
         if !self.results.is_empty() {
             self.open_content("user");
         }
-        let closed = self.closed_contents.map(|(at, count)| (at, count, ()));
+        let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
         JsonArray::of("contents", &self.written_items, closed)
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct Messages<'a> {
     model: &'a str,
     written_items: Vec<Message<'a>>,
     /// The place up to which all is closed, and how many messages are.
-    closed_messages: Option<(usize, usize)>,
+    closed_elements: Option<(usize, usize)>,
     /// The message of the turn that is being written.
     open_turn: Option<Message<'a>>,
     /// The item before was of a turn that did not complete.
@@ -62,7 +62,7 @@ impl<'a> Messages<'a> {
         Self {
             model,
             written_items: done,
-            closed_messages: closed,
+            closed_elements: closed,
             open_turn: turn,
             was_interrupted: false,
             open_calls: 0,
@@ -74,11 +74,11 @@ impl<'a> Messages<'a> {
         for (at, item) in context.items() {
             self.push(item)?;
             if self.open_turn.is_none() && self.open_calls == 0 {
-                self.closed_messages = Some((at, self.written_items.len()));
+                self.closed_elements = Some((at, self.written_items.len()));
             }
         }
         self.close_turn();
-        let closed = self.closed_messages.map(|(at, count)| (at, count, ()));
+        let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
         let mut array = JsonArray::of("messages", &self.written_items, closed)?;
         let zones = context.system_zones().map(Cow::Borrowed);
         let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());

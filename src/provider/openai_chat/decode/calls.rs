@@ -19,9 +19,9 @@ use crate::turn::{MAX_ITEMS, TurnBuilder};
 /// The calls of a turn while they stream. Their place here is their key.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    calls: Vec<Call>,
+    all: Vec<Call>,
     /// The newest call of each index.
-    newest_call: HashMap<u64, usize>,
+    newest: HashMap<u64, usize>,
     /// The order in which the calls are in the turn: by their index, or else as they came.
     order: Vec<usize>,
     /// How many calls, in this order, have started.
@@ -47,7 +47,7 @@ struct Call {
 
 impl Calls {
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.all.is_empty()
     }
 
     /// Takes the next delta of a call.
@@ -67,18 +67,18 @@ impl Calls {
         let at = match self.find_call(delta.index.0, id, name) {
             Some(at) => at,
             None if says_nothing => return,
-            None if self.calls.len() == MAX_ITEMS => return turn.exceed_item_limit(),
+            None if self.all.len() == MAX_ITEMS => return turn.exceed_item_limit(),
             None => {
                 let index = delta.index.0;
                 let at = self.push_piece(Call { index, ..Call::default() });
-                self.newest_call.extend(index.map(|index| (index, at)));
+                self.newest.extend(index.map(|index| (index, at)));
                 at
             }
         };
         if !says_nothing && self.is_unassigned(delta.index.0, id, name) {
             return self.mark_open_broken();
         }
-        let call = &mut self.calls[at];
+        let call = &mut self.all[at];
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
@@ -101,14 +101,14 @@ impl Calls {
 
     /// Adds a call at its place in the order. Those that have started stay where they are.
     fn push_piece(&mut self, call: Call) -> usize {
-        let at = self.calls.len();
-        let comes_after = |other: &usize| match (self.calls[*other].index, call.index) {
+        let at = self.all.len();
+        let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
             (Some(other), Some(index)) => other > index,
             _ => false,
         };
         let later = self.order[self.started_count..].iter().rev().take_while(|it| comes_after(it));
         self.order.insert(self.order.len() - later.count(), at);
-        self.calls.push(call);
+        self.all.push(call);
         at
     }
 
@@ -117,7 +117,7 @@ impl Calls {
     fn start_call(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
         while let Some(next) = self.order.get(self.started_count).copied() {
-            let call = &mut self.calls[next];
+            let call = &mut self.all[next];
             let is_missing =
                 |index: u64| usize::try_from(index).is_ok_and(|it| it > self.started_count);
             let is_held_up = call.name.is_empty() || call.index.is_some_and(is_missing);
@@ -146,7 +146,7 @@ impl Calls {
         if name.is_empty() || !arguments.starts_with('{') {
             return false;
         }
-        if self.calls.len() == MAX_ITEMS {
+        if self.all.len() == MAX_ITEMS {
             turn.exceed_item_limit();
             return true;
         }
@@ -169,7 +169,7 @@ impl Calls {
     ) -> Result<(), Error> {
         for at in &self.order {
             let at = *at;
-            let call = &mut self.calls[at];
+            let call = &mut self.all[at];
             if call.is_broken {
                 return Err(malformed_arguments());
             }
@@ -188,7 +188,7 @@ impl Calls {
 
     /// A piece was none, or may be of any call: what the model wrote is not known.
     pub(super) fn mark_open_broken(&mut self) {
-        self.calls.iter_mut().filter(|call| !call.is_whole).for_each(|call| call.is_broken = true);
+        self.all.iter_mut().filter(|call| !call.is_whole).for_each(|call| call.is_broken = true);
     }
 
     /// Whether a piece does not say which of several calls it is of, though the server tells them
@@ -198,19 +198,19 @@ impl Calls {
         index.is_none()
             && id.is_empty()
             && name.is_empty()
-            && self.calls.iter().filter(|call| counted(call)).nth(1).is_some()
+            && self.all.iter().filter(|call| counted(call)).nth(1).is_some()
     }
 
     /// The call that a delta continues, or `None` if it begins one.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let fits = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id;
-        if let Some(at) = index.and_then(|index| self.newest_call.get(&index))
-            && self.calls.get(*at).is_some_and(fits)
+        if let Some(at) = index.and_then(|index| self.newest.get(&index))
+            && self.all.get(*at).is_some_and(fits)
         {
             return Some(*at);
         }
         let newest = |belongs: &dyn Fn(&Call) -> bool| {
-            self.calls.iter().rposition(|call| !call.is_whole && belongs(call))
+            self.all.iter().rposition(|call| !call.is_whole && belongs(call))
         };
         match (index, id) {
             // The same index under another id is another call.

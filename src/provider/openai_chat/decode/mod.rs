@@ -293,7 +293,7 @@ fn push_text_piece(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuild
     match piece {
         TextPiece::Text(text) => turn.push_text(TEXT, text),
         TextPiece::Reasoning(thought) => {
-            turn.push_reasoning(REASONING, thought, ReasoningKind::Trace)
+            turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
         }
         TextPiece::Call(written) => {
             if !calls.push_text_call(written, turn) {

@@ -78,7 +78,7 @@ impl TagParser {
         self.searched_len = 0;
         match self.position {
             Position::Start if self.parses_reasoning == ThinkTags::Opened => {
-                say(TextPiece::Reasoning(&held))
+                say(TextPiece::Reasoning(&held));
             }
             Position::Reasoning => say(TextPiece::Reasoning(&held)),
             Position::ReasoningStart | Position::AfterReasoning => {}

@@ -40,7 +40,7 @@ pub(super) struct NewMessages<'a> {
     /// Those of the items.
     pub(super) messages: Vec<Message<'a>>,
     /// The place up to which all is closed, how many messages are, and what is known there.
-    pub(super) closed_messages: Option<(usize, usize, WriteCursor)>,
+    pub(super) closed_elements: Option<(usize, usize, WriteCursor)>,
     /// The first of the messages is marked as the end of the stable zone.
     pub(super) is_first_marked: bool,
     /// The instructions behind the items, where there are any.
@@ -60,7 +60,7 @@ impl NewMessages<'_> {
         if let Some(front) = &self.leading {
             array.leading_elements.push(front)?;
         }
-        let count = self.closed_messages.as_ref().map_or(0, |(_, count, _)| *count);
+        let count = self.closed_elements.as_ref().map_or(0, |(_, count, _)| *count);
         let rest = self.messages.split_off(count.min(self.messages.len()));
         let called = known.called_tools || self.messages.iter().any(Message::calls);
         let mut closed = JsonElements::default();
@@ -68,7 +68,7 @@ impl NewMessages<'_> {
         let place = encode_messages(self.messages, 0, &mut closed, mark)?;
         mark_at = place.map(|at| before + at).or(mark_at);
         let begins = before + closed.0.len();
-        if let Some((at, _, cursor)) = self.closed_messages {
+        if let Some((at, _, cursor)) = self.closed_elements {
             let state = EncodedPrefix { cursor, called_tools: called, mark_position: mark_at };
             array.closed = Some(ClosedElements { end: at, state, elements: closed });
         }

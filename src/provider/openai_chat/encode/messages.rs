@@ -34,7 +34,7 @@ pub(super) struct Messages<'a> {
     /// What is known here, but for the ids.
     cursor: WriteCursor,
     /// The place up to which all is closed, how many messages are, and what is known there.
-    closed_messages: Option<(usize, usize, WriteCursor)>,
+    closed_elements: Option<(usize, usize, WriteCursor)>,
     /// The message of the turn that is being written.
     open_turn: Option<Message<'a>>,
     /// What the turn thought.
@@ -63,7 +63,7 @@ impl<'a> Messages<'a> {
             written_items: Vec::new(),
             call_ids: CallIdMap::new(dialect.id_rule, cursor.assigned_ids.clone()),
             cursor: cursor.clone(),
-            closed_messages: None,
+            closed_elements: None,
             open_turn: None,
             pending_reasoning: Cow::Borrowed(""),
             was_interrupted: false,
@@ -89,16 +89,16 @@ impl<'a> Messages<'a> {
                     assigned_ids: self.call_ids.assigned_ids.clone(),
                     ..self.cursor.clone()
                 };
-                self.closed_messages = Some((at, self.written_items.len(), cursor));
+                self.closed_elements = Some((at, self.written_items.len(), cursor));
             }
         }
         self.close_message();
         let back = self.push_instruction(back);
-        let (messages, closed) = (self.written_items, self.closed_messages);
+        let (messages, closed) = (self.written_items, self.closed_elements);
         Ok(NewMessages {
             leading: front,
             messages,
-            closed_messages: closed,
+            closed_elements: closed,
             is_first_marked: false,
             trailing: back,
         })
@@ -147,7 +147,7 @@ impl<'a> Messages<'a> {
                         }
                     }
                     SystemPosition::Front => {
-                        self.push_text_as_user(self.text_of_content(Cow::Borrowed(text)))
+                        self.push_text_as_user(self.text_of_content(Cow::Borrowed(text)));
                     }
                 }
             }

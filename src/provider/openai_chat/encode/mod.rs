@@ -95,7 +95,7 @@ fn set_cache_marks(
         Some(front) => Some(front),
         None => {
             // A message with a mark in it is not what the next request has.
-            (written.closed_messages, written.is_first_marked) = (None, true);
+            (written.closed_elements, written.is_first_marked) = (None, true);
             written.messages.first_mut()
         }
     };

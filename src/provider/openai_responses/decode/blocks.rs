@@ -237,7 +237,7 @@ impl OutputItems {
         for at in 0..self.slots.len() {
             match &self.slots[at].kind {
                 Kind::Message(words) | Kind::Reasoning(words) => {
-                    words.emit_again(item_key(at), turn)
+                    words.emit_again(item_key(at), turn);
                 }
                 Kind::Call(_) => self.emit_call(at, turn),
                 Kind::ProviderItem(_) => {}

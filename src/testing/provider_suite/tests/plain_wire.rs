@@ -135,7 +135,7 @@ impl Decode for Decoder {
         match (field.as_str(), self.fault) {
             ("text", Fault::TrimsText) => turn.push_text(self.calls, words.trim_end()),
             ("text", _) | ("thought", Fault::SpeaksItsThoughts) => {
-                turn.push_text(self.calls, words)
+                turn.push_text(self.calls, words);
             }
             ("thought", _) => turn.push_reasoning(self.calls, words, ReasoningKind::Trace),
             ("call", Fault::LosesTheSecondCall) if self.calls > 0 => {}

@@ -13,8 +13,8 @@ use turnstream::agent::RunHandle;
 use turnstream::provider::Scripted;
 use turnstream::{Event, History, Journal, Run};
 
+use super::environment::{Stage, before};
 use super::script::Script;
-use super::stage::{Stage, before};
 use crate::support::tools::Executions;
 
 /// What happens to a run that it did not ask for. Polls are counted from 0.

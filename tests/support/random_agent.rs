@@ -17,7 +17,7 @@ use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, Toolkit};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Journal, Usage};
 
-use super::dice::Dice;
+use super::seeded_random::Dice;
 use super::tools;
 
 /// What the tools did, by idempotency key.

@@ -15,7 +15,7 @@ use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionSt
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, ErrorKind, Item};
 
-use crate::stores::sample::Folder;
+use crate::stores::sample_entries::Folder;
 use crate::support::tools::spec;
 
 const ROLE: &str = "TURNSTREAM_SUSPENDED_ROLE";

@@ -5,9 +5,9 @@ use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
 use turnstream::tool::Verdict;
 use turnstream::{Event, Item};
 
-use super::laws;
+use super::environment::{Stage, before};
+use super::invariants;
 use super::script::{Fate, Script};
-use super::stage::{Stage, before};
 use super::world::{Disturbance, World};
 use crate::support::runs::phase_after;
 
@@ -40,9 +40,9 @@ pub(crate) async fn talked_into(
         }
     };
     while world.poll(None).await {
-        laws::at_any_instant(&world);
+        invariants::at_any_instant(&world);
     }
-    laws::one_ending(&mut world).await;
+    invariants::one_ending(&mut world).await;
     match said {
         Some((Ok(receipt), why)) => heard_or_given_back(&world, &receipt, why),
         Some((Err(back), _)) => {
@@ -97,7 +97,7 @@ async fn resumed<'a>(
     let parts = (run, model.clone(), before());
     let mut first = World::of(stage, script, Disturbance::Nothing, parts);
     while first.poll(None).await {}
-    let outcome = laws::one_ending(&mut first).await.clone();
+    let outcome = invariants::one_ending(&mut first).await.clone();
     first.equal(&outcome.reason, &EndReason::Pending, "a call that nobody judged is pending");
     let asks = script.0[0].calls.iter().filter(|fate| **fate == Fate::Asks).count();
     first.equal(&outcome.pending.len(), &asks, "exactly these are pending");
@@ -114,8 +114,8 @@ async fn resumed<'a>(
         (Disturbance::Drop(at), Some(plain)) => {
             world.poll_until(at, plain).await;
             world.run = None;
-            laws::nothing_runs(&world);
-            laws::at_any_instant(&world);
+            invariants::nothing_runs(&world);
+            invariants::at_any_instant(&world);
         }
         (Disturbance::Interrupt(at), Some(plain)) => {
             world.poll_until(at, plain).await;
@@ -123,17 +123,17 @@ async fn resumed<'a>(
             let phase = phase_after(&world.events, InterruptedPhase::Tools);
             world.handle.interrupt();
             while world.poll(None).await {
-                laws::nothing_runs(&world);
-                laws::at_any_instant(&world);
+                invariants::nothing_runs(&world);
+                invariants::at_any_instant(&world);
             }
-            let ended = laws::one_ending(&mut world).await.reason;
+            let ended = invariants::one_ending(&mut world).await.reason;
             world.check(over || ended == EndReason::Interrupted(phase), "an interrupt: the reason");
         }
         _ => {
             while world.poll(None).await {
-                laws::at_any_instant(&world);
+                invariants::at_any_instant(&world);
             }
-            let ended = laws::one_ending(&mut world).await.reason;
+            let ended = invariants::one_ending(&mut world).await.reason;
             world.equal(&ended, &EndReason::Completed, "a run that is resumed goes on");
             let more = if *verdict == Verdict::Approve { asks } else { 0 };
             let ran_now = world.tools.ran().len() - ran;

@@ -10,7 +10,7 @@ use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
 use turnstream::{Event, Item, Journal, Outcome};
 
-use super::drive::Mix;
+use super::driver::Mix;
 
 impl Mix {
     /// What one event says.
@@ -110,7 +110,7 @@ impl Mix {
             assert_eq!(history.is_settled(), outcome.pending.is_empty(), "{:?}", outcome.reason);
         }
         for call in &outcome.pending {
-            let key = super::drive::key_of(history.id(), call);
+            let key = super::driver::key_of(history.id(), call);
             let is_new = self.verdicts.get(&key).filter(|(judged, _)| judged == call);
             assert!(is_new.is_none(), "{key} has its verdict and is pending");
         }

@@ -17,10 +17,10 @@ use turnstream::task::InTaskExt;
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, Event, History, Item, Journal, Outcome, Run, Usage};
 
-use crate::support::cast::{self, Tools};
 use crate::support::clock;
-use crate::support::dice::Dice;
+use crate::support::random_agent::{self, Tools};
 use crate::support::replays;
+use crate::support::seeded_random::Dice;
 
 /// All that is known of one seed.
 pub(crate) struct Mix {
@@ -58,7 +58,7 @@ async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(Tools::default());
     let pool = Pool::new(if dice.one_in(4) { 400 } else { u64::MAX });
-    let agent = cast::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
+    let agent = random_agent::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
     let dry = agent.toolkit().is_dry_run();
     let mut mix = Mix {
         dice,
@@ -188,8 +188,8 @@ impl Mix {
                 let external = call.name == "out";
                 let verdict = match self.dice.roll(4) {
                     0 => Verdict::deny("no"),
-                    1 => Verdict::Output(cast::output(&self.dice)),
-                    _ if external => Verdict::Output(cast::output(&self.dice)),
+                    1 => Verdict::Output(random_agent::output(&self.dice)),
+                    _ if external => Verdict::Output(random_agent::output(&self.dice)),
                     _ => Verdict::Approve,
                 };
                 (call.clone(), verdict)
@@ -354,7 +354,7 @@ impl Mix {
         let (path, key, call) = self.asked[at].clone();
         let verdict = match self.dice.roll(6) {
             0 => Verdict::deny("no"),
-            1 => Verdict::Output(cast::output(&self.dice)),
+            1 => Verdict::Output(random_agent::output(&self.dice)),
             2 => {
                 let mut other = call.clone();
                 other.arguments.push(' ');

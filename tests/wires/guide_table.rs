@@ -18,7 +18,7 @@ use turnstream::request::{
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
 const MODEL: &str = "any";
-const BEGIN: &str = "<!-- the table below is made by tests/wires/table.rs -->";
+const BEGIN: &str = "<!-- the table below is made by tests/wires/guide_table.rs -->";
 const END: &str = "<!-- end of the table -->";
 
 type Encode = fn(&Request) -> Result<Vec<u8>, Error>;

@@ -10,15 +10,15 @@
 //! walked, in about two minutes of CPU time, with
 //!
 //! ```text
-//! TURNSTREAM_WORLDS=all cargo test --test laws worlds -- --nocapture
+//! TURNSTREAM_WORLDS=all cargo test --test invariants worlds -- --nocapture
 //! ```
 
 mod compactions;
-mod laws;
+mod environment;
+mod input_and_verdicts;
+mod invariants;
 mod oracle;
 mod script;
-mod stage;
-mod talk;
 mod world;
 
 use std::num::NonZeroUsize;
@@ -29,9 +29,9 @@ use turnstream::event::{EndReason, InterruptedPhase, Transition};
 use turnstream::provider::anthropic;
 use turnstream::{Event, Request};
 
+use self::environment::Stage;
 use self::oracle::{foretell, wants_more};
 use self::script::Script;
-use self::stage::Stage;
 use self::world::{Disturbance, Fault, How, World};
 
 use crate::support::clock;
@@ -141,12 +141,12 @@ async fn every_world_of(stage: &Stage, script: &Script, with: With) -> usize {
                     Disturbance::FollowUp(at),
                     Disturbance::StopAfterTurn(at),
                 ] {
-                    talk::talked_into(stage, script, &plain, what).await;
+                    input_and_verdicts::talked_into(stage, script, &plain, what).await;
                     worlds += 1;
                 }
             }
         }
-        With::Verdicts => worlds += talk::judged(stage, script).await,
+        With::Verdicts => worlds += input_and_verdicts::judged(stage, script).await,
     }
     worlds
 }
@@ -168,14 +168,14 @@ async fn undisturbed<'a>(stage: &Stage, script: &'a Script) -> World<'a> {
     while again.poll(None).await {}
     let mut world = World::new(stage, script, Disturbance::Nothing);
     while world.poll(None).await {
-        laws::at_any_instant(&world);
+        invariants::at_any_instant(&world);
         if world.events.last().is_some_and(|event| event.outcome().is_some()) {
-            laws::nothing_runs(&world);
+            invariants::nothing_runs(&world);
         }
     }
-    laws::same_bytes(&world, &again);
+    invariants::same_bytes(&world, &again);
     let fortune = foretell(script);
-    let outcome = laws::one_ending(&mut world).await.clone();
+    let outcome = invariants::one_ending(&mut world).await.clone();
     let reason = fortune.reason.unwrap_or(EndReason::Completed);
     world.equal(&outcome.reason, &reason, "the ending is another than what is asked for");
     let turns = script.0.len() + usize::from(fortune.reason.is_none());
@@ -191,15 +191,15 @@ async fn dropped(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
     world.poll_until(at, plain).await;
     let (before, new) = (world.handle.history(), world.folded.new_items());
     world.run = None;
-    laws::nothing_runs(&world);
+    invariants::nothing_runs(&world);
     let (sent, ran) = (world.sent(), world.tools.ran());
     tokio::time::advance(Duration::from_mins(1)).await;
     world.equal(&world.sent(), &sent, "law 2: a request behind a drop");
     world.equal(&world.tools.ran(), &ran, "law 2: a tool behind a drop");
     world.equal(&world.handle.history(), &before, "law 5: a drop loses nothing");
     world.equal(&world.journal.new_items(), &new, "law 7: a drop changes nothing");
-    laws::at_any_instant(&world);
-    laws::requests_are_the_fold(&world);
+    invariants::at_any_instant(&world);
+    invariants::requests_are_the_fold(&world);
     let request = Request::new(before.settled());
     world.check(anthropic::encode(&request, "m").is_ok(), "law 3: it can be sent");
 }
@@ -221,15 +221,15 @@ async fn interrupted(stage: &Stage, script: &Script, plain: &World<'_>, at: usiz
     let mut known = (cut == 0).then_some(plain);
     while world.poll(known.take()).await {
         world.check(!world.silent, "law 6: behind an interrupt nothing is waited for");
-        laws::nothing_runs(&world);
-        laws::at_any_instant(&world);
+        invariants::nothing_runs(&world);
+        invariants::at_any_instant(&world);
     }
     world.equal(&world.sent(), &sent, "law 2: a request behind an interrupt");
     world.equal(&world.tools.ran(), &ran, "law 2: a tool behind an interrupt");
-    laws::one_ending(&mut world).await;
+    invariants::one_ending(&mut world).await;
     match over {
         true => world.equal(&world.events.len(), &cut, "law 6: a late interrupt changes nothing"),
-        false => laws::interrupted(&world, cut, phase, open),
+        false => invariants::interrupted(&world, cut, phase, open),
     }
 }
 
@@ -238,10 +238,10 @@ async fn broken(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault)
     let mut world = World::new(stage, script, Disturbance::Wire(fault));
     world.poll_until(plain.starts[fault.turn], plain).await;
     while world.poll(None).await {
-        laws::at_any_instant(&world);
+        invariants::at_any_instant(&world);
     }
-    laws::broken_off(&world);
-    let outcome = laws::one_ending(&mut world).await.clone();
+    invariants::broken_off(&world);
+    let outcome = invariants::one_ending(&mut world).await.clone();
     let reason = match fault.how {
         How::Cut => EndReason::Incomplete,
         How::Error => EndReason::ProviderError,
@@ -256,9 +256,9 @@ async fn retried(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault
     let mut world = World::new(stage, script, Disturbance::Wire(fault));
     world.poll_until(plain.starts[fault.turn], plain).await;
     while world.poll(None).await {
-        laws::at_any_instant(&world);
+        invariants::at_any_instant(&world);
     }
-    let outcome = laws::one_ending(&mut world).await.clone();
+    let outcome = invariants::one_ending(&mut world).await.clone();
     let retry = |event: &Event| matches!(event, Event::Continued { reason: Transition::Retry });
     let again = world.events.iter().any(retry);
     let said_something = fault.behind > 1;

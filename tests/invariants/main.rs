@@ -4,16 +4,16 @@
 //! |---|---|
 //! | `grid` | the laws, over a grid of scripts, with a drop and an interrupt at every poll |
 //! | `worlds` | the laws, in every small world: each short script with each disturbance |
-//! | `one_law` | laws that need a test of their own |
-//! | `edges` | panics in a `Drop`, late results, ids, seals |
+//! | `single_invariants` | laws that need a test of their own |
+//! | `edge_cases` | panics in a `Drop`, late results, ids, seals |
 //! | `floors` | a module uses only modules on lower floors, and its files form no circles |
 //! | `sizes` | the size of events, steps and the loop |
 
-mod edges;
+mod edge_cases;
 mod files;
 mod floors;
 mod grid;
-mod one_law;
+mod single_invariants;
 #[cfg(target_pointer_width = "64")]
 mod sizes;
 #[path = "../support/mod.rs"]

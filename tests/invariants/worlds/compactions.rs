@@ -9,9 +9,9 @@ use turnstream::context::{Compaction, Window, compactor_fn};
 use turnstream::item::{ItemKind, Mark, ToolResult};
 use turnstream::{Event, History, Item, Request};
 
+use super::environment::{Stage, before};
 use super::oracle::wants_more;
 use super::script::{self, Ending, Script};
-use super::stage::{Stage, before};
 use super::world::{Disturbance, World};
 use crate::support::clock;
 

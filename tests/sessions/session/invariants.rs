@@ -10,9 +10,9 @@ use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store,
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, Item, Journal, Outcome};
 
-use crate::support::cast::{self, Tools};
 use crate::support::clock;
-use crate::support::dice::Dice;
+use crate::support::random_agent::{self, Tools};
+use crate::support::seeded_random::Dice;
 use crate::support::seeds;
 
 #[test]
@@ -29,7 +29,7 @@ fn drawn(seed: u64) -> Vec<String> {
 async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(Tools::default());
-    let agent = cast::agent(&dice, &tools, &Pool::new(u64::MAX), 2);
+    let agent = random_agent::agent(&dice, &tools, &Pool::new(u64::MAX), 2);
     let store = MemoryStore::new();
     let mut ends = Vec::new();
     let mut session = Session::open(store.clone(), "h").await.unwrap();
@@ -83,8 +83,8 @@ async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bo
             let verdict = |call: PendingCall| {
                 let verdict = match dice.roll(4) {
                     0 => Verdict::deny("no"),
-                    1 => Verdict::Output(cast::output(dice)),
-                    _ if call.name == "out" => Verdict::Output(cast::output(dice)),
+                    1 => Verdict::Output(random_agent::output(dice)),
+                    _ if call.name == "out" => Verdict::Output(random_agent::output(dice)),
                     _ => Verdict::Approve,
                 };
                 (call, verdict)
