@@ -75,8 +75,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let handle = run.handle();
     until_the_word(&mut run).await?;
     drop(run);
-    server.http_server().wait_closed().await;
-    println!("the server saw {} connection close early", server.http_server().closed_early());
+    server.http_server().wait_for_early_close().await;
+    println!("the server saw {} connection close early", server.http_server().closed_early_count());
     // The run is gone; what was said until then is not.
     show(&handle.history());
 
@@ -89,8 +89,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("the outcome: {}, {} requests", outcome.reason, outcome.turns);
         }
     }
-    server.http_server().wait_closed().await;
-    println!("the server saw {} connection close early", server.http_server().closed_early());
+    server.http_server().wait_for_early_close().await;
+    println!("the server saw {} connection close early", server.http_server().closed_early_count());
     show(&run.history());
     Ok(())
 }

@@ -120,7 +120,7 @@ impl Outcome {
     /// [`Turn::parse`]: crate::turn::Turn::parse
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ParseError> {
         let text = || self.text.clone();
-        let unfinished = || ParseError::Unfinished { reason: self.reason.to_string() };
+        let unfinished = || ParseError::RunEndedEarly { reason: self.reason.to_string() };
         match self.reason {
             EndReason::Completed => ParseError::read_text(&self.text),
             EndReason::Malformed => {

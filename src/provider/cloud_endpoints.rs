@@ -146,7 +146,7 @@ impl Anthropic {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
-        let model = Self::new(model).set_vertex();
+        let model = Self::new(model).for_vertex();
         model.with_base_url(for_vertex(project, location, "publishers/anthropic")?)
     }
 }

@@ -15,14 +15,14 @@ pub(crate) enum ContentDelta {
     CallArgs(String),
     CallEnd,
     /// A signature of the block.
-    Signature(SignedItem, String),
+    Signature(SignatureTarget, String),
     /// Reasoning that is only there as opaque data.
     HiddenReasoning(String),
 }
 
 /// The kind of block that a signature belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignedItem {
+pub(crate) enum SignatureTarget {
     Text,
     Reasoning,
     Call,

@@ -111,7 +111,7 @@ pub struct Decoding<B, D, F = ServerSentEvents> {
     #[pin]
     body: B,
     decoder: D,
-    frames: F,
+    framing: F,
     stage: Stage,
     deadlines: TurnDeadlines,
     /// How many bytes the frames had that gave no event.
@@ -126,7 +126,7 @@ enum Stage {
     /// The last word was heard.
     Draining {
         bytes: usize,
-        alarm: Option<Deadline>,
+        deadline: Option<Deadline>,
     },
 }
 
@@ -141,7 +141,7 @@ impl<B, D, F> Decoding<B, D, F> {
     /// Reads the frames of `body` with `decoder`, for as long as it takes.
     pub fn from_frames(body: B, frames: F, decoder: D) -> Self {
         let deadlines = TurnDeadlines::default();
-        Self { body, decoder, frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
+        Self { body, decoder, framing: frames, stage: Stage::Reading, deadlines, silent_bytes: 0 }
     }
 
     /// Waits no longer than this.
@@ -162,8 +162,8 @@ where
         let mut this = self.project();
         let mut pieces = 0;
         loop {
-            if let Stage::Draining { bytes, alarm } = this.stage {
-                if let Some(Ok(frame)) = this.frames.next_frame() {
+            if let Stage::Draining { bytes, deadline: alarm } = this.stage {
+                if let Some(Ok(frame)) = this.framing.next_frame() {
                     match this.decoder.after_done(frame, turn)? {
                         FrameOutcome::Done => {}
                         FrameOutcome::Continue => *this.stage = Stage::Reading,
@@ -176,7 +176,7 @@ where
                 match this.body.as_mut().poll_next(cx) {
                     Poll::Ready(Some(Ok(piece))) if *bytes + piece.len() <= MAX_DRAIN_BYTES => {
                         *bytes += piece.len();
-                        this.frames.feed(piece);
+                        this.framing.feed(piece);
                         continue;
                     }
                     Poll::Ready(_) => {}
@@ -190,7 +190,7 @@ where
                 return complete_turn(this.decoder, turn);
             }
             let ending = matches!(this.stage, Stage::BodyEnded);
-            let frame = if ending { this.frames.finish() } else { this.frames.next_frame() };
+            let frame = if ending { this.framing.finish() } else { this.framing.next_frame() };
             match frame {
                 Some(Ok(frame)) => {
                     // Only the frame that the end of the body cut off is left then: many a gateway
@@ -199,7 +199,7 @@ where
                         ending && serde_json::from_str::<IgnoredAny>(frame.data.trim()).is_err();
                     let bytes = frame.data.len();
                     match decode_frame(this.decoder, frame, turn) {
-                        Ok(FrameOutcome::Continue) if turn.has_events() || turn.is_over() => {
+                        Ok(FrameOutcome::Continue) if turn.has_events() || turn.is_finished() => {
                             if turn.has_output() {
                                 this.deadlines.on_output();
                             }
@@ -207,11 +207,11 @@ where
                         }
                         Ok(FrameOutcome::Continue) => count_silent_bytes(this.silent_bytes, bytes)?,
                         Ok(FrameOutcome::Done) => {
-                            *this.stage = Stage::Draining { bytes: 0, alarm: None };
+                            *this.stage = Stage::Draining { bytes: 0, deadline: None };
                         }
                         Err(error) if is_half && error.kind() == ErrorKind::Protocol => {
                             if !turn.is_stopped() {
-                                return Poll::Ready(Some(Err(turn.into_incomplete(Some(error)))));
+                                return Poll::Ready(Some(Err(turn.fail_incomplete(Some(error)))));
                             }
                         }
                         Err(error) => return Poll::Ready(Some(Err(error))),
@@ -238,14 +238,14 @@ where
                 None => match ready!(poll_chunk(this.body.as_mut(), this.deadlines, cx)) {
                     Some(Ok(piece)) => {
                         pieces += 1;
-                        this.frames.feed(piece);
+                        this.framing.feed(piece);
                     }
                     None => *this.stage = Stage::BodyEnded,
                     Some(Err(_)) if turn.is_stopped() => return complete_turn(this.decoder, turn),
                     Some(Err(error)) => {
                         let is_timeout = error.kind() == ErrorKind::Timeout;
                         let error =
-                            if is_timeout { error } else { turn.into_incomplete(Some(error)) };
+                            if is_timeout { error } else { turn.fail_incomplete(Some(error)) };
                         return Poll::Ready(Some(Err(error)));
                     }
                 },

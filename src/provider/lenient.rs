@@ -31,7 +31,7 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
 
 /// Like [`read`], but nothing is repaired where `word` stands, which may begin a call: what is
 /// repaired could be its arguments.
-pub(super) fn read_lenient_without<'a, T: Deserialize<'a>>(
+pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
     room: &'a mut String,
@@ -128,7 +128,7 @@ pub(super) fn deserialize_string(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// The elements of an array, as they are written.
-pub(super) fn elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
+pub(super) fn array_elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
     let elements = raw.map(|raw| serde_json::from_str(raw.get()));
     elements.and_then(Result::ok).unwrap_or_default()
 }
@@ -167,7 +167,7 @@ impl LenientNumber {
     }
 
     /// Replaces a count, if there is a number.
-    pub(super) fn update(self, count: &mut u64) {
+    pub(super) fn update_count(self, count: &mut u64) {
         *count = self.0.unwrap_or(*count);
     }
 }

@@ -33,6 +33,6 @@ pub(super) fn arguments_text(raw: Option<&RawValue>) -> Option<Cow<'_, str>> {
 }
 
 /// The error for arguments of which [`arguments`] makes nothing.
-pub(super) fn malformed_arguments() -> Error {
+pub(super) fn malformed_arguments_error() -> Error {
     protocol_error("the arguments of a tool call are neither text nor an object")
 }

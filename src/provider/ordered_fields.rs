@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::item::{Json, ProviderData};
-use crate::provider::lenient::elements;
+use crate::provider::lenient::array_elements;
 
 /// The fields of an object in their order, their values as they are written.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ impl OrderedFields {
 
     /// The objects of an array.
     pub(super) fn parse_list(array: Option<&RawValue>) -> Vec<Self> {
-        elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
+        array_elements(array).into_iter().filter_map(|element| Self::parse(element.get())).collect()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
@@ -34,7 +34,7 @@ impl OrderedFields {
     }
 
     /// A field of provider data, verbatim.
-    pub(super) fn of_provider_data(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
+    pub(super) fn provider_data_field(data: &ProviderData, name: &str) -> Option<Box<RawValue>> {
         Self::parse(data.value.as_str())?.get(name).map(ToOwned::to_owned)
     }
 

@@ -7,14 +7,14 @@ use crate::item::{Content, Media, MediaSource, ToolCall, ToolResult, validate_js
 use crate::provider::lenient::repair_json;
 
 /// Stands for the user's text before that of the assistant, if there is none.
-pub(super) const MEDIA_PLACEHOLDER: &str = "(What was said before is not shown.)";
+pub(super) const USER_TEXT_PLACEHOLDER: &str = "(What was said before is not shown.)";
 
 /// Stands for the text of a tool that failed without one.
 pub(super) const EMPTY_ERROR_TEXT: &str = "It failed without a word.";
 
 /// The arguments as an object, which is all that an API takes. What the model wrote instead is
 /// wrapped, so that it can see its mistake.
-pub(super) fn object_or_wrapped(call: &ToolCall) -> Cow<'_, str> {
+pub(super) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> {
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
         // Half of a surrogate pair is JSON, and refused by every vendor.
@@ -37,21 +37,20 @@ pub(super) const MAX_SHORT_ID_BYTES: usize = 40;
 /// An id as the vendor takes it: letters, digits, `_` and `-`, at most `longest` of them. Another
 /// one is replaced by what is left of it and a fingerprint, the same for a call and its result.
 pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
-    if !id.is_empty() && id.len() <= longest && id.bytes().all(has_plain_characters) {
+    if !id.is_empty() && id.len() <= longest && id.bytes().all(is_id_byte) {
         return Cow::Borrowed(id);
     }
     let hash = fnv1a_64(id.bytes());
-    let kept: String =
-        id.bytes().filter(|b| has_plain_characters(*b)).take(23).map(char::from).collect();
+    let kept: String = id.bytes().filter(|b| is_id_byte(*b)).take(23).map(char::from).collect();
     Cow::Owned(format!("{kept}_{hash:016x}"))
 }
 
 /// The name of a called tool as every vendor takes it; a model may have made one up.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
-    if !name.is_empty() && name.len() <= 64 && name.bytes().all(has_plain_characters) {
+    if !name.is_empty() && name.len() <= 64 && name.bytes().all(is_id_byte) {
         return Cow::Borrowed(name);
     }
-    let plain = |byte: u8| if has_plain_characters(byte) { char::from(byte) } else { '_' };
+    let plain = |byte: u8| if is_id_byte(byte) { char::from(byte) } else { '_' };
     Cow::Owned(if name.is_empty() {
         "_".into()
     } else {
@@ -59,7 +58,7 @@ pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     })
 }
 
-fn has_plain_characters(byte: u8) -> bool {
+fn is_id_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 

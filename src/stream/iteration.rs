@@ -14,7 +14,7 @@ const MAX_EMPTY_BODIES: u32 = 128;
 /// How a loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum LoopEndReason {
     /// The body said [`Step::Stop`].
     Stop,
     /// The body said [`Step::StopWith`].
@@ -34,7 +34,7 @@ pub trait LoopObserver<S> {
     /// A body is about to be built with this state.
     fn observe_state(&mut self, state: &S);
     /// The loop ended, with a final state if there is one.
-    fn observe_end(&mut self, ended: Ended, state: Option<S>);
+    fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>);
 }
 
 /// Nobody looks.
@@ -42,7 +42,7 @@ impl<S> LoopObserver<S> for () {
     #[inline]
     fn observe_state(&mut self, _: &S) {}
     #[inline]
-    fn observe_end(&mut self, _: Ended, _: Option<S>) {}
+    fn observe_end(&mut self, _: LoopEndReason, _: Option<S>) {}
 }
 
 /// The active body, or the state that the next one is built with, or how the loop ended. At most
@@ -55,14 +55,14 @@ pub(super) struct Iteration<B, S, O> {
     body: Option<B>,
     /// `Some` before the first body and between two.
     next: Option<S>,
-    ended: Option<Ended>,
+    end_reason: Option<LoopEndReason>,
     empty_bodies: u32,
     observer: O,
 }
 
 impl<B, S, O> Iteration<B, S, O> {
     pub(super) fn new(state: S, observer: O) -> Self {
-        Self { body: None, next: Some(state), ended: None, empty_bodies: 0, observer }
+        Self { body: None, next: Some(state), end_reason: None, empty_bodies: 0, observer }
     }
 
     #[inline]
@@ -71,8 +71,8 @@ impl<B, S, O> Iteration<B, S, O> {
     }
 
     #[inline]
-    pub(super) fn ended(&self) -> Option<Ended> {
-        self.ended
+    pub(super) fn end_reason(&self) -> Option<LoopEndReason> {
+        self.end_reason
     }
 
     /// The state that the next body is built with.
@@ -117,15 +117,15 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
         let mut this = guard.iteration.as_mut().project();
         this.body.set(None);
         *this.next = Some(state);
-        *this.ended = None;
+        *this.end_reason = None;
         *this.empty_bodies = 0;
         guard.armed = false;
     }
 
     /// Ends the loop from outside the body. The state of the next one becomes the final one.
-    pub(super) fn end_with(self: Pin<&mut Self>, ended: Ended) {
+    pub(super) fn end_with(self: Pin<&mut Self>, ended: LoopEndReason) {
         let this = self.project();
-        *this.ended = Some(ended);
+        *this.end_reason = Some(ended);
         this.observer.observe_end(ended, this.next.take());
     }
 
@@ -153,12 +153,12 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
                 guard.armed = false;
                 return Poll::Pending;
             }
-            Poll::Ready(None) => (Ended::NoDecision, None, None),
+            Poll::Ready(None) => (LoopEndReason::NoDecision, None, None),
             Poll::Ready(Some(step)) => match step.into_step() {
                 Ok(Step::Value(value)) => {
                     *this.empty_bodies = 0;
                     guard.armed = false;
-                    return Poll::Ready(Some(<B::Item as IntoStep>::as_value(value)));
+                    return Poll::Ready(Some(<B::Item as IntoStep>::wrap_value(value)));
                 }
                 Ok(Step::Next(state)) => {
                     // Dropped before the next one is built.
@@ -168,13 +168,13 @@ impl<B, S, O: LoopObserver<S>> Iteration<B, S, O> {
                     guard.armed = false;
                     return Poll::Ready(None);
                 }
-                Ok(Step::Stop) => (Ended::Stop, None, None),
-                Ok(Step::StopWith(state)) => (Ended::StopWith, Some(state), None),
-                Err(item) => (Ended::Failed, None, Some(item)),
+                Ok(Step::Stop) => (LoopEndReason::Stop, None, None),
+                Ok(Step::StopWith(state)) => (LoopEndReason::StopWith, Some(state), None),
+                Err(item) => (LoopEndReason::Failed, None, Some(item)),
             },
         };
         drop_body(this.body);
-        *this.ended = Some(ended);
+        *this.end_reason = Some(ended);
         this.observer.observe_end(ended, state);
         guard.armed = false;
         Poll::Ready(item)
@@ -198,8 +198,8 @@ impl<B, S, O: LoopObserver<S>> Drop for EndOnPanic<'_, B, S, O> {
     fn drop(&mut self) {
         if self.armed {
             let mut this = self.iteration.as_mut().project();
-            *this.ended = Some(Ended::Panicked);
-            this.observer.observe_end(Ended::Panicked, None);
+            *this.end_reason = Some(LoopEndReason::Panicked);
+            this.observer.observe_end(LoopEndReason::Panicked, None);
             this.body.set(None);
         }
     }

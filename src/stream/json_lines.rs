@@ -57,22 +57,27 @@ pub struct JsonLines<S, T> {
     /// `None` once it ended.
     #[pin]
     events: Option<S>,
-    lines: Lines,
+    line_parser: LineParser,
     /// `Some` once the turn is complete, until its last line was read.
-    completed_lines: Option<Arc<Turn>>,
-    is_object_open: PhantomData<fn() -> T>,
+    completed_turn: Option<Arc<Turn>>,
+    object_type: PhantomData<fn() -> T>,
 }
 
 impl<S, T> JsonLines<S, T> {
     pub(super) fn new(events: S) -> Self {
-        let lines = Lines { max_line_bytes: DEFAULT_MAX_LINE_BYTES, ..Lines::default() };
-        Self { events: Some(events), lines, completed_lines: None, is_object_open: PhantomData }
+        let lines = LineParser { max_line_bytes: DEFAULT_MAX_LINE_BYTES, ..LineParser::default() };
+        Self {
+            events: Some(events),
+            line_parser: lines,
+            completed_turn: None,
+            object_type: PhantomData,
+        }
     }
 
     /// Sets how long a line may be, in bytes; 1 MiB unless set. What is longer is
     /// [`TooLong`](ParseError::TooLong), and not kept.
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
-        self.lines.max_line_bytes = bytes;
+        self.line_parser.max_line_bytes = bytes;
         self
     }
 }
@@ -87,27 +92,27 @@ where
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
         loop {
-            if let Some(line) = this.lines.next() {
+            if let Some(line) = this.line_parser.next() {
                 return Poll::Ready(Some(Ok(line)));
             }
-            if let Some(turn) = this.completed_lines.take() {
+            if let Some(turn) = this.completed_turn.take() {
                 return Poll::Ready(match ParseError::from_stop_reason(&turn) {
-                    None => this.lines.take_last_line().map(Ok),
+                    None => this.line_parser.take_last_line().map(Ok),
                     Some(error) => Some(Err(error.into())),
                 });
             }
             let Some(events) = this.events.as_mut().as_pin_mut() else { return Poll::Ready(None) };
             let failed = match ready!(events.poll_next(cx)) {
                 Some(Ok(TurnEvent::TextDelta { text, .. })) => {
-                    this.lines.push(text);
+                    this.line_parser.push(text);
                     continue;
                 }
                 Some(Ok(TurnEvent::Retracted { .. })) => {
-                    this.lines.reset();
+                    this.line_parser.reset();
                     return Poll::Ready(Some(Ok(JsonLine::Retracted)));
                 }
                 Some(Ok(TurnEvent::TurnComplete { turn })) => {
-                    *this.completed_lines = Some(turn);
+                    *this.completed_turn = Some(turn);
                     this.events.set(None);
                     continue;
                 }
@@ -127,23 +132,25 @@ where
     T: DeserializeOwned,
 {
     fn is_terminated(&self) -> bool {
-        self.events.is_none() && self.completed_lines.is_none()
+        self.events.is_none() && self.completed_turn.is_none()
     }
 }
 
 impl<S, T> fmt::Debug for JsonLines<S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JsonLines").field("line", &self.lines.line_number).finish_non_exhaustive()
+        f.debug_struct("JsonLines")
+            .field("line", &self.line_parser.line_number)
+            .finish_non_exhaustive()
     }
 }
 
 /// Cuts pieces of text into lines and reads them. A line that is whole in its piece is not copied.
 #[derive(Default)]
-struct Lines {
+struct LineParser {
     /// The piece that is being cut, and how far.
-    partial_line: Option<(Text, usize)>,
+    current_piece: Option<(Text, usize)>,
     /// The line so far, out of earlier pieces.
-    has_started: String,
+    partial_line: String,
     /// The rest of the line is not kept: it is too long, and that was said.
     is_skipping: bool,
     /// How many lines were complete.
@@ -151,9 +158,9 @@ struct Lines {
     max_line_bytes: usize,
 }
 
-impl Lines {
+impl LineParser {
     fn push(&mut self, piece: Text) {
-        self.partial_line = Some((piece, 0));
+        self.current_piece = Some((piece, 0));
     }
 
     fn reset(&mut self) {
@@ -162,29 +169,29 @@ impl Lines {
 
     /// The next complete line that says something.
     fn next<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
-        while let Some((piece, at)) = self.partial_line.take() {
+        while let Some((piece, at)) = self.current_piece.take() {
             let rest = piece.get(at..).unwrap_or_default();
             // Only this ends a line: JSON strings may hold all other line separators of Unicode.
             let Some((chunk, _)) =
                 memchr(b'\n', rest.as_bytes()).and_then(|n| rest.split_at_checked(n))
             else {
-                return self.start_object(rest);
+                return self.buffer_partial_line(rest);
             };
             let next = at + chunk.len() + 1;
             self.line_number += 1;
             let line = match std::mem::take(&mut self.is_skipping) {
                 true => None,
-                false if self.has_started.is_empty() => self.parse_line(chunk),
+                false if self.partial_line.is_empty() => self.parse_line(chunk),
                 false => {
-                    self.has_started.push_str(chunk);
-                    let begun = std::mem::take(&mut self.has_started);
+                    self.partial_line.push_str(chunk);
+                    let begun = std::mem::take(&mut self.partial_line);
                     let line = self.parse_line(&begun);
-                    self.has_started = begun;
-                    self.has_started.clear();
+                    self.partial_line = begun;
+                    self.partial_line.clear();
                     line
                 }
             };
-            self.partial_line = Some((piece, next));
+            self.current_piece = Some((piece, next));
             if line.is_some() {
                 return line;
             }
@@ -193,22 +200,22 @@ impl Lines {
     }
 
     /// Keeps the beginning of a line, unless it is too long already.
-    fn start_object<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
+    fn buffer_partial_line<T>(&mut self, chunk: &str) -> Option<JsonLine<T>> {
         if self.is_skipping {
             return None;
         }
-        if self.has_started.len() + chunk.len() > self.max_line_bytes {
-            self.has_started = String::new();
+        if self.partial_line.len() + chunk.len() > self.max_line_bytes {
+            self.partial_line = String::new();
             self.is_skipping = true;
             return Some(self.line_too_long_error(self.line_number + 1));
         }
-        self.has_started.push_str(chunk);
+        self.partial_line.push_str(chunk);
         None
     }
 
     /// The line that no newline ends.
     fn take_last_line<T: DeserializeOwned>(&mut self) -> Option<JsonLine<T>> {
-        let begun = std::mem::take(&mut self.has_started);
+        let begun = std::mem::take(&mut self.partial_line);
         self.line_number += 1;
         self.parse_line(&begun)
     }

@@ -9,7 +9,7 @@ use futures::stream::FusedStream;
 use pin_project::pin_project;
 
 use crate::stream::iteration::{Iteration, LoopObserver};
-use crate::stream::{Ended, IntoStep};
+use crate::stream::{IntoStep, LoopEndReason};
 
 /// Runs `body` once for each item of `input`, with the state that the one before left.
 ///
@@ -72,15 +72,15 @@ impl<S> LoopObserver<S> for LastState<S> {
     fn observe_state(&mut self, _: &S) {}
 
     #[inline]
-    fn observe_end(&mut self, _: Ended, state: Option<S>) {
+    fn observe_end(&mut self, _: LoopEndReason, state: Option<S>) {
         self.0 = state;
     }
 }
 
 impl<I, F, B, S> LoopOver<I, F, B, S> {
     /// How the loop ended, or `None` while it goes on.
-    pub fn ended(&self) -> Option<Ended> {
-        self.iteration.ended()
+    pub fn end_reason(&self) -> Option<LoopEndReason> {
+        self.iteration.end_reason()
     }
 
     /// The state between two input items, and the final one after the input ended or a body said
@@ -137,7 +137,7 @@ where
                 return Poll::Pending;
             }
             let Some(item) = ready!(this.input.as_mut().poll_next(cx)) else {
-                this.iteration.as_mut().end_with(Ended::InputEnded);
+                this.iteration.as_mut().end_with(LoopEndReason::InputEnded);
                 return Poll::Ready(None);
             };
             this.iteration.as_mut().start_body(|state| (this.make_body)(state, item));
@@ -157,12 +157,12 @@ where
     B::Item: IntoStep<State = S>,
 {
     fn is_terminated(&self) -> bool {
-        self.ended().is_some()
+        self.end_reason().is_some()
     }
 }
 
 impl<I, F, B, S> fmt::Debug for LoopOver<I, F, B, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopOver").field("ended", &self.ended()).finish_non_exhaustive()
+        f.debug_struct("LoopOver").field("ended", &self.end_reason()).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use futures::stream::FusedStream;
 use pin_project::pin_project;
 
 use crate::stream::iteration::{Iteration, LoopObserver};
-use crate::stream::{Ended, IntoStep};
+use crate::stream::{IntoStep, LoopEndReason};
 
 /// Runs `body` over a state, again and again, for as long as its steps say so.
 ///
@@ -71,8 +71,8 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
     }
 
     /// How the loop ended, or `None` while it goes on.
-    pub fn ended(&self) -> Option<Ended> {
-        self.iteration.ended()
+    pub fn end_reason(&self) -> Option<LoopEndReason> {
+        self.iteration.end_reason()
     }
 }
 
@@ -139,12 +139,12 @@ where
     O: LoopObserver<S>,
 {
     fn is_terminated(&self) -> bool {
-        self.ended().is_some()
+        self.end_reason().is_some()
     }
 }
 
 impl<F, B, S, O> fmt::Debug for LoopStream<F, B, S, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopStream").field("ended", &self.ended()).finish_non_exhaustive()
+        f.debug_struct("LoopStream").field("ended", &self.end_reason()).finish_non_exhaustive()
     }
 }

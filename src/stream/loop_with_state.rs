@@ -7,7 +7,7 @@ use futures::Stream;
 
 use crate::lock::lock_ignoring_poison;
 use crate::stream::iteration::LoopObserver;
-use crate::stream::{Ended, IntoStep, LoopStream};
+use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 
 /// Like [`loop_stream`](crate::stream::loop_stream), and gives a cell that shows the state.
 ///
@@ -34,7 +34,8 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    let cell = StateCell(Arc::new(Mutex::new(CellContents { state: state.clone(), ended: None })));
+    let cell =
+        StateCell(Arc::new(Mutex::new(CellContents { state: state.clone(), end_reason: None })));
     (LoopStream::with_observer(state, body, cell.clone()), cell)
 }
 
@@ -46,7 +47,7 @@ pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);
 
 struct CellContents<S> {
     state: S,
-    ended: Option<Ended>,
+    end_reason: Option<LoopEndReason>,
 }
 
 impl<S: Clone> StateCell<S> {
@@ -56,8 +57,8 @@ impl<S: Clone> StateCell<S> {
     }
 
     /// How the loop ended; `None` while it goes on, also when it was dropped.
-    pub fn ended(&self) -> Option<Ended> {
-        self.with_contents(|seen| seen.ended)
+    pub fn end_reason(&self) -> Option<LoopEndReason> {
+        self.with_contents(|seen| seen.end_reason)
     }
 }
 
@@ -78,9 +79,9 @@ impl<S: Clone> LoopObserver<S> for StateCell<S> {
 
     // Not part of the code that runs for each item.
     #[inline(never)]
-    fn observe_end(&mut self, ended: Ended, state: Option<S>) {
+    fn observe_end(&mut self, ended: LoopEndReason, state: Option<S>) {
         let before = self.with_contents(|seen| {
-            seen.ended = Some(ended);
+            seen.end_reason = Some(ended);
             state.map(|state| std::mem::replace(&mut seen.state, state))
         });
         drop(before);
@@ -98,7 +99,7 @@ impl<S: fmt::Debug> fmt::Debug for StateCell<S> {
         self.with_contents(|seen| {
             f.debug_struct("StateCell")
                 .field("state", &seen.state)
-                .field("ended", &seen.ended)
+                .field("ended", &seen.end_reason)
                 .finish()
         })
     }

@@ -18,7 +18,7 @@ mod text_deltas;
 use futures::Stream;
 
 pub use into_turn::IntoTurn;
-pub use iteration::Ended;
+pub use iteration::LoopEndReason;
 pub use json_lines::{JsonLine, JsonLines, LineError};
 pub use loop_over::{LoopOver, LoopOverExt, loop_over};
 pub use loop_stream::{LoopStream, loop_stream};

@@ -98,10 +98,10 @@ impl<T: TurnSource> Stream for Sealed<T> {
             };
             match ready!(source.poll_turn(cx, this.turn)) {
                 Some(Ok(())) => {
-                    if this.turn.is_over() {
+                    if this.turn.is_finished() {
                         this.source.set(None);
                         if !this.turn.is_complete() {
-                            *this.pending_error = Some(this.turn.into_incomplete(None));
+                            *this.pending_error = Some(this.turn.fail_incomplete(None));
                         }
                     }
                 }
@@ -113,7 +113,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 None => {
                     this.source.set(None);
                     if !this.turn.is_complete() {
-                        *this.pending_error = Some(this.turn.into_incomplete(None));
+                        *this.pending_error = Some(this.turn.fail_incomplete(None));
                     }
                 }
             }

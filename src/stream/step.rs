@@ -35,7 +35,7 @@ pub trait IntoStep {
     fn into_step(self) -> Result<Step<Self::Value, Self::State>, Self::Item>;
 
     /// Wraps a value for the consumer.
-    fn as_value(value: Self::Value) -> Self::Item;
+    fn wrap_value(value: Self::Value) -> Self::Item;
 }
 
 impl<A, S> IntoStep for Step<A, S> {
@@ -49,7 +49,7 @@ impl<A, S> IntoStep for Step<A, S> {
     }
 
     #[inline]
-    fn as_value(value: A) -> A {
+    fn wrap_value(value: A) -> A {
         value
     }
 }
@@ -65,7 +65,7 @@ impl<A, S, E> IntoStep for Result<Step<A, S>, E> {
     }
 
     #[inline]
-    fn as_value(value: A) -> Self::Item {
+    fn wrap_value(value: A) -> Self::Item {
         Ok(value)
     }
 }

@@ -49,7 +49,7 @@ pub struct Answer {
 #[derive(Clone, Debug)]
 enum ResponseContent {
     Reply(Reply),
-    Refusal(Error),
+    Error(Error),
     /// Anything at all.
     Raw {
         content_type: String,
@@ -65,8 +65,8 @@ impl Answer {
     /// message that says so.
     pub fn reply(reply: impl Into<Reply>) -> Self {
         let moves = reply.into();
-        match moves.refusal() {
-            Some(error) => Self::from_content(ResponseContent::Refusal(error)),
+        match moves.initial_error() {
+            Some(error) => Self::from_content(ResponseContent::Error(error)),
             None => Self::from_content(ResponseContent::Reply(moves)),
         }
     }
@@ -75,7 +75,7 @@ impl Answer {
     ///
     /// For words of your own, make the answer of an [`Error`].
     pub fn error(status: u16) -> Self {
-        Self::from_content(ResponseContent::Refusal(error_response::error_for_status(status)))
+        Self::from_content(ResponseContent::Error(error_response::error_for_status(status)))
     }
 
     /// A web page, as a gateway in front of the provider sends it.
@@ -133,7 +133,7 @@ impl Answer {
     pub fn to_bytes(&self, wire: Wire) -> Vec<u8> {
         let response = self
             .clone()
-            .into_response(&ReceivedRequest::is_unknown_model(wire), &mut Signatures::default());
+            .into_response(&ReceivedRequest::for_wire(wire), &mut Signatures::default());
         let bytes = response.body.into_iter().map_while(|part| match part {
             BodyPart::Bytes(bytes) => Some(bytes),
             BodyPart::Delay(_) => Some(Bytes::new()),
@@ -150,12 +150,12 @@ impl Answer {
     ) -> HttpResponse {
         let mut said = match self.content {
             ResponseContent::Reply(reply) => {
-                match scripted_stream::stream_steps(reply.into_steps(), asked, signatures) {
+                match scripted_stream::script_to_body_steps(reply.into_steps(), asked, signatures) {
                     Ok(steps) => stream(steps, asked),
                     Err(what) => error_response::server_error(asked.wire, &what),
                 }
             }
-            ResponseContent::Refusal(error) => error_response::error_response(asked.wire, &error),
+            ResponseContent::Error(error) => error_response::error_response(asked.wire, &error),
             ResponseContent::Raw { content_type, body } => {
                 StreamResponse::new(200, &content_type, ResponseBody::Raw(body))
             }
@@ -193,7 +193,7 @@ fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
 
 impl Reply {
     /// The error that the server answers with before it begins to stream.
-    fn refusal(&self) -> Option<Error> {
+    fn initial_error(&self) -> Option<Error> {
         match self.steps().first() {
             Some(ReplyStep::Error(error)) if error.status().is_some() => Some(error.clone()),
             _ => None,
@@ -209,6 +209,6 @@ impl<R: Into<Reply>> From<R> for Answer {
 
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
-        Self::from_content(ResponseContent::Refusal(error))
+        Self::from_content(ResponseContent::Error(error))
     }
 }

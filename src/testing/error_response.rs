@@ -27,7 +27,7 @@ pub(super) fn error_response(wire: Wire, error: &Error) -> StreamResponse {
     let status = error.status().unwrap_or_else(|| (server.status)(error.kind()));
     let mut response = StreamResponse::json(status, &(server.error_body)(error, status))
         .with_request_id(server, error.request_id().unwrap_or("req_refused"));
-    if let Some((name, value)) = (server.retry_after)(error) {
+    if let Some((name, value)) = (server.retry_after_header)(error) {
         response.headers.push((name.to_owned(), value));
     }
     response

@@ -31,7 +31,7 @@ pub enum Fault {
     /// that is no stream it does nothing.
     Error(FaultPosition, Error),
     /// The terminal marker never comes, nor what is behind it, and the body ends.
-    NoTerminal,
+    NoTerminalMarker,
     /// The word behind the terminal marker never comes (`[DONE]`, `message_stop`), and the body
     /// ends. Does nothing on Responses, Gemini and Ollama, whose terminal marker is their last word.
     NoDoneMarker,
@@ -44,16 +44,16 @@ pub enum Fault {
     /// The body is packed with gzip, and says so, though nobody asked for it.
     Gzip,
     /// The bytes come in pieces of this many, whatever frames they belong to; 0 counts as 1.
-    Pieces(usize),
+    FixedSizeChunks(usize),
     /// The bytes come in pieces of 1 up to `most` bytes. The same seed gives the same pieces.
-    RandomPieces {
+    RandomSizeChunks {
         /// Where chance begins.
         seed: u64,
         /// The most bytes in one piece; 0 counts as 1.
         max_len: usize,
     },
     /// So long a wait before each piece, by the clock of tokio.
-    Slow(Duration),
+    DelayPerChunk(Duration),
 }
 
 /// Where in a body something happens. If the body is shorter, it happens at its end.

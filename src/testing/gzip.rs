@@ -20,7 +20,7 @@ impl Gzip {
     }
 
     /// Packs a piece, so that a reader has all of it without waiting for the next.
-    pub(super) fn pack(&mut self, bytes: &[u8]) -> Bytes {
+    pub(super) fn compress_chunk(&mut self, bytes: &[u8]) -> Bytes {
         let packed = self.0.write_all(bytes).and_then(|()| self.0.flush());
         packed.expect(WRITE_INVARIANT);
         mem::take(self.0.get_mut()).into()
@@ -41,7 +41,7 @@ mod tests {
     fn a_reader_has_each_packed_piece_before_the_next_is_sent() {
         let (mut gzip, mut reader) = (Gzip::new(), GzDecoder::new(Vec::new()));
         for (piece, read) in [("Hi", "Hi"), ("", "Hi"), ("ß", "Hiß")] {
-            reader.write_all(&gzip.pack(piece.as_bytes())).unwrap();
+            reader.write_all(&gzip.compress_chunk(piece.as_bytes())).unwrap();
             reader.flush().unwrap();
             assert_eq!(reader.get_ref(), read.as_bytes());
         }

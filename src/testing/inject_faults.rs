@@ -10,7 +10,7 @@ use crate::testing::Wire;
 use crate::testing::fault::{Fault, FaultPosition, Noise};
 use crate::testing::gzip::Gzip;
 use crate::testing::http::BodyPart;
-use crate::testing::response_stream::{BodyStep, ResponseBody, to_frames};
+use crate::testing::response_stream::{BodyStep, ResponseBody, count_frames};
 
 /// Makes the parts that are sent, with all that goes wrong.
 pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<BodyPart> {
@@ -20,7 +20,7 @@ pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<B
                 Fault::LineEnds(end) => format.with_line_end(end.as_str()),
                 _ => format,
             });
-            encode_framing(inject_one(steps, mishaps, wire, format), mishaps, format)
+            encode_frames(inject_frame_faults(steps, mishaps, wire, format), mishaps, format)
         }
         ResponseBody::Raw(bytes) => {
             let mut parts = vec![BodyPart::Bytes(bytes)];
@@ -42,8 +42,8 @@ pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<B
     }
     for mishap in mishaps {
         parts = match mishap {
-            Fault::Pieces(size) => split_into_parts(parts, || *size),
-            Fault::RandomPieces { seed, max_len: most } => {
+            Fault::FixedSizeChunks(size) => split_into_parts(parts, || *size),
+            Fault::RandomSizeChunks { seed, max_len: most } => {
                 let random = SeededRandom::new(*seed);
                 let most = u64::try_from(*most).unwrap_or(u64::MAX).max(1);
                 split_into_parts(parts, || {
@@ -54,7 +54,7 @@ pub(super) fn inject(body: ResponseBody, mishaps: &[Fault], wire: Wire) -> Vec<B
         };
     }
     for mishap in mishaps {
-        if let Fault::Slow(wait) = mishap {
+        if let Fault::DelayPerChunk(wait) = mishap {
             parts = slow_down(parts, *wait);
         }
     }
@@ -70,20 +70,20 @@ fn fault_position(mishap: &Fault) -> Option<(FaultPosition, Option<BodyPart>)> {
         Fault::Stall(after) => Some((*after, Some(BodyPart::Hang))),
         Fault::Reset(after) => Some((*after, Some(BodyPart::Reset))),
         Fault::Error(..)
-        | Fault::NoTerminal
+        | Fault::NoTerminalMarker
         | Fault::NoDoneMarker
         | Fault::InsertNoise(_)
         | Fault::LineEnds(_)
         | Fault::NoFinalBlankLine
         | Fault::Gzip
-        | Fault::Pieces(_)
-        | Fault::RandomPieces { .. }
-        | Fault::Slow(_) => None,
+        | Fault::FixedSizeChunks(_)
+        | Fault::RandomSizeChunks { .. }
+        | Fault::DelayPerChunk(_) => None,
     }
 }
 
 /// What the wire says, changed.
-fn inject_one(
+fn inject_frame_faults(
     mut steps: Vec<BodyStep>,
     mishaps: &[Fault],
     wire: Wire,
@@ -96,7 +96,7 @@ fn inject_one(
     };
     for mishap in mishaps {
         let gone = match mishap {
-            Fault::NoTerminal => first_of(&steps, &[FrameRole::Terminal, FrameRole::Done]),
+            Fault::NoTerminalMarker => first_of(&steps, &[FrameRole::Terminal, FrameRole::Done]),
             Fault::NoDoneMarker => first_of(&steps, &[FrameRole::Done]),
             _ => None,
         };
@@ -110,20 +110,20 @@ fn inject_one(
                     FaultPosition::Events(n) => *n,
                     FaultPosition::Bytes(n) => count_events_within(&steps, *n, format),
                 };
-                end_early(&mut steps, n);
-                let frame = wire.server_wire().error_response(error, to_frames(&steps));
+                truncate_after_frames(&mut steps, n);
+                let frame = wire.server_wire().stream_error_frame(error, count_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
             }
             mishap => {
                 if let Some((FaultPosition::Events(n), end)) = fault_position(mishap) {
-                    end_early(&mut steps, n);
+                    truncate_after_frames(&mut steps, n);
                     steps.extend(end.map(BodyStep::Part));
                 }
             }
         }
     }
     let noise = mishaps.iter().filter_map(|mishap| match mishap {
-        Fault::InsertNoise(noise) if format.accepts_noise() => Some(*noise),
+        Fault::InsertNoise(noise) if format.accepts_extra_lines() => Some(*noise),
         _ => None,
     });
     for noise in noise {
@@ -139,7 +139,7 @@ fn inject_one(
 }
 
 /// Keeps `n` frames and what comes before the next.
-fn end_early(steps: &mut Vec<BodyStep>, n: usize) {
+fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
     let mut frames = 0;
     let next = steps.iter().position(|step| {
         frames += usize::from(matches!(step, BodyStep::Frame(_)));
@@ -152,7 +152,7 @@ fn end_early(steps: &mut Vec<BodyStep>, n: usize) {
 fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) -> usize {
     let mut room = bytes;
     let frames = steps.iter().filter_map(|step| match step {
-        BodyStep::Frame(frame) => Some(format.frame(frame, 1).len()),
+        BodyStep::Frame(frame) => Some(format.encode_frame(frame, 1).len()),
         BodyStep::Noise(_) | BodyStep::Part(_) => None,
     });
     frames
@@ -166,7 +166,7 @@ fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) ->
 
 fn add_noise(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String {
     let frame = match noise {
-        Noise::BlankLines => return format.write_lines("\n\n"),
+        Noise::BlankLines => return format.apply_line_end("\n\n"),
         Noise::Comments => None,
         Noise::Pings => (wire.server_wire().ping)(n),
         Noise::UnknownEvents => {
@@ -175,15 +175,15 @@ fn add_noise(noise: Noise, wire: Wire, n: usize, format: FrameFormat) -> String 
             Some(ServerFrame { event, data, role: FrameRole::Event })
         }
     };
-    frame.map_or_else(|| format.comment_frame(), |frame| format.frame(&frame, 0))
+    frame.map_or_else(|| format.keep_alive(), |frame| format.encode_frame(&frame, 0))
 }
 
 /// Frames as bytes.
-fn encode_framing(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) -> Vec<BodyPart> {
+fn encode_frames(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) -> Vec<BodyPart> {
     let mut frames = 0..;
     let part = |step| match step {
         BodyStep::Frame(frame) => {
-            BodyPart::Bytes(format.frame(&frame, frames.next().unwrap_or(0)).into())
+            BodyPart::Bytes(format.encode_frame(&frame, frames.next().unwrap_or(0)).into())
         }
         BodyStep::Noise(bytes) => BodyPart::Bytes(bytes),
         BodyStep::Part(part) => part,
@@ -203,7 +203,7 @@ fn encode_framing(steps: Vec<BodyStep>, mishaps: &[Fault], format: FrameFormat) 
 fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
     let mut gzip = Gzip::new();
     let pack = |part| match part {
-        BodyPart::Bytes(bytes) => BodyPart::Bytes(gzip.pack(&bytes)),
+        BodyPart::Bytes(bytes) => BodyPart::Bytes(gzip.compress_chunk(&bytes)),
         part @ (BodyPart::Delay(_) | BodyPart::Hang | BodyPart::Cut | BodyPart::Reset) => part,
     };
     let mut parts: Vec<BodyPart> = parts.into_iter().map(pack).collect();

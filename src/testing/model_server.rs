@@ -56,7 +56,7 @@ pub struct ModelServer {
 #[derive(Default)]
 struct ServerState {
     lenient: AtomicBool,
-    received: AtomicUsize,
+    received_count: AtomicUsize,
     faults: Mutex<Vec<Fault>>,
     signatures: Mutex<Signatures>,
     violations: Mutex<Vec<String>>,
@@ -79,7 +79,7 @@ impl ModelServer {
     pub async fn start<A: Into<Answer>>(
         script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        Self::from_handler(None, move |asked| script(asked).into()).await
+        Self::start_for_wire(None, move |asked| script(asked).into()).await
     }
 
     /// Takes any request whose body is a JSON object.
@@ -119,7 +119,7 @@ impl ModelServer {
         &self.server
     }
 
-    async fn from_handler(
+    async fn start_for_wire(
         only: Option<Wire>,
         script: impl Fn(&ReceivedRequest) -> Answer + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
@@ -148,7 +148,7 @@ macro_rules! servers_of_one_wire {
                 script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
             ) -> std::io::Result<Self> {
                 let script = move |asked: &ReceivedRequest| script(&asked.body, asked.index).into();
-                Self::from_handler(Some(Wire::$wire), script).await
+                Self::start_for_wire(Some(Wire::$wire), script).await
             }
         )*}
     };
@@ -176,15 +176,13 @@ impl ServerState {
             let message = format!("no such path: {} {}", request.method, request.path);
             let error = Error::new(ErrorKind::InvalidRequest, message).with_status(404);
             let wire = only.or(wire).unwrap_or(Wire::OpenAiChat);
-            return Answer::from(error).into_response(
-                &ReceivedRequest::is_unknown_model(wire),
-                &mut Signatures::default(),
-            );
+            return Answer::from(error)
+                .into_response(&ReceivedRequest::for_wire(wire), &mut Signatures::default());
         };
         let mut asked = match ReceivedRequest::parse(wire, request) {
             Ok(asked) => asked,
             Err(what) => {
-                return self.error_response(&ReceivedRequest::is_unknown_model(wire), vec![what]);
+                return self.error_response(&ReceivedRequest::for_wire(wire), vec![what]);
             }
         };
         if !self.lenient.load(Ordering::Relaxed) {
@@ -193,7 +191,7 @@ impl ServerState {
                 return self.error_response(&asked, complaints);
             }
         }
-        asked.index = self.received.fetch_add(1, Ordering::Relaxed);
+        asked.index = self.received_count.fetch_add(1, Ordering::Relaxed);
         let answer = script(&asked).with_faults(&lock_ignoring_poison(&self.faults));
         answer.into_response(&asked, &mut lock_ignoring_poison(&self.signatures))
     }
@@ -206,7 +204,7 @@ impl ServerState {
             complaints.push(format!("{name}: header is required"));
         }
         // The vendors answer with one document then; this server only streams.
-        if !(vendor.server.wants_stream)(&asked.body) {
+        if !(vendor.server_wire.wants_stream)(&asked.body) {
             complaints.push("this server only streams, and `stream` is not true".to_owned());
         }
         complaints.extend((vendor.check_signatures)(

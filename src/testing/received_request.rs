@@ -34,7 +34,7 @@ impl ReceivedRequest {
     }
 
     /// A request of which only the wire is known.
-    pub(super) fn is_unknown_model(wire: Wire) -> Self {
+    pub(super) fn for_wire(wire: Wire) -> Self {
         let model = String::from("scripted");
         let body = serde_json::json!({
             "model": model,

@@ -46,12 +46,12 @@ impl StreamResponse {
     }
 
     pub(super) fn with_request_id(mut self, server: &ServerWire, id: &str) -> Self {
-        self.headers.extend(server.request_id.map(|name| (name.to_owned(), id.to_owned())));
+        self.headers.extend(server.request_id_header.map(|name| (name.to_owned(), id.to_owned())));
         self
     }
 }
 
 /// The number of frames in a stream.
-pub(super) fn to_frames(steps: &[BodyStep]) -> usize {
+pub(super) fn count_frames(steps: &[BodyStep]) -> usize {
     steps.iter().filter(|step| matches!(step, BodyStep::Frame(_))).count()
 }

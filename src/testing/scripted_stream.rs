@@ -5,7 +5,7 @@ use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{TurnStart, TurnWriter, UnsupportedContent};
 use crate::testing::ReceivedRequest;
 use crate::testing::http::BodyPart;
-use crate::testing::response_stream::{BodyStep, to_frames};
+use crate::testing::response_stream::{BodyStep, count_frames};
 use crate::testing::signatures::{Signatures, sign_text};
 use crate::usage::Usage;
 
@@ -14,7 +14,7 @@ const CREATED_AT: u64 = 1_700_000_000;
 
 /// Writes the stream that answers a request. `signatures` learns what was signed. The error is what
 /// cannot be said on the wire, for the author of the script.
-pub(super) fn stream_steps(
+pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,
     signatures: &mut Signatures,
@@ -29,7 +29,7 @@ pub(super) fn stream_steps(
         }
         _ => None,
     });
-    let writer = (asked.wire.server_wire().turn_writer)(&TurnStart {
+    let writer = (asked.wire.server_wire().new_turn_writer)(&TurnStart {
         id: &format!("{:04}", asked.index),
         created: CREATED_AT,
         model: &asked.model,
@@ -38,11 +38,11 @@ pub(super) fn stream_steps(
         signatures: &signed.collect::<Vec<_>>(),
         sign_fn: |said| Some(sign_text(said)),
     });
-    start_stream(writer, moves, asked, signatures)
+    write_script_steps(writer, moves, asked, signatures)
         .map_err(|what| format!("the script says what the {} wire cannot say: {what}", asked.wire))
 }
 
-fn start_stream(
+fn write_script_steps(
     mut writer: Box<dyn TurnWriter>,
     moves: Vec<ReplyStep>,
     asked: &ReceivedRequest,
@@ -67,7 +67,8 @@ fn start_stream(
             ReplyStep::Error(error) => {
                 writer.flush();
                 take_written_frames(&mut *writer, &mut steps);
-                let frame = asked.wire.server_wire().error_response(&error, to_frames(&steps));
+                let frame =
+                    asked.wire.server_wire().stream_error_frame(&error, count_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
                 break;
             }

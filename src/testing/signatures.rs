@@ -21,7 +21,7 @@ pub(super) struct Signatures {
     /// What each signature was given for.
     issued: HashMap<String, HashSet<String>>,
     /// The reasoning item that each item on the Responses wire followed.
-    by_previous: HashMap<String, String>,
+    reasoning_by_item: HashMap<String, String>,
 }
 
 impl Signatures {
@@ -32,8 +32,8 @@ impl Signatures {
                 IssuedItem::Signature { signature, signed_text: over } => {
                     self.issued.entry(signature).or_default().insert(over);
                 }
-                IssuedItem::AfterReasoning { item, reasoning } => {
-                    drop(self.by_previous.insert(item, reasoning));
+                IssuedItem::RequiresReasoning { item, reasoning } => {
+                    drop(self.reasoning_by_item.insert(item, reasoning));
                 }
             }
         }
@@ -52,6 +52,6 @@ impl Signatures {
 
     /// The reasoning item that an item has to come back with.
     pub(super) fn signed_reasoning_before(&self, item: &str) -> Option<&String> {
-        self.by_previous.get(item)
+        self.reasoning_by_item.get(item)
     }
 }

@@ -28,7 +28,7 @@ pub enum Wire {
 /// What a test server knows of a wire. A new wire is an entry here, and a lint.
 pub(super) struct WireProfile {
     /// How it is spoken.
-    pub(super) server: &'static ServerWire,
+    pub(super) server_wire: &'static ServerWire,
     /// What the vendor objects to in the body of a request to a model.
     pub(super) lint: fn(&str, &Value) -> Vec<String>,
     /// What it objects to in the signatures that a request brings back.
@@ -52,31 +52,31 @@ impl Wire {
     /// The wire that a path belongs to, whatever stands before it.
     pub(super) fn from_path(path: &str) -> Option<Self> {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
-        Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_end))
+        Self::ALL.into_iter().find(|wire| path.ends_with(wire.server_wire().path_suffix))
     }
 
     pub(super) fn server_wire(self) -> &'static ServerWire {
-        self.profile().server
+        self.profile().server_wire
     }
 
     pub(super) fn profile(self) -> &'static WireProfile {
         match self {
             Self::Anthropic => &WireProfile {
-                server: &anthropic::server::SERVER,
+                server_wire: &anthropic::server::SERVER_WIRE,
                 lint: |_, body| lint::anthropic(body),
                 check_signatures: lint::anthropic::check_signatures,
                 required_header: Some("anthropic-version"),
                 unknown_event: (Some("weather"), r#"{"type":"weather","index":0,"sky":["blue"]}"#),
             },
             Self::OpenAiChat => &WireProfile {
-                server: &openai_chat::server::SERVER,
+                server_wire: &openai_chat::server::SERVER_WIRE,
                 lint: |_, body| lint::openai_chat(body),
                 check_signatures: lint::openai_chat::check_signatures,
                 required_header: None,
                 unknown_event: (None, r#"{"choices":[],"weather":{"sky":["blue"]}}"#),
             },
             Self::OpenAiResponses => &WireProfile {
-                server: &openai_responses::server::SERVER,
+                server_wire: &openai_responses::server::SERVER_WIRE,
                 lint: |_, body| lint::openai_responses(body),
                 check_signatures: lint::openai_responses::check_signatures,
                 required_header: None,
@@ -86,7 +86,7 @@ impl Wire {
                 ),
             },
             Self::Gemini => &WireProfile {
-                server: &gemini::server::SERVER,
+                server_wire: &gemini::server::SERVER_WIRE,
                 lint: |model, body| match model.contains("gemini-3") {
                     true => lint::gemini_3(body),
                     false => lint::gemini(body),
@@ -96,7 +96,7 @@ impl Wire {
                 unknown_event: (None, r#"{"weather":{"sky":["blue"]}}"#),
             },
             Self::Ollama => &WireProfile {
-                server: &ollama::server::SERVER,
+                server_wire: &ollama::server::SERVER_WIRE,
                 lint: |_, body| lint::ollama(body),
                 // Nothing is signed on this wire.
                 check_signatures: |_, _| Vec::new(),

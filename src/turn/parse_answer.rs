@@ -33,7 +33,7 @@ pub enum ParseError {
         text: String,
     },
     /// The run ended before there was a last answer.
-    Unfinished {
+    RunEndedEarly {
         /// How it ended, for example `max_turns`.
         reason: String,
     },
@@ -42,7 +42,7 @@ pub enum ParseError {
     /// It is not one JSON value.
     NotJson {
         /// What was expected, and where.
-        what: String,
+        message: String,
         /// The line in `text`, from 1.
         line: usize,
         /// The byte in the line, from 1; 0 is before the first.
@@ -51,9 +51,9 @@ pub enum ParseError {
         text: String,
     },
     /// It is JSON, but does not fit the type.
-    DoesNotFit {
+    TypeMismatch {
         /// What was expected, and where.
-        what: String,
+        message: String,
         /// The place in the value, for example `steps[2].title`; `.` is the value itself.
         path: String,
         /// What was read.
@@ -156,10 +156,10 @@ impl ParseError {
         let text = json.to_owned();
         match error.classify() {
             Category::Data => {
-                Self::DoesNotFit { what: error.to_string(), path: path.to_owned(), text }
+                Self::TypeMismatch { message: error.to_string(), path: path.to_owned(), text }
             }
             Category::Syntax | Category::Eof | Category::Io => Self::NotJson {
-                what: error.to_string(),
+                message: error.to_string(),
                 line: error.line(),
                 column: error.column(),
                 text,
@@ -189,12 +189,12 @@ impl fmt::Display for ParseError {
             Self::Refused { text } => write!(f, "the model refused: {}", shortened_line(text)),
             Self::Filtered { .. } => f.write_str("a content filter cut the answer off"),
             Self::Truncated { .. } => f.write_str("the answer was cut off before its end"),
-            Self::Unfinished { reason } => write!(f, "the run ended early: {reason}"),
+            Self::RunEndedEarly { reason } => write!(f, "the run ended early: {reason}"),
             Self::NoText => f.write_str("there is no answer in words"),
-            Self::NotJson { what, .. } => {
+            Self::NotJson { message: what, .. } => {
                 write!(f, "the answer is not JSON: {}", shortened_line(what))
             }
-            Self::DoesNotFit { what, path, .. } => match path.as_str() {
+            Self::TypeMismatch { message: what, path, .. } => match path.as_str() {
                 "." => write!(f, "the answer does not fit: {}", shortened_line(what)),
                 path => write!(
                     f,
@@ -227,10 +227,10 @@ impl From<ParseError> for Error {
             ParseError::Refused { .. } | ParseError::Filtered { .. } => ErrorKind::Filtered,
             ParseError::TooLong { .. } => ErrorKind::TooLarge,
             ParseError::Truncated { .. }
-            | ParseError::Unfinished { .. }
+            | ParseError::RunEndedEarly { .. }
             | ParseError::NoText
             | ParseError::NotJson { .. }
-            | ParseError::DoesNotFit { .. } => ErrorKind::Malformed,
+            | ParseError::TypeMismatch { .. } => ErrorKind::Malformed,
         };
         Self::new(kind, error.to_string()).with_source(error)
     }

@@ -22,7 +22,7 @@ use crate::usage::Usage;
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
     /// Where the newest block of text or reasoning of a key is.
-    places: HashMap<Key, usize>,
+    newest_block_by_key: HashMap<BlockKey, usize>,
     pub(super) usage: Usage,
     pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
@@ -32,7 +32,7 @@ pub struct PartialTurn {
 /// What becomes an item of the turn.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    pub(super) key: Key,
+    pub(super) key: BlockKey,
     pub(super) item: Item,
     /// Set by the end of a call.
     pub(super) has_ended: bool,
@@ -40,7 +40,7 @@ pub(super) struct Block {
 
 /// Which block an event belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(super) enum BlockKey {
     Text(u32),
     Reasoning(u32),
     /// Told apart by the call id in the item.
@@ -143,7 +143,8 @@ impl PartialTurn {
     }
 
     pub(super) fn push_text(&mut self, index: u32, piece: &str) {
-        let block = self.open_block(Key::Text(index), || ItemKind::Text { text: String::new() });
+        let block =
+            self.open_block(BlockKey::Text(index), || ItemKind::Text { text: String::new() });
         if let ItemKind::Text { text } = &mut block.item.kind {
             text.push_str(piece);
         }
@@ -152,7 +153,7 @@ impl PartialTurn {
     pub(super) fn push_reasoning(&mut self, index: u32, piece: &str) {
         let new = || ItemKind::Reasoning { text: String::new() };
         if let ItemKind::Reasoning { text } =
-            &mut self.open_block(Key::Reasoning(index), new).item.kind
+            &mut self.open_block(BlockKey::Reasoning(index), new).item.kind
         {
             text.push_str(piece);
         }
@@ -160,12 +161,12 @@ impl PartialTurn {
 
     pub(super) fn push_call(&mut self, call: ToolCall) {
         let item = Item::new(ItemKind::ToolCall(call));
-        self.blocks.push(Block { key: Key::Call, item, has_ended: false });
+        self.blocks.push(Block { key: BlockKey::Call, item, has_ended: false });
     }
 
     pub(super) fn push_other(&mut self, data: ProviderData) {
         self.blocks.push(Block {
-            key: Key::Other,
+            key: BlockKey::Other,
             item: Item::provider_item(limit_data_depth(data)),
             has_ended: true,
         });
@@ -178,11 +179,11 @@ impl PartialTurn {
         })
     }
 
-    pub(super) fn block_mut(&mut self, key: Key) -> Option<&mut Block> {
-        self.places.get(&key).and_then(|at| self.blocks.get_mut(*at))
+    pub(super) fn block_mut(&mut self, key: BlockKey) -> Option<&mut Block> {
+        self.newest_block_by_key.get(&key).and_then(|at| self.blocks.get_mut(*at))
     }
 
-    pub(super) fn attach_data(&mut self, key: Key, data: ProviderData) -> bool {
+    pub(super) fn attach_data(&mut self, key: BlockKey, data: ProviderData) -> bool {
         let block = self.block_mut(key);
         let found = block.is_some();
         if let Some(block) = block {
@@ -192,11 +193,15 @@ impl PartialTurn {
     }
 
     /// The newest block is looked at first: deltas come in runs.
-    pub(super) fn open_block(&mut self, key: Key, new: impl FnOnce() -> ItemKind) -> &mut Block {
+    pub(super) fn open_block(
+        &mut self,
+        key: BlockKey,
+        new: impl FnOnce() -> ItemKind,
+    ) -> &mut Block {
         let newest = self.blocks.len().wrapping_sub(1);
         let at = match self.blocks.last() {
             Some(last) if last.key == key => newest,
-            _ => *self.places.entry(key).or_insert_with(|| {
+            _ => *self.newest_block_by_key.entry(key).or_insert_with(|| {
                 self.blocks.push(Block { key, item: Item::new(new()), has_ended: false });
                 self.blocks.len() - 1
             }),

@@ -92,7 +92,7 @@ fn not_json(answer: &str, at: (usize, usize)) {
 #[track_caller]
 fn does_not_fit(answer: &str, at: &str) {
     match ParseError::read_text::<City>(answer).unwrap_err() {
-        ParseError::DoesNotFit { path, text, .. } => {
+        ParseError::TypeMismatch { path, text, .. } => {
             assert_eq!((path.as_str(), text.as_str()), (at, answer));
         }
         other => panic!("{other:?}"),
@@ -254,7 +254,7 @@ async fn a_validator_can_reject_an_answer_that_matches_the_schema() {
     let outcome = agent.run("go").outcome().await;
     check(&outcome, EndReason::Malformed, 2);
     // It can be read and is not what was wanted.
-    let expected = ParseError::Unfinished { reason: "malformed".into() };
+    let expected = ParseError::RunEndedEarly { reason: "malformed".into() };
     assert_eq!(outcome.parse::<City>(), Err(expected));
 }
 
@@ -398,7 +398,7 @@ async fn an_invalid_line_is_reported_and_later_lines_are_parsed() {
     };
     assert!(matches!(invalid(0), (1, ParseError::NotJson { .. })));
     assert_eq!(found[1], Ok(row(1)));
-    assert!(matches!(invalid(2), (3, ParseError::DoesNotFit { path, .. }) if path == "n"));
+    assert!(matches!(invalid(2), (3, ParseError::TypeMismatch { path, .. }) if path == "n"));
     assert_eq!(found[3], Ok(row(2)));
     assert!(matches!(invalid(4), (5, ParseError::NotJson { text, .. }) if text == "{\"n\":"));
     assert_eq!(found.len(), 5);

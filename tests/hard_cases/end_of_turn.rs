@@ -83,7 +83,7 @@ mod missing_end_marker {
     #[test]
     fn a_turn_without_its_end_marker_is_an_error_with_partial_output_on_every_wire() {
         for wire in Wire::ALL {
-            let answer = Answer::reply("half a word").with_fault(Fault::NoTerminal);
+            let answer = Answer::reply("half a word").with_fault(Fault::NoTerminalMarker);
             let error = read(wire, answer).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
             assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half a word", "{wire}");
@@ -131,7 +131,8 @@ mod calls_without_end_marker {
     fn no_wire_runs_calls_without_an_end_marker() {
         for wire in Wire::ALL {
             let reply = Reply::new().call_raw("c", "t", "{}");
-            let error = read(wire, Answer::reply(reply).with_fault(Fault::NoTerminal)).unwrap_err();
+            let error =
+                read(wire, Answer::reply(reply).with_fault(Fault::NoTerminalMarker)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
         }
     }

@@ -467,7 +467,7 @@ mod model_handoff {
                 let begun = Reply::new().think("Half a thought of").say("Half a word of");
                 let begun = begun.call_raw("half", "t", "{}");
                 let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
-                let broken = Answer::reply(begun).with_fault(Fault::NoTerminal);
+                let broken = Answer::reply(begun).with_fault(Fault::NoTerminalMarker);
                 let broken = broken.with_fault(Fault::Error(FaultPosition::Events(99), busy));
                 let two = OnWire::new(to, "gemini-2-two", ["Done."]);
                 let agent = agent(OnWire::new(from, "gemini-2-one", [broken]))

@@ -257,7 +257,7 @@ mod calls_without_end_marker {
         for wire in Wire::ALL {
             let ran = Counter::default();
             let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
-            let broken = || Answer::reply(calls()).with_fault(Fault::NoTerminal);
+            let broken = || Answer::reply(calls()).with_fault(Fault::NoTerminalMarker);
             // Neither of the first turn, nor of the one that is asked for in its place.
             let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
             let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
@@ -282,7 +282,7 @@ mod calls_without_end_marker {
     #[test]
     fn a_dialect_without_finish_reasons_never_runs_calls() {
         let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
-            let dialect = Dialect { turn_end: end, ..Dialect::STRICT };
+            let dialect = Dialect { turn_end: end, ..Dialect::MINIMAL };
             let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
             let history = History::from_id("h");
             block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
@@ -291,8 +291,8 @@ mod calls_without_end_marker {
         let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"t","arguments":"{}"}}]}}]}"#;
         for (end, with_done, without) in [
             (TurnEnd::FinishReason, false, false),
-            (TurnEnd::Done, true, false),
-            (TurnEnd::Body, true, true),
+            (TurnEnd::DoneMarker, true, false),
+            (TurnEnd::BodyEnd, true, true),
         ] {
             let is_complete = |chunks: &[&str]| match in_end(end, chunks) {
                 Ok(_) => true,

@@ -171,7 +171,7 @@ mod turn_transforms {
 
     #[test]
     fn a_transform_that_splits_reasoning_from_text_keeps_their_order() {
-        let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::STRICT };
+        let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::MINIMAL };
         let text = "<think>first\nsecond</think>third fourth";
         let cuts = 0..=text.len();
         for (from, to) in cuts.clone().flat_map(|from| cuts.clone().map(move |to| (from, to))) {

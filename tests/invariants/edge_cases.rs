@@ -307,7 +307,7 @@ fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
     });
     assert!(matches!(late_error, Ok(TurnEvent::TurnComplete { .. })));
     let never_said = last(|turn| {
-        let _ = turn.into_incomplete(None);
+        let _ = turn.fail_incomplete(None);
         Ok(())
     });
     assert!(never_said.is_err());

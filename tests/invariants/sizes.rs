@@ -13,7 +13,7 @@ use turnstream::agent::{Agent, loop_body};
 use turnstream::event::{Outcome, ToolEvent};
 use turnstream::item::{ToolCall, ToolResult};
 use turnstream::provider::Scripted;
-use turnstream::stream::{Ended, LoopStream, OnTurnComplete, TurnStream};
+use turnstream::stream::{LoopEndReason, LoopStream, OnTurnComplete, TurnStream};
 use turnstream::turn::Text;
 use turnstream::{
     Error, Event, History, Item, Journal, Run, Step, Steps, TurnEvent, TurnStreamExt, Usage,
@@ -75,7 +75,7 @@ fn overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
 fn a_loop_is_the_size_of_its_body_its_state_and_three_words() {
     let counting = loop_stream(3_u64, |n| stream::iter([Step::Value(n), Step::Next(n - 1)]));
     assert!(overhead(&counting) <= 24, "{}", overhead(&counting));
-    assert!(size_of::<Option<Ended>>() <= 1);
+    assert!(size_of::<Option<LoopEndReason>>() <= 1);
 
     let talking = loop_stream(History::from_id("h"), |_: History| {
         let turn: TurnStream = TurnStreamExt::seal(stream::empty(), &History::from_id("h"));

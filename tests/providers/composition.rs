@@ -32,14 +32,14 @@ fn mishaps() -> Vec<Fault> {
     ];
     let busy = || Error::new(ErrorKind::Overloaded, "busy").with_status(529);
     let mut all = vec![
-        Fault::NoTerminal,
+        Fault::NoTerminalMarker,
         Fault::NoDoneMarker,
         Fault::LineEnds(LineEnd::CrLf),
         Fault::LineEnds(LineEnd::Cr),
         Fault::NoFinalBlankLine,
         Fault::Gzip,
-        Fault::Pieces(1),
-        Fault::RandomPieces { seed: 7, max_len: 50 },
+        Fault::FixedSizeChunks(1),
+        Fault::RandomSizeChunks { seed: 7, max_len: 50 },
     ];
     for noise in [Noise::Comments, Noise::Pings, Noise::UnknownEvents, Noise::BlankLines] {
         all.push(Fault::InsertNoise(noise));

@@ -26,7 +26,7 @@ impl<W: provider::Wire> Subject for OverWire<W> {
         provider.with_base_url(url).unwrap().with_api_key(key)
     }
 
-    fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+    fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
         let reply = pieces.iter().fold(Reply::new(), |reply, piece| match piece {
             Piece::Text(text) => reply.say(text),
             Piece::Reasoning(text) => reply.think(text),
@@ -44,7 +44,7 @@ impl<W: provider::Wire> Subject for OverWire<W> {
         (!body.starts_with(b"{\"error\"")).then_some(body)
     }
 
-    fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
+    fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
         let error = Error::new(ErrorKind::Server, message);
         Some(Answer::reply(Reply::error(error)).to_bytes(self.wire))
     }
@@ -86,7 +86,7 @@ impl Subject for OfExample {
         provider.with_base_url(url).unwrap().with_api_key(key)
     }
 
-    fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+    fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
         let mut body = String::new();
         for piece in pieces {
             body += &match piece {
@@ -100,7 +100,7 @@ impl Subject for OfExample {
         Some(body.into_bytes())
     }
 
-    fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
+    fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
         event("error", &[message]).map(String::into_bytes)
     }
 }

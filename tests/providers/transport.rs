@@ -261,7 +261,7 @@ async fn a_connection_is_reused_after_an_error_status() {
     for _ in 0..3 {
         ask(&model).into_turn().await.unwrap_err();
     }
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]
@@ -279,8 +279,8 @@ async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
     let mut turn = ask(&model(&server));
     assert!(turn.next().await.unwrap().is_ok());
     drop(turn);
-    server.wait_closed().await;
-    assert_eq!((server.requests().len(), server.closed_early()), (1, 1));
+    server.wait_for_early_close().await;
+    assert_eq!((server.requests().len(), server.closed_early_count()), (1, 1));
     // While the head is waited for, and while the words of a refusal are.
     for response in
         [stream(vec![BodyPart::Hang]), answer(429, &[], vec![bytes("slow"), BodyPart::Hang])]
@@ -293,7 +293,7 @@ async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
             tokio::task::yield_now().await;
         }
         drop(turn);
-        server.wait_closed().await;
+        server.wait_for_early_close().await;
         assert_eq!(server.requests().len(), 1);
     }
 }
@@ -421,7 +421,7 @@ async fn a_providers_connect_timeout_is_its_own_and_its_connections_are_reused()
     for model in [&usual, &usual, &quick, &quick] {
         ask(model).into_turn().await.unwrap();
     }
-    assert_eq!(server.connections(), 2);
+    assert_eq!(server.connection_count(), 2);
 }
 
 #[test]

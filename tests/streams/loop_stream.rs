@@ -15,8 +15,8 @@ use futures::stream::{self, FusedStream, Stream, StreamExt, TryStreamExt};
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{
-    Ended, IntoStep, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnStream, TurnStreamExt,
-    loop_over, loop_stream, loop_with_state, next, stop, stop_with,
+    IntoStep, LoopEndReason, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnStream,
+    TurnStreamExt, loop_over, loop_stream, loop_with_state, next, stop, stop_with,
 };
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, Turn};
@@ -26,7 +26,7 @@ use super::script::{
     poll,
 };
 
-fn check_ending(script: &[Vec<Word>], items: &[u32], ended: Ended) {
+fn check_ending(script: &[Vec<Word>], items: &[u32], ended: LoopEndReason) {
     let told = check(script);
     assert_eq!(told.items, items.iter().copied().map(Ok).collect::<Vec<_>>());
     assert_eq!(told.ended, ended);
@@ -37,34 +37,34 @@ fn values_reach_the_consumer_in_order_and_next_starts_another_iteration() {
     check_ending(
         &[vec![Value(1), Value(2), Next(10)], vec![Next(20)], vec![Value(1), Wait, Value(2), Stop]],
         &[1, 2, 21, 22],
-        Ended::Stop,
+        LoopEndReason::Stop,
     );
 }
 
 #[test]
 fn stop_ends_the_loop() {
-    check_ending(&[vec![Stop]], &[], Ended::Stop);
-    check_ending(&[vec![Value(1), Stop, Value(2)], vec![Value(3)]], &[1], Ended::Stop);
+    check_ending(&[vec![Stop]], &[], LoopEndReason::Stop);
+    check_ending(&[vec![Value(1), Stop, Value(2)], vec![Value(3)]], &[1], LoopEndReason::Stop);
 }
 
 #[test]
 fn stop_with_ends_the_loop_and_leaves_its_state() {
-    check_ending(&[vec![Value(1), StopWith(7), Value(2)]], &[1], Ended::StopWith);
+    check_ending(&[vec![Value(1), StopWith(7), Value(2)]], &[1], LoopEndReason::StopWith);
     assert_eq!(check(&[vec![Next(3)], vec![StopWith(7)]]).last, (2, 7));
 }
 
 #[test]
 fn a_body_without_a_decision_ends_the_loop_distinguishably() {
-    check_ending(&[], &[], Ended::NoDecision);
-    check_ending(&[vec![Value(1)], vec![Value(2), Stop]], &[1], Ended::NoDecision);
-    check_ending(&[vec![Value(1), Next(0)], vec![Wait]], &[1], Ended::NoDecision);
+    check_ending(&[], &[], LoopEndReason::NoDecision);
+    check_ending(&[vec![Value(1)], vec![Value(2), Stop]], &[1], LoopEndReason::NoDecision);
+    check_ending(&[vec![Value(1), Next(0)], vec![Wait]], &[1], LoopEndReason::NoDecision);
 }
 
 #[test]
 fn an_error_is_yielded_and_ends_the_loop() {
     let told = check(&[vec![Value(1), Next(0)], vec![Value(2), Fail(9), Value(3), Next(0)]]);
     assert_eq!(told.items, [Ok(1), Ok(2), Err(9)]);
-    assert_eq!(told.ended, Ended::Failed);
+    assert_eq!(told.ended, LoopEndReason::Failed);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_hundred_thousand_iterations_use_constant_stack_and_one_poll_per_step() {
             let (stream, cell) = loop_with_state(0, |n| counted(&polls, values, n));
             assert_eq!(block_on(stream.count()), ROUNDS * values);
             assert_eq!(polls.into_inner(), ROUNDS * (values + 1));
-            assert_eq!((cell.get(), cell.ended()), (ROUNDS - 1, Some(Ended::Stop)));
+            assert_eq!((cell.get(), cell.end_reason()), (ROUNDS - 1, Some(LoopEndReason::Stop)));
         });
         on_a_small_stack(move || {
             let polls = AtomicUsize::new(0);
@@ -302,7 +302,7 @@ fn a_long_run_without_an_item_yields_to_the_executor() {
     let times = pendings(&mut stream);
     // Often enough to be fair, and seldom enough to cost nothing.
     assert!((ROUNDS / 1000..=ROUNDS / 50).contains(&times), "{times} times");
-    assert_eq!(stream.ended(), Some(Ended::Stop));
+    assert_eq!(stream.end_reason(), Some(LoopEndReason::Stop));
 
     let mut stream = loop_over(stream::iter(0..ROUNDS), 0, |_, n| counted(&silent, 0, n));
     let times = pendings(&mut stream);
@@ -380,12 +380,12 @@ fn stays_panicked<F, B, S, O>(mut stream: LoopStream<F, B, S, O>)
 where
     LoopStream<F, B, S, O>: FusedStream + Unpin,
 {
-    assert_eq!(stream.ended(), Some(Ended::Panicked));
+    assert_eq!(stream.end_reason(), Some(LoopEndReason::Panicked));
     for _ in 0..3 {
         assert!(stream.is_terminated());
         assert!(matches!(poll(&mut stream), Poll::Ready(None)));
     }
-    assert_eq!(stream.ended(), Some(Ended::Panicked));
+    assert_eq!(stream.end_reason(), Some(LoopEndReason::Panicked));
 }
 
 #[test]
@@ -441,7 +441,7 @@ fn a_panic_ends_loop_over_without_polling_further_input() {
             assert_eq!(poll(&mut stream), Poll::Ready(None));
             assert!(stream.is_terminated());
         }
-        assert_eq!(stream.ended(), Some(Ended::Panicked));
+        assert_eq!(stream.end_reason(), Some(LoopEndReason::Panicked));
         drop(stream);
         assert_eq!(pulled, 2);
     }
@@ -552,7 +552,7 @@ fn a_loop_may_be_the_body_of_a_loop() {
 #[test]
 fn items_and_steps_are_distinguished_by_type() {
     fn item_of<T: IntoStep>(value: T::Value) -> T::Item {
-        T::as_value(value)
+        T::wrap_value(value)
     }
     assert_eq!(item_of::<Step<u8, ()>>(1), 1);
     assert_eq!(item_of::<Result<Step<u8, ()>, String>>(1), Ok(1));
@@ -569,7 +569,7 @@ fn loop_over_threads_its_state_through_the_inputs() {
     });
     assert_eq!(totals.state(), Some(&0));
     assert_eq!(drain(&mut totals), [(0, 1), (1, 2), (3, 3)]);
-    assert_eq!(totals.ended(), Some(Ended::InputEnded));
+    assert_eq!(totals.end_reason(), Some(LoopEndReason::InputEnded));
     assert_eq!(totals.state(), Some(&6));
 }
 
@@ -614,7 +614,7 @@ fn loop_over_never_polls_a_finished_input() {
     });
     let mut stream = loop_over(input, (), |(), ()| stop::<u8, ()>());
     assert!(drain(&mut stream).is_empty());
-    assert_eq!(stream.ended(), Some(Ended::InputEnded));
+    assert_eq!(stream.end_reason(), Some(LoopEndReason::InputEnded));
 }
 
 #[test]
@@ -630,7 +630,7 @@ fn loop_over_waits_for_its_input() {
     let mut stream = loop_over(input, (), |(), n| stream::iter([Step::Value(n), Step::Stop]));
     assert_eq!(poll(&mut stream), Poll::Pending);
     assert_eq!(stream.state(), Some(&()));
-    assert_eq!(stream.ended(), None);
+    assert_eq!(stream.end_reason(), None);
     assert_eq!(drain(&mut stream), [7]);
 }
 
@@ -644,25 +644,25 @@ fn the_cell_shows_the_state_that_the_active_body_was_built_with() {
         vec![Value(0), StopWith(3)],
     ]);
     let (mut stream, cell) = loop_with_state((0, 0), |state| player.body(state));
-    let shown = |cell: &StateCell<State>| (cell.get(), cell.ended());
+    let shown = |cell: &StateCell<State>| (cell.get(), cell.end_reason());
     assert_eq!(shown(&cell), ((0, 0), None), "before the first pull");
     for state in [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2)] {
         let _ = poll(&mut stream);
         assert_eq!(shown(&cell), (state, None));
     }
     assert_eq!(poll(&mut stream), Poll::Ready(None));
-    assert_eq!(shown(&cell), ((3, 3), Some(Ended::StopWith)));
+    assert_eq!(shown(&cell), ((3, 3), Some(LoopEndReason::StopWith)));
     let other = cell.clone();
     drop(stream);
-    assert_eq!(shown(&other), ((3, 3), Some(Ended::StopWith)), "it outlives the stream");
+    assert_eq!(shown(&other), ((3, 3), Some(LoopEndReason::StopWith)), "it outlives the stream");
 }
 
 #[test]
 fn the_cell_keeps_the_last_state_for_every_ending() {
     for (last, ended) in [
-        (Some(Ok(Step::Stop)), Ended::Stop),
-        (Some(Err("no")), Ended::Failed),
-        (None, Ended::NoDecision),
+        (Some(Ok(Step::Stop)), LoopEndReason::Stop),
+        (Some(Err("no")), LoopEndReason::Failed),
+        (None, LoopEndReason::NoDecision),
     ] {
         let (stream, cell) = loop_with_state(1, |n| {
             stream::iter(match n {
@@ -671,7 +671,7 @@ fn the_cell_keeps_the_last_state_for_every_ending() {
             })
         });
         block_on(stream.map(|_: Result<(), _>| ()).collect::<()>());
-        assert_eq!((cell.get(), cell.ended()), (2, Some(ended)));
+        assert_eq!((cell.get(), cell.end_reason()), (2, Some(ended)));
     }
 }
 
@@ -683,7 +683,7 @@ fn the_cell_of_a_dropped_loop_shows_its_last_state() {
         assert_eq!(poll(&mut stream), Poll::Ready(Some(n)));
     }
     drop(stream);
-    assert_eq!((cell.get(), cell.ended()), (2, None));
+    assert_eq!((cell.get(), cell.end_reason()), (2, None));
 }
 
 #[test]
@@ -1012,7 +1012,7 @@ fn the_next_request_is_sent_only_when_polled() {
     assert_eq!(turns.iter().map(|turn| turn.text()).collect::<Vec<_>>(), ["one", "two"]);
     let asked: Vec<_> = model.requests().iter().map(|request| request.history.len()).collect();
     assert_eq!(asked, [1, 2]);
-    assert_eq!(stream.ended(), Some(Ended::Stop));
+    assert_eq!(stream.end_reason(), Some(LoopEndReason::Stop));
 }
 
 #[test]
@@ -1023,7 +1023,7 @@ fn a_failed_turn_ends_the_loop_as_failed() {
     let mut stream = Box::pin(stream);
     let items = drain(&mut stream);
     assert!(matches!(&items[..], [Ok(_), Err(error)] if error.kind() == ErrorKind::IncompleteTurn));
-    assert_eq!(stream.ended(), Some(Ended::Failed));
+    assert_eq!(stream.end_reason(), Some(LoopEndReason::Failed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -1116,7 +1116,7 @@ fn a_panic_in_a_bodys_drop_ends_the_loop() {
         for _ in 0..3 {
             assert_eq!(poll(&mut stream), Poll::Ready(None));
         }
-        assert_eq!(stream.ended(), Some(Ended::Panicked));
+        assert_eq!(stream.end_reason(), Some(LoopEndReason::Panicked));
         drop(stream);
         assert_eq!(pulled, 1, "no input is pulled after the panic");
     }
@@ -1138,7 +1138,7 @@ fn a_panic_in_a_states_clone_ends_the_loop() {
     assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
     assert_eq!(panics(|| poll(&mut stream)), "boom");
     stays_panicked(stream);
-    assert_eq!((cell.get().0, cell.ended()), (0, Some(Ended::Panicked)));
+    assert_eq!((cell.get().0, cell.end_reason()), (0, Some(LoopEndReason::Panicked)));
 }
 
 #[test]
@@ -1151,7 +1151,7 @@ fn a_panic_in_into_step_ends_the_loop() {
         fn into_step(self) -> Result<Step<(), ()>, ()> {
             panic!("boom")
         }
-        fn as_value((): ()) {}
+        fn wrap_value((): ()) {}
     }
     let gauge = Gauge::default();
     let mut stream = loop_stream((), |()| gauge.inside(stream::repeat_with(|| Never)));
@@ -1172,9 +1172,9 @@ fn the_cell_shows_a_panic_immediately() {
         });
         assert_eq!(poll(&mut stream), Poll::Ready(Some(0)));
         assert_eq!(panics(|| poll(&mut stream)), "boom");
-        assert_eq!((cell.get(), cell.ended()), (1, Some(Ended::Panicked)));
+        assert_eq!((cell.get(), cell.end_reason()), (1, Some(LoopEndReason::Panicked)));
         stays_panicked(stream);
-        assert_eq!(cell.ended(), Some(Ended::Panicked));
+        assert_eq!(cell.end_reason(), Some(LoopEndReason::Panicked));
     }
 }
 
@@ -1186,5 +1186,5 @@ fn loop_over_keeps_the_state_passed_to_stop_with() {
             .map(|step| -> Step<u8, _> { step })
     });
     assert!(drain(&mut stream).is_empty());
-    assert_eq!((stream.ended(), stream.state()), (Some(Ended::StopWith), Some(&3)));
+    assert_eq!((stream.end_reason(), stream.state()), (Some(LoopEndReason::StopWith), Some(&3)));
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures::stream::{self, FusedStream, Stream, StreamExt};
-use turnstream::stream::{Ended, Step, loop_over, loop_stream, loop_with_state};
+use turnstream::stream::{LoopEndReason, Step, loop_over, loop_stream, loop_with_state};
 
 pub(crate) fn poll<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
     stream.poll_next_unpin(&mut Context::from_waker(Waker::noop()))
@@ -58,7 +58,7 @@ pub(crate) type State = (usize, u32);
 #[derive(Debug, PartialEq)]
 pub(crate) struct Told {
     pub(crate) items: Vec<Result<u32, u32>>,
-    pub(crate) ended: Ended,
+    pub(crate) ended: LoopEndReason,
     /// The states that bodies were built with.
     pub(crate) built: Vec<State>,
     /// The last state that was seen: that of the last body, or the one that the loop left.
@@ -70,12 +70,17 @@ pub(crate) struct Told {
 /// The loop over plain vectors: what all forms of the loop are held against. With `inputs`, there
 /// are so many bodies at most.
 pub(crate) fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
-    let mut told =
-        Told { items: vec![], ended: Ended::NoDecision, built: vec![], last: (0, 0), played: 0 };
+    let mut told = Told {
+        items: vec![],
+        ended: LoopEndReason::NoDecision,
+        built: vec![],
+        last: (0, 0),
+        played: 0,
+    };
     let mut state = (0, 0);
     'bodies: loop {
         if Some(state.0) == inputs {
-            told.ended = Ended::InputEnded;
+            told.ended = LoopEndReason::InputEnded;
             told.last = state;
             return told;
         }
@@ -90,17 +95,17 @@ pub(crate) fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
                     state = (state.0 + 1, with);
                     continue 'bodies;
                 }
-                Stop => told.ended = Ended::Stop,
+                Stop => told.ended = LoopEndReason::Stop,
                 StopWith(with) => {
-                    told.ended = Ended::StopWith;
+                    told.ended = LoopEndReason::StopWith;
                     told.last = (state.0 + 1, with);
                 }
                 Fail(error) => {
                     told.items.push(Err(error));
-                    told.ended = Ended::Failed;
+                    told.ended = LoopEndReason::Failed;
                 }
             }
-            if told.ended != Ended::NoDecision {
+            if told.ended != LoopEndReason::NoDecision {
                 return told;
             }
         }
@@ -153,7 +158,7 @@ impl Player {
     pub(crate) fn told(
         self,
         items: Vec<Result<u32, u32>>,
-        ended: Option<Ended>,
+        ended: Option<LoopEndReason>,
         last: State,
     ) -> Told {
         let built = std::mem::take(&mut *self.built.lock().unwrap());
@@ -180,22 +185,22 @@ pub(crate) fn check(script: &[Vec<Word>]) -> Told {
     let player = Player::new(script);
     let mut stream = loop_stream((0, 0), |state| player.body(state));
     let items = drain(&mut stream);
-    let ended = stream.ended();
+    let ended = stream.end_reason();
     drop(stream);
     assert_eq!(player.told(items, ended, expected.last), expected, "loop_stream");
 
     let player = Player::new(script);
     let (mut stream, cell) = loop_with_state((0, 0), |state| player.body(state));
     let items = drain(&mut stream);
-    assert_eq!(stream.ended(), cell.ended());
+    assert_eq!(stream.end_reason(), cell.end_reason());
     drop(stream);
-    assert_eq!(player.told(items, cell.ended(), cell.get()), expected, "loop_with_state");
+    assert_eq!(player.told(items, cell.end_reason(), cell.get()), expected, "loop_with_state");
 
     if !script.iter().flatten().any(|word| matches!(word, Fail(_))) {
         let player = Player::new(script);
         let mut stream = loop_stream((0, 0), |state| player.bare_body(state));
         let items = drain(&mut stream).into_iter().map(Ok).collect();
-        let ended = stream.ended();
+        let ended = stream.end_reason();
         drop(stream);
         assert_eq!(player.told(items, ended, expected.last), expected, "a body of bare steps");
     }
@@ -209,8 +214,8 @@ pub(crate) fn check(script: &[Vec<Word>]) -> Told {
             player.body(state)
         });
         let items = drain(&mut stream);
-        let ended = stream.ended();
-        if expected.ended == Ended::InputEnded {
+        let ended = stream.end_reason();
+        if expected.ended == LoopEndReason::InputEnded {
             assert_eq!(stream.state(), Some(&expected.last));
         }
         drop(stream);

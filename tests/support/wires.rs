@@ -36,7 +36,7 @@ pub(crate) fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialec
 pub(crate) fn encoded(wire: Wire, history: &History) -> Vec<u8> {
     let mut request = Request::new(history.clone());
     request.options.max_output_tokens = Some(100);
-    bytes(wire, "m", &request, &Dialect::STRICT)
+    bytes(wire, "m", &request, &Dialect::MINIMAL)
 }
 
 /// The same as JSON, which such a server takes.

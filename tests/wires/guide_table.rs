@@ -30,7 +30,7 @@ const WIRES: &[(&str, &str, Encode)] = &[
         openai_chat::encode(request, MODEL, &openai_chat::Dialect::OPENAI)
     }),
     ("Chat, strict", "openai_compatible", |request| {
-        openai_chat::encode(request, MODEL, &openai_chat::Dialect::STRICT)
+        openai_chat::encode(request, MODEL, &openai_chat::Dialect::MINIMAL)
     }),
     ("Responses", "openai_responses", |request| openai_responses::encode(request, MODEL)),
     ("Gemini", "gemini", |request| gemini::encode(request, MODEL)),

@@ -572,8 +572,11 @@ mod over_http {
             let answer = Answer::reply("Hi you").with_fault(mishap(FaultPosition::Events(2)));
             check_error(answer, ErrorKind::IncompleteTurn).await;
         }
-        check_error(Answer::reply("Hi").with_fault(Fault::NoTerminal), ErrorKind::IncompleteTurn)
-            .await;
+        check_error(
+            Answer::reply("Hi").with_fault(Fault::NoTerminalMarker),
+            ErrorKind::IncompleteTurn,
+        )
+        .await;
         let error = Error::new(ErrorKind::Overloaded, "busy");
         let failing =
             Answer::reply("Hi you").with_fault(Fault::Error(FaultPosition::Events(2), error));
@@ -610,7 +613,7 @@ mod over_http {
             let mut turn = model.stream_turn(request());
             turn.next().await.unwrap().unwrap();
             drop(turn);
-            while server.http_server().closed_early() <= at {
+            while server.http_server().closed_early_count() <= at {
                 tokio::task::yield_now().await;
             }
         }
@@ -628,9 +631,9 @@ mod over_http {
             Fault::LineEnds(LineEnd::Lf),
             Fault::LineEnds(LineEnd::CrLf),
             Fault::LineEnds(LineEnd::Cr),
-            Fault::Pieces(1),
-            Fault::Pieces(7),
-            Fault::RandomPieces { seed: 1, max_len: 50 },
+            Fault::FixedSizeChunks(1),
+            Fault::FixedSizeChunks(7),
+            Fault::RandomSizeChunks { seed: 1, max_len: 50 },
         ];
         for mishap in &mishaps {
             check_text(Answer::reply("Hi you").with_fault(mishap.clone()), "Hi you").await;
@@ -644,9 +647,9 @@ mod over_http {
 
     #[tokio::test(start_paused = true)]
     async fn slow_responses_follow_the_tokio_clock() {
-        let slow = || Answer::reply("Hi").with_fault(Fault::Slow(Duration::from_hours(1)));
+        let slow = || Answer::reply("Hi").with_fault(Fault::DelayPerChunk(Duration::from_hours(1)));
         let began = tokio::time::Instant::now();
-        check_text(slow().with_fault(Fault::Pieces(200)), "Hi").await;
+        check_text(slow().with_fault(Fault::FixedSizeChunks(200)), "Hi").await;
         let pieces = |wire| Answer::reply("Hi").to_bytes(wire).len() / 200;
         let hours = u32::try_from(pieces(Wire::Anthropic)).unwrap();
         assert!(began.elapsed() >= hours * Duration::from_hours(1));
@@ -661,7 +664,8 @@ mod over_http {
 
     #[tokio::test]
     async fn a_server_wide_fault_applies_to_every_response() {
-        let server = ModelServer::start(|_| "Hi").await.unwrap().with_fault(Fault::NoTerminal);
+        let server =
+            ModelServer::start(|_| "Hi").await.unwrap().with_fault(Fault::NoTerminalMarker);
         for (wire, model) in models(&server, LONG) {
             let error = model.stream_turn(request()).into_turn().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");

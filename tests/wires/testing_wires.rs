@@ -541,7 +541,7 @@ fn the_same_script_yields_the_same_bytes() {
     let reply = || Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": [1, 2, 3] }));
     for wire in Wire::ALL {
         assert_eq!(stream(wire, reply()), stream(wire, reply()));
-        let pieces = Fault::RandomPieces { seed: 7, max_len: 9 };
+        let pieces = Fault::RandomSizeChunks { seed: 7, max_len: 9 };
         assert_eq!(stream(wire, Answer::reply(reply()).with_fault(pieces)), stream(wire, reply()));
     }
 }
@@ -576,7 +576,7 @@ fn the_end_marker_of_a_stream_can_be_omitted() {
     };
     // From `message_delta`, the finish reason, `response.completed`, `finishReason`, `done` on.
     let terminal: Vec<_> =
-        Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoTerminal)).collect();
+        Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoTerminalMarker)).collect();
     assert_eq!(terminal, [2, 3, 1, 1, 1]);
     let last_word: Vec<_> =
         Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoDoneMarker)).collect();

@@ -165,7 +165,7 @@ fn a_turn_is_incomplete_if_it_had_output_or_ended_without_any() {
         if !text.is_empty() {
             builder.push_text(0, text);
         }
-        let error = Error::new(kind, "oh").with_source(builder.into_incomplete(None));
+        let error = Error::new(kind, "oh").with_source(builder.fail_incomplete(None));
         assert_eq!(super::is_incomplete_turn(&error), broke_off, "{kind} after {text:?}");
         error
     };

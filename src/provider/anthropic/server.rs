@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::error::ErrorKind;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
     FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent, WriterOutput,
-    default_status, error_message, sent_call_id,
+    call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
 
-pub(crate) const SERVER: ServerWire = ServerWire {
+pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     ping: |_| Some(ServerFrame::from_event(Some("ping"), &json!({ "type": "ping" }))),
     error_frame: |body, _| ServerFrame::from_event(Some("error"), body),
     status: |kind| match kind {
@@ -20,7 +20,7 @@ pub(crate) const SERVER: ServerWire = ServerWire {
         ErrorKind::Overloaded => 529,
         kind => default_status(kind),
     },
-    request_id: Some("request-id"),
+    request_id_header: Some("request-id"),
     ..ServerWire::new("anthropic", "/messages", MessageWriter::start, |error, status| {
         let message = error_message(error, "prompt is too long");
         let kind = error_type(error.kind(), status);
@@ -95,7 +95,7 @@ impl MessageWriter {
         match open {
             OpenBlock::Thinking(text, own) => {
                 if let Some(signature) = own.or_else(|| (self.sign_fn)(&text)) {
-                    self.out.sign(&signature, &text);
+                    self.out.record_signature(&signature, &text);
                     let delta = json!({ "type": "signature_delta", "signature": signature });
                     self.write_delta(index, &delta);
                 }
@@ -143,20 +143,20 @@ impl TurnWriter for MessageWriter {
                 }
                 self.write_delta(index, &json!({ "type": "thinking_delta", "thinking": piece }));
             }
-            ContentDelta::Signature(SignedItem::Reasoning, signature) => {
+            ContentDelta::Signature(SignatureTarget::Reasoning, signature) => {
                 if let Some((_, OpenBlock::Thinking(_, own))) = &mut self.open_block {
                     *own = Some(signature);
                 }
             }
             ContentDelta::Signature(..) => return Err("a signature of text or of a call"),
             ContentDelta::HiddenReasoning(data) => {
-                self.out.sign(&data, "");
+                self.out.record_signature(&data, "");
                 let block = json!({ "type": "redacted_thinking", "data": data });
                 self.open_block(index, OpenBlock::Call, &block);
                 self.close_block();
             }
             ContentDelta::CallStart { call_id: id, name } => {
-                let id = sent_call_id("toolu", id, &self.id, index);
+                let id = call_id_or_generated("toolu", id, &self.id, index);
                 let block = json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
                 self.open_block(index, OpenBlock::Call, &block);
                 self.write_delta(index, &json!({ "type": "input_json_delta", "partial_json": "" }));

@@ -1,7 +1,7 @@
 //! The wire as a provider over HTTP speaks it.
 
 use super::Decoder;
-use super::encode::{ChangedPrefix, RequestHead, encode_with};
+use super::encode::{BodyHead, PrefixMismatchBehavior, encode_body};
 use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
@@ -27,7 +27,7 @@ pub type Anthropic = HttpProvider<Messages>;
 /// The Anthropic Messages wire, <https://docs.anthropic.com/en/api/messages>.
 #[derive(Clone, Debug)]
 pub struct Messages {
-    changed_prefix: ChangedPrefix,
+    prefix_mismatch_behavior: PrefixMismatchBehavior,
     host: Host,
 }
 
@@ -42,7 +42,7 @@ enum Host {
 
 impl Default for Messages {
     fn default() -> Self {
-        Self { changed_prefix: ChangedPrefix::DropThinking, host: Host::Vendor }
+        Self { prefix_mismatch_behavior: PrefixMismatchBehavior::DropBlock, host: Host::Vendor }
     }
 }
 
@@ -79,17 +79,16 @@ impl Wire for Messages {
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
         let changed_prefix = match to.is_vendor {
-            true => self.changed_prefix,
-            false => ChangedPrefix::Ignored,
+            true => self.prefix_mismatch_behavior,
+            false => PrefixMismatchBehavior::Unspecified,
         };
         let head = match &self.host {
-            Host::Vendor => RequestHead::Vendor,
-            Host::Vertex { betas } => RequestHead::Vertex {
-                anthropic_version: "vertex-2023-10-16",
-                anthropic_beta: betas,
-            },
+            Host::Vendor => BodyHead::Vendor,
+            Host::Vertex { betas } => {
+                BodyHead::Vertex { anthropic_version: "vertex-2023-10-16", anthropic_beta: betas }
+            }
         };
-        let (body, beta) = encode_with(request, to.model, head, changed_prefix)?;
+        let (body, beta) = encode_body(request, to.model, head, changed_prefix)?;
         let encoded = Encoded::from(body);
         Ok(match beta {
             Some(beta) => encoded.with_header(BETA_HEADER, beta),
@@ -114,7 +113,7 @@ impl Anthropic {
     ///
     /// With this setting nothing is asked for, and the vendor refuses such a request.
     pub fn without_drop_block(self) -> Self {
-        self.map_wire(|wire| wire.changed_prefix = ChangedPrefix::Ignored)
+        self.map_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
     /// Asks for a feature that is not for everybody yet, by the name that its documentation
@@ -144,7 +143,7 @@ impl Anthropic {
 
     /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in
     /// headers.
-    pub(in crate::provider) fn set_vertex(self) -> Self {
+    pub(in crate::provider) fn for_vertex(self) -> Self {
         self.map_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }
 }

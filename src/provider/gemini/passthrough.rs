@@ -10,7 +10,7 @@ pub(super) const PROVIDER_NAME: &str = "gemini";
 /// The fields of a part that are kept with its item.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct ModelBinding {
+pub(super) struct PassthroughFields {
     /// The wire gave the call an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
@@ -21,8 +21,8 @@ pub(super) struct ModelBinding {
     pub(super) thought_signature: Option<String>,
 }
 
-impl ModelBinding {
-    pub(super) fn provider_data(&self, model: &str) -> Option<ProviderData> {
+impl PassthroughFields {
+    pub(super) fn to_provider_data(&self, model: &str) -> Option<ProviderData> {
         Some(ProviderData::new(PROVIDER_NAME, model, Json::new(self).ok()?))
     }
 }

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 use crate::error::ErrorKind;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    CompleteCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
-    UnsupportedContent, WriterOutput, default_status, error_message, sent_call_id,
+    BufferedCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
+    UnsupportedContent, WriterOutput, call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
 
-pub(crate) const SERVER: ServerWire = ServerWire {
+pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     // The `{model}` of `…/models/{model}:streamGenerateContent`.
     model: |path, _| {
         let (path, _query) = path.split_once('?').unwrap_or((path, ""));
@@ -29,7 +29,7 @@ pub(crate) const SERVER: ServerWire = ServerWire {
         }
     },
     // The body tells it.
-    retry_after: |_| None,
+    retry_after_header: |_| None,
     ..ServerWire::new("gemini", ":streamGenerateContent", ContentWriter::start, |error, status| {
         let mut inner = json!({
             "code": status,
@@ -53,12 +53,12 @@ struct ContentWriter {
     /// What every chunk counts until the end.
     usage: Usage,
     /// Whether the model gives its calls ids and signs the first of a turn.
-    signs_parts: bool,
+    is_gemini_3: bool,
     sign_fn: fn(&str) -> Option<String>,
     /// Calls, which come together.
-    call_count: Vec<Value>,
+    buffered_calls: Vec<Value>,
     /// The call that is being written.
-    open_call: CompleteCall,
+    open_call: BufferedCall,
     /// A signature for the next part that is said.
     pending_signature: Option<String>,
     has_signed_call: bool,
@@ -71,10 +71,10 @@ impl ContentWriter {
             id: opening.id.to_owned(),
             model: opening.model.to_owned(),
             usage: Usage { output_tokens: 0, reasoning_tokens: 0, ..opening.usage },
-            signs_parts: opening.model.contains("gemini-3"),
+            is_gemini_3: opening.model.contains("gemini-3"),
             sign_fn: opening.sign_fn,
-            call_count: Vec::new(),
-            open_call: CompleteCall::default(),
+            buffered_calls: Vec::new(),
+            open_call: BufferedCall::default(),
             pending_signature: None,
             has_signed_call: false,
         })
@@ -83,20 +83,20 @@ impl ContentWriter {
     fn end_call(&mut self) -> Result<(), UnsupportedContent> {
         let Some((mut call, arguments)) = self.open_call.end()? else { return Ok(()) };
         call["args"] = arguments;
-        let said = is_signed_call(&call);
-        if self.signs_parts && !self.has_signed_call && self.pending_signature.is_none() {
+        let said = signed_call_text(&call);
+        if self.is_gemini_3 && !self.has_signed_call && self.pending_signature.is_none() {
             self.pending_signature = (self.sign_fn)(&said);
         }
         let part = self.sign_part(json!({ "functionCall": call }), &said);
         self.has_signed_call = true;
-        self.call_count.push(part);
+        self.buffered_calls.push(part);
         Ok(())
     }
 
     /// Gives a part the signature that waits for one.
     fn sign_part(&mut self, mut part: Value, said: &str) -> Value {
         if let Some(signature) = self.pending_signature.take() {
-            self.out.sign(&signature, said);
+            self.out.record_signature(&signature, said);
             part["thoughtSignature"] = signature.into();
         }
         part
@@ -147,7 +147,7 @@ impl ContentWriter {
 }
 
 /// What a signature of a call is given for.
-pub(crate) fn is_signed_call(call: &Value) -> String {
+pub(crate) fn signed_call_text(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())
 }
@@ -165,26 +165,26 @@ impl TurnWriter for ContentWriter {
                 self.flush();
                 self.write_chunk(&json!([{ "text": piece, "thought": true }]), None, self.usage);
             }
-            ContentDelta::Signature(SignedItem::Reasoning, signature)
+            ContentDelta::Signature(SignatureTarget::Reasoning, signature)
             | ContentDelta::HiddenReasoning(signature) => {
                 self.pending_signature = Some(signature);
             }
             // A part of its own, without words, as the vendor's newer models have it.
-            ContentDelta::Signature(SignedItem::Text, signature) => {
+            ContentDelta::Signature(SignatureTarget::Text, signature) => {
                 self.pending_signature = Some(signature);
                 self.write_part(json!({ "text": "" }));
             }
-            ContentDelta::Signature(SignedItem::Call, signature) => {
-                if let Some(part) = self.call_count.last_mut() {
-                    self.out.sign(&signature, &is_signed_call(&part["functionCall"]));
+            ContentDelta::Signature(SignatureTarget::Call, signature) => {
+                if let Some(part) = self.buffered_calls.last_mut() {
+                    self.out.record_signature(&signature, &signed_call_text(&part["functionCall"]));
                     part["thoughtSignature"] = signature.into();
                 }
             }
             ContentDelta::CallStart { call_id: id, name } => {
                 let mut call = json!({ "name": name });
                 match id.as_str() {
-                    "" if !self.signs_parts => {}
-                    _ => call["id"] = sent_call_id("call", id, &self.id, index).into(),
+                    "" if !self.is_gemini_3 => {}
+                    _ => call["id"] = call_id_or_generated("call", id, &self.id, index).into(),
                 }
                 self.open_call.start(call);
             }
@@ -195,8 +195,8 @@ impl TurnWriter for ContentWriter {
     }
 
     fn flush(&mut self) {
-        if !self.call_count.is_empty() {
-            let calls = Value::from(std::mem::take(&mut self.call_count));
+        if !self.buffered_calls.is_empty() {
+            let calls = Value::from(std::mem::take(&mut self.buffered_calls));
             self.write_chunk(&calls, None, self.usage);
         }
     }

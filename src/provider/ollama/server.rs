@@ -6,12 +6,12 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{
-    CompleteCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
-    UnsupportedContent, WriterOutput, default_status, message_text,
+    BufferedCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
+    UnsupportedContent, WriterOutput, default_status, message_with_phrase,
 };
 use crate::usage::Usage;
 
-pub(crate) const SERVER: ServerWire = ServerWire {
+pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     // "stream: (default: true)"
     wants_stream: |body| body["stream"] != Value::Bool(false),
     format: |_| FrameFormat::JSON_LINES,
@@ -24,7 +24,7 @@ pub(crate) const SERVER: ServerWire = ServerWire {
         super::PROVIDER_NAME,
         "/api/chat",
         LineWriter::start,
-        |error, _| json!({ "error": message_text(error, error_text(error.kind())) }),
+        |error, _| json!({ "error": message_with_phrase(error, error_phrase(error.kind())) }),
     )
 };
 
@@ -32,7 +32,7 @@ struct LineWriter {
     out: WriterOutput,
     model: String,
     created_at: String,
-    open_call: CompleteCall,
+    open_call: BufferedCall,
 }
 
 impl LineWriter {
@@ -40,19 +40,19 @@ impl LineWriter {
         Box::new(Self {
             out: WriterOutput::default(),
             model: opening.model.to_owned(),
-            created_at: format_date(opening.created),
-            open_call: CompleteCall::default(),
+            created_at: format_rfc3339(opening.created),
+            open_call: BufferedCall::default(),
         })
     }
 
     /// Writes a line whose message has a field more than every message has.
-    fn write_message(&mut self, field: &str, value: Value) {
-        let mut line = self.write_line(false);
+    fn write_message_field(&mut self, field: &str, value: Value) {
+        let mut line = self.line_json(false);
         line["message"][field] = value;
         self.out.frames.push(ServerFrame::from_event(None, &line));
     }
 
-    fn write_line(&self, done: bool) -> Value {
+    fn line_json(&self, done: bool) -> Value {
         json!({
             "model": self.model,
             "created_at": self.created_at,
@@ -69,8 +69,8 @@ impl TurnWriter for LineWriter {
 
     fn write(&mut self, _index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
-            ContentDelta::Text(piece) => self.write_message("content", piece.into()),
-            ContentDelta::Reasoning(_, piece) => self.write_message("thinking", piece.into()),
+            ContentDelta::Text(piece) => self.write_message_field("content", piece.into()),
+            ContentDelta::Reasoning(_, piece) => self.write_message_field("thinking", piece.into()),
             ContentDelta::Refusal(_) => return Err("a refusal"),
             ContentDelta::Signature(..) => return Err("a signature"),
             ContentDelta::HiddenReasoning(_) => return Err("hidden thoughts"),
@@ -86,7 +86,7 @@ impl TurnWriter for LineWriter {
             ContentDelta::CallEnd => {
                 if let Some((mut call, arguments)) = self.open_call.end()? {
                     call["function"]["arguments"] = arguments;
-                    self.write_message("tool_calls", json!([call]));
+                    self.write_message_field("tool_calls", json!([call]));
                 }
             }
         }
@@ -95,7 +95,7 @@ impl TurnWriter for LineWriter {
 
     fn stop(&mut self, reason: &StopReason, usage: Usage) -> Result<(), UnsupportedContent> {
         self.open_call.check_ended()?;
-        let mut line = self.write_line(true);
+        let mut line = self.line_json(true);
         line["done_reason"] = match reason {
             // The wire has no word for calls.
             StopReason::Stop | StopReason::ToolCalls => "stop",
@@ -124,7 +124,7 @@ impl TurnWriter for LineWriter {
 }
 
 /// Where a message is all that an error has, its words tell its kind.
-fn error_text(kind: ErrorKind) -> &'static str {
+fn error_phrase(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::ContextWindow => "exceeded max context length",
         ErrorKind::Overloaded => "server busy",
@@ -135,7 +135,7 @@ fn error_text(kind: ErrorKind) -> &'static str {
 }
 
 /// The date of RFC 3339, from seconds since 1970.
-fn format_date(seconds: u64) -> String {
+fn format_rfc3339(seconds: u64) -> String {
     // Years that begin in March have their odd month at the end: Howard Hinnant,
     // <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
     let days = seconds / 86_400 + 719_468;
@@ -152,7 +152,7 @@ fn format_date(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::format_date;
+    use super::format_rfc3339;
 
     #[test]
     fn dates_are_those_of_the_calendar() {
@@ -164,7 +164,7 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
-            assert_eq!(format_date(seconds), expected);
+            assert_eq!(format_rfc3339(seconds), expected);
         }
     }
 }

@@ -24,35 +24,35 @@ pub struct Dialect {
     /// Where requests go, with `/v1` or the like; empty where there is no usual address.
     pub base_url: &'static str,
     /// How the key is sent.
-    pub key: KeyHeader,
+    pub key_header: KeyHeader,
 
     /// The name of the output limit.
-    pub limit_field: LimitField,
+    pub max_tokens_field: MaxTokensField,
     /// Whether `stream_options.include_usage` is sent; some servers refuse the field, and some
     /// count without being asked.
     pub stream_usage: bool,
     /// Whether `top_k` is known. It is not the vendor's own.
-    pub top_k: bool,
+    pub supports_top_k: bool,
     /// The name of the seed.
     pub seed_field: SeedField,
     /// How many stop sequences are taken; the vendor takes "up to 4".
-    pub stop_sequences: usize,
+    pub max_stop_sequences: usize,
     /// What is known of `tool_choice`.
     pub tool_choice: ToolChoices,
     /// Whether `parallel_tool_calls` is known.
-    pub parallel_tool_calls: bool,
+    pub supports_parallel_tool_calls: bool,
     /// How much the model thinks, in the words of the server.
-    pub reasoning: ReasoningSetting,
+    pub reasoning_setting: ReasoningSetting,
     /// What is known of `response_format`.
     pub output_forms: OutputForms,
     /// The name of the end user's id.
     pub user_field: UserField,
     /// Whether `metadata` is known. The vendor wants `store` with it, which goes into
     /// [`Options::extra`](crate::request::Options::extra).
-    pub metadata: bool,
+    pub supports_metadata: bool,
     /// Whether `cache_control` marks are put on the tools, the stable zone and the newest message.
     /// The texts of messages are written as parts then, with and without a mark.
-    pub cache_marks: bool,
+    pub supports_cache_control: bool,
 
     /// The role of instructions.
     pub system_role: SystemRole,
@@ -65,15 +65,15 @@ pub struct Dialect {
     /// What of its reasoning a model is shown again.
     pub reasoning_echo: ReasoningEcho,
     /// The form of call ids.
-    pub id_rule: IdRule,
+    pub call_id_rule: CallIdRule,
     /// Whether a tool result names its tool.
     pub names_results: bool,
     /// Whether an assistant must speak between a tool result and the user. Mistral answers
     /// "Unexpected role 'user' after role 'tool'".
-    pub assistant_after_results: bool,
+    pub requires_assistant_after_results: bool,
     /// Whether `tools: []` is sent when there are none but the history has calls, as proxies for
     /// Anthropic want it; most servers refuse an empty list.
-    pub empty_tools: bool,
+    pub sends_empty_tools: bool,
 
     /// What completes a turn.
     pub turn_end: TurnEnd,
@@ -87,7 +87,7 @@ pub struct Dialect {
 /// The name that a server knows the output limit by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LimitField {
+pub enum MaxTokensField {
     /// `max_completion_tokens`, as the vendor's newer models want it.
     MaxCompletionTokens,
     /// `max_tokens`, as most compatible servers want it.
@@ -114,7 +114,7 @@ pub enum ToolChoices {
     /// `none` and `required`.
     Keywords,
     /// The words, and one tool by its name.
-    Named,
+    KeywordsAndNamed,
 }
 
 /// How a server is told how much the model thinks.
@@ -135,7 +135,7 @@ pub enum ReasoningSetting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputForms {
     /// Nothing.
-    Text,
+    TextOnly,
     /// `json_object`
     Object,
     /// `json_schema`
@@ -190,11 +190,11 @@ pub enum MediaForms {
     /// Images by their bytes.
     ImageBytes,
     /// Images by their address.
-    Images,
+    ImageUrls,
     /// Files and sounds by their bytes.
     FileBytes,
     /// Files by their address.
-    Files,
+    FileUrls,
 }
 
 /// What stands for the content of an assistant that only calls tools.
@@ -204,7 +204,7 @@ pub enum EmptyContent {
     /// `null`
     Null,
     /// `""`
-    Empty,
+    EmptyString,
     /// No field.
     Absent,
 }
@@ -225,7 +225,7 @@ pub enum ReasoningEcho {
 
 /// The form of call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdRule {
+pub enum CallIdRule {
     /// Letters, digits, `_` and `-`, at most 40.
     Max40Chars,
     /// Exactly nine letters and digits: "Tool call id must be a-z, A-Z, 0-9, with a length of 9".
@@ -240,10 +240,10 @@ pub enum TurnEnd {
     FinishReason,
     /// Or `[DONE]`, for servers that send no finish reason. A turn with calls is incomplete without
     /// one: proxies send `[DONE]` also behind an answer that broke off.
-    Done,
+    DoneMarker,
     /// Or the end of a body, for servers that send neither. A turn with calls is incomplete then:
     /// a connection that broke looks the same.
-    Body,
+    BodyEnd,
 }
 
 /// Whether the model's thoughts stand in its text.
@@ -256,7 +256,7 @@ pub enum ThinkTags {
     Tagged,
     /// The text begins with thoughts, with or without `<think>`, and goes on behind `</think>`:
     /// chat templates that write the opening tag themselves.
-    Opened,
+    OpenedByTemplate,
 }
 
 impl Default for Dialect {

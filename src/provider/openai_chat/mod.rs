@@ -16,7 +16,7 @@ mod wire;
 pub use crate::provider::effort_names::EffortNames;
 pub use decode::Decoder;
 pub use dialect::{
-    Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
+    CallIdRule, Dialect, EmptyContent, MaxTokensField, MediaForms, OutputForms, ReasoningEcho,
     ReasoningSetting, SeedField, SystemPosition, SystemRole, ThinkTags, ToolChoices, TurnEnd,
     UserField,
 };

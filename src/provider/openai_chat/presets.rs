@@ -1,7 +1,7 @@
 //! The dialects of known servers: data, and no code.
 
 use super::dialect::{
-    Dialect, EmptyContent, IdRule, LimitField, MediaForms, OutputForms, ReasoningEcho,
+    CallIdRule, Dialect, EmptyContent, MaxTokensField, MediaForms, OutputForms, ReasoningEcho,
     ReasoningSetting, SeedField, SystemPosition, SystemRole, ThinkTags, ToolChoices, TurnEnd,
     UserField,
 };
@@ -11,31 +11,31 @@ use crate::provider::effort_names::EffortNames;
 impl Dialect {
     /// What every server takes, for one that nothing is known of. What it may not know is refused
     /// here rather than sent.
-    pub const STRICT: Self = Self {
+    pub const MINIMAL: Self = Self {
         name: "openai_compatible",
         base_url: "",
-        key: KeyHeader::Bearer,
-        limit_field: LimitField::MaxTokens,
+        key_header: KeyHeader::Bearer,
+        max_tokens_field: MaxTokensField::MaxTokens,
         stream_usage: false,
-        top_k: false,
+        supports_top_k: false,
         seed_field: SeedField::None,
-        stop_sequences: 4,
+        max_stop_sequences: 4,
         tool_choice: ToolChoices::None,
-        parallel_tool_calls: false,
-        reasoning: ReasoningSetting::None,
-        output_forms: OutputForms::Text,
+        supports_parallel_tool_calls: false,
+        reasoning_setting: ReasoningSetting::None,
+        output_forms: OutputForms::TextOnly,
         user_field: UserField::None,
-        metadata: false,
-        cache_marks: false,
+        supports_metadata: false,
+        supports_cache_control: false,
         system_role: SystemRole::System,
         system_position: SystemPosition::Front,
         media_forms: MediaForms::None,
-        empty_content: EmptyContent::Empty,
+        empty_content: EmptyContent::EmptyString,
         reasoning_echo: ReasoningEcho::None,
-        id_rule: IdRule::Max40Chars,
+        call_id_rule: CallIdRule::Max40Chars,
         names_results: false,
-        assistant_after_results: false,
-        empty_tools: false,
+        requires_assistant_after_results: false,
+        sends_empty_tools: false,
         turn_end: TurnEnd::FinishReason,
         think_tags: ThinkTags::Off,
         parses_text_calls: false,
@@ -43,27 +43,27 @@ impl Dialect {
 
     /// What a server takes that follows the vendor here: the usage at the end of a stream, a seed,
     /// each `tool_choice`, and whether calls may be parallel.
-    const FAITHFUL: Self = Self {
+    const BROADLY_COMPATIBLE: Self = Self {
         stream_usage: true,
         seed_field: SeedField::Seed,
-        tool_choice: ToolChoices::Named,
-        parallel_tool_calls: true,
-        ..Self::STRICT
+        tool_choice: ToolChoices::KeywordsAndNamed,
+        supports_parallel_tool_calls: true,
+        ..Self::MINIMAL
     };
 
     /// The vendor's own, <https://platform.openai.com/docs/api-reference/chat/create>.
     pub const OPENAI: Self = Self {
         name: "openai_chat",
         base_url: "https://api.openai.com/v1",
-        limit_field: LimitField::MaxCompletionTokens,
-        reasoning: ReasoningSetting::Effort(EffortNames::OPENAI),
+        max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        reasoning_setting: ReasoningSetting::Effort(EffortNames::OPENAI),
         output_forms: OutputForms::ObjectAndStrictSchema,
         user_field: UserField::SafetyIdentifier,
-        metadata: true,
+        supports_metadata: true,
         system_position: SystemPosition::Anywhere,
         media_forms: MediaForms::FileBytes,
         empty_content: EmptyContent::Null,
-        ..Self::FAITHFUL
+        ..Self::BROADLY_COMPATIBLE
     };
 
     /// Azure OpenAI. The base URL is that of the resource, either
@@ -73,7 +73,7 @@ impl Dialect {
     pub const AZURE: Self = Self {
         name: "azure",
         base_url: "",
-        key: KeyHeader::Named("api-key"),
+        key_header: KeyHeader::Named("api-key"),
         user_field: UserField::User,
         ..Self::OPENAI
     };
@@ -82,24 +82,24 @@ impl Dialect {
     pub const OPENROUTER: Self = Self {
         name: "openrouter",
         base_url: "https://openrouter.ai/api/v1",
-        top_k: true,
-        reasoning: ReasoningSetting::Object(EffortNames::OPENAI),
+        supports_top_k: true,
+        reasoning_setting: ReasoningSetting::Object(EffortNames::OPENAI),
         output_forms: OutputForms::ObjectAndStrictSchema,
         user_field: UserField::User,
-        cache_marks: true,
-        media_forms: MediaForms::Files,
+        supports_cache_control: true,
+        media_forms: MediaForms::FileUrls,
         empty_content: EmptyContent::Null,
         reasoning_echo: ReasoningEcho::Verbatim,
-        ..Self::FAITHFUL
+        ..Self::BROADLY_COMPATIBLE
     };
 
     /// A LiteLLM proxy, <https://docs.litellm.ai/docs/completion/input>. It has no usual address.
     pub const LITELLM: Self = Self {
         name: "litellm",
         base_url: "",
-        reasoning: ReasoningSetting::Effort(EffortNames::OPENAI),
-        cache_marks: false,
-        empty_tools: true,
+        reasoning_setting: ReasoningSetting::Effort(EffortNames::OPENAI),
+        supports_cache_control: false,
+        sends_empty_tools: true,
         ..Self::OPENROUTER
     };
 
@@ -107,13 +107,13 @@ impl Dialect {
     pub const GROQ: Self = Self {
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
-        limit_field: LimitField::MaxCompletionTokens,
-        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndStrictSchema,
         user_field: UserField::User,
-        media_forms: MediaForms::Images,
+        media_forms: MediaForms::ImageUrls,
         empty_content: EmptyContent::Null,
-        ..Self::FAITHFUL
+        ..Self::BROADLY_COMPATIBLE
     };
 
     /// DeepSeek, <https://api-docs.deepseek.com/api/create-chat-completion>.
@@ -121,15 +121,15 @@ impl Dialect {
         name: "deepseek",
         base_url: "https://api.deepseek.com",
         stream_usage: true,
-        stop_sequences: 16,
-        tool_choice: ToolChoices::Named,
-        reasoning: ReasoningSetting::Thinking(EffortNames {
+        max_stop_sequences: 16,
+        tool_choice: ToolChoices::KeywordsAndNamed,
+        reasoning_setting: ReasoningSetting::Thinking(EffortNames {
             max: "max",
             ..EffortNames::LOW_MEDIUM_HIGH
         }),
         output_forms: OutputForms::Object,
         reasoning_echo: ReasoningEcho::ContentInToolLoop,
-        ..Self::STRICT
+        ..Self::MINIMAL
     };
 
     /// Mistral, <https://docs.mistral.ai/api/#tag/chat>. It counts without being asked.
@@ -137,9 +137,9 @@ impl Dialect {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
         seed_field: SeedField::RandomSeed,
-        tool_choice: ToolChoices::Named,
-        parallel_tool_calls: true,
-        reasoning: ReasoningSetting::Effort(EffortNames {
+        tool_choice: ToolChoices::KeywordsAndNamed,
+        supports_parallel_tool_calls: true,
+        reasoning_setting: ReasoningSetting::Effort(EffortNames {
             minimal: "high",
             low: "high",
             medium: "high",
@@ -147,23 +147,23 @@ impl Dialect {
             ..EffortNames::OPENAI
         }),
         output_forms: OutputForms::ObjectAndStrictSchema,
-        media_forms: MediaForms::Images,
-        id_rule: IdRule::NineAlphanumerics,
+        media_forms: MediaForms::ImageUrls,
+        call_id_rule: CallIdRule::NineAlphanumerics,
         names_results: true,
-        assistant_after_results: true,
-        ..Self::STRICT
+        requires_assistant_after_results: true,
+        ..Self::MINIMAL
     };
 
     /// Together, <https://docs.together.ai/reference/chat-completions-1>.
     pub const TOGETHER: Self = Self {
         name: "together",
         base_url: "https://api.together.xyz/v1",
-        top_k: true,
-        parallel_tool_calls: false,
-        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        supports_top_k: true,
+        supports_parallel_tool_calls: false,
+        reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndSchema,
-        media_forms: MediaForms::Images,
-        ..Self::FAITHFUL
+        media_forms: MediaForms::ImageUrls,
+        ..Self::BROADLY_COMPATIBLE
     };
 
     /// Ollama, <https://github.com/ollama/ollama/blob/main/docs/openai.md>, which leaves
@@ -173,10 +173,10 @@ impl Dialect {
         base_url: "http://localhost:11434/v1",
         stream_usage: true,
         seed_field: SeedField::Seed,
-        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndSchema,
         media_forms: MediaForms::ImageBytes,
-        ..Self::STRICT
+        ..Self::MINIMAL
     };
 
     /// llama.cpp's server, <https://github.com/ggml-org/llama.cpp/tree/master/tools/server>. Its
@@ -184,23 +184,23 @@ impl Dialect {
     pub const LLAMA_CPP: Self = Self {
         name: "llama_cpp",
         base_url: "http://localhost:8080/v1",
-        top_k: true,
+        supports_top_k: true,
         tool_choice: ToolChoices::Keywords,
         output_forms: OutputForms::ObjectAndSchema,
-        media_forms: MediaForms::Images,
-        ..Self::FAITHFUL
+        media_forms: MediaForms::ImageUrls,
+        ..Self::BROADLY_COMPATIBLE
     };
 
     /// vLLM, <https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html>.
     pub const VLLM: Self = Self {
         name: "vllm",
         base_url: "http://localhost:8000/v1",
-        top_k: true,
-        reasoning: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
+        supports_top_k: true,
+        reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndSchema,
         user_field: UserField::User,
-        media_forms: MediaForms::Images,
-        ..Self::FAITHFUL
+        media_forms: MediaForms::ImageUrls,
+        ..Self::BROADLY_COMPATIBLE
     };
 
     /// LM Studio, <https://lmstudio.ai/docs/developer/openai-compat/chat-completions>. It says
@@ -209,17 +209,17 @@ impl Dialect {
         name: "lm_studio",
         base_url: "http://localhost:1234/v1",
         stream_usage: true,
-        top_k: true,
+        supports_top_k: true,
         seed_field: SeedField::Seed,
         tool_choice: ToolChoices::Keywords,
         output_forms: OutputForms::Schema,
         media_forms: MediaForms::ImageBytes,
-        ..Self::STRICT
+        ..Self::MINIMAL
     };
 
     /// All presets.
     pub const ALL: &'static [Self] = &[
-        Self::STRICT,
+        Self::MINIMAL,
         Self::OPENAI,
         Self::AZURE,
         Self::OPENROUTER,

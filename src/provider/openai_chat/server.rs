@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
     FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent, WriterOutput,
-    openai_errors, sent_call_id,
+    call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
 /// What a detail of reasoning says of its own form.
-const FRAME_FORMAT: &str = "anthropic-claude-v1";
+const REASONING_DETAIL_FORMAT: &str = "anthropic-claude-v1";
 
-pub(crate) const SERVER: ServerWire = ServerWire {
-    request_id: Some(openai_errors::REQUEST_ID_HEADER),
+pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
+    request_id_header: Some(openai_errors::REQUEST_ID_HEADER),
     ..ServerWire::new("openai_chat", "/chat/completions", ChunkWriter::start, |error, _| {
         openai_errors::error_body(error, "maximum context length")
     })
@@ -35,17 +35,17 @@ struct ChunkWriter {
     model: String,
     include_usage: bool,
     /// The reasoning blocks that are written as details.
-    writes_details: BTreeSet<u32>,
+    detail_block_indices: BTreeSet<u32>,
     /// The signatures of calls, which come with their beginning.
-    signs_reasoning: BTreeMap<u32, String>,
+    call_signatures: BTreeMap<u32, String>,
     /// The thoughts of the last block of reasoning.
-    open_reasoning: (u32, String),
+    last_reasoning: (u32, String),
     /// The details of reasoning so far.
-    details: u32,
+    detail_count: u32,
     /// The index of the last block that was a detail.
-    last_detail_index: Option<u32>,
+    last_detail_block_index: Option<u32>,
     call_count: u32,
-    has_refused: bool,
+    has_refusal: bool,
 }
 
 impl ChunkWriter {
@@ -54,9 +54,9 @@ impl ChunkWriter {
         let mut signatures = BTreeMap::new();
         for (index, of, signature) in opening.signatures {
             match of {
-                SignedItem::Text => {}
-                SignedItem::Reasoning => drop(detailed.insert(*index)),
-                SignedItem::Call => drop(signatures.insert(*index, signature.clone())),
+                SignatureTarget::Text => {}
+                SignatureTarget::Reasoning => drop(detailed.insert(*index)),
+                SignatureTarget::Call => drop(signatures.insert(*index, signature.clone())),
             }
         }
         let mut writer = Self {
@@ -64,8 +64,8 @@ impl ChunkWriter {
             created: opening.created,
             model: opening.model.to_owned(),
             include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
-            writes_details: detailed,
-            signs_reasoning: signatures,
+            detail_block_indices: detailed,
+            call_signatures: signatures,
             ..Self::default()
         };
         writer.write_delta(&json!({ "role": "assistant", "content": "", "refusal": null }));
@@ -73,27 +73,27 @@ impl ChunkWriter {
     }
 
     fn write_reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
-        if self.open_reasoning.0 != index {
-            self.open_reasoning = (index, String::new());
+        if self.last_reasoning.0 != index {
+            self.last_reasoning = (index, String::new());
         }
-        self.open_reasoning.1.push_str(piece);
-        if !self.writes_details.contains(&index) {
+        self.last_reasoning.1.push_str(piece);
+        if !self.detail_block_indices.contains(&index) {
             return self.write_delta(&json!({ "reasoning_content": piece }));
         }
         let detail = match kind {
             ReasoningKind::Trace => json!({ "type": "reasoning.text", "text": piece }),
             ReasoningKind::Summary => json!({ "type": "reasoning.summary", "summary": piece }),
         };
-        self.push_detail(index, detail, Some(piece));
+        self.write_detail(index, detail, Some(piece));
     }
 
     /// Writes a piece of the detail that a block of reasoning is.
-    fn push_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
-        if self.last_detail_index.replace(index) != Some(index) {
-            self.details += 1;
+    fn write_detail(&mut self, index: u32, mut detail: Value, shown: Option<&str>) {
+        if self.last_detail_block_index.replace(index) != Some(index) {
+            self.detail_count += 1;
         }
-        detail["index"] = (self.details - 1).into();
-        detail["format"] = FRAME_FORMAT.into();
+        detail["index"] = (self.detail_count - 1).into();
+        detail["format"] = REASONING_DETAIL_FORMAT.into();
         let mut delta = json!({ "reasoning_details": [detail] });
         if let Some(shown) = shown {
             delta["reasoning"] = shown.into();
@@ -135,31 +135,31 @@ impl TurnWriter for ChunkWriter {
         match delta {
             ContentDelta::Text(piece) => self.write_delta(&json!({ "content": piece })),
             ContentDelta::Refusal(piece) => {
-                self.has_refused = true;
+                self.has_refusal = true;
                 self.write_delta(&json!({ "refusal": piece }));
             }
             ContentDelta::Reasoning(kind, piece) => self.write_reasoning(index, &piece, kind),
-            ContentDelta::Signature(SignedItem::Reasoning, signature) => {
-                self.out.sign(&signature, &self.open_reasoning.1);
+            ContentDelta::Signature(SignatureTarget::Reasoning, signature) => {
+                self.out.record_signature(&signature, &self.last_reasoning.1);
                 let detail = json!({ "type": "reasoning.text", "signature": signature });
-                self.push_detail(index, detail, None);
+                self.write_detail(index, detail, None);
             }
-            ContentDelta::Signature(SignedItem::Text, _) => return Err("a signature of text"),
+            ContentDelta::Signature(SignatureTarget::Text, _) => return Err("a signature of text"),
             ContentDelta::HiddenReasoning(data) => {
-                self.out.sign(&data, "");
+                self.out.record_signature(&data, "");
                 let detail = json!({ "type": "reasoning.encrypted", "data": data });
-                self.push_detail(index, detail, None);
+                self.write_detail(index, detail, None);
             }
             ContentDelta::CallStart { call_id: id, name } => {
-                let id = sent_call_id("call", id, &self.id, index);
+                let id = call_id_or_generated("call", id, &self.id, index);
                 let function = json!({ "name": name, "arguments": "" });
                 let at = self.call_count;
                 self.call_count += 1;
                 let mut call = json!({
                     "index": at, "id": id, "type": "function", "function": function,
                 });
-                if let Some(signature) = self.signs_reasoning.remove(&index) {
-                    self.out.sign(&signature, "");
+                if let Some(signature) = self.call_signatures.remove(&index) {
+                    self.out.record_signature(&signature, "");
                     // As Gemini has it behind this wire.
                     call["extra_content"]["google"]["thought_signature"] = signature.into();
                 }
@@ -172,7 +172,7 @@ impl TurnWriter for ChunkWriter {
                 ] }));
             }
             // The signature of a call stands in its beginning.
-            ContentDelta::Signature(SignedItem::Call, _) | ContentDelta::CallEnd => {}
+            ContentDelta::Signature(SignatureTarget::Call, _) | ContentDelta::CallEnd => {}
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ impl TurnWriter for ChunkWriter {
         let reason = match reason {
             StopReason::Stop => "stop",
             // The vendor's refusals say `stop`.
-            StopReason::Refusal if self.has_refused => "stop",
+            StopReason::Refusal if self.has_refusal => "stop",
             StopReason::ToolCalls => "tool_calls",
             StopReason::MaxTokens => "length",
             StopReason::ContentFilter => "content_filter",

@@ -34,9 +34,10 @@ pub struct ChatCompletions {
 
 impl ChatCompletions {
     fn dialect(&self, is_vendor: bool) -> Dialect {
-        let Dialect { limit_field: limit, system_position: system_place, .. } = Dialect::STRICT;
+        let Dialect { max_tokens_field: limit, system_position: system_place, .. } =
+            Dialect::MINIMAL;
         let copied = Dialect {
-            limit_field: limit,
+            max_tokens_field: limit,
             user_field: UserField::User,
             system_position: system_place,
             ..Dialect::OPENAI
@@ -63,7 +64,7 @@ impl Wire for ChatCompletions {
     }
 
     fn key_header(&self) -> KeyHeader {
-        self.dialect.unwrap_or_default().key
+        self.dialect.unwrap_or_default().key_header
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {

@@ -27,7 +27,7 @@ pub(super) struct MessagePart<'a> {
 
 /// The fields of a message or a call that are kept.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ProviderItem {
+pub(super) struct PassthroughItem {
     item: OrderedFields,
     /// The id of the reasoning that was written before it. The wire links the two: "Item … was
     /// provided without its required 'reasoning' item".
@@ -56,29 +56,29 @@ pub(super) fn message_data(
         }
         _ => item = item.without(&["content"]),
     }
-    provider_item(item, after)
+    passthrough_item_json(item, after)
 }
 
 /// What is kept of a call.
 pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<Json> {
     let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
-    provider_item(item.without(&["call_id", "name", "arguments"]), after)
+    passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
 }
 
-fn provider_item(item: OrderedFields, after: Option<&str>) -> Option<Json> {
+fn passthrough_item_json(item: OrderedFields, after: Option<&str>) -> Option<Json> {
     let text =
-        serde_json::to_string(&ProviderItem { item, after: after.map(str::to_owned) }).ok()?;
+        serde_json::to_string(&PassthroughItem { item, after: after.map(str::to_owned) }).ok()?;
     Json::parse(&text).ok()
 }
 
-impl ProviderItem {
-    pub(super) fn read(data: &ProviderData) -> Option<Self> {
+impl PassthroughItem {
+    pub(super) fn from_provider_data(data: &ProviderData) -> Option<Self> {
         data.value.deserialize_as().ok()
     }
 
     /// The message with its text, as it came. `None` if its words are others since.
     pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
-        let mut item = self.of_type("message")?;
+        let mut item = self.into_fields_of_type("message")?;
         match item.get("content") {
             None => {
                 let part =
@@ -107,14 +107,14 @@ impl ProviderItem {
         name: &str,
         arguments: &str,
     ) -> Option<Box<RawValue>> {
-        let mut item = self.of_type("function_call")?;
+        let mut item = self.into_fields_of_type("function_call")?;
         for (field, value) in [("call_id", call_id), ("name", name), ("arguments", arguments)] {
             item.set(field, to_raw_value(value).ok()?);
         }
         to_raw_value(&item).ok()
     }
 
-    fn of_type(self, wanted: &str) -> Option<OrderedFields> {
+    fn into_fields_of_type(self, wanted: &str) -> Option<OrderedFields> {
         let kind = self.item.get("type")?;
         (serde_json::from_str::<&str>(kind.get()).ok()? == wanted).then_some(self.item)
     }
@@ -133,7 +133,7 @@ pub(super) struct ReasoningItem<'a> {
 
 impl<'a> ReasoningItem<'a> {
     /// Reads a reasoning item that can be sent.
-    pub(super) fn read(data: &'a ProviderData) -> Option<Self> {
+    pub(super) fn from_provider_data(data: &'a ProviderData) -> Option<Self> {
         let thought: Self = data.value.deserialize_as().ok()?;
         let means_something =
             !thought.encrypted_content.or_empty().is_empty() || !thought.content.0.is_empty();

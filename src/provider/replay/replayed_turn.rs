@@ -52,7 +52,7 @@ pub(crate) fn replay_turn(
         }
         Ok(ReplayedEvent { event, .. }) => event,
         Err(error) if error.kind() == ErrorKind::IncompleteTurn => {
-            return Err(error.with_source(turn.into_incomplete(None)));
+            return Err(error.with_source(turn.fail_incomplete(None)));
         }
         Err(error) => return Err(error),
     });
@@ -68,7 +68,7 @@ impl TurnSource for ReplayedTurn {
             (None, Ending::Failed(error)) => Some(replay_turn(Err(error.clone()), turn)),
             (None, Ending::Torn) => {
                 let cause = refused_turn_error("its last line, of this turn, is cut off");
-                Some(Err(turn.into_incomplete(Some(cause))))
+                Some(Err(turn.fail_incomplete(Some(cause))))
             }
         })
     }

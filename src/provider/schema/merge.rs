@@ -7,21 +7,21 @@ use super::subset::{Schema, is_structural};
 /// Joins two schemas into the one that fits what both fit. Of words about it, the first one's are
 /// kept. Gives the keyword that cannot be joined.
 pub(super) fn merge_schemas(mut first: Schema, second: Schema) -> Result<Schema, String> {
-    if excludes(&first, &second) || excludes(&second, &first) {
+    if forbids_properties_of(&first, &second) || forbids_properties_of(&second, &first) {
         return Err("additionalProperties".to_owned());
     }
     for (keyword, value) in second {
         match first.get_mut(&keyword) {
             None => drop(first.insert(keyword, value)),
             Some(old) if *old == value || !is_structural(&keyword) => {}
-            Some(old) => *old = merge_types(&keyword, old.take(), value).ok_or(keyword)?,
+            Some(old) => *old = merge_keyword(&keyword, old.take(), value).ok_or(keyword)?,
         }
     }
     Ok(first)
 }
 
 /// Whether `closed` has no room for a property of `other`.
-fn excludes(closed: &Schema, other: &Schema) -> bool {
+fn forbids_properties_of(closed: &Schema, other: &Schema) -> bool {
     let properties = |schema: &Schema| match schema.get("properties") {
         Some(Value::Object(properties)) => properties.keys().cloned().collect(),
         _ => Vec::new(),
@@ -32,7 +32,7 @@ fn excludes(closed: &Schema, other: &Schema) -> bool {
 }
 
 /// Joins two values of one keyword.
-fn merge_types(keyword: &str, first: Value, second: Value) -> Option<Value> {
+fn merge_keyword(keyword: &str, first: Value, second: Value) -> Option<Value> {
     match (keyword, first, second) {
         ("properties", Value::Object(mut first), Value::Object(second)) => {
             for (name, value) in second {
@@ -62,8 +62,7 @@ fn merge_types(keyword: &str, first: Value, second: Value) -> Option<Value> {
         | ("additionalProperties", other, Value::Bool(true)) => Some(other),
         ("type", first, second) => {
             let (first, second) = (types_of(&first), types_of(&second));
-            let both: Vec<_> =
-                first.iter().filter_map(|name| common_values(name, &second)).collect();
+            let both: Vec<_> = first.iter().filter_map(|name| common_type(name, &second)).collect();
             match both.as_slice() {
                 [] => None,
                 [one] => Some(Value::from(*one)),
@@ -84,7 +83,7 @@ pub(super) fn types_of(of: &Value) -> Vec<&str> {
 }
 
 /// The narrower of a type and its like among others: an integer is a number.
-fn common_values<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
+fn common_type<'a>(name: &'a str, others: &[&'a str]) -> Option<&'a str> {
     match name {
         name if others.contains(&name) => Some(name),
         "integer" if others.contains(&"number") => Some("integer"),

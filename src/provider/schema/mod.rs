@@ -16,7 +16,10 @@ mod schema_hints;
 mod subset;
 mod wire_subsets;
 
-pub(super) use wire_subsets::{anthropic_output, gemini, ollama_parameters, openai_strict};
+pub(super) use wire_subsets::{
+    to_anthropic_output_schema, to_gemini_schema, to_ollama_parameters_schema,
+    to_openai_strict_schema,
+};
 
 #[cfg(test)]
 mod tests;

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// The places where definitions stand, today's and yesterday's.
-const DEFINITION_KEYS: [&str; 2] = ["#/$defs/", "#/definitions/"];
+const DEFINITION_PREFIXES: [&str; 2] = ["#/$defs/", "#/definitions/"];
 
 /// The name of the definition that a reference names: the root has an empty one.
-pub(super) fn name(reference: &str) -> Option<&str> {
+pub(super) fn definition_name(reference: &str) -> Option<&str> {
     if reference == "#" {
         return Some("");
     }
-    let name = DEFINITION_KEYS.iter().find_map(|home| reference.strip_prefix(home))?;
+    let name = DEFINITION_PREFIXES.iter().find_map(|home| reference.strip_prefix(home))?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
@@ -26,8 +26,8 @@ pub(super) fn reference_to(name: &str) -> String {
 }
 
 /// What a reference inside `root` leads to.
-pub(super) fn target_of<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
-    let pointer = unescape_pointer(reference.strip_prefix('#')?)?;
+pub(super) fn resolve_reference<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = percent_decode(reference.strip_prefix('#')?)?;
     root.pointer(&pointer)
 }
 
@@ -35,13 +35,15 @@ pub(super) fn target_of<'a>(root: &'a Value, reference: &str) -> Option<&'a Valu
 pub(super) fn definition<'a>(root: &'a Value, name: &str) -> Option<&'a Value> {
     match name {
         "" => Some(root),
-        name => DEFINITION_KEYS.iter().find_map(|home| target_of(root, &format!("{home}{name}"))),
+        name => DEFINITION_PREFIXES
+            .iter()
+            .find_map(|home| resolve_reference(root, &format!("{home}{name}"))),
     }
 }
 
 /// The key of a definition, out of its name in a reference.
 pub(super) fn definition_key(name: &str) -> String {
-    let decoded = unescape_pointer(name).unwrap_or(Cow::Borrowed(name));
+    let decoded = percent_decode(name).unwrap_or(Cow::Borrowed(name));
     decoded.replace("~1", "/").replace("~0", "~")
 }
 
@@ -51,7 +53,7 @@ pub(super) fn escape_pointer(name: &str) -> String {
 }
 
 /// Undoes the percent signs of a URI.
-fn unescape_pointer(text: &str) -> Option<Cow<'_, str>> {
+fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }
@@ -78,7 +80,7 @@ pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
     while let Some(at) = next.pop() {
         let Some(definition) = definition(root, at) else { continue };
         let mut found = Vec::new();
-        references_in(definition, at.is_empty(), &mut found);
+        collect_references(definition, at.is_empty(), &mut found);
         for found in found {
             if found == name {
                 return true;
@@ -92,18 +94,20 @@ pub(super) fn is_recursive(root: &Value, name: &str) -> bool {
 }
 
 /// The names of the definitions that a schema mentions anywhere.
-fn references_in<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
+fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a str>) {
     match schema {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match (key.as_str(), value) {
-                    ("$ref", Value::String(reference)) => found.extend(name(reference)),
+                    ("$ref", Value::String(reference)) => found.extend(definition_name(reference)),
                     ("$defs" | "definitions", _) if is_root => {}
-                    (_, value) => references_in(value, false, found),
+                    (_, value) => collect_references(value, false, found),
                 }
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| references_in(value, false, found)),
+        Value::Array(values) => {
+            values.iter().for_each(|value| collect_references(value, false, found))
+        }
         _ => {}
     }
 }
@@ -150,7 +154,8 @@ pub(super) fn find_cycle(whole: &Value, optional_too: bool) -> Option<String> {
 fn collect_edges(schema: &Value, at: &str, optional: bool, found: &mut Vec<ReferenceEdge>) {
     match schema {
         Value::Object(fields) => {
-            if let Some(name) = fields.get("$ref").and_then(Value::as_str).and_then(name) {
+            if let Some(name) = fields.get("$ref").and_then(Value::as_str).and_then(definition_name)
+            {
                 found.push(ReferenceEdge {
                     target: definition_key(name),
                     path: at.to_owned(),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::merge::merge_schemas;
 use super::refs;
-use super::subset::{Cycles, References, Schema, SchemaSubset, is_structural};
+use super::subset::{RecursionForms, ReferenceForms, Schema, SchemaSubset, is_structural};
 use crate::error::Error;
 
 /// So many parts a schema may have when its references are written out: a small one can be made to
@@ -24,21 +24,21 @@ pub(super) fn rewrite_for_subset<'a>(
     let mut narrower =
         SchemaRewriter { root: schema, subset, needed_definitions: BTreeMap::new(), part_count: 0 };
     let mut whole = narrower.rewrite_root()?;
-    let definitions = narrower.definitions()?;
+    let definitions = narrower.rewrite_definitions()?;
     if !definitions.is_empty() {
         whole.insert("$defs".to_owned(), Value::Object(definitions));
     }
     let whole = Value::Object(whole);
-    let (cycle, what) = match subset.cycles {
-        Cycles::Any => (None, ""),
-        Cycles::Optional => {
+    let (cycle, what) = match subset.recursion {
+        RecursionForms::Any => (None, ""),
+        RecursionForms::Optional => {
             let what = "recursion other than by a property that is not required";
             (refs::find_cycle(&whole, false), what)
         }
-        Cycles::None => (refs::find_cycle(&whole, true), "recursion"),
+        RecursionForms::None => (refs::find_cycle(&whole, true), "recursion"),
     };
     match cycle {
-        Some(at) => Err(subset.refuse_schema(&at, what)),
+        Some(at) => Err(subset.unsupported_error(&at, what)),
         None if whole == *schema => Ok(Cow::Borrowed(schema)),
         None => Ok(Cow::Owned(whole)),
     }
@@ -55,17 +55,17 @@ pub(super) struct SchemaRewriter<'a> {
 
 impl SchemaRewriter<'_> {
     fn rewrite_root(&mut self) -> Result<Schema, Error> {
-        let schema = self.merged(self.root, "#", 0)?;
+        let schema = self.flatten_schema(self.root, "#", 0)?;
         let whole = self.rewrite_node(schema, "#", 0)?;
         if self.subset.requires_root_object && whole.get("type") != Some(&json!("object")) {
             let what = "a root that is not always an object; make it the field of one";
-            return Err(self.subset.refuse_schema("#", what));
+            return Err(self.subset.unsupported_error("#", what));
         }
         Ok(whole)
     }
 
     /// Rewrites the definitions that are referred to, also by one another.
-    fn definitions(&mut self) -> Result<Map<String, Value>, Error> {
+    fn rewrite_definitions(&mut self) -> Result<Map<String, Value>, Error> {
         while let Some((name, _)) = self.needed_definitions.iter().find(|(_, done)| done.is_none())
         {
             let name = name.clone();
@@ -74,7 +74,7 @@ impl SchemaRewriter<'_> {
                 // The root is there without being defined.
                 Some(schema) if !name.is_empty() => {
                     let at = refs::reference_to(&name);
-                    let schema = self.merged(schema, &at, 0)?;
+                    let schema = self.flatten_schema(schema, &at, 0)?;
                     Value::Object(self.rewrite_node(schema, &at, 0)?)
                 }
                 _ => Value::Null,
@@ -95,11 +95,11 @@ impl SchemaRewriter<'_> {
         at: &str,
         depth: usize,
     ) -> Result<Value, Error> {
-        if let Some(name) = self.keeps_reference(schema) {
+        if let Some(name) = self.kept_reference(schema) {
             self.needed_definitions.entry(name.to_owned()).or_insert(None);
             return Ok(json!({ "$ref": refs::reference_to(name) }));
         }
-        let schema = self.merged(schema, at, depth)?;
+        let schema = self.flatten_schema(schema, at, depth)?;
         self.rewrite_node(schema, at, depth + 1).map(Value::Object)
     }
 
@@ -115,7 +115,9 @@ impl SchemaRewriter<'_> {
             Value::Array(several) => several.iter().any(|one| one == "null"),
             one => one == "null",
         };
-        if let Some(name) = schema.get("$ref").and_then(Value::as_str).and_then(refs::name) {
+        if let Some(name) =
+            schema.get("$ref").and_then(Value::as_str).and_then(refs::definition_name)
+        {
             return refs::definition(self.root, name).is_some_and(within);
         }
         let kinds = ["anyOf", "oneOf"].iter().find_map(|kinds| schema.get(kinds)?.as_array());
@@ -129,10 +131,10 @@ impl SchemaRewriter<'_> {
     /// The definition that is referred to, where the reference can stay. It stays alone: no wire is
     /// sure to take anything beside it. Words beside it go with what it leads to, written out, and
     /// are left out where that has no end.
-    fn keeps_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
+    fn kept_reference<'s>(&self, schema: &'s Value) -> Option<&'s str> {
         let schema = schema.as_object()?;
-        let name = refs::name(schema.get("$ref")?.as_str()?)?;
-        if self.subset.references == References::Inlined {
+        let name = refs::definition_name(schema.get("$ref")?.as_str()?)?;
+        if self.subset.references == ReferenceForms::Inlined {
             return None;
         }
         refs::definition(self.root, name)?;
@@ -145,49 +147,54 @@ impl SchemaRewriter<'_> {
 
     /// Joins what stands beside and behind a `$ref`, an `allOf` and an `anyOf`: the first two are
     /// gone then, and the last stands alone.
-    fn merged(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
+    fn flatten_schema(&mut self, schema: &Value, at: &str, depth: usize) -> Result<Schema, Error> {
         if depth > MAX_DEPTH {
             let what = "so many levels when its references are written out";
-            return Err(self.subset.refuse_schema(at, what));
+            return Err(self.subset.unsupported_error(at, what));
         }
         let mut schema = match schema {
             Value::Object(schema) => schema.clone(),
             Value::Bool(true) => Map::new(),
-            _ => return Err(self.subset.refuse_schema(at, "a place where nothing fits")),
+            _ => return Err(self.subset.unsupported_error(at, "a place where nothing fits")),
         };
         self.count_part(at)?;
         while let Some(reference) = schema.shift_remove("$ref") {
             self.count_part(at)?;
             let reference = reference.as_str().unwrap_or_default();
-            let target = match refs::name(reference) {
+            let target = match refs::definition_name(reference) {
                 Some(name) => refs::definition(self.root, name),
-                None => refs::target_of(self.root, reference),
+                None => refs::resolve_reference(self.root, reference),
             };
             let Some(Value::Object(target)) = target else {
                 let what = format!("a reference that leads nowhere, `{reference}`");
-                return Err(self.subset.refuse_schema(at, &what));
+                return Err(self.subset.unsupported_error(at, &what));
             };
-            schema = self.both_schemas(schema, target.clone(), at)?;
+            schema = self.merge_schemas_at(schema, target.clone(), at)?;
         }
         for home in ["$defs", "definitions"] {
             schema.shift_remove(home);
         }
         if let Some(Value::Array(members)) = schema.shift_remove("allOf") {
             for member in &members {
-                let member = self.merged(member, at, depth + 1)?;
-                schema = self.both_schemas(schema, member, at)?;
+                let member = self.flatten_schema(member, at, depth + 1)?;
+                schema = self.merge_schemas_at(schema, member, at)?;
             }
         }
         if let Some(kinds) = schema.shift_remove("oneOf")
             && schema.insert("anyOf".to_owned(), kinds).is_some()
         {
-            return Err(self.subset.refuse_schema(at, "both `anyOf` and `oneOf`"));
+            return Err(self.subset.unsupported_error(at, "both `anyOf` and `oneOf`"));
         }
-        self.only_types(schema, at, depth)
+        self.distribute_into_any_of(schema, at, depth)
     }
 
     /// Moves what stands beside an `anyOf` into each of its kinds.
-    fn only_types(&mut self, schema: Schema, at: &str, depth: usize) -> Result<Schema, Error> {
+    fn distribute_into_any_of(
+        &mut self,
+        schema: Schema,
+        at: &str,
+        depth: usize,
+    ) -> Result<Schema, Error> {
         if !matches!(schema.get("anyOf"), Some(Value::Array(_))) {
             return Ok(schema);
         }
@@ -198,17 +205,17 @@ impl SchemaRewriter<'_> {
             && !beside.is_empty()
         {
             for kind in kinds {
-                let joined = self.merged(kind, at, depth + 1)?;
-                *kind = Value::Object(self.both_schemas(joined, beside.clone(), at)?);
+                let joined = self.flatten_schema(kind, at, depth + 1)?;
+                *kind = Value::Object(self.merge_schemas_at(joined, beside.clone(), at)?);
             }
         }
         Ok(words)
     }
 
-    fn both_schemas(&self, first: Schema, second: Schema, at: &str) -> Result<Schema, Error> {
+    fn merge_schemas_at(&self, first: Schema, second: Schema, at: &str) -> Result<Schema, Error> {
         merge_schemas(first, second).map_err(|keyword| {
             let what = format!("two rules for `{keyword}` in one place");
-            self.subset.refuse_schema(at, &what)
+            self.subset.unsupported_error(at, &what)
         })
     }
 
@@ -216,7 +223,7 @@ impl SchemaRewriter<'_> {
         self.part_count += 1;
         if self.part_count > MAX_PARTS {
             let what = "so many parts when its references are written out";
-            return Err(self.subset.refuse_schema(at, what));
+            return Err(self.subset.unsupported_error(at, what));
         }
         Ok(())
     }

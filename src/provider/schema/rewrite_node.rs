@@ -6,7 +6,7 @@ use super::merge::types_of;
 use super::refs::escape_pointer;
 use super::rewrite::SchemaRewriter;
 use super::schema_hints::SchemaHints;
-use super::subset::{Keyword, Objects, Schema, Values};
+use super::subset::{EnumValues, KeywordKind, ObjectForms, Schema};
 use crate::error::Error;
 
 impl SchemaRewriter<'_> {
@@ -19,9 +19,9 @@ impl SchemaRewriter<'_> {
     ) -> Result<Schema, Error> {
         let open = self.subset.allows_open_objects();
         let mut told = SchemaHints::default();
-        let schema = self.with_values(with_type(schema), &mut told, at)?;
-        let schema = self.with_items(schema, at)?;
-        let schema = self.with_fields(schema, at)?;
+        let schema = self.rewrite_enum_values(infer_type(schema), &mut told, at)?;
+        let schema = self.rewrite_array_items(schema, at)?;
+        let schema = self.rewrite_object_fields(schema, at)?;
         let mut out = Map::new();
         for (keyword, value) in &schema {
             let inside = format!("{at}/{keyword}");
@@ -31,7 +31,7 @@ impl SchemaRewriter<'_> {
                     for (name, property) in properties {
                         let at = format!("{inside}/{}", escape_pointer(name));
                         let inner = self.rewrite_inner(property, &at, depth)?;
-                        let inner = self.make_optional(&schema, name, property, inner);
+                        let inner = self.make_nullable_if_optional(&schema, name, property, inner);
                         rewritten.insert(name.clone(), inner);
                     }
                     Value::Object(rewritten)
@@ -48,13 +48,16 @@ impl SchemaRewriter<'_> {
                     self.rewrite_inner(value, &inside, depth)?
                 }
                 ("type" | "description" | "required" | "enum" | "const", value) => value.clone(),
-                (keyword, value) if (self.subset.kept_keywords)(keyword, value) => value.clone(),
-                (keyword, _) if Keyword::of_field(keyword) == Keyword::Condition && !open => {
-                    return Err(self.subset.refuse_schema(&inside, &format!("`{keyword}`")));
+                (keyword, value) if (self.subset.keeps_keyword)(keyword, value) => value.clone(),
+                (keyword, _)
+                    if KeywordKind::of_keyword(keyword) == KeywordKind::Condition && !open =>
+                {
+                    return Err(self.subset.unsupported_error(&inside, &format!("`{keyword}`")));
                 }
                 (keyword, value) => {
-                    let is = Keyword::of_field(keyword);
-                    if matches!(is, Keyword::Narrowing | Keyword::Condition) || keyword == "default"
+                    let is = KeywordKind::of_keyword(keyword);
+                    if matches!(is, KeywordKind::Narrowing | KeywordKind::Condition)
+                        || keyword == "default"
                     {
                         told.add_keyword(keyword, value);
                     }
@@ -63,7 +66,7 @@ impl SchemaRewriter<'_> {
             };
             out.insert(keyword.clone(), rewritten);
         }
-        if self.subset.objects == Objects::AllRequired {
+        if self.subset.objects == ObjectForms::AllRequired {
             require_all(&mut out);
         }
         told.write_into(&mut out);
@@ -71,23 +74,23 @@ impl SchemaRewriter<'_> {
     }
 
     /// Fixed values are such as the wire takes.
-    fn with_values(
+    fn rewrite_enum_values(
         &self,
         mut schema: Schema,
         told: &mut SchemaHints,
         at: &str,
     ) -> Result<Schema, Error> {
         let is_simple = |value: &Value| !value.is_object() && !value.is_array();
-        match self.subset.values {
-            Values::Simple => {
+        match self.subset.enum_values {
+            EnumValues::Scalars => {
                 let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
                 if !listed.chain(schema.get("const")).all(is_simple) {
                     return Err(self
                         .subset
-                        .refuse_schema(at, "an object or an array as a fixed value"));
+                        .unsupported_error(at, "an object or an array as a fixed value"));
                 }
             }
-            Values::TextAndNumbers => {
+            EnumValues::StringsAndNumbers => {
                 if let Some(value) = schema.shift_remove("const") {
                     schema.insert("enum".to_owned(), json!([value]));
                 }
@@ -112,7 +115,7 @@ impl SchemaRewriter<'_> {
                         }
                         schema.shift_remove("type");
                         schema.insert("enum".to_owned(), Value::Array(listed));
-                        let kinds = json!([with_type(schema), { "type": "null" }]);
+                        let kinds = json!([infer_type(schema), { "type": "null" }]);
                         words.insert("anyOf".to_owned(), kinds);
                         return Ok(words);
                     }
@@ -123,7 +126,7 @@ impl SchemaRewriter<'_> {
     }
 
     /// Arrays say what is in them; a row of the same things is an array of them.
-    fn with_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
+    fn rewrite_array_items(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         if let Some(Value::Array(_)) = schema.get("items")
             && let Some(row) = schema.shift_remove("items")
         {
@@ -145,27 +148,27 @@ impl SchemaRewriter<'_> {
                     schema.insert("items".to_owned(), first);
                 }
                 _ if self.subset.allows_open_objects() => {}
-                _ => return Err(self.subset.refuse_schema(at, "a row of different things")),
+                _ => return Err(self.subset.unsupported_error(at, "a row of different things")),
             }
         }
         if self.subset.allows_open_objects() {
             return Ok(schema);
         }
         match (schema.get("type"), schema.contains_key("anyOf")) {
-            (None, false) => Err(self.subset.refuse_schema(at, "a value of any type")),
+            (None, false) => Err(self.subset.unsupported_error(at, "a value of any type")),
             (Some(kind), _)
                 if types_of(kind).contains(&"array") && !schema.contains_key("items") =>
             {
-                Err(self.subset.refuse_schema(at, "an array of anything"))
+                Err(self.subset.unsupported_error(at, "an array of anything"))
             }
             _ => Ok(schema),
         }
     }
 
     /// Objects name their fields.
-    fn with_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
+    fn rewrite_object_fields(&self, mut schema: Schema, at: &str) -> Result<Schema, Error> {
         let refuse = |keyword: &str, what: &str| {
-            Err(self.subset.refuse_schema(&format!("{at}/{keyword}"), what))
+            Err(self.subset.unsupported_error(&format!("{at}/{keyword}"), what))
         };
         let patterns = match schema.shift_remove("patternProperties") {
             Some(Value::Object(patterns)) => patterns.into_iter().collect(),
@@ -193,7 +196,7 @@ impl SchemaRewriter<'_> {
             return refuse("additionalProperties", "fields with names of any kind");
         }
         if rest.is_none() && !schema.contains_key("properties") {
-            return Err(self.subset.refuse_schema(at, "an object of any fields"));
+            return Err(self.subset.unsupported_error(at, "an object of any fields"));
         }
         schema.insert("additionalProperties".to_owned(), json!(false));
         schema.entry("properties").or_insert_with(|| json!({}));
@@ -201,7 +204,7 @@ impl SchemaRewriter<'_> {
     }
 
     /// A property where all are required: if it is not and has no default, it may be null.
-    fn make_optional(
+    fn make_nullable_if_optional(
         &self,
         schema: &Schema,
         name: &str,
@@ -211,7 +214,7 @@ impl SchemaRewriter<'_> {
         let required = schema.get("required").and_then(Value::as_array);
         let is_required =
             required.is_some_and(|required| required.iter().any(|field| field == name));
-        let stays = self.subset.objects != Objects::AllRequired
+        let stays = self.subset.objects != ObjectForms::AllRequired
             || is_required
             || property.get("default").is_some()
             || self.accepts_null(&rewritten);
@@ -255,9 +258,9 @@ fn require_all(schema: &mut Schema) {
 }
 
 /// Names the type where the rest tells it.
-fn with_type(mut schema: Schema) -> Schema {
+fn infer_type(mut schema: Schema) -> Schema {
     let nullable = schema.shift_remove("nullable") == Some(Value::Bool(true));
-    let named = schema.get("type").map_or_else(|| hinted_types(&schema), types_of);
+    let named = schema.get("type").map_or_else(|| inferred_types(&schema), types_of);
     let mut kinds: Vec<_> = named.into_iter().map(str::to_owned).collect();
     if nullable && !kinds.is_empty() && !kinds.iter().any(|kind| kind == "null") {
         kinds.push("null".to_owned());
@@ -272,12 +275,12 @@ fn with_type(mut schema: Schema) -> Schema {
     schema
 }
 
-fn hinted_types(schema: &Schema) -> Vec<&'static str> {
+fn inferred_types(schema: &Schema) -> Vec<&'static str> {
     if let Some(value) = schema.get("const") {
-        return vec![type_of_value(value)];
+        return vec![json_type_of(value)];
     }
     if let Some(Value::Array(listed)) = schema.get("enum") {
-        let mut kinds: Vec<_> = listed.iter().map(type_of_value).collect();
+        let mut kinds: Vec<_> = listed.iter().map(json_type_of).collect();
         kinds.sort_unstable();
         kinds.dedup();
         return kinds;
@@ -292,7 +295,7 @@ fn hinted_types(schema: &Schema) -> Vec<&'static str> {
     }
 }
 
-fn type_of_value(value: &Value) -> &'static str {
+fn json_type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::subset::{Schema, is_supported};
+use super::subset::{Schema, is_string_in};
 
 /// Formats that only say which number type a program uses.
-const NUMBER_KEYWORDS: &[&str] = &[
+const NUMBER_FORMATS: &[&str] = &[
     "int8", "int16", "int32", "int64", "int128", "int", "uint8", "uint16", "uint32", "uint64",
     "uint128", "uint", "float", "double",
 ];
@@ -17,7 +17,7 @@ pub(super) struct SchemaHints(String);
 impl SchemaHints {
     pub(super) fn add_keyword(&mut self, keyword: &str, value: &Value) {
         let says_nothing = match keyword {
-            "format" => is_supported(value, NUMBER_KEYWORDS),
+            "format" => is_string_in(value, NUMBER_FORMATS),
             "minItems" | "minLength" | "minProperties" => value.as_u64() == Some(0),
             "uniqueItems" => *value == Value::Bool(false),
             _ => false,

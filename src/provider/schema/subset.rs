@@ -13,22 +13,22 @@ pub(super) struct SchemaSubset {
     pub(super) wire: &'static str,
     /// Whether a keyword that only narrows or annotates is taken with this value. What is not taken
     /// is told in the description.
-    pub(super) kept_keywords: fn(keyword: &str, value: &Value) -> bool,
+    pub(super) keeps_keyword: fn(keyword: &str, value: &Value) -> bool,
     /// Which objects there are.
-    pub(super) objects: Objects,
+    pub(super) objects: ObjectForms,
     /// Which values an `enum` may have.
-    pub(super) values: Values,
+    pub(super) enum_values: EnumValues,
     /// Whether there are references.
-    pub(super) references: References,
+    pub(super) references: ReferenceForms,
     /// Which references may lead back to where they stand.
-    pub(super) cycles: Cycles,
+    pub(super) recursion: RecursionForms,
     /// Whether the root must be an object, and neither of several kinds nor null.
     pub(super) requires_root_object: bool,
 }
 
 /// Which objects a wire knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Objects {
+pub(super) enum ObjectForms {
     /// Of any fields, with or without a schema for them.
     Open,
     /// With the named properties and no more.
@@ -39,16 +39,16 @@ pub(super) enum Objects {
 
 /// Which values a wire takes in an `enum`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Values {
+pub(super) enum EnumValues {
     /// Anything but objects and arrays.
-    Simple,
+    Scalars,
     /// Strings and numbers; it has no `const`.
-    TextAndNumbers,
+    StringsAndNumbers,
 }
 
 /// Whether a wire knows references.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum References {
+pub(super) enum ReferenceForms {
     /// Those to definitions of the same schema.
     Kept,
     /// None: what they lead to stands in their place. A schema that leads back to itself has no end
@@ -58,7 +58,7 @@ pub(super) enum References {
 
 /// Which recursion a wire takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Cycles {
+pub(super) enum RecursionForms {
     /// Any.
     Any,
     /// Only by way of a property that is not required.
@@ -70,11 +70,11 @@ pub(super) enum Cycles {
 impl SchemaSubset {
     /// Whether an object may have other fields than those it names.
     pub(super) fn allows_open_objects(&self) -> bool {
-        self.objects == Objects::Open
+        self.objects == ObjectForms::Open
     }
 
     /// The error for a place in a schema.
-    pub(super) fn refuse_schema(&self, at: &str, what: &str) -> Error {
+    pub(super) fn unsupported_error(&self, at: &str, what: &str) -> Error {
         let message = format!("a schema for {} cannot have {what} (at `{at}`)", self.wire);
         Error::new(ErrorKind::Unsupported, message).with_parameter(at)
     }
@@ -82,7 +82,7 @@ impl SchemaSubset {
 
 /// What a keyword is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keyword {
+pub(super) enum KeywordKind {
     /// It gives the shape.
     Structural,
     /// It narrows what fits and does nothing else: without it more fits.
@@ -94,14 +94,25 @@ pub(super) enum Keyword {
 }
 
 /// The keyword for the fields of an object that have no schema of their own.
-const OTHER_FIELDS: &str = "additionalProperties";
+const ADDITIONAL_PROPERTIES: &str = "additionalProperties";
 
-impl Keyword {
-    pub(super) fn of_field(keyword: &str) -> Self {
+impl KeywordKind {
+    pub(super) fn of_keyword(keyword: &str) -> Self {
         match keyword {
-            "type" | "enum" | "const" | "properties" | "required" | OTHER_FIELDS
-            | "patternProperties" | "items" | "prefixItems" | "anyOf" | "oneOf" | "allOf"
-            | "$ref" | "nullable" => Self::Structural,
+            "type"
+            | "enum"
+            | "const"
+            | "properties"
+            | "required"
+            | ADDITIONAL_PROPERTIES
+            | "patternProperties"
+            | "items"
+            | "prefixItems"
+            | "anyOf"
+            | "oneOf"
+            | "allOf"
+            | "$ref"
+            | "nullable" => Self::Structural,
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf"
             | "minLength" | "maxLength" | "pattern" | "format" | "minItems" | "maxItems"
             | "uniqueItems" | "contains" | "minContains" | "maxContains" | "minProperties"
@@ -116,11 +127,11 @@ impl Keyword {
 
 /// Keywords that say what fits, as opposed to words about it.
 pub(super) fn is_structural(keyword: &str) -> bool {
-    Keyword::of_field(keyword) != Keyword::Annotation
+    KeywordKind::of_keyword(keyword) != KeywordKind::Annotation
 }
 
 /// Whether a string value is one of `words`.
-pub(super) fn is_supported(value: &Value, words: &[&str]) -> bool {
+pub(super) fn is_string_in(value: &Value, words: &[&str]) -> bool {
     value.as_str().is_some_and(|value| words.contains(&value))
 }
 

@@ -7,7 +7,7 @@ use crate::env::draw::TestRng;
 use crate::error::{Error, ErrorKind};
 
 type Rewrite = fn(&Value) -> Result<Cow<'_, Value>, Error>;
-const ALL: [Rewrite; 3] = [openai_strict, anthropic_output, gemini];
+const ALL: [Rewrite; 3] = [to_openai_strict_schema, to_anthropic_output_schema, to_gemini_schema];
 
 #[track_caller]
 fn check(rewrite: Rewrite, schema: &Value, expected: &Value) {
@@ -65,7 +65,7 @@ fn strict_mode_closes_objects_and_requires_every_property() {
         "s": { "type": "string" },
     }));
     expected["required"] = json!(["s", "n"]);
-    check(openai_strict, &schema, &expected);
+    check(to_openai_strict_schema, &schema, &expected);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn strict_mode_lets_a_property_that_is_not_required_be_null() {
         "seven": { "type": "integer", "description": "{default: 7}" },
     }));
     expected["$defs"] = schema["$defs"].clone();
-    check(openai_strict, &schema, &expected);
+    check(to_openai_strict_schema, &schema, &expected);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn keywords_that_are_not_taken_are_told_in_the_description() {
         "p": { "type": "string", "pattern": "^(?!x)" },
     }));
     check(
-        openai_strict,
+        to_openai_strict_schema,
         &schema,
         &strict(&json!({
             "n": { "type": "integer", "minimum": 1, "maximum": 5 },
@@ -125,7 +125,7 @@ fn keywords_that_are_not_taken_are_told_in_the_description() {
         })),
     );
     check(
-        anthropic_output,
+        to_anthropic_output_schema,
         &schema,
         &strict(&json!({
             "n": { "type": "integer", "description": "{minimum: 1, maximum: 5}" },
@@ -139,7 +139,7 @@ fn keywords_that_are_not_taken_are_told_in_the_description() {
         })),
     );
     let gemini_n = json!({ "type": "integer", "minimum": 1, "maximum": 5 });
-    assert_eq!(gemini(&schema).unwrap()["properties"]["n"], gemini_n);
+    assert_eq!(to_gemini_schema(&schema).unwrap()["properties"]["n"], gemini_n);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_rewritten_schema_keeps_the_order_of_its_fields() {
         r#""required":["z","m","a"],"additionalProperties":false}"#,
     );
     check(
-        openai_strict,
+        to_openai_strict_schema,
         schema,
         concat!(
             r#"{"title":"T","type":"object","properties":{"#,
@@ -189,7 +189,7 @@ fn words_for_people_and_programs_are_left_out() {
 
 #[test]
 fn closed_subsets_refuse_what_changes_the_shape() {
-    for rewrite in [openai_strict as Rewrite, anthropic_output] {
+    for rewrite in [to_openai_strict_schema as Rewrite, to_anthropic_output_schema] {
         for (inner, at) in [
             (json!({ "type": "object" }), "#/properties/a"),
             (json!({ "type": "array" }), "#/properties/a"),
@@ -227,10 +227,10 @@ fn strict_mode_has_an_object_at_its_root() {
         json!({ "type": ["object", "null"], "properties": {} }),
         json!({ "anyOf": [object(&json!({})), object(&json!({ "a": { "type": "null" } }))] }),
     ] {
-        refused(openai_strict, &root, "#");
+        refused(to_openai_strict_schema, &root, "#");
     }
     let root = json!({ "$ref": "#/$defs/A", "$defs": { "A": object(&json!({})) } });
-    check(openai_strict, &root, &strict(&json!({})));
+    check(to_openai_strict_schema, &root, &strict(&json!({})));
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn what_stands_beside_a_reference_is_joined_with_it() {
     }));
     circle["required"] = json!(["type", "r"]);
     circle["description"] = json!("round");
-    check(anthropic_output, &schema, &json!({ "anyOf": [circle] }));
+    check(to_anthropic_output_schema, &schema, &json!({ "anyOf": [circle] }));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn what_stands_beside_kinds_moves_into_each_of_them() {
         kind
     };
     let expected = json!({ "description": "one of two", "anyOf": [kind("a"), kind("b")] });
-    check(anthropic_output, &schema, &expected);
+    check(to_anthropic_output_schema, &schema, &expected);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn members_of_all_of_are_joined_and_contradictions_refused() {
     let joined = strict(&json!({ "a": { "type": "integer" }, "b": { "type": "null" } }));
     let mut joined = joined;
     joined.as_object_mut().unwrap().shift_remove("required");
-    check(anthropic_output, &schema, &joined);
+    check(to_anthropic_output_schema, &schema, &joined);
     for rewrite in ALL {
         let at = object(&json!({ "x": { "allOf": [{ "type": "string" }, { "type": "null" }] } }));
         refused(rewrite, &at, "#/properties/x");
@@ -320,8 +320,8 @@ fn a_pattern_is_kept_where_a_grammar_can_follow_it() {
         let schema = strict(&json!({ "a": { "type": "string", "pattern": pattern } }));
         let told = json!({ "type": "string", "description": format!("{{pattern: {pattern}}}") });
         let expected = if kept { schema.clone() } else { strict(&json!({ "a": told })) };
-        check(openai_strict, &schema, &expected);
-        check(anthropic_output, &schema, &expected);
+        check(to_openai_strict_schema, &schema, &expected);
+        check(to_anthropic_output_schema, &schema, &expected);
     }
 }
 
@@ -338,7 +338,7 @@ fn a_reference_with_words_is_written_out_unless_it_has_no_end() {
         "b": { "$ref": "#/$defs/S" },
     }));
     expected["$defs"] = schema["definitions"].clone();
-    for rewrite in [openai_strict as Rewrite, anthropic_output] {
+    for rewrite in [to_openai_strict_schema as Rewrite, to_anthropic_output_schema] {
         check(rewrite, &schema, &expected);
     }
     let node = |next: Value| {
@@ -349,7 +349,7 @@ fn a_reference_with_words_is_written_out_unless_it_has_no_end() {
         node
     };
     let worded = node(json!({ "$ref": "#/$defs/N", "description": "the next" }));
-    check(openai_strict, &worded, &node(json!({ "$ref": "#/$defs/N" })));
+    check(to_openai_strict_schema, &worded, &node(json!({ "$ref": "#/$defs/N" })));
 }
 
 #[test]
@@ -359,14 +359,14 @@ fn recursion_is_taken_by_strict_mode_and_by_gemini_where_it_is_optional() {
         node["required"] = required;
         json!({ "$ref": "#/$defs/N", "$defs": { "N": node } })
     };
-    assert!(openai_strict(&list(json!(["next"]))).is_ok());
-    assert!(gemini(&list(json!([]))).is_ok());
-    refused(gemini, &list(json!(["next"])), "#/$defs/N/properties/next");
-    refused(anthropic_output, &list(json!([])), "#/$defs/N/properties/next");
+    assert!(to_openai_strict_schema(&list(json!(["next"]))).is_ok());
+    assert!(to_gemini_schema(&list(json!([]))).is_ok());
+    refused(to_gemini_schema, &list(json!(["next"])), "#/$defs/N/properties/next");
+    refused(to_anthropic_output_schema, &list(json!([])), "#/$defs/N/properties/next");
     let own = object(&json!({ "inner": { "$ref": "#" } }));
-    refused(anthropic_output, &own, "#/properties/inner");
+    refused(to_anthropic_output_schema, &own, "#/properties/inner");
     assert_eq!(
-        openai_strict(&own).unwrap()["properties"]["inner"]["anyOf"][0],
+        to_openai_strict_schema(&own).unwrap()["properties"]["inner"]["anyOf"][0],
         json!({ "$ref": "#" })
     );
 }
@@ -379,14 +379,14 @@ fn gemini_takes_maps_rows_and_anything() {
         "any": {},
         "free": { "type": "object", "additionalProperties": true },
     }));
-    assert!(matches!(gemini(&schema).unwrap(), Cow::Borrowed(_)));
+    assert!(matches!(to_gemini_schema(&schema).unwrap(), Cow::Borrowed(_)));
     let ids = json!({
         "type": "object",
         "patternProperties": { "^\\d+$": { "type": "string" } },
         "additionalProperties": false,
     });
     let map = json!({ "type": "object", "additionalProperties": { "type": "string" } });
-    check(gemini, &ids, &map);
+    check(to_gemini_schema, &ids, &map);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn gemini_has_lists_of_text_and_numbers_instead_of_constants() {
         "yes": { "type": "boolean", "description": "{enum: [true]}" },
         "only": { "type": "null" },
     }));
-    check(gemini, &schema, &expected);
+    check(to_gemini_schema, &schema, &expected);
 }
 
 #[test]
@@ -448,21 +448,21 @@ fn parameters_for_ollama_have_their_references_written_out() {
     let all = json!({ "type": "array", "items": place, "description": "{minItems: 1}" });
     let kind = json!({ "type": "string", "enum": ["a"] });
     let expected = object(&json!({ "at": at, "all": all, "kind": kind, "any": {} }));
-    check(ollama_parameters, &schema, &expected);
+    check(to_ollama_parameters_schema, &schema, &expected);
 }
 
 #[test]
 fn parameters_for_ollama_are_an_object() {
-    check(ollama_parameters, &json!({}), &json!({ "type": "object" }));
-    check(ollama_parameters, &json!(true), &json!({ "type": "object" }));
+    check(to_ollama_parameters_schema, &json!({}), &json!({ "type": "object" }));
+    check(to_ollama_parameters_schema, &json!(true), &json!({ "type": "object" }));
     let fields = json!({ "properties": { "a": {} } });
-    check(ollama_parameters, &fields, &object(&json!({ "a": {} })));
+    check(to_ollama_parameters_schema, &fields, &object(&json!({ "a": {} })));
     for other in [
         json!({ "type": "array" }),
         json!({ "type": ["object", "null"] }),
         json!({ "anyOf": [{ "type": "object" }, { "type": "object", "properties": {} }] }),
     ] {
-        refused(ollama_parameters, &other, "#");
+        refused(to_ollama_parameters_schema, &other, "#");
     }
 }
 
@@ -470,7 +470,7 @@ fn parameters_for_ollama_are_an_object() {
 fn parameters_for_ollama_that_lead_back_to_themselves_are_refused() {
     let mut tree = object(&json!({ "children": { "$ref": "#/$defs/Tree" } }));
     tree["$defs"] = json!({ "Tree": { "type": "array", "items": { "$ref": "#/$defs/Tree" } } });
-    let error = ollama_parameters(&tree).unwrap_err();
+    let error = to_ollama_parameters_schema(&tree).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.parameter().unwrap().starts_with("#/properties/children"), "{error}");
 }
@@ -524,7 +524,12 @@ fn leaf(number: usize) -> Value {
 
 #[test]
 fn a_rewritten_schema_is_not_changed_again() {
-    let all: [Rewrite; 4] = [openai_strict, anthropic_output, gemini, ollama_parameters];
+    let all: [Rewrite; 4] = [
+        to_openai_strict_schema,
+        to_anthropic_output_schema,
+        to_gemini_schema,
+        to_ollama_parameters_schema,
+    ];
     let mut rewritten = [0; 4];
     for seed in 0..300 {
         let draw = TestRng::new(seed);

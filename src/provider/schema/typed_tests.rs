@@ -31,7 +31,7 @@ impl Choices<'_> {
     fn value(&mut self, schema: &Value) -> Value {
         let n = self.next();
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
-            return self.value(refs::target_of(self.root, reference).unwrap());
+            return self.value(refs::resolve_reference(self.root, reference).unwrap());
         }
         if let Some(Value::Array(kinds)) = schema.get("anyOf") {
             // The last kind of a recursive type is where it ends.
@@ -202,9 +202,9 @@ enum Either {
 
 #[test]
 fn answers_are_read_into_structs_options_and_enums() {
-    reads::<Plain>(openai_strict);
-    reads::<Plain>(gemini);
-    reads::<Few>(anthropic_output);
+    reads::<Plain>(to_openai_strict_schema);
+    reads::<Plain>(to_gemini_schema);
+    reads::<Few>(to_anthropic_output_schema);
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -238,10 +238,10 @@ struct Numbers {
 
 #[test]
 fn ranges_are_kept_where_they_are_taken_and_told_elsewhere() {
-    reads::<Numbers>(openai_strict);
-    reads::<Numbers>(gemini);
+    reads::<Numbers>(to_openai_strict_schema);
+    reads::<Numbers>(to_gemini_schema);
     let schema = OutputSchema::of::<Numbers>().schema;
-    let told = anthropic_output(&schema).unwrap();
+    let told = to_anthropic_output_schema(&schema).unwrap();
     assert_eq!(told["properties"]["byte"]["description"], "{minimum: 0, maximum: 255}");
     assert_eq!(told["properties"]["stars"]["description"], "{minimum: 1, maximum: 5}");
 }
@@ -260,7 +260,9 @@ struct Dates {
 #[test]
 fn formats_are_kept_where_they_are_taken_and_told_elsewhere() {
     let schema = OutputSchema::of::<Dates>().schema;
-    for rewrite in [openai_strict as Rewrite, anthropic_output, gemini] {
+    for rewrite in
+        [to_openai_strict_schema as Rewrite, to_anthropic_output_schema, to_gemini_schema]
+    {
         reads::<Dates>(rewrite);
         let rewritten = rewrite(&schema).unwrap();
         assert_eq!(rewritten["properties"]["day"]["format"], "date");
@@ -287,11 +289,11 @@ struct Chain {
 
 #[test]
 fn recursive_types_are_taken_where_recursion_is() {
-    reads::<Chain>(openai_strict);
-    reads::<Tree>(openai_strict);
-    reads::<Chain>(gemini);
-    refused::<Tree>(gemini, "#/properties/children/items");
-    refused::<Chain>(anthropic_output, "#/properties/next/anyOf/0");
+    reads::<Chain>(to_openai_strict_schema);
+    reads::<Tree>(to_openai_strict_schema);
+    reads::<Chain>(to_gemini_schema);
+    refused::<Tree>(to_gemini_schema, "#/properties/children/items");
+    refused::<Chain>(to_anthropic_output_schema, "#/properties/next/anyOf/0");
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -314,22 +316,22 @@ struct Anything {
 
 #[test]
 fn maps_and_values_of_any_kind_are_taken_where_objects_are_open() {
-    for rewrite in [openai_strict as Rewrite, anthropic_output] {
+    for rewrite in [to_openai_strict_schema as Rewrite, to_anthropic_output_schema] {
         refused::<Maps>(rewrite, "#/properties/by_name/additionalProperties");
         refused::<Anything>(rewrite, "#/properties/anything");
     }
-    refused::<ById>(openai_strict, "#/properties/by_id/patternProperties");
-    reads::<Maps>(gemini);
+    refused::<ById>(to_openai_strict_schema, "#/properties/by_id/patternProperties");
+    reads::<Maps>(to_gemini_schema);
     let by_id = OutputSchema::of::<ById>().schema;
-    let by_id = gemini(&by_id).unwrap();
+    let by_id = to_gemini_schema(&by_id).unwrap();
     assert_eq!(by_id["properties"]["by_id"]["additionalProperties"], json!({ "type": "string" }));
     let anything = OutputSchema::of::<Anything>().schema;
-    assert!(gemini(&anything).is_ok());
+    assert!(to_gemini_schema(&anything).is_ok());
 }
 
 #[test]
 fn an_enum_at_the_root_is_for_those_who_take_it() {
-    refused::<Shape>(openai_strict, "#");
-    reads::<Shape>(anthropic_output);
-    reads::<Shape>(gemini);
+    refused::<Shape>(to_openai_strict_schema, "#");
+    reads::<Shape>(to_anthropic_output_schema);
+    reads::<Shape>(to_gemini_schema);
 }

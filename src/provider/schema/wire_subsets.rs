@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::rewrite::rewrite_for_subset;
 use super::subset::{
-    Cycles, Objects, References, SchemaSubset, Values, is_regular_pattern, is_supported,
+    EnumValues, ObjectForms, RecursionForms, ReferenceForms, SchemaSubset, is_regular_pattern,
+    is_string_in,
 };
 use crate::error::Error;
 
@@ -18,17 +19,17 @@ use crate::error::Error;
 /// <https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas>
 const OPENAI_STRICT: SchemaSubset = SchemaSubset {
     wire: "OpenAI's strict mode",
-    kept_keywords: |keyword, value| match keyword {
+    keeps_keyword: |keyword, value| match keyword {
         "title" | "multipleOf" | "minimum" | "maximum" | "exclusiveMinimum"
         | "exclusiveMaximum" | "minItems" | "maxItems" => true,
         "pattern" => is_regular_pattern(value),
-        "format" => is_supported(value, GEMINI_FORMATS),
+        "format" => is_string_in(value, STRING_FORMATS),
         _ => false,
     },
-    objects: Objects::AllRequired,
-    values: Values::Simple,
-    references: References::Kept,
-    cycles: Cycles::Any,
+    objects: ObjectForms::AllRequired,
+    enum_values: EnumValues::Scalars,
+    references: ReferenceForms::Kept,
+    recursion: RecursionForms::Any,
     requires_root_object: true,
 };
 
@@ -40,15 +41,15 @@ const OPENAI_STRICT: SchemaSubset = SchemaSubset {
 /// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations>
 const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
     wire: "Anthropic",
-    kept_keywords: |keyword, value| match keyword {
+    keeps_keyword: |keyword, value| match keyword {
         "title" | "default" => true,
         "pattern" => is_regular_pattern(value),
-        "format" => *value == "uri" || is_supported(value, GEMINI_FORMATS),
+        "format" => *value == "uri" || is_string_in(value, STRING_FORMATS),
         "minItems" => matches!(value.as_u64(), Some(0 | 1)),
         _ => false,
     },
-    objects: Objects::Closed,
-    cycles: Cycles::None,
+    objects: ObjectForms::Closed,
+    recursion: RecursionForms::None,
     requires_root_object: false,
     ..OPENAI_STRICT
 };
@@ -66,15 +67,15 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
 /// The older fields `parameters` and `responseSchema` know less, a subset of what `OpenAPI` has.
 const GEMINI: SchemaSubset = SchemaSubset {
     wire: "Gemini",
-    kept_keywords: |keyword, value| match keyword {
+    keeps_keyword: |keyword, value| match keyword {
         "title" | "minItems" | "maxItems" | "minimum" | "maximum" | "propertyOrdering" => true,
-        "format" => is_supported(value, &["date-time", "date", "time"]),
+        "format" => is_string_in(value, &["date-time", "date", "time"]),
         _ => false,
     },
-    objects: Objects::Open,
-    values: Values::TextAndNumbers,
-    references: References::Kept,
-    cycles: Cycles::Optional,
+    objects: ObjectForms::Open,
+    enum_values: EnumValues::StringsAndNumbers,
+    references: ReferenceForms::Kept,
+    recursion: RecursionForms::Optional,
     requires_root_object: false,
 };
 
@@ -86,44 +87,51 @@ const GEMINI: SchemaSubset = SchemaSubset {
 /// <https://github.com/ollama/ollama/blob/main/api/types.go>
 const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     wire: "Ollama",
-    kept_keywords: |_, _| false,
-    references: References::Inlined,
-    cycles: Cycles::None,
+    keeps_keyword: |_, _| false,
+    references: ReferenceForms::Inlined,
+    recursion: RecursionForms::None,
     ..GEMINI
 };
 
 /// The formats of a text that OpenAI and Anthropic both know.
-const GEMINI_FORMATS: &[&str] =
+const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
 /// The schema of an answer as the strict mode of OpenAI's two wires takes it.
 ///
 /// A property that is not required becomes required. One that has a `default` is then always
 /// written by the model; another may be null, which is how that mode has optional properties.
-pub(in crate::provider) fn openai_strict(schema: &Value) -> Result<Cow<'_, Value>, Error> {
+pub(in crate::provider) fn to_openai_strict_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
 /// The schema of an answer as Anthropic takes it.
-pub(in crate::provider) fn anthropic_output(schema: &Value) -> Result<Cow<'_, Value>, Error> {
+pub(in crate::provider) fn to_anthropic_output_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &ANTHROPIC_OUTPUT)
 }
 
 /// A schema, of a tool or an answer, as Gemini takes it in `parametersJsonSchema` and
 /// `responseJsonSchema`.
-pub(in crate::provider) fn gemini(schema: &Value) -> Result<Cow<'_, Value>, Error> {
+pub(in crate::provider) fn to_gemini_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &GEMINI)
 }
 
 /// The schema of a tool's parameters as Ollama takes it.
-pub(in crate::provider) fn ollama_parameters(schema: &Value) -> Result<Cow<'_, Value>, Error> {
+pub(in crate::provider) fn to_ollama_parameters_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
     let mut narrowed = rewrite_for_subset(schema, &OLLAMA_PARAMETERS)?;
     // A tool may say nothing of what it takes.
     let kind = ["type", "anyOf"].iter().find_map(|keyword| narrowed.get(keyword));
     match kind {
         Some(kind) if kind == "object" => Ok(narrowed),
         Some(_) => {
-            Err(OLLAMA_PARAMETERS.refuse_schema("#", "parameters that are not always an object"))
+            Err(OLLAMA_PARAMETERS
+                .unsupported_error("#", "parameters that are not always an object"))
         }
         None => {
             narrowed.to_mut()["type"] = json!("object");

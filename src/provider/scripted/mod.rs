@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::first_poll::start_at_first_poll;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
@@ -203,9 +203,9 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
         ContentDelta::Signature(of, signature) => {
             let data = provider_data(model, "signature", &signature);
             match of {
-                SignedItem::Text => turn.set_text_data(index, data),
-                SignedItem::Reasoning => turn.set_reasoning_data(index, data),
-                SignedItem::Call => turn.set_tool_call_data(index, data),
+                SignatureTarget::Text => turn.set_text_data(index, data),
+                SignatureTarget::Reasoning => turn.set_reasoning_data(index, data),
+                SignatureTarget::Call => turn.set_tool_call_data(index, data),
             }
         }
         ContentDelta::HiddenReasoning(data) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 
@@ -142,9 +142,11 @@ impl Reply {
     /// ```
     pub fn sign(mut self, signature: &str) -> Self {
         let of = match self.can_sign {
-            Some((BlockKind::Text | BlockKind::Refusal, index)) => Some((SignedItem::Text, index)),
-            Some((BlockKind::Reasoning(_), index)) => Some((SignedItem::Reasoning, index)),
-            Some((BlockKind::Call, index)) => Some((SignedItem::Call, index)),
+            Some((BlockKind::Text | BlockKind::Refusal, index)) => {
+                Some((SignatureTarget::Text, index))
+            }
+            Some((BlockKind::Reasoning(_), index)) => Some((SignatureTarget::Reasoning, index)),
+            Some((BlockKind::Call, index)) => Some((SignatureTarget::Call, index)),
             None => None,
         };
         // What comes next is another block: nothing is added to what is signed.

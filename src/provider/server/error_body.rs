@@ -5,11 +5,11 @@ use crate::error::{Error, ErrorKind};
 /// The message of an error. Clients look for the words that a vendor has for a full context window.
 pub(crate) fn error_message(error: &Error, full_context: &str) -> String {
     let is_full = error.kind() == ErrorKind::ContextWindow;
-    message_text(error, if is_full { full_context } else { "" })
+    message_with_phrase(error, if is_full { full_context } else { "" })
 }
 
 /// The message of an error, in which these words stand.
-pub(crate) fn message_text(error: &Error, words: &str) -> String {
+pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
     let message = error.message();
     match message.contains(words) {
         true => message.to_owned(),

@@ -80,12 +80,12 @@ impl FrameFormat {
     }
 
     /// The bytes of a frame, which is the `n`th of its body, from 0.
-    pub(crate) fn frame(&self, frame: &ServerFrame, n: usize) -> String {
+    pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
                 let mut out = Vec::new();
                 write_frame(&mut out, frame.event.as_deref(), &frame.data);
-                self.write_lines(&String::from_utf8_lossy(&out))
+                self.apply_line_end(&String::from_utf8_lossy(&out))
             }
             Layout::JsonLines => format!("{}{}", frame.data, self.line_end),
             Layout::JsonArray if n == 0 => format!("[{}", frame.data),
@@ -94,21 +94,21 @@ impl FrameFormat {
     }
 
     /// Whether other lines may stand between frames, which an array has no room for.
-    pub(crate) fn accepts_noise(&self) -> bool {
+    pub(crate) fn accepts_extra_lines(&self) -> bool {
         matches!(self.layout, Layout::Events | Layout::JsonLines)
     }
 
     /// These lines with the line ends of the format.
-    pub(crate) fn write_lines(&self, lines: &str) -> String {
+    pub(crate) fn apply_line_end(&self, lines: &str) -> String {
         lines.replace('\n', self.line_end)
     }
 
     /// A sign of life that is not a frame: JSON lines have no comments, and their empty lines mean
     /// nothing.
-    pub(crate) fn comment_frame(&self) -> String {
+    pub(crate) fn keep_alive(&self) -> String {
         match self.layout {
-            Layout::Events => self.write_lines(": keep-alive\n\n"),
-            Layout::JsonLines | Layout::JsonArray => self.write_lines("\n"),
+            Layout::Events => self.apply_line_end(": keep-alive\n\n"),
+            Layout::JsonLines | Layout::JsonArray => self.apply_line_end("\n"),
         }
     }
 
@@ -129,9 +129,9 @@ mod tests {
 
     fn body(format: FrameFormat) -> String {
         let frame = |n| ServerFrame::from_event(Some("piece"), &json!({ "n": n }));
-        let mut body: String = (0..2).map(|n| format.frame(&frame(n), n)).collect();
-        if format.accepts_noise() {
-            body.push_str(&format.comment_frame());
+        let mut body: String = (0..2).map(|n| format.encode_frame(&frame(n), n)).collect();
+        if format.accepts_extra_lines() {
+            body.push_str(&format.keep_alive());
         }
         body + format.closing_bytes().1.unwrap_or_default()
     }

@@ -11,7 +11,7 @@ pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
 
 /// The body of an answer that is an error, with the wire's own words for a full context window.
 pub(crate) fn error_body(error: &Error, full_context: &str) -> Value {
-    let (kind, code) = error_text(error.kind());
+    let (kind, code) = error_type_and_code(error.kind());
     json!({ "error": {
         "message": error_message(error, full_context), "type": kind, "param": error.parameter(), "code": code,
     } })
@@ -32,7 +32,7 @@ pub(crate) fn usage_json(usage: Usage, input: &str, output: &str) -> Value {
 }
 
 /// Type and code, <https://platform.openai.com/docs/guides/error-codes>.
-pub(crate) fn error_text(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
+pub(crate) fn error_type_and_code(kind: ErrorKind) -> (&'static str, Option<&'static str>) {
     match kind {
         ErrorKind::Auth => ("invalid_request_error", Some("invalid_api_key")),
         ErrorKind::Billing => ("insufficient_quota", Some("insufficient_quota")),

@@ -14,7 +14,7 @@ pub(crate) struct ServerWire {
     /// The name of the wire in provider data.
     pub(crate) name: &'static str,
     /// How the path of a request ends, without its query.
-    pub(crate) path_end: &'static str,
+    pub(crate) path_suffix: &'static str,
     /// The model that a request asks for, by its path and its body.
     pub(crate) model: for<'a> fn(&'a str, &'a Value) -> Option<&'a str>,
     /// Whether the body of a request asks for a stream.
@@ -22,7 +22,7 @@ pub(crate) struct ServerWire {
     /// How the stream that answers a request is framed, by its path.
     pub(crate) format: fn(&str) -> FrameFormat,
     /// Begins a turn.
-    pub(crate) turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
+    pub(crate) new_turn_writer: fn(&TurnStart<'_>) -> Box<dyn TurnWriter>,
     /// A frame that keeps a stream open and says nothing, the `n`th of it. None if the wire has
     /// only what its format has.
     pub(crate) ping: fn(usize) -> Option<ServerFrame>,
@@ -33,9 +33,9 @@ pub(crate) struct ServerWire {
     /// The status of an error that has none.
     pub(crate) status: fn(ErrorKind) -> u16,
     /// The header that tells how long to wait.
-    pub(crate) retry_after: fn(&Error) -> Option<(&'static str, String)>,
+    pub(crate) retry_after_header: fn(&Error) -> Option<(&'static str, String)>,
     /// The header that carries the vendor's id of a request.
-    pub(crate) request_id: Option<&'static str>,
+    pub(crate) request_id_header: Option<&'static str>,
 }
 
 impl ServerWire {
@@ -49,22 +49,22 @@ impl ServerWire {
     ) -> Self {
         Self {
             name,
-            path_end,
+            path_suffix: path_end,
             model: |_, body| body["model"].as_str(),
             wants_stream: |body| body["stream"] == Value::Bool(true),
             format: |_| FrameFormat::EVENTS,
-            turn_writer: turn,
+            new_turn_writer: turn,
             ping: |_| None,
             error_body,
             error_frame: |body, _| ServerFrame::from_event(None, body),
             status: default_status,
-            retry_after,
-            request_id: None,
+            retry_after_header: retry_after,
+            request_id_header: None,
         }
     }
 
     /// An error in a stream, as the `n`th frame.
-    pub(crate) fn error_response(&self, error: &Error, n: usize) -> ServerFrame {
+    pub(crate) fn stream_error_frame(&self, error: &Error, n: usize) -> ServerFrame {
         let body = (self.error_body)(error, (self.status)(error.kind()));
         (self.error_frame)(&body, n)
     }

@@ -12,11 +12,11 @@ use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
 const WIRES: [ServerWire; 5] = [
-    anthropic::server::SERVER,
-    gemini::server::SERVER,
-    ollama::server::SERVER,
-    openai_chat::server::SERVER,
-    openai_responses::server::SERVER,
+    anthropic::server::SERVER_WIRE,
+    gemini::server::SERVER_WIRE,
+    ollama::server::SERVER_WIRE,
+    openai_chat::server::SERVER_WIRE,
+    openai_responses::server::SERVER_WIRE,
 ];
 
 fn begin(
@@ -24,7 +24,7 @@ fn begin(
     request: &Value,
     sign: fn(&str) -> Option<String>,
 ) -> Box<dyn TurnWriter> {
-    (wire.turn_writer)(&TurnStart {
+    (wire.new_turn_writer)(&TurnStart {
         id: "own-id",
         created: 1_234_567,
         model: "own-model",
@@ -65,7 +65,7 @@ fn each_piece_of_a_turn_is_written_when_it_comes() {
 #[test]
 fn thoughts_are_signed_only_if_the_caller_signs_them() {
     let request = json!({ "include": ["reasoning.encrypted_content"] });
-    for wire in [anthropic::server::SERVER, openai_responses::server::SERVER] {
+    for wire in [anthropic::server::SERVER_WIRE, openai_responses::server::SERVER_WIRE] {
         for (sign, signed) in [((|_| Some("S1".into())) as fn(&str) -> _, 1), (|_| None, 0)] {
             let mut turn = begin(wire, &request, sign);
             turn.write(0, thought()).unwrap();

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::ServerFrame;
 use crate::usage::Usage;
 
@@ -21,7 +21,7 @@ pub(crate) struct TurnStart<'a> {
     pub(crate) usage: Usage,
     /// The signatures that the turn is going to bring: the block's index, its kind, the signature.
     /// A wire that has to say early that something is signed says it of these only.
-    pub(crate) signatures: &'a [(u32, SignedItem, String)],
+    pub(crate) signatures: &'a [(u32, SignatureTarget, String)],
     /// Makes a signature for words that the turn itself does not sign, where the vendor signs them.
     pub(crate) sign_fn: fn(&str) -> Option<String>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct WriterOutput {
 
 impl WriterOutput {
     /// Notes a signature.
-    pub(crate) fn sign(&mut self, signature: &str, over: &str) {
+    pub(crate) fn record_signature(&mut self, signature: &str, over: &str) {
         let (signature, over) = (signature.to_owned(), over.to_owned());
         self.issued.push(IssuedItem::Signature { signature, signed_text: over });
     }
@@ -62,14 +62,14 @@ pub(crate) enum IssuedItem {
     /// A signature and what it was given for.
     Signature { signature: String, signed_text: String },
     /// The id of an item that comes back only together with that of the reasoning before it.
-    AfterReasoning { item: String, reasoning: String },
+    RequiresReasoning { item: String, reasoning: String },
 }
 
 /// What the wire has no form for.
 pub(crate) type UnsupportedContent = &'static str;
 
 /// The id of a call: its own, or one that is made of its position.
-pub(crate) fn sent_call_id(prefix: &str, own: String, answer: &str, index: u32) -> String {
+pub(crate) fn call_id_or_generated(prefix: &str, own: String, answer: &str, index: u32) -> String {
     match own.as_str() {
         "" => format!("{prefix}_{answer}_{index}"),
         _ => own,
@@ -78,12 +78,12 @@ pub(crate) fn sent_call_id(prefix: &str, own: String, answer: &str, index: u32) 
 
 /// A call on a wire that sends it whole, with an object for its arguments.
 #[derive(Debug, Default)]
-pub(crate) struct CompleteCall {
+pub(crate) struct BufferedCall {
     /// The call that is being written, and its arguments so far.
     open_call: Option<(Value, String)>,
 }
 
-impl CompleteCall {
+impl BufferedCall {
     /// Begins a call, as it is without its arguments.
     pub(crate) fn start(&mut self, call: Value) {
         self.open_call = Some((call, String::new()));

@@ -14,36 +14,43 @@ use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::decode::{BadRequest, Decoded, Decoder, MAX_HEAD_BYTES};
 use crate::testing::http::request::HttpRequest;
-use crate::testing::http::request_log::Log;
+use crate::testing::http::request_log::RequestLog;
 use crate::testing::http::response::{
-    AfterResponse, Body, BodyPart, Framing, HttpResponse, LAST_CHUNK, encode_chunk, encode_head,
+    AfterResponse, BodyFraming, BodyPart, Framing, HttpResponse, LAST_CHUNK, encode_chunk,
+    encode_head,
 };
 
 /// What a test gives to answer requests with.
 pub(super) type Handler = dyn Fn(HttpRequest) -> HttpResponse + Send + Sync;
 
 /// How much is asked of the socket in one read.
-const READ_SIZE: usize = 8 * 1024;
+const READ_BUFFER_BYTES: usize = 8 * 1024;
 
 /// How long a client may take to hear that its connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves a connection until either side closes it.
-pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handler, log: &Log) {
+pub(super) async fn serve(
+    mut stream: TcpStream,
+    number: usize,
+    handler: &Handler,
+    log: &RequestLog,
+) {
     if stream.set_nodelay(true).is_err() {
         return;
     }
     let mut decoder = Decoder::new(number);
     loop {
         let request = match receive_request(&mut stream, &mut decoder).await {
-            Ok(Received::Request(request)) => request,
-            Ok(Received::Bad(BadRequest(reason))) => {
-                let framing = Framing { body: Body::Chunked, after_response: AfterResponse::Close };
+            Ok(ReceiveOutcome::Request(request)) => request,
+            Ok(ReceiveOutcome::BadRequest(BadRequest(reason))) => {
+                let framing =
+                    Framing { body: BodyFraming::Chunked, after_response: AfterResponse::Close };
                 let refusal = HttpResponse::text(400, reason);
-                let _ = write_part(&mut stream, refusal, framing).await;
+                let _ = write_response(&mut stream, refusal, framing).await;
                 return close_connection(stream).await;
             }
-            Ok(Received::End) | Err(_) => return,
+            Ok(ReceiveOutcome::ConnectionClosed) | Err(_) => return,
         };
         lock_ignoring_poison(&log.requests).push(request.clone());
         let response = call_handler(handler, request.clone());
@@ -59,36 +66,41 @@ pub(super) async fn serve(mut stream: TcpStream, number: usize, handler: &Handle
                 let _ = stream.set_zero_linger();
                 return;
             }
-            WriteOutcome::ClientClosed => return log.closed_early.send_modify(|count| *count += 1),
+            WriteOutcome::ClientClosed => {
+                return log.closed_early_count.send_modify(|count| *count += 1);
+            }
         }
     }
 }
 
-enum Received {
+enum ReceiveOutcome {
     Request(HttpRequest),
-    Bad(BadRequest),
+    BadRequest(BadRequest),
     /// The client closed the connection after a whole request, or before any.
-    End,
+    ConnectionClosed,
 }
 
-async fn receive_request(stream: &mut TcpStream, decoder: &mut Decoder) -> io::Result<Received> {
+async fn receive_request(
+    stream: &mut TcpStream,
+    decoder: &mut Decoder,
+) -> io::Result<ReceiveOutcome> {
     loop {
         match decoder.decode() {
-            Ok(Decoded::Request(request)) => return Ok(Received::Request(request)),
+            Ok(Decoded::Request(request)) => return Ok(ReceiveOutcome::Request(request)),
             Ok(Decoded::NeedsContinue) => {
                 stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
             }
             Ok(Decoded::NeedsBytes) => {
-                decoder.buffer.reserve(READ_SIZE);
+                decoder.buffer.reserve(READ_BUFFER_BYTES);
                 if stream.read_buf(&mut decoder.buffer).await? == 0 {
                     return Ok(if decoder.is_between_requests() {
-                        Received::End
+                        ReceiveOutcome::ConnectionClosed
                     } else {
-                        Received::Bad(BadRequest("the request ends too early"))
+                        ReceiveOutcome::BadRequest(BadRequest("the request ends too early"))
                     });
                 }
             }
-            Err(bad) => return Ok(Received::Bad(bad)),
+            Err(bad) => return Ok(ReceiveOutcome::BadRequest(bad)),
         }
     }
 }
@@ -121,13 +133,13 @@ async fn respond(
         // What can be sent is sent first: thus a client that closes its sending side, and still
         // reads, gets at least what needs no waiting.
         biased;
-        sent = write_part(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
+        sent = write_response(&mut writer, response, framing) => sent.unwrap_or(WriteOutcome::ClientClosed),
         () = wait_for_client_close(&mut reader, received) => WriteOutcome::ClientClosed,
     }
 }
 
 /// Carries out a response, part by part. Fails if the client does not take it.
-async fn write_part(
+async fn write_response(
     writer: &mut (impl AsyncWrite + Unpin),
     response: HttpResponse,
     framing: Framing,
@@ -137,9 +149,9 @@ async fn write_part(
         match part {
             BodyPart::Bytes(data) => match framing.body {
                 // A chunk of no bytes would be the last.
-                Body::Chunked if data.is_empty() => {}
-                Body::Chunked => writer.write_all(&encode_chunk(&data)).await?,
-                Body::Absent => {}
+                BodyFraming::Chunked if data.is_empty() => {}
+                BodyFraming::Chunked => writer.write_all(&encode_chunk(&data)).await?,
+                BodyFraming::Absent => {}
             },
             BodyPart::Delay(duration) => sleep(duration).await,
             BodyPart::Hang => pending().await,
@@ -148,8 +160,8 @@ async fn write_part(
         }
     }
     match framing.body {
-        Body::Chunked => writer.write_all(LAST_CHUNK).await?,
-        Body::Absent => {}
+        BodyFraming::Chunked => writer.write_all(LAST_CHUNK).await?,
+        BodyFraming::Absent => {}
     }
     Ok(WriteOutcome::Complete)
 }
@@ -157,7 +169,7 @@ async fn write_part(
 /// Waits until the client closes the connection. What it sends meanwhile is the next request.
 async fn wait_for_client_close(reader: &mut ReadHalf<'_>, received: &mut BytesMut) {
     while received.len() < MAX_HEAD_BYTES {
-        received.reserve(READ_SIZE);
+        received.reserve(READ_BUFFER_BYTES);
         match reader.read_buf(received).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}

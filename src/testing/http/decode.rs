@@ -39,7 +39,7 @@ pub(super) struct Decoder {
     /// The request under construction.
     request: HttpRequest,
     /// The body under construction, if it comes in chunks.
-    chunks: BytesMut,
+    chunked_body: BytesMut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Decoder {
             buffer: BytesMut::new(),
             expects: Expects::Head,
             request: HttpRequest { connection, ..HttpRequest::default() },
-            chunks: BytesMut::new(),
+            chunked_body: BytesMut::new(),
         }
     }
 
@@ -84,18 +84,18 @@ impl Decoder {
                         return Ok(Decoded::NeedsBytes);
                     }
                     let body = self.buffer.split_to(length).freeze();
-                    return Ok(Decoded::Request(self.finish(body)));
+                    return Ok(Decoded::Request(self.finish_request(body)));
                 }
                 Expects::ChunkSize => {
                     let parsed = httparse::parse_chunk_size(&self.buffer);
                     let parsed = parsed.map_err(|_| BadRequest("a chunk size is no number"))?;
-                    let Some((taken, size)) = self.complete_request(parsed)? else {
+                    let Some((taken, size)) = self.parsed_if_complete(parsed)? else {
                         return Ok(Decoded::NeedsBytes);
                     };
                     self.buffer.advance(taken);
                     self.expects = match usize::try_from(size).unwrap_or(usize::MAX) {
                         0 => Expects::Trailer,
-                        length if length > MAX_BODY_BYTES - self.chunks.len() => {
+                        length if length > MAX_BODY_BYTES - self.chunked_body.len() => {
                             return Err(BODY_TOO_LARGE);
                         }
                         length => Expects::Chunk { length },
@@ -109,20 +109,20 @@ impl Decoder {
                     let Some(data) = chunk.strip_suffix(b"\r\n") else {
                         return Err(BadRequest("a chunk is longer than it said"));
                     };
-                    self.chunks.extend_from_slice(data);
+                    self.chunked_body.extend_from_slice(data);
                     self.expects = Expects::ChunkSize;
                 }
                 Expects::Trailer => {
                     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
                     let parsed = httparse::parse_headers(&self.buffer, &mut headers);
                     let Some((taken, _)) =
-                        self.complete_request(parsed.map_err(bad_head_error)?)?
+                        self.parsed_if_complete(parsed.map_err(bad_head_error)?)?
                     else {
                         return Ok(Decoded::NeedsBytes);
                     };
                     self.buffer.advance(taken);
-                    let body = self.chunks.split().freeze();
-                    return Ok(Decoded::Request(self.finish(body)));
+                    let body = self.chunked_body.split().freeze();
+                    return Ok(Decoded::Request(self.finish_request(body)));
                 }
             }
         }
@@ -133,7 +133,7 @@ impl Decoder {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut head = httparse::Request::new(&mut headers);
         let parsed = head.parse(&self.buffer).map_err(bad_head_error)?;
-        let Some(taken) = self.complete_request(parsed)? else { return Ok(None) };
+        let Some(taken) = self.parsed_if_complete(parsed)? else { return Ok(None) };
         let (Some(method), Some(path), Some(1)) = (head.method, head.path, head.version) else {
             return Err(NOT_HTTP_1_1);
         };
@@ -148,7 +148,7 @@ impl Decoder {
     }
 
     /// What was parsed, if it is there as a whole. What is not may not become too large.
-    fn complete_request<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
+    fn parsed_if_complete<T>(&self, parsed: httparse::Status<T>) -> Result<Option<T>, BadRequest> {
         match parsed {
             httparse::Status::Complete(whole) => Ok(Some(whole)),
             httparse::Status::Partial if self.buffer.len() > MAX_HEAD_BYTES => Err(HEAD_TOO_LARGE),
@@ -163,7 +163,7 @@ impl Decoder {
             && self.buffer.is_empty()
     }
 
-    fn finish(&mut self, body: Bytes) -> HttpRequest {
+    fn finish_request(&mut self, body: Bytes) -> HttpRequest {
         self.expects = Expects::Head;
         let next = HttpRequest { connection: self.request.connection, ..HttpRequest::default() };
         HttpRequest { body, ..mem::replace(&mut self.request, next) }

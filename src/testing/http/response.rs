@@ -56,12 +56,12 @@ impl HttpResponse {
 /// How an answer is laid out on the wire, over and above what the handler said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framing {
-    pub(super) body: Body,
+    pub(super) body: BodyFraming,
     pub(super) after_response: AfterResponse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyFraming {
     Chunked,
     Absent,
 }
@@ -76,8 +76,8 @@ pub(super) enum AfterResponse {
 impl Framing {
     pub(super) fn for_response(request: &HttpRequest, response: &HttpResponse) -> Self {
         let body = match (request.method.as_str(), response.status) {
-            ("HEAD", _) | (_, 100..=199 | 204 | 304) => Body::Absent,
-            _ => Body::Chunked,
+            ("HEAD", _) | (_, 100..=199 | 204 | 304) => BodyFraming::Absent,
+            _ => BodyFraming::Chunked,
         };
         let then =
             if has_connection_close(&request.headers) || has_connection_close(&response.headers) {
@@ -110,8 +110,8 @@ pub(super) fn encode_head(response: &HttpResponse, framing: Framing) -> Vec<u8> 
         }
     }
     match framing.body {
-        Body::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
-        Body::Absent => {}
+        BodyFraming::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+        BodyFraming::Absent => {}
     }
     match framing.after_response {
         AfterResponse::Close => head.push_str("connection: close\r\n"),

@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::lock::lock_ignoring_poison;
 use crate::testing::http::connection::{Handler, serve};
 use crate::testing::http::request::HttpRequest;
-use crate::testing::http::request_log::Log;
+use crate::testing::http::request_log::RequestLog;
 use crate::testing::http::response::HttpResponse;
 
 /// How long to wait before accepting again when the system has no socket to give.
@@ -28,7 +28,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct LoopbackServer {
     address: SocketAddr,
-    log: Arc<Log>,
+    log: Arc<RequestLog>,
     /// The task that accepts. It owns the connections' tasks and takes them with it.
     accept_task: AbortHandle,
 }
@@ -54,7 +54,7 @@ impl LoopbackServer {
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let log = Arc::new(Log::default());
+        let log = Arc::new(RequestLog::default());
         let accepting = tokio::spawn(accept_loop(listener, Arc::new(handler), log.clone()));
         Ok(Self { address, log, accept_task: accepting.abort_handle() })
     }
@@ -65,8 +65,8 @@ impl LoopbackServer {
     }
 
     /// Returns how many connections were accepted so far.
-    pub fn connections(&self) -> usize {
-        self.log.connections.load(Ordering::SeqCst)
+    pub fn connection_count(&self) -> usize {
+        self.log.connection_count.load(Ordering::SeqCst)
     }
 
     /// Returns every request received so far, in the order in which they were complete.
@@ -83,8 +83,8 @@ impl LoopbackServer {
     ///
     /// [`Cut`]: crate::testing::http::BodyPart::Cut
     /// [`Reset`]: crate::testing::http::BodyPart::Reset
-    pub fn closed_early(&self) -> usize {
-        *self.log.closed_early.borrow()
+    pub fn closed_early_count(&self) -> usize {
+        *self.log.closed_early_count.borrow()
     }
 
     /// Waits until [`closed_early`](Self::closed_early) is above zero, which it may be already: it
@@ -92,8 +92,8 @@ impl LoopbackServer {
     ///
     /// What a test awaits in place of a sleep, once it has dropped a client. Dropping the future
     /// stops the waiting and nothing else.
-    pub async fn wait_closed(&self) {
-        let mut count = self.log.closed_early.subscribe();
+    pub async fn wait_for_early_close(&self) {
+        let mut count = self.log.closed_early_count.subscribe();
         // An error would mean that the sender is gone, and it is here, in `self`.
         let _ = count.wait_for(|count| *count > 0).await;
     }
@@ -106,14 +106,14 @@ impl Drop for LoopbackServer {
     }
 }
 
-async fn accept_loop(listener: TcpListener, handler: Arc<Handler>, log: Arc<Log>) {
+async fn accept_loop(listener: TcpListener, handler: Arc<Handler>, log: Arc<RequestLog>) {
     // Aborts its tasks when dropped, which is when this task is aborted.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let number = log.connections.fetch_add(1, Ordering::SeqCst);
+                    let number = log.connection_count.fetch_add(1, Ordering::SeqCst);
                     let (handler, log) = (handler.clone(), log.clone());
                     connections.spawn(async move { serve(stream, number, &*handler, &log).await });
                 }

@@ -78,9 +78,9 @@ async fn keep_alive_reuses_a_connection() {
         client.send("POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\nhi").await;
         client.expect(format!("{HEAD}2\r\nhi\r\n0\r\n\r\n")).await;
     }
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
     assert_eq!(server.requests().len(), 3);
-    assert_eq!(server.closed_early(), 0);
+    assert_eq!(server.closed_early_count(), 0);
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn requests_are_remembered_in_order_with_their_connection() {
     let seen: Vec<_> = requests.iter().map(|r| (&*r.path, r.connection)).collect();
     assert_eq!(seen, [("/a", 0), ("/b?c", 1), ("/d", 0)]);
     assert_eq!(requests[0].headers, [("x-name".to_owned(), "v".to_owned())]);
-    assert_eq!(server.connections(), 2);
+    assert_eq!(server.connection_count(), 2);
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn cut_closes_the_connection_without_the_final_chunk() {
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     assert_eq!(client.rest().await.unwrap(), format!("{HEAD}1\r\na\r\n"));
-    assert_eq!(server.closed_early(), 0);
+    assert_eq!(server.closed_early_count(), 0);
 }
 
 #[tokio::test]
@@ -205,12 +205,12 @@ async fn a_client_that_leaves_during_a_hang_is_noticed() {
     let mut client = Client::connect(&server).await;
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(format!("{HEAD}1\r\na\r\n")).await;
-    assert_eq!(server.closed_early(), 0);
+    assert_eq!(server.closed_early_count(), 0);
     drop(client);
-    soon(server.wait_closed()).await;
-    assert_eq!(server.closed_early(), 1);
+    soon(server.wait_for_early_close()).await;
+    assert_eq!(server.closed_early_count(), 1);
     // It has happened: there is nothing left to wait for.
-    soon(server.wait_closed()).await;
+    soon(server.wait_for_early_close()).await;
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_client_that_leaves_during_a_delay_is_noticed() {
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(HEAD).await;
     drop(client);
-    soon(server.wait_closed()).await;
+    soon(server.wait_for_early_close()).await;
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn a_client_that_leaves_while_bytes_wait_for_it_is_noticed() {
     client.send("GET / HTTP/1.1\r\n\r\n").await;
     client.expect(HEAD).await;
     drop(client);
-    soon(server.wait_closed()).await;
+    soon(server.wait_for_early_close()).await;
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_client_that_leaves_between_requests_is_not_early() {
     client.expect(format!("{HEAD}0\r\n\r\n")).await;
     client.0.shutdown().await.unwrap();
     assert_eq!(client.rest().await.unwrap(), "");
-    assert_eq!(server.closed_early(), 0);
+    assert_eq!(server.closed_early_count(), 0);
 }
 
 #[tokio::test]

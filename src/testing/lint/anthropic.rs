@@ -27,11 +27,11 @@ pub(in crate::testing) fn anthropic(body: &Value) -> Vec<String> {
     for (at, message) in messages.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| messages.get(at));
         self::check_message(message, before, at, at + 1 == messages.len(), &mut bad);
-        call_ids_of(message, messages.get(at + 1), at, &mut bad);
+        check_calls_answered(message, messages.get(at + 1), at, &mut bad);
         check_results(message, before, at, &mut bad);
     }
-    is_server_tool_block(body, messages, &mut bad);
-    let ids = messages.iter().flat_map(|m| content_blocks(m, "tool_use")).map(|b| text(&b["id"]));
+    check_server_tool_results(body, messages, &mut bad);
+    let ids = messages.iter().flat_map(|m| blocks_of_type(m, "tool_use")).map(|b| text(&b["id"]));
     for id in repeated_values(ids) {
         bad.push(format_args!("messages: `tool_use` ids must be unique: {id}"));
     }
@@ -113,7 +113,7 @@ fn check_tools(body: &Value, bad: &mut Violations) {
     }
     let messages = as_list(&body["messages"]).iter();
     let mut used = messages
-        .flat_map(|m| content_blocks(m, "tool_use").chain(content_blocks(m, "tool_result")));
+        .flat_map(|m| blocks_of_type(m, "tool_use").chain(blocks_of_type(m, "tool_result")));
     bad.require(!tools.is_empty() || used.next().is_none())
         .or_push("Requests which include `tool_use` or `tool_result` blocks must define tools");
 }
@@ -153,7 +153,7 @@ fn check_message(
     for (index, block) in blocks.iter().enumerate() {
         let place = format!("messages.{at}.content.{index}");
         self::check_block(block, &place, bad);
-        self::is_allowed_in_role(block, role, &place, bad);
+        self::check_block_role(block, role, &place, bad);
     }
     if role == "assistant" {
         bad.require(blocks.last().is_none_or(|block| !is_thinking(block))).or_push(format_args!(
@@ -166,7 +166,7 @@ fn check_message(
 }
 
 /// A block stands in a message of the right role.
-fn is_allowed_in_role(block: &Value, role: &str, place: &str, bad: &mut Violations) {
+fn check_block_role(block: &Value, role: &str, place: &str, bad: &mut Violations) {
     let kind = text(&block["type"]);
     let owner = match kind {
         "tool_use" | "thinking" | "redacted_thinking" => "assistant",
@@ -227,12 +227,12 @@ fn check_block(block: &Value, place: &str, bad: &mut Violations) {
 }
 
 /// Every call is answered in the next message.
-fn call_ids_of(message: &Value, next: Option<&Value>, at: usize, bad: &mut Violations) {
-    let calls = tool_use_ids(Some(message), "tool_use", "id");
+fn check_calls_answered(message: &Value, next: Option<&Value>, at: usize, bad: &mut Violations) {
+    let calls = block_field_values(Some(message), "tool_use", "id");
     if calls.is_empty() {
         return;
     }
-    let answered = tool_use_ids(next, "tool_result", "tool_use_id");
+    let answered = block_field_values(next, "tool_result", "tool_use_id");
     let open: Vec<&str> = calls.into_iter().filter(|id| !answered.contains(id)).collect();
     bad.require(open.is_empty()).or_push(format_args!(
         "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: \
@@ -251,8 +251,8 @@ fn call_ids_of(message: &Value, next: Option<&Value>, at: usize, bad: &mut Viola
 
 /// Every result answers a call of the message before, once, and stands in front.
 fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut Violations) {
-    let results = tool_use_ids(Some(message), "tool_result", "tool_use_id");
-    let called = tool_use_ids(before, "tool_use", "id");
+    let results = block_field_values(Some(message), "tool_result", "tool_use_id");
+    let called = block_field_values(before, "tool_use", "id");
     for id in results.iter().filter(|id| !called.contains(id)) {
         bad.push(format_args!(
             "messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each \
@@ -273,7 +273,7 @@ fn check_results(message: &Value, before: Option<&Value>, at: usize, bad: &mut V
 
 /// The result of a tool that the vendor runs may come in a later message of the assistant, if only
 /// results of other tools stand between; while the vendor offers none, it does not come any more.
-fn is_server_tool_block(body: &Value, messages: &[Value], bad: &mut Violations) {
+fn check_server_tool_results(body: &Value, messages: &[Value], bad: &mut Violations) {
     let kinds = as_list(&body["tools"]).iter().filter_map(|tool| tool["type"].as_str());
     let offered =
         kinds.filter(|kind| *kind != "custom").count() + as_list(&body["mcp_servers"]).len();
@@ -334,13 +334,17 @@ fn check_cache_marks(body: &Value, bad: &mut Violations) {
     );
 }
 
-fn content_blocks<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+fn blocks_of_type<'a>(message: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
     as_list(&message["content"]).iter().filter(move |block| block["type"] == kind)
 }
 
 /// A field of all blocks of a kind.
-fn tool_use_ids<'a>(message: Option<&'a Value>, kind: &'a str, field: &'a str) -> Vec<&'a str> {
-    let blocks = message.into_iter().flat_map(|message| content_blocks(message, kind));
+fn block_field_values<'a>(
+    message: Option<&'a Value>,
+    kind: &'a str,
+    field: &'a str,
+) -> Vec<&'a str> {
+    let blocks = message.into_iter().flat_map(|message| blocks_of_type(message, kind));
     blocks.map(|block| text(&block[field])).collect()
 }
 

@@ -6,7 +6,7 @@ use super::schema;
 use super::violations::{
     Violations, as_list, has_text, is_blank, nested_elements, repeated_values, set_fields, text,
 };
-use crate::provider::gemini::server::is_signed_call;
+use crate::provider::gemini::server::signed_call_text;
 use crate::testing::signatures::Signatures;
 
 /// What Gemini takes in place of a signature, for calls that it did not write,
@@ -71,14 +71,14 @@ fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
     bad.require(before.is_none_or(|before| content_role(before) != content_role(content))).or_push(format_args!(
         "Please ensure that multiturn requests alternate between user and model. (contents[{at}])"
     ));
-    let calls = function_names(content, "functionCall");
+    let calls = function_parts(content, "functionCall");
     let asked = before.is_some_and(|before| content_role(before) == "user");
     bad.require(calls.is_empty() || asked).or_push(format_args!(
         "Please ensure that function call turn comes immediately after a user turn or after a \
          function response turn. (contents[{at}])"
     ));
-    let responses = function_names(content, "functionResponse");
-    let called = before.map(|before| function_names(before, "functionCall")).unwrap_or_default();
+    let responses = function_parts(content, "functionResponse");
+    let called = before.map(|before| function_parts(before, "functionCall")).unwrap_or_default();
     if called.len() != responses.len() {
         return bad.push(format_args!(
             "Please ensure that the number of function response parts is equal to the number of \
@@ -125,12 +125,12 @@ fn check_content(content: &Value, at: usize, bad: &mut Violations) {
 }
 
 fn check_part(part: &Value, role: &str, place: &str, bad: &mut Violations) {
-    const DATA: &[&[&str]] = &[
+    const DATA_FIELDS: &[&[&str]] = &[
         &["text", "inlineData", "fileData", "functionCall", "functionResponse"],
         &["executableCode", "codeExecutionResult", "toolCall", "toolResponse"],
     ];
     let is_set = |name: &&str| !either_case(part, name).is_null();
-    let data: Vec<&str> = DATA.concat().into_iter().filter(is_set).collect();
+    let data: Vec<&str> = DATA_FIELDS.concat().into_iter().filter(is_set).collect();
     match data.as_slice() {
         [_] => {}
         [] => bad.push(format_args!(
@@ -208,14 +208,14 @@ fn check_tools(body: &Value, bad: &mut Violations) {
 }
 
 fn check_options(body: &Value, bad: &mut Violations) {
-    const KNOWN: &[&[&str]] = &[
+    const KNOWN_FIELDS: &[&[&str]] = &[
         &["model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"],
         &["safetySettings", "cachedContent", "labels", "serviceTier", "store"],
     ];
     let is_known =
-        |field: &str| KNOWN.iter().any(|row| row.contains(&to_camel_case(field).as_str()));
+        |field: &str| KNOWN_FIELDS.iter().any(|row| row.contains(&to_camel_case(field).as_str()));
     for (field, _) in set_fields(body).filter(|(field, _)| !is_known(field)) {
-        schema::check_unknown_keyword(field, "", bad);
+        schema::push_unknown_field(field, "", bad);
     }
     let config = either_case(body, "generationConfig");
     let temperature = config["temperature"].as_f64();
@@ -233,7 +233,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
         .or_push("response_schema is only supported with response_mime_type application/json");
     for field in ["max_tokens", "maxTokens", "stop", "response_format"] {
         if !config[field].is_null() {
-            schema::check_unknown_keyword(field, " at 'generation_config'", bad);
+            schema::push_unknown_field(field, " at 'generation_config'", bad);
         }
     }
 }
@@ -248,7 +248,7 @@ fn check_name(name: &str, place: &str, bad: &mut Violations) {
 }
 
 /// The calls or the responses of a content.
-fn function_names<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
+fn function_parts<'a>(content: &'a Value, field: &str) -> Vec<&'a Value> {
     let parts = as_list(&content["parts"]).iter();
     parts.map(|part| either_case(part, field)).filter(|named| !named.is_null()).collect()
 }
@@ -289,7 +289,7 @@ pub(in crate::testing) fn check_signatures(known: &Signatures, body: &Value) -> 
     for (at, index, part) in nested_elements(&body["contents"], "parts") {
         let said = match either_case(part, "functionCall") {
             Value::Null => String::new(),
-            call => is_signed_call(call),
+            call => signed_call_text(call),
         };
         if let Some(signature) = either_case(part, "thoughtSignature").as_str()
             && !known.is_issued_for(signature, &said)

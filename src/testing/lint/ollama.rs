@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::call_pairs::check_pairs;
-use super::options::foreign_fields;
+use super::options::check_fields_absent;
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
 
 /// What Ollama objects to in the body of a request to `/api/chat`.
@@ -94,14 +94,18 @@ fn check_options(body: &Value, bad: &mut Violations) {
     );
     check_types(&body["options"], "option ", MODEL_OPTIONS, bad);
     for (_, fields) in MODEL_OPTIONS {
-        foreign_fields(body, fields, bad);
+        check_fields_absent(body, fields, bad);
     }
-    foreign_fields(
+    check_fields_absent(
         body,
         &["system", "input", "max_tokens", "max_output_tokens", "response_format"],
         bad,
     );
-    foreign_fields(body, &["tool_choice", "stop_sequences", "contents", "generationConfig"], bad);
+    check_fields_absent(
+        body,
+        &["tool_choice", "stop_sequences", "contents", "generationConfig"],
+        bad,
+    );
 }
 
 fn check_tools(body: &Value, bad: &mut Violations) {
@@ -110,7 +114,7 @@ fn check_tools(body: &Value, bad: &mut Violations) {
         let place = format!("tools[{at}]");
         bad.require(tool["type"] == "function")
             .or_push(format_args!("{place}.type must be \"function\""));
-        tool_names(function, &place, bad);
+        check_function_name(function, &place, bad);
         let parameters = &function["parameters"];
         bad.require(parameters.is_null() || parameters["type"] == "object").or_push(format_args!(
             "{place}.function.parameters must be a schema of an object, not {parameters}"
@@ -121,7 +125,7 @@ fn check_tools(body: &Value, bad: &mut Violations) {
     }
 }
 
-fn tool_names(function: &Value, place: &str, bad: &mut Violations) {
+fn check_function_name(function: &Value, place: &str, bad: &mut Violations) {
     bad.require(has_text(&function["name"]))
         .or_push(format_args!("{place}.function.name: a function needs a name"));
 }
@@ -146,7 +150,7 @@ fn check_message(message: &Value, at: usize, bad: &mut Violations) {
     }
     for (index, call) in as_list(&message["tool_calls"]).iter().enumerate() {
         let place = format!("{place}.tool_calls[{index}]");
-        tool_names(&call["function"], &place, bad);
+        check_function_name(&call["function"], &place, bad);
         let arguments = &call["function"]["arguments"];
         bad.require(arguments.is_object()).or_push(format_args!(
             "json: {place}.function.arguments must be of type object, but is {arguments}"

@@ -9,10 +9,10 @@ use super::violations::{
 };
 
 /// How long a call's id may be on the chat wire.
-pub(super) const CHAT_ID_PATTERN: usize = 40;
+pub(super) const MAX_CHAT_CALL_ID_BYTES: usize = 40;
 
 /// How long any id may be on the Responses wire.
-pub(super) const RESPONSES_ID_PATTERN: usize = 64;
+pub(super) const MAX_RESPONSES_ID_BYTES: usize = 64;
 
 /// Complains of a parameter that must be there, and is not.
 pub(super) fn check_required(is_there: bool, place: &str, bad: &mut Violations) {
@@ -115,7 +115,7 @@ pub(super) fn check_output_schema(format: &Value, place: &str, bad: &mut Violati
 }
 
 /// "Output must mention JSON": the vendor's guard against endless blanks.
-pub(super) fn mentions_json(said: &Value, place: &str, bad: &mut Violations) {
+pub(super) fn check_mentions_json(said: &Value, place: &str, bad: &mut Violations) {
     bad.require(said.to_string().to_ascii_lowercase().contains("json")).or_push(format_args!(
         "'{place}' must contain the word 'json' in some form, to use 'json_object' as the format \
          of the answer."

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::call_pairs::check_pairs;
 use super::openai::{
-    CHAT_ID_PATTERN, check_call, check_id, check_needs_tools, check_not_empty, check_output_schema,
-    check_required, check_sampling, check_text, check_tools, mentions_json,
+    MAX_CHAT_CALL_ID_BYTES, check_call, check_id, check_mentions_json, check_needs_tools,
+    check_not_empty, check_output_schema, check_required, check_sampling, check_text, check_tools,
 };
 use super::options::{check_at_least, check_foreign_fields, check_range};
 use super::violations::{
@@ -53,7 +53,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
         "json_schema" => {
             check_output_schema(&format["json_schema"], "response_format.json_schema", bad);
         }
-        "json_object" => mentions_json(&body["messages"], "messages", bad),
+        "json_object" => check_mentions_json(&body["messages"], "messages", bad),
         _ => {}
     }
     check_foreign_fields("openai_chat", body, bad);
@@ -92,7 +92,7 @@ fn check_message(message: &Value, at: usize, bad: &mut Violations) {
     check_not_empty(has_calls, &format!("{place}.tool_calls"), bad);
     for (index, call) in calls.iter().enumerate() {
         let place = format!("{place}.tool_calls[{index}]");
-        check_id(&call["id"], CHAT_ID_PATTERN, &format!("{place}.id"), bad);
+        check_id(&call["id"], MAX_CHAT_CALL_ID_BYTES, &format!("{place}.id"), bad);
         if call["type"] == "function" {
             check_call(&call["function"], &format!("{place}.function"), bad);
         } else {
@@ -104,7 +104,12 @@ fn check_message(message: &Value, at: usize, bad: &mut Violations) {
         bad.push(format_args!("Invalid '{place}.tool_calls': duplicate id '{id}'."));
     }
     if role == "tool" {
-        check_id(&message["tool_call_id"], CHAT_ID_PATTERN, &format!("{place}.tool_call_id"), bad);
+        check_id(
+            &message["tool_call_id"],
+            MAX_CHAT_CALL_ID_BYTES,
+            &format!("{place}.tool_call_id"),
+            bad,
+        );
     }
 }
 

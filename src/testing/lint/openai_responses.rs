@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::openai::{
-    RESPONSES_ID_PATTERN, check_call, check_id, check_needs_tools, check_not_empty,
-    check_output_schema, check_required, check_sampling, check_text, check_tools, mentions_json,
+    MAX_RESPONSES_ID_BYTES, check_call, check_id, check_mentions_json, check_needs_tools,
+    check_not_empty, check_output_schema, check_required, check_sampling, check_text, check_tools,
 };
 use super::options::{check_at_least, check_foreign_fields};
 use super::violations::{Violations, as_list, has_text, is_given, repeated_values, text};
@@ -45,7 +45,7 @@ fn check_options(body: &Value, bad: &mut Violations) {
     let format = &body["text"]["format"];
     match text(&format["type"]) {
         "json_schema" => check_output_schema(format, "text.format", bad),
-        "json_object" => mentions_json(&body["input"], "input", bad),
+        "json_object" => check_mentions_json(&body["input"], "input", bad),
         _ => {}
     }
     check_foreign_fields("openai_responses", body, bad);
@@ -66,7 +66,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
         _ => "",
     };
     if is_given(item, "id") {
-        check_id(&item["id"], RESPONSES_ID_PATTERN, &format!("{place}.id"), bad);
+        check_id(&item["id"], MAX_RESPONSES_ID_BYTES, &format!("{place}.id"), bad);
         let id = text(&item["id"]);
         bad.require(id.starts_with(begins)).or_push(format_args!(
             "Invalid '{place}.id': '{id}'. Expected an ID that begins with '{begins}'."
@@ -83,11 +83,11 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
     match kind {
         "message" => check_message(item, &place, bad),
         "function_call" => {
-            check_id(&item["call_id"], RESPONSES_ID_PATTERN, &format!("{place}.call_id"), bad);
+            check_id(&item["call_id"], MAX_RESPONSES_ID_BYTES, &format!("{place}.call_id"), bad);
             check_call(item, &place, bad);
         }
         "function_call_output" => {
-            check_id(&item["call_id"], RESPONSES_ID_PATTERN, &format!("{place}.call_id"), bad);
+            check_id(&item["call_id"], MAX_RESPONSES_ID_BYTES, &format!("{place}.call_id"), bad);
             let output = &item["output"];
             check_required(
                 output.is_string() || output.is_array(),

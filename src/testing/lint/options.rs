@@ -38,7 +38,7 @@ pub(super) fn check_at_least(body: &Value, field: &str, least: u64, bad: &mut Vi
 
 /// Complains of fields that a wire does not have. Only those of the other wires are known here: a
 /// vendor adds fields faster than any list.
-pub(super) fn foreign_fields(body: &Value, fields: &[&str], bad: &mut Violations) {
+pub(super) fn check_fields_absent(body: &Value, fields: &[&str], bad: &mut Violations) {
     for field in fields {
         bad.require(!is_given(body, field)).or_push(format_args!("Unknown parameter: '{field}'."));
     }
@@ -58,6 +58,6 @@ const WIRE_FIELDS: &[(&[&str], &[&str])] = &[
 /// Complains of the [`WIRE_FIELDS`] of other wires.
 pub(super) fn check_foreign_fields(wire: &str, body: &Value, bad: &mut Violations) {
     for (_, fields) in WIRE_FIELDS.iter().filter(|(wires, _)| !wires.contains(&wire)) {
-        foreign_fields(body, fields, bad);
+        check_fields_absent(body, fields, bad);
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn check_strict_schema(schema: &Value, place: &str, bad: &mut Violati
 /// Gemini's `Schema`, <https://ai.google.dev/api/caching#Schema>: a field that it does not have is
 /// an error, as everywhere in that API.
 pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violations) {
-    const KNOWN: &[&[&str]] = &[
+    const KNOWN_KEYWORDS: &[&[&str]] = &[
         &["type", "format", "title", "description", "nullable", "enum", "example", "default"],
         &["properties", "required", "propertyOrdering", "minProperties", "maxProperties"],
         &["items", "minItems", "maxItems", "anyOf"],
@@ -41,9 +41,9 @@ pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violati
     let Some(fields) = schema.as_object() else {
         return bad.push(format_args!("Invalid value at '{place}': a schema is an object."));
     };
-    let is_known = |field: &str| KNOWN.iter().any(|row| row.contains(&field));
+    let is_known = |field: &str| KNOWN_KEYWORDS.iter().any(|row| row.contains(&field));
     for field in fields.keys().filter(|field| !is_known(field)) {
-        check_unknown_keyword(field, &format!(" at '{place}'"), bad);
+        push_unknown_field(field, &format!(" at '{place}'"), bad);
     }
     let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
     bad.require(!fields.get("type").is_some_and(Value::is_array)).or_push(format_args!(
@@ -64,7 +64,7 @@ pub(super) fn check_gemini_schema(schema: &Value, place: &str, bad: &mut Violati
 }
 
 /// Complains of a field that Gemini does not have.
-pub(super) fn check_unknown_keyword(field: &str, place: &str, bad: &mut Violations) {
+pub(super) fn push_unknown_field(field: &str, place: &str, bad: &mut Violations) {
     bad.push(format_args!(
         "Invalid JSON payload received. Unknown name \"{field}\"{place}: Cannot find field."
     ));

@@ -1,10 +1,10 @@
 //! The claim about a whole run.
 
 use crate::event::EndReason;
-use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    ARGUMENT_NAME, RESULT_TEXT, USER_TEXT, calling_reply, read_to_end, scripted_reply, stop_reason,
-    text,
+    ARGUMENT_VALUE, RESULT_TEXT, USER_TEXT, response_of_pieces, run_agent, stop_piece, text,
+    tool_call_response,
 };
 use crate::testing::provider_suite::server::SuiteServer;
 use crate::testing::provider_suite::subject::Subject;
@@ -13,18 +13,18 @@ use crate::testing::provider_suite::subject::Subject;
 /// result; the answer to it ends the run.
 pub(super) async fn a_tool_loop_runs_through_an_agent<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let calling = calling_reply(subject)?;
-    let end = scripted_reply(subject, "text", &[text("It is "), text("done."), stop_reason()])?;
-    let server = SuiteServer::with_replies(vec![calling, end]).await?;
-    let (outcome, ran) = read_to_end(subject, &server).await?;
+) -> Result<(), UnmetClaim> {
+    let calling = tool_call_response(subject)?;
+    let end = response_of_pieces(subject, "text", &[text("It is "), text("done."), stop_piece()])?;
+    let server = SuiteServer::start(vec![calling, end]).await?;
+    let (outcome, ran) = run_agent(subject, &server).await?;
     ensure_that(outcome.reason == EndReason::Completed && outcome.text == "It is done.", || {
         format!(
             "the run ended as `{}` with {:?}: {:?}",
             outcome.reason, outcome.text, outcome.error
         )
     })?;
-    ensure_that(ran == [serde_json::json!({ "word": ARGUMENT_NAME })], || {
+    ensure_that(ran == [serde_json::json!({ "word": ARGUMENT_VALUE })], || {
         format!("the tool ran with {ran:?}")
     })?;
     let sent = server.requests().len();

@@ -8,12 +8,13 @@ use futures::StreamExt;
 use crate::error::{Error, ErrorKind};
 use crate::provider::Provider;
 use crate::request::Retries;
-use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    assistant_item, plain_reply, read_turn, request_about, sample_history, send_and_read, text,
+    read_turn, request_about, response_body_or_skip, sample_history, send_and_read, text,
+    text_response,
 };
 use crate::testing::provider_suite::server::{
-    API_KEY, SuiteServer, refusal_response, stream_response, to_bytes, with_timeout,
+    API_KEY, SuiteServer, bytes_part, refusal_response, stream_response, with_timeout,
 };
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -23,7 +24,7 @@ use crate::turn::{PartialTurn, TurnEvent};
 /// may be sent again, 400, 401 and 404 may not.
 pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     for status in [400, 401, 404, 429, 500, 503] {
         let response = refusal_response(subject, status, "not now");
         let error = send_and_read(subject, response).await?;
@@ -47,11 +48,13 @@ pub(super) async fn an_error_status_is_an_error_of_that_status<S: Subject>(
 }
 
 /// The seconds of a `retry-after` are in the error, and a provider that retries waits as long.
-pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(subject: &S) -> Result<(), Unmet> {
+pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(
+    subject: &S,
+) -> Result<(), UnmetClaim> {
     let wait = Duration::from_secs(7);
     let mut response = refusal_response(subject, 429, "not now");
     response.headers.push(("retry-after".to_owned(), "7".to_owned()));
-    let server = SuiteServer::with_reply(response).await?;
+    let server = SuiteServer::start_repeating(response).await?;
     let provider = server.provider(subject);
     let error = read_turn(provider.stream_turn(request_about(sample_history())))
         .await?
@@ -69,16 +72,16 @@ pub(super) async fn the_time_to_wait_is_the_servers<S: Subject>(subject: &S) -> 
             })
         }
         Some(Err(_)) => Ok(()),
-        other => Err(Unmet::Failed(format!("a 429 came as {other:?}"))),
+        other => Err(UnmetClaim::Failed(format!("a 429 came as {other:?}"))),
     }
 }
 
 /// A request whose [`retries`](crate::Request::retries) forbid it is not sent a second time.
 pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let answers = vec![refusal_response(subject, 503, "not now"), plain_reply(subject)?];
-    let server = SuiteServer::with_replies(answers).await?;
+) -> Result<(), UnmetClaim> {
+    let answers = vec![refusal_response(subject, 503, "not now"), text_response(subject)?];
+    let server = SuiteServer::start(answers).await?;
     let read =
         read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await?;
     let sent = server.requests().len();
@@ -90,11 +93,11 @@ pub(super) async fn a_request_that_forbids_retries_is_sent_once<S: Subject>(
 /// and has what was said before as its [`PartialTurn`].
 pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let mut body = assistant_item(subject, "text", &[text("Hello "), text("there.")])?;
-    let error = subject.error_in_stream("something broke here");
-    body.extend(error.ok_or_else(|| Unmet::Skipped("the wire reports none".to_owned()))?);
-    let read = send_and_read(subject, stream_response(subject, vec![to_bytes(&body)])).await?;
+) -> Result<(), UnmetClaim> {
+    let mut body = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
+    let error = subject.stream_error_frame("something broke here");
+    body.extend(error.ok_or_else(|| UnmetClaim::Skipped("the wire reports none".to_owned()))?);
+    let read = send_and_read(subject, stream_response(subject, vec![bytes_part(&body)])).await?;
     let error = read.expect_error("an answer with an error in it")?;
     ensure_that(error.kind() != ErrorKind::IncompleteTurn, || {
         format!("the error is taken for an answer that broke off: {error:#}")
@@ -109,18 +112,18 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
 /// The key is neither in the provider's debug output nor in an error, also if the server repeats it.
 pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     let words = format!("the key {API_KEY} is wrong");
     let mut answers: Vec<_> = [400, 401, 500]
         .into_iter()
         .map(|status| refusal_response(subject, status, &words))
         .collect();
-    if let Some(error) = subject.error_in_stream(&words) {
-        let begun = assistant_item(subject, "text", &[text("Hello.")])?;
-        answers.push(stream_response(subject, vec![to_bytes(&begun), to_bytes(&error)]));
+    if let Some(error) = subject.stream_error_frame(&words) {
+        let begun = response_body_or_skip(subject, "text", &[text("Hello.")])?;
+        answers.push(stream_response(subject, vec![bytes_part(&begun), bytes_part(&error)]));
     }
     for response in answers {
-        let server = SuiteServer::with_reply(response).await?;
+        let server = SuiteServer::start_repeating(response).await?;
         let provider = server.provider(subject);
         for shown in [format!("{provider:?}"), format!("{provider:#?}")] {
             ensure_that(!shown.contains(API_KEY), || "the debug output has the key".to_owned())?;
@@ -133,17 +136,20 @@ pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
                 || request.headers.iter().any(|(_, value)| value.contains(API_KEY))
         });
         if !is_sent {
-            return Err(Unmet::Skipped("the provider sends the key in no header".to_owned()));
+            return Err(UnmetClaim::Skipped("the provider sends the key in no header".to_owned()));
         }
-        ensure_that(!assert_hidden(&error).contains(API_KEY), || {
-            format!("the error has the key: {}", assert_hidden(&error).replace(API_KEY, "[KEY]"))
+        ensure_that(!display_and_debug_text(&error).contains(API_KEY), || {
+            format!(
+                "the error has the key: {}",
+                display_and_debug_text(&error).replace(API_KEY, "[KEY]")
+            )
         })?;
     }
     Ok(())
 }
 
 /// All that an error shows, with its sources.
-fn assert_hidden(error: &Error) -> String {
+fn display_and_debug_text(error: &Error) -> String {
     let sources = std::iter::successors(error.source(), |&error| error.source());
     let sources: Vec<String> = sources.map(|error| format!(" {error} {error:?}")).collect();
     format!("{error} {error:?} {error:#} {error:#?}{}", sources.concat())

@@ -3,12 +3,12 @@
 use crate::error::ErrorKind;
 use crate::provider::Provider;
 use crate::testing::http::BodyPart;
-use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    ARGUMENT_NAME, CALL_ID, ReadTurn, assistant_item, cut_positions, read_to_end, read_turn,
-    request_about, sample_call, sample_history, stop_reason, text,
+    ARGUMENT_VALUE, CALL_ID, ReadTurn, call_piece, cut_positions, read_turn, request_about,
+    response_body_or_skip, run_agent, sample_history, stop_piece, text,
 };
-use crate::testing::provider_suite::server::{SuiteServer, stream_response, to_bytes};
+use crate::testing::provider_suite::server::{SuiteServer, bytes_part, stream_response};
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::PartialTurn;
 
@@ -17,25 +17,25 @@ use crate::turn::PartialTurn;
 /// of what was said. One that was cut off after its end is complete.
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     let words = [text("Hello "), text("there.")];
-    let open = assistant_item(subject, "text", &words)?;
-    let whole = assistant_item(subject, "text", &[&words[..], &[stop_reason()]].concat())?;
+    let open = response_body_or_skip(subject, "text", &words)?;
+    let whole = response_body_or_skip(subject, "text", &[&words[..], &[stop_piece()]].concat())?;
     let mut answers = vec![(open.as_slice(), true)];
     answers.extend(cut_positions(&whole).into_iter().map(|at| (&whole[..at], false)));
     for ends in [vec![], vec![BodyPart::Cut]] {
         let broken = |(body, _): &(&[u8], bool)| {
-            stream_response(subject, [vec![to_bytes(body)], ends.clone()].concat())
+            stream_response(subject, [vec![bytes_part(body)], ends.clone()].concat())
         };
-        let server = SuiteServer::with_replies(answers.iter().map(broken).collect()).await?;
+        let server = SuiteServer::start(answers.iter().map(broken).collect()).await?;
         let provider = server.provider(subject);
         for (body, is_open) in &answers {
             let read = read_turn(provider.stream_turn(request_about(sample_history()))).await?;
             check(read, *is_open).map_err(|unmet| match unmet {
-                Unmet::Failed(why) => {
-                    Unmet::Failed(format!("{why}, after {:?}", String::from_utf8_lossy(body)))
+                UnmetClaim::Failed(why) => {
+                    UnmetClaim::Failed(format!("{why}, after {:?}", String::from_utf8_lossy(body)))
                 }
-                skipped @ Unmet::Skipped(_) => skipped,
+                skipped @ UnmetClaim::Skipped(_) => skipped,
             })?;
         }
     }
@@ -43,7 +43,7 @@ pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: 
 }
 
 /// `is_open` tells that all was said and the end is missing; otherwise the end may have come.
-fn check(read: ReadTurn, is_open: bool) -> Result<(), Unmet> {
+fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     let said = read.text();
     let error = match read.end {
         Ok(turn) => {
@@ -65,15 +65,15 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), Unmet> {
 /// No call of an answer that broke off after it runs.
 pub(super) async fn a_call_of_an_answer_that_breaks_off_does_not_run<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let body = assistant_item(subject, "calls", &[sample_call(CALL_ID, ARGUMENT_NAME)])?;
+) -> Result<(), UnmetClaim> {
+    let body = response_body_or_skip(subject, "calls", &[call_piece(CALL_ID, ARGUMENT_VALUE)])?;
     for ends in [vec![], vec![BodyPart::Cut]] {
-        let server = SuiteServer::with_reply(stream_response(
+        let server = SuiteServer::start_repeating(stream_response(
             subject,
-            [vec![to_bytes(&body)], ends].concat(),
+            [vec![bytes_part(&body)], ends].concat(),
         ))
         .await?;
-        let (outcome, ran) = read_to_end(subject, &server).await?;
+        let (outcome, ran) = run_agent(subject, &server).await?;
         ensure_that(ran.is_empty(), || "the call ran".to_owned())?;
         ensure_that(outcome.error.is_some(), || format!("the run ended as `{}`", outcome.reason))?;
     }

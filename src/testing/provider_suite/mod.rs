@@ -66,7 +66,7 @@ mod response_claims;
 #[cfg(all(test, feature = "http"))]
 mod tests;
 
-pub use report::{Report, Unmet};
+pub use report::{Report, UnmetClaim};
 pub use subject::Subject;
 
 #[cfg_attr(
@@ -160,7 +160,7 @@ pub async fn check<S: Subject>(subject: &S) -> Report {
 pub async fn check_claim<S: Subject>(subject: &S, claim: &str) -> Report {
     let mut report = run_claim(subject, Some(claim)).await;
     if report.is_empty() {
-        report.fail_unknown_claims(claim);
+        report.fail_unknown_claim(claim);
     }
     report
 }

@@ -9,7 +9,7 @@ use crate::testing::provider_suite::subject::Subject;
 /// Why a claim is not known to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unmet {
+pub enum UnmetClaim {
     /// It was not checked, for this reason.
     Skipped(String),
     /// It does not hold: what was expected, and what was seen.
@@ -21,28 +21,28 @@ pub enum Unmet {
 #[derive(Clone, Debug, Default)]
 #[must_use = "a claim that failed is only in here"]
 pub struct Report {
-    claims: Vec<(&'static str, Result<(), Unmet>)>,
+    claim_results: Vec<(&'static str, Result<(), UnmetClaim>)>,
 }
 
 impl Report {
     /// The names of the claims that hold.
     pub fn passed(&self) -> impl Iterator<Item = &'static str> {
-        self.claims.iter().filter(|(_, result)| result.is_ok()).map(|(claim, _)| *claim)
+        self.claim_results.iter().filter(|(_, result)| result.is_ok()).map(|(claim, _)| *claim)
     }
 
     /// The claims that were not checked, with the reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.claims.iter().filter_map(|(claim, result)| match result {
-            Err(Unmet::Skipped(why)) => Some((*claim, why.as_str())),
-            Ok(()) | Err(Unmet::Failed(_)) => None,
+        self.claim_results.iter().filter_map(|(claim, result)| match result {
+            Err(UnmetClaim::Skipped(why)) => Some((*claim, why.as_str())),
+            Ok(()) | Err(UnmetClaim::Failed(_)) => None,
         })
     }
 
     /// The claims that do not hold, with what was seen instead.
     pub fn failed(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.claims.iter().filter_map(|(claim, result)| match result {
-            Err(Unmet::Failed(why)) => Some((*claim, why.as_str())),
-            Ok(()) | Err(Unmet::Skipped(_)) => None,
+        self.claim_results.iter().filter_map(|(claim, result)| match result {
+            Err(UnmetClaim::Failed(why)) => Some((*claim, why.as_str())),
+            Ok(()) | Err(UnmetClaim::Skipped(_)) => None,
         })
     }
 
@@ -60,13 +60,13 @@ impl Report {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.claims.is_empty()
+        self.claim_results.is_empty()
     }
 
     /// Adds the failure of a name that no claim has.
-    pub(super) fn fail_unknown_claims(&mut self, name: &str) {
+    pub(super) fn fail_unknown_claim(&mut self, name: &str) {
         let why = format!("no claim has this name: `{name}`");
-        self.claims.push(("check_claim", Err(Unmet::Failed(why))));
+        self.claim_results.push(("check_claim", Err(UnmetClaim::Failed(why))));
     }
 
     /// Checks one more claim. A panic of the provider is a failure.
@@ -74,25 +74,25 @@ impl Report {
         &mut self,
         subject: &S,
         claim: &'static str,
-        holds: impl Future<Output = Result<(), Unmet>>,
+        holds: impl Future<Output = Result<(), UnmetClaim>>,
     ) {
-        let result = match subject.is_exempt(claim) {
-            Some(why) => Err(Unmet::Skipped(why)),
+        let result = match subject.exemption_reason(claim) {
+            Some(why) => Err(UnmetClaim::Skipped(why)),
             None => panic_to_error_async("it", async { Ok(holds.await) })
                 .await
-                .unwrap_or_else(|panic| Err(Unmet::Failed(panic.to_string()))),
+                .unwrap_or_else(|panic| Err(UnmetClaim::Failed(panic.to_string()))),
         };
-        self.claims.push((claim, result));
+        self.claim_results.push((claim, result));
     }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (claim, result) in &self.claims {
+        for (claim, result) in &self.claim_results {
             match result {
                 Ok(()) => writeln!(f, "passed  {claim}")?,
-                Err(Unmet::Skipped(why)) => writeln!(f, "skipped {claim}: {why}")?,
-                Err(Unmet::Failed(why)) => writeln!(f, "FAILED  {claim}: {why}")?,
+                Err(UnmetClaim::Skipped(why)) => writeln!(f, "skipped {claim}: {why}")?,
+                Err(UnmetClaim::Failed(why)) => writeln!(f, "FAILED  {claim}: {why}")?,
             }
         }
         Ok(())
@@ -100,9 +100,9 @@ impl fmt::Display for Report {
 }
 
 /// Fails unless `holds`.
-pub(super) fn ensure_that(holds: bool, why: impl FnOnce() -> String) -> Result<(), Unmet> {
+pub(super) fn ensure_that(holds: bool, why: impl FnOnce() -> String) -> Result<(), UnmetClaim> {
     match holds {
         true => Ok(()),
-        false => Err(Unmet::Failed(why())),
+        false => Err(UnmetClaim::Failed(why())),
     }
 }

@@ -12,21 +12,21 @@ use crate::provider::Provider;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::testing::http::BodyPart;
-use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    ARGUMENT_NAME, RESULT_TEXT, USER_TEXT, assistant_item, calling_reply, plain_reply, read_turn,
-    request_about, sample_history, sample_tool, text, text_delta,
+    ARGUMENT_VALUE, RESULT_TEXT, USER_TEXT, read_turn, request_about, response_body_or_skip,
+    sample_history, sample_tool, text, text_delta, text_response, tool_call_response,
 };
 use crate::testing::provider_suite::server::{
-    SuiteServer, stream_response, to_bytes, with_timeout,
+    SuiteServer, bytes_part, stream_response, with_timeout,
 };
 use crate::testing::provider_suite::subject::Subject;
 
 /// A turn that is made and not polled sends nothing.
 pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let server = SuiteServer::with_reply(plain_reply(subject)?).await?;
+) -> Result<(), UnmetClaim> {
+    let server = SuiteServer::start_repeating(text_response(subject)?).await?;
     let provider = server.provider(subject);
     let turn = provider.stream_turn(request_about(sample_history()));
     for _ in 0..3 {
@@ -40,8 +40,8 @@ pub(super) async fn nothing_is_sent_before_the_first_poll<S: Subject>(
 /// The same request, sent twice, has the same body.
 pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let server = SuiteServer::with_reply(plain_reply(subject)?).await?;
+) -> Result<(), UnmetClaim> {
+    let server = SuiteServer::start_repeating(text_response(subject)?).await?;
     let provider = server.provider(subject);
     for _ in 0..2 {
         read_turn(provider.stream_turn(request_about(sample_history()))).await?.turn()?;
@@ -51,10 +51,10 @@ pub(super) async fn the_same_request_is_sent_as_the_same_bytes<S: Subject>(
 }
 
 /// A history whose model has called a tool once.
-async fn called_tools<S: Subject>(
+async fn history_with_open_call<S: Subject>(
     subject: &S,
-) -> Result<(SuiteServer, S::Provider, History), Unmet> {
-    let server = SuiteServer::with_reply(calling_reply(subject)?).await?;
+) -> Result<(SuiteServer, S::Provider, History), UnmetClaim> {
+    let server = SuiteServer::start_repeating(tool_call_response(subject)?).await?;
     let provider = server.provider(subject);
     let mut history = sample_history();
     let turn = read_turn(provider.stream_turn(request_about(history.clone()))).await?.turn()?;
@@ -67,8 +67,8 @@ async fn called_tools<S: Subject>(
 /// Bodies that are JSON are compared value by value: arrays may only have grown at their end.
 pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let (server, provider, mut history) = called_tools(subject).await?;
+) -> Result<(), UnmetClaim> {
+    let (server, provider, mut history) = history_with_open_call(subject).await?;
     let calls: Vec<_> = history.iter().filter_map(Item::as_tool_call).cloned().collect();
     for call in &calls {
         let result = ToolResult::for_call(call, ResultKind::Ok, RESULT_TEXT);
@@ -76,7 +76,7 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     }
     read_turn(provider.stream_turn(request_about(history))).await?.turn()?;
     let [before, after] = [server.request_body(0)?, server.request_body(1)?];
-    let places: Vec<_> = [USER_TEXT, ARGUMENT_NAME, RESULT_TEXT]
+    let places: Vec<_> = [USER_TEXT, ARGUMENT_VALUE, RESULT_TEXT]
         .into_iter()
         .map(|words| (words, after.find(words)))
         .collect();
@@ -91,19 +91,19 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
         "the name of the tool is missing".to_owned()
     })?;
     match (serde_json::from_str(&before), serde_json::from_str(&after)) {
-        (Ok(before), Ok(after)) => extended_history(&before, &after, "").map_err(Unmet::Failed),
+        (Ok(before), Ok(after)) => check_extends(&before, &after, "").map_err(UnmetClaim::Failed),
         _ => Ok(()),
     }
 }
 
 /// Tells where a value is not the other one with more at the ends of its arrays.
-fn extended_history(before: &Value, after: &Value, place: &str) -> Result<(), String> {
+fn check_extends(before: &Value, after: &Value, place: &str) -> Result<(), String> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (name, value) in before {
                 let place = format!("{place}/{name}");
                 let now = after.get(name).ok_or_else(|| format!("`{place}` is gone"))?;
-                extended_history(value, now, &place)?;
+                check_extends(value, now, &place)?;
             }
             Ok(())
         }
@@ -116,8 +116,8 @@ fn extended_history(before: &Value, after: &Value, place: &str) -> Result<(), St
 /// A call without a result is answered as interrupted when the history is sent.
 pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let (server, provider, mut history) = called_tools(subject).await?;
+) -> Result<(), UnmetClaim> {
+    let (server, provider, mut history) = history_with_open_call(subject).await?;
     history.push(Item::user("Go on."));
     read_turn(provider.stream_turn(request_about(history))).await?.turn()?;
     let body = server.request_body(1)?;
@@ -130,9 +130,9 @@ pub(super) async fn an_open_call_is_answered_before_it_is_sent<S: Subject>(
 /// A request that names a model asks that one, and not the provider's own.
 pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     const MODEL: &str = "suite-model-7";
-    let server = SuiteServer::with_reply(plain_reply(subject)?).await?;
+    let server = SuiteServer::start_repeating(text_response(subject)?).await?;
     let request = Request { model: Some(MODEL.to_owned()), ..request_about(sample_history()) };
     read_turn(server.provider(subject).stream_turn(request)).await?.turn()?;
     let body = server.request_body(0)?;
@@ -146,19 +146,19 @@ pub(super) async fn the_model_that_a_request_names_is_asked<S: Subject>(
 /// afterwards.
 pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     /// More polls than any turn of two words takes.
     const MAX_POLLS: usize = 1_000;
-    let begun = assistant_item(subject, "text", &[text("Hello "), text("there.")])?;
-    let response = stream_response(subject, vec![to_bytes(&begun), BodyPart::Hang]);
+    let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
+    let response = stream_response(subject, vec![bytes_part(&begun), BodyPart::Hang]);
     for polls in 0..MAX_POLLS {
-        let server = SuiteServer::with_reply(response.clone()).await?;
+        let server = SuiteServer::start_repeating(response.clone()).await?;
         let mut turn = server.provider(subject).stream_turn(request_about(sample_history()));
-        let is_read = with_timeout("the text of an answer", poll_once(&mut turn, polls)).await??;
+        let is_read = with_timeout("the text of an answer", poll_up_to(&mut turn, polls)).await??;
         drop(turn);
         server.wait_for_requests().await?;
         if !server.requests().is_empty() {
-            server.wait_closed().await?;
+            server.wait_for_early_close().await?;
         }
         server.wait_for_requests().await?;
         let sent = server.requests().len();
@@ -167,19 +167,19 @@ pub(super) async fn a_dropped_turn_closes_its_connection<S: Subject>(
             return Ok(());
         }
     }
-    Err(Unmet::Failed(format!("the text did not come within {MAX_POLLS} polls")))
+    Err(UnmetClaim::Failed(format!("the text did not come within {MAX_POLLS} polls")))
 }
 
 /// Polls a turn this many times, or until all of its text came, which it tells.
-async fn poll_once(turn: &mut TurnStream, polls: usize) -> Result<bool, Unmet> {
+async fn poll_up_to(turn: &mut TurnStream, polls: usize) -> Result<bool, UnmetClaim> {
     let mut said = String::new();
     for left in (0..polls).rev() {
         match poll!(turn.next()) {
             Poll::Ready(Some(Ok(event))) => said.extend(text_delta(&event)),
             Poll::Ready(Some(Err(error))) => {
-                return Err(Unmet::Failed(format!("an error: {error:#}")));
+                return Err(UnmetClaim::Failed(format!("an error: {error:#}")));
             }
-            Poll::Ready(None) => return Err(Unmet::Failed("the turn has no end".to_owned())),
+            Poll::Ready(None) => return Err(UnmetClaim::Failed("the turn has no end".to_owned())),
             // The last poll is not waited for.
             Poll::Pending if left == 0 => {}
             Poll::Pending => pending!(),

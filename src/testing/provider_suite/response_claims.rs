@@ -6,14 +6,14 @@ use serde_json::Value;
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{Piece, Provider};
 use crate::testing::http::BodyPart;
-use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::sample_requests::{
-    ARGUMENT_NAME, CALL_ID, assistant_item, calling_reply, cut_positions, read_turn,
-    reply_tool_calls, request_about, sample_call, sample_history, sample_tool, send_and_read,
-    stop_reason, text, text_delta, turn_of_request,
+    ARGUMENT_VALUE, CALL_ID, call_piece, cut_positions, read_turn, read_turn_of_pieces,
+    request_about, response_body_or_skip, sample_history, sample_tool, send_and_read, stop_piece,
+    text, text_delta, tool_call_response, tool_calls_stop_piece,
 };
 use crate::testing::provider_suite::server::{
-    SuiteServer, stream_response, to_bytes, with_timeout,
+    SuiteServer, bytes_part, stream_response, with_timeout,
 };
 use crate::testing::provider_suite::subject::Subject;
 use crate::turn::{PartialTurn, TurnEvent};
@@ -29,16 +29,16 @@ fn parsed_arguments(arguments: &str) -> Option<Value> {
 }
 
 /// The most that the wire can say of text, reasoning, calls and usage in one answer.
-fn rich_turn<S: Subject>(subject: &S) -> Result<Vec<u8>, Unmet> {
+fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
     let words = [text("Hello "), text("thére.")];
     let usage = [Piece::Usage(Usage { input_tokens: 11, output_tokens: 7, ..Usage::default() })];
     let calls = [
-        sample_call(CALL_ID, ARGUMENT_NAME),
-        sample_call("call_suite2", "another"),
-        reply_tool_calls(),
+        call_piece(CALL_ID, ARGUMENT_VALUE),
+        call_piece("call_suite2", "another"),
+        tool_calls_stop_piece(),
     ];
-    let end = [stop_reason()];
+    let end = [stop_piece()];
     let candidates: [&[&[Piece]]; 6] = [
         &[&reasoning, &words, &usage, &calls],
         &[&reasoning, &words, &calls],
@@ -47,55 +47,64 @@ fn rich_turn<S: Subject>(subject: &S) -> Result<Vec<u8>, Unmet> {
         &[&words, &usage, &end],
         &[&words, &end],
     ];
-    let answers = candidates.iter().map(|pieces| assistant_item(subject, "text", &pieces.concat()));
-    answers.reduce(Result::or).unwrap_or_else(|| assistant_item(subject, "text", &[stop_reason()]))
+    let answers =
+        candidates.iter().map(|pieces| response_body_or_skip(subject, "text", &pieces.concat()));
+    answers
+        .reduce(Result::or)
+        .unwrap_or_else(|| response_body_or_skip(subject, "text", &[stop_piece()]))
 }
 
 /// What an item says, without what only its provider reads.
-fn event_kinds(items: &[Item]) -> Vec<&ItemKind> {
+fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
     items.iter().map(|item| &item.kind).filter(|kind| !matches!(kind, ItemKind::Other)).collect()
 }
 
 /// An answer that ends as it should is a turn with one `TurnComplete`, and nothing comes after it.
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let words = [text("Hello "), text("there."), stop_reason()];
-    let turn = turn_of_request(subject, "text", &words).await?.turn()?;
+) -> Result<(), UnmetClaim> {
+    let words = [text("Hello "), text("there."), stop_piece()];
+    let turn = read_turn_of_pieces(subject, "text", &words).await?.turn()?;
     ensure_that(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
 /// A piece of text comes before the server has sent the rest.
 pub(super) async fn text_arrives_while_the_server_still_sends<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let begun = assistant_item(subject, "text", &[text("Hello "), text("there.")])?;
-    let server =
-        SuiteServer::with_reply(stream_response(subject, vec![to_bytes(&begun), BodyPart::Hang]))
-            .await?;
+) -> Result<(), UnmetClaim> {
+    let begun = response_body_or_skip(subject, "text", &[text("Hello "), text("there.")])?;
+    let server = SuiteServer::start_repeating(stream_response(
+        subject,
+        vec![bytes_part(&begun), BodyPart::Hang],
+    ))
+    .await?;
     let mut turn = server.provider(subject).stream_turn(request_about(sample_history()));
     loop {
         match with_timeout("text that the server has sent", turn.next()).await? {
             Some(Ok(event)) if text_delta(&event).is_some() => return Ok(()),
             Some(Ok(TurnEvent::TurnComplete { .. })) | None => {
-                return Err(Unmet::Failed("the turn ends while the server still sends".to_owned()));
+                return Err(UnmetClaim::Failed(
+                    "the turn ends while the server still sends".to_owned(),
+                ));
             }
             Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(Unmet::Failed(format!("an error: {error:#}"))),
+            Some(Err(error)) => return Err(UnmetClaim::Failed(format!("an error: {error:#}"))),
         }
     }
 }
 
 /// The events of a turn, folded, are its items and its usage, up to provider data.
-pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let body = rich_turn(subject)?;
-    let read = send_and_read(subject, stream_response(subject, vec![to_bytes(&body)])).await?;
+pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(
+    subject: &S,
+) -> Result<(), UnmetClaim> {
+    let body = rich_response_body(subject)?;
+    let read = send_and_read(subject, stream_response(subject, vec![bytes_part(&body)])).await?;
     let mut sum = PartialTurn::default();
     read.events.iter().for_each(|event| sum.absorb(event));
     let turn = read.turn()?;
     let (summed, whole) = (sum.items(), turn.items());
-    ensure_that(event_kinds(&summed) == event_kinds(whole), || {
-        format!("the events are {:?}, the turn is {:?}", event_kinds(&summed), event_kinds(whole))
+    ensure_that(item_kinds(&summed) == item_kinds(whole), || {
+        format!("the events are {:?}, the turn is {:?}", item_kinds(&summed), item_kinds(whole))
     })?;
     ensure_that(sum.usage() == turn.usage(), || {
         format!("the events count {:?}, the turn {:?}", sum.usage(), turn.usage())
@@ -105,10 +114,10 @@ pub(super) async fn a_turn_is_the_sum_of_its_events<S: Subject>(subject: &S) -> 
 /// Text comes as it was sent, whatever characters it has.
 pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     let mut pieces: Vec<Piece> = TRICKY_TEXTS.iter().map(|piece| text(piece)).collect();
-    pieces.push(stop_reason());
-    let read = turn_of_request(subject, "text", &pieces).await?;
+    pieces.push(stop_piece());
+    let read = read_turn_of_pieces(subject, "text", &pieces).await?;
     let deltas = read.text();
     let turn = read.turn()?;
     for text in [deltas, turn.text()] {
@@ -120,9 +129,9 @@ pub(super) async fn text_comes_as_the_server_wrote_it<S: Subject>(
 }
 
 /// Reasoning comes as reasoning, and text as text.
-pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop_reason()];
-    let turn = turn_of_request(subject, "reasoning", &pieces).await?.turn()?;
+pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
+    let pieces = [Piece::Reasoning("Let me think.".to_owned()), text("Done."), stop_piece()];
+    let turn = read_turn_of_pieces(subject, "reasoning", &pieces).await?.turn()?;
     let reasoning: String = turn
         .items()
         .iter()
@@ -139,20 +148,20 @@ pub(super) async fn reasoning_is_not_text<S: Subject>(subject: &S) -> Result<(),
 /// cut at any of many places.
 pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     /// The size of the largest of the small pieces.
     const MAX_PIECE: usize = 8;
-    let body = rich_turn(subject)?;
-    let mut cuts = vec![vec![to_bytes(&body)]];
-    cuts.extend((1..=MAX_PIECE).map(|size| body.chunks(size).map(to_bytes).collect()));
+    let body = rich_response_body(subject)?;
+    let mut cuts = vec![vec![bytes_part(&body)]];
+    cuts.extend((1..=MAX_PIECE).map(|size| body.chunks(size).map(bytes_part).collect()));
     cuts.extend(
         cut_positions(&body)
             .into_iter()
-            .map(|at| vec![to_bytes(&body[..at]), to_bytes(&body[at..])]),
+            .map(|at| vec![bytes_part(&body[..at]), bytes_part(&body[at..])]),
     );
     let count = cuts.len();
     let answers = cuts.into_iter().map(|parts| stream_response(subject, parts)).collect();
-    let server = SuiteServer::with_replies(answers).await?;
+    let server = SuiteServer::start(answers).await?;
     let provider = server.provider(subject);
     let whole = read_turn(provider.stream_turn(request_about(sample_history()))).await?.turn()?;
     for _ in 1..count {
@@ -166,20 +175,20 @@ pub(super) async fn a_turn_does_not_depend_on_how_its_bytes_are_cut<S: Subject>(
 }
 
 /// A call has the id that the server gave it, if the wire has ids, and its name and arguments.
-pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let body = assistant_item(
+pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), UnmetClaim> {
+    let body = response_body_or_skip(
         subject,
         "calls",
-        &[sample_call(CALL_ID, ARGUMENT_NAME), reply_tool_calls()],
+        &[call_piece(CALL_ID, ARGUMENT_VALUE), tool_calls_stop_piece()],
     )?;
     let has_ids = String::from_utf8_lossy(&body).contains(CALL_ID);
     let turn =
-        send_and_read(subject, stream_response(subject, vec![to_bytes(&body)])).await?.turn()?;
+        send_and_read(subject, stream_response(subject, vec![bytes_part(&body)])).await?.turn()?;
     let calls: Vec<_> = turn.tool_calls().collect();
     let [found] = calls[..] else {
-        return Err(Unmet::Failed(format!("one call came as {calls:?}")));
+        return Err(UnmetClaim::Failed(format!("one call came as {calls:?}")));
     };
-    let expected = serde_json::json!({ "word": ARGUMENT_NAME });
+    let expected = serde_json::json!({ "word": ARGUMENT_VALUE });
     ensure_that(found.name == sample_tool().name, || format!("the name is {:?}", found.name))?;
     ensure_that(parsed_arguments(&found.arguments) == Some(expected), || {
         format!("the arguments are {:?}", found.arguments)
@@ -191,12 +200,12 @@ pub(super) async fn a_call_comes_whole<S: Subject>(subject: &S) -> Result<(), Un
 /// Two calls of one turn are two calls with two ids, also if the server gives both the same.
 pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
-    let doubled = [sample_call(CALL_ID, "one"), sample_call(CALL_ID, "two"), reply_tool_calls()];
+) -> Result<(), UnmetClaim> {
+    let doubled = [call_piece(CALL_ID, "one"), call_piece(CALL_ID, "two"), tool_calls_stop_piece()];
     let distinct =
-        [sample_call(CALL_ID, "one"), sample_call("call_suite2", "two"), reply_tool_calls()];
+        [call_piece(CALL_ID, "one"), call_piece("call_suite2", "two"), tool_calls_stop_piece()];
     for pieces in [distinct, doubled] {
-        let turn = turn_of_request(subject, "two calls in one turn", &pieces).await?.turn()?;
+        let turn = read_turn_of_pieces(subject, "two calls in one turn", &pieces).await?.turn()?;
         let calls: Vec<_> = turn.tool_calls().collect();
         let words: Vec<_> = calls
             .iter()
@@ -214,8 +223,10 @@ pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
 }
 
 /// A call has another id than every call of the history, also if the server gives it the same.
-pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) -> Result<(), Unmet> {
-    let server = SuiteServer::with_reply(calling_reply(subject)?).await?;
+pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(
+    subject: &S,
+) -> Result<(), UnmetClaim> {
+    let server = SuiteServer::start_repeating(tool_call_response(subject)?).await?;
     let provider = server.provider(subject);
     let mut history = sample_history();
     let mut ids = Vec::new();
@@ -236,13 +247,13 @@ pub(super) async fn no_call_has_an_id_of_the_history<S: Subject>(subject: &S) ->
 /// The turn has the stop reason that the server gave.
 pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     use StopReason::{ContentFilter, MaxTokens, Refusal, Stop};
     let mut checked = 0;
     for reason in [Stop, MaxTokens, ContentFilter, Refusal] {
         let pieces = [text("Hello."), Piece::Stop(reason.clone())];
-        let turn = match turn_of_request(subject, "stop reasons", &pieces).await {
-            Err(Unmet::Skipped(_)) => continue,
+        let turn = match read_turn_of_pieces(subject, "stop reasons", &pieces).await {
+            Err(UnmetClaim::Skipped(_)) => continue,
             read => read?.turn()?,
         };
         let found = turn.stop_reason();
@@ -250,7 +261,7 @@ pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
         checked += 1;
     }
     match checked {
-        0 | 1 => Err(Unmet::Skipped("the wire has fewer than two stop reasons".to_owned())),
+        0 | 1 => Err(UnmetClaim::Skipped("the wire has fewer than two stop reasons".to_owned())),
         _ => Ok(()),
     }
 }
@@ -258,9 +269,9 @@ pub(super) async fn the_stop_reason_is_what_the_server_said<S: Subject>(
 /// The turn has the tokens that the server counted.
 pub(super) async fn the_usage_is_what_the_server_counted<S: Subject>(
     subject: &S,
-) -> Result<(), Unmet> {
+) -> Result<(), UnmetClaim> {
     let counted = Usage { input_tokens: 11, output_tokens: 7, ..Usage::default() };
-    let pieces = [text("Hello."), Piece::Usage(counted), stop_reason()];
-    let found = turn_of_request(subject, "usage", &pieces).await?.turn()?.usage();
+    let pieces = [text("Hello."), Piece::Usage(counted), stop_piece()];
+    let found = read_turn_of_pieces(subject, "usage", &pieces).await?.turn()?.usage();
     ensure_that(found == counted, || format!("{counted:?} came as {found:?}"))
 }

@@ -14,9 +14,9 @@ use crate::provider::{Piece, Provider};
 use crate::request::{Cache, Options, Request, Retries, ToolSpec};
 use crate::stream::TurnStream;
 use crate::testing::http::HttpResponse;
-use crate::testing::provider_suite::report::{Unmet, ensure_that};
+use crate::testing::provider_suite::report::{UnmetClaim, ensure_that};
 use crate::testing::provider_suite::server::{
-    SuiteServer, stream_response, to_bytes, with_timeout,
+    SuiteServer, bytes_part, stream_response, with_timeout,
 };
 use crate::testing::provider_suite::subject::Subject;
 use crate::tool::Tool;
@@ -25,7 +25,7 @@ use crate::turn::{Turn, TurnEvent};
 /// What the user says in every request.
 pub(super) const USER_TEXT: &str = "suite-user-4711";
 /// What stands in the arguments of calls.
-pub(super) const ARGUMENT_NAME: &str = "suite-argument-0815";
+pub(super) const ARGUMENT_VALUE: &str = "suite-argument-0815";
 /// The result of calls.
 pub(super) const RESULT_TEXT: &str = "suite-result-1234";
 /// The id of calls.
@@ -60,46 +60,50 @@ pub(super) fn text(text: &str) -> Piece {
     Piece::Text(text.to_owned())
 }
 
-pub(super) fn sample_call(id: &str, word: &str) -> Piece {
+pub(super) fn call_piece(id: &str, word: &str) -> Piece {
     let arguments = json!({ "word": word }).to_string();
     Piece::Call { id: id.to_owned(), name: sample_tool().name, arguments }
 }
 
-pub(super) fn stop_reason() -> Piece {
+pub(super) fn stop_piece() -> Piece {
     Piece::Stop(StopReason::Stop)
 }
 
-pub(super) fn reply_tool_calls() -> Piece {
+pub(super) fn tool_calls_stop_piece() -> Piece {
     Piece::Stop(StopReason::ToolCalls)
 }
 
 /// The body of an answer, if the wire can say it.
-pub(super) fn assistant_item<S: Subject>(
+pub(super) fn response_body_or_skip<S: Subject>(
     subject: &S,
     what: &str,
     pieces: &[Piece],
-) -> Result<Vec<u8>, Unmet> {
-    let skipped = || Unmet::Skipped(format!("the wire has no {what}"));
-    subject.answer(pieces).ok_or_else(skipped)
+) -> Result<Vec<u8>, UnmetClaim> {
+    let skipped = || UnmetClaim::Skipped(format!("the wire has no {what}"));
+    subject.response_body(pieces).ok_or_else(skipped)
 }
 
 /// An answer of these pieces, if the wire can say it.
-pub(super) fn scripted_reply<S: Subject>(
+pub(super) fn response_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
     pieces: &[Piece],
-) -> Result<HttpResponse, Unmet> {
-    Ok(stream_response(subject, vec![to_bytes(&assistant_item(subject, what, pieces)?)]))
+) -> Result<HttpResponse, UnmetClaim> {
+    Ok(stream_response(subject, vec![bytes_part(&response_body_or_skip(subject, what, pieces)?)]))
 }
 
 /// An answer with text that ends as it should.
-pub(super) fn plain_reply<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
-    scripted_reply(subject, "text", &[text("Hello "), text("there."), stop_reason()])
+pub(super) fn text_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
+    response_of_pieces(subject, "text", &[text("Hello "), text("there."), stop_piece()])
 }
 
 /// An answer with a call that ends as it should.
-pub(super) fn calling_reply<S: Subject>(subject: &S) -> Result<HttpResponse, Unmet> {
-    scripted_reply(subject, "calls", &[sample_call(CALL_ID, ARGUMENT_NAME), reply_tool_calls()])
+pub(super) fn tool_call_response<S: Subject>(subject: &S) -> Result<HttpResponse, UnmetClaim> {
+    response_of_pieces(
+        subject,
+        "calls",
+        &[call_piece(CALL_ID, ARGUMENT_VALUE), tool_calls_stop_piece()],
+    )
 }
 
 /// A turn that was read to its end.
@@ -112,15 +116,18 @@ pub(super) struct ReadTurn {
 
 impl ReadTurn {
     /// The turn that is expected to be complete.
-    pub(super) fn turn(self) -> Result<Arc<Turn>, Unmet> {
-        self.end.map_err(|error| Unmet::Failed(format!("a whole answer is an error: {error:#}")))
+    pub(super) fn turn(self) -> Result<Arc<Turn>, UnmetClaim> {
+        self.end
+            .map_err(|error| UnmetClaim::Failed(format!("a whole answer is an error: {error:#}")))
     }
 
     /// The error that is expected.
-    pub(super) fn expect_error(self, what: &str) -> Result<Error, Unmet> {
+    pub(super) fn expect_error(self, what: &str) -> Result<Error, UnmetClaim> {
         match self.end {
             Err(error) => Ok(error),
-            Ok(turn) => Err(Unmet::Failed(format!("{what} is a complete turn: {:?}", turn.text()))),
+            Ok(turn) => {
+                Err(UnmetClaim::Failed(format!("{what} is a complete turn: {:?}", turn.text())))
+            }
         }
     }
 
@@ -138,14 +145,14 @@ pub(super) fn text_delta(event: &TurnEvent) -> Option<&str> {
 }
 
 /// Reads a turn, which ends once.
-pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, Unmet> {
+pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, UnmetClaim> {
     let mut events = Vec::new();
     let end = loop {
         match with_timeout("the next event of a turn", turn.next()).await? {
             Some(Ok(TurnEvent::TurnComplete { turn })) => break Ok(turn),
             Some(Ok(event)) => events.push(event),
             Some(Err(error)) => break Err(error),
-            None => return Err(Unmet::Failed("a turn ends without its end".to_owned())),
+            None => return Err(UnmetClaim::Failed("a turn ends without its end".to_owned())),
         }
     };
     for _ in 0..3 {
@@ -159,32 +166,32 @@ pub(super) async fn read_turn(mut turn: TurnStream) -> Result<ReadTurn, Unmet> {
 pub(super) async fn send_and_read<S: Subject>(
     subject: &S,
     response: HttpResponse,
-) -> Result<ReadTurn, Unmet> {
-    let server = SuiteServer::with_reply(response).await?;
+) -> Result<ReadTurn, UnmetClaim> {
+    let server = SuiteServer::start_repeating(response).await?;
     read_turn(server.provider(subject).stream_turn(request_about(sample_history()))).await
 }
 
 /// The turn that an answer of these pieces is.
-pub(super) async fn turn_of_request<S: Subject>(
+pub(super) async fn read_turn_of_pieces<S: Subject>(
     subject: &S,
     what: &str,
     pieces: &[Piece],
-) -> Result<ReadTurn, Unmet> {
-    send_and_read(subject, scripted_reply(subject, what, pieces)?).await
+) -> Result<ReadTurn, UnmetClaim> {
+    send_and_read(subject, response_of_pieces(subject, what, pieces)?).await
 }
 
 /// Lets an agent run that has the tool. The arguments are those that the tool ran with.
-pub(super) async fn read_to_end<S: Subject>(
+pub(super) async fn run_agent<S: Subject>(
     subject: &S,
     server: &SuiteServer,
-) -> Result<(Outcome, Vec<Value>), Unmet> {
+) -> Result<(Outcome, Vec<Value>), UnmetClaim> {
     let ran = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&ran);
     let tool = Tool::raw(sample_tool(), move |args, _cx| {
         lock_ignoring_poison(&noted).push(args);
         async { RESULT_TEXT }
     });
-    let tool = tool.map_err(|error| Unmet::Failed(error.to_string()))?;
+    let tool = tool.map_err(|error| UnmetClaim::Failed(error.to_string()))?;
     let agent = Agent::new(server.provider(subject)).with_tools([tool]).with_max_turns(4);
     let outcome = with_timeout("the end of a run", agent.run(USER_TEXT).outcome()).await?;
     let ran = lock_ignoring_poison(&ran).clone();

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::testing::http::{BodyPart, HttpRequest, HttpResponse, LoopbackServer};
-use crate::testing::provider_suite::report::Unmet;
+use crate::testing::provider_suite::report::UnmetClaim;
 use crate::testing::provider_suite::subject::Subject;
 
 /// The key of every provider.
@@ -28,18 +28,18 @@ pub(super) struct SuiteServer(LoopbackServer);
 
 impl SuiteServer {
     /// Answers the requests in turn, and those after the last answer with that.
-    pub(super) async fn with_replies(answers: Vec<HttpResponse>) -> Result<Self, Unmet> {
+    pub(super) async fn start(answers: Vec<HttpResponse>) -> Result<Self, UnmetClaim> {
         let asked = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
             PROBE_PATH => HttpResponse::text(200, ""),
             _ => answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)].clone(),
         });
-        server.await.map(Self).map_err(|error| Unmet::Failed(format!("no server: {error}")))
+        server.await.map(Self).map_err(|error| UnmetClaim::Failed(format!("no server: {error}")))
     }
 
     /// Answers each request alike.
-    pub(super) async fn with_reply(response: HttpResponse) -> Result<Self, Unmet> {
-        Self::with_replies(vec![response]).await
+    pub(super) async fn start_repeating(response: HttpResponse) -> Result<Self, UnmetClaim> {
+        Self::start(vec![response]).await
     }
 
     pub(super) fn provider<S: Subject>(&self, subject: &S) -> S::Provider {
@@ -52,17 +52,17 @@ impl SuiteServer {
     }
 
     /// The body of the provider's request number `n`, as text.
-    pub(super) fn request_body(&self, n: usize) -> Result<String, Unmet> {
+    pub(super) fn request_body(&self, n: usize) -> Result<String, UnmetClaim> {
         let requests = self.requests();
         let request = requests.get(n);
-        let request =
-            request.ok_or_else(|| Unmet::Failed(format!("{} requests came", requests.len())))?;
+        let request = request
+            .ok_or_else(|| UnmetClaim::Failed(format!("{} requests came", requests.len())))?;
         Ok(String::from_utf8_lossy(&request.body).into_owned())
     }
 
     /// Returns when all that was sent before is received: a request of the suite's own, sent after it,
     /// is answered.
-    pub(super) async fn wait_for_requests(&self) -> Result<(), Unmet> {
+    pub(super) async fn wait_for_requests(&self) -> Result<(), UnmetClaim> {
         let probe = async {
             let mut stream = TcpStream::connect(self.0.url().trim_start_matches("http://")).await?;
             let request = format!("GET {PROBE_PATH} HTTP/1.1\r\nconnection: close\r\n\r\n");
@@ -72,12 +72,12 @@ impl SuiteServer {
         };
         with_timeout("the suite's own request", probe)
             .await?
-            .map_err(|error| Unmet::Failed(format!("the suite's own request failed: {error}")))
+            .map_err(|error| UnmetClaim::Failed(format!("the suite's own request failed: {error}")))
     }
 
     /// Waits until the client has closed the connection of an answer that was not at its end.
-    pub(super) async fn wait_closed(&self) -> Result<(), Unmet> {
-        with_timeout("the connection to be closed", self.0.wait_closed()).await
+    pub(super) async fn wait_for_early_close(&self) -> Result<(), UnmetClaim> {
+        with_timeout("the connection to be closed", self.0.wait_for_early_close()).await
     }
 }
 
@@ -94,16 +94,19 @@ pub(super) fn refusal_response<S: Subject>(
     message: &str,
 ) -> HttpResponse {
     let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-    let body = vec![BodyPart::Bytes(subject.refusal(status, message).into())];
+    let body = vec![BodyPart::Bytes(subject.error_body(status, message).into())];
     HttpResponse { status, headers, body }
 }
 
-pub(super) fn to_bytes(bytes: &[u8]) -> BodyPart {
+pub(super) fn bytes_part(bytes: &[u8]) -> BodyPart {
     BodyPart::Bytes(Bytes::copy_from_slice(bytes))
 }
 
 /// Waits for something that has to happen.
-pub(super) async fn with_timeout<F: Future>(what: &str, future: F) -> Result<F::Output, Unmet> {
+pub(super) async fn with_timeout<F: Future>(
+    what: &str,
+    future: F,
+) -> Result<F::Output, UnmetClaim> {
     let waited = timeout(CLAIM_TIMEOUT, future).await;
-    waited.map_err(|_| Unmet::Failed(format!("it waits in vain for {what}")))
+    waited.map_err(|_| UnmetClaim::Failed(format!("it waits in vain for {what}")))
 }

@@ -28,18 +28,18 @@ pub trait Subject {
     /// is not [`Piece::Stop`] is written up to where it would be cut off: without a stop reason, a last
     /// word or whatever else tells the provider that the turn is complete. A call whose id the wire has
     /// no place for is written without it.
-    fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>>;
+    fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>>;
 
     /// Writes the frame of an error that the server reports after a part of its answer; `None`, which
     /// is the default, if the wire has none.
-    fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
+    fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
         let _ = message;
         None
     }
 
     /// Writes the body of an answer with this status, of an error; `{"error":{"message":…}}` by
     /// default.
-    fn refusal(&self, status: u16, message: &str) -> Vec<u8> {
+    fn error_body(&self, status: u16, message: &str) -> Vec<u8> {
         let _ = status;
         json!({ "error": { "message": message } }).to_string().into_bytes()
     }
@@ -52,7 +52,7 @@ pub trait Subject {
 
     /// Says why a claim, by the name of its function, does not apply to this provider: it is skipped
     /// then, and the report has the reason. By default every claim applies.
-    fn is_exempt(&self, claim: &str) -> Option<String> {
+    fn exemption_reason(&self, claim: &str) -> Option<String> {
         let _ = claim;
         None
     }

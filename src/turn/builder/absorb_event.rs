@@ -22,12 +22,12 @@ impl TurnBuilder {
                 self.start_tool_call(key, &call_id, &name);
             }
             TurnEvent::ToolCallArgsDelta { call_id, delta } => {
-                if let Some(key) = self.item_key_of(&call_id) {
+                if let Some(key) = self.newest_call_key(&call_id) {
                     self.push_tool_call_args(key, &delta);
                 }
             }
             TurnEvent::ToolCallEnd { call_id } => {
-                if let Some(key) = self.item_key_of(&call_id) {
+                if let Some(key) = self.newest_call_key(&call_id) {
                     self.end_tool_call(key);
                 }
             }
@@ -85,7 +85,10 @@ impl TurnBuilder {
             }
             changed = true;
             let data = item.provider_data.as_deref().cloned();
-            let data = data_with_wire_id(data.unwrap_or_else(|| self.own_data()), &call.call_id);
+            let data = data_with_wire_id(
+                data.unwrap_or_else(|| self.empty_provider_data()),
+                &call.call_id,
+            );
             items.push(Item {
                 kind: ItemKind::ToolCall(ToolCall { call_id, ..call.clone() }),
                 provider_data: Some(Arc::new(data)),
@@ -105,7 +108,7 @@ impl TurnBuilder {
         self.start_tool_call(key, &call.call_id, &call.name);
         self.push_tool_call_args(key, &call.arguments);
         self.calls[at].has_ended = true;
-        if self.calls[at].held_events.is_some() {
+        if self.calls[at].held_call.is_some() {
             self.release_held(at);
         } else {
             self.emit_end(at);
@@ -113,7 +116,7 @@ impl TurnBuilder {
         at
     }
 
-    fn item_key_of(&self, wire_id: &str) -> Option<u32> {
+    fn newest_call_key(&self, wire_id: &str) -> Option<u32> {
         let newest = self.call_index.find_by_wire_id(wire_id).last();
         newest.map(|at| self.calls[*at].key)
     }

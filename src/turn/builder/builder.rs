@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::item::{History, ItemKind, ProviderData, StopReason};
 use crate::turn::builder::call_index::CallIndex;
 use crate::turn::builder::call_state::CallState;
-use crate::turn::partial_turn::Key;
+use crate::turn::partial_turn::BlockKey;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
 use crate::usage::Usage;
 
@@ -46,7 +46,7 @@ pub struct TurnBuilder {
     pub(super) is_completed: bool,
     /// How many bytes the attempt has: text, reasoning, arguments, and what goes with them.
     pub(super) used_bytes: usize,
-    pub(super) max_bytes: MaxBytesExceeded,
+    pub(super) max_bytes: MaxTurnBytes,
     /// How many tokens the answer may have, if the request says so.
     pub(super) max_output_tokens: Option<u32>,
     /// What the turn has too much of.
@@ -61,9 +61,9 @@ pub(super) enum LimitExceeded {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MaxBytesExceeded(pub(super) usize);
+pub(super) struct MaxTurnBytes(pub(super) usize);
 
-impl Default for MaxBytesExceeded {
+impl Default for MaxTurnBytes {
     fn default() -> Self {
         Self(TurnBuilder::DEFAULT_MAX_BYTES)
     }
@@ -99,7 +99,7 @@ impl TurnBuilder {
     }
 
     pub(crate) fn set_max_bytes(&mut self, max_bytes: usize) {
-        self.max_bytes = MaxBytesExceeded(max_bytes);
+        self.max_bytes = MaxTurnBytes(max_bytes);
     }
 
     /// Sets how many output tokens the request allows, its [`Options::max_output_tokens`]; unknown
@@ -175,14 +175,15 @@ impl TurnBuilder {
     /// What belongs to a text item and goes back verbatim. Nothing if there is no such item.
     pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
-            self.partial.attach_data(Key::Text(index), data);
+            self.partial.attach_data(BlockKey::Text(index), data);
         }
     }
 
     /// Says that a text item is commentary and not part of the answer. Nothing if there is no such
     /// item.
     pub fn mark_commentary(&mut self, index: u32) {
-        if let Some(block) = self.partial.block_mut(Key::Text(index)).filter(|_| !self.is_finished)
+        if let Some(block) =
+            self.partial.block_mut(BlockKey::Text(index)).filter(|_| !self.is_finished)
         {
             block.item.commentary = true;
         }
@@ -193,8 +194,8 @@ impl TurnBuilder {
     pub fn set_reasoning_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             let new = || ItemKind::Reasoning { text: String::new() };
-            self.partial.open_block(Key::Reasoning(index), new);
-            self.partial.attach_data(Key::Reasoning(index), data);
+            self.partial.open_block(BlockKey::Reasoning(index), new);
+            self.partial.attach_data(BlockKey::Reasoning(index), data);
             self.check_item_limit();
         }
     }

@@ -12,7 +12,7 @@ pub(super) struct CallIndex {
     by_wire_id: HashMap<String, Vec<usize>>,
     used_ids: HashSet<String>,
     /// How far the numbers behind an id are used up.
-    next_numbers: HashMap<String, usize>,
+    last_suffixes: HashMap<String, usize>,
     /// The ids of the settled history. Settled, because that renames too.
     history_ids: Option<HashSet<String>>,
 }
@@ -48,12 +48,16 @@ impl CallIndex {
     }
 
     /// Gives out a new id in place of one that is taken.
-    pub(super) fn rename_id(&mut self, taken: &str, history: Option<&History>) -> String {
+    pub(super) fn issue_replacement_id(
+        &mut self,
+        taken: &str,
+        history: Option<&History>,
+    ) -> String {
         let held = self.history_ids.get_or_insert_with(|| {
             let settled = history.map(History::settled);
             settled.iter().flat_map(History::used_call_ids).map(str::to_owned).collect()
         });
-        let last = self.next_numbers.entry(taken.to_owned()).or_default();
+        let last = self.last_suffixes.entry(taken.to_owned()).or_default();
         let given = &self.used_ids;
         let id = unused_call_id(taken, last, |id| held.contains(id) || given.contains(id));
         self.add_id(&id);

@@ -9,7 +9,7 @@ pub(super) struct CallState {
     pub(super) wire_id: String,
     pub(super) call_id: String,
     /// Set while a doubled id is held back: nothing of it was emitted yet.
-    pub(super) held_events: Option<HeldEvents>,
+    pub(super) held_call: Option<HeldCall>,
     pub(super) has_ended: bool,
     pub(super) is_dropped: bool,
     /// Where it stands among the items, once it is emitted.
@@ -20,7 +20,7 @@ pub(super) struct CallState {
 
 /// What is held back of a call.
 #[derive(Debug)]
-pub(super) struct HeldEvents {
+pub(super) struct HeldCall {
     pub(super) name: String,
     pub(super) arguments: String,
     pub(super) data: Option<ProviderData>,

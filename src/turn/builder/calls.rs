@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::item::{History, ItemKind, Json, ProviderData, ToolCall};
 use crate::turn::builder::TurnBuilder;
-use crate::turn::builder::call_state::{CallState, HeldEvents};
+use crate::turn::builder::call_state::{CallState, HeldCall};
 use crate::turn::partial_turn::Block;
 use crate::turn::{Text, TurnEvent};
 
@@ -20,7 +20,7 @@ impl TurnBuilder {
             key,
             wire_id: wire_id.to_owned(),
             call_id: String::new(),
-            held_events: None,
+            held_call: None,
             has_ended: false,
             is_dropped: false,
             block_index: None,
@@ -28,7 +28,7 @@ impl TurnBuilder {
         };
         if doubled {
             let (name, arguments) = (name.to_owned(), String::new());
-            state.held_events = Some(HeldEvents { name, arguments, data: None });
+            state.held_call = Some(HeldCall { name, arguments, data: None });
         } else {
             state.call_id = self.fresh_call_id(wire_id);
             state.block_index = Some(self.emit_start(&state.call_id, wire_id, name));
@@ -47,7 +47,7 @@ impl TurnBuilder {
         else {
             return;
         };
-        match &mut self.calls[at].held_events {
+        match &mut self.calls[at].held_call {
             Some(held) => held.arguments.push_str(piece),
             None => self.emit_args(at, piece),
         }
@@ -60,7 +60,7 @@ impl TurnBuilder {
         }
         let Some(at) = self.call_index.find_by_key(key) else { return };
         let state = &mut self.calls[at];
-        if let Some(held) = &mut state.held_events {
+        if let Some(held) = &mut state.held_call {
             held.data = Some(data);
             return;
         }
@@ -80,11 +80,10 @@ impl TurnBuilder {
         if std::mem::replace(&mut self.calls[at].has_ended, true) {
             return;
         }
-        if self.calls[at].held_events.is_some() {
+        if self.calls[at].held_call.is_some() {
             let mut same_id = self.call_index.find_by_wire_id(&self.calls[at].wire_id).iter();
             // The first under this id may still be open; then `complete` decides.
-            if same_id.any(|at| self.calls[*at].held_events.is_none() && self.calls[*at].has_ended)
-            {
+            if same_id.any(|at| self.calls[*at].held_call.is_none() && self.calls[*at].has_ended) {
                 self.release_held(at);
             }
         } else {
@@ -103,7 +102,7 @@ impl TurnBuilder {
             wire_id.to_owned()
         };
         if self.call_index.is_used_id(&wanted) || in_history(&wanted) {
-            return self.call_index.rename_id(&wanted, self.history_ids.as_ref());
+            return self.call_index.issue_replacement_id(&wanted, self.history_ids.as_ref());
         }
         self.call_index.add_id(&wanted);
         wanted
@@ -117,7 +116,7 @@ impl TurnBuilder {
         self.partial.push_call(call);
         let at = self.partial.blocks.len() - 1;
         if call_id != wire_id {
-            let data = data_with_wire_id(self.own_data(), wire_id);
+            let data = data_with_wire_id(self.empty_provider_data(), wire_id);
             self.partial.blocks[at].item.provider_data = Some(Arc::new(data));
         }
         self.events.push_back(TurnEvent::ToolCallStart { call_id, name });
@@ -149,7 +148,7 @@ impl TurnBuilder {
 
     /// Decides on a held call: the same as the first under its id, or one of its own.
     pub(super) fn release_held(&mut self, at: usize) {
-        let Some(held) = self.calls[at].held_events.take() else { return };
+        let Some(held) = self.calls[at].held_call.take() else { return };
         let wire_id = self.calls[at].wire_id.clone();
         let before =
             self.call_index.find_by_wire_id(&wire_id).iter().take_while(|other| **other < at);
@@ -176,7 +175,7 @@ impl TurnBuilder {
     /// Every start that was emitted has its end, and nothing is held back any more.
     pub(super) fn end_open_calls(&mut self) {
         for at in 0..self.calls.len() {
-            if self.calls[at].held_events.is_some() {
+            if self.calls[at].held_call.is_some() {
                 self.calls[at].has_ended = true;
                 self.release_held(at);
             } else if !std::mem::replace(&mut self.calls[at].has_ended, true) {
@@ -185,7 +184,7 @@ impl TurnBuilder {
         }
     }
 
-    pub(super) fn own_data(&self) -> ProviderData {
+    pub(super) fn empty_provider_data(&self) -> ProviderData {
         let model = self.partial.model.clone().unwrap_or_default();
         let value = Json::from(serde_json::json!({}));
         ProviderData { provider: self.provider.to_owned(), model, value }

@@ -194,7 +194,7 @@ fn a_turn_of_more_bytes_than_its_limit_is_too_large() {
     for (at, push) in pieces.into_iter().enumerate() {
         let mut turn = TurnBuilder::new().with_max_bytes(100);
         let mut n = 0;
-        while !turn.is_over() {
+        while !turn.is_finished() {
             push(&mut turn, n);
             n += 1;
             assert!(n < 20, "piece {at} is not counted");
@@ -242,7 +242,7 @@ fn a_ready_made_turn_counts_once_with_its_events_and_not_at_all_if_it_is_too_lar
             events.into_iter().skip(skipped).for_each(|event| turn.absorb(event));
             assert_eq!(turn.is_complete(), fits, "{bytes} bytes");
             if !fits {
-                let error = turn.into_incomplete(None);
+                let error = turn.fail_incomplete(None);
                 assert_eq!(error.kind(), ErrorKind::TooLarge);
                 let partial = PartialTurn::from_error(&error).expect("what there was");
                 assert_eq!(partial.usage().output_tokens, 7, "it is paid for");

@@ -43,7 +43,7 @@ impl TurnBuilder {
     }
 
     /// Whether nothing is taken any more: the turn is complete, or failed.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.is_finished
     }
 
@@ -100,10 +100,10 @@ impl TurnBuilder {
             return Ok(());
         }
         if self.is_finished {
-            return Err(self.into_incomplete(None));
+            return Err(self.fail_incomplete(None));
         }
         let Some((stop_reason, raw_stop_reason)) = self.stop_reason.take() else {
-            return Err(self.into_incomplete(None));
+            return Err(self.fail_incomplete(None));
         };
         let stop_reason = self.stop_reason_or_truncated(stop_reason);
         let may_run = matches!(stop_reason, StopReason::Stop | StopReason::ToolCalls);
@@ -131,7 +131,7 @@ impl TurnBuilder {
     /// The stop reason, or [`StopReason::MaxTokens`] if the server reports another one for a turn that
     /// the output limit cut off in a call.
     fn stop_reason_or_truncated(&self, reason: StopReason) -> StopReason {
-        let is_cut_off = || self.is_at_limit() && self.has_truncated_call();
+        let is_cut_off = || self.has_reached_output_limit() && self.has_truncated_call();
         match reason {
             StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) if is_cut_off() => {
                 StopReason::MaxTokens
@@ -141,14 +141,14 @@ impl TurnBuilder {
     }
 
     /// Whether the turn has all the output tokens that the request allows. Without a count it has not.
-    fn is_at_limit(&self) -> bool {
+    fn has_reached_output_limit(&self) -> bool {
         let limit = self.max_output_tokens.filter(|limit| *limit > 0);
         limit.is_some_and(|limit| self.partial.usage.output_tokens >= u64::from(limit))
     }
 
     fn has_truncated_call(&self) -> bool {
         let written = self.partial.blocks.iter().filter_map(|block| block.item.as_tool_call());
-        let held = self.calls.iter().filter_map(|call| call.held_events.as_ref());
+        let held = self.calls.iter().filter_map(|call| call.held_call.as_ref());
         let mut arguments =
             written.map(|call| &call.arguments).chain(held.map(|held| &held.arguments));
         self.calls.iter().any(|call| !call.has_ended)
@@ -156,7 +156,7 @@ impl TurnBuilder {
     }
 
     /// Ends the turn without a terminal marker: the error carries what there is.
-    pub fn into_incomplete(&mut self, cause: Option<Error>) -> Error {
+    pub fn fail_incomplete(&mut self, cause: Option<Error>) -> Error {
         self.is_finished = true;
         if let Some(excess) = self.limit_exceeded {
             let message = match excess {

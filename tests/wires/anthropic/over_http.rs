@@ -58,7 +58,7 @@ async fn a_tool_loop_over_http_reuses_one_connection() {
     .unwrap();
     let outcome = Agent::new(model(&server)).with_tools([add()]).run("sum up").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "3 and 7."));
-    assert_eq!(server.http_server().connections(), 1);
+    assert_eq!(server.http_server().connection_count(), 1);
     let second = &server.requests()[1];
     assert_eq!(
         second["messages"],
@@ -199,7 +199,7 @@ async fn dropping_the_turn_closes_the_connection() {
     let mut turn = model(&server).stream_turn(request());
     turn.next().await.unwrap().unwrap();
     drop(turn);
-    server.http_server().wait_closed().await;
+    server.http_server().wait_for_early_close().await;
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn nothing_is_sent_before_the_first_poll() {
     let server = ModelServer::anthropic(|_, _| "hi").await.unwrap();
     drop(model(&server).stream_turn(request()));
     tokio::task::yield_now().await;
-    assert_eq!(server.http_server().connections(), 0);
+    assert_eq!(server.http_server().connection_count(), 0);
 }
 
 #[tokio::test]

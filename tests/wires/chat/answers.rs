@@ -27,7 +27,7 @@ fn a_turn_ends_by_its_finish_reason_with_or_without_done_and_not_by_done_alone()
 
 #[test]
 fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
-    let dialect = Dialect { turn_end: TurnEnd::Done, ..Dialect::STRICT };
+    let dialect = Dialect { turn_end: TurnEnd::DoneMarker, ..Dialect::MINIMAL };
     let turn = read_in(&dialect, &[hi(), done()]).unwrap();
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
     assert_eq!(text(read_in(&dialect, &[hi()])), Err(ErrorKind::IncompleteTurn));
@@ -45,7 +45,7 @@ fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
 
 #[test]
 fn end_of_body_ends_a_turn_without_calls_if_the_dialect_allows_it() {
-    let dialect = Dialect { turn_end: TurnEnd::Body, ..Dialect::STRICT };
+    let dialect = Dialect { turn_end: TurnEnd::BodyEnd, ..Dialect::MINIMAL };
     assert_eq!(text(read_in(&dialect, &[hi()])), Ok("hi".into()));
     assert_eq!(text(read_in(&dialect, &[hi(), done()])), Ok("hi".into()));
     assert_eq!(text(read_in(&dialect, &[])), Err(ErrorKind::IncompleteTurn));
@@ -316,12 +316,12 @@ fn reasoning_tags_in_text_are_split_if_the_dialect_says_so() {
         .iter()
         .map(|piece| json!({ "content": piece }))
         .collect();
-    let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::STRICT };
+    let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::MINIMAL };
     let turn = read_in(&tagged, &answer(&pieces, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
     let turn = read(&answer(&pieces, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("", "<think>hm</think>\n\nhi"));
-    let opened = Dialect { think_tags: ThinkTags::Opened, ..Dialect::STRICT };
+    let opened = Dialect { think_tags: ThinkTags::OpenedByTemplate, ..Dialect::MINIMAL };
     let turn = read_in(&opened, &answer(&[json!({ "content": "hm</think>hi" })], "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
     // What was held back comes before the end.

@@ -304,7 +304,7 @@ fn calls_embedded_in_text_are_parsed_if_the_dialect_says_so() {
         .chunks(5)
         .map(|piece| json!({ "content": String::from_utf8_lossy(piece) }))
         .collect();
-    let dialect = Dialect { parses_text_calls: true, ..Dialect::STRICT };
+    let dialect = Dialect { parses_text_calls: true, ..Dialect::MINIMAL };
     let turn = read_in(&dialect, &answer(&pieces, "stop")).unwrap();
     check_turn(&turn, &["call_1_1 f {\"x\": 1}", "call_1_2 g {}"]);
     assert_eq!(turn.text(), "I look.\n<tool_call>{\"no\":1}</tool_call>");

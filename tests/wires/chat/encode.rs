@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use turnstream::http::KeyHeader;
 use turnstream::item::{Mark, Media, MediaSource, Part, ResultKind, ToolResult};
-use turnstream::provider::openai_chat::{Dialect, EmptyContent, IdRule, MediaForms, SystemRole};
+use turnstream::provider::openai_chat::{
+    CallIdRule, Dialect, EmptyContent, MediaForms, SystemRole,
+};
 use turnstream::request::Cache;
 use turnstream::{ErrorKind, Item};
 
@@ -27,7 +29,7 @@ fn every_preset_has_a_unique_name_and_a_valid_url() {
     for dialect in Dialect::ALL {
         let url = dialect.base_url;
         assert!(url.is_empty() || (url.starts_with("http") && !url.ends_with('/')), "{url}");
-        assert_eq!(dialect.key == KeyHeader::Named("api-key"), dialect.name == "azure");
+        assert_eq!(dialect.key_header == KeyHeader::Named("api-key"), dialect.name == "azure");
     }
 }
 
@@ -49,23 +51,23 @@ fn instructions_have_the_dialects_role_and_position() {
         ["system: stable", "user: a", "system: b", "user: c", "system: today"]
     );
     assert_eq!(
-        messages(&Dialect::STRICT),
+        messages(&Dialect::MINIMAL),
         ["system: stable\\n\\ntoday", "user: a", "user: b", "user: c"]
     );
     let developer = Dialect { system_role: SystemRole::Developer, ..Dialect::OPENAI };
     assert_eq!(messages(&developer)[0], "developer: stable");
     request.system = turnstream::request::System::default();
-    assert_eq!(roles(&sent(vec![Item::user("a")], &Dialect::STRICT)), ["user"]);
+    assert_eq!(roles(&sent(vec![Item::user("a")], &Dialect::MINIMAL)), ["user"]);
 }
 
 #[test]
 fn an_assistant_message_with_only_calls_has_the_dialects_content() {
     let content = |empty_content: EmptyContent| {
-        let dialect = Dialect { empty_content, ..Dialect::STRICT };
+        let dialect = Dialect { empty_content, ..Dialect::MINIMAL };
         sent(called("a"), &dialect)[1].get("content").cloned()
     };
     assert_eq!(content(EmptyContent::Null), Some(Value::Null));
-    assert_eq!(content(EmptyContent::Empty), Some(json!("")));
+    assert_eq!(content(EmptyContent::EmptyString), Some(json!("")));
     assert_eq!(content(EmptyContent::Absent), None);
 }
 
@@ -84,11 +86,11 @@ fn an_empty_tool_list_is_sent_only_if_the_dialect_requires_it_after_calls() {
         body.get("tools").cloned()
     };
     for dialect in Dialect::ALL {
-        let expected = dialect.empty_tools.then(|| json!([]));
+        let expected = dialect.sends_empty_tools.then(|| json!([]));
         assert_eq!(tools(called("a"), dialect), expected, "{}", dialect.name);
         assert_eq!(tools(vec![Item::user("x")], dialect), None, "{}", dialect.name);
     }
-    assert!(Dialect::ALL.iter().any(|dialect| dialect.empty_tools));
+    assert!(Dialect::ALL.iter().any(|dialect| dialect.sends_empty_tools));
 }
 
 #[test]
@@ -105,9 +107,9 @@ fn ids_have_the_dialects_format_and_results_match_their_calls() {
             let messages = sent(called(id), dialect);
             let sent = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
             assert_eq!(messages[2]["tool_call_id"], sent);
-            let legal = match dialect.id_rule {
-                IdRule::Max40Chars => sent.len() <= 40 && sent.is_ascii(),
-                IdRule::NineAlphanumerics => {
+            let legal = match dialect.call_id_rule {
+                CallIdRule::Max40Chars => sent.len() <= 40 && sent.is_ascii(),
+                CallIdRule::NineAlphanumerics => {
                     sent.len() == 9 && sent.chars().all(|c| c.is_ascii_alphanumeric())
                 }
             };
@@ -151,10 +153,10 @@ fn media_are_encoded_or_rejected_according_to_the_dialect() {
     let url = || MediaSource::Url("https://a.example/b".into());
     let parts = [
         (MediaForms::ImageBytes, Part::Image(media("image/png", data()))),
-        (MediaForms::Images, Part::Image(media("image/png", url()))),
+        (MediaForms::ImageUrls, Part::Image(media("image/png", url()))),
         (MediaForms::FileBytes, Part::File(media("application/pdf", data()))),
         (MediaForms::FileBytes, Part::File(media("audio/wav", data()))),
-        (MediaForms::Files, Part::File(media("application/pdf", url()))),
+        (MediaForms::FileUrls, Part::File(media("application/pdf", url()))),
     ];
     for dialect in Dialect::ALL {
         for (needs, part) in &parts {

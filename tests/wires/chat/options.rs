@@ -58,7 +58,7 @@ fn sampling_options_have_the_dialects_names() {
 fn the_output_limit_has_the_dialects_name() {
     let limit = || Options { max_output_tokens: Some(9), ..Options::default() };
     check(&Dialect::OPENAI, "", limit(), &json!({ "max_completion_tokens": 9 }));
-    check(&Dialect::STRICT, "", limit(), &json!({ "max_tokens": 9 }));
+    check(&Dialect::MINIMAL, "", limit(), &json!({ "max_tokens": 9 }));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
                 json!({ "tool_choice": "required" }),
                 Value::Null,
             ),
-            ToolChoices::Named => (
+            ToolChoices::KeywordsAndNamed => (
                 json!({ "tool_choice": "none" }),
                 json!({ "tool_choice": "required" }),
                 json!({ "tool_choice": function }),
@@ -94,7 +94,7 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
 fn parallel_calls_can_be_disabled_if_the_dialect_supports_it() {
     let several = |parallel_tool_calls| Options { parallel_tool_calls, ..Options::default() };
     for dialect in Dialect::ALL {
-        let (yes, no) = match dialect.parallel_tool_calls {
+        let (yes, no) = match dialect.supports_parallel_tool_calls {
             true => {
                 (json!({ "parallel_tool_calls": true }), json!({ "parallel_tool_calls": false }))
             }
@@ -121,7 +121,7 @@ fn reasoning_is_requested_in_the_dialects_form() {
         check(&Dialect::OPENAI, asked, json!({ "reasoning_effort": word }));
         check(&Dialect::OPENROUTER, asked, json!({ "reasoning": { "effort": word } }));
         check(&Dialect::MISTRAL, asked, json!({ "reasoning_effort": "high" }));
-        check(&Dialect::STRICT, asked, Value::Null);
+        check(&Dialect::MINIMAL, asked, Value::Null);
     }
     let max = Reasoning::Effort(Effort::Max);
     check(&Dialect::GROQ, max, json!({ "reasoning_effort": EffortNames::LOW_MEDIUM_HIGH.high }));
@@ -129,7 +129,7 @@ fn reasoning_is_requested_in_the_dialects_form() {
     check(&Dialect::DEEPSEEK, max, thinking);
     let budget = Reasoning::Budget(2000);
     check(&Dialect::OPENROUTER, budget, json!({ "reasoning": { "max_tokens": 2000 } }));
-    for dialect in [Dialect::OPENAI, Dialect::DEEPSEEK, Dialect::STRICT] {
+    for dialect in [Dialect::OPENAI, Dialect::DEEPSEEK, Dialect::MINIMAL] {
         check(&dialect, budget, Value::Null);
     }
     check(&Dialect::OPENAI, Reasoning::Off, json!({ "reasoning_effort": "none" }));
@@ -153,7 +153,7 @@ fn response_format_is_encoded_as_far_as_the_dialect_supports_it() {
             json!({ "response_format": { "type": "json_schema", "json_schema": json_schema } })
         };
         let (json, fits) = match dialect.output_forms {
-            OutputForms::Text => (Value::Null, Value::Null),
+            OutputForms::TextOnly => (Value::Null, Value::Null),
             OutputForms::Object => (object, Value::Null),
             OutputForms::Schema => (Value::Null, of_schema(None)),
             OutputForms::ObjectAndSchema => (object, of_schema(None)),

@@ -58,9 +58,9 @@ impl Recording {
             "openai" | "openai.com" => Dialect::OPENAI,
             // Its last chunk has no finish reason; `[DONE]` is all that it says.
             vendor if vendor.ends_with(".snowflakecomputing.com") => {
-                Dialect { turn_end: TurnEnd::Done, ..Dialect::STRICT }
+                Dialect { turn_end: TurnEnd::DoneMarker, ..Dialect::MINIMAL }
             }
-            _ => Dialect::STRICT,
+            _ => Dialect::MINIMAL,
         }
     }
 }

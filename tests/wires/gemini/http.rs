@@ -83,7 +83,7 @@ async fn a_model_name_invalid_in_a_url_is_rejected_before_any_request() {
         let error = turn.into_turn().await.unwrap_err();
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("model")));
     }
-    assert_eq!(server.connections(), 0);
+    assert_eq!(server.connection_count(), 0);
 }
 
 #[tokio::test]

@@ -147,5 +147,5 @@ async fn requests_the_wire_cannot_express_are_not_sent() {
     let mut request = history(vec![Item::user("hi")]);
     request.options.user = Some("u".into());
     let error = at(&server.url()).stream_turn(request).into_turn().await.unwrap_err();
-    assert_eq!((error.kind(), server.connections()), (ErrorKind::Unsupported, 0));
+    assert_eq!((error.kind(), server.connection_count()), (ErrorKind::Unsupported, 0));
 }

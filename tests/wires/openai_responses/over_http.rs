@@ -57,7 +57,7 @@ async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
     .unwrap();
     let outcome = Agent::new(model(&server)).with_tools([adds("f")]).run("2 + 3?").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "sum 5"));
-    assert_eq!(server.connections(), 1);
+    assert_eq!(server.connection_count(), 1);
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
 }
 

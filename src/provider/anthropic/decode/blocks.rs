@@ -159,11 +159,9 @@ impl Block {
                 }
                 turn.end_tool_call(key);
             }
-            Self::Opaque(opaque) => turn.push_provider_item(ProviderData::new(
-                PROVIDER_NAME,
-                model,
-                opaque.into_finished(),
-            )),
+            Self::Opaque(opaque) => {
+                turn.push_provider_item(ProviderData::new(PROVIDER_NAME, model, opaque.into_json()))
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ pub(super) struct WireUsage {
     cache_read_input_tokens: LenientNumber,
     cache_creation_input_tokens: LenientNumber,
     cache_creation: Lenient<CacheCreation>,
-    output_tokens_details: Lenient<Details>,
+    output_tokens_details: Lenient<OutputTokensDetails>,
 }
 
 /// "Breakdown of cached tokens by TTL"
@@ -86,7 +86,7 @@ struct CacheCreation {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
-struct Details {
+struct OutputTokensDetails {
     thinking_tokens: LenientNumber,
 }
 
@@ -105,17 +105,18 @@ pub(super) struct TokenCounts {
 impl TokenCounts {
     /// Usage is cumulative: a number that is there replaces the one before.
     pub(super) fn update(&mut self, wire: WireUsage) {
-        wire.input_tokens.update(&mut self.input);
-        wire.output_tokens.update(&mut self.output);
-        wire.cache_read_input_tokens.update(&mut self.cache_read);
+        wire.input_tokens.update_count(&mut self.input);
+        wire.output_tokens.update_count(&mut self.output);
+        wire.cache_read_input_tokens.update_count(&mut self.cache_read);
         let by_age = wire.cache_creation.0.map(|tokens| {
             let (short, long) =
                 (tokens.ephemeral_5m_input_tokens, tokens.ephemeral_1h_input_tokens);
             short.or_zero().saturating_add(long.or_zero())
         });
-        LenientNumber(wire.cache_creation_input_tokens.0.or(by_age)).update(&mut self.cache_write);
+        LenientNumber(wire.cache_creation_input_tokens.0.or(by_age))
+            .update_count(&mut self.cache_write);
         let details = wire.output_tokens_details.0.unwrap_or_default();
-        details.thinking_tokens.update(&mut self.reasoning);
+        details.thinking_tokens.update_count(&mut self.reasoning);
     }
 
     /// Counts anew, on top of what was counted.

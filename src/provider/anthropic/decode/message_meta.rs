@@ -48,11 +48,11 @@ pub(super) struct MessageMeta {
     stop_sequence: Option<Json>,
     stop_details: Option<Json>,
     input_transformations: Option<Json>,
-    usage: Usage,
+    usage: ExtraUsage,
 }
 
 #[derive(Debug, Default)]
-struct Usage {
+struct ExtraUsage {
     server_tool_use: Option<Json>,
     iterations: Option<Json>,
 }
@@ -78,7 +78,7 @@ impl MessageMeta {
 
     /// All of it as one value of the type `message`, which no block has; `None` if there is
     /// nothing to say.
-    pub(super) fn take_data(&mut self) -> Option<Json> {
+    pub(super) fn take_json(&mut self) -> Option<Json> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()
             .set_some("server_tool_use", meta.usage.server_tool_use)
@@ -96,7 +96,7 @@ impl MessageMeta {
     }
 }
 
-impl Usage {
+impl ExtraUsage {
     fn read_usage(&mut self, counts: &UsageMeta<'_>) {
         let counted = |raw: &&RawValue| {
             let counts: HashMap<String, LenientNumber> =
@@ -106,10 +106,10 @@ impl Usage {
         let others = |raw: &&RawValue| {
             #[derive(Default, Deserialize)]
             #[serde(default, bound(deserialize = "'de: 'a"))]
-            struct UsagePass<'a> {
+            struct UsageIteration<'a> {
                 r#type: LenientStr<'a>,
             }
-            let passes: LenientList<UsagePass<'_>> =
+            let passes: LenientList<UsageIteration<'_>> =
                 serde_json::from_str(raw.get()).unwrap_or_default();
             passes.0.iter().any(|pass| pass.r#type.or_empty() != "message")
         };

@@ -48,7 +48,7 @@ pub struct Decoder {
     message_id: Option<String>,
     token_counts: TokenCounts,
     meta: MessageMeta,
-    blocks: Vec<(u64, Block)>,
+    open_blocks: Vec<(u64, Block)>,
     /// The key of the open message's first block, and the one behind its last.
     item_keys: Range<u32>,
 }
@@ -93,7 +93,7 @@ impl Decoder {
         }
         // A message that is still to come has no end yet.
         if self.item_keys.end > self.item_keys.start {
-            stop_reason(&message.stop_reason, turn);
+            set_stop_reason(&message.stop_reason, turn);
         }
         Ok(())
     }
@@ -109,11 +109,11 @@ impl Decoder {
         let stopped = turn.is_stopped();
         if let Some(block) = Block::start(key, raw, &self.model, turn)? {
             if stopped && block.is_call() {
-                return Err(event_after_end());
+                return Err(late_call_error());
             }
-            self.blocks.retain(|(open, _)| *open != index);
-            match self.blocks.len() < MAX_OPEN_BLOCKS {
-                true => self.blocks.push((index, block)),
+            self.open_blocks.retain(|(open, _)| *open != index);
+            match self.open_blocks.len() < MAX_OPEN_BLOCKS {
+                true => self.open_blocks.push((index, block)),
                 false => turn.exceed_item_limit(),
             }
         }
@@ -127,7 +127,7 @@ impl Decoder {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let key = self.item_key(index);
-        let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
+        let open = self.open_blocks.iter_mut().rfind(|(open, _)| *open == index);
         let is_call = open.as_ref().is_some_and(|(_, block)| block.is_call());
         let Some(delta) = delta else {
             // It may have been a piece of the call's input.
@@ -141,7 +141,7 @@ impl Decoder {
         };
         let adds = !delta.partial_json.or_empty().is_empty();
         if kind == "input_json_delta" && is_call && adds && turn.is_stopped() {
-            return Err(event_after_end());
+            return Err(late_call_error());
         }
         // Without the whole of its arguments it is not known what a call is.
         let fits = open.as_ref().is_some_and(|(_, block)| block.accepts_json());
@@ -160,7 +160,7 @@ impl Decoder {
     fn on_compaction_delta(&mut self, index: u64, data: &str) {
         let mut room = String::new();
         let event: RawDelta<'_> = read_lenient(data, &mut room).unwrap_or_default();
-        let open = self.blocks.iter_mut().rfind(|(open, _)| *open == index);
+        let open = self.open_blocks.iter_mut().rfind(|(open, _)| *open == index);
         if let Some((_, block)) = open
             && let Some(delta) = event.delta.and_then(|delta| OrderedFields::parse(delta.get()))
         {
@@ -169,8 +169,8 @@ impl Decoder {
     }
 
     fn on_block_stop(&mut self, index: u64, turn: &mut TurnBuilder) {
-        if let Some(at) = self.blocks.iter().rposition(|(open, _)| *open == index) {
-            let (_, block) = self.blocks.remove(at);
+        if let Some(at) = self.open_blocks.iter().rposition(|(open, _)| *open == index) {
+            let (_, block) = self.open_blocks.remove(at);
             block.finish(self.item_key(index), &self.model, turn);
         }
     }
@@ -178,7 +178,7 @@ impl Decoder {
     /// Ends what never ended. Blocks of the provider's own that did not are incomplete: they are
     /// left out.
     fn end_open_blocks(&mut self, turn: &mut TurnBuilder) {
-        for (index, block) in std::mem::take(&mut self.blocks) {
+        for (index, block) in std::mem::take(&mut self.open_blocks) {
             if block.may_stay_open() {
                 block.finish(self.item_key(index), &self.model, turn);
             }
@@ -208,11 +208,11 @@ impl Decode for Decoder {
         // One that does not say which block it is of is of the only one that is open.
         let is_anybodys = event.index.0.is_none()
             && matches!(kind, "content_block_delta" | "content_block_stop")
-            && self.blocks.iter().any(|(_, block)| block.is_call());
-        if is_anybodys && self.blocks.len() > 1 {
+            && self.open_blocks.iter().any(|(_, block)| block.is_call());
+        if is_anybodys && self.open_blocks.len() > 1 {
             return Err(protocol_error("an event may be of one of several blocks"));
         }
-        let only = self.blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
+        let only = self.open_blocks.first().filter(|_| is_anybodys).map(|(open, _)| *open);
         let index = event.index.0.or(only).unwrap_or_default();
         match kind {
             "content_block_delta" => {
@@ -240,7 +240,7 @@ impl Decode for Decoder {
                     turn.set_usage(self.token_counts.to_usage());
                 }
                 if let Some(delta) = &event.delta.0 {
-                    stop_reason(&delta.stop_reason, turn);
+                    set_stop_reason(&delta.stop_reason, turn);
                 }
                 self.meta.read_event(frame.data);
             }
@@ -284,18 +284,18 @@ impl Decode for Decoder {
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.end_open_blocks(turn);
-        if let Some(meta) = self.meta.take_data() {
+        if let Some(meta) = self.meta.take_json() {
             turn.push_provider_item(ProviderData::new(PROVIDER_NAME, &self.model, meta));
         }
         Ok(())
     }
 }
 
-fn event_after_end() -> Error {
+fn late_call_error() -> Error {
     protocol_error("a piece of a tool call came behind the stop reason")
 }
 
-fn stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
+fn set_stop_reason(reason: &LenientStr<'_>, turn: &mut TurnBuilder) {
     let Some(raw) = reason.get().filter(|raw| !raw.is_empty()) else { return };
     let reason = match raw {
         "end_turn" | "stop_sequence" => StopReason::Stop,

@@ -43,7 +43,7 @@ impl OpaqueBlock {
     }
 
     /// The whole block. The order of its keys stays.
-    pub(super) fn into_finished(self) -> Json {
+    pub(super) fn into_json(self) -> Json {
         let fields = || {
             let read = OrderedFields::parse(&self.start_json);
             read.or_else(|| OrderedFields::parse(&repair_json(&self.start_json)?))

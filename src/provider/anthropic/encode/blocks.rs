@@ -9,7 +9,9 @@ use crate::item::{ProviderData, ToolCall};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::lenient::LenientStr;
 use crate::provider::ordered_fields::OrderedFields;
-use crate::provider::portable_values::{MAX_LONG_ID_BYTES, object_or_wrapped, wire_id, wire_name};
+use crate::provider::portable_values::{
+    MAX_LONG_ID_BYTES, arguments_as_object, wire_id, wire_name,
+};
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -88,7 +90,7 @@ impl Block<'_> {
     }
 
     /// Takes from a call the code that made it, if that is one of these.
-    pub(super) fn remove_caller(&mut self, is_gone: impl Fn(&str) -> bool) {
+    pub(super) fn remove_caller_if(&mut self, is_gone: impl Fn(&str) -> bool) {
         let Self::ToolUse { caller, .. } = self else { return };
         *caller = caller.take().filter(|caller| {
             let read: Caller<'_> = serde_json::from_str(caller.get()).unwrap_or_default();
@@ -131,12 +133,12 @@ impl Serialize for RawJson<'_> {
 
 /// Reasoning is sent only with what proves it: a signature, or the redacted block itself.
 pub(super) fn reasoning_block<'a>(text: &'a str, data: &ProviderData) -> Option<Block<'a>> {
-    if let Some(signature) = OrderedFields::of_provider_data(data, "signature") {
+    if let Some(signature) = OrderedFields::provider_data_field(data, "signature") {
         let signature = serde_json::from_str(signature.get()).ok()?;
         return Some(Block::Thinking { thinking: text, signature });
     }
     let text = data.value.as_str().starts_with('"');
-    (text || OrderedFields::of_provider_data(data, "type").is_some())
+    (text || OrderedFields::provider_data_field(data, "type").is_some())
         .then(|| verbatim_block(data))
         .flatten()
         .map(Block::Redacted)
@@ -146,8 +148,8 @@ pub(super) fn tool_use_block<'a>(call: &'a ToolCall, data: Option<&ProviderData>
     Block::ToolUse {
         id: wire_id(&call.call_id, MAX_LONG_ID_BYTES),
         name: wire_name(&call.name),
-        input: RawJson(object_or_wrapped(call)),
-        caller: data.and_then(|data| OrderedFields::of_provider_data(data, "caller")),
+        input: RawJson(arguments_as_object(call)),
+        caller: data.and_then(|data| OrderedFields::provider_data_field(data, "caller")),
     }
 }
 

@@ -5,7 +5,7 @@ use super::content::text_block;
 use crate::error::Error;
 use crate::provider::cache_control::CacheControl;
 use crate::provider::encode_context::JsonArray;
-use crate::provider::portable_values::MEDIA_PLACEHOLDER;
+use crate::provider::portable_values::USER_TEXT_PLACEHOLDER;
 
 /// What is known of the messages that are encoded, the last of which is of the assistant.
 #[derive(Clone, Default)]
@@ -13,7 +13,7 @@ pub(super) struct EncodedPrefix {
     /// The newest container that code of this model ran in.
     pub(super) container: Option<String>,
     /// The tools that were called, each once.
-    called_tools: Vec<String>,
+    called_tool_names: Vec<String>,
     /// Whether there are thoughts among them.
     has_thinking: bool,
 }
@@ -23,9 +23,9 @@ impl EncodedPrefix {
         for block in messages.iter().flat_map(|message| &message.content) {
             self.has_thinking |= block.is_thinking();
             if let Block::ToolUse { name, .. } = block
-                && self.called_tools.iter().all(|known| known != name)
+                && self.called_tool_names.iter().all(|known| known != name)
             {
-                self.called_tools.push(name.clone().into_owned());
+                self.called_tool_names.push(name.clone().into_owned());
             }
         }
         self
@@ -35,13 +35,13 @@ impl EncodedPrefix {
 /// The messages of a context, as far as they were not encoded before.
 pub(super) struct NewMessages<'a> {
     /// What is known of those before.
-    cached: EncodedPrefix,
+    cached_prefix: EncodedPrefix,
     messages: Vec<Message<'a>>,
     /// The place up to which nothing changes any more, how many messages are there, and the
     /// container.
     closed_elements: Option<(usize, usize, Option<String>)>,
     /// What is known of those before and of these.
-    all: EncodedPrefix,
+    full_prefix: EncodedPrefix,
 }
 
 impl<'a> NewMessages<'a> {
@@ -58,14 +58,14 @@ impl<'a> NewMessages<'a> {
         messages.retain(says);
         // "first message must use the user role"; so does the first behind what is encoded.
         if messages.first().is_some_and(|message| message.role == "assistant") {
-            let content = text_block(MEDIA_PLACEHOLDER).into_iter().collect();
+            let content = text_block(USER_TEXT_PLACEHOLDER).into_iter().collect();
             messages.insert(0, Message { role: "user", content });
             if let Some((_, count, _)) = &mut closed {
                 *count += 1;
             }
         }
         let all = EncodedPrefix { container, ..known.clone() }.extended_by(&messages);
-        Self { cached: known, messages, closed_elements: closed, all }
+        Self { cached_prefix: known, messages, closed_elements: closed, full_prefix: all }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -73,17 +73,17 @@ impl<'a> NewMessages<'a> {
     }
 
     pub(super) fn container(&mut self) -> Option<String> {
-        self.all.container.take()
+        self.full_prefix.container.take()
     }
 
     /// The names of all tools that were called, each once.
-    pub(super) fn called_tools(&self) -> impl Iterator<Item = String> + use<> {
-        self.all.called_tools.clone().into_iter()
+    pub(super) fn called_tool_names(&self) -> impl Iterator<Item = String> + use<> {
+        self.full_prefix.called_tool_names.clone().into_iter()
     }
 
     /// Whether any thoughts are sent.
     pub(super) fn has_thinking(&self) -> bool {
-        self.all.has_thinking
+        self.full_prefix.has_thinking
     }
 
     /// Puts the mark that moves on with the conversation: the next request begins with all up to
@@ -98,7 +98,7 @@ impl<'a> NewMessages<'a> {
     pub(super) fn into_array(self) -> Result<JsonArray<EncodedPrefix>, Error> {
         let closed = self.closed_elements.map(|(at, count, container)| {
             let closed = &self.messages[..count.min(self.messages.len())];
-            (at, count, EncodedPrefix { container, ..self.cached }.extended_by(closed))
+            (at, count, EncodedPrefix { container, ..self.cached_prefix }.extended_by(closed))
         });
         JsonArray::of("messages", &self.messages, closed)
     }

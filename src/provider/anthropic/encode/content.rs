@@ -43,9 +43,9 @@ pub(super) fn content_blocks(content: &Content) -> Result<Vec<Block<'_>>, Error>
 fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
     match part {
         Part::Text { text } => Ok(text_block(text)),
-        Part::Image(media) => image_block(media, &media_kind(media)).map(Some),
+        Part::Image(media) => image_block(media, &bare_media_type(media)).map(Some),
         Part::File(media) => {
-            let kind = media_kind(media);
+            let kind = bare_media_type(media);
             if kind.starts_with("image/") {
                 return image_block(media, &kind).map(Some);
             }
@@ -55,7 +55,7 @@ fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
 }
 
 /// The media type without its parameters.
-fn media_kind(media: &Media) -> String {
+fn bare_media_type(media: &Media) -> String {
     let kind = media.media_type.split(';').next().unwrap_or_default();
     match kind.trim().to_ascii_lowercase().as_str() {
         "image/jpg" => "image/jpeg".to_owned(),

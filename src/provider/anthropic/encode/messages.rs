@@ -21,8 +21,8 @@ use crate::provider::portable_values::{EMPTY_ERROR_TEXT, MAX_LONG_ID_BYTES, wire
 #[derive(Default)]
 pub(super) struct Messages<'a> {
     /// What is known of those that are encoded.
-    cached: EncodedPrefix,
-    written_items: Vec<Message<'a>>,
+    cached_prefix: EncodedPrefix,
+    written: Vec<Message<'a>>,
     /// The place before the item that is added.
     item_index: usize,
     /// The place where the user began to speak last, how many messages were there, and the
@@ -33,17 +33,17 @@ pub(super) struct Messages<'a> {
     calls: Vec<Block<'a>>,
     /// Thoughts that nothing of their turn has followed yet: "the final block in an assistant
     /// message cannot be `thinking`", so those at the end of a turn are not sent.
-    thinking: Vec<Block<'a>>,
+    pending_thinking: Vec<Block<'a>>,
     /// Uses of the server's own tools that have no result yet.
-    pending_calls: Vec<ToolUsePosition>,
+    pending_server_tool_uses: Vec<ServerToolUsePosition>,
     /// Whether the request offers tools that the server runs itself.
-    offers_native_tools: bool,
+    offers_server_tools: bool,
     /// The newest container that code of this model ran in.
     container: Option<String>,
 }
 
 /// A use of one of the server's own tools, and its place.
-struct ToolUsePosition {
+struct ServerToolUsePosition {
     id: String,
     message: usize,
     block: usize,
@@ -55,8 +55,8 @@ impl<'a> Messages<'a> {
         let known = known.cloned().unwrap_or_default();
         Self {
             container: known.container.clone(),
-            cached: known,
-            offers_native_tools: offers_native,
+            cached_prefix: known,
+            offers_server_tools: offers_native,
             ..Self::default()
         }
     }
@@ -65,21 +65,23 @@ impl<'a> Messages<'a> {
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
-            ItemKind::User { content } => self.push_text(content_blocks(content)?),
+            ItemKind::User { content } => self.push_user_blocks(content_blocks(content)?),
             // The wire has no system role between messages.
-            ItemKind::System { text } => self.push_text(text_block(text).into_iter().collect()),
+            ItemKind::System { text } => {
+                self.push_user_blocks(text_block(text).into_iter().collect())
+            }
             ItemKind::Text { text } => {
                 if let Some(mut block) = text_block(text) {
                     if let Block::Text { citations, .. } = &mut block {
                         *citations = data
-                            .and_then(|data| OrderedFields::of_provider_data(data, "citations"));
+                            .and_then(|data| OrderedFields::provider_data_field(data, "citations"));
                     }
-                    self.assistant_message(block);
+                    self.push_assistant_block(block);
                 }
             }
             ItemKind::Reasoning { text } => {
                 if let Some(block) = data.and_then(|data| reasoning_block(text, data)) {
-                    self.thinking.push(block);
+                    self.pending_thinking.push(block);
                 }
             }
             ItemKind::ToolCall(call) => {
@@ -107,7 +109,7 @@ impl<'a> Messages<'a> {
             }
         }
         if item.interrupted {
-            self.remove_pending_calls();
+            self.remove_pending_server_tool_uses();
         }
         if let Some(turn) = &item.turn {
             self.end_turn(turn);
@@ -122,7 +124,7 @@ impl<'a> Messages<'a> {
     }
 
     fn end_turn(&mut self, turn: &TurnInfo) {
-        self.thinking.clear();
+        self.pending_thinking.clear();
         // Where a turn goes on, the result may come in a later response.
         let goes_on = match turn.stop_reason {
             StopReason::Pause | StopReason::ToolCalls => true,
@@ -134,32 +136,31 @@ impl<'a> Messages<'a> {
             | StopReason::Other(_) => false,
         };
         if !goes_on {
-            self.remove_pending_calls();
+            self.remove_pending_server_tool_uses();
         }
     }
 
     /// Removes the uses that no result will follow: the vendor refuses them. A call that such a use
     /// made goes as one that the model made itself.
-    fn remove_pending_calls(&mut self) {
-        let pending = std::mem::take(&mut self.pending_calls);
+    fn remove_pending_server_tool_uses(&mut self) {
+        let pending = std::mem::take(&mut self.pending_server_tool_uses);
         let Some(first) = pending.first().map(|used| used.message) else { return };
         for used in pending.iter().rev() {
-            self.written_items[used.message].content.remove(used.block);
+            self.written[used.message].content.remove(used.block);
         }
-        let made_calls =
-            self.written_items[first..].iter_mut().flat_map(|message| &mut message.content);
+        let made_calls = self.written[first..].iter_mut().flat_map(|message| &mut message.content);
         for block in made_calls.chain(&mut self.calls) {
-            block.remove_caller(|id| pending.iter().any(|used| used.id == id));
+            block.remove_caller_if(|id| pending.iter().any(|used| used.id == id));
         }
         // Thoughts that nothing follows any more go as well. Calls follow those of the last message.
-        let ended = self.written_items.len() - usize::from(!self.calls.is_empty());
-        for message in &mut self.written_items[first..ended] {
+        let ended = self.written.len() - usize::from(!self.calls.is_empty());
+        for message in &mut self.written[first..ended] {
             while message.content.last().is_some_and(Block::is_thinking) {
                 message.content.pop();
             }
         }
         // Law: a message before the last one has a call, which is answered in the next.
-        self.written_items.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
+        self.written.pop_if(|last| last.content.is_empty() && self.calls.is_empty());
     }
 
     /// An item of the provider's own: a block, or what a message said beside its blocks, which is
@@ -178,68 +179,71 @@ impl<'a> Messages<'a> {
             return;
         }
         if let Some(id) = own.tool_use_id.get() {
-            let Some(at) = self.pending_calls.iter().position(|used| used.id == id) else { return };
-            self.pending_calls.remove(at);
+            let Some(at) = self.pending_server_tool_uses.iter().position(|used| used.id == id)
+            else {
+                return;
+            };
+            self.pending_server_tool_uses.remove(at);
         }
         let used = is_use.then(|| own.id.or_empty().to_owned());
         self.flush_thinking();
         self.flush_calls();
-        self.assistant_message(Block::Verbatim(raw));
+        self.push_assistant_block(Block::Verbatim(raw));
         if let Some(id) = used {
-            let message = self.written_items.len() - 1;
-            let block = self.written_items[message].content.len() - 1;
-            self.pending_calls.push(ToolUsePosition { id, message, block });
+            let message = self.written.len() - 1;
+            let block = self.written[message].content.len() - 1;
+            self.pending_server_tool_uses.push(ServerToolUsePosition { id, message, block });
         }
     }
 
     /// The user speaks, or who runs the agent: the turn before does not go on.
-    fn push_text(&mut self, content: Vec<Block<'a>>) {
+    fn push_user_blocks(&mut self, content: Vec<Block<'a>>) {
         if !content.is_empty() {
             self.flush_calls();
-            self.remove_pending_calls();
+            self.remove_pending_server_tool_uses();
             self.open_message("user").content.extend(content);
         }
     }
 
-    fn assistant_message(&mut self, block: Block<'a>) {
+    fn push_assistant_block(&mut self, block: Block<'a>) {
         self.open_message("assistant");
         self.flush_thinking();
         self.open_message("assistant").content.push(block);
     }
 
     fn flush_thinking(&mut self) {
-        if !self.thinking.is_empty() {
+        if !self.pending_thinking.is_empty() {
             self.flush_calls();
-            let thoughts = std::mem::take(&mut self.thinking);
+            let thoughts = std::mem::take(&mut self.pending_thinking);
             self.open_message("assistant").content.extend(thoughts);
         }
     }
 
     fn open_message(&mut self, role: &'static str) -> &mut Message<'a> {
-        if self.written_items.last().is_none_or(|message| message.role != role) {
+        if self.written.last().is_none_or(|message| message.role != role) {
             self.flush_calls();
             if role == "user" {
-                self.thinking.clear();
+                self.pending_thinking.clear();
                 // What still waits for its result may be left out later.
-                if !self.written_items.is_empty() && self.pending_calls.is_empty() {
+                if !self.written.is_empty() && self.pending_server_tool_uses.is_empty() {
                     self.closed_elements =
-                        Some((self.item_index, self.written_items.len(), self.container.clone()));
+                        Some((self.item_index, self.written.len(), self.container.clone()));
                 }
             }
-            self.written_items.push(Message { role, content: Vec::new() });
+            self.written.push(Message { role, content: Vec::new() });
         }
-        let last = self.written_items.len() - 1;
-        &mut self.written_items[last]
+        let last = self.written.len() - 1;
+        &mut self.written[last]
     }
 
     fn flush_calls(&mut self) {
-        if let Some(message) = self.written_items.last_mut() {
+        if let Some(message) = self.written.last_mut() {
             message.content.append(&mut self.calls);
         }
     }
 
     fn trim_end(&mut self) {
-        let last = self.written_items.last_mut().filter(|message| message.role == "assistant");
+        let last = self.written.last_mut().filter(|message| message.role == "assistant");
         let block = last.and_then(|message| message.content.last_mut());
         if let Some(Block::Text { text, .. }) = block
             && self.calls.is_empty()
@@ -250,12 +254,12 @@ impl<'a> Messages<'a> {
 
     pub(super) fn finish(mut self) -> NewMessages<'a> {
         self.flush_calls();
-        let answers_calls = self.written_items.last().is_some_and(|message| message.role == "user");
-        if answers_calls && !self.offers_native_tools {
-            self.remove_pending_calls();
+        let answers_calls = self.written.last().is_some_and(|message| message.role == "user");
+        if answers_calls && !self.offers_server_tools {
+            self.remove_pending_server_tool_uses();
         }
         self.trim_end();
-        NewMessages::new(self.cached, self.written_items, self.closed_elements, self.container)
+        NewMessages::new(self.cached_prefix, self.written, self.closed_elements, self.container)
     }
 }
 

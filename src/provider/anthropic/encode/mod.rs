@@ -15,7 +15,7 @@ use serde_json::json;
 use self::blocks::Block;
 use self::cache::EncodedPrefix;
 use self::messages::{Messages, starts_user_message};
-use self::options::{Settings, offers_native_tools};
+use self::options::{Settings, offers_server_tools};
 use crate::error::Error;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
@@ -71,28 +71,29 @@ use crate::request::Request;
 /// [`Unsupported`](crate::ErrorKind::Unsupported) for images that are not JPEG, PNG, GIF or WebP and for
 /// files that are neither PDF nor text.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_with(request, model, RequestHead::Vendor, ChangedPrefix::Ignored).map(|(body, _)| body)
+    encode_body(request, model, BodyHead::Vendor, PrefixMismatchBehavior::Unspecified)
+        .map(|(body, _)| body)
 }
 
 /// What the vendor is to do with thoughts whose prefix has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ChangedPrefix {
+pub(super) enum PrefixMismatchBehavior {
     /// It is not told, and refuses the request.
-    Ignored,
+    Unspecified,
     /// It does not show them to the model.
     #[cfg_attr(
         not(feature = "http"),
         expect(dead_code, reason = "only a provider over HTTP knows whom it asks")
     )]
-    DropThinking,
+    DropBlock,
 }
 
 /// The body of a request, and the name of the beta feature that it uses.
-pub(super) fn encode_with(
+pub(super) fn encode_body(
     request: &Request,
     model: &str,
-    head: RequestHead<'_>,
-    changed_prefix: ChangedPrefix,
+    head: BodyHead<'_>,
+    changed_prefix: PrefixMismatchBehavior,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
     request.check()?;
     let mut context =
@@ -101,7 +102,7 @@ pub(super) fn encode_with(
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.restart();
     }
-    let mut messages = Messages::new(context.state(), offers_native_tools(&request.options.extra));
+    let mut messages = Messages::new(context.state(), offers_server_tools(&request.options.extra));
     for (at, item) in context.items() {
         messages.push(item, at, model)?;
     }
@@ -115,15 +116,15 @@ pub(super) fn encode_with(
     });
     let mut tools: Vec<_> = tools.collect();
     if tools.is_empty() {
-        tools = called_tools(written.called_tools());
+        tools = declare_called_tools(written.called_tool_names());
     }
     let options = &request.options;
     let has_tools = !tools.is_empty() || options.extra.contains_key("tools");
     let mut settings = Settings::from_options(options, has_tools)?;
     let binds = match changed_prefix {
-        ChangedPrefix::Ignored => false,
-        ChangedPrefix::DropThinking => {
-            written.has_thinking() && settings.drop_thinking(options, model)
+        PrefixMismatchBehavior::Unspecified => false,
+        PrefixMismatchBehavior::DropBlock => {
+            written.has_thinking() && settings.set_drop_block(options, model)
         }
     };
     let mark = CacheControl::from_option(options.cache);
@@ -139,23 +140,23 @@ pub(super) fn encode_with(
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
     let system: Vec<_> = system.collect();
     let body = match head {
-        RequestHead::Vendor => ObjectWriter::default().set("model", model),
-        RequestHead::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::default()
+        BodyHead::Vendor => ObjectWriter::default().set("model", model),
+        BodyHead::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::default()
             .set("anthropic_version", anthropic_version)
             .set_list("anthropic_beta", anthropic_beta),
     };
     let body = settings
-        .write(body.set("stream", true), options)
+        .write_into(body.set("stream", true), options)
         .set_some("container", written.container())
         .set_list("system", &system)
         .set_list("tools", &tools);
     let body = context.write_item(body, written.into_array()?, &options.extra)?;
-    Ok((body, binds.then_some(options::BLOCK_BINDING)))
+    Ok((body, binds.then_some(options::BLOCK_BINDING_BETA)))
 }
 
 /// What a body begins with.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum RequestHead<'a> {
+pub(super) enum BodyHead<'a> {
     /// As the vendor has it.
     Vendor,
     /// As Vertex AI has it: the model stands in the address, and headers in the body.
@@ -174,13 +175,13 @@ struct Tool<'a> {
 
 /// The tools that were called: the wire demands that they are declared, also when none may be
 /// called any more.
-fn called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
-    static WILDCARD_TOOL: LazyLock<serde_json::Value> =
+fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
+    static ANY_OBJECT_SCHEMA: LazyLock<serde_json::Value> =
         LazyLock::new(|| json!({ "type": "object" }));
     let tool = |name| Tool {
         name: Cow::Owned(name),
         description: "Not available any more.",
-        input_schema: &WILDCARD_TOOL,
+        input_schema: &ANY_OBJECT_SCHEMA,
         cache_control: None,
     };
     names.map(tool).collect()

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, ErrorKind};
 use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
 use crate::provider::effort_names::EffortNames;
-use crate::provider::schema::anthropic_output;
+use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
 
 /// What is asked for unless a request says how many tokens; the wire demands a number.
@@ -22,7 +22,7 @@ const EFFORT_NAMES: EffortNames = EffortNames { max: "max", ..EffortNames::LOW_M
 
 /// Whether a request offers tools that the server runs itself: each has a `type` of its own, or is
 /// on an MCP server.
-pub(super) fn offers_native_tools(extra: &Map<String, Value>) -> bool {
+pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
     let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
     let tools = extra.get("tools").and_then(Value::as_array);
     tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
@@ -62,11 +62,11 @@ struct BlockBinding {
 }
 
 /// The beta feature that knows of it.
-pub(super) const BLOCK_BINDING: &str = "thinking-binding-controls-2026-08-01";
+pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
 /// Models that think only when they are asked to: for them, asking is more than saying what
 /// becomes of earlier thoughts. The newer ones think by default.
-const THINKS_ONLY_IF_REQUESTED: [&str; 5] =
+const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
@@ -81,7 +81,7 @@ impl Settings {
                 ("metadata", !options.metadata.is_empty()),
             ],
         )?;
-        check_options(options, options.reasoning)?;
+        check_thinking_options(options, options.reasoning)?;
         let asked = options.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
         let (thinking, effort, max_tokens) = match options.reasoning {
             None => (None, None, asked),
@@ -104,9 +104,9 @@ impl Settings {
         let format = match &options.output {
             Output::Text => format,
             Output::Json => return Err(unsupported(WIRE_NAME, "output")),
-            Output::Schema(output) => {
-                format.set("type", "json_schema").set("schema", anthropic_output(&output.schema)?)
-            }
+            Output::Schema(output) => format
+                .set("type", "json_schema")
+                .set("schema", to_anthropic_output_schema(&output.schema)?),
         };
         let output_config =
             ObjectWriter::default().set_some("effort", effort).set_object("format", format);
@@ -115,7 +115,7 @@ impl Settings {
     }
 
     /// Sets the fields that follow from the options.
-    pub(super) fn write(self, body: ObjectWriter, options: &Options) -> ObjectWriter {
+    pub(super) fn write_into(self, body: ObjectWriter, options: &Options) -> ObjectWriter {
         body.set("max_tokens", self.max_tokens)
             .set_some("temperature", options.temperature)
             .set_some("top_p", options.top_p)
@@ -129,7 +129,7 @@ impl Settings {
 
     /// Asks that thoughts whose prefix has changed are not shown to the model, and says whether it
     /// could be asked.
-    pub(super) fn drop_thinking(&mut self, options: &Options, model: &str) -> bool {
+    pub(super) fn set_drop_block(&mut self, options: &Options, model: &str) -> bool {
         if options.extra.contains_key("thinking") {
             return false;
         }
@@ -143,8 +143,8 @@ impl Settings {
             // thinking by default."
             None => {
                 let by_default = Some(Reasoning::Effort(Effort::High));
-                let when_asked = THINKS_ONLY_IF_REQUESTED.iter().any(|name| model.contains(name));
-                if when_asked || check_options(options, by_default).is_err() {
+                let when_asked = OPT_IN_THINKING_MODELS.iter().any(|name| model.contains(name));
+                if when_asked || check_thinking_options(options, by_default).is_err() {
                     return false;
                 }
                 self.thinking = Some(Thinking::Adaptive { display: None, block_binding: drop });
@@ -158,7 +158,7 @@ impl Settings {
 /// enabled or in adaptive mode", "`top_k` must be unset", "`top_p` must be greater than or equal
 /// to 0.95 or unset", and a forced tool call beside a budget ("adaptive thinking supports forced
 /// tool use").
-fn check_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
+fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),
         Some(Reasoning::Effort(_)) => None,
@@ -181,13 +181,13 @@ fn check_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), 
         ("tool_choice", forces && budget.is_some(), "no call can be forced beside a budget"),
     ] {
         if is_refused {
-            return Err(refusal_error(parameter, why));
+            return Err(refused_option_error(parameter, why));
         }
     }
     Ok(())
 }
 
-fn refusal_error(parameter: &str, why: &str) -> Error {
+fn refused_option_error(parameter: &str, why: &str) -> Error {
     let message = format!("the {WIRE_NAME} wire refuses `{parameter}`: {why}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
 }
@@ -207,7 +207,9 @@ fn tool_choice(options: &Options, has_tools: bool) -> Result<ObjectWriter, Error
             let choice = ObjectWriter::default().set("type", kind).set_some("name", name);
             Ok(choice.set_some("disable_parallel_tool_use", one_at_most))
         }
-        (false, "any" | "tool") => Err(refusal_error("tool_choice", "there is no tool to call")),
+        (false, "any" | "tool") => {
+            Err(refused_option_error("tool_choice", "there is no tool to call"))
+        }
         (false, _) => Ok(ObjectWriter::default()),
     }
 }

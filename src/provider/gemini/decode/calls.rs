@@ -7,7 +7,7 @@ use super::partial_args::PartialArguments;
 use crate::error::Error;
 use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
-use crate::provider::gemini::passthrough::ModelBinding;
+use crate::provider::gemini::passthrough::PassthroughFields;
 use crate::provider::lenient::read_object;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
@@ -20,7 +20,7 @@ struct Call {
     id: String,
     signature: Option<String>,
     arguments: Option<PartialArguments>,
-    ended: bool,
+    is_ended: bool,
 }
 
 impl Calls {
@@ -30,8 +30,8 @@ impl Calls {
     }
 
     /// Something stood where a piece of a call may: without it an open call is not known whole.
-    pub(super) fn mark_lost_piece(&self) -> Result<(), Error> {
-        match self.0.iter().any(|call| !call.ended) {
+    pub(super) fn check_no_open_call(&self) -> Result<(), Error> {
+        match self.0.iter().any(|call| !call.is_ended) {
             true => Err(protocol_error("a piece of a tool call is not understood")),
             false => Ok(()),
         }
@@ -50,7 +50,7 @@ impl Calls {
     ) -> Result<(), Error> {
         let piece: FunctionCall<'_> =
             read_object(raw).ok_or_else(|| protocol_error("a tool call is not understood"))?;
-        let Some(at) = self.start_call(&piece)? else { return Ok(()) };
+        let Some(at) = self.call_index_for(&piece)? else { return Ok(()) };
         let key = item_key(at);
         let begins = at == self.0.len();
         if at == MAX_ITEMS {
@@ -60,7 +60,7 @@ impl Calls {
         if begins {
             turn.start_tool_call(key, piece.id.or_empty(), piece.name());
             let id = piece.id.or_empty().to_owned();
-            self.0.push(Call { id, signature: None, arguments: None, ended: false });
+            self.0.push(Call { id, signature: None, arguments: None, is_ended: false });
         }
         let Some(call) = self.0.get_mut(at) else { return Ok(()) };
         // A piece without a signature takes none away.
@@ -70,8 +70,9 @@ impl Calls {
         let id = Some(call.id.clone()).filter(|id| !id.is_empty());
         if signature.is_some() || begins && id.is_some() {
             let thought_signature = call.signature.clone();
-            if let Some(data) = (ModelBinding { id, thought_signature, ..ModelBinding::default() })
-                .provider_data(model)
+            if let Some(data) =
+                (PassthroughFields { id, thought_signature, ..PassthroughFields::default() })
+                    .to_provider_data(model)
             {
                 turn.set_tool_call_data(key, data);
             }
@@ -84,20 +85,22 @@ impl Calls {
             }
             turn.push_tool_call_args(key, whole);
             turn.end_tool_call(key);
-            call.ended = true;
+            call.is_ended = true;
             return Ok(());
         }
         let arguments = call.arguments.get_or_insert_with(PartialArguments::new);
         if let Some(begun) = piece.args {
-            arguments.start(begun.get())?;
+            arguments.set_initial(begun.get())?;
         }
         for piece in piece.partial_args.iter().flatten() {
             arguments.push(piece)?;
         }
         if !goes_on {
-            call.ended = true;
+            call.is_ended = true;
             // Otherwise the call stays open, and the turn may not run it.
-            if let Some(whole) = call.arguments.take().and_then(PartialArguments::into_text) {
+            if let Some(whole) =
+                call.arguments.take().and_then(PartialArguments::into_complete_json)
+            {
                 turn.push_tool_call_args(key, &whole);
                 turn.end_tool_call(key);
             }
@@ -107,9 +110,9 @@ impl Calls {
 
     /// The place of the call that a piece goes on with, or of the one that it begins; `None` if it
     /// is the empty end of none.
-    fn start_call(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
+    fn call_index_for(&self, piece: &FunctionCall<'_>) -> Result<Option<usize>, Error> {
         let (id, name) = (piece.id.or_empty(), piece.name());
-        let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.ended);
+        let mut open = self.0.iter().enumerate().filter(|(_, call)| !call.is_ended);
         if !id.is_empty()
             && let Some((at, _)) = open.clone().find(|(_, call)| call.id == id)
         {

@@ -121,13 +121,13 @@ impl<'a> Candidate<'a> {
     }
 
     /// Why it ended. The first value of the enumeration says that there is none.
-    pub(super) fn stop_reason(&self) -> Option<&str> {
+    pub(super) fn specified_finish_reason(&self) -> Option<&str> {
         let said = |word: &&str| !matches!(*word, "" | "FINISH_REASON_UNSPECIFIED");
         self.finish_reason.get().filter(said)
     }
 
     /// Where it comes from: by the name of the field.
-    pub(super) fn grounding_sources(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
+    pub(super) fn source_metadata(&self) -> impl Iterator<Item = (&'static str, &'a RawValue)> {
         [
             ("groundingMetadata", self.grounding_metadata),
             ("urlContextMetadata", self.url_context_metadata),
@@ -162,11 +162,11 @@ impl TokenCounts {
         if wire.is_complete() {
             *self = Self::default();
         }
-        wire.prompt_token_count.update(&mut self.prompt);
-        wire.candidates_token_count.update(&mut self.candidates);
-        wire.thoughts_token_count.update(&mut self.thoughts);
-        wire.tool_use_prompt_token_count.update(&mut self.tool_use);
-        wire.cached_content_token_count.update(&mut self.cached);
+        wire.prompt_token_count.update_count(&mut self.prompt);
+        wire.candidates_token_count.update_count(&mut self.candidates);
+        wire.thoughts_token_count.update_count(&mut self.thoughts);
+        wire.tool_use_prompt_token_count.update_count(&mut self.tool_use);
+        wire.cached_content_token_count.update_count(&mut self.cached);
     }
 
     /// What tools of the provider fed back is input, what was thought is output: the wire counts

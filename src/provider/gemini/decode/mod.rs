@@ -13,17 +13,17 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::gemini::passthrough::{ModelBinding, PROVIDER_NAME};
+use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::lenient;
 use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// So many values of each kind are kept of where an answer comes from.
-const MAX_GROUNDING_SOURCES: usize = 64;
+const MAX_SOURCES_PER_KIND: usize = 64;
 
 /// How many characters of a message are shown.
-const MAX_MESSAGE_LEN: usize = 500;
+const MAX_FINISH_MESSAGE_CHARS: usize = 500;
 
 /// Reads the chunks of the Gemini wire. Pure: it does no I/O.
 ///
@@ -38,7 +38,7 @@ pub struct Decoder {
     /// How many items there are: the wire has no indices for them.
     item_count: u32,
     /// The item that the next piece without a signature goes on with.
-    open_item: Option<OpenText>,
+    open_text: Option<OpenText>,
     last_text: Option<LastText>,
     /// Where the answer comes from, by the names of the wire.
     sources: Map<String, Value>,
@@ -96,10 +96,10 @@ impl Decoder {
     ) -> Result<(), Error> {
         let parts = candidate.parts();
         if parts.is_none() {
-            self.calls.mark_lost_piece()?;
+            self.calls.check_no_open_call()?;
         }
         for raw in parts.unwrap_or_default() {
-            if turn.is_over() {
+            if turn.is_finished() {
                 break;
             }
             if self.is_finished && has_content(raw) {
@@ -108,10 +108,10 @@ impl Decoder {
             }
             self.on_part(raw, turn)?;
         }
-        for (name, value) in candidate.grounding_sources() {
-            self.keep_part(name, value);
+        for (name, value) in candidate.source_metadata() {
+            self.add_source(name, value);
         }
-        let Some(raw) = candidate.stop_reason() else { return Ok(()) };
+        let Some(raw) = candidate.specified_finish_reason() else { return Ok(()) };
         let message = candidate.finish_message.or_empty();
         if let Some(error) = generation_error(raw, message) {
             return Err(error);
@@ -130,21 +130,21 @@ impl Decoder {
         let mut room = String::new();
         // What is no object is no part.
         if !raw.get().starts_with('{') {
-            return if raw.get() == "null" { Ok(()) } else { self.calls.mark_lost_piece() };
+            return if raw.get() == "null" { Ok(()) } else { self.calls.check_no_open_call() };
         }
         let part: Part<'_> = read_chunk(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {
-            self.open_item = None;
+            self.open_text = None;
             return self.calls.push(call, part.thought_signature.non_empty(), &self.model, turn);
         }
         match part.text.get() {
             None if is_provider_part(raw) => {
-                self.open_item = None;
+                self.open_text = None;
                 if let Some(value) = lenient::deserialize_json(raw) {
                     turn.push_provider_item(ProviderData::new(PROVIDER_NAME, &self.model, value));
                 }
             }
-            text => self.text(text.unwrap_or_default(), &part, turn),
+            text => self.push_text_part(text.unwrap_or_default(), &part, turn),
         }
         Ok(())
     }
@@ -152,13 +152,13 @@ impl Decoder {
     /// A piece of text or of a thought. One with a signature is an item of its own: "Don't merge a
     /// `Part` containing a signature with one that does not", says
     /// <https://ai.google.dev/gemini-api/docs/function-calling>.
-    fn text(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
+    fn push_text_part(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
         let signature = part.thought_signature.non_empty();
         if text.is_empty() && signature.is_none() {
             return;
         }
         let is_thought = part.is_thought();
-        let said = match self.open_item {
+        let said = match self.open_text {
             Some(said) if signature.is_none() && said.is_thought == is_thought => said,
             _ => {
                 let index = self.item_count;
@@ -166,13 +166,13 @@ impl Decoder {
                 OpenText { index, is_thought: is_thought || text.is_empty() }
             }
         };
-        self.open_item = signature.is_none().then_some(said);
+        self.open_text = signature.is_none().then_some(said);
         let signed = signature.and_then(|signature| {
             // Without words it is a plain part of text or a thought: `text` says which of them.
             let text = (text.is_empty() && !is_thought).then(String::new);
             let thought_signature = Some(signature.to_owned());
-            ModelBinding { text, thought_signature, ..ModelBinding::default() }
-                .provider_data(&self.model)
+            PassthroughFields { text, thought_signature, ..PassthroughFields::default() }
+                .to_provider_data(&self.model)
         });
         let index = said.index;
         if said.is_thought {
@@ -190,7 +190,7 @@ impl Decoder {
     }
 
     /// Keeps where an answer comes from; what was said before stays.
-    fn keep_part(&mut self, name: &str, value: &RawValue) {
+    fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
             return;
@@ -198,7 +198,7 @@ impl Decoder {
         let value = Value::Object(value);
         let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
         if let Some(kept) = kept.as_array_mut()
-            && kept.len() < MAX_GROUNDING_SOURCES
+            && kept.len() < MAX_SOURCES_PER_KIND
             && !kept.contains(&value)
         {
             kept.push(value);
@@ -246,7 +246,7 @@ fn read_chunk<'a, T: serde::Deserialize<'a>>(
     json: &'a str,
     room: &'a mut String,
 ) -> Result<T, Error> {
-    lenient::read_lenient_without("functionCall", json, room).map_err(|error| {
+    lenient::read_lenient_unless_contains("functionCall", json, room).map_err(|error| {
         protocol_error(format!("a chunk cannot be read: {error}")).with_source(error)
     })
 }
@@ -314,5 +314,5 @@ fn generation_error(raw: &str, message: &str) -> Option<Error> {
 
 fn to_single_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_MESSAGE_LEN).collect()
+    words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_FINISH_MESSAGE_CHARS).collect()
 }

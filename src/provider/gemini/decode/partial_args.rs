@@ -22,7 +22,7 @@ const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 pub(super) struct PartialArguments {
     root: Value,
     /// Paths whose text goes on.
-    unfinished_path: BTreeSet<String>,
+    unfinished_paths: BTreeSet<String>,
 }
 
 /// One step of a path.
@@ -34,12 +34,12 @@ enum PathStep {
 
 impl PartialArguments {
     pub(super) fn new() -> Self {
-        Self { root: Value::Object(Map::new()), unfinished_path: BTreeSet::new() }
+        Self { root: Value::Object(Map::new()), unfinished_paths: BTreeSet::new() }
     }
 
     /// Begins with what came in one piece.
-    pub(super) fn start(&mut self, whole: &str) -> Result<(), Error> {
-        self.root = serde_json::from_str(whole).map_err(|_| path_error("are no object"))?;
+    pub(super) fn set_initial(&mut self, whole: &str) -> Result<(), Error> {
+        self.root = serde_json::from_str(whole).map_err(|_| arguments_error("are no object"))?;
         Ok(())
     }
 
@@ -48,55 +48,57 @@ impl PartialArguments {
     ///
     /// Anything that is not understood is an error: arguments are known as a whole or not at all.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
-        let fields =
-            OrderedFields::parse(piece.get()).ok_or_else(|| path_error("hold what is no piece"))?;
+        let fields = OrderedFields::parse(piece.get())
+            .ok_or_else(|| arguments_error("hold what is no piece"))?;
         let path: String =
-            read_arg(&fields, "jsonPath")?.ok_or_else(|| path_error("lack a path"))?;
-        let goes_on = read_arg(&fields, "willContinue")?.unwrap_or(false);
-        let open = self.unfinished_path.contains(&path);
+            read_field(&fields, "jsonPath")?.ok_or_else(|| arguments_error("lack a path"))?;
+        let goes_on = read_field(&fields, "willContinue")?.unwrap_or(false);
+        let open = self.unfinished_paths.contains(&path);
         let value = match read_value(&fields)? {
             None if open => Value::from(""),
-            None => return Err(path_error("lack a value")),
+            None => return Err(arguments_error("lack a value")),
             Some(value) if goes_on && !value.is_string() => {
-                return Err(path_error("go on with what is no text"));
+                return Err(arguments_error("go on with what is no text"));
             }
             Some(value) => value,
         };
         match (self.slot_at(&path)?, value) {
-            ((place, Container::Created), value) => *place = value,
-            ((Value::String(text), Container::Existing), Value::String(more)) => {
+            ((place, SlotState::Created), value) => *place = value,
+            ((Value::String(text), SlotState::Existing), Value::String(more)) => {
                 text.push_str(&more);
             }
-            ((_, Container::Existing), _) => return Err(path_error("say two things of one value")),
+            ((_, SlotState::Existing), _) => {
+                return Err(arguments_error("say two things of one value"));
+            }
         }
         match goes_on {
-            true => self.unfinished_path.insert(path),
-            false => self.unfinished_path.remove(&path),
+            true => self.unfinished_paths.insert(path),
+            false => self.unfinished_paths.remove(&path),
         };
         Ok(())
     }
 
     /// The whole as JSON text, or `None` if a text of it was to go on.
-    pub(super) fn into_text(self) -> Option<String> {
-        self.unfinished_path.is_empty().then(|| self.root.to_string())
+    pub(super) fn into_complete_json(self) -> Option<String> {
+        self.unfinished_paths.is_empty().then(|| self.root.to_string())
     }
 
     /// The place of a path, made if it is not there.
-    fn slot_at(&mut self, path: &str) -> Result<(&mut Value, Container), Error> {
-        let steps =
-            parse_path(path).ok_or_else(|| path_error("have a path that is not understood"))?;
+    fn slot_at(&mut self, path: &str) -> Result<(&mut Value, SlotState), Error> {
+        let steps = parse_path(path)
+            .ok_or_else(|| arguments_error("have a path that is not understood"))?;
         if steps.is_empty() || steps.len() > MAX_DEPTH {
-            return Err(path_error("have a path that leads nowhere"));
+            return Err(arguments_error("have a path that leads nowhere"));
         }
-        let (mut place, mut is) = (&mut self.root, Container::Existing);
+        let (mut place, mut is) = (&mut self.root, SlotState::Existing);
         for step in &steps {
-            if is == Container::Created {
+            if is == SlotState::Created {
                 *place = match step {
                     PathStep::Field(_) => Value::Object(Map::new()),
                     PathStep::Element(_) => Value::Array(Vec::new()),
                 };
             }
-            (place, is) = slot_in(place, step)?;
+            (place, is) = child_slot(place, step)?;
         }
         Ok((place, is))
     }
@@ -104,45 +106,48 @@ impl PartialArguments {
 
 /// Whether something was there before.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Container {
+enum SlotState {
     Created,
     Existing,
 }
 
-fn slot_in<'v>(outer: &'v mut Value, step: &PathStep) -> Result<(&'v mut Value, Container), Error> {
+fn child_slot<'v>(
+    outer: &'v mut Value,
+    step: &PathStep,
+) -> Result<(&'v mut Value, SlotState), Error> {
     match (outer, step) {
         (Value::Object(fields), PathStep::Field(name)) => {
             let is =
-                if fields.contains_key(name) { Container::Existing } else { Container::Created };
+                if fields.contains_key(name) { SlotState::Existing } else { SlotState::Created };
             Ok((fields.entry(name.as_str()).or_insert(Value::Null), is))
         }
         (Value::Array(elements), PathStep::Element(at)) => {
-            let is = if *at == elements.len() { Container::Created } else { Container::Existing };
-            if is == Container::Created {
+            let is = if *at == elements.len() { SlotState::Created } else { SlotState::Existing };
+            if is == SlotState::Created {
                 elements.push(Value::Null);
             }
             // What stands before it, an empty object or list perhaps, was never said.
             let element =
-                elements.get_mut(*at).ok_or_else(|| path_error("leave out an element"))?;
+                elements.get_mut(*at).ok_or_else(|| arguments_error("leave out an element"))?;
             Ok((element, is))
         }
-        _ => Err(path_error("say two things of one value")),
+        _ => Err(arguments_error("say two things of one value")),
     }
 }
 
 /// The one value that a piece has.
 fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
-    let text = read_arg::<String>(fields, "stringValue")?.map(Value::String);
-    let number = match read_arg::<Number>(fields, "numberValue")? {
+    let text = read_field::<String>(fields, "stringValue")?.map(Value::String);
+    let number = match read_field::<Number>(fields, "numberValue")? {
         Some(number) => {
-            Some(Value::Number(is_whole_value(&number).ok_or_else(not_understood_error)?))
+            Some(Value::Number(normalize_number(&number).ok_or_else(not_understood_error)?))
         }
         None => None,
     };
-    let flag = read_arg::<bool>(fields, "boolValue")?.map(Value::Bool);
+    let flag = read_field::<bool>(fields, "boolValue")?.map(Value::Bool);
     let mut given = [text, number, flag].into_iter().flatten();
     match (given.next(), given.next(), fields.get("nullValue")) {
-        (Some(_), Some(_), _) => Err(path_error("say two things of one value")),
+        (Some(_), Some(_), _) => Err(arguments_error("say two things of one value")),
         (Some(value), None, _) => Ok(Some(value)),
         (None, _, Some(_)) => Ok(Some(Value::Null)),
         (None, _, None) => Ok(None),
@@ -151,7 +156,7 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
 
 /// A double that is a whole number is written as one: that is what the model wrote. `None` if a double
 /// cannot hold it.
-fn is_whole_value(number: &Number) -> Option<Number> {
+fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),
         (None, Some(whole), _) => Some(whole.into()),
@@ -164,13 +169,13 @@ fn is_whole_value(number: &Number) -> Option<Number> {
     }
 }
 
-fn read_arg<T: DeserializeOwned>(fields: &OrderedFields, name: &str) -> Result<Option<T>, Error> {
+fn read_field<T: DeserializeOwned>(fields: &OrderedFields, name: &str) -> Result<Option<T>, Error> {
     let Some(raw) = fields.get(name) else { return Ok(None) };
     serde_json::from_str(raw.get()).map_err(|_| not_understood_error())
 }
 
 fn not_understood_error() -> Error {
-    path_error("hold a piece that is not understood")
+    arguments_error("hold a piece that is not understood")
 }
 
 /// Reads a path such as `$.a.b[0]['c.d']`, the part of RFC 9535 that names one place.
@@ -216,7 +221,7 @@ fn parse_brackets(inside: &str) -> Option<(PathStep, &str)> {
     }
 }
 
-fn path_error(how: &str) -> Error {
+fn arguments_error(how: &str) -> Error {
     protocol_error(format!("the arguments of a tool call {how}"))
 }
 

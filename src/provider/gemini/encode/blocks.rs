@@ -86,7 +86,7 @@ pub(super) struct FileData<'a> {
     pub(super) file_uri: &'a str,
 }
 
-pub(super) fn function_response(result: &ToolResult) -> ResponseValue<'_> {
+pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {
     match result.is_error() {
         true => ResponseValue::Error(result_text(result)),
         false => ResponseValue::Output(result_text(result)),

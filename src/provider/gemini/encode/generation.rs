@@ -2,25 +2,25 @@
 
 /// The generations of models that need different requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Generation {
+pub(super) enum ModelGeneration {
     /// Gemini 1 and 2, and Gemma.
-    Second,
+    Gemini2OrEarlier,
     /// Gemini 3 and later: it refuses a call without a signature, knows levels of thinking, and
     /// takes files in the result of a tool.
-    Third,
+    Gemini3OrLater,
 }
 
-impl Generation {
+impl ModelGeneration {
     /// Reads it off a name, such as `models/gemini-2.5-flash`. One that tells nothing, such as
     /// `gemini-flash-latest`, stands for a newer model.
-    pub(super) fn of_model(model: &str) -> Self {
+    pub(super) fn from_model_name(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
         let number = name.strip_prefix("gemini-").unwrap_or_default();
         let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
         match number.get(..digits).unwrap_or_default().parse::<u32>() {
-            Ok(0..3) => Self::Second,
-            Err(_) if name.starts_with("gemma") => Self::Second,
-            Ok(_) | Err(_) => Self::Third,
+            Ok(0..3) => Self::Gemini2OrEarlier,
+            Err(_) if name.starts_with("gemma") => Self::Gemini2OrEarlier,
+            Ok(_) | Err(_) => Self::Gemini3OrLater,
         }
     }
 }
@@ -39,10 +39,18 @@ mod tests {
             "gemini-flash-latest",
             "tunedModels/mine",
         ] {
-            assert_eq!(Generation::of_model(third), Generation::Third, "{third}");
+            assert_eq!(
+                ModelGeneration::from_model_name(third),
+                ModelGeneration::Gemini3OrLater,
+                "{third}"
+            );
         }
         for second in ["gemini-2.5-flash", "gemini-2.0-x-3", "gemma-3-27b", "x/gemini-1.5-pro"] {
-            assert_eq!(Generation::of_model(second), Generation::Second, "{second}");
+            assert_eq!(
+                ModelGeneration::from_model_name(second),
+                ModelGeneration::Gemini2OrEarlier,
+                "{second}"
+            );
         }
     }
 }

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use super::blocks::{
-    Content, FunctionCall, FunctionResponse, Part, content_parts, function_response, text_part,
+    Content, FunctionCall, FunctionResponse, Part, content_parts, response_value, text_part,
 };
-use super::generation::Generation;
+use super::generation::ModelGeneration;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, ToolCall, ToolResult};
 use crate::provider::encode_context::JsonArray;
-use crate::provider::gemini::passthrough::{ModelBinding, PROVIDER_NAME};
+use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
 use crate::provider::handoff;
-use crate::provider::portable_values::{MEDIA_PLACEHOLDER, object_or_wrapped, wire_name};
+use crate::provider::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object, wire_name};
 
 /// The signature of a call that nobody signed, as the guide on thought signatures has it:
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures>.
@@ -29,10 +29,10 @@ struct CalledFunction<'a> {
 /// The contents so far.
 pub(super) struct Contents<'a> {
     model: &'a str,
-    generation: Generation,
+    generation: ModelGeneration,
     /// Contents are encoded, the last of them of the user.
-    is_started: bool,
-    written_items: Vec<Content<'a>>,
+    has_encoded_prefix: bool,
+    written: Vec<Content<'a>>,
     /// The place before the item that is added.
     item_index: usize,
     /// The place where the model began to speak last, and how many contents were there: no item
@@ -42,45 +42,45 @@ pub(super) struct Contents<'a> {
     /// Results of the calls of one turn, with the places of the calls.
     results: Vec<(usize, Part<'a>)>,
     /// Files of these results that the wire takes behind them only.
-    media: Vec<Part<'a>>,
+    result_media: Vec<Part<'a>>,
 }
 
 impl<'a> Contents<'a> {
     pub(super) fn new(model: &'a str, begun: bool) -> Self {
         let (done, results, media) = (Vec::new(), Vec::new(), Vec::new());
-        let (generation, calls) = (Generation::of_model(model), HashMap::new());
+        let (generation, calls) = (ModelGeneration::from_model_name(model), HashMap::new());
         Self {
             model,
             generation,
-            is_started: begun,
-            written_items: done,
+            has_encoded_prefix: begun,
+            written: done,
             item_index: 0,
             closed_elements: None,
             calls,
             results,
-            media,
+            result_media: media,
         }
     }
 
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize) {
-        self.push_part(item);
+        self.push_item(item);
         self.item_index = at;
     }
 
-    fn push_part(&mut self, item: &'a Item) {
+    fn push_item(&mut self, item: &'a Item) {
         let data = handoff(item, PROVIDER_NAME, self.model).data();
         let bound = data
-            .and_then(|data| data.value.deserialize_as::<ModelBinding>().ok())
+            .and_then(|data| data.value.deserialize_as::<PassthroughFields>().ok())
             .unwrap_or_default();
         match &item.kind {
-            ItemKind::User { content } => self.push_text("user", content_parts(content)),
+            ItemKind::User { content } => self.push_parts("user", content_parts(content)),
             // The wire has no system role between contents.
-            ItemKind::System { text } => self.push_text("user", text_part(text)),
+            ItemKind::System { text } => self.push_parts("user", text_part(text)),
             ItemKind::Text { text } => {
                 if !text.trim().is_empty() || bound.thought_signature.is_some() {
                     let thought_signature = bound.thought_signature;
-                    self.push_text(
+                    self.push_parts(
                         "model",
                         [Part::Text { text, thought: false, thought_signature }],
                     );
@@ -91,34 +91,34 @@ impl<'a> Contents<'a> {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();
                     let thought_signature = bound.thought_signature;
-                    self.push_text("model", [Part::Text { text, thought, thought_signature }]);
+                    self.push_parts("model", [Part::Text { text, thought, thought_signature }]);
                 }
             }
             ItemKind::ToolCall(call) => self.push_call(call, bound),
             ItemKind::ToolResult(result) => self.push_result(result),
             ItemKind::Other => {
                 let raw = |data: &ProviderData| RawValue::from_string(data.value.to_string()).ok();
-                self.push_text("model", data.and_then(raw).map(Part::Verbatim));
+                self.push_parts("model", data.and_then(raw).map(Part::Verbatim));
             }
         }
     }
 
     /// An id goes back where the wire gave one: Vertex has no such field, and refuses it.
-    fn push_call(&mut self, call: &'a ToolCall, bound: ModelBinding) {
+    fn push_call(&mut self, call: &'a ToolCall, bound: PassthroughFields) {
         let id = bound.id.map(|_| call.call_id.as_str());
         let order = self.calls.len();
         self.calls.insert(&call.call_id, CalledFunction { order, id, name: &call.name });
-        let args = RawValue::from_string(object_or_wrapped(call).into_owned()).ok();
+        let args = RawValue::from_string(arguments_as_object(call).into_owned()).ok();
         let function_call = FunctionCall { id, name: wire_name(&call.name), args };
         // Only the first of several calls is signed.
         let parts = &self.open_content("model").parts;
         let is_first = !parts.iter().any(|part| matches!(part, Part::Call { .. }));
-        let unsigned = is_first && self.generation == Generation::Third;
+        let unsigned = is_first && self.generation == ModelGeneration::Gemini3OrLater;
         let thought_signature = match bound.thought_signature {
             Some(signature) => Some(signature.into()),
             None => unsigned.then_some(SIGNATURE_PLACEHOLDER.into()),
         };
-        self.push_text("model", [Part::Call { function_call, thought_signature }]);
+        self.push_parts("model", [Part::Call { function_call, thought_signature }]);
     }
 
     fn push_result(&mut self, result: &'a ToolResult) {
@@ -128,23 +128,23 @@ impl<'a> Contents<'a> {
         let mut response = FunctionResponse {
             id: called.and_then(|called| called.id),
             name: wire_name(name),
-            response: function_response(result),
+            response: response_value(result),
             parts: Vec::new(),
         };
         for part in content_parts(&result.content) {
             match part {
                 Part::Text { .. } => {}
                 // A file by its address "is not supported in Gemini API" there.
-                Part::Inline { .. } if self.generation == Generation::Third => {
+                Part::Inline { .. } if self.generation == ModelGeneration::Gemini3OrLater => {
                     response.parts.push(part);
                 }
-                part => self.media.push(part),
+                part => self.result_media.push(part),
             }
         }
         self.results.push((order, Part::Response { function_response: response }));
     }
 
-    fn push_text(&mut self, role: &'static str, parts: impl IntoIterator<Item = Part<'a>>) {
+    fn push_parts(&mut self, role: &'static str, parts: impl IntoIterator<Item = Part<'a>>) {
         let mut parts = parts.into_iter().peekable();
         if parts.peek().is_some() {
             self.open_content(role).parts.extend(parts);
@@ -156,27 +156,27 @@ impl<'a> Contents<'a> {
         if !self.results.is_empty() {
             self.results.sort_by_key(|(order, _)| *order);
             let results = std::mem::take(&mut self.results).into_iter().map(|(_, part)| part);
-            let media = std::mem::take(&mut self.media);
+            let media = std::mem::take(&mut self.result_media);
             self.switch_role("user").parts.extend(results.chain(media));
         }
         self.switch_role(role)
     }
 
     fn switch_role(&mut self, role: &'static str) -> &mut Content<'a> {
-        if self.written_items.last().is_none_or(|content| content.role != role) {
+        if self.written.last().is_none_or(|content| content.role != role) {
             if role == "model" {
-                if self.written_items.is_empty() && !self.is_started {
-                    self.written_items.push(Content {
+                if self.written.is_empty() && !self.has_encoded_prefix {
+                    self.written.push(Content {
                         role: "user",
-                        parts: text_part(MEDIA_PLACEHOLDER).collect(),
+                        parts: text_part(USER_TEXT_PLACEHOLDER).collect(),
                     });
                 }
-                self.closed_elements = Some((self.item_index, self.written_items.len()));
+                self.closed_elements = Some((self.item_index, self.written.len()));
             }
-            self.written_items.push(Content { role, parts: Vec::new() });
+            self.written.push(Content { role, parts: Vec::new() });
         }
-        let last = self.written_items.len() - 1;
-        &mut self.written_items[last]
+        let last = self.written.len() - 1;
+        &mut self.written[last]
     }
 
     pub(super) fn finish(mut self) -> Result<JsonArray<()>, Error> {
@@ -184,7 +184,7 @@ impl<'a> Contents<'a> {
             self.open_content("user");
         }
         let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
-        JsonArray::of("contents", &self.written_items, closed)
+        JsonArray::of("contents", &self.written, closed)
     }
 }
 

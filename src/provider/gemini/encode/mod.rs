@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::generation::Generation;
+use self::generation::ModelGeneration;
 use self::messages::{Contents, starts_model_content};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
@@ -48,7 +48,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let contents = contents.finish()?;
     context.check_not_empty(contents.is_empty(), "content")?;
     let system: Vec<_> = context.system_zones().map(|text| json!({ "text": text })).collect();
-    let generation = Generation::of_model(model);
+    let generation = ModelGeneration::from_model_name(model);
     let body = ObjectWriter::default()
         .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system))
         .set_list("tools", &tool_declarations(request)?)
@@ -83,7 +83,7 @@ fn tool_declarations(request: &Request) -> Result<Vec<ToolDeclarations<'_>>, Err
 }
 
 fn function_declaration(tool: &ToolSpec) -> Result<FunctionDeclaration<'_>, Error> {
-    let parameters_json_schema = schema::gemini(&tool.parameters)?;
+    let parameters_json_schema = schema::to_gemini_schema(&tool.parameters)?;
     Ok(FunctionDeclaration {
         name: &tool.name,
         description: &tool.description,

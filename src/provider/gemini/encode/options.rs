@@ -1,6 +1,6 @@
 //! How a model is asked, in the words of this wire.
 
-use super::generation::Generation;
+use super::generation::ModelGeneration;
 use crate::error::Error;
 use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
 use crate::provider::schema;
@@ -27,7 +27,7 @@ pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
 
 pub(super) fn generation_config(
     options: &Options,
-    generation: Generation,
+    generation: ModelGeneration,
 ) -> Result<ObjectWriter, Error> {
     let has_metadata = !options.metadata.is_empty();
     ensure_extra_is_new(
@@ -38,7 +38,9 @@ pub(super) fn generation_config(
     let (mime_type, schema) = match &options.output {
         Output::Text => (None, None),
         Output::Json => (Some("application/json"), None),
-        Output::Schema(output) => (Some("application/json"), Some(schema::gemini(&output.schema)?)),
+        Output::Schema(output) => {
+            (Some("application/json"), Some(schema::to_gemini_schema(&output.schema)?))
+        }
     };
     let thinking = options.reasoning.map(|reasoning| thinking_config(reasoning, generation));
     Ok(ObjectWriter::default()
@@ -58,7 +60,7 @@ pub(super) fn generation_config(
 /// Models before Gemini 3 refuse levels; for them the budgets are those that the vendor's own
 /// compatible endpoint has for the same words,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
-fn thinking_config(reasoning: Reasoning, generation: Generation) -> ObjectWriter {
+fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
     let shown = ObjectWriter::default().set("includeThoughts", true);
     let (level, budget) = match reasoning {
         // "include_thoughts is only enabled when thinking is enabled."
@@ -71,7 +73,7 @@ fn thinking_config(reasoning: Reasoning, generation: Generation) -> ObjectWriter
         Reasoning::Effort(Effort::High | Effort::Max) => ("high", 24_576),
     };
     match generation {
-        Generation::Second => shown.set("thinkingBudget", budget),
-        Generation::Third => shown.set("thinkingLevel", level),
+        ModelGeneration::Gemini2OrEarlier => shown.set("thinkingBudget", budget),
+        ModelGeneration::Gemini3OrLater => shown.set("thinkingLevel", level),
     }
 }

@@ -28,7 +28,7 @@ struct OpenCall {
 /// Arguments as they are written.
 enum Arguments<'a> {
     /// An object, which is all of them.
-    Complete(&'a str),
+    Object(&'a str),
     /// Text that is one, or a piece of it.
     Text(String),
 }
@@ -49,7 +49,7 @@ impl Calls {
         let calls: Vec<&RawValue> = serde_json::from_str(calls.get())
             .map_err(|error| protocol_error("the tool calls are no list").with_source(error))?;
         for raw in calls {
-            if turn.is_over() {
+            if turn.is_finished() {
                 break;
             }
             if raw.get() != "null" {
@@ -63,7 +63,7 @@ impl Calls {
         let call = read_object::<WireCall<'_>>(raw)
             .ok_or_else(|| protocol_error("a tool call is not understood"))?;
         let function = call.function.0.unwrap_or_default();
-        let arguments = Arguments::from_raw(&function)?;
+        let arguments = Arguments::from_function(&function)?;
         let (id, name) = (call.id.or_empty(), function.name.or_empty());
         if let Some(open) = &self.open_call
             && open.continues_with(id, &function)
@@ -73,13 +73,13 @@ impl Calls {
                     turn.push_tool_call_args(open.key, &piece);
                     Ok(())
                 }
-                Some(Arguments::Complete(_)) => {
+                Some(Arguments::Object(_)) => {
                     Err(protocol_error("a tool call has its arguments twice"))
                 }
                 None => Ok(()),
             };
         }
-        self.end_open(turn);
+        self.end_open_call(turn);
         if name.is_empty() {
             return Err(protocol_error("a tool call has no name"));
         }
@@ -96,7 +96,7 @@ impl Calls {
                 self.open_call = Some(OpenCall { key, index: function.index.0, id: id.to_owned() });
                 return Ok(());
             }
-            Some(Arguments::Complete(whole)) => whole,
+            Some(Arguments::Object(whole)) => whole,
             None => "{}",
         };
         turn.push_tool_call_args(key, whole);
@@ -105,7 +105,7 @@ impl Calls {
     }
 
     /// Nothing is added to the newest call any more.
-    pub(super) fn end_open(&mut self, turn: &mut TurnBuilder) {
+    pub(super) fn end_open_call(&mut self, turn: &mut TurnBuilder) {
         if let Some(open) = self.open_call.take() {
             turn.end_tool_call(open.key);
         }
@@ -123,10 +123,10 @@ impl OpenCall {
 }
 
 impl<'a> Arguments<'a> {
-    fn from_raw(function: &Function<'a>) -> Result<Option<Self>, Error> {
+    fn from_function(function: &Function<'a>) -> Result<Option<Self>, Error> {
         match function.arguments.map(RawValue::get) {
             None | Some("null") => Ok(None),
-            Some(object) if object.starts_with('{') => Ok(Some(Self::Complete(object))),
+            Some(object) if object.starts_with('{') => Ok(Some(Self::Object(object))),
             Some(other) => match serde_json::from_str(other) {
                 Ok(text) => Ok(Some(Self::Text(text))),
                 Err(error) => {

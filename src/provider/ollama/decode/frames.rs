@@ -52,7 +52,7 @@ impl<'a> Line<'a> {
         room: &'a mut String,
     ) -> Result<Option<Self>, serde_json::Error> {
         match json.starts_with('{') {
-            true => lenient::read_lenient_without("tool_calls", json, room).map(Some),
+            true => lenient::read_lenient_unless_contains("tool_calls", json, room).map(Some),
             false => serde_json::from_str::<IgnoredAny>(json).map(|_| None),
         }
     }
@@ -81,10 +81,10 @@ impl<'a> Line<'a> {
 
     /// Replaces the numbers that are there. What was cached is part of the prompt, which servers
     /// before left out where all of it was.
-    pub(super) fn add_usage_to(&self, usage: &mut Usage) {
-        self.prompt_eval_count.update(&mut usage.input_tokens);
-        self.prompt_eval_cached_count.update(&mut usage.cache_read_input_tokens);
-        self.eval_count.update(&mut usage.output_tokens);
+    pub(super) fn update_usage(&self, usage: &mut Usage) {
+        self.prompt_eval_count.update_count(&mut usage.input_tokens);
+        self.prompt_eval_cached_count.update_count(&mut usage.cache_read_input_tokens);
+        self.eval_count.update_count(&mut usage.output_tokens);
         usage.input_tokens = usage.input_tokens.max(usage.cache_read_input_tokens);
     }
 }

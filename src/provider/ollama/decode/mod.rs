@@ -14,8 +14,8 @@ use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
 
 /// The items of a turn on this wire, which has no indices for them.
-const TEXT: u32 = 0;
-const REASONING: u32 = 1;
+const TEXT_ITEM_KEY: u32 = 0;
+const REASONING_ITEM_KEY: u32 = 1;
 
 /// Reads the lines of Ollama's own wire. Pure: it does no I/O.
 ///
@@ -28,7 +28,7 @@ pub struct Decoder {
     calls: Calls,
     usage: Usage,
     /// It is noted whose thoughts they are.
-    is_reasoning_marked: bool,
+    is_reasoning_bound: bool,
 }
 
 impl Decoder {
@@ -45,30 +45,30 @@ impl Decoder {
         turn.set_model(line.model.or_empty());
         if let Some(message) = &line.message.0 {
             if let Some(thought) = message.thinking.get().filter(|thought| !thought.is_empty()) {
-                turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
-                self.mark_reasoning(turn);
+                turn.push_reasoning(REASONING_ITEM_KEY, thought, ReasoningKind::Trace);
+                self.bind_reasoning_to_model(turn);
             }
-            turn.push_text(TEXT, message.content.or_empty());
+            turn.push_text(TEXT_ITEM_KEY, message.content.or_empty());
             self.calls.push(message.tool_calls, turn)?;
         }
         if line.has_counts() {
-            line.add_usage_to(&mut self.usage);
+            line.update_usage(&mut self.usage);
             turn.set_usage(self.usage);
         }
         if !line.is_done() {
             return Ok(FrameOutcome::Continue);
         }
-        self.calls.end_open(turn);
+        self.calls.end_open_call(turn);
         let raw = line.done_reason.or_empty();
         turn.stop(self.stop_reason(raw), raw);
         Ok(FrameOutcome::Done)
     }
 
     /// Thoughts go back to the model that wrote them and to no other.
-    fn mark_reasoning(&mut self, turn: &mut TurnBuilder) {
-        if !std::mem::replace(&mut self.is_reasoning_marked, true) {
+    fn bind_reasoning_to_model(&mut self, turn: &mut TurnBuilder) {
+        if !std::mem::replace(&mut self.is_reasoning_bound, true) {
             let data = ProviderData::new(super::PROVIDER_NAME, &self.model, serde_json::json!({}));
-            turn.set_reasoning_data(REASONING, data);
+            turn.set_reasoning_data(REASONING_ITEM_KEY, data);
         }
     }
 

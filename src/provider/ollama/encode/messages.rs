@@ -11,7 +11,7 @@ use crate::item::{Content, Item, ItemKind, MediaSource, Part, ToolCall, ToolResu
 use crate::provider::encode_context::{EncodeContext, JsonArray};
 use crate::provider::handoff;
 use crate::provider::ollama::PROVIDER_NAME;
-use crate::provider::portable_values::{object_or_wrapped, wire_name};
+use crate::provider::portable_values::{arguments_as_object, wire_name};
 
 #[derive(Default, Serialize)]
 struct Message<'a> {
@@ -45,7 +45,7 @@ struct Function<'a> {
 /// The messages so far. Nothing that was closed is looked at again.
 pub(super) struct Messages<'a> {
     model: &'a str,
-    written_items: Vec<Message<'a>>,
+    written: Vec<Message<'a>>,
     /// The place up to which all is closed, and how many messages are.
     closed_elements: Option<(usize, usize)>,
     /// The message of the turn that is being written.
@@ -53,7 +53,7 @@ pub(super) struct Messages<'a> {
     /// The item before was of a turn that did not complete.
     was_interrupted: bool,
     /// How many calls have no result yet.
-    open_calls: usize,
+    open_call_count: usize,
 }
 
 impl<'a> Messages<'a> {
@@ -61,11 +61,11 @@ impl<'a> Messages<'a> {
         let (done, closed, turn) = (Vec::new(), None, None);
         Self {
             model,
-            written_items: done,
+            written: done,
             closed_elements: closed,
             open_turn: turn,
             was_interrupted: false,
-            open_calls: 0,
+            open_call_count: 0,
         }
     }
 
@@ -73,13 +73,13 @@ impl<'a> Messages<'a> {
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
         for (at, item) in context.items() {
             self.push(item)?;
-            if self.open_turn.is_none() && self.open_calls == 0 {
-                self.closed_elements = Some((at, self.written_items.len()));
+            if self.open_turn.is_none() && self.open_call_count == 0 {
+                self.closed_elements = Some((at, self.written.len()));
             }
         }
         self.close_turn();
         let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
-        let mut array = JsonArray::of("messages", &self.written_items, closed)?;
+        let mut array = JsonArray::of("messages", &self.written, closed)?;
         let zones = context.system_zones().map(Cow::Borrowed);
         let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
         if let Some(content) = joined {
@@ -107,18 +107,14 @@ impl<'a> Messages<'a> {
         match &item.kind {
             ItemKind::User { content } => {
                 self.close_turn();
-                let message = text_of_content("user", content)?;
-                self.written_items.push(message);
+                let message = message_from_content("user", content)?;
+                self.written.push(message);
             }
             ItemKind::System { text } => {
                 self.close_turn();
                 if !text.trim().is_empty() {
                     let content = Cow::Borrowed(text.as_str());
-                    self.written_items.push(Message {
-                        role: "system",
-                        content,
-                        ..Message::default()
-                    });
+                    self.written.push(Message { role: "system", content, ..Message::default() });
                 }
             }
             ItemKind::Text { text } => append_text(&mut self.open_turn().content, text),
@@ -130,14 +126,14 @@ impl<'a> Messages<'a> {
                 }
             }
             ItemKind::ToolCall(call) => {
-                self.open_calls += 1;
-                self.open_turn().tool_calls.push(call_arguments(call));
+                self.open_call_count += 1;
+                self.open_turn().tool_calls.push(encode_call(call));
             }
             ItemKind::ToolResult(result) => {
-                self.open_calls = self.open_calls.saturating_sub(1);
+                self.open_call_count = self.open_call_count.saturating_sub(1);
                 self.close_turn();
                 let message = tool_message(result)?;
-                self.written_items.push(message);
+                self.written.push(message);
             }
             // This wire has no place for them.
             ItemKind::Other => {}
@@ -162,7 +158,7 @@ impl<'a> Messages<'a> {
                 return;
             }
         }
-        self.written_items.push(turn);
+        self.written.push(turn);
     }
 }
 
@@ -173,19 +169,22 @@ fn append_text<'a>(to: &mut Cow<'a, str>, more: &'a str) {
     }
 }
 
-fn call_arguments(call: &ToolCall) -> Call<'_> {
-    let arguments = RawValue::from_string(object_or_wrapped(call).into_owned()).ok();
+fn encode_call(call: &ToolCall) -> Call<'_> {
+    let arguments = RawValue::from_string(arguments_as_object(call).into_owned()).ok();
     Call { id: &call.call_id, function: Function { name: wire_name(&call.name), arguments } }
 }
 
 fn tool_message(result: &ToolResult) -> Result<Message<'_>, Error> {
-    let message = text_of_content("tool", &result.content)?;
+    let message = message_from_content("tool", &result.content)?;
     let (tool_name, tool_call_id) = (wire_name(&result.name), result.call_id.as_str());
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }
 
 /// A message of text, and of images that the server puts in front of it.
-fn text_of_content<'a>(role: &'static str, content: &'a Content) -> Result<Message<'a>, Error> {
+fn message_from_content<'a>(
+    role: &'static str,
+    content: &'a Content,
+) -> Result<Message<'a>, Error> {
     let mut message = Message { role, ..Message::default() };
     match content {
         Content::Text(text) => message.content = Cow::Borrowed(text),

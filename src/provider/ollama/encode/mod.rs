@@ -65,5 +65,5 @@ fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> 
 }
 
 fn tool_declaration(tool: &ToolSpec) -> Result<FunctionTool<'_>, Error> {
-    Ok(FunctionTool::new(tool, schema::ollama_parameters(&tool.parameters)?))
+    Ok(FunctionTool::new(tool, schema::to_ollama_parameters_schema(&tool.parameters)?))
 }

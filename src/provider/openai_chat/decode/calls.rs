@@ -11,8 +11,10 @@ use crate::item::Json;
 use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{LenientStr, non_null};
-use crate::provider::openai::{arguments_text, malformed_arguments};
-use crate::provider::openai_chat::passthrough::{EXTRA_FIELDS, REASONING_FIELD, REASONING_KEY};
+use crate::provider::openai::{arguments_text, malformed_arguments_error};
+use crate::provider::openai_chat::passthrough::{
+    CALL_EXTRA_FIELDS, CALL_ID_SIGNATURE_SEPARATOR, SIGNATURE_FIELD,
+};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
@@ -21,9 +23,9 @@ use crate::turn::{MAX_ITEMS, TurnBuilder};
 pub(super) struct Calls {
     all: Vec<Call>,
     /// The newest call of each index.
-    newest: HashMap<u64, usize>,
+    newest_by_index: HashMap<u64, usize>,
     /// The order in which the calls are in the turn: by their index, or else as they came.
-    order: Vec<usize>,
+    call_order: Vec<usize>,
     /// How many calls, in this order, have started.
     started_count: usize,
 }
@@ -36,11 +38,11 @@ struct Call {
     /// Whether the turn knows of it: from then on its name is fixed.
     is_started: bool,
     /// Arguments that came before the name, or before the calls in front of it.
-    early_arguments: String,
+    buffered_arguments: String,
     /// A piece of its arguments was none: what the model wrote is not known.
     is_broken: bool,
     /// It came whole: nothing adds to it.
-    is_whole: bool,
+    is_complete: bool,
     /// What goes back with it.
     data: OrderedFields,
 }
@@ -52,10 +54,10 @@ impl Calls {
 
     /// Takes the next delta of a call.
     pub(super) fn push(&mut self, delta: &WireCall<'_>, turn: &mut TurnBuilder) {
-        if turn.is_over() {
+        if turn.is_finished() {
             return;
         }
-        let (id, thought) = match delta.id.or_empty().split_once(REASONING_KEY) {
+        let (id, thought) = match delta.id.or_empty().split_once(CALL_ID_SIGNATURE_SEPARATOR) {
             Some((id, thought)) => (id, Some(thought)),
             None => (delta.id.or_empty(), None),
         };
@@ -70,13 +72,13 @@ impl Calls {
             None if self.all.len() == MAX_ITEMS => return turn.exceed_item_limit(),
             None => {
                 let index = delta.index.0;
-                let at = self.push_piece(Call { index, ..Call::default() });
-                self.newest.extend(index.map(|index| (index, at)));
+                let at = self.insert_call(Call { index, ..Call::default() });
+                self.newest_by_index.extend(index.map(|index| (index, at)));
                 at
             }
         };
-        if !says_nothing && self.is_unassigned(delta.index.0, id, name) {
-            return self.mark_open_broken();
+        if !says_nothing && self.is_ambiguous(delta.index.0, id, name) {
+            return self.mark_open_calls_broken();
         }
         let call = &mut self.all[at];
         if call.id.is_empty() {
@@ -93,35 +95,36 @@ impl Calls {
             turn.push_tool_call_args(item_key(at), &arguments);
             return;
         }
-        call.early_arguments.push_str(&arguments);
-        if !call.early_arguments.is_empty() {
-            self.start_call(at, turn);
+        call.buffered_arguments.push_str(&arguments);
+        if !call.buffered_arguments.is_empty() {
+            self.start_calls_up_to(at, turn);
         }
     }
 
     /// Adds a call at its place in the order. Those that have started stay where they are.
-    fn push_piece(&mut self, call: Call) -> usize {
+    fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();
         let comes_after = |other: &usize| match (self.all[*other].index, call.index) {
             (Some(other), Some(index)) => other > index,
             _ => false,
         };
-        let later = self.order[self.started_count..].iter().rev().take_while(|it| comes_after(it));
-        self.order.insert(self.order.len() - later.count(), at);
+        let later =
+            self.call_order[self.started_count..].iter().rev().take_while(|it| comes_after(it));
+        self.call_order.insert(self.call_order.len() - later.count(), at);
         self.all.push(call);
         at
     }
 
     /// Starts a call that has arguments, and before it those in front of it, whose names are complete
     /// then. One without a name, or a place that is still empty, holds up all after it.
-    fn start_call(&mut self, at: usize, turn: &mut TurnBuilder) {
+    fn start_calls_up_to(&mut self, at: usize, turn: &mut TurnBuilder) {
         let mut is_reached = false;
-        while let Some(next) = self.order.get(self.started_count).copied() {
+        while let Some(next) = self.call_order.get(self.started_count).copied() {
             let call = &mut self.all[next];
             let is_missing =
                 |index: u64| usize::try_from(index).is_ok_and(|it| it > self.started_count);
             let is_held_up = call.name.is_empty() || call.index.is_some_and(is_missing);
-            if is_held_up || is_reached && call.early_arguments.is_empty() {
+            if is_held_up || is_reached && call.buffered_arguments.is_empty() {
                 return;
             }
             call.start(item_key(next), turn);
@@ -151,13 +154,13 @@ impl Calls {
             return true;
         }
         let (name, early) = (name.to_owned(), arguments.to_owned());
-        let at = self.push_piece(Call {
+        let at = self.insert_call(Call {
             name,
-            early_arguments: early,
-            is_whole: true,
+            buffered_arguments: early,
+            is_complete: true,
             ..Call::default()
         });
-        self.start_call(at, turn);
+        self.start_calls_up_to(at, turn);
         true
     }
 
@@ -167,11 +170,11 @@ impl Calls {
         turn: &mut TurnBuilder,
         data: impl Fn(Json) -> crate::item::ProviderData,
     ) -> Result<(), Error> {
-        for at in &self.order {
+        for at in &self.call_order {
             let at = *at;
             let call = &mut self.all[at];
             if call.is_broken {
-                return Err(malformed_arguments());
+                return Err(malformed_arguments_error());
             }
             if call.name.is_empty() {
                 return Err(protocol_error("a tool call has no name"));
@@ -187,14 +190,14 @@ impl Calls {
     }
 
     /// A piece was none, or may be of any call: what the model wrote is not known.
-    pub(super) fn mark_open_broken(&mut self) {
-        self.all.iter_mut().filter(|call| !call.is_whole).for_each(|call| call.is_broken = true);
+    pub(super) fn mark_open_calls_broken(&mut self) {
+        self.all.iter_mut().filter(|call| !call.is_complete).for_each(|call| call.is_broken = true);
     }
 
     /// Whether a piece does not say which of several calls it is of, though the server tells them
     /// apart by index.
-    fn is_unassigned(&self, index: Option<u64>, id: &str, name: &str) -> bool {
-        let counted = |call: &Call| !call.is_whole && call.index.is_some();
+    fn is_ambiguous(&self, index: Option<u64>, id: &str, name: &str) -> bool {
+        let counted = |call: &Call| !call.is_complete && call.index.is_some();
         index.is_none()
             && id.is_empty()
             && name.is_empty()
@@ -204,13 +207,13 @@ impl Calls {
     /// The call that a delta continues, or `None` if it begins one.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let fits = |call: &Call| id.is_empty() || call.id.is_empty() || call.id == id;
-        if let Some(at) = index.and_then(|index| self.newest.get(&index))
+        if let Some(at) = index.and_then(|index| self.newest_by_index.get(&index))
             && self.all.get(*at).is_some_and(fits)
         {
             return Some(*at);
         }
         let newest = |belongs: &dyn Fn(&Call) -> bool| {
-            self.all.iter().rposition(|call| !call.is_whole && belongs(call))
+            self.all.iter().rposition(|call| !call.is_complete && belongs(call))
         };
         match (index, id) {
             // The same index under another id is another call.
@@ -226,7 +229,7 @@ impl Call {
     fn start(&mut self, key: u32, turn: &mut TurnBuilder) {
         if !std::mem::replace(&mut self.is_started, true) {
             turn.start_tool_call(key, &self.id, &self.name);
-            turn.push_tool_call_args(key, &std::mem::take(&mut self.early_arguments));
+            turn.push_tool_call_args(key, &std::mem::take(&mut self.buffered_arguments));
         }
     }
 
@@ -235,10 +238,10 @@ impl Call {
     fn keep_data(&mut self, delta: &WireCall<'_>, thought: Option<&str>) -> usize {
         let thought = thought.and_then(|thought| to_raw_value(thought).ok());
         let function = delta.function.value.as_ref();
-        let [extra_content, specific_fields] = EXTRA_FIELDS;
+        let [extra_content, specific_fields] = CALL_EXTRA_FIELDS;
         let mut bytes = 0;
         for (name, value) in [
-            (REASONING_FIELD, thought.as_deref()),
+            (SIGNATURE_FIELD, thought.as_deref()),
             (extra_content, delta.extra_content),
             (specific_fields, delta.provider_specific_fields),
             ("function", function.and_then(|function| function.provider_specific_fields)),

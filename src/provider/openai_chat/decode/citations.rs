@@ -20,7 +20,7 @@ impl Citations {
     }
 
     /// Takes the citations of a chunk, which repeats those before it.
-    pub(super) fn add_citations(&mut self, citations: Option<&RawValue>) {
+    pub(super) fn set_citations(&mut self, citations: Option<&RawValue>) {
         let held = self.citations.as_deref().map(RawValue::get);
         if let Some(citations) = non_null(citations).filter(|raw| Some(raw.get()) != held) {
             self.citations = Some(citations.to_owned());
@@ -28,7 +28,7 @@ impl Citations {
     }
 
     /// All of it; `None` if there is nothing.
-    pub(super) fn into_value(self) -> Option<Json> {
+    pub(super) fn into_json(self) -> Option<Json> {
         let mut fields = OrderedFields::default();
         if !self.annotations.is_empty() {
             fields.set("annotations", to_raw_value(&self.annotations).ok()?);

@@ -170,7 +170,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    pub(super) fn usage(self) -> Usage {
+    pub(super) fn to_usage(self) -> Usage {
         let first =
             |counts: &[LenientNumber]| counts.iter().find_map(|count| count.0).unwrap_or_default();
         let prompt = self.prompt_tokens_details.0.unwrap_or_default();
@@ -273,7 +273,7 @@ impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
                         (delta.reasoning, rank) = (thought, at);
                     }
                 }
-                name => match RareFields::field_mut(name) {
+                name => match RareFields::accessor_for(name) {
                     Some(field) => {
                         let raw: &'a RawValue = object.next_value()?;
                         if raw.get() != "null" {
@@ -288,10 +288,10 @@ impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
     }
 }
 
-type RareField = for<'s, 'a> fn(&'s mut RareFields<'a>) -> &'s mut Option<&'a RawValue>;
+type RareFieldAccessor = for<'s, 'a> fn(&'s mut RareFields<'a>) -> &'s mut Option<&'a RawValue>;
 
 impl RareFields<'_> {
-    fn field_mut(name: &str) -> Option<RareField> {
+    fn accessor_for(name: &str) -> Option<RareFieldAccessor> {
         Some(match name {
             "reasoning_details" => |rare| &mut rare.reasoning_details,
             "thinking_blocks" => |rare| &mut rare.thinking_blocks,

@@ -15,19 +15,19 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Json, ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, elements};
+use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, array_elements};
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 
 /// The items of a turn on this wire, which has no indices for them.
-const TEXT: u32 = 0;
-const REASONING: u32 = 1;
-const REFUSAL: u32 = 2;
+const TEXT_ITEM_KEY: u32 = 0;
+const REASONING_ITEM_KEY: u32 = 1;
+const REFUSAL_ITEM_KEY: u32 = 2;
 
 /// The index of the one call that `function_call` can hold.
-const LEGACY_CALL: u64 = u64::MAX;
+const LEGACY_CALL_INDEX: u64 = u64::MAX;
 
 /// Reads the chunks of the Chat Completions wire. Pure: it does no I/O.
 ///
@@ -42,12 +42,12 @@ pub struct Decoder {
     calls: Calls,
     reasoning: ReasoningData,
     /// Reasoning came under a name of its own: what else repeats it is not said again.
-    thoughts_are_said: bool,
+    has_reasoning_text: bool,
     tags: Option<TagParser>,
     citations: Citations,
-    refused: bool,
+    has_refusal: bool,
     /// A choice came: this is an answer.
-    answered: bool,
+    has_choice: bool,
 }
 
 impl Decoder {
@@ -58,25 +58,25 @@ impl Decoder {
             dialect: *dialect,
             calls: Calls::default(),
             reasoning: ReasoningData::default(),
-            thoughts_are_said: false,
+            has_reasoning_text: false,
             tags: TagParser::new(dialect.think_tags, dialect.parses_text_calls),
             citations: Citations::default(),
-            refused: false,
-            answered: false,
+            has_refusal: false,
+            has_choice: false,
         }
     }
 
-    fn data(&self, value: impl Into<Json>) -> ProviderData {
+    fn provider_data(&self, value: impl Into<Json>) -> ProviderData {
         ProviderData::new(self.dialect.name, &self.model, value)
     }
 
     fn on_choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
-        self.answered = true;
+        self.has_choice = true;
         if let Some(error) = failure::reported_error(choice.error) {
             return Err(failure::in_stream(error.get()));
         }
         if choice.delta.malformed {
-            self.calls.mark_open_broken();
+            self.calls.mark_open_calls_broken();
         }
         if let Some(delta) = &choice.delta.value {
             // What comes behind the finish reason is passed over.
@@ -123,8 +123,8 @@ impl Decoder {
         let others = delta.content.other_parts.as_deref();
         let in_parts = || others.map(|others| &*others.reasoning).filter(|text| !text.is_empty());
         if let Some(thought) = delta.reasoning.get().or_else(in_parts) {
-            self.thoughts_are_said = true;
-            turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
+            self.has_reasoning_text = true;
+            turn.push_reasoning(REASONING_ITEM_KEY, thought, ReasoningKind::Trace);
         }
         if let Some(rare) = &delta.rare {
             self.on_rare_fields(rare, turn)?;
@@ -132,7 +132,7 @@ impl Decoder {
         if let Some(text) = delta.content.text.as_deref() {
             let Self { tags, calls, .. } = self;
             match tags {
-                None => turn.push_text(TEXT, text),
+                None => turn.push_text(TEXT_ITEM_KEY, text),
                 Some(tags) => tags.push(text, |piece| push_text_piece(piece, calls, turn)),
             }
         }
@@ -140,19 +140,19 @@ impl Decoder {
             self.push_image(image.get(), turn);
         }
         if let Some(refusal) = delta.refusal.non_empty() {
-            self.refused = true;
-            turn.push_refusal(REFUSAL, refusal);
+            self.has_refusal = true;
+            turn.push_refusal(REFUSAL_ITEM_KEY, refusal);
         }
         for call in &delta.tool_calls.calls {
             self.push_call(call, turn)?;
         }
         if delta.tool_calls.malformed {
-            self.calls.mark_open_broken();
+            self.calls.mark_open_calls_broken();
         }
         if let Some(raw) = delta.rare.as_ref().and_then(|rare| rare.function_call) {
             let function = serde_json::from_str(raw.get());
             let function = function.unwrap_or_else(|_| MaybeObject::from_malformed());
-            let index = LenientNumber(Some(LEGACY_CALL));
+            let index = LenientNumber(Some(LEGACY_CALL_INDEX));
             self.push_call(&WireCall { index, function, ..WireCall::default() }, turn)?;
         }
         Ok(())
@@ -167,15 +167,15 @@ impl Decoder {
             let message = "the model answers with sound, which is not read";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
         }
-        if let Some(words) = self.reasoning.take_rare(rare) {
-            if !self.thoughts_are_said {
-                turn.push_reasoning(REASONING, &words, ReasoningKind::Trace);
+        if let Some(words) = self.reasoning.push_rare_fields(rare) {
+            if !self.has_reasoning_text {
+                turn.push_reasoning(REASONING_ITEM_KEY, &words, ReasoningKind::Trace);
             }
             // What is encrypted has its place among the items, too, and is filled in at the end.
-            turn.set_reasoning_data(REASONING, self.data(serde_json::json!({})));
+            turn.set_reasoning_data(REASONING_ITEM_KEY, self.provider_data(serde_json::json!({})));
         }
         self.citations.add_annotations(rare.annotations);
-        for image in elements(rare.images) {
+        for image in array_elements(rare.images) {
             self.push_image(image.get(), turn);
         }
         Ok(())
@@ -185,7 +185,7 @@ impl Decoder {
     fn push_image(&mut self, raw: &str, turn: &mut TurnBuilder) {
         if let Some(value) = OrderedFields::parse(raw).and_then(OrderedFields::into_json) {
             self.flush_held_text(turn);
-            turn.push_provider_item(self.data(value));
+            turn.push_provider_item(self.provider_data(value));
         }
     }
 
@@ -211,7 +211,7 @@ impl Decoder {
         match raw {
             // The vendor's refusals say `stop`.
             "stop" | "end" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => {
-                match self.refused {
+                match self.has_refusal {
                     true => StopReason::Refusal,
                     false => StopReason::Stop,
                 }
@@ -227,10 +227,10 @@ impl Decoder {
     /// Ends a turn whose finish reason never came. One with calls stays without its end: an answer
     /// that broke off looks the same.
     fn stop_without_reason(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if turn.is_stopped() || !self.answered || !self.calls.is_empty() {
+        if turn.is_stopped() || !self.has_choice || !self.calls.is_empty() {
             return Ok(());
         }
-        let reason = if self.refused { StopReason::Refusal } else { StopReason::Stop };
+        let reason = if self.has_refusal { StopReason::Refusal } else { StopReason::Stop };
         self.stop_turn(reason, "", turn)
     }
 }
@@ -256,34 +256,34 @@ impl Decode for Decoder {
         turn.set_model(chunk.model.or_empty());
         let is_none = chunk.choices.malformed || !frame.data.trim_start().starts_with('{');
         if is_none && !turn.is_stopped() {
-            self.calls.mark_open_broken();
+            self.calls.mark_open_calls_broken();
         }
         if let Some(choice) = &chunk.choices.choice {
             self.on_choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {
-                turn.set_usage(usage.usage());
+                turn.set_usage(usage.to_usage());
             }
         }
         if let Some(usage) = &chunk.usage.0 {
-            turn.set_usage(usage.usage());
+            turn.set_usage(usage.to_usage());
         }
-        self.citations.add_citations(chunk.citations);
+        self.citations.set_citations(chunk.citations);
         Ok(FrameOutcome::Continue)
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         match self.dialect.turn_end {
-            TurnEnd::Body => self.stop_without_reason(turn),
-            TurnEnd::FinishReason | TurnEnd::Done => Ok(()),
+            TurnEnd::BodyEnd => self.stop_without_reason(turn),
+            TurnEnd::FinishReason | TurnEnd::DoneMarker => Ok(()),
         }
     }
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        if let Some(value) = std::mem::take(&mut self.reasoning).into_value() {
-            turn.set_reasoning_data(REASONING, self.data(value));
+        if let Some(value) = std::mem::take(&mut self.reasoning).into_json() {
+            turn.set_reasoning_data(REASONING_ITEM_KEY, self.provider_data(value));
         }
-        if let Some(value) = std::mem::take(&mut self.citations).into_value() {
-            turn.set_text_data(TEXT, self.data(value));
+        if let Some(value) = std::mem::take(&mut self.citations).into_json() {
+            turn.set_text_data(TEXT_ITEM_KEY, self.provider_data(value));
         }
         Ok(())
     }
@@ -291,13 +291,13 @@ impl Decode for Decoder {
 
 fn push_text_piece(piece: TextPiece<'_>, calls: &mut Calls, turn: &mut TurnBuilder) {
     match piece {
-        TextPiece::Text(text) => turn.push_text(TEXT, text),
+        TextPiece::Text(text) => turn.push_text(TEXT_ITEM_KEY, text),
         TextPiece::Reasoning(thought) => {
-            turn.push_reasoning(REASONING, thought, ReasoningKind::Trace);
+            turn.push_reasoning(REASONING_ITEM_KEY, thought, ReasoningKind::Trace);
         }
         TextPiece::Call(written) => {
             if !calls.push_text_call(written, turn) {
-                turn.push_text(TEXT, &format!("<tool_call>{written}</tool_call>"));
+                turn.push_text(TEXT_ITEM_KEY, &format!("<tool_call>{written}</tool_call>"));
             }
         }
     }

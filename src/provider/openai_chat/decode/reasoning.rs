@@ -8,7 +8,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::frames::RareFields;
 use crate::item::Json;
 use crate::provider::lenient::{deserialize_string, non_null};
-use crate::provider::openai_chat::passthrough::{BLOCKS_KEY, DETAILS_KEY};
+use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKING_BLOCKS_FIELD};
 use crate::provider::ordered_fields::OrderedFields;
 
 /// The reasoning of a turn, put together from its pieces.
@@ -16,7 +16,7 @@ use crate::provider::ordered_fields::OrderedFields;
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
     /// The newest of `details` of each kind and index.
-    newest_piece: HashMap<(&'static str, String), usize>,
+    newest_detail: HashMap<(&'static str, String), usize>,
     thinking_blocks: Vec<ReasoningPiece>,
 }
 
@@ -39,7 +39,7 @@ struct ReasoningPiece {
 
 impl ReasoningData {
     /// Takes what a delta holds, and gives the words in it. `None` if it holds nothing of the kind.
-    pub(super) fn take_rare(&mut self, delta: &RareFields<'_>) -> Option<String> {
+    pub(super) fn push_rare_fields(&mut self, delta: &RareFields<'_>) -> Option<String> {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
         }
@@ -48,12 +48,12 @@ impl ReasoningData {
             let piece = ReasoningPiece::new(fields, DETAIL_TEXT_FIELDS);
             words.push_str(&piece.text);
             let place =
-                (piece.text_field, raw_json(&piece.fields, "index").unwrap_or("").to_owned());
-            let newest = self.newest_piece.get(&place).and_then(|at| self.details.get_mut(*at));
-            match newest.filter(|old| old.continues_in(&piece)) {
+                (piece.text_field, raw_field(&piece.fields, "index").unwrap_or("").to_owned());
+            let newest = self.newest_detail.get(&place).and_then(|at| self.details.get_mut(*at));
+            match newest.filter(|old| old.is_continued_by(&piece)) {
                 Some(old) => old.append(piece),
                 None => {
-                    self.newest_piece.insert(place, self.details.len());
+                    self.newest_detail.insert(place, self.details.len());
                     self.details.push(piece);
                 }
             }
@@ -73,9 +73,11 @@ impl ReasoningData {
     }
 
     /// All of it, to be sent back; `None` if there is nothing.
-    pub(super) fn into_value(self) -> Option<Json> {
+    pub(super) fn into_json(self) -> Option<Json> {
         let mut fields = OrderedFields::default();
-        for (name, pieces) in [(DETAILS_KEY, self.details), (BLOCKS_KEY, self.thinking_blocks)] {
+        for (name, pieces) in
+            [(REASONING_DETAILS_FIELD, self.details), (THINKING_BLOCKS_FIELD, self.thinking_blocks)]
+        {
             if pieces.is_empty() {
                 continue;
             }
@@ -90,32 +92,32 @@ impl ReasoningData {
 impl ReasoningPiece {
     /// An element whose type may be one of these, each with the field that its text is in.
     fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
-        let kind = text(&fields, "type").unwrap_or_default();
+        let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
-        let text = text(&fields, text_field).unwrap_or_default().into_owned();
+        let text = string_field(&fields, text_field).unwrap_or_default().into_owned();
         Self { fields, text_field, text }
     }
 
     /// Whether `next` adds to this element of `reasoning_details`: it is of the same kind under the
     /// same index. What is encrypted comes whole.
-    fn continues_in(&self, next: &Self) -> bool {
-        let same = |name| raw_json(&self.fields, name) == raw_json(&next.fields, name);
-        let other = |name| raw_json(&next.fields, name).is_some() && !same(name);
+    fn is_continued_by(&self, next: &Self) -> bool {
+        let same = |name| raw_field(&self.fields, name) == raw_field(&next.fields, name);
+        let other = |name| raw_field(&next.fields, name).is_some() && !same(name);
         !self.text_field.is_empty()
-            && self.takes_fields_of(next)
+            && self.can_merge_fields(next)
             && self.text_field == next.text_field
             && same("index")
-            && !(other("id") && raw_json(&self.fields, "id").is_some())
+            && !(other("id") && raw_field(&self.fields, "id").is_some())
     }
 
     /// Whether `next` adds to this thinking block: it is signed at its end.
     fn is_open_for(&self, next: &Self) -> bool {
-        let signed = text(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
+        let signed = string_field(&self.fields, "signature").is_some_and(|sign| !sign.is_empty());
         let is_thinking = !self.text_field.is_empty() && self.text_field == next.text_field;
-        is_thinking && !signed && self.takes_fields_of(next)
+        is_thinking && !signed && self.can_merge_fields(next)
     }
 
-    fn takes_fields_of(&self, next: &Self) -> bool {
+    fn can_merge_fields(&self, next: &Self) -> bool {
         self.fields.len() + next.fields.len() <= MAX_FIELDS
     }
 
@@ -140,10 +142,10 @@ impl ReasoningPiece {
 }
 
 /// A field that says something, as it is written.
-fn raw_json<'a>(fields: &'a OrderedFields, name: &str) -> Option<&'a str> {
+fn raw_field<'a>(fields: &'a OrderedFields, name: &str) -> Option<&'a str> {
     non_null(fields.get(name)).map(RawValue::get)
 }
 
-fn text<'a>(fields: &'a OrderedFields, name: &str) -> Option<Cow<'a, str>> {
+fn string_field<'a>(fields: &'a OrderedFields, name: &str) -> Option<Cow<'a, str>> {
     fields.get(name).and_then(deserialize_string)
 }

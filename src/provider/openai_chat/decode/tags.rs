@@ -8,7 +8,7 @@ const CALL_TAG: &str = "<tool_call>";
 const CALL_END_TAG: &str = "</tool_call>";
 
 /// The number of bytes that are taken at once: the held text is moved at each tag.
-const MAX_TAG_BYTES: usize = 4 << 10;
+const MAX_CHUNK_BYTES: usize = 4 << 10;
 
 /// A piece of text after its tags are read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,9 +22,9 @@ pub(super) enum TextPiece<'a> {
 /// Splits a text at its tags, wherever its pieces are cut.
 #[derive(Debug)]
 pub(super) struct TagParser {
-    parses_reasoning: ThinkTags,
+    think_tags: ThinkTags,
     parses_calls: bool,
-    position: Position,
+    state: TagState,
     /// What is not decided yet.
     held_text: String,
     /// How many of its bytes were searched.
@@ -32,7 +32,7 @@ pub(super) struct TagParser {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Position {
+enum TagState {
     /// Nothing but white space has come.
     Start,
     /// Behind `<think>` and nothing but white space.
@@ -49,13 +49,13 @@ impl TagParser {
     pub(super) fn new(think: ThinkTags, calls: bool) -> Option<Self> {
         let position = match think {
             ThinkTags::Off if !calls => return None,
-            ThinkTags::Off => Position::Text,
-            ThinkTags::Tagged | ThinkTags::Opened => Position::Start,
+            ThinkTags::Off => TagState::Text,
+            ThinkTags::Tagged | ThinkTags::OpenedByTemplate => TagState::Start,
         };
         Some(Self {
-            parses_reasoning: think,
+            think_tags: think,
             parses_calls: calls,
-            position,
+            state: position,
             held_text: String::new(),
             searched_len: 0,
         })
@@ -65,7 +65,7 @@ impl TagParser {
     pub(super) fn push(&mut self, piece: &str, mut say: impl FnMut(TextPiece<'_>)) {
         let mut rest = piece;
         while !rest.is_empty() {
-            let (next, behind) = rest.split_at(rest.floor_char_boundary(MAX_TAG_BYTES));
+            let (next, behind) = rest.split_at(rest.floor_char_boundary(MAX_CHUNK_BYTES));
             self.held_text.push_str(next);
             while self.step(&mut say) {}
             rest = behind;
@@ -76,15 +76,15 @@ impl TagParser {
     pub(super) fn flush(&mut self, mut say: impl FnMut(TextPiece<'_>)) {
         let held = std::mem::take(&mut self.held_text);
         self.searched_len = 0;
-        match self.position {
-            Position::Start if self.parses_reasoning == ThinkTags::Opened => {
+        match self.state {
+            TagState::Start if self.think_tags == ThinkTags::OpenedByTemplate => {
                 say(TextPiece::Reasoning(&held));
             }
-            Position::Reasoning => say(TextPiece::Reasoning(&held)),
-            Position::ReasoningStart | Position::AfterReasoning => {}
-            Position::Start | Position::Text => say(TextPiece::Text(&held)),
-            Position::Call => {
-                self.position = Position::Text;
+            TagState::Reasoning => say(TextPiece::Reasoning(&held)),
+            TagState::ReasoningStart | TagState::AfterReasoning => {}
+            TagState::Start | TagState::Text => say(TextPiece::Text(&held)),
+            TagState::Call => {
+                self.state = TagState::Text;
                 say(TextPiece::Text(CALL_TAG));
                 say(TextPiece::Text(&held));
             }
@@ -93,35 +93,35 @@ impl TagParser {
 
     /// Moves on to the next place; `false` if more must come first.
     fn step(&mut self, say: &mut impl FnMut(TextPiece<'_>)) -> bool {
-        match self.position {
-            Position::Start => {
+        match self.state {
+            TagState::Start => {
                 let begun = self.held_text.trim_start();
                 if let Some(thought) = begun.strip_prefix(THINK_TAG) {
                     self.held_text = thought.to_owned();
-                    self.position = Position::ReasoningStart;
+                    self.state = TagState::ReasoningStart;
                 } else if THINK_TAG.starts_with(begun) {
                     return false;
                 } else {
-                    let opened = self.parses_reasoning == ThinkTags::Opened;
-                    self.position = if opened { Position::ReasoningStart } else { Position::Text };
+                    let opened = self.think_tags == ThinkTags::OpenedByTemplate;
+                    self.state = if opened { TagState::ReasoningStart } else { TagState::Text };
                 }
                 true
             }
-            Position::ReasoningStart => self.skip_white_space(Position::Reasoning),
-            Position::AfterReasoning => self.skip_white_space(Position::Text),
-            Position::Reasoning => {
-                self.take_until(THINK_END_TAG, Position::AfterReasoning, |thought| {
+            TagState::ReasoningStart => self.skip_white_space(TagState::Reasoning),
+            TagState::AfterReasoning => self.skip_white_space(TagState::Text),
+            TagState::Reasoning => {
+                self.emit_until(THINK_END_TAG, TagState::AfterReasoning, |thought| {
                     say(TextPiece::Reasoning(thought));
                 })
             }
-            Position::Text if self.parses_calls => {
-                self.take_until(CALL_TAG, Position::Call, |text| say(TextPiece::Text(text)))
+            TagState::Text if self.parses_calls => {
+                self.emit_until(CALL_TAG, TagState::Call, |text| say(TextPiece::Text(text)))
             }
-            Position::Text => {
+            TagState::Text => {
                 say(TextPiece::Text(&std::mem::take(&mut self.held_text)));
                 false
             }
-            Position::Call => {
+            TagState::Call => {
                 let from = self.searched_len.saturating_sub(CALL_END_TAG.len());
                 let from = self.held_text.floor_char_boundary(from);
                 let Some(at) = self.held_text[from..].find(CALL_END_TAG).map(|at| from + at) else {
@@ -129,27 +129,27 @@ impl TagParser {
                     return false;
                 };
                 say(TextPiece::Call(&self.held_text[..at]));
-                self.take_piece(at + CALL_END_TAG.len(), Position::AfterReasoning);
+                self.advance(at + CALL_END_TAG.len(), TagState::AfterReasoning);
                 true
             }
         }
     }
 
-    fn skip_white_space(&mut self, next: Position) -> bool {
+    fn skip_white_space(&mut self, next: TagState) -> bool {
         let white = self.held_text.len() - self.held_text.trim_start().len();
         self.held_text.drain(..white);
         if self.held_text.is_empty() {
             return false;
         }
-        self.position = next;
+        self.state = next;
         true
     }
 
     /// Says what stands before the tag, and all that cannot be a piece of it.
-    fn take_until(&mut self, tag: &str, next: Position, say: impl FnOnce(&str)) -> bool {
+    fn emit_until(&mut self, tag: &str, next: TagState, say: impl FnOnce(&str)) -> bool {
         if let Some(at) = self.held_text.find(tag) {
             say(&self.held_text[..at]);
-            self.take_piece(at + tag.len(), next);
+            self.advance(at + tag.len(), next);
             return true;
         }
         let kept = (1..tag.len()).rev().find(|len| self.held_text.ends_with(&tag[..*len]));
@@ -159,10 +159,10 @@ impl TagParser {
         false
     }
 
-    fn take_piece(&mut self, at: usize, next: Position) {
+    fn advance(&mut self, at: usize, next: TagState) {
         self.held_text.drain(..at);
         self.searched_len = 0;
-        self.position = next;
+        self.state = next;
     }
 }
 
@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn thoughts_whose_opening_tag_is_missing_end_at_the_closing_one() {
-        use ThinkTags::Opened;
-        check(Opened, false, "hm\n</think>\nhi", &["thought hm\n", "text hi"]);
-        check(Opened, false, "<think>hm</think>hi", &["thought hm", "text hi"]);
-        check(Opened, false, "hm", &["thought hm"]);
+        use ThinkTags::OpenedByTemplate;
+        check(OpenedByTemplate, false, "hm\n</think>\nhi", &["thought hm\n", "text hi"]);
+        check(OpenedByTemplate, false, "<think>hm</think>hi", &["thought hm", "text hi"]);
+        check(OpenedByTemplate, false, "hm", &["thought hm"]);
     }
 
     #[test]

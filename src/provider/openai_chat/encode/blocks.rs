@@ -87,24 +87,25 @@ impl<'a> Message<'a> {
     }
 
     /// Whether the model calls tools in it.
-    pub(super) fn calls(&self) -> bool {
+    pub(super) fn has_calls(&self) -> bool {
         !self.tool_calls.is_empty()
     }
 
     /// Whether the mark that moves with what is newest can stand on it.
-    pub(super) fn accepts_mark(&mut self) -> bool {
-        matches!(self.role, "user" | "assistant") && self.content.mark_count().next().is_some()
+    pub(super) fn accepts_cache_mark(&mut self) -> bool {
+        matches!(self.role, "user" | "assistant")
+            && self.content.cache_control_slots().next().is_some()
     }
 
     /// The fields that only some servers have, to be filled in.
-    pub(super) fn rare_fields(&mut self) -> &mut RareFields<'a> {
+    pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields<'a> {
         self.rare.get_or_insert_default()
     }
 }
 
 impl<'a> Content<'a> {
     /// White space says nothing: models write it before they call a tool.
-    pub(super) fn is_non_empty(&self) -> bool {
+    pub(super) fn has_content(&self) -> bool {
         let speaks = |part: &Part<'_>| match part {
             Part::Text { text, .. } => !text.trim().is_empty(),
             Part::Media(_) => true,
@@ -130,14 +131,14 @@ impl<'a> Content<'a> {
     }
 
     /// Where a mark can stand: the texts that are parts.
-    pub(super) fn mark_count(
+    pub(super) fn cache_control_slots(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Option<CacheControl>> {
         let parts = match self {
             Self::Parts(parts) => parts.as_mut_slice(),
             Self::Absent | Self::Null | Self::Text(_) => &mut [],
         };
-        parts.iter_mut().filter_map(Part::mark_cache)
+        parts.iter_mut().filter_map(Part::cache_control_slot)
     }
 
     fn is_absent(&self) -> bool {
@@ -150,7 +151,7 @@ impl<'a> Part<'a> {
         Self::Text { text: text.into(), cache_control: None }
     }
 
-    fn mark_cache(&mut self) -> Option<&mut Option<CacheControl>> {
+    fn cache_control_slot(&mut self) -> Option<&mut Option<CacheControl>> {
         match self {
             // "cache_control cannot be set for empty text blocks"
             Self::Text { text, .. } if text.trim().is_empty() => None,
@@ -167,7 +168,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
         item::Part::Image(media) => {
             let (needs, what) = match &media.source {
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
-                MediaSource::Url(_) => (MediaForms::Images, "an image by its address"),
+                MediaSource::Url(_) => (MediaForms::ImageUrls, "an image by its address"),
             };
             (needs, what, json!({ "type": "image_url", "image_url": { "url": media_url(media) } }))
         }
@@ -185,7 +186,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
             source => {
                 let (needs, what) = match source {
                     MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
-                    MediaSource::Url(_) => (MediaForms::Files, "a file by its address"),
+                    MediaSource::Url(_) => (MediaForms::FileUrls, "a file by its address"),
                 };
                 let file = json!({ "filename": "file", "file_data": media_url(media) });
                 (needs, what, json!({ "type": "file", "file": file }))

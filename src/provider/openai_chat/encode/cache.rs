@@ -9,17 +9,17 @@ use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::openai_chat::dialect::Dialect;
 
 /// What a message depends on beside the items: the dialect, and whether texts are parts.
-pub(super) type MessageForm = (Dialect, bool);
+pub(super) type EncodingKey = (Dialect, bool);
 
 /// What is known of the messages that are encoded.
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     pub(super) cursor: WriteCursor,
     /// One of them has calls.
-    pub(super) called_tools: bool,
+    pub(super) has_calls: bool,
     /// Where in their bytes the mark goes, if it stands on none of those that follow. Their bytes
     /// are without it.
-    mark_position: Option<usize>,
+    cache_mark_offset: Option<usize>,
 }
 
 /// What is known where no turn, no call and no medium is open.
@@ -36,7 +36,7 @@ pub(super) struct WriteCursor {
 /// The messages of a context, as far as they were not encoded before.
 pub(super) struct NewMessages<'a> {
     /// The instructions before the items, where there are any.
-    pub(super) leading: Option<Message<'a>>,
+    pub(super) leading_instructions: Option<Message<'a>>,
     /// Those of the items.
     pub(super) messages: Vec<Message<'a>>,
     /// The place up to which all is closed, how many messages are, and what is known there.
@@ -44,7 +44,7 @@ pub(super) struct NewMessages<'a> {
     /// The first of the messages is marked as the end of the stable zone.
     pub(super) is_first_marked: bool,
     /// The instructions behind the items, where there are any.
-    pub(super) trailing: Option<Message<'a>>,
+    pub(super) trailing_instructions: Option<Message<'a>>,
 }
 
 impl NewMessages<'_> {
@@ -57,25 +57,25 @@ impl NewMessages<'_> {
         mark: Option<CacheControl>,
     ) -> Result<JsonArray<EncodedPrefix>, Error> {
         let mut array = JsonArray::new("messages");
-        if let Some(front) = &self.leading {
+        if let Some(front) = &self.leading_instructions {
             array.leading_elements.push(front)?;
         }
         let count = self.closed_elements.as_ref().map_or(0, |(_, count, _)| *count);
         let rest = self.messages.split_off(count.min(self.messages.len()));
-        let called = known.called_tools || self.messages.iter().any(Message::calls);
+        let called = known.has_calls || self.messages.iter().any(Message::has_calls);
         let mut closed = JsonElements::default();
-        let mut mark_at = known.mark_position;
+        let mut mark_at = known.cache_mark_offset;
         let place = encode_messages(self.messages, 0, &mut closed, mark)?;
         mark_at = place.map(|at| before + at).or(mark_at);
         let begins = before + closed.0.len();
         if let Some((at, _, cursor)) = self.closed_elements {
-            let state = EncodedPrefix { cursor, called_tools: called, mark_position: mark_at };
+            let state = EncodedPrefix { cursor, has_calls: called, cache_mark_offset: mark_at };
             array.closed = Some(ClosedElements { end: at, state, elements: closed });
         }
         let place =
             encode_messages(rest, usize::from(self.is_first_marked), &mut array.rest, mark)?;
         mark_at = place.map(|at| begins + at).or(mark_at);
-        if let Some(back) = &self.trailing {
+        if let Some(back) = &self.trailing_instructions {
             array.rest.push(back)?;
         }
         if let (Some(at), Some(mark)) = (mark_at, mark) {
@@ -99,12 +99,12 @@ fn encode_messages(
     for (at, mut message) in messages.into_iter().enumerate() {
         let begins = elements.0.len();
         elements.push(&message)?;
-        if mark.is_some() && at >= marked && message.accepts_mark() {
+        if mark.is_some() && at >= marked && message.accepts_cache_mark() {
             newest = Some((begins, elements.0.len(), message));
         }
     }
     let (Some((begins, ends, mut message)), Some(mark)) = (newest, mark) else { return Ok(None) };
-    if let Some(place) = message.content.mark_count().next_back() {
+    if let Some(place) = message.content.cache_control_slots().next_back() {
         *place = Some(mark);
     }
     let mut marked = JsonElements::default();

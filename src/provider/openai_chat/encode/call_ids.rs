@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use crate::fnv::fnv1a_64;
 use crate::item::NumberSet;
-use crate::provider::openai_chat::dialect::IdRule;
-use crate::provider::openai_chat::passthrough::REASONING_KEY;
+use crate::provider::openai_chat::dialect::CallIdRule;
+use crate::provider::openai_chat::passthrough::CALL_ID_SIGNATURE_SEPARATOR;
 use crate::provider::portable_values::{MAX_SHORT_ID_BYTES, wire_id};
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
 /// behind it.
 pub(super) struct CallIdMap<'a> {
-    rule: IdRule,
+    rule: CallIdRule,
     /// Those that are not what the rule alone makes of them.
     sent_ids: HashMap<&'a str, String>,
     /// All that were given out, where a rule leaves so little room that two may meet.
@@ -24,21 +24,21 @@ pub(super) type AssignedIds = NumberSet;
 
 impl<'a> CallIdMap<'a> {
     /// Begins behind calls that all have their results.
-    pub(super) fn new(rule: IdRule, given: AssignedIds) -> Self {
+    pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
         Self { rule, sent_ids: HashMap::new(), assigned_ids: given }
     }
 
     /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.
     pub(super) fn call_id(&mut self, id: &'a str, thought: Option<&str>) -> Cow<'a, str> {
         let plain = match self.rule {
-            IdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
-            IdRule::NineAlphanumerics => Cow::Owned(self.nine_chars(id)),
+            CallIdRule::Max40Chars => wire_id(id, MAX_SHORT_ID_BYTES),
+            CallIdRule::NineAlphanumerics => Cow::Owned(self.nine_char_id(id)),
         };
         let sent = match thought {
-            Some(thought) => Cow::Owned(format!("{plain}{REASONING_KEY}{thought}")),
+            Some(thought) => Cow::Owned(format!("{plain}{CALL_ID_SIGNATURE_SEPARATOR}{thought}")),
             None => plain,
         };
-        if thought.is_some() || self.rule == IdRule::NineAlphanumerics {
+        if thought.is_some() || self.rule == CallIdRule::NineAlphanumerics {
             self.sent_ids.insert(id, sent.clone().into_owned());
         }
         sent
@@ -53,34 +53,35 @@ impl<'a> CallIdMap<'a> {
     }
 
     /// Nine letters and digits that no call before has.
-    fn nine_chars(&mut self, id: &str) -> String {
+    fn nine_char_id(&mut self, id: &str) -> String {
         let is_legal = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let mut nine = if is_legal { id.to_owned() } else { id_chars(fnv1a_64(id.bytes())) };
+        let mut nine = if is_legal { id.to_owned() } else { base62_id(fnv1a_64(id.bytes())) };
         for salt in 0_u8.. {
-            if self.assigned_ids.insert(id_from_number(&nine)) {
+            if self.assigned_ids.insert(base62_value(&nine)) {
                 break;
             }
-            nine = id_chars(fnv1a_64(id.bytes().chain([salt])));
+            nine = base62_id(fnv1a_64(id.bytes().chain([salt])));
         }
         nine
     }
 }
 
-const ID_CHARS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const BASE62_ALPHABET: &[u8; 62] =
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 /// The number that nine of the letters are; no two are the same.
-fn id_from_number(letters: &str) -> u64 {
+fn base62_value(letters: &str) -> u64 {
     letters.bytes().rev().fold(0_u64, |number, byte| {
-        let digit = ID_CHARS.iter().position(|letter| *letter == byte).unwrap_or_default();
+        let digit = BASE62_ALPHABET.iter().position(|letter| *letter == byte).unwrap_or_default();
         number.wrapping_mul(62).wrapping_add(digit as u64)
     })
 }
 
-fn id_chars(mut number: u64) -> String {
+fn base62_id(mut number: u64) -> String {
     let mut letter = || {
         let at = usize::try_from(number % 62).unwrap_or_default();
         number /= 62;
-        char::from(ID_CHARS[at])
+        char::from(BASE62_ALPHABET[at])
     };
     (0..9).map(|_| letter()).collect()
 }
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn nine_letters_are_deterministic_and_distinct() {
         let made = || {
-            let mut ids = CallIdMap::new(IdRule::NineAlphanumerics, AssignedIds::default());
+            let mut ids = CallIdMap::new(CallIdRule::NineAlphanumerics, AssignedIds::default());
             let texts: Vec<String> = (0..200).map(|n| format!("call_{n}")).collect();
             let sent = texts.iter().map(|id| {
                 let sent =
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_legal_id_that_another_became_is_sent_as_a_third() {
-        let mut ids = CallIdMap::new(IdRule::NineAlphanumerics, AssignedIds::default());
+        let mut ids = CallIdMap::new(CallIdRule::NineAlphanumerics, AssignedIds::default());
         let first = ids.call_id("call_1", None).into_owned();
         let taken: &'static str = Box::leak(first.clone().into_boxed_str());
         assert_ne!(ids.call_id(taken, None), first);

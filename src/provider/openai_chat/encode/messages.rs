@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::mem::take;
 
 use super::blocks::{Call, CallFunction, Content, Message, Part, media_part};
-use super::cache::{EncodedPrefix, MessageForm, NewMessages, WriteCursor};
+use super::cache::{EncodedPrefix, EncodingKey, NewMessages, WriteCursor};
 use super::call_ids::CallIdMap;
 use crate::error::Error;
 use crate::item::{self, Item, ItemKind, ProviderData, ToolCall, ToolResult};
@@ -14,15 +14,15 @@ use crate::provider::openai_chat::dialect::{
     Dialect, EmptyContent, ReasoningEcho, SystemPosition, SystemRole,
 };
 use crate::provider::openai_chat::passthrough::{
-    BLOCKS_KEY, DETAILS_KEY, EXTRA_FIELDS, REASONING_FIELD,
+    CALL_EXTRA_FIELDS, REASONING_DETAILS_FIELD, SIGNATURE_FIELD, THINKING_BLOCKS_FIELD,
 };
 use crate::provider::ordered_fields::OrderedFields;
 use crate::provider::portable_values::{
-    content_text, has_media, object_or_wrapped, result_text, wire_name,
+    arguments_as_object, content_text, has_media, result_text, wire_name,
 };
 
 /// What an assistant says where a server wants one between a tool result and the user.
-const RESULT_READ: &str = "I have read the results.";
+const RESULTS_ACKNOWLEDGEMENT: &str = "I have read the results.";
 
 /// The messages so far. Nothing that was closed is looked at again.
 pub(super) struct Messages<'a> {
@@ -30,7 +30,7 @@ pub(super) struct Messages<'a> {
     model: &'a str,
     /// Texts of the assistant and the user are parts, with and without a mark.
     uses_parts: bool,
-    written_items: Vec<Message<'a>>,
+    written: Vec<Message<'a>>,
     /// What is known here, but for the ids.
     cursor: WriteCursor,
     /// The place up to which all is closed, how many messages are, and what is known there.
@@ -42,9 +42,9 @@ pub(super) struct Messages<'a> {
     /// The item before was of a turn that did not complete.
     was_interrupted: bool,
     /// Images and files of the tool results that are being written.
-    media: Vec<Part<'a>>,
+    result_media: Vec<Part<'a>>,
     /// How many calls have no result yet.
-    open_calls: usize,
+    open_call_count: usize,
     call_ids: CallIdMap<'a>,
 }
 
@@ -60,57 +60,58 @@ impl<'a> Messages<'a> {
             dialect,
             model,
             uses_parts: in_parts,
-            written_items: Vec::new(),
-            call_ids: CallIdMap::new(dialect.id_rule, cursor.assigned_ids.clone()),
+            written: Vec::new(),
+            call_ids: CallIdMap::new(dialect.call_id_rule, cursor.assigned_ids.clone()),
             cursor: cursor.clone(),
             closed_elements: None,
             open_turn: None,
             pending_reasoning: Cow::Borrowed(""),
             was_interrupted: false,
-            media: Vec::new(),
-            open_calls: 0,
+            result_media: Vec::new(),
+            open_call_count: 0,
         }
     }
 
     /// The messages of a context, the zones of the system prompt where the dialect has them.
     pub(super) fn write(
         mut self,
-        context: &'a EncodeContext<EncodedPrefix, MessageForm>,
+        context: &'a EncodeContext<EncodedPrefix, EncodingKey>,
     ) -> Result<NewMessages<'a>, Error> {
         let (stable, volatile) = (context.stable(), context.volatile());
         let (front, back) = match self.dialect.system_position {
-            SystemPosition::Anywhere => (self.push_instruction([stable, ""]), [volatile, ""]),
-            SystemPosition::Front => (self.push_instruction([stable, volatile]), ["", ""]),
+            SystemPosition::Anywhere => (self.instruction_message([stable, ""]), [volatile, ""]),
+            SystemPosition::Front => (self.instruction_message([stable, volatile]), ["", ""]),
         };
         for (at, item) in context.items() {
             self.push(item)?;
-            if self.open_turn.is_none() && self.media.is_empty() && self.open_calls == 0 {
+            if self.open_turn.is_none() && self.result_media.is_empty() && self.open_call_count == 0
+            {
                 let cursor = WriteCursor {
                     assigned_ids: self.call_ids.assigned_ids.clone(),
                     ..self.cursor.clone()
                 };
-                self.closed_elements = Some((at, self.written_items.len(), cursor));
+                self.closed_elements = Some((at, self.written.len(), cursor));
             }
         }
-        self.close_message();
-        let back = self.push_instruction(back);
-        let (messages, closed) = (self.written_items, self.closed_elements);
+        self.close_turn_and_media();
+        let back = self.instruction_message(back);
+        let (messages, closed) = (self.written, self.closed_elements);
         Ok(NewMessages {
-            leading: front,
+            leading_instructions: front,
             messages,
             closed_elements: closed,
             is_first_marked: false,
-            trailing: back,
+            trailing_instructions: back,
         })
     }
 
     fn push_message(&mut self, message: Message<'a>) {
         self.cursor.follows_result = message.role == "tool";
-        self.written_items.push(message);
+        self.written.push(message);
     }
 
     /// Instructions in one message, the zones apart from each other; none if they say nothing.
-    fn push_instruction(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
+    fn instruction_message(&self, zones: [&'a str; 2]) -> Option<Message<'a>> {
         let zones = zones.into_iter().filter(|zone| !zone.is_empty());
         let content = match self.uses_parts {
             true => Content::Parts(zones.map(Part::text).collect()),
@@ -120,7 +121,7 @@ impl<'a> Messages<'a> {
             SystemRole::System => "system",
             SystemRole::Developer => "developer",
         };
-        content.is_non_empty().then(|| Message::new(role, content))
+        content.has_content().then(|| Message::new(role, content))
     }
 
     fn push(&mut self, item: &'a Item) -> Result<(), Error> {
@@ -129,7 +130,7 @@ impl<'a> Messages<'a> {
         // calls and their results no message may stand.
         let went_on = std::mem::replace(&mut self.was_interrupted, item.interrupted);
         let ends = |turn: &Message<'_>| match item.interrupted {
-            true => turn.content.is_non_empty(),
+            true => turn.content.has_content(),
             false => went_on,
         };
         if self.open_turn.as_ref().is_some_and(|turn| turn.tool_calls.is_empty() && ends(turn)) {
@@ -139,15 +140,15 @@ impl<'a> Messages<'a> {
         match &item.kind {
             ItemKind::User { content } => self.push_user(content)?,
             ItemKind::System { text } => {
-                self.close_message();
+                self.close_turn_and_media();
                 match self.dialect.system_position {
                     SystemPosition::Anywhere => {
-                        if let Some(message) = self.push_instruction([text, ""]) {
+                        if let Some(message) = self.instruction_message([text, ""]) {
                             self.push_message(message);
                         }
                     }
                     SystemPosition::Front => {
-                        self.push_text_as_user(self.text_of_content(Cow::Borrowed(text)));
+                        self.push_user_content(self.text_content(Cow::Borrowed(text)));
                     }
                 }
             }
@@ -157,8 +158,8 @@ impl<'a> Messages<'a> {
             }
             ItemKind::Reasoning { text } => self.push_reasoning(item, text, data),
             ItemKind::ToolCall(call) => {
-                self.open_calls += 1;
-                let call = self.push_call(call, data);
+                self.open_call_count += 1;
+                let call = self.encode_call(call, data);
                 let calls = &mut self.open_turn().tool_calls;
                 match calls.is_empty() {
                     // Most turns have one.
@@ -167,7 +168,7 @@ impl<'a> Messages<'a> {
                 }
             }
             ItemKind::ToolResult(result) => {
-                self.open_calls = self.open_calls.saturating_sub(1);
+                self.open_call_count = self.open_call_count.saturating_sub(1);
                 self.close_turn();
                 self.push_result(result)?;
             }
@@ -181,19 +182,19 @@ impl<'a> Messages<'a> {
     }
 
     fn push_user(&mut self, content: &'a item::Content) -> Result<(), Error> {
-        self.close_message();
+        self.close_turn_and_media();
         let part = |part| media_part(part, self.dialect.media_forms);
         let content = match content {
             item::Content::Parts(parts) if has_media(content) => {
                 Content::Parts(parts.iter().map(part).collect::<Result<_, _>>()?)
             }
-            content => self.text_of_content(content_text(content)),
+            content => self.text_content(content_text(content)),
         };
-        self.push_text_as_user(content);
+        self.push_user_content(content);
         Ok(())
     }
 
-    fn push_text_as_user(&mut self, content: Content<'a>) {
+    fn push_user_content(&mut self, content: Content<'a>) {
         self.cursor.in_tool_loop = false;
         self.acknowledge_results();
         self.push_message(Message::new("user", content));
@@ -206,12 +207,13 @@ impl<'a> Messages<'a> {
             ReasoningEcho::Verbatim if item.interrupted => {}
             ReasoningEcho::Verbatim => {
                 let Some(data) = data else { return };
-                let rare = self.open_turn().rare_fields();
+                let rare = self.open_turn().rare_fields_mut();
                 for (name, place) in [
-                    (DETAILS_KEY, &mut rare.reasoning_details),
-                    (BLOCKS_KEY, &mut rare.thinking_blocks),
+                    (REASONING_DETAILS_FIELD, &mut rare.reasoning_details),
+                    (THINKING_BLOCKS_FIELD, &mut rare.thinking_blocks),
                 ] {
-                    *place = place.take().or_else(|| OrderedFields::of_provider_data(data, name));
+                    *place =
+                        place.take().or_else(|| OrderedFields::provider_data_field(data, name));
                 }
             }
             ReasoningEcho::ContentInToolLoop => {
@@ -221,17 +223,18 @@ impl<'a> Messages<'a> {
         }
     }
 
-    fn push_call(&mut self, call: &'a ToolCall, data: Option<&'a ProviderData>) -> Call<'a> {
-        let kept = |name: &str| data.and_then(|data| OrderedFields::of_provider_data(data, name));
-        let thought = kept(REASONING_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
+    fn encode_call(&mut self, call: &'a ToolCall, data: Option<&'a ProviderData>) -> Call<'a> {
+        let kept =
+            |name: &str| data.and_then(|data| OrderedFields::provider_data_field(data, name));
+        let thought = kept(SIGNATURE_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
         let thought: Option<String> = thought;
-        let [extra_content, provider_specific_fields] = EXTRA_FIELDS.map(kept);
+        let [extra_content, provider_specific_fields] = CALL_EXTRA_FIELDS.map(kept);
         Call {
             id: self.call_ids.call_id(&call.call_id, thought.as_deref()),
             r#type: "function",
             function: CallFunction {
                 name: wire_name(&call.name),
-                arguments: object_or_wrapped(call),
+                arguments: arguments_as_object(call),
                 provider_specific_fields: kept("function"),
             },
             extra_content,
@@ -243,19 +246,19 @@ impl<'a> Messages<'a> {
         self.cursor.in_tool_loop = true;
         if let item::Content::Parts(parts) = &result.content {
             for part in parts.iter().filter(|part| part.as_text().is_none()) {
-                self.media.push(media_part(part, self.dialect.media_forms)?);
+                self.result_media.push(media_part(part, self.dialect.media_forms)?);
             }
         }
         let mut message = Message::new("tool", Content::Text(result_text(result)));
         message.tool_call_id = Some(self.call_ids.result_id(&result.call_id));
         if self.dialect.names_results {
-            message.rare_fields().name = Some(wire_name(&result.name));
+            message.rare_fields_mut().name = Some(wire_name(&result.name));
         }
         self.push_message(message);
         Ok(())
     }
 
-    fn text_of_content(&self, text: Cow<'a, str>) -> Content<'a> {
+    fn text_content(&self, text: Cow<'a, str>) -> Content<'a> {
         match self.uses_parts {
             true => Content::Parts(vec![Part::text(text)]),
             false => Content::Text(text),
@@ -267,7 +270,7 @@ impl<'a> Messages<'a> {
         self.open_turn.get_or_insert_with(|| Message::new("assistant", Content::Absent))
     }
 
-    fn close_message(&mut self) {
+    fn close_turn_and_media(&mut self) {
         self.close_turn();
         self.close_media();
     }
@@ -277,10 +280,10 @@ impl<'a> Messages<'a> {
         let thought = take(&mut self.pending_reasoning);
         let Some(mut turn) = self.open_turn.take() else { return };
         let calls = !turn.tool_calls.is_empty();
-        if !turn.content.is_non_empty() {
+        if !turn.content.has_content() {
             turn.content = match self.dialect.empty_content {
                 EmptyContent::Null => Content::Null,
-                EmptyContent::Empty => Content::Text(Cow::Borrowed("")),
+                EmptyContent::EmptyString => Content::Text(Cow::Borrowed("")),
                 EmptyContent::Absent => Content::Absent,
             };
             if !calls {
@@ -289,14 +292,14 @@ impl<'a> Messages<'a> {
         }
         let echoes = self.dialect.reasoning_echo == ReasoningEcho::ContentInToolLoop;
         if echoes && (calls || self.cursor.in_tool_loop) {
-            turn.rare_fields().reasoning_content = Some(thought);
+            turn.rare_fields_mut().reasoning_content = Some(thought);
         }
         self.push_message(turn);
     }
 
     fn close_media(&mut self) {
-        if !self.media.is_empty() {
-            let media = take(&mut self.media);
+        if !self.result_media.is_empty() {
+            let media = take(&mut self.result_media);
             self.acknowledge_results();
             self.push_message(Message::new("user", Content::Parts(media)));
         }
@@ -304,8 +307,8 @@ impl<'a> Messages<'a> {
 
     /// Has an assistant speak before the user does, where a server wants it.
     fn acknowledge_results(&mut self) {
-        if self.dialect.assistant_after_results && self.cursor.follows_result {
-            let content = self.text_of_content(Cow::Borrowed(RESULT_READ));
+        if self.dialect.requires_assistant_after_results && self.cursor.follows_result {
+            let content = self.text_content(Cow::Borrowed(RESULTS_ACKNOWLEDGEMENT));
             self.push_message(Message::new("assistant", content));
         }
     }

@@ -37,7 +37,7 @@ use crate::request::{Request, ToolChoice};
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
     request.check()?;
     let options = &request.options;
-    let mark = CacheControl::from_option(options.cache).filter(|_| dialect.cache_marks);
+    let mark = CacheControl::from_option(options.cache).filter(|_| dialect.supports_cache_control);
     let in_parts = mark.is_some();
     let mut context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
@@ -48,9 +48,9 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     let known = context.state().cloned().unwrap_or_default();
     let messages = Messages::new(dialect, model, in_parts, &known.cursor);
     let mut written = messages.write(&context)?;
-    let called = known.called_tools || written.messages.iter().any(Message::calls);
+    let called = known.has_calls || written.messages.iter().any(Message::has_calls);
     let mut tools = tool_declarations(request, dialect);
-    if tools.is_none() && dialect.empty_tools && called {
+    if tools.is_none() && dialect.sends_empty_tools && called {
         tools = Some(Vec::new());
     }
     if let Some(mark) = mark {
@@ -91,7 +91,7 @@ fn set_cache_marks(
     if !has_stable_zone {
         return;
     }
-    let first = match &mut written.leading {
+    let first = match &mut written.leading_instructions {
         Some(front) => Some(front),
         None => {
             // A message with a mark in it is not what the next request has.
@@ -99,7 +99,7 @@ fn set_cache_marks(
             written.messages.first_mut()
         }
     };
-    if let Some(place) = first.and_then(|message| message.content.mark_count().next()) {
+    if let Some(place) = first.and_then(|message| message.content.cache_control_slots().next()) {
         *place = Some(mark);
     }
 }

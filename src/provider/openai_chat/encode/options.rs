@@ -7,16 +7,16 @@ use crate::error::Error;
 use crate::provider::body::{ObjectWriter, unsupported};
 use crate::provider::effort_names::EffortNames;
 use crate::provider::openai_chat::dialect::{
-    Dialect, LimitField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
+    Dialect, MaxTokensField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
 };
-use crate::provider::schema::openai_strict;
+use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
 /// The name of this wire in errors.
 const WIRE_NAME: &str = "Chat Completions";
 
 /// An option that a dialect knows, or the error that it does not.
-fn is_known_option<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
+fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
     match option.is_none() || is_known {
         true => Ok(option),
         false => Err(unsupported(WIRE_NAME, name)),
@@ -29,26 +29,26 @@ pub(super) fn set_options(
     options: &Options,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
-    let top_k = is_known_option(options.top_k, "top_k", dialect.top_k)?;
-    let limit = match dialect.limit_field {
-        LimitField::MaxCompletionTokens => "max_completion_tokens",
-        LimitField::MaxTokens => "max_tokens",
+    let top_k = ensure_supported(options.top_k, "top_k", dialect.supports_top_k)?;
+    let limit = match dialect.max_tokens_field {
+        MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
+        MaxTokensField::MaxTokens => "max_tokens",
     };
     let seed = match dialect.seed_field {
-        SeedField::None => is_known_option(options.seed, "seed", false).map(|_| "")?,
+        SeedField::None => ensure_supported(options.seed, "seed", false).map(|_| "")?,
         SeedField::Seed => "seed",
         SeedField::RandomSeed => "random_seed",
     };
-    if options.stop_sequences.len() > dialect.stop_sequences {
+    if options.stop_sequences.len() > dialect.max_stop_sequences {
         return Err(unsupported(WIRE_NAME, "stop_sequences"));
     }
     let user = match dialect.user_field {
-        UserField::None => is_known_option(options.user.as_ref(), "user", false).map(|_| "")?,
+        UserField::None => ensure_supported(options.user.as_ref(), "user", false).map(|_| "")?,
         UserField::User => "user",
         UserField::SafetyIdentifier => "safety_identifier",
     };
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
-    let metadata = is_known_option(metadata, "metadata", dialect.metadata)?;
+    let metadata = ensure_supported(metadata, "metadata", dialect.supports_metadata)?;
     let body = body
         .set_some(limit, options.max_output_tokens)
         .set_some("temperature", options.temperature)
@@ -79,10 +79,10 @@ pub(super) fn set_tools(
         // Without `tool_choice` the tools are left out.
         (ToolChoice::None, _) if !declared => None,
         (ToolChoice::None, _) => Some(json!("none")),
-        (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::Named) => {
+        (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::KeywordsAndNamed) => {
             Some(json!("required"))
         }
-        (ToolChoice::Tool(name), ToolChoices::Named) => {
+        (ToolChoice::Tool(name), ToolChoices::KeywordsAndNamed) => {
             Some(json!({ "type": "function", "function": { "name": name } }))
         }
         (ToolChoice::Required, ToolChoices::None)
@@ -92,8 +92,9 @@ pub(super) fn set_tools(
     };
     // That there may be several is so without being said.
     let several = options.parallel_tool_calls.filter(|_| declared);
-    let several = several.filter(|several| !several || dialect.parallel_tool_calls);
-    let several = is_known_option(several, "parallel_tool_calls", dialect.parallel_tool_calls)?;
+    let several = several.filter(|several| !several || dialect.supports_parallel_tool_calls);
+    let several =
+        ensure_supported(several, "parallel_tool_calls", dialect.supports_parallel_tool_calls)?;
     let body = body.set_some("tools", tools).set_some("tool_choice", tool_choice);
     Ok(body.set_some("parallel_tool_calls", several))
 }
@@ -109,7 +110,7 @@ fn set_reasoning(
         Reasoning::Effort(effort) => Ok(words.name_of(effort)),
         Reasoning::Budget(_) => Err(unsupported(WIRE_NAME, "reasoning")),
     };
-    Ok(match (dialect.reasoning, reasoning) {
+    Ok(match (dialect.reasoning_setting, reasoning) {
         (ReasoningSetting::None, _) => return Err(unsupported(WIRE_NAME, "reasoning")),
         (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", told(words)?),
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
@@ -141,12 +142,12 @@ fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, 
             json!({ "type": "json_schema", "json_schema": schema })
         }
         (Output::Schema(asked), OutputForms::ObjectAndStrictSchema) => {
-            let schema = openai_strict(&asked.schema)?;
+            let schema = to_openai_strict_schema(&asked.schema)?;
             let schema = json!({ "name": asked.name, "schema": schema, "strict": true });
             json!({ "type": "json_schema", "json_schema": schema })
         }
-        (Output::Json, OutputForms::Text | OutputForms::Schema)
-        | (Output::Schema(_), OutputForms::Text | OutputForms::Object) => {
+        (Output::Json, OutputForms::TextOnly | OutputForms::Schema)
+        | (Output::Schema(_), OutputForms::TextOnly | OutputForms::Object) => {
             return Err(unsupported(WIRE_NAME, "output"));
         }
     };

@@ -35,21 +35,21 @@ pub(super) struct OutputItems {
     pub(super) declared_tools: Vec<String>,
     slots: Vec<Slot>,
     /// The id of the newest reasoning item that is finished.
-    has_reasoning: Option<String>,
+    last_reasoning_id: Option<String>,
     /// Something that was streamed is not what the provider says it was.
     has_mismatch: bool,
     /// The newest slot of each index; not asked where a slot has none.
-    newest_slot: HashMap<u64, usize>,
-    some_lack_an_index: bool,
+    newest_slot_by_index: HashMap<u64, usize>,
+    has_unindexed_slots: bool,
     /// A message has more parts than any.
-    is_overfull: bool,
+    has_too_many_parts: bool,
     /// How many keys were given to the calls inside of wrappers.
-    inner_calls: u32,
+    wrapped_call_count: u32,
 }
 
 impl OutputItems {
     /// No items yet, of an answer of a model.
-    pub(super) fn from_output(model: &str) -> Self {
+    pub(super) fn for_model(model: &str) -> Self {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
@@ -61,13 +61,13 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) {
         let mut room = String::new();
-        let Some(item) = WireItem::read(raw, &mut room) else { return };
+        let Some(item) = WireItem::parse(raw, &mut room) else { return };
         let location = Location { id: item.id.or_empty(), ..location };
         // One that is there already was announced twice.
         if self.find(location, |slot| slot.may_match(&item)).is_none() {
-            let at = self.open_slot(location, Kind::of_item(&item));
-            if let Kind::Call(call) = &mut self.slots[at].kind {
-                call.start_with(&item, &self.declared_tools, item_key(at), turn);
+            let at = self.open_slot(location, SlotKind::from_item(&item));
+            if let SlotKind::Call(call) = &mut self.slots[at].kind {
+                call.start_from_item(&item, &self.declared_tools, item_key(at), turn);
             }
         }
     }
@@ -81,9 +81,9 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) {
         let at = self.text_slot(location, part.0);
-        if let Some(words) = self.slots[at].has_open_text() {
+        if let Some(words) = self.slots[at].open_text_mut() {
             words.push_delta(part, piece, item_key(at), turn);
-            self.is_overfull |= words.is_overfull();
+            self.has_too_many_parts |= words.has_too_many_parts();
         }
     }
 
@@ -96,11 +96,11 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) {
         let at = self.text_slot(location, part.0);
-        if let Some(words) = self.slots[at].has_open_text() {
+        if let Some(words) = self.slots[at].open_text_mut() {
             let differs = words.push_whole(part, text, item_key(at), turn) == Comparison::Different;
             // Thoughts are for reading; what goes back is the item as it is told at its end.
             self.has_mismatch |= differs && !part.0.is_reasoning();
-            self.is_overfull |= words.is_overfull();
+            self.has_too_many_parts |= words.has_too_many_parts();
         }
     }
 
@@ -111,16 +111,16 @@ impl OutputItems {
         piece: Option<&str>,
         turn: &mut TurnBuilder,
     ) {
-        if self.is_unassigned(location) {
+        if self.is_ambiguous(location) {
             for slot in &mut self.slots {
-                if let Kind::Call(call) = &mut slot.kind {
+                if let SlotKind::Call(call) = &mut slot.kind {
                     call.push_delta(None, 0, turn);
                 }
             }
             return;
         }
         let at = self.call_slot(location);
-        if let Kind::Call(call) = &mut self.slots[at].kind {
+        if let SlotKind::Call(call) = &mut self.slots[at].kind {
             call.push_delta(piece, item_key(at), turn);
         }
     }
@@ -133,30 +133,30 @@ impl OutputItems {
         told: Option<Cow<'_, str>>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        if self.is_unassigned(location) {
+        if self.is_ambiguous(location) {
             return Err(protocol_error("the end of a tool call may be of one of several"));
         }
         let at = self.call_slot(location);
-        if let Kind::Call(call) = &mut self.slots[at].kind {
-            call.rename(name, &self.declared_tools);
+        if let SlotKind::Call(call) = &mut self.slots[at].kind {
+            call.set_name(name, &self.declared_tools);
             let agreement = call.finish(told, false, item_key(at), turn)?;
             self.has_mismatch |= agreement == Comparison::Different;
         }
-        self.emit_if_whole(at, turn);
+        self.emit_if_complete(at, turn);
         Ok(())
     }
 
     /// Says a whole call, or the calls that it wraps.
     fn emit_call(&mut self, at: usize, turn: &mut TurnBuilder) {
-        let Kind::Call(call) = &mut self.slots[at].kind else { return };
-        let wraps = call.held_arguments && call.is_complete();
+        let SlotKind::Call(call) = &mut self.slots[at].kind else { return };
+        let wraps = call.may_be_wrapper && call.is_complete();
         let inner = wraps.then(|| expand_wrapper(&call.arguments, &self.declared_tools)).flatten();
         let Some(inner) = inner else { return call.emit(item_key(at), turn) };
         call.is_started = true;
         for (nth, one) in inner.iter().enumerate() {
             // Counted down, so that no item has the same.
-            let key = u32::MAX - self.inner_calls;
-            self.inner_calls += 1;
+            let key = u32::MAX - self.wrapped_call_count;
+            self.wrapped_call_count += 1;
             let id = match call.id.as_str() {
                 "" => String::new(),
                 id => format!("{id}_{nth}"),
@@ -167,13 +167,14 @@ impl OutputItems {
         }
     }
 
-    fn emit_if_whole(&mut self, at: usize, turn: &mut TurnBuilder) {
-        if self.slots[at].kind.call().is_some_and(|call| call.is_complete() && !call.is_started) {
+    fn emit_if_complete(&mut self, at: usize, turn: &mut TurnBuilder) {
+        if self.slots[at].kind.as_call().is_some_and(|call| call.is_complete() && !call.is_started)
+        {
             self.emit_call(at, turn);
         }
     }
 
-    pub(super) fn has_any(&self) -> bool {
+    pub(super) fn has_items(&self) -> bool {
         !self.slots.is_empty()
     }
 
@@ -185,39 +186,39 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let mut room = String::new();
-        let Some(item) = WireItem::read(raw, &mut room) else { return Ok(()) };
+        let Some(item) = WireItem::parse(raw, &mut room) else { return Ok(()) };
         let location = Location { id: item.id.or_empty(), ..location };
         let found = self.find_or_newest(location, |slot| slot.may_match(&item));
-        let at = found.unwrap_or_else(|| self.open_slot(location, Kind::of_item(&item)));
+        let at = found.unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
         // "mcp_list_tools" may come without its tools, which the terminal event has then.
         if item.r#type.or_empty() == "mcp_list_tools" && item.tools.is_none() {
             self.slots[at].data = deserialize_json(raw);
             return Ok(());
         }
-        self.finish(at, raw, &item, turn)
+        self.finish_item(at, raw, &item, turn)
     }
 
     /// The terminal event, whose output is taken for what did not come before it.
-    pub(super) fn fill_missing(
+    pub(super) fn apply_terminal_output(
         &mut self,
         output: &[&RawValue],
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         for (index, raw) in (0..).zip(output) {
-            if self.is_overfull() {
+            if self.exceeds_item_limit() {
                 break;
             }
             let mut room = String::new();
-            let Some(item) = WireItem::read(raw, &mut room) else { continue };
+            let Some(item) = WireItem::parse(raw, &mut room) else { continue };
             let location = Location { index: Some(index), id: item.id.or_empty() };
             let at = self
-                .emitted_slots(location, &item)
-                .unwrap_or_else(|| self.open_slot(location, Kind::of_item(&item)));
+                .find_for_terminal_item(location, &item)
+                .unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
             self.slots[at].is_matched = true;
-            self.finish(at, raw, &item, turn)?;
+            self.finish_item(at, raw, &item, turn)?;
         }
         for at in 0..self.slots.len() {
-            if let Slot { kind: Kind::ProviderItem(_), is_done: false, data: Some(_), .. } =
+            if let Slot { kind: SlotKind::ProviderItem(_), is_done: false, data: Some(_), .. } =
                 self.slots[at]
             {
                 self.slots[at].is_done = true;
@@ -228,7 +229,7 @@ impl OutputItems {
     }
 
     /// Whether something was streamed that must be taken back; it is said only once.
-    pub(super) fn must_retract(&mut self) -> bool {
+    pub(super) fn take_mismatch(&mut self) -> bool {
         std::mem::take(&mut self.has_mismatch)
     }
 
@@ -236,11 +237,11 @@ impl OutputItems {
     pub(super) fn emit_again(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             match &self.slots[at].kind {
-                Kind::Message(words) | Kind::Reasoning(words) => {
+                SlotKind::Message(words) | SlotKind::Reasoning(words) => {
                     words.emit_again(item_key(at), turn);
                 }
-                Kind::Call(_) => self.emit_call(at, turn),
-                Kind::ProviderItem(_) => {}
+                SlotKind::Call(_) => self.emit_call(at, turn),
+                SlotKind::ProviderItem(_) => {}
             }
             if self.slots[at].is_done {
                 self.attach_data(at, turn);
@@ -250,18 +251,18 @@ impl OutputItems {
 
     pub(super) fn has_refusal(&self) -> bool {
         let refuses =
-            |slot: &Slot| matches!(&slot.kind, Kind::Message(words) if words.has_refusal());
+            |slot: &Slot| matches!(&slot.kind, SlotKind::Message(words) if words.has_refusal());
         self.slots.iter().any(refuses)
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        self.slots.iter().any(|slot| slot.kind.call().is_some())
+        self.slots.iter().any(|slot| slot.kind.as_call().is_some())
     }
 
     /// Says the calls that were cut off before they could be said.
-    pub(super) fn emit_rest(&mut self, turn: &mut TurnBuilder) {
+    pub(super) fn emit_unstarted_calls(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
-            if let Kind::Call(call) = &mut self.slots[at].kind
+            if let SlotKind::Call(call) = &mut self.slots[at].kind
                 && !call.is_started
             {
                 call.emit(item_key(at), turn);
@@ -271,7 +272,7 @@ impl OutputItems {
 
     /// Checks that every call was written to its end.
     pub(super) fn check_calls(&self) -> Result<(), Error> {
-        let mut calls = self.slots.iter().filter_map(|slot| slot.kind.call());
+        let mut calls = self.slots.iter().filter_map(|slot| slot.kind.as_call());
         match calls.find(|call| !call.is_complete()).map(|call| call.name.as_str()) {
             None => Ok(()),
             Some("") => Err(protocol_error("a tool call has no name")),
@@ -280,21 +281,21 @@ impl OutputItems {
     }
 
     /// Whether a piece of a call does not say which of several it is of.
-    fn is_unassigned(&self, location: Location<'_>) -> bool {
-        let is_call = |slot: &Slot| matches!(slot.kind, Kind::Call(_));
+    fn is_ambiguous(&self, location: Location<'_>) -> bool {
+        let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let mut open = self.slots.iter().filter(|slot| is_call(slot) && !slot.is_done);
         location.index.is_none() && open.nth(1).is_some() && self.find(location, is_call).is_none()
     }
 
     /// There is more than any response has: nothing is taken any more.
-    pub(super) fn is_overfull(&self) -> bool {
-        self.slots.len() > MAX_ITEMS || self.is_overfull
+    pub(super) fn exceeds_item_limit(&self) -> bool {
+        self.slots.len() > MAX_ITEMS || self.has_too_many_parts
     }
 
-    fn open_slot(&mut self, location: Location<'_>, kind: Kind) -> usize {
+    fn open_slot(&mut self, location: Location<'_>, kind: SlotKind) -> usize {
         match location.index {
-            Some(index) => drop(self.newest_slot.insert(index, self.slots.len())),
-            None => self.some_lack_an_index = true,
+            Some(index) => drop(self.newest_slot_by_index.insert(index, self.slots.len())),
+            None => self.has_unindexed_slots = true,
         }
         let Location { index, id } = location;
         let slot =
@@ -306,9 +307,9 @@ impl OutputItems {
     /// The newest item that is wanted and stands at a location.
     fn find(&self, location: Location<'_>, wanted: impl Fn(&Slot) -> bool) -> Option<usize> {
         if let Some(index) = location.index
-            && !self.some_lack_an_index
+            && !self.has_unindexed_slots
         {
-            let newest = *self.newest_slot.get(&index)?;
+            let newest = *self.newest_slot_by_index.get(&index)?;
             if wanted(self.slots.get(newest)?) {
                 return Some(newest);
             }
@@ -328,28 +329,28 @@ impl OutputItems {
     }
 
     fn text_slot(&mut self, location: Location<'_>, kind_of_text: TextKind) -> usize {
-        let kind = Kind::for_text(kind_of_text);
+        let kind = SlotKind::from_text_kind(kind_of_text);
         let found = self.find_or_newest(location, |slot| slot.kind.is_same_kind(&kind));
         found.unwrap_or_else(|| self.open_slot(location, kind))
     }
 
     /// The call at a place; one whose beginning was lost begins here.
     fn call_slot(&mut self, location: Location<'_>) -> usize {
-        let is_call = |slot: &Slot| matches!(slot.kind, Kind::Call(_));
+        let is_call = |slot: &Slot| matches!(slot.kind, SlotKind::Call(_));
         let found = self.find_or_newest(location, is_call);
-        found.unwrap_or_else(|| self.open_slot(location, Kind::Call(Box::default())))
+        found.unwrap_or_else(|| self.open_slot(location, SlotKind::Call(Box::default())))
     }
 
     /// The item that the terminal event tells of: by the id of the call, by its own id, by its
     /// location, by its turn among those of its kind.
-    fn emitted_slots(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
-        let kind = Kind::of_item(item);
+    fn find_for_terminal_item(&self, location: Location<'_>, item: &WireItem<'_>) -> Option<usize> {
+        let kind = SlotKind::from_item(item);
         let call_id = item.call_id.or_empty();
         let is_this_call = |slot: &Slot| {
-            let call = slot.kind.call();
+            let call = slot.kind.as_call();
             call.is_some_and(|call| !call_id.is_empty() && call.id == call_id)
         };
-        let may_be = |slot: &Slot| match slot.kind.call() {
+        let may_be = |slot: &Slot| match slot.kind.as_call() {
             Some(_) => slot.may_match(item),
             None => slot.kind.is_same_kind(&kind),
         };
@@ -363,7 +364,7 @@ impl OutputItems {
     }
 
     /// Takes an item as it is told as a whole.
-    fn finish(
+    fn finish_item(
         &mut self,
         at: usize,
         raw: &RawValue,
@@ -371,10 +372,10 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
         let (slot, key) = (&mut self.slots[at], item_key(at));
-        let after = self.has_reasoning.as_deref();
+        let after = self.last_reasoning_id.as_deref();
         match &mut slot.kind {
-            Kind::Call(call) => {
-                call.describe(item, &self.declared_tools);
+            SlotKind::Call(call) => {
+                call.update_identity(item, &self.declared_tools);
                 let cut_off = matches!(item.status.or_empty(), "incomplete" | "failed");
                 let told = arguments_text(item.arguments);
                 self.has_mismatch |=
@@ -382,27 +383,27 @@ impl OutputItems {
                 slot.data = slot.data.take().or_else(|| passthrough::call_data(raw, after));
             }
             _ if slot.is_done => return Ok(()),
-            Kind::Message(words) => {
-                let told = reported_text(&item.content.0);
+            SlotKind::Message(words) => {
+                let told = message_text_parts(&item.content.0);
                 self.has_mismatch |= words.push_all(&told, key, turn) == Comparison::Different;
-                self.is_overfull |= words.is_overfull();
+                self.has_too_many_parts |= words.has_too_many_parts();
                 if item.phase.get() == Some("commentary") {
                     turn.mark_commentary(key);
                 }
                 slot.data = passthrough::message_data(raw, &item.content.0, after);
             }
-            Kind::Reasoning(words) => {
+            SlotKind::Reasoning(words) => {
                 if words.is_empty() {
-                    let _ = words.push_all(&reported_reasoning(item), key, turn);
-                    self.is_overfull |= words.is_overfull();
+                    let _ = words.push_all(&reasoning_text_parts(item), key, turn);
+                    self.has_too_many_parts |= words.has_too_many_parts();
                 }
                 slot.data = deserialize_json(raw);
-                self.has_reasoning = Some(item.id.or_empty().to_owned());
+                self.last_reasoning_id = Some(item.id.or_empty().to_owned());
             }
-            Kind::ProviderItem(_) => slot.data = deserialize_json(raw),
+            SlotKind::ProviderItem(_) => slot.data = deserialize_json(raw),
         }
         slot.is_done = true;
-        self.emit_if_whole(at, turn);
+        self.emit_if_complete(at, turn);
         self.attach_data(at, turn);
         Ok(())
     }
@@ -412,10 +413,10 @@ impl OutputItems {
         let Slot { kind, data: Some(value), .. } = &self.slots[at] else { return };
         let data = ProviderData::new(PROVIDER_NAME, &self.model, value.clone());
         match kind {
-            Kind::Message(_) => turn.set_text_data(item_key(at), data),
-            Kind::Reasoning(_) => turn.set_reasoning_data(item_key(at), data),
-            Kind::Call(_) => turn.set_tool_call_data(item_key(at), data),
-            Kind::ProviderItem(_) => turn.push_provider_item(data),
+            SlotKind::Message(_) => turn.set_text_data(item_key(at), data),
+            SlotKind::Reasoning(_) => turn.set_reasoning_data(item_key(at), data),
+            SlotKind::Call(_) => turn.set_tool_call_data(item_key(at), data),
+            SlotKind::ProviderItem(_) => turn.push_provider_item(data),
         }
     }
 }
@@ -424,7 +425,7 @@ impl OutputItems {
 struct Slot {
     index: Option<u64>,
     id: String,
-    kind: Kind,
+    kind: SlotKind,
     /// It was told as a whole.
     is_done: bool,
     /// What goes back verbatim.
@@ -434,7 +435,7 @@ struct Slot {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum SlotKind {
     Message(TextParts),
     Reasoning(TextParts),
     Call(Box<Call>),
@@ -442,8 +443,8 @@ enum Kind {
     ProviderItem(String),
 }
 
-impl Kind {
-    fn of_item(item: &WireItem<'_>) -> Self {
+impl SlotKind {
+    fn from_item(item: &WireItem<'_>) -> Self {
         match item.r#type.or_empty() {
             "message" => Self::Message(TextParts::default()),
             "reasoning" => Self::Reasoning(TextParts::default()),
@@ -452,7 +453,7 @@ impl Kind {
         }
     }
 
-    fn for_text(kind_of_text: TextKind) -> Self {
+    fn from_text_kind(kind_of_text: TextKind) -> Self {
         match kind_of_text.is_reasoning() {
             true => Self::Reasoning(TextParts::default()),
             false => Self::Message(TextParts::default()),
@@ -466,7 +467,7 @@ impl Kind {
         }
     }
 
-    fn call(&self) -> Option<&Call> {
+    fn as_call(&self) -> Option<&Call> {
         match self {
             Self::Call(call) => Some(call),
             Self::Message(_) | Self::Reasoning(_) | Self::ProviderItem(_) => None,
@@ -476,10 +477,13 @@ impl Kind {
 
 impl Slot {
     /// The words of a message or of reasoning that is not done.
-    fn has_open_text(&mut self) -> Option<&mut TextParts> {
+    fn open_text_mut(&mut self) -> Option<&mut TextParts> {
         match &mut self.kind {
-            Kind::Message(words) | Kind::Reasoning(words) if !self.is_done => Some(words),
-            Kind::Message(_) | Kind::Reasoning(_) | Kind::Call(_) | Kind::ProviderItem(_) => None,
+            SlotKind::Message(words) | SlotKind::Reasoning(words) if !self.is_done => Some(words),
+            SlotKind::Message(_)
+            | SlotKind::Reasoning(_)
+            | SlotKind::Call(_)
+            | SlotKind::ProviderItem(_) => None,
         }
     }
 
@@ -498,17 +502,17 @@ impl Slot {
     /// Whether an item may be this one. Another one may stand at the place of one that is done.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
         let fits = |own: &str, told: &str| own.is_empty() || told.is_empty() || own == told;
-        let may_be = match self.kind.call() {
+        let may_be = match self.kind.as_call() {
             Some(call) => {
                 fits(&call.id, item.call_id.or_empty()) && fits(&call.name, item.name.or_empty())
             }
             None => !self.is_done || self.has_id(item.id.or_empty()),
         };
-        may_be && self.kind.is_same_kind(&Kind::of_item(item))
+        may_be && self.kind.is_same_kind(&SlotKind::from_item(item))
     }
 }
 
-fn reported_text<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64, &'a str)> {
+fn message_text_parts<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64, &'a str)> {
     let told = |(index, part): (u64, &'a MessagePart<'_>)| match part.r#type.or_empty() {
         "output_text" | "text" => Some((TextKind::Text, index, part.text.or_empty())),
         "refusal" => Some((TextKind::Refusal, index, part.refusal.or_empty())),
@@ -518,7 +522,7 @@ fn reported_text<'a>(content: &'a [MessagePart<'_>]) -> Vec<(TextKind, u64, &'a 
 }
 
 /// The thoughts of an item that streamed none. Those that stand there twice are told once.
-fn reported_reasoning<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
+fn reasoning_text_parts<'a>(item: &'a WireItem<'_>) -> Vec<(TextKind, u64, &'a str)> {
     let parts = |kind_of_text, parts: &'a [MessagePart<'_>]| {
         (0..).zip(parts).map(move |(index, part)| (kind_of_text, index, part.text.or_empty()))
     };

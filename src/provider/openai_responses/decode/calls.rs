@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use super::frames::WireItem;
 use super::text::Comparison;
 use crate::error::Error;
-use crate::provider::openai::{arguments_text, malformed_arguments};
+use crate::provider::openai::{arguments_text, malformed_arguments_error};
 use crate::turn::TurnBuilder;
 
 /// The names under which the wrapper was seen.
@@ -30,7 +30,7 @@ pub(super) struct Call {
     /// A piece of its arguments was none, and their whole was not told since.
     is_broken: bool,
     /// It may wrap others, so that nothing is said of it before its end.
-    pub(super) held_arguments: bool,
+    pub(super) may_be_wrapper: bool,
 }
 
 /// How far a call has come.
@@ -46,32 +46,32 @@ enum CallEnd {
 
 impl Call {
     /// Takes what an item tells of the call beside its arguments.
-    pub(super) fn describe(&mut self, item: &WireItem<'_>, declared: &[String]) {
+    pub(super) fn update_identity(&mut self, item: &WireItem<'_>, declared: &[String]) {
         if self.id.is_empty() {
             item.call_id.or_empty().clone_into(&mut self.id);
         }
-        self.rename(item.name.or_empty(), declared);
+        self.set_name(item.name.or_empty(), declared);
     }
 
-    pub(super) fn rename(&mut self, name: &str, declared: &[String]) {
+    pub(super) fn set_name(&mut self, name: &str, declared: &[String]) {
         if self.name.is_empty() {
             name.clone_into(&mut self.name);
             // No declared tool has the name of the wrapper.
-            self.held_arguments = WRAPPER_TOOLS.contains(&name)
+            self.may_be_wrapper = WRAPPER_TOOLS.contains(&name)
                 && !declared.is_empty()
                 && !declared.iter().any(|tool| tool == name);
         }
     }
 
     /// The item as it is added.
-    pub(super) fn start_with(
+    pub(super) fn start_from_item(
         &mut self,
         item: &WireItem<'_>,
         declared: &[String],
         key: u32,
         turn: &mut TurnBuilder,
     ) {
-        self.describe(item, declared);
+        self.update_identity(item, declared);
         self.initial_arguments = arguments_text(item.arguments).unwrap_or_default().into_owned();
         self.emit_start(key, turn);
     }
@@ -104,7 +104,7 @@ impl Call {
         key: u32,
         turn: &mut TurnBuilder,
     ) -> Result<Comparison, Error> {
-        let told = told.ok_or_else(malformed_arguments)?;
+        let told = told.ok_or_else(malformed_arguments_error)?;
         if self.end == CallEnd::Open && self.arguments.is_empty() && told.is_empty() {
             let initial = std::mem::take(&mut self.initial_arguments);
             self.push_delta(Some(&initial), key, turn);
@@ -113,12 +113,12 @@ impl Call {
             "" => Comparison::Equal,
             told => {
                 self.is_broken = false;
-                self.compare_arguments(told, key, turn)
+                self.reconcile_arguments(told, key, turn)
             }
         };
         match (cut_off, self.end) {
             (true, _) => self.end = CallEnd::Truncated,
-            (false, CallEnd::Open) if self.is_broken => return Err(malformed_arguments()),
+            (false, CallEnd::Open) if self.is_broken => return Err(malformed_arguments_error()),
             (false, CallEnd::Open) => {
                 self.end = CallEnd::Complete;
                 // One that differs is said again, and ends then; one that is unsaid is said later.
@@ -131,7 +131,7 @@ impl Call {
         Ok(agreement)
     }
 
-    fn compare_arguments(&mut self, text: &str, key: u32, turn: &mut TurnBuilder) -> Comparison {
+    fn reconcile_arguments(&mut self, text: &str, key: u32, turn: &mut TurnBuilder) -> Comparison {
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
         match text.strip_prefix(self.arguments.as_str()) {
             Some("") => Comparison::Equal,
@@ -169,7 +169,7 @@ impl Call {
     }
 
     fn emit_start(&mut self, key: u32, turn: &mut TurnBuilder) {
-        if self.is_started || self.held_arguments || self.name.is_empty() || self.id.is_empty() {
+        if self.is_started || self.may_be_wrapper || self.name.is_empty() || self.id.is_empty() {
             return;
         }
         self.emit(key, turn);
@@ -179,18 +179,18 @@ impl Call {
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
 struct WrapperCall<'a> {
-    tool_uses: Vec<WrappedUse<'a>>,
+    tool_uses: Vec<WrappedToolUse<'a>>,
 }
 
 /// A call inside the wrapper.
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
-pub(super) struct WrappedUse<'a> {
+pub(super) struct WrappedToolUse<'a> {
     recipient_name: String,
     pub(super) parameters: &'a RawValue,
 }
 
-impl WrappedUse<'_> {
+impl WrappedToolUse<'_> {
     pub(super) fn name(&self) -> &str {
         self.recipient_name.strip_prefix("functions.").unwrap_or(&self.recipient_name)
     }
@@ -201,9 +201,9 @@ impl WrappedUse<'_> {
 pub(super) fn expand_wrapper<'a>(
     arguments: &'a str,
     declared: &[String],
-) -> Option<Vec<WrappedUse<'a>>> {
+) -> Option<Vec<WrappedToolUse<'a>>> {
     let WrapperCall { tool_uses } = serde_json::from_str(arguments).ok()?;
-    let fits = |one: &WrappedUse<'_>| {
+    let fits = |one: &WrappedToolUse<'_>| {
         one.parameters.get().starts_with('{') && declared.iter().any(|tool| tool == one.name())
     };
     (!tool_uses.is_empty() && tool_uses.iter().all(fits)).then_some(tool_uses)

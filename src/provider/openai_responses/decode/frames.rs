@@ -70,7 +70,7 @@ pub(super) struct WireItem<'a> {
 
 impl<'a> WireItem<'a> {
     /// Reads an item; a value that is not an object, or has no type, is none.
-    pub(super) fn read(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
+    pub(super) fn parse(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
         let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), room).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())
     }
@@ -86,7 +86,7 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
-    pub(super) fn usage(self) -> Usage {
+    pub(super) fn to_usage(self) -> Usage {
         let input = self.input_tokens_details.0.unwrap_or_default();
         let output = self.output_tokens_details.0.unwrap_or_default();
         Usage {

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::lenient::{self, LenientStr, deserialize_string, elements};
+use crate::provider::lenient::{self, LenientStr, array_elements, deserialize_string};
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
 use crate::sse::Frame;
@@ -44,7 +44,7 @@ pub struct Decoder {
 impl Decoder {
     /// Makes a decoder for the answer of a model.
     pub fn new(model: &str) -> Self {
-        Self { items: OutputItems::from_output(model), ..Self::default() }
+        Self { items: OutputItems::for_model(model), ..Self::default() }
     }
 
     /// Tells it which tools were declared.
@@ -88,7 +88,7 @@ impl Decoder {
             }
             "response.reasoning_text.done" => whole(items, turn, TextKind::Trace, &event.text),
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
-                if let Some((kind, text)) = event.part.0.as_deref().and_then(text_kind) {
+                if let Some((kind, text)) = event.part.0.as_deref().and_then(text_of_part) {
                     items.on_text_done(location, part(kind), text, turn);
                 }
             }
@@ -113,7 +113,7 @@ impl Decoder {
                     items.on_item_done(location, item, turn)?;
                 }
             }
-            "response.created" if self.items.has_any() && !self.is_known_tool(event) => {
+            "response.created" if self.items.has_items() && !self.is_current_response(event) => {
                 return Err(protocol_error("a second response began inside the first"));
             }
             // The life cycle, what hosted tools tell on their way (it is in their items at the
@@ -128,7 +128,7 @@ impl Decoder {
     }
 
     /// Whether it tells of the response that is being read.
-    fn is_known_tool(&self, event: &Event<'_>) -> bool {
+    fn is_current_response(&self, event: &Event<'_>) -> bool {
         let id = event.response.0.as_ref().map_or("", |response| response.id.or_empty());
         !id.is_empty() && id == self.response_id
     }
@@ -160,26 +160,26 @@ impl Decoder {
             _ => word,
         };
         let output = response.output.filter(|_| status != "failed");
-        self.items.fill_missing(&elements(output), turn)?;
-        if self.items.is_overfull() {
+        self.items.apply_terminal_output(&array_elements(output), turn)?;
+        if self.items.exceeds_item_limit() {
             turn.exceed_item_limit();
             return Ok(());
         }
-        if self.items.must_retract() {
+        if self.items.take_mismatch() {
             turn.retract(MISMATCH_MESSAGE);
             self.set_identity(response, turn);
             self.items.emit_again(turn);
         }
         // Counted behind the retraction, which would count it for the run once more.
         if let Some(usage) = &response.usage.0 {
-            turn.set_usage(usage.usage());
+            turn.set_usage(usage.to_usage());
         }
         if status == "failed" {
             return Err(failure::in_stream(response.error.map_or("{}", RawValue::get)));
         }
         if status == "cancelled" {
             let cause = Error::new(ErrorKind::Server, "the response was cancelled");
-            return Err(turn.into_incomplete(Some(cause)));
+            return Err(turn.fail_incomplete(Some(cause)));
         }
         let details = response.incomplete_details.0.as_ref();
         let reason =
@@ -187,7 +187,7 @@ impl Decoder {
         if matches!(reason, StopReason::Stop | StopReason::ToolCalls) {
             self.items.check_calls()?;
         }
-        self.items.emit_rest(turn);
+        self.items.emit_unstarted_calls(turn);
         turn.stop(reason, status);
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Decode for Decoder {
                 None => {}
             },
         }
-        if self.items.is_overfull() {
+        if self.items.exceeds_item_limit() {
             turn.exceed_item_limit();
         }
         Ok(FrameOutcome::Continue)
@@ -249,7 +249,7 @@ impl Decode for Decoder {
 }
 
 /// The words of a part as its end tells them.
-fn text_kind<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
+fn text_of_part<'a>(part: &'a MessagePart<'_>) -> Option<(TextKind, &'a str)> {
     match part.r#type.or_empty() {
         "output_text" => Some((TextKind::Text, part.text.or_empty())),
         "refusal" => Some((TextKind::Refusal, part.refusal.or_empty())),

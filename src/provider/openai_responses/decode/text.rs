@@ -44,7 +44,7 @@ impl TextParts {
         key: u32,
         turn: &mut TurnBuilder,
     ) {
-        let at = self.part_mut(kind, index);
+        let at = self.part_index(kind, index);
         if self.0[at].is_whole || piece.is_empty() {
             return;
         }
@@ -66,12 +66,12 @@ impl TextParts {
         if text.is_empty() {
             return Comparison::Equal;
         }
-        let at = self.part_mut(kind, index);
+        let at = self.part_index(kind, index);
         let streamed = &self.0[at].text;
         let newest = self.0.iter().rposition(|part| !part.text.is_empty());
         let is_last = newest.is_none_or(|newest| newest <= at);
         let agreement = match text.strip_prefix(streamed.as_str()) {
-            _ if compare_text(streamed, text) => Comparison::Equal,
+            _ if texts_match(streamed, text) => Comparison::Equal,
             Some(rest) if is_last || streamed.is_empty() => {
                 let rest = rest.to_owned();
                 self.0[at].is_whole = false;
@@ -96,7 +96,7 @@ impl TextParts {
     ) -> Comparison {
         let text: String = told.iter().map(|(.., text)| *text).collect();
         // Some gateways number their parts in two ways.
-        if compare_text(&self.text(), &text) {
+        if texts_match(&self.text(), &text) {
             return Comparison::Equal;
         }
         told.iter().fold(Comparison::Equal, |before, (kind, index, text)| {
@@ -108,7 +108,7 @@ impl TextParts {
     }
 
     /// There are more parts than any item has: the turn is not read on.
-    pub(super) fn is_overfull(&self) -> bool {
+    pub(super) fn has_too_many_parts(&self) -> bool {
         self.0.len() > MAX_PARTS
     }
 
@@ -136,10 +136,10 @@ impl TextParts {
         }
     }
 
-    fn part_mut(&mut self, kind: TextKind, index: u64) -> usize {
+    fn part_index(&mut self, kind: TextKind, index: u64) -> usize {
         let belongs = |part: &Part| part.kind == kind && part.index == index;
         self.0.iter().rposition(belongs).unwrap_or_else(|| {
-            if !self.is_overfull() {
+            if !self.has_too_many_parts() {
                 self.0.push(Part { kind, index, text: String::new(), is_whole: false });
             }
             self.0.len() - 1
@@ -170,6 +170,6 @@ fn emit_text(piece: &str, kind: TextKind, key: u32, turn: &mut TurnBuilder) {
 
 /// White space around a text is no difference worth a retraction, and a text that is missing is
 /// none at all.
-fn compare_text(streamed: &str, told: &str) -> bool {
+fn texts_match(streamed: &str, told: &str) -> bool {
     told.is_empty() || (!streamed.is_empty() && streamed.trim() == told.trim())
 }

@@ -4,7 +4,7 @@
 #[derive(Clone, Default)]
 pub(super) struct EncodedPrefix {
     /// The id of the reasoning of this turn that was sent last.
-    pub(super) sent_ids: Option<String>,
+    pub(super) last_reasoning_id: Option<String>,
     /// The item before was of a turn that did not complete.
     pub(super) was_interrupted: bool,
 }

@@ -9,20 +9,22 @@ use crate::error::Error;
 use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::handoff;
-use crate::provider::openai_responses::passthrough::{PROVIDER_NAME, ProviderItem, ReasoningItem};
+use crate::provider::openai_responses::passthrough::{
+    PROVIDER_NAME, PassthroughItem, ReasoningItem,
+};
 use crate::provider::portable_values::{
-    MAX_LONG_ID_BYTES, has_media, object_or_wrapped, result_text, wire_id, wire_name,
+    MAX_LONG_ID_BYTES, arguments_as_object, has_media, result_text, wire_id, wire_name,
 };
 
 /// The input so far. It only grows: what an item becomes depends on those before it alone.
 #[derive(Default)]
 pub(super) struct InputItems<'a> {
-    written_items: JsonElements,
+    written: JsonElements,
     /// The place up to which nothing waits, how many bytes are written there, and what is known.
-    closed_items: Option<(usize, usize, EncodedPrefix)>,
+    closed_elements: Option<(usize, usize, EncodedPrefix)>,
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
     /// without its required following item". At the end of its turn it is not sent.
-    waiting_results: Vec<(ReasoningItem<'a>, &'a Json)>,
+    pending_reasoning: Vec<(ReasoningItem<'a>, &'a Json)>,
     /// What is known here.
     prefix: EncodedPrefix,
 }
@@ -36,8 +38,8 @@ impl<'a> InputItems<'a> {
     /// Adds an item, behind which is the place `at`.
     pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
         self.push_item(item, model)?;
-        if self.waiting_results.is_empty() {
-            self.closed_items = Some((at, self.written_items.0.len(), self.prefix.clone()));
+        if self.pending_reasoning.is_empty() {
+            self.closed_elements = Some((at, self.written.0.len(), self.prefix.clone()));
         }
         Ok(())
     }
@@ -57,10 +59,11 @@ impl<'a> InputItems<'a> {
                 self.end_turn();
                 self.push_instruction(text)?;
             }
-            ItemKind::Text { text } => self.text(text, data)?,
+            ItemKind::Text { text } => self.push_text(text, data)?,
             ItemKind::Reasoning { .. } => {
-                let thought = data.and_then(|data| Some((ReasoningItem::read(data)?, &data.value)));
-                self.waiting_results.extend(thought);
+                let thought = data
+                    .and_then(|data| Some((ReasoningItem::from_provider_data(data)?, &data.value)));
+                self.pending_reasoning.extend(thought);
             }
             ItemKind::ToolCall(call) => self.push_call(call, data)?,
             ItemKind::ToolResult(result) => {
@@ -69,8 +72,8 @@ impl<'a> InputItems<'a> {
             }
             ItemKind::Other => {
                 if let Some(data) = data {
-                    self.flush()?;
-                    self.written_items.push(&data.value)?;
+                    self.flush_reasoning()?;
+                    self.written.push(&data.value)?;
                 }
             }
         }
@@ -86,13 +89,13 @@ impl<'a> InputItems<'a> {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.written_items.0.is_empty()
+        self.written.0.is_empty()
     }
 
     pub(super) fn finish(self) -> JsonArray<EncodedPrefix> {
         let mut array = JsonArray::new("input");
-        let mut elements = self.written_items;
-        if let Some((at, size, state)) = self.closed_items {
+        let mut elements = self.written;
+        if let Some((at, size, state)) = self.closed_elements {
             let rest = elements.0.split_off(size.min(elements.0.len()));
             array.closed = Some(ClosedElements { end: at, state, elements });
             elements = JsonElements(rest);
@@ -101,12 +104,12 @@ impl<'a> InputItems<'a> {
         array
     }
 
-    fn text(&mut self, text: &str, data: Option<&ProviderData>) -> Result<(), Error> {
+    fn push_text(&mut self, text: &str, data: Option<&ProviderData>) -> Result<(), Error> {
         if text.is_empty() {
             return Ok(());
         }
-        let kept = data.and_then(|data| self.linked(data));
-        self.linked_or_plain(kept.and_then(|kept| kept.into_message(text)), || {
+        let kept = data.and_then(|data| self.linked_item(data));
+        self.push_linked_or_plain(kept.and_then(|kept| kept.into_message(text)), || {
             let content = json!([{ "type": "output_text", "text": text }]);
             json!({ "type": "message", "role": "assistant", "content": content })
         })
@@ -114,28 +117,28 @@ impl<'a> InputItems<'a> {
 
     fn push_call(&mut self, call: &ToolCall, data: Option<&ProviderData>) -> Result<(), Error> {
         let (id, name) = (wire_id(&call.call_id, MAX_LONG_ID_BYTES), wire_name(&call.name));
-        let arguments = object_or_wrapped(call);
-        let kept = data.and_then(|data| self.linked(data));
-        self.linked_or_plain(kept.and_then(|kept| kept.into_call(&id, &name, &arguments)), || {
+        let arguments = arguments_as_object(call);
+        let kept = data.and_then(|data| self.linked_item(data));
+        self.push_linked_or_plain(kept.and_then(|kept| kept.into_call(&id, &name, &arguments)), || {
             json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
         })
     }
 
     /// Adds an item as it came with its reasoning before it; or else what there is without it, and
     /// the reasoning is not sent.
-    fn linked_or_plain(
+    fn push_linked_or_plain(
         &mut self,
         linked: Option<Box<RawValue>>,
         plain: impl FnOnce() -> Value,
     ) -> Result<(), Error> {
         match linked {
             Some(item) => {
-                self.flush()?;
-                self.written_items.push(&item)
+                self.flush_reasoning()?;
+                self.written.push(&item)
             }
             None => {
-                self.waiting_results.clear();
-                self.written_items.push(&plain())
+                self.pending_reasoning.clear();
+                self.written.push(&plain())
             }
         }
     }
@@ -145,7 +148,7 @@ impl<'a> InputItems<'a> {
             true => content_parts(&result.content).into(),
             false => json!(result_text(result)),
         };
-        self.written_items.push(&json!({
+        self.written.push(&json!({
             "type": "function_call_output",
             "call_id": wire_id(&result.call_id, MAX_LONG_ID_BYTES),
             "output": output,
@@ -154,33 +157,33 @@ impl<'a> InputItems<'a> {
 
     /// What is kept of an item, if the reasoning that it belongs to goes before it: with its own
     /// id and without that of its reasoning it would be refused.
-    fn linked(&self, data: &ProviderData) -> Option<ProviderItem> {
-        let kept = ProviderItem::read(data)?;
-        let waiting = self.waiting_results.last().map(|(thought, _)| thought.id());
-        let before = waiting.or(self.prefix.sent_ids.as_deref());
+    fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
+        let kept = PassthroughItem::from_provider_data(data)?;
+        let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
+        let before = waiting.or(self.prefix.last_reasoning_id.as_deref());
         (kept.after.as_deref() == before).then_some(kept)
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        for (thought, item) in std::mem::take(&mut self.waiting_results) {
-            self.written_items.push(item)?;
-            self.prefix.sent_ids = Some(thought.id().to_owned());
+    fn flush_reasoning(&mut self) -> Result<(), Error> {
+        for (thought, item) in std::mem::take(&mut self.pending_reasoning) {
+            self.written.push(item)?;
+            self.prefix.last_reasoning_id = Some(thought.id().to_owned());
         }
         Ok(())
     }
 
     fn end_turn(&mut self) {
-        self.waiting_results.clear();
-        self.prefix.sent_ids = None;
+        self.pending_reasoning.clear();
+        self.prefix.last_reasoning_id = None;
     }
 
     /// An empty message says nothing.
     fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
         match content {
             [] => Ok(()),
-            content => self
-                .written_items
-                .push(&json!({ "type": "message", "role": role, "content": content })),
+            content => {
+                self.written.push(&json!({ "type": "message", "role": role, "content": content }))
+            }
         }
     }
 }

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use self::cache::EncodedPrefix;
 use self::messages::InputItems;
-use self::options::{may_reason, reasoning_options, refuse_unsupported, text, tool_choice};
+use self::options::{
+    reasoning_options, refuse_unsupported, supports_reasoning, text_options, tool_choice,
+};
 use crate::error::Error;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
@@ -56,7 +58,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         strict: false,
     });
     let tools: Vec<_> = tools.collect();
-    let include = may_reason(model).then_some(["reasoning.encrypted_content"]);
+    let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
     let instructions = Some(context.stable()).filter(|text| !text.is_empty());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
     let body = ObjectWriter::default()
@@ -68,7 +70,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .set_some("temperature", options.temperature)
         .set_some("top_p", options.top_p)
         .set_some("reasoning", options.reasoning.map(reasoning_options).transpose()?)
-        .set_some("text", text(&options.output)?)
+        .set_some("text", text_options(&options.output)?)
         .set_some("instructions", instructions)
         .set_list("tools", &tools)
         .set_some("tool_choice", tool_choice(&options.tool_choice))

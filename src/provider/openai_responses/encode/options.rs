@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::provider::body::{ensure_extra_is_new, unsupported};
 use crate::provider::effort_names::EffortNames;
-use crate::provider::schema::openai_strict;
+use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
 
 /// The name of this wire in errors.
@@ -26,7 +26,7 @@ pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
 
 /// Whether a model may reason. Those that do not answer with "Encrypted content is not supported
 /// with this model", so the vendor's are known by their names; others are not judged.
-pub(super) fn may_reason(model: &str) -> bool {
+pub(super) fn supports_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or_default();
     let name = name.strip_prefix("ft:").unwrap_or(name);
     let does_not = ["gpt-3.5", "gpt-4", "chatgpt-", "gpt-5-chat"];
@@ -44,14 +44,14 @@ pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
     }
 }
 
-pub(super) fn text(output: &Output) -> Result<Option<Value>, Error> {
+pub(super) fn text_options(output: &Output) -> Result<Option<Value>, Error> {
     let format = match output {
         Output::Text => return Ok(None),
         Output::Json => json!({ "type": "json_object" }),
         Output::Schema(schema) => json!({
             "type": "json_schema",
             "name": schema.name,
-            "schema": openai_strict(&schema.schema)?,
+            "schema": to_openai_strict_schema(&schema.schema)?,
             "strict": true,
         }),
     };

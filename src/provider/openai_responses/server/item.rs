@@ -7,13 +7,13 @@ use crate::turn::ReasoningKind;
 
 /// An item that is open.
 pub(super) struct OpenItem {
-    kind: ItemKind,
+    kind: OutputItemKind,
     /// The text or the arguments so far.
     pub(super) text: String,
     pub(super) signature: Option<String>,
 }
 
-pub(super) enum ItemKind {
+pub(super) enum OutputItemKind {
     Text,
     Refusal,
     Reasoning(ReasoningKind),
@@ -28,8 +28,8 @@ pub(super) enum ItemStatus {
     Incomplete,
 }
 
-impl ItemKind {
-    pub(super) fn open_item(self) -> OpenItem {
+impl OutputItemKind {
+    pub(super) fn into_open_item(self) -> OpenItem {
         OpenItem { kind: self, text: String::new(), signature: None }
     }
 }
@@ -37,67 +37,69 @@ impl ItemKind {
 impl OpenItem {
     pub(super) fn id(&self, answer: &str, index: u32) -> String {
         let prefix = match self.kind {
-            ItemKind::Text | ItemKind::Refusal => "msg",
-            ItemKind::Reasoning(_) => "rs",
-            ItemKind::Call { .. } => "fc",
+            OutputItemKind::Text | OutputItemKind::Refusal => "msg",
+            OutputItemKind::Reasoning(_) => "rs",
+            OutputItemKind::Call { .. } => "fc",
         };
         format!("{prefix}_{answer}_{index}")
     }
 
     pub(super) fn is_call(&self) -> bool {
-        matches!(self.kind, ItemKind::Call { .. })
+        matches!(self.kind, OutputItemKind::Call { .. })
     }
 
     pub(super) fn is_reasoning(&self) -> bool {
-        matches!(self.kind, ItemKind::Reasoning(_))
+        matches!(self.kind, OutputItemKind::Reasoning(_))
     }
 
     /// The events of its text: this and `.delta` or `.done`.
-    pub(super) fn text_event(&self) -> &'static str {
+    pub(super) fn text_event_prefix(&self) -> &'static str {
         match self.kind {
-            ItemKind::Text => "response.output_text",
-            ItemKind::Refusal => "response.refusal",
-            ItemKind::Reasoning(ReasoningKind::Trace) => "response.reasoning_text",
-            ItemKind::Reasoning(ReasoningKind::Summary) => "response.reasoning_summary_text",
-            ItemKind::Call { .. } => "response.function_call_arguments",
+            OutputItemKind::Text => "response.output_text",
+            OutputItemKind::Refusal => "response.refusal",
+            OutputItemKind::Reasoning(ReasoningKind::Trace) => "response.reasoning_text",
+            OutputItemKind::Reasoning(ReasoningKind::Summary) => "response.reasoning_summary_text",
+            OutputItemKind::Call { .. } => "response.function_call_arguments",
         }
     }
 
     /// The field that holds its text.
-    pub(super) fn part_field(&self) -> &'static str {
+    pub(super) fn text_field(&self) -> &'static str {
         match self.kind {
-            ItemKind::Text | ItemKind::Reasoning(_) => "text",
-            ItemKind::Refusal => "refusal",
-            ItemKind::Call { .. } => "arguments",
+            OutputItemKind::Text | OutputItemKind::Reasoning(_) => "text",
+            OutputItemKind::Refusal => "refusal",
+            OutputItemKind::Call { .. } => "arguments",
         }
     }
 
     /// The events of its only part (this and `.added` or `.done`), and the field that tells parts
     /// apart; a call has no parts.
-    pub(super) fn part_names(&self) -> Option<(&'static str, &'static str)> {
+    pub(super) fn part_event_and_index_field(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
-            ItemKind::Text | ItemKind::Refusal | ItemKind::Reasoning(ReasoningKind::Trace) => {
+            OutputItemKind::Text
+            | OutputItemKind::Refusal
+            | OutputItemKind::Reasoning(ReasoningKind::Trace) => {
                 Some(("response.content_part", "content_index"))
             }
-            ItemKind::Reasoning(ReasoningKind::Summary) => {
+            OutputItemKind::Reasoning(ReasoningKind::Summary) => {
                 Some(("response.reasoning_summary_part", "summary_index"))
             }
-            ItemKind::Call { .. } => None,
+            OutputItemKind::Call { .. } => None,
         }
     }
 
     /// Its only part with these words.
     pub(super) fn part_json(&self, text: &str) -> Value {
         let kind = match self.kind {
-            ItemKind::Text => {
+            OutputItemKind::Text => {
                 return json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
             }
-            ItemKind::Refusal => "refusal",
-            ItemKind::Reasoning(ReasoningKind::Trace) => "reasoning_text",
-            ItemKind::Reasoning(ReasoningKind::Summary) => "summary_text",
-            ItemKind::Call { .. } => return Value::Null,
+            OutputItemKind::Refusal => "refusal",
+            OutputItemKind::Reasoning(ReasoningKind::Trace) => "reasoning_text",
+            OutputItemKind::Reasoning(ReasoningKind::Summary) => "summary_text",
+            OutputItemKind::Call { .. } => return Value::Null,
         };
-        json!({ "type": kind, self.part_field(): text })
+        json!({ "type": kind, self.text_field(): text })
     }
 
     /// The item as it is so far.
@@ -106,21 +108,21 @@ impl OpenItem {
         let parts: Vec<Value> = part.into_iter().collect();
         let id = self.id(answer, index);
         match &self.kind {
-            ItemKind::Text | ItemKind::Refusal => json!({
+            OutputItemKind::Text | OutputItemKind::Refusal => json!({
                 "id": id, "type": "message", "status": status, "role": "assistant",
                 "content": parts,
             }),
-            ItemKind::Reasoning(ReasoningKind::Summary) => {
+            OutputItemKind::Reasoning(ReasoningKind::Summary) => {
                 json!({ "id": id, "type": "reasoning", "summary": parts })
             }
-            ItemKind::Reasoning(ReasoningKind::Trace) => {
+            OutputItemKind::Reasoning(ReasoningKind::Trace) => {
                 let mut item = json!({ "id": id, "type": "reasoning", "summary": [] });
                 if !parts.is_empty() {
                     item["content"] = parts.into();
                 }
                 item
             }
-            ItemKind::Call { call_id, name } => json!({
+            OutputItemKind::Call { call_id, name } => json!({
                 "id": id, "type": "function_call", "status": status, "call_id": call_id,
                 "name": name, "arguments": self.text,
             }),

@@ -7,23 +7,23 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use self::item::{ItemKind, ItemStatus, OpenItem};
+use self::item::{ItemStatus, OpenItem, OutputItemKind};
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignedItem};
+use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
     FrameRole, IssuedItem, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent,
-    WriterOutput, openai_errors, sent_call_id,
+    WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
-pub(crate) const SERVER: ServerWire = ServerWire {
+pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     ping: |n| {
         let data = format!(r#"{{"type":"keepalive","sequence_number":{n}}}"#);
         Some(ServerFrame { event: Some("keepalive".into()), data, role: FrameRole::Event })
     },
     error_frame,
-    request_id: Some(openai_errors::REQUEST_ID_HEADER),
+    request_id_header: Some(openai_errors::REQUEST_ID_HEADER),
     ..ServerWire::new("openai_responses", "/responses", ResponseWriter::start, |error, _| {
         openai_errors::error_body(error, "context window")
     })
@@ -57,7 +57,7 @@ fn error_frame(body: &Value, n: usize) -> ServerFrame {
 struct ResponseWriter {
     out: WriterOutput,
     /// The number of frames so far.
-    frames: usize,
+    frame_count: usize,
     id: String,
     /// The response without its output, as every event of its life has it.
     response: Value,
@@ -67,8 +67,8 @@ struct ResponseWriter {
     open_item: Option<(u32, OpenItem)>,
     output_items: Vec<Value>,
     /// The reasoning item that nothing has followed yet.
-    has_reasoning: Option<String>,
-    has_refused: bool,
+    pending_reasoning_id: Option<String>,
+    has_refusal: bool,
 }
 
 impl ResponseWriter {
@@ -107,15 +107,15 @@ impl ResponseWriter {
             out: WriterOutput::default(),
             id: opening.id.to_owned(),
             response,
-            frames: 0,
+            frame_count: 0,
             encrypts_reasoning: body["include"].as_array().is_some_and(|words| {
                 words.iter().any(|word| word == "reasoning.encrypted_content")
             }),
             sign_fn: opening.sign_fn,
             open_item: None,
             output_items: Vec::new(),
-            has_reasoning: None,
-            has_refused: false,
+            pending_reasoning_id: None,
+            has_refusal: false,
         };
         for name in ["response.created", "response.in_progress"] {
             writer.write_event(name, json!({ "response": writer.response }));
@@ -131,8 +131,8 @@ impl ResponseWriter {
         self.close_item();
         let item = open.item_json(&self.id, index, ItemStatus::InProgress);
         self.write_event("response.output_item.added", json!({ "item": item }));
-        if let Some((part, _)) = open.part_names() {
-            let added = self.output_index(index, &open, "part", &open.part_json(""));
+        if let Some((part, _)) = open.part_event_and_index_field() {
+            let added = self.item_event(index, &open, "part", &open.part_json(""));
             self.write_event(format!("{part}.added"), added);
         }
         self.open_item = Some((index, open));
@@ -141,26 +141,26 @@ impl ResponseWriter {
     fn close_item(&mut self) {
         let Some((index, open)) = self.open_item.take() else { return };
         let mut item = open.item_json(&self.id, index, ItemStatus::Completed);
-        let done = self.output_index(index, &open, open.part_field(), &json!(open.text));
-        self.write_event(format!("{}.done", open.text_event()), done);
-        if let Some((part, _)) = open.part_names() {
-            let done = self.output_index(index, &open, "part", &open.part_json(&open.text));
+        let done = self.item_event(index, &open, open.text_field(), &json!(open.text));
+        self.write_event(format!("{}.done", open.text_event_prefix()), done);
+        if let Some((part, _)) = open.part_event_and_index_field() {
+            let done = self.item_event(index, &open, "part", &open.part_json(&open.text));
             self.write_event(format!("{part}.done"), done);
         }
         if open.is_reasoning() {
             self.encrypt_reasoning(&mut item, open.signature);
         }
-        self.finish(item);
+        self.finish_item(item);
     }
 
     /// An item that is written to its end.
-    fn finish(&mut self, item: Value) {
+    fn finish_item(&mut self, item: Value) {
         self.write_event("response.output_item.done", json!({ "item": item }));
         let id = item["id"].as_str().unwrap_or_default().to_owned();
         if item["type"] == "reasoning" {
-            self.has_reasoning = Some(id);
-        } else if let Some(reasoning) = self.has_reasoning.take() {
-            self.out.issued.push(IssuedItem::AfterReasoning { item: id, reasoning });
+            self.pending_reasoning_id = Some(id);
+        } else if let Some(reasoning) = self.pending_reasoning_id.take() {
+            self.out.issued.push(IssuedItem::RequiresReasoning { item: id, reasoning });
         }
         self.output_items.push(item);
     }
@@ -172,7 +172,7 @@ impl ResponseWriter {
         if self.encrypts_reasoning
             && let Some(encrypted) = own.or_else(|| (self.sign_fn)(id))
         {
-            self.out.sign(&encrypted, id);
+            self.out.record_signature(&encrypted, id);
             item["encrypted_content"] = encrypted.into();
         }
     }
@@ -181,17 +181,17 @@ impl ResponseWriter {
     fn write_piece(&mut self, piece: &str) {
         let Some((index, mut open)) = self.open_item.take() else { return };
         open.text.push_str(piece);
-        let delta = self.output_index(index, &open, "delta", &json!(piece));
-        self.write_event(format!("{}.delta", open.text_event()), delta);
+        let delta = self.item_event(index, &open, "delta", &json!(piece));
+        self.write_event(format!("{}.delta", open.text_event_prefix()), delta);
         self.open_item = Some((index, open));
     }
 
     /// The data of an event about an open item or its only part.
-    fn output_index(&self, index: u32, open: &OpenItem, field: &str, value: &Value) -> Value {
+    fn item_event(&self, index: u32, open: &OpenItem, field: &str, value: &Value) -> Value {
         let mut event = json!({
             "item_id": open.id(&self.id, index), "output_index": self.output_items.len(), field: value,
         });
-        if let Some((_, part_index)) = open.part_names() {
+        if let Some((_, part_index)) = open.part_event_and_index_field() {
             event[part_index] = 0.into();
         }
         event
@@ -203,8 +203,8 @@ impl ResponseWriter {
             event["output_index"] = self.output_items.len().into();
         }
         event["type"] = (*name).into();
-        event["sequence_number"] = self.frames.into();
-        self.frames += 1;
+        event["sequence_number"] = self.frame_count.into();
+        self.frame_count += 1;
         let role = match &*name {
             "response.completed" | "response.incomplete" => FrameRole::Terminal,
             _ => FrameRole::Event,
@@ -221,19 +221,19 @@ impl TurnWriter for ResponseWriter {
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
             ContentDelta::Text(piece) => {
-                self.open_item(index, ItemKind::Text.open_item());
+                self.open_item(index, OutputItemKind::Text.into_open_item());
                 self.write_piece(&piece);
             }
             ContentDelta::Refusal(piece) => {
-                self.has_refused = true;
-                self.open_item(index, ItemKind::Refusal.open_item());
+                self.has_refusal = true;
+                self.open_item(index, OutputItemKind::Refusal.into_open_item());
                 self.write_piece(&piece);
             }
             ContentDelta::Reasoning(kind, piece) => {
-                self.open_item(index, ItemKind::Reasoning(kind).open_item());
+                self.open_item(index, OutputItemKind::Reasoning(kind).into_open_item());
                 self.write_piece(&piece);
             }
-            ContentDelta::Signature(SignedItem::Reasoning, signature) => {
+            ContentDelta::Signature(SignatureTarget::Reasoning, signature) => {
                 if let Some((_, open)) = &mut self.open_item {
                     open.signature = Some(signature);
                 }
@@ -241,15 +241,15 @@ impl TurnWriter for ResponseWriter {
             ContentDelta::Signature(..) => return Err("a signature of text or of a call"),
             ContentDelta::HiddenReasoning(data) => {
                 self.close_item();
-                let hidden = ItemKind::Reasoning(ReasoningKind::Summary).open_item();
+                let hidden = OutputItemKind::Reasoning(ReasoningKind::Summary).into_open_item();
                 let mut item = hidden.item_json(&self.id, index, ItemStatus::Completed);
                 self.encrypt_reasoning(&mut item, Some(data));
                 self.write_event("response.output_item.added", json!({ "item": item }));
-                self.finish(item);
+                self.finish_item(item);
             }
             ContentDelta::CallStart { call_id: id, name } => {
-                let call_id = sent_call_id("call", id, &self.id, index);
-                self.open_item(index, ItemKind::Call { call_id, name }.open_item());
+                let call_id = call_id_or_generated("call", id, &self.id, index);
+                self.open_item(index, OutputItemKind::Call { call_id, name }.into_open_item());
             }
             ContentDelta::CallArgs(piece) => self.write_piece(&piece),
             ContentDelta::CallEnd => self.close_item(),
@@ -261,7 +261,7 @@ impl TurnWriter for ResponseWriter {
         let (name, why) = match reason {
             StopReason::Stop | StopReason::ToolCalls => ("response.completed", None),
             // The vendor's refusals are complete.
-            StopReason::Refusal if self.has_refused => ("response.completed", None),
+            StopReason::Refusal if self.has_refusal => ("response.completed", None),
             StopReason::MaxTokens => ("response.incomplete", Some("max_output_tokens")),
             StopReason::ContentFilter => ("response.incomplete", Some("content_filter")),
             StopReason::Other(raw) => ("response.incomplete", Some(raw.as_str())),

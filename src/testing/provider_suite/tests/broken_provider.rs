@@ -81,11 +81,11 @@ impl Subject for Broken {
         BrokenProvider { fault: self.fault, inner, key: key.to_owned(), clock }
     }
 
-    fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+    fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
         Some(write(pieces))
     }
 
-    fn error_in_stream(&self, message: &str) -> Option<Vec<u8>> {
+    fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
         Some(format!("{}\n", json!({ "error": { "message": message } })).into_bytes())
     }
 }

@@ -8,7 +8,7 @@ fn check(pieces: &[&str], expected: Result<Option<&str>, &str>) {
         .iter()
         .try_for_each(|piece| arguments.push(&RawValue::from_string((*piece).to_owned()).unwrap()));
     match (pushed, expected) {
-        (Ok(()), Ok(text)) => assert_eq!(arguments.into_text().as_deref(), text),
+        (Ok(()), Ok(text)) => assert_eq!(arguments.into_complete_json().as_deref(), text),
         (Err(error), Err(end)) => assert!(error.message().ends_with(end), "{error}"),
         (pushed, _) => panic!("{pushed:?}"),
     }
