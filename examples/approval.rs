@@ -25,7 +25,7 @@ struct File {
 
 /// An agent that tidies up. Its words are scripted; the files are really deleted.
 fn tidy(folder: &Path) -> Agent {
-    let model = Scripted::function(|request, _n| match request.history.last() {
+    let model = Scripted::from_fn(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("I did what I may do."),
         _ => Reply::text("Two files can go.")
             .call("delete", json!({ "name": "draft.txt" }))

@@ -25,7 +25,7 @@ struct Page {
 
 /// A scripted model: it reads page after page, and knows what is in its request and nothing else.
 fn reader() -> Scripted {
-    Scripted::function(|request, n| {
+    Scripted::from_fn(|request, n| {
         let reply = match request.context.newest_first().find_map(Item::as_user) {
             Some(asked) if asked.text().contains("boat called?") => recall(request),
             _ if n < 8 => Reply::text("One more page.").call("read", json!({ "number": n })),
@@ -51,7 +51,7 @@ fn recall(request: &Request) -> Reply {
 
 /// Another scripted model, which writes down what the user said.
 fn summarizer() -> Scripted {
-    let model = Scripted::function(|request, _| {
+    let model = Scripted::from_fn(|request, _| {
         let text = request.context.last().and_then(Item::as_user).map(Content::text);
         let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT));
         let facts: Vec<_> = facts.collect();

@@ -32,7 +32,7 @@ fn read() -> Tool {
 
 /// A scripted model that never has enough, unless it is told to wrap up.
 fn reader() -> Scripted {
-    Scripted::function(|request, n| {
+    Scripted::from_fn(|request, n| {
         let reply = match request.options.tool_choice == ToolChoice::None {
             true => Reply::text("That is what I found in the pages that I could afford."),
             false => Reply::text("One more page.").call("read", json!({ "number": n })),
@@ -92,7 +92,7 @@ async fn main() -> Result<(), Error> {
     let pool = Pool::new(4_000);
     let budget = Budget::new().with_pool(&pool).with_wrap_up_tokens(1_500);
     let child = agent.with_budget(budget.clone());
-    let boss = Scripted::function(|request, _n| {
+    let boss = Scripted::from_fn(|request, _n| {
         let reply = match request.options.tool_choice == ToolChoice::None {
             true => Reply::text("My reader ran out of tokens, and so did I."),
             false => Reply::new().call("reader", json!({ "prompt": "Read the book" })),

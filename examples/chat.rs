@@ -111,7 +111,7 @@ fn show(event: &Event) {
 
 /// A slow speaker that repeats what it hears. Before it answers a question, it looks.
 fn model() -> Scripted {
-    Scripted::function(|request, _| {
+    Scripted::from_fn(|request, _| {
         let looked = request.history.last().is_some_and(|item| item.as_tool_result().is_some());
         let heard = request.history.newest_first().find_map(Item::as_user);
         let heard = heard.map(Content::text).unwrap_or_default();

@@ -18,14 +18,14 @@ struct Nothing {}
 
 /// Can call a tool, and breaks off whenever it has a result to report.
 fn shaky() -> impl Provider {
-    let model = Scripted::function(|request, _n| match request.history.last() {
+    let model = Scripted::from_fn(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("The clock says that it ")
             .usage(Usage { input_tokens: 40, output_tokens: 6, ..Usage::default() })
             .fail(Error::new(ErrorKind::Overloaded, "overloaded")),
         _ => Reply::text("I look at the clock.").call("clock", json!({})),
     });
     let backoff =
-        Backoff { attempts: 2, base_delay: Duration::from_millis(20), ..Backoff::default() };
+        Backoff { max_attempts: 2, base_delay: Duration::from_millis(20), ..Backoff::default() };
     // Two attempts, where no other provider takes over at once. Without `with_retraction` nothing is
     // asked again once words have come.
     Retry::new(model.with_model("shaky")).with_backoff(backoff).with_retraction()
@@ -33,7 +33,7 @@ fn shaky() -> impl Provider {
 
 /// Looks once more before it answers.
 fn steady() -> Scripted {
-    let model = Scripted::function(|request, _n| {
+    let model = Scripted::from_fn(|request, _n| {
         let times: Vec<_> = request.history.iter().filter_map(Item::as_tool_result).collect();
         match times.as_slice() {
             [.., last] if times.len() > 1 => {

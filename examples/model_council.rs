@@ -38,9 +38,9 @@ fn council(
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The words of all models are scripted; the merging and the cancelling are real.");
-    let quick = Scripted::function(|_, _| Reply::text("In a file."));
-    let careful = Scripted::function(|_, _| Reply::text("In a manager, behind a second factor."));
-    let absent = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
+    let quick = Scripted::from_fn(|_, _| Reply::text("In a file."));
+    let careful = Scripted::from_fn(|_, _| Reply::text("In a manager, behind a second factor."));
+    let absent = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Auth, "no key")));
     let models = [quick.clone(), careful.clone(), absent.clone()];
     let members = [
         ("quick", Agent::new(quick)),

@@ -55,7 +55,7 @@ fn escalation() -> impl hook::Hook {
 
 /// Both models of one vendor, scripted.
 fn models() -> Scripted {
-    let model = Scripted::function(|request, _n| {
+    let model = Scripted::from_fn(|request, _n| {
         let last = request.history.last().and_then(Item::as_tool_result);
         match (request.model.as_deref(), last) {
             (Some(STRONG), Some(result)) if result.name == "nth_prime" => {

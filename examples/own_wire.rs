@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use turnstream::framing::{Frame, ServerSentEvents};
 use turnstream::item::{Content, ItemKind, StopReason};
-use turnstream::provider::{Decode, Destination, Encoded, FrameOutcome, HttpProvider, Wire};
-use turnstream::request::unsupported;
+use turnstream::provider::{Decode, Destination, EncodedRequest, FrameOutcome, HttpProvider, Wire};
+use turnstream::request::unsupported_error;
 use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::TurnBuilder;
@@ -29,12 +29,12 @@ impl Wire for Quillworks {
     }
 
     /// A request has lines, which say whose they are: `["user", "Hello"]`.
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
         // What the wire cannot express is an error: here all options, images and files.
-        request.options.refuse_except(NAME, &[])?;
+        request.options.ensure_only_supported(NAME, &[])?;
         let text = |content: &Content| match content {
             Content::Text(text) => Ok(text.clone()),
-            Content::Parts(_) => Err(unsupported(NAME, "content")),
+            Content::Parts(_) => Err(unsupported_error(NAME, "content")),
         };
         let mut lines = vec![json!(["director", request.system.stable, request.system.volatile])];
         // Settled, each call has its result. An item that is void is never sent.
@@ -51,7 +51,7 @@ impl Wire for Quillworks {
             });
         }
         let body = json!({ "engine": to.model, "tools": &*request.tools, "lines": lines });
-        Encoded::json(&body, &request.options.extra)
+        EncodedRequest::from_json(&body, &request.options.extra)
     }
 
     fn decoder(&self, _request: &Request, to: Destination<'_>) -> Reader {

@@ -24,7 +24,7 @@ struct Page {
 /// It reads one page after the other. Its words are scripted, and depend on the history alone, as
 /// those of any model.
 fn model() -> Scripted {
-    Scripted::function(|request, _| {
+    Scripted::from_fn(|request, _| {
         match request.history.iter().filter_map(Item::as_tool_result).count() {
             read @ (0 | 1) => Reply::text("Next page.").call("count", json!({ "number": read })),
             _ => Reply::text("That was all."),

@@ -48,7 +48,7 @@ async fn main() -> Result<(), Error> {
 
 /// Looks the duration up, and says it.
 fn agent() -> Result<Agent, Error> {
-    let model = Scripted::function(|request, _| {
+    let model = Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
             Some(result) => Reply::text(&format!("It takes {}.", result.content.text())),
             None => Reply::text("Let me look.").call_raw("c1", "timetable", "{}"),

@@ -47,7 +47,7 @@ fn log() -> impl Hook {
 /// A sub-agent for one folder. The pauses let all speak at once; who counts the tests never stops.
 fn counter(folder: &'static str) -> Agent {
     let pause = Duration::from_millis(5);
-    let model = Scripted::function(move |request, _n| {
+    let model = Scripted::from_fn(move |request, _n| {
         match request.history.last().and_then(Item::as_tool_result) {
             Some(lines) if folder != "tests" => Reply::text(&lines.content.text())
                 .delay(pause)
@@ -64,7 +64,7 @@ fn counter(folder: &'static str) -> Agent {
 
 /// Asks all of them in one turn, and tells what they said.
 fn coordinator() -> Scripted {
-    Scripted::function(|request, _n| {
+    Scripted::from_fn(|request, _n| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let told: Vec<_> = results.map(|it| it.content.text().replace("\n\n", " ")).collect();
         let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "How many lines?" }));

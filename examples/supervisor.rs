@@ -19,7 +19,7 @@ struct Page {
 
 /// A scripted model that never has enough: it asks for one page more, 300 tokens each time.
 fn insatiable() -> Scripted {
-    Scripted::function(|_request, n| {
+    Scripted::from_fn(|_request, n| {
         let usage = Usage { input_tokens: 250, output_tokens: 50, ..Usage::default() };
         Reply::text("One more page.").call("read", json!({ "number": n + 1 })).usage(usage)
     })

@@ -260,7 +260,7 @@ impl Choice {
 /// An error in the words of the command line. `variable` is that of the key.
 pub(crate) fn advised(error: &Error, variable: &str) -> String {
     let message = error.message().replace("`allow_plain_http`", "`--plain-http`");
-    match error.auth() {
+    match error.auth_problem() {
         Some(AuthProblem::MissingKey) if !variable.is_empty() => {
             format!("{message}; it is read from `{variable}`")
         }
@@ -285,7 +285,7 @@ impl Offline {
         let client = Anthropic::new(model)
             .with_base_url(server.url())?
             // The loopback device is behind no proxy, whatever the environment says.
-            .with_http(HttpClient::without_proxy());
+            .with_http_client(HttpClient::without_proxy());
         Ok(Self { client, _server: server })
     }
 }

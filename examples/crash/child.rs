@@ -71,7 +71,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
 }
 
 fn agent(place: &Place) -> Result<Agent, Error> {
-    let model = Scripted::function(|request, _| reply(next(&request.history)));
+    let model = Scripted::from_fn(|request, _| reply(next(&request.history)));
     let inner = Agent::new(asking("asked")).with_tools([tool(place, "asked")?.requires_approval()]);
     let tools = [
         tool(place, "once")?,
@@ -86,7 +86,7 @@ fn agent(place: &Place) -> Result<Agent, Error> {
 
 /// A model that makes one call, and is done when it has its result.
 fn asking(name: &'static str) -> Scripted {
-    Scripted::function(move |request, _| {
+    Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => Reply::text("Done."),
             false => Reply::new().call_raw("inner", name, r#"{"prompt":"go"}"#),

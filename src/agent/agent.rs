@@ -558,7 +558,7 @@ impl Agent {
     /// and has failed. The time is tokio's: outside of a tokio runtime the default does not hold, and
     /// a limit that was set is an error of a compactor that does not answer at its first poll.
     pub fn with_compactor_timeout(self, timeout: Duration) -> Self {
-        self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Set(timeout))
+        self.update_settings(|it| it.context.compactor_timeout = TimeLimit::Explicit(timeout))
     }
 
     /// Never makes a history shorter: one that does not fit ends the run as `context_window`.
@@ -651,8 +651,9 @@ impl Agent {
     where
         T: schemars::JsonSchema + serde::de::DeserializeOwned + 'static,
     {
-        let agent =
-            self.update_settings(|it| it.prompt.options.output = crate::request::Output::of::<T>());
+        let agent = self.update_settings(|it| {
+            it.prompt.options.output = crate::request::Output::for_type::<T>()
+        });
         agent.with_validation(|turn| turn.parse::<T>().map(drop).map_err(|error| error.to_string()))
     }
 

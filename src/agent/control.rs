@@ -223,7 +223,7 @@ impl Control {
     /// Counts what came on top since the last time, and gives all of it.
     pub(super) fn charge_usage(&self, usage: Usage, drain: impl FnOnce(Usage)) -> ChargedUsage {
         let mut charged = lock_ignoring_poison(&self.charged_usage);
-        let more = usage.since(charged.usage);
+        let more = usage.increase_since(charged.usage);
         if more != Usage::default() {
             drain(more);
             let cost = charged.price.map_or(0, |price| price.cost(&more));
@@ -236,7 +236,8 @@ impl Control {
     /// What the run will have spent once `usage` is counted.
     pub(super) fn projected_usage(&self, usage: Usage, tool_calls: u32) -> BudgetUsage {
         let charged = *lock_ignoring_poison(&self.charged_usage);
-        let more = charged.price.map_or(0, |price| price.cost(&usage.since(charged.usage)));
+        let more =
+            charged.price.map_or(0, |price| price.cost(&usage.increase_since(charged.usage)));
         let (cost, elapsed) = (charged.cost.saturating_add(more), self.started_at().elapsed());
         BudgetUsage { usage, cost, elapsed, tool_calls }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::agent::Budget;
-use crate::env::{AlarmOutcome, Deadline, TimeLimit};
+use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 
 /// When the time of a run is over, and when it has to wrap up.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl RunDeadline {
         self.has_started = true;
         self.can_wrap_up = budget.time_before_wrap_up().is_some();
         let Some(limit) = budget.effective_time_limit() else { return };
-        let alarm = |limit: Duration| Deadline::starting_at(started, TimeLimit::Set(limit));
+        let alarm = |limit: Duration| Deadline::starting_at(started, TimeLimit::Explicit(limit));
         let wrap_up = budget.time_before_wrap_up().map(alarm);
         self.alarms = Some(Alarms { wrap_up, end: alarm(limit) });
     }
@@ -72,8 +72,8 @@ impl RunDeadline {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
         let Some(Alarms { wrap_up, end }) = &mut self.alarms else { return Poll::Pending };
         let due = |ring, due| match ring {
-            AlarmOutcome::TimeUp => due,
-            AlarmOutcome::NoTimer => DeadlineEvent::TimerUnavailable,
+            DeadlineOutcome::TimeUp => due,
+            DeadlineOutcome::NoTimer => DeadlineEvent::TimerUnavailable,
         };
         if let Poll::Ready(ring) = end.poll(cx) {
             return Poll::Ready(due(ring, DeadlineEvent::TimeUp));

@@ -494,7 +494,7 @@ impl Run {
                 Some(Err(error)) => Some(error),
                 None => None,
             },
-            Err(message) => Some(Error::panic("the provider", &message)),
+            Err(message) => Some(Error::from_panic("the provider", &message)),
         };
         if let Some(error) = &error {
             self.shared.report_final_error(&self.state.get(), error);

@@ -28,7 +28,7 @@ pub(super) async fn next_request(
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
     run.control().set_incomplete_turn(false);
     let request = prepare_request(run, &counted).await?;
-    request.check()?;
+    request.validate()?;
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
     let model = Arc::from(model);
     let price = run.settings.limits.budget.price_of(&model)?;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use futures::future::BoxFuture;
 
-use crate::env::{AlarmOutcome, Deadline, TimeLimit};
+use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::{Error, ErrorKind, panic_to_error};
 
 /// How the counter of a window is called in errors.
@@ -70,13 +70,13 @@ pub(super) fn catch_named_panic<T>(whose: &str, f: impl FnOnce() -> T) -> Result
     panic_to_error(ErrorKind::Panic, whose, f)
 }
 
-fn timeout_error(whose: &str, limit: TimeLimit, ring: AlarmOutcome) -> Error {
+fn timeout_error(whose: &str, limit: TimeLimit, ring: DeadlineOutcome) -> Error {
     let limit = limit.duration();
     match ring {
-        AlarmOutcome::TimeUp => {
+        DeadlineOutcome::TimeUp => {
             Error::new(ErrorKind::Timeout, format!("{whose} took longer than {limit:?}"))
         }
-        AlarmOutcome::NoTimer => {
+        DeadlineOutcome::NoTimer => {
             let message = format!(
                 "the time limit of {limit:?} that was set for {whose} needs a tokio runtime with \
                  its time enabled"

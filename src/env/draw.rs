@@ -25,12 +25,12 @@ impl TestRng {
     }
 
     /// At most `max` elements.
-    pub(crate) fn sample<T>(&self, max: usize, mut element: impl FnMut() -> T) -> Vec<T> {
+    pub(crate) fn random_vec<T>(&self, max: usize, mut element: impl FnMut() -> T) -> Vec<T> {
         (0..self.next_below(max + 1)).map(|_| element()).collect()
     }
 
     /// At most `max` of these characters.
     pub(crate) fn text(&self, characters: &[char], max: usize) -> String {
-        self.sample(max, || *self.pick_one(characters)).into_iter().collect()
+        self.random_vec(max, || *self.pick_one(characters)).into_iter().collect()
     }
 }

@@ -5,7 +5,7 @@ mod timer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-pub(crate) use timer::{AlarmOutcome, Deadline, TimeLimit, instant_after};
+pub(crate) use timer::{Deadline, DeadlineOutcome, TimeLimit, instant_after};
 
 /// Where new ids come from: histories and what is appended to them are named by it.
 ///

@@ -24,7 +24,7 @@ struct Timer {
 impl Timer {
     /// A timer that ends at `at`. `None` outside of a tokio runtime, and in one whose time is not
     /// enabled.
-    fn poll_until(at: Instant) -> Option<Self> {
+    fn try_new(at: Instant) -> Option<Self> {
         // Without a runtime it would panic; without time it does, and there is no way to ask.
         let runtime = current_runtime()?;
         let sleep = catch_unwind(|| Box::pin(tokio::time::sleep_until(at))).ok();
@@ -59,13 +59,13 @@ pub(crate) enum TimeLimit {
     /// A default of this crate. It does not hold where there are no timers.
     Default(Duration),
     /// A limit that was set. What takes time fails where there are no timers.
-    Set(Duration),
+    Explicit(Duration),
 }
 
 impl TimeLimit {
     pub(crate) fn duration(self) -> Duration {
         match self {
-            Self::Default(limit) | Self::Set(limit) => limit,
+            Self::Default(limit) | Self::Explicit(limit) => limit,
         }
     }
 }
@@ -81,7 +81,7 @@ pub(crate) struct Deadline {
 
 /// Why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AlarmOutcome {
+pub(crate) enum DeadlineOutcome {
     /// The time is up.
     TimeUp,
     /// The limit was set, and there is no timer that could keep it.
@@ -95,10 +95,10 @@ impl Deadline {
     }
 
     /// Counts from now, with its timer set. `None` where there are no timers.
-    pub(crate) fn set(time: Duration) -> Option<Self> {
-        let mut alarm = Self::new(TimeLimit::Set(time));
+    pub(crate) fn try_start(time: Duration) -> Option<Self> {
+        let mut alarm = Self::new(TimeLimit::Explicit(time));
         if let Some(at) = alarm.expires_at {
-            alarm.timer = Some(Timer::poll_until(at)?);
+            alarm.timer = Some(Timer::try_new(at)?);
         }
         Some(alarm)
     }
@@ -120,26 +120,26 @@ impl Deadline {
     }
 
     /// Ready when the wait is over.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<AlarmOutcome> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineOutcome> {
         let Some(at) = self.expires_at else { return Poll::Pending };
         if self.is_over() {
-            return Poll::Ready(AlarmOutcome::TimeUp);
+            return Poll::Ready(DeadlineOutcome::TimeUp);
         }
         // What goes on in another runtime needs a timer there: that of the first may stand still.
         self.timer.take_if(|timer| Some(timer.runtime) != current_runtime());
         let is_default = matches!(self.limit, TimeLimit::Default(_));
         if self.timer.is_none() && !(is_default && is_time_disabled()) {
-            self.timer = Timer::poll_until(at);
+            self.timer = Timer::try_new(at);
         }
         let Some(Timer { sleep, .. }) = &mut self.timer else {
             return match self.limit {
                 TimeLimit::Default(_) => Poll::Pending,
-                TimeLimit::Set(_) => Poll::Ready(AlarmOutcome::NoTimer),
+                TimeLimit::Explicit(_) => Poll::Ready(DeadlineOutcome::NoTimer),
             };
         };
         while sleep.as_mut().poll(cx).is_ready() {
             if sleep.deadline() >= at {
-                return Poll::Ready(AlarmOutcome::TimeUp);
+                return Poll::Ready(DeadlineOutcome::TimeUp);
             }
             sleep.as_mut().reset(at);
         }
@@ -156,7 +156,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    fn poll_once(limit: TimeLimit) -> Poll<AlarmOutcome> {
+    fn poll_once(limit: TimeLimit) -> Poll<DeadlineOutcome> {
         let mut alarm = Deadline::new(limit);
         block_on(poll_fn(|cx| Poll::Ready(alarm.poll(cx))))
     }
@@ -164,16 +164,19 @@ mod tests {
     #[test]
     fn without_a_runtime_a_default_does_not_hold_and_a_limit_that_was_set_says_so() {
         assert_eq!(poll_once(TimeLimit::Default(LIMIT)), Poll::Pending);
-        assert_eq!(poll_once(TimeLimit::Set(LIMIT)), Poll::Ready(AlarmOutcome::NoTimer));
-        assert_eq!(poll_once(TimeLimit::Set(Duration::MAX)), Poll::Pending);
-        assert_eq!(poll_once(TimeLimit::Set(Duration::ZERO)), Poll::Ready(AlarmOutcome::TimeUp));
-        assert!(Deadline::set(LIMIT).is_none());
+        assert_eq!(poll_once(TimeLimit::Explicit(LIMIT)), Poll::Ready(DeadlineOutcome::NoTimer));
+        assert_eq!(poll_once(TimeLimit::Explicit(Duration::MAX)), Poll::Pending);
+        assert_eq!(
+            poll_once(TimeLimit::Explicit(Duration::ZERO)),
+            Poll::Ready(DeadlineOutcome::TimeUp)
+        );
+        assert!(Deadline::try_start(LIMIT).is_none());
     }
 
     #[test]
     fn a_runtime_without_time_has_no_timers() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let limits = [TimeLimit::Default(LIMIT), TimeLimit::Set(LIMIT)];
+        let limits = [TimeLimit::Default(LIMIT), TimeLimit::Explicit(LIMIT)];
         let polled =
             runtime.block_on(async { limits.map(|limit| poll_once_here(limit).is_ready()) });
         assert_eq!(polled, [false, true]);
@@ -209,19 +212,19 @@ mod tests {
         let (first, gone, second) = (runtime(), runtime(), runtime());
         let mut alarms = [&first, &gone].map(|runtime| {
             runtime.block_on(async {
-                let mut alarm = Deadline::set(LIMIT).unwrap();
+                let mut alarm = Deadline::try_start(LIMIT).unwrap();
                 assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
                 alarm
             })
         });
         drop(gone);
         for alarm in &mut alarms {
-            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), AlarmOutcome::TimeUp);
+            assert_eq!(second.block_on(poll_fn(|cx| alarm.poll(cx))), DeadlineOutcome::TimeUp);
         }
         drop(first);
     }
 
-    fn poll_once_here(limit: TimeLimit) -> Poll<AlarmOutcome> {
+    fn poll_once_here(limit: TimeLimit) -> Poll<DeadlineOutcome> {
         let mut alarm = Deadline::new(limit);
         let mut cx = Context::from_waker(std::task::Waker::noop());
         alarm.poll(&mut cx)
@@ -233,7 +236,7 @@ mod tests {
         let began = Instant::now();
         assert!(poll_fn(|cx| Poll::Ready(alarm.poll(cx).is_pending())).await);
         alarm.extend(LIMIT);
-        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, AlarmOutcome::TimeUp);
+        assert_eq!(poll_fn(|cx| alarm.poll(cx)).await, DeadlineOutcome::TimeUp);
         assert_eq!(began.elapsed(), 2 * LIMIT);
         assert!(alarm.is_over());
     }

@@ -31,14 +31,14 @@ pub struct Error(Arc<ErrorFields>);
 
 #[derive(Clone)]
 struct ErrorFields {
-    redacted_text: RedactedText,
-    flags: Flags,
+    data: ErrorData,
+    flags: ErrorFlags,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// Facts about an error that are not shown, serialised or compared.
 #[derive(Clone, Copy, Default)]
-struct Flags {
+struct ErrorFlags {
     /// A layer that takes back what was said has tried again, and has given up.
     are_retries_exhausted: bool,
     /// It stood in the body of an answer.
@@ -47,7 +47,7 @@ struct Flags {
 
 /// The part of an error that is data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct RedactedText {
+struct ErrorData {
     kind: ErrorKind,
     message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ impl Error {
     /// Makes an error of a kind. The message is a lower-case fragment without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(ErrorFields {
-            redacted_text: RedactedText {
+            data: ErrorData {
                 kind,
                 message: message.into(),
                 status: None,
@@ -84,7 +84,7 @@ impl Error {
                 context_limits: None,
                 retryable: None,
             },
-            flags: Flags::default(),
+            flags: ErrorFlags::default(),
             source: None,
         }))
     }
@@ -97,98 +97,98 @@ impl Error {
 
     /// Adds the HTTP status.
     pub fn with_status(mut self, status: u16) -> Self {
-        self.fields_mut().redacted_text.status = Some(status);
+        self.fields_mut().data.status = Some(status);
         self
     }
 
     /// Adds how long the provider asked to wait.
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        self.fields_mut().redacted_text.retry_after_ms = Some(millis);
+        self.fields_mut().data.retry_after_ms = Some(millis);
         self
     }
 
     /// Adds the provider's id of the request.
     pub fn with_request_id(mut self, id: impl Into<String>) -> Self {
-        self.fields_mut().redacted_text.request_id = Some(id.into());
+        self.fields_mut().data.request_id = Some(id.into());
         self
     }
 
     /// Adds the name of the parameter that the provider objects to.
     pub fn with_parameter(mut self, name: impl Into<String>) -> Self {
-        self.fields_mut().redacted_text.parameter = Some(name.into());
+        self.fields_mut().data.parameter = Some(name.into());
         self
     }
 
     /// Adds what there was too much of.
-    pub fn with_scope(mut self, scope: RateLimitScope) -> Self {
-        self.fields_mut().redacted_text.scope = Some(scope);
+    pub fn with_rate_limit_scope(mut self, scope: RateLimitScope) -> Self {
+        self.fields_mut().data.scope = Some(scope);
         self
     }
 
     /// Adds what is wrong with the key.
-    pub fn with_auth(mut self, problem: AuthProblem) -> Self {
-        self.fields_mut().redacted_text.auth = Some(problem);
+    pub fn with_auth_problem(mut self, problem: AuthProblem) -> Self {
+        self.fields_mut().data.auth = Some(problem);
         self
     }
 
     /// Adds by how much the request is too long.
     pub fn with_context_limits(mut self, limits: ContextLimits) -> Self {
-        self.fields_mut().redacted_text.context_limits = Some(limits);
+        self.fields_mut().data.context_limits = Some(limits);
         self
     }
 
     /// Adds whether the provider wants to be asked again, whatever the kind makes of it.
     pub fn with_retryable(mut self, retryable: bool) -> Self {
-        self.fields_mut().redacted_text.retryable = Some(retryable);
+        self.fields_mut().data.retryable = Some(retryable);
         self
     }
 
     /// What a caller can act on.
     pub fn kind(&self) -> ErrorKind {
-        self.0.redacted_text.kind
+        self.0.data.kind
     }
 
     /// One line for a person, the same as `to_string()`.
     pub fn message(&self) -> &str {
-        &self.0.redacted_text.message
+        &self.0.data.message
     }
 
     /// The HTTP status, where there was one.
     pub fn status(&self) -> Option<u16> {
-        self.0.redacted_text.status
+        self.0.data.status
     }
 
     /// How long the provider asked to wait before the next try.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.0.redacted_text.retry_after_ms.map(Duration::from_millis)
+        self.0.data.retry_after_ms.map(Duration::from_millis)
     }
 
     /// The provider's id of the request, for its support.
     pub fn request_id(&self) -> Option<&str> {
-        self.0.redacted_text.request_id.as_deref()
+        self.0.data.request_id.as_deref()
     }
 
     /// The parameter that the provider objects to.
     pub fn parameter(&self) -> Option<&str> {
-        self.0.redacted_text.parameter.as_deref()
+        self.0.data.parameter.as_deref()
     }
 
     /// What there was too much of, if this is a [rate limit](ErrorKind::RateLimited) and the
     /// provider says so.
-    pub fn scope(&self) -> Option<RateLimitScope> {
-        self.0.redacted_text.scope
+    pub fn rate_limit_scope(&self) -> Option<RateLimitScope> {
+        self.0.data.scope
     }
 
     /// What is wrong with the key, if this is a matter of [keys](ErrorKind::Auth) and it is known.
-    pub fn auth(&self) -> Option<AuthProblem> {
-        self.0.redacted_text.auth
+    pub fn auth_problem(&self) -> Option<AuthProblem> {
+        self.0.data.auth
     }
 
     /// By how much the request is too long, if it [is](ErrorKind::ContextWindow) and the provider
     /// gives numbers.
     pub fn context_limits(&self) -> Option<ContextLimits> {
-        self.0.redacted_text.context_limits
+        self.0.data.context_limits
     }
 
     /// Whether the same request, sent again later, may succeed.
@@ -200,14 +200,14 @@ impl Error {
     /// It says nothing of whether a consumer has seen a part of the answer already, nor of when to
     /// come back: that is [`retry_after`](Self::retry_after), where the provider says so.
     pub fn is_retryable(&self) -> bool {
-        let fits = self.scope() != Some(RateLimitScope::RequestSize);
-        self.0.redacted_text.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
+        let fits = self.rate_limit_scope() != Some(RateLimitScope::RequestSize);
+        self.0.data.retryable.unwrap_or_else(|| self.kind().is_transient() && fits)
     }
 
     /// What the provider said about asking again, if it said so.
     #[cfg(feature = "http")]
     pub(crate) fn retryable_override(&self) -> Option<bool> {
-        self.0.redacted_text.retryable
+        self.0.data.retryable
     }
 
     /// Returns the first source of type `T` in the chain of sources.
@@ -218,19 +218,19 @@ impl Error {
     /// The same with its texts, all that a server may have written, passed through `f`. Sources
     /// that `f` would change are replaced by what they show.
     #[cfg(feature = "http")]
-    pub(crate) fn with_redacted_text(mut self, f: impl Fn(&str) -> String) -> Self {
+    pub(crate) fn map_text_and_sources(mut self, f: impl Fn(&str) -> String) -> Self {
         if let Some(source) =
             self.0.source.as_deref().and_then(|of| RedactedSource::from_source(of, &f))
         {
             self = self.with_source(source);
         }
-        self.map_message(f)
+        self.map_text(f)
     }
 
     /// The same with its own texts, and not its sources, passed through `f`.
     #[cfg(feature = "http")]
-    pub(crate) fn map_message(mut self, f: impl Fn(&str) -> String) -> Self {
-        let shown = &mut self.fields_mut().redacted_text;
+    pub(crate) fn map_text(mut self, f: impl Fn(&str) -> String) -> Self {
+        let shown = &mut self.fields_mut().data;
         shown.message = f(&shown.message);
         shown.request_id = shown.request_id.as_deref().map(&f);
         shown.parameter = shown.parameter.as_deref().map(&f);
@@ -238,7 +238,7 @@ impl Error {
     }
 
     /// The same, returned by a layer that has tried again and takes back what was said.
-    pub(crate) fn with_retries_exhausted(mut self) -> Self {
+    pub(crate) fn mark_retries_exhausted(mut self) -> Self {
         self.fields_mut().flags.are_retries_exhausted = true;
         self
     }
@@ -249,7 +249,7 @@ impl Error {
     }
 
     /// The same, read in the body of an answer.
-    pub(crate) fn with_server_message(mut self) -> Self {
+    pub(crate) fn mark_as_server_message(mut self) -> Self {
         self.fields_mut().flags.is_server_message = true;
         self
     }
@@ -277,7 +277,7 @@ impl Error {
     }
 
     /// Makes an error of the text that something panicked with.
-    pub(crate) fn panic(place: &str, message: &str) -> Self {
+    pub(crate) fn from_panic(place: &str, message: &str) -> Self {
         Self::new(ErrorKind::Panic, format!("{place} panicked: {message}"))
     }
 
@@ -302,7 +302,7 @@ impl fmt::Display for Error {
 /// source.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = &self.0.redacted_text;
+        let shown = &self.0.data;
         if !f.alternate() {
             let words: Vec<&str> = shown.message.split_whitespace().collect();
             write!(f, "{} ({}", words.join(" "), shown.kind)?;
@@ -361,23 +361,19 @@ impl StdError for Error {
 
 impl PartialEq for Error {
     fn eq(&self, other: &Self) -> bool {
-        self.0.redacted_text == other.0.redacted_text
+        self.0.data == other.0.data
     }
 }
 
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.redacted_text.serialize(serializer)
+        self.0.data.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let shown = RedactedText::deserialize(deserializer)?;
-        Ok(Self(Arc::new(ErrorFields {
-            redacted_text: shown,
-            flags: Flags::default(),
-            source: None,
-        })))
+        let shown = ErrorData::deserialize(deserializer)?;
+        Ok(Self(Arc::new(ErrorFields { data: shown, flags: ErrorFlags::default(), source: None })))
     }
 }

@@ -15,13 +15,13 @@ pub enum ErrorKind {
     /// Nothing came in time; see [`Timeouts`](crate::http::Timeouts). In the middle of a turn its
     /// source is a [`PartialTurn`](crate::turn::PartialTurn).
     Timeout,
-    /// The key is missing, wrong, or not allowed to do this; [`Error::auth`](super::Error::auth)
+    /// The key is missing, wrong, or not allowed to do this; [`Error::auth_problem`](super::Error::auth_problem)
     /// may say which.
     Auth,
     /// The account cannot pay.
     Billing,
     /// Too many requests or tokens. [`Error::retry_after`](super::Error::retry_after) may say when
-    /// to come back, [`Error::scope`](super::Error::scope) what there was too much of.
+    /// to come back, [`Error::rate_limit_scope`](super::Error::rate_limit_scope) what there was too much of.
     RateLimited,
     /// The provider has no room at the moment.
     Overloaded,

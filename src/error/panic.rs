@@ -29,7 +29,7 @@ pub(crate) async fn panic_to_error_async<T>(
     future: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, Error> {
     let ended = AssertUnwindSafe(future).catch_unwind().await;
-    ended.unwrap_or_else(|payload| Err(Error::panic(whose, &panic_message(payload))))
+    ended.unwrap_or_else(|payload| Err(Error::from_panic(whose, &panic_message(payload))))
 }
 
 /// The text that code panicked with, where it panicked with one.

@@ -74,8 +74,9 @@ fn details_are_written_where_there_are_some_and_read_back() {
         r#"{"kind":"context_window","message":"too long","context_limits":{"limit":200,"requested":210}}"#
     );
     assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
-    let error = Error::new(ErrorKind::RateLimited, "m").with_scope(RateLimitScope::InputTokens);
-    let error = error.with_auth(AuthProblem::ExpiredKey).with_retryable(false);
+    let error =
+        Error::new(ErrorKind::RateLimited, "m").with_rate_limit_scope(RateLimitScope::InputTokens);
+    let error = error.with_auth_problem(AuthProblem::ExpiredKey).with_retryable(false);
     let json = serde_json::to_string(&error).unwrap();
     assert!(json.ends_with(r#""scope":"input_tokens","auth":"expired_key","retryable":false}"#));
     assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
@@ -86,8 +87,8 @@ fn details_of_a_later_version_are_read() {
     let json = r#"{"kind":"auth","message":"m","scope":"per_moon","auth":"tired_key",
         "context_limits":{"limit":5,"colour":"red"},"mood":1}"#;
     let error: Error = serde_json::from_str(json).unwrap();
-    assert_eq!(error.scope(), Some(RateLimitScope::Other));
-    assert_eq!(error.auth(), Some(AuthProblem::Other));
+    assert_eq!(error.rate_limit_scope(), Some(RateLimitScope::Other));
+    assert_eq!(error.auth_problem(), Some(AuthProblem::Other));
     assert_eq!(error.context_limits(), Some(ContextLimits::new(Some(5), None)));
 }
 
@@ -99,8 +100,8 @@ fn what_passes_by_itself_is_retryable_unless_the_provider_says_otherwise() {
     assert!(!error(ErrorKind::Overloaded).with_retryable(false).is_retryable());
     assert!(error(ErrorKind::InvalidRequest).with_retryable(true).is_retryable());
     let limited = error(ErrorKind::RateLimited);
-    assert!(limited.clone().with_scope(RateLimitScope::Daily).is_retryable());
-    assert!(!limited.with_scope(RateLimitScope::RequestSize).is_retryable());
+    assert!(limited.clone().with_rate_limit_scope(RateLimitScope::Daily).is_retryable());
+    assert!(!limited.with_rate_limit_scope(RateLimitScope::RequestSize).is_retryable());
 }
 
 #[cfg(feature = "http")]
@@ -108,10 +109,10 @@ fn what_passes_by_itself_is_retryable_unless_the_provider_says_otherwise() {
 fn a_source_that_shows_what_is_rewritten_is_replaced_and_another_is_kept() {
     let cause = Error::new(ErrorKind::Other, "open sesame");
     let outer = Error::new(ErrorKind::Server, "m").with_source(cause);
-    let hidden = outer.clone().with_redacted_text(|text| text.replace("sesame", "…"));
+    let hidden = outer.clone().map_text_and_sources(|text| text.replace("sesame", "…"));
     assert!(!format!("{hidden:?} {hidden:#?}").contains("sesame"));
     assert_eq!(std::error::Error::source(&hidden).unwrap().to_string(), "open …");
-    assert!(outer.with_redacted_text(str::to_owned).find_source::<Error>().is_some());
+    assert!(outer.map_text_and_sources(str::to_owned).find_source::<Error>().is_some());
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl Framing for JsonLines {
         self.next_frame()
     }
 
-    fn other_than(first: u8) -> Option<&'static str> {
+    fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'[' => Some("one JSON document"),
             b'<' => Some("a web page"),

@@ -68,7 +68,7 @@ pub trait Framing {
     /// Returns what an answer is instead if its first byte, white space left out, shows that it is
     /// not in this framing, whatever its `content-type` is. The text is part of an error's message,
     /// for example "a web page".
-    fn other_than(first: u8) -> Option<&'static str> {
+    fn detect_other_format(first: u8) -> Option<&'static str> {
         match first {
             b'{' | b'[' => Some("one JSON document"),
             b'<' => Some("a web page"),

@@ -20,7 +20,7 @@ pub struct Body {
     /// `None` once it ended.
     bytes: Option<BoxStream<'static, Result<Bytes, Error>>>,
     /// What was looked at and not taken.
-    unread_front: VecDeque<Result<Bytes, Error>>,
+    peeked_chunks: VecDeque<Result<Bytes, Error>>,
     runtime: ConnectionRuntime,
 }
 
@@ -30,7 +30,7 @@ impl Body {
         bytes: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
         runtime: ConnectionRuntime,
     ) -> Self {
-        Self { bytes: Some(bytes.boxed()), unread_front: VecDeque::new(), runtime }
+        Self { bytes: Some(bytes.boxed()), peeked_chunks: VecDeque::new(), runtime }
     }
 
     /// Looks at the first byte that is not white space, without taking it. `None` if there is none
@@ -39,21 +39,21 @@ impl Body {
     /// # Errors
     ///
     /// When a wait is over.
-    pub(crate) async fn first_byte(
+    pub(crate) async fn peek_first_byte(
         &mut self,
         deadlines: &mut TurnDeadlines,
     ) -> Result<Option<u8>, Error> {
         let mut seen = VecDeque::new();
         let mut first = None;
         while first.is_none() && seen.len() < 64 {
-            let Some(piece) = deadlines.limit_future(self.next()).await? else { break };
+            let Some(piece) = deadlines.await_within_limits(self.next()).await? else { break };
             // Some servers send blank lines for as long as a model loads or a request waits.
             deadlines.on_bytes();
             let bytes = piece.as_deref().unwrap_or_default();
             first = bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace());
             seen.push_back(piece);
         }
-        self.unread_front = seen;
+        self.peeked_chunks = seen;
         Ok(first)
     }
 }
@@ -63,14 +63,14 @@ impl Stream for Body {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if let Some(piece) = this.unread_front.pop_front() {
+        if let Some(piece) = this.peeked_chunks.pop_front() {
             return Poll::Ready(Some(piece));
         }
         let Some(bytes) = &mut this.bytes else { return Poll::Ready(None) };
         let end = match bytes.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(piece))) => return Poll::Ready(Some(Ok(piece))),
             Poll::Ready(end) => end,
-            Poll::Pending => match this.runtime.ensure_alive() {
+            Poll::Pending => match this.runtime.ensure_driven() {
                 Ok(()) => return Poll::Pending,
                 Err(error) => Some(Err(error)),
             },
@@ -113,11 +113,11 @@ mod tests {
         let limits = Timeouts { first_byte, idle, ..Timeouts::default() };
         let deadlines = || TurnDeadlines::start(limits, "the host".to_owned());
         let mut lines = body(&[(29, "\n"), (19, "\n"), (19, " data")]);
-        let first = lines.first_byte(&mut deadlines()).await;
+        let first = lines.peek_first_byte(&mut deadlines()).await;
         assert_eq!(first.unwrap(), Some(b'd'));
         for (pieces, seconds) in [(&[(31, "\n")], 30), (&[(1, "\n")], 1 + 20)] {
             let began = Instant::now();
-            let error = body(pieces).first_byte(&mut deadlines()).await.unwrap_err();
+            let error = body(pieces).peek_first_byte(&mut deadlines()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout);
             assert_eq!(began.elapsed().as_secs(), seconds, "{error}");
         }

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, catch_panic, panic_to_error, source_chain};
 use crate::http::connection_runtime::{self, ConnectionRuntime};
 use crate::http::proxy::{Proxies, is_tunnel_error};
 use crate::http::response::{Response, ResponseHead, ResponseHook};
-use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, masked};
+use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 
 /// The time limit for a connection, unless the [`Timeouts`](crate::http::Timeouts) of a request have one.
@@ -29,18 +29,18 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct HttpClient {
     clients: Arc<ClientCache>,
     clock: Arc<dyn Clock>,
-    hook: Option<Arc<ResponseHook>>,
+    response_hook: Option<Arc<ResponseHook>>,
 }
 
 /// A connection is driven by the runtime that it was made on, so that each has its own client: one
 /// that has ended, or that nobody runs at the moment, would leave a shared connection silent.
 struct ClientCache {
-    customize: Option<Box<Customize>>,
+    customize: Option<Box<CustomizeFn>>,
     uses_proxies: bool,
     cached: Mutex<Vec<(ClientKey, CachedClient)>>,
 }
 
-type Customize = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
+type CustomizeFn = dyn Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync;
 
 /// What a client is made for: the runtime that drives it, how long it waits for a connection, and
 /// which connections it uses. reqwest takes these for a client and not for a request.
@@ -100,8 +100,9 @@ impl ClientCache {
             .tcp_nodelay(true)
             .user_agent(concat!("turnstream/", env!("CARGO_PKG_VERSION")));
         if let Some(customize) = &self.customize {
-            settings = catch_panic(|| customize(settings))
-                .map_err(|message| Error::panic("the settings of the HTTP client", &message))?;
+            settings = catch_panic(|| customize(settings)).map_err(|message| {
+                Error::from_panic("the settings of the HTTP client", &message)
+            })?;
         }
         settings = settings.redirect(reqwest::redirect::Policy::none());
         if purpose.is_loopback || !self.uses_proxies {
@@ -117,7 +118,7 @@ impl ClientCache {
             // Nothing about it changes by itself.
             error.with_retryable(false)
         })?;
-        let proxies = Proxies::from_customized(&shown, &client);
+        let proxies = Proxies::from_debug_output(&shown, &client);
         Ok((client, proxies))
     }
 }
@@ -139,7 +140,7 @@ impl HttpClient {
     /// The client that all providers of this process share unless told otherwise.
     pub fn shared() -> Self {
         static SHARED: OnceLock<HttpClient> = OnceLock::new();
-        SHARED.get_or_init(|| Self::from_clients(None, true)).clone()
+        SHARED.get_or_init(|| Self::from_settings(None, true)).clone()
     }
 
     /// A client of its own whose settings you change: certificates, proxies, name resolution, a local
@@ -175,19 +176,19 @@ impl HttpClient {
     pub fn customized(
         customize: impl Fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder + Send + Sync + 'static,
     ) -> Self {
-        Self::from_clients(Some(Box::new(customize)), true)
+        Self::from_settings(Some(Box::new(customize)), true)
     }
 
     /// A client of its own that goes straight to its servers, whatever proxy the environment names.
     pub fn without_proxy() -> Self {
-        Self::from_clients(None, false)
+        Self::from_settings(None, false)
     }
 
     /// What goes wrong in making one, for example no certificates, is told by the first request.
-    fn from_clients(customize: Option<Box<Customize>>, uses_proxies: bool) -> Self {
+    fn from_settings(customize: Option<Box<CustomizeFn>>, uses_proxies: bool) -> Self {
         let made = Mutex::default();
         let clients = Arc::new(ClientCache { customize, uses_proxies, cached: made });
-        Self { clients, clock: Arc::new(SystemClock), hook: None }
+        Self { clients, clock: Arc::new(SystemClock), response_hook: None }
     }
 
     /// Sets the clock by which a server's dates are read, for example that of a `retry-after`.
@@ -213,7 +214,7 @@ impl HttpClient {
         mut self,
         hook: impl Fn(&ResponseHead<'_>) + Send + Sync + 'static,
     ) -> Self {
-        self.hook = Some(Arc::new(hook));
+        self.response_hook = Some(Arc::new(hook));
         self
     }
 
@@ -237,7 +238,7 @@ impl HttpClient {
         let runtime = ConnectionRuntime::for_handle(&current);
         let sent = runtime.drive(sending).await?;
         let mask = |error: Error, secrets: &[Secret]| {
-            error.with_redacted_text(|text| masked(secrets, text))
+            error.map_text_and_sources(|text| mask_secrets(secrets, text))
         };
         let mut answer = sent.map_err(|error| {
             let closed = is_connection_closed(&error);
@@ -245,8 +246,8 @@ impl HttpClient {
             // Marked last, so that a source that is rewritten does not hide the mark.
             if closed { error.map_source(ConnectionClosed) } else { error }
         })?;
-        if let Some(hook) = &self.hook {
-            let host = to.host();
+        if let Some(hook) = &self.response_hook {
+            let host = to.host_and_port();
             let head = ResponseHead::new(&answer, &host, secrets);
             panic_to_error(ErrorKind::Panic, "the response hook", || hook(&head))?;
         }
@@ -261,7 +262,7 @@ impl HttpClient {
             status,
             headers,
             received_at: self.clock.now(),
-            is_from_proxy: by_proxy,
+            answering_proxy: by_proxy,
             body,
         })
     }
@@ -291,15 +292,15 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     let proxy = proxies.proxy_for(to).map(|proxy| format!("the proxy {proxy}"));
     let (kind, what) = if is_tunnel_error(&error) {
         let proxy = proxy.unwrap_or_else(|| "a proxy".to_owned());
-        (ErrorKind::Connect, format!("{proxy} did not connect to {}", to.host()))
+        (ErrorKind::Connect, format!("{proxy} did not connect to {}", to.host_and_port()))
     } else if let Some(proxy) = proxy.filter(|_| error.is_connect()) {
-        (ErrorKind::Connect, format!("could not connect to {} through {proxy}", to.host()))
+        (ErrorKind::Connect, format!("could not connect to {} through {proxy}", to.host_and_port()))
     } else if error.is_connect() {
-        (ErrorKind::Connect, format!("could not connect to {}", to.host()))
+        (ErrorKind::Connect, format!("could not connect to {}", to.host_and_port()))
     } else if error.is_timeout() {
-        (ErrorKind::Timeout, format!("{} did not answer in time", to.host()))
+        (ErrorKind::Timeout, format!("{} did not answer in time", to.host_and_port()))
     } else {
-        (ErrorKind::Connect, format!("the request to {} failed", to.host()))
+        (ErrorKind::Connect, format!("the request to {} failed", to.host_and_port()))
     };
     Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
 }

@@ -21,20 +21,20 @@ pub(super) fn current_runtime() -> Result<Handle, Error> {
 pub(super) struct ConnectionRuntime {
     /// Set for a current-thread runtime, whose tasks run only while it is polled. The threads of
     /// others drive the connection wherever the answer is read.
-    is_current_thread: Option<Id>,
+    current_thread_runtime: Option<Id>,
 }
 
 impl ConnectionRuntime {
     pub(super) fn for_handle(runtime: &Handle) -> Self {
         let is_current_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
-        Self { is_current_thread: is_current_thread.then(|| runtime.id()) }
+        Self { current_thread_runtime: is_current_thread.then(|| runtime.id()) }
     }
 
     /// Returns an error if a wait for the connection may never end: in another runtime than a
     /// current-thread one that drives it, or outside of any. Whether another thread runs that one
     /// cannot be found out.
-    pub(super) fn ensure_alive(self) -> Result<(), Error> {
-        let Some(id) = self.is_current_thread else { return Ok(()) };
+    pub(super) fn ensure_driven(self) -> Result<(), Error> {
+        let Some(id) = self.current_thread_runtime else { return Ok(()) };
         if Handle::try_current().is_ok_and(|current| current.id() == id) {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl ConnectionRuntime {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => match self.ensure_alive() {
+            Poll::Pending => match self.ensure_driven() {
                 Ok(()) => Poll::Pending,
                 Err(error) => Poll::Ready(Err(error)),
             },

@@ -187,12 +187,12 @@ impl Credential {
         match &self.0 {
             CredentialKind::Key(key) if key.is_empty() => {}
             CredentialKind::Key(key) => {
-                authorization.headers.push(credential_headers(key_header, key));
+                authorization.headers.push(credential_header(key_header, key));
                 authorization.secrets.push(key.clone());
             }
             CredentialKind::Token(tokens) => {
-                let (held, origin) = tokens.get().await?;
-                authorization.headers.push(credential_headers(KeyHeader::Bearer, &held.secret));
+                let (held, origin) = tokens.get_or_fetch().await?;
+                authorization.headers.push(credential_header(KeyHeader::Bearer, &held.secret));
                 authorization.secrets.push(held.secret.clone());
                 authorization.cached_token =
                     (origin == TokenOrigin::Cache).then(|| (Arc::clone(tokens), held));
@@ -232,12 +232,12 @@ pub(crate) struct Authorization {
     /// Whether the other headers were signed with these, so that none may replace them.
     pub(crate) is_signature: bool,
     /// The token, if an earlier request has used it.
-    cached_token: Option<(Arc<TokenCache>, Arc<HeldToken>)>,
+    cached_token: Option<(Arc<TokenCache>, Arc<CachedToken>)>,
 }
 
 impl Authorization {
     /// Takes note that a server refused it with 401. Returns whether there may be a better one.
-    pub(crate) fn refused(&self) -> bool {
+    pub(crate) fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
         }
@@ -253,15 +253,15 @@ struct TokenCache {
 
 #[derive(Default)]
 struct TokenState {
-    held_token: Option<Arc<HeldToken>>,
+    cached_token: Option<Arc<CachedToken>>,
     /// The refreshes that requests wait for, each begun in this runtime. Those requests hold it;
     /// without any it is gone.
     refreshes: Vec<(Option<runtime::Id>, WeakShared<Refresh>)>,
 }
 
-type Refresh = BoxFuture<'static, Result<Arc<HeldToken>, Error>>;
+type Refresh = BoxFuture<'static, Result<Arc<CachedToken>, Error>>;
 
-struct HeldToken {
+struct CachedToken {
     secret: Secret,
     /// When it is to be fetched anew.
     stale_at: Option<Instant>,
@@ -273,10 +273,10 @@ enum TokenOrigin {
     /// An earlier request may have used it.
     Cache,
     /// It was fetched for this one.
-    New,
+    Fetched,
 }
 
-impl HeldToken {
+impl CachedToken {
     fn new(token: Token) -> Self {
         let lasts = |lifetime: Duration| lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime / 10));
         let stale =
@@ -290,10 +290,10 @@ impl HeldToken {
 }
 
 impl TokenCache {
-    async fn get(self: &Arc<Self>) -> Result<(Arc<HeldToken>, TokenOrigin), Error> {
+    async fn get_or_fetch(self: &Arc<Self>) -> Result<(Arc<CachedToken>, TokenOrigin), Error> {
         let refresh = {
             let mut state = lock_ignoring_poison(&self.state);
-            if let Some(held) = state.held_token.as_ref().filter(|held| held.is_fresh()) {
+            if let Some(held) = state.cached_token.as_ref().filter(|held| held.is_fresh()) {
                 return Ok((Arc::clone(held), TokenOrigin::Cache));
             }
             let here = Handle::try_current().ok().map(|runtime| runtime.id());
@@ -301,7 +301,7 @@ impl TokenCache {
             let running = running.and_then(|(_, refresh)| refresh.upgrade());
             running.unwrap_or_else(|| self.begin_refresh(here, &mut state))
         };
-        refresh.await.map(|held| (held, TokenOrigin::New))
+        refresh.await.map(|held| (held, TokenOrigin::Fetched))
     }
 
     /// Begins a refresh for the requests of one runtime. What it waits for, such as a connection, is
@@ -326,8 +326,8 @@ impl TokenCache {
                     "the source of tokens gave an empty token",
                 ));
             }
-            let held = Arc::new(HeldToken::new(token));
-            state.held_token = Some(Arc::clone(&held));
+            let held = Arc::new(CachedToken::new(token));
+            state.cached_token = Some(Arc::clone(&held));
             Ok(held)
         };
         let refresh = refresh.boxed().shared();
@@ -340,13 +340,13 @@ impl TokenCache {
     }
 
     /// Drops the token, unless it was replaced since.
-    fn discard(&self, held: &Arc<HeldToken>) {
+    fn discard(&self, held: &Arc<CachedToken>) {
         let mut state = lock_ignoring_poison(&self.state);
-        state.held_token.take_if(|current| Arc::ptr_eq(current, held));
+        state.cached_token.take_if(|current| Arc::ptr_eq(current, held));
     }
 }
 
-fn credential_headers(header: KeyHeader, key: &Secret) -> Header {
+fn credential_header(header: KeyHeader, key: &Secret) -> Header {
     match header {
         KeyHeader::Bearer => (Cow::Borrowed("authorization"), format!("Bearer {}", key.expose())),
         KeyHeader::Named(name) => (Cow::Borrowed(name), key.expose().to_owned()),
@@ -387,7 +387,7 @@ mod tests {
     }
 
     async fn secret(tokens: &Arc<TokenCache>) -> String {
-        tokens.get().await.unwrap().0.secret.expose().to_owned()
+        tokens.get_or_fetch().await.unwrap().0.secret.expose().to_owned()
     }
 
     #[tokio::test(start_paused = true)]
@@ -447,9 +447,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_the_token_that_was_refused_is_discarded() {
         let (calls, tokens) = source(Duration::from_hours(1));
-        let (first, origin) = tokens.get().await.unwrap();
-        assert!(origin == TokenOrigin::New);
-        assert!(tokens.get().await.unwrap().1 == TokenOrigin::Cache);
+        let (first, origin) = tokens.get_or_fetch().await.unwrap();
+        assert!(origin == TokenOrigin::Fetched);
+        assert!(tokens.get_or_fetch().await.unwrap().1 == TokenOrigin::Cache);
         tokens.discard(&first);
         assert_eq!(secret(&tokens).await, "t1");
         tokens.discard(&first);
@@ -471,9 +471,9 @@ mod tests {
             }
         });
         let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
-        let error = tokens.get().await.err().unwrap();
+        let error = tokens.get_or_fetch().await.err().unwrap();
         assert_eq!((error.kind(), error.message()), (ErrorKind::Connect, "unreachable"));
-        let error = tokens.get().await.err().unwrap();
+        let error = tokens.get_or_fetch().await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Panic);
         assert!(error.message().contains("no token today"), "{error}");
         assert_eq!(secret(&tokens).await, "t");
@@ -508,14 +508,14 @@ mod tests {
         });
         assert_eq!(other.as_deref(), Some("t"));
         assert_eq!(first.block_on(waiting), "t");
-        assert!(lock_ignoring_poison(&tokens.state).held_token.is_some());
+        assert!(lock_ignoring_poison(&tokens.state).cached_token.is_some());
     }
 
     #[tokio::test]
     async fn an_empty_token_is_an_error() {
         let credential = Credential::token(|| async { Ok(Token::new(" ")) });
         let CredentialKind::Token(tokens) = credential.0 else { unreachable!("it is a token") };
-        let error = tokens.get().await.err().unwrap();
+        let error = tokens.get_or_fetch().await.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Auth);
         assert!(error.message().contains("empty token"), "{error}");
     }

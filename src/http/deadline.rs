@@ -9,9 +9,9 @@ use tokio::time::{Instant, Sleep};
 /// A moment at which a wait is over. It may be moved as often as one likes: its one timer is made
 /// when there is something to wait for, and set again only when it fires too early.
 #[derive(Default)]
-pub(super) struct Deadline(Option<Pin<Box<Sleep>>>);
+pub(super) struct ResettableTimer(Option<Pin<Box<Sleep>>>);
 
-impl Deadline {
+impl ResettableTimer {
     /// Ready when `at` has come. `None` never comes.
     pub(super) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
@@ -34,7 +34,7 @@ impl Deadline {
     }
 }
 
-impl fmt::Debug for Deadline {
+impl fmt::Debug for ResettableTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deadline").field("waiting", &self.0.is_some()).finish()
     }

@@ -129,7 +129,7 @@ impl Endpoint {
     }
 
     /// Host and port, the part that can be shown.
-    pub(crate) fn host(&self) -> String {
+    pub(crate) fn host_and_port(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
             Some(port) => format!("{host}:{port}"),
@@ -189,14 +189,14 @@ fn percent_decode(text: &str) -> String {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.host())
+        f.write_str(&self.host_and_port())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::masked;
+    use crate::http::mask_secrets;
 
     fn joined(base: &str, path: &str, model: &str) -> Result<String, Error> {
         Ok(Endpoint::new(base)?.join(path, model, &[])?.url().as_str().to_owned())
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_query_is_not_shown_but_for_a_version() {
         let endpoint = Endpoint::new("https://host?api-version=preview&key=hunter22").unwrap();
-        let shown = masked(&endpoint.secrets(), "hunter22 is no preview");
+        let shown = mask_secrets(&endpoint.secrets(), "hunter22 is no preview");
         assert_eq!(shown, "… is no preview");
     }
 

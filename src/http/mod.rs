@@ -42,9 +42,9 @@ pub use credential::{Credential, Token, UnsignedRequest};
 #[cfg(feature = "http")]
 pub(crate) use endpoint::{Endpoint, Header, is_secret_name, secrets_in};
 pub use key_header::KeyHeader;
-pub(crate) use parse_delay::{duration_from_seconds, duration_until};
+pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
-pub(crate) use rate_limit_headers::latest_reset;
+pub(crate) use rate_limit_headers::exhausted_rate_limit;
 /// The transport, for [`HttpClient::customized`]: its version may change with any version of this
 /// crate.
 #[cfg(feature = "http")]
@@ -56,7 +56,7 @@ pub use response::ResponseHead;
 pub use retry_after::retry_after;
 pub use secret::Secret;
 #[cfg(feature = "http")]
-pub(crate) use secret::masked;
+pub(crate) use secret::mask_secrets;
 pub use timeout::Timeouts;
 pub(crate) use timeout::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES};
 pub(crate) use turn_deadlines::TurnDeadlines;

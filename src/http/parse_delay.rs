@@ -6,7 +6,7 @@ use crate::http::date::{parse_http_date, parse_rfc3339};
 
 /// Reads a span with its units, `6m0s`, `1.57s`, `88ms`, `1h2m`, or `2 minutes 3 seconds`, as far
 /// as the text is one. Gives what is behind it as well.
-pub(crate) fn duration_from_seconds(text: &str) -> Option<(Duration, &str)> {
+pub(crate) fn parse_duration_prefix(text: &str) -> Option<(Duration, &str)> {
     let mut total = Duration::ZERO;
     let mut rest = text.trim_start();
     let mut read = None;
@@ -34,20 +34,20 @@ pub(crate) fn duration_from_seconds(text: &str) -> Option<(Duration, &str)> {
 
 /// Reads when to come back: a number of seconds, a span with units, a date, or the seconds or
 /// milliseconds since 1970. What lies in the past is no wait.
-pub(crate) fn duration_until(text: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn parse_delay(text: &str, now: SystemTime) -> Option<Duration> {
     /// No server asks for thirty years; so many seconds are a date.
-    const DATE: f64 = 1e9;
-    const DATE_IN_MILLIS: f64 = 1e12;
+    const MIN_UNIX_SECONDS: f64 = 1e9;
+    const MIN_UNIX_MILLIS: f64 = 1e12;
     let text = text.trim();
     if let Ok(number) = text.parse::<f64>() {
         let since = |seconds| UNIX_EPOCH.checked_add(Duration::try_from_secs_f64(seconds).ok()?);
         return match number {
-            number if number >= DATE_IN_MILLIS => Some(from(now, since(number / 1000.0)?)),
-            number if number >= DATE => Some(from(now, since(number)?)),
+            number if number >= MIN_UNIX_MILLIS => Some(from(now, since(number / 1000.0)?)),
+            number if number >= MIN_UNIX_SECONDS => Some(from(now, since(number)?)),
             number => Duration::try_from_secs_f64(number).ok(),
         };
     }
-    if let Some((wait, "")) = duration_from_seconds(text) {
+    if let Some((wait, "")) = parse_duration_prefix(text) {
         return Some(wait);
     }
     Some(from(now, parse_rfc3339(text).or_else(|| parse_http_date(text, now))?))
@@ -67,7 +67,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, millis: impl Into<Option<u64>>) {
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        assert_eq!(duration_until(text, now), millis.into().map(Duration::from_millis), "{text}");
+        assert_eq!(parse_delay(text, now), millis.into().map(Duration::from_millis), "{text}");
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
         }
         // Farther away than dates go.
         for power in 18..=23 {
-            duration_until(&format!("1e{power}"), UNIX_EPOCH);
+            parse_delay(&format!("1e{power}"), UNIX_EPOCH);
         }
         check("10000000000000000000000", None);
         check("1s later", None);
@@ -117,10 +117,10 @@ mod tests {
     fn a_span_ends_where_its_units_end() {
         let text = "2m3.5s. Visit us at 5 o'clock";
         assert_eq!(
-            duration_from_seconds(text),
+            parse_duration_prefix(text),
             Some((Duration::from_millis(123_500), ". Visit us at 5 o'clock"))
         );
-        assert_eq!(duration_from_seconds("in 5s"), None);
-        assert_eq!(duration_from_seconds("30."), None);
+        assert_eq!(parse_duration_prefix("in 5s"), None);
+        assert_eq!(parse_duration_prefix("30."), None);
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum Proxies {
 impl Proxies {
     /// Reads them off the settings of a client, and the client: neither has a getter, and both show
     /// what proxies they have.
-    pub(super) fn from_customized(settings: &str, client: &reqwest::Client) -> Self {
+    pub(super) fn from_debug_output(settings: &str, client: &reqwest::Client) -> Self {
         match (proxy_list(settings), proxy_list(&format!("{client:?}"))) {
             (_, None) => Self::None,
             (Some(own), Some(_)) => Self::Custom(own.to_owned()),

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::error::RateLimitScope;
-use crate::http::parse_delay::duration_until;
+use crate::http::parse_delay::parse_delay;
 
 /// The allowances, by their headers: in place of `{}` stands what is told, `remaining` or `reset`.
 ///
@@ -27,7 +27,7 @@ const RATE_LIMIT_HEADERS: &[(&str, Option<RateLimitScope>)] = &[
 /// Of several that are used up it is the one that takes longest. When an allowance is full again of which
 /// something is left says nothing about when to come back. Where only one time is told, and not of what
 /// there is how much left, it is taken for that of the allowance that is used up.
-pub(crate) fn latest_reset<'a>(
+pub(crate) fn exhausted_rate_limit<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
     now: SystemTime,
 ) -> (Option<RateLimitScope>, Option<Duration>) {
@@ -35,7 +35,7 @@ pub(crate) fn latest_reset<'a>(
         .iter()
         .filter_map(|(name, scope)| {
             let wait =
-                header(&name.replace("{}", "reset")).and_then(|reset| duration_until(reset, now));
+                header(&name.replace("{}", "reset")).and_then(|reset| parse_delay(reset, now));
             let wait = wait.filter(|wait| !wait.is_zero());
             let remaining = header(&name.replace("{}", "remaining")).map(str::trim);
             (wait.is_some() || remaining == Some("0")).then_some((*scope, wait, remaining))
@@ -68,7 +68,7 @@ mod tests {
     #[track_caller]
     fn check(headers: &[(&str, &str)], scope: Option<RateLimitScope>, millis: Option<u64>) {
         let expected = (scope, millis.map(Duration::from_millis));
-        assert_eq!(latest_reset(header(headers), now()), expected, "{headers:?}");
+        assert_eq!(exhausted_rate_limit(header(headers), now()), expected, "{headers:?}");
     }
 
     #[test]

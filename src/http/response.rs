@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::error::RateLimitScope;
 use crate::http::{
-    Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, latest_reset, masked, retry_after,
+    Body, DRAIN_TIMEOUT, MAX_DRAIN_BYTES, Secret, exhausted_rate_limit, mask_secrets, retry_after,
 };
 
 /// How long the words of an error are waited for, once its status is known. The limits of the turn
@@ -44,7 +44,7 @@ pub struct ResponseHead<'a> {
 impl<'a> ResponseHead<'a> {
     pub(super) fn new(answer: &'a reqwest::Response, host: &'a str, secrets: &[Secret]) -> Self {
         let shown = |value: &reqwest::header::HeaderValue| {
-            masked(secrets, &String::from_utf8_lossy(value.as_bytes()))
+            mask_secrets(secrets, &String::from_utf8_lossy(value.as_bytes()))
         };
         let headers = answer.headers().iter();
         let headers = headers.map(|(name, value)| (name.as_str(), shown(value))).collect();
@@ -84,7 +84,7 @@ pub(crate) struct Response {
     /// When the head came.
     pub(crate) received_at: SystemTime,
     /// The proxy that it is of.
-    pub(crate) is_from_proxy: Option<String>,
+    pub(crate) answering_proxy: Option<String>,
     pub(crate) body: Body,
 }
 
@@ -108,8 +108,8 @@ impl Response {
     }
 
     /// What is used up, and when it is full again.
-    pub(crate) fn latest_rate_limit_reset(&self) -> (Option<RateLimitScope>, Option<Duration>) {
-        latest_reset(|name| self.header(name), self.received_at)
+    pub(crate) fn exhausted_rate_limit(&self) -> (Option<RateLimitScope>, Option<Duration>) {
+        exhausted_rate_limit(|name| self.header(name), self.received_at)
     }
 
     /// Whether the provider wants to be asked again: a header of Anthropic and of OpenAI.

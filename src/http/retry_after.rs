@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::http::parse_delay::duration_until;
+use crate::http::parse_delay::parse_delay;
 
 /// Reads how long to wait from `retry-after-ms` and `retry-after`: the longer of the two.
 ///
@@ -27,7 +27,7 @@ pub fn retry_after<'a>(
 ) -> Option<Duration> {
     let millis = header("retry-after-ms").and_then(|value| value.trim().parse::<f64>().ok());
     let millis = millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
-    millis.max(header("retry-after").and_then(|value| duration_until(value, now)))
+    millis.max(header("retry-after").and_then(|value| parse_delay(value, now)))
 }
 
 #[cfg(test)]

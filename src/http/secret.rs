@@ -38,7 +38,7 @@ impl Secret {
 
     /// Takes the key out of a text, also where it is encoded, escaped, in another case, broken over
     /// lines, or cut off with dots or asterisks. Keys of less than four bytes are left in.
-    pub fn masked(&self, text: &str) -> String {
+    pub fn mask_in(&self, text: &str) -> String {
         let mut shown = String::with_capacity(text.len());
         let mut end = 0;
         for place in secret_ranges(&self.0, text) {
@@ -65,8 +65,8 @@ impl fmt::Debug for Secret {
 
 /// Takes all secrets out of a text.
 #[cfg(feature = "http")]
-pub(crate) fn masked(secrets: &[Secret], text: &str) -> String {
-    secrets.iter().fold(text.to_owned(), |text, secret| secret.masked(&text))
+pub(crate) fn mask_secrets(secrets: &[Secret], text: &str) -> String {
+    secrets.iter().fold(text.to_owned(), |text, secret| secret.mask_in(&text))
 }
 
 #[cfg(all(test, feature = "http"))]
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_key_in_which_a_text_was_cut_off_is_not_shown() {
         let check = |text: &str, shown: &str| {
-            assert_eq!(Secret::new("sk-123456").masked(text), shown, "{text}");
+            assert_eq!(Secret::new("sk-123456").mask_in(text), shown, "{text}");
         };
         check("wrong: sk-123456", "wrong: …");
         check("wrong: sk-12345…", "wrong: …");

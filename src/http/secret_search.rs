@@ -10,13 +10,13 @@ const MIN_SECRET_BYTES: usize = 4;
 /// A key of this length may be written in another case, or over several lines.
 const LONG_SECRET_BYTES: usize = 8;
 /// So much of a key is masked also where no mark says that it was cut off, if it is half of the key.
-const MIN_PIECE_BYTES: usize = 12;
+const MIN_PARTIAL_SECRET_BYTES: usize = 12;
 /// How many times a byte may be escaped or encoded.
 const MAX_ESCAPE_DEPTH: usize = 8;
 /// How many bytes a mark for what was left out may have: some have as many as the key.
-const MAX_CUT_BYTES: usize = 4096;
+const MAX_ELISION_BYTES: usize = 4096;
 /// How many bytes a break within a key may have.
-const MAX_BREAK_BYTES: usize = 256;
+const MAX_LINE_BREAK_BYTES: usize = 256;
 
 /// The places of a key in a text, from left to right, and the pieces of it where it was cut off.
 ///
@@ -24,7 +24,7 @@ const MAX_BREAK_BYTES: usize = 256;
 /// line breaks or spaces in it, with its middle or end replaced by dots or asterisks, and in base64 of
 /// either alphabet, also as a part of a longer text.
 pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
-    let key = Pattern {
+    let key = SecretPattern {
         bytes: key.as_bytes(),
         ignores_case: key.len() >= LONG_SECRET_BYTES,
         allows_line_breaks: key.len() >= LONG_SECRET_BYTES,
@@ -32,7 +32,7 @@ pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
     if key.bytes.len() < MIN_SECRET_BYTES {
         return Vec::new();
     }
-    let encoded = is_base64_of(key.bytes);
+    let encoded = base64_fragments(key.bytes);
     let bytes = text.as_bytes();
     let mut found: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
@@ -52,7 +52,7 @@ pub(super) fn secret_ranges(key: &str, text: &str) -> Vec<Range<usize>> {
 }
 
 /// Bytes to be found, and what may be different about them.
-struct Pattern<'a> {
+struct SecretPattern<'a> {
     bytes: &'a [u8],
     /// Letters may be of the other case.
     ignores_case: bool,
@@ -60,7 +60,7 @@ struct Pattern<'a> {
     allows_line_breaks: bool,
 }
 
-impl Pattern<'_> {
+impl SecretPattern<'_> {
     /// Where the key is, or a piece of it that was cut off, if that begins here.
     fn match_at(&self, text: &[u8], at: usize) -> Option<Range<usize>> {
         let length = self.bytes.len();
@@ -73,19 +73,19 @@ impl Pattern<'_> {
             text[at..end].iter().rev().take_while(|byte| matches!(byte, b'.' | b'*')).count();
         if count >= MIN_SECRET_BYTES
             && length >= LONG_SECRET_BYTES
-            && let Some(cut) = cut_text_end(text, end - dots, 2)
+            && let Some(cut) = elision_end(text, end - dots, 2)
         {
-            return Some(at..self.partial_match_end(text, cut, 1, length - count).unwrap_or(cut));
+            return Some(at..self.suffix_match_end(text, cut, 1, length - count).unwrap_or(cut));
         }
-        if count >= MIN_PIECE_BYTES && count * 2 >= length {
+        if count >= MIN_PARTIAL_SECRET_BYTES && count * 2 >= length {
             return Some(at..end);
         }
         // Only the end of the key is shown.
-        if length < LONG_SECRET_BYTES || ends_in_cut_text(&text[..at]) {
+        if length < LONG_SECRET_BYTES || ends_in_elision(&text[..at]) {
             return None;
         }
-        let cut = cut_text_end(text, at, 3)?;
-        Some(at..self.partial_match_end(text, cut, MIN_SECRET_BYTES, length - 1)?)
+        let cut = elision_end(text, at, 3)?;
+        Some(at..self.suffix_match_end(text, cut, MIN_SECRET_BYTES, length - 1)?)
     }
 
     /// How many of these bytes are written from here on, and where they end.
@@ -147,13 +147,7 @@ impl Pattern<'_> {
     }
 
     /// Where the longest end of the key is over that is written here.
-    fn partial_match_end(
-        &self,
-        text: &[u8],
-        at: usize,
-        least: usize,
-        most: usize,
-    ) -> Option<usize> {
+    fn suffix_match_end(&self, text: &[u8], at: usize, least: usize, most: usize) -> Option<usize> {
         let tails = (least..=most).rev().map(|len| &self.bytes[self.bytes.len() - len..]);
         tails.into_iter().find_map(|tail| match self.match_bytes(tail, text, at) {
             (count, end) if count == tail.len() => Some(end),
@@ -164,9 +158,9 @@ impl Pattern<'_> {
 
 /// Where the mark is over that begins here and says that something was left out: `…`, or at least this
 /// many dots, asterisks or bullets.
-fn cut_text_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
+fn elision_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
     let (mut end, mut weight) = (at, 0);
-    while end - at < MAX_CUT_BYTES {
+    while end - at < MAX_ELISION_BYTES {
         let rest = &text[end..];
         let (len, counts) = match rest {
             [b'.' | b'*', ..] => (1, 1),
@@ -181,7 +175,7 @@ fn cut_text_end(text: &[u8], at: usize, least: usize) -> Option<usize> {
 }
 
 /// Whether what begins here goes on with a mark that began before.
-fn ends_in_cut_text(text: &[u8]) -> bool {
+fn ends_in_elision(text: &[u8]) -> bool {
     matches!(text, [.., b'.' | b'*'])
         || ["…", "•"].iter().any(|mark| text.ends_with(mark.as_bytes()))
 }
@@ -189,7 +183,7 @@ fn ends_in_cut_text(text: &[u8]) -> bool {
 /// Where white space is over that begins here, also as it is escaped in JSON or in an address.
 fn line_break_end(text: &[u8], at: usize) -> Option<usize> {
     let mut end = at;
-    while end - at < MAX_BREAK_BYTES {
+    while end - at < MAX_LINE_BREAK_BYTES {
         let rest = &text[end..];
         let slashes = count_backslashes(rest);
         end += match rest {
@@ -219,7 +213,7 @@ fn hex_value(digits: &[u8]) -> Option<u8> {
 
 /// What is the same in every text in base64 that holds the key: its whole groups of three bytes, from
 /// each of the three places at which it may begin in a group, in both alphabets.
-fn is_base64_of(key: &[u8]) -> Vec<Vec<u8>> {
+fn base64_fragments(key: &[u8]) -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = Vec::new();
     for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
         for skipped in 0..3 {
@@ -238,7 +232,7 @@ fn range_in_base64(encoded: &[Vec<u8>], text: &[u8], at: usize) -> Option<Range<
     let letter =
         |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
     encoded.iter().find_map(|bytes| {
-        let pattern = Pattern { bytes, ignores_case: false, allows_line_breaks: true };
+        let pattern = SecretPattern { bytes, ignores_case: false, allows_line_breaks: true };
         let (count, end) = pattern.match_bytes(bytes, text, at);
         if count < bytes.len() {
             return None;

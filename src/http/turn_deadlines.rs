@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::env::instant_after;
 use crate::error::{Error, ErrorKind};
 use crate::http::Timeouts;
-use crate::http::deadline::Deadline;
+use crate::http::deadline::ResettableTimer;
 
 /// When the waits of a turn are over, each by its own limit.
 ///
@@ -25,41 +25,41 @@ pub(crate) struct TurnDeadlines {
     /// Who is waited for, for the words of an error.
     host: String,
     /// When the whole turn is over.
-    turn: Option<Instant>,
-    bytes_wait: IdleWait,
-    output_wait: IdleWait,
-    timer: Deadline,
+    turn_deadline: Option<Instant>,
+    bytes_wait: EventWait,
+    output_wait: EventWait,
+    timer: ResettableTimer,
 }
 
 /// A wait for the first of several things, and then for each next one.
 #[derive(Clone, Copy, Debug)]
-enum IdleWait {
+enum EventWait {
     /// For the first, until then.
     UntilFirst(Option<Instant>),
     /// For nothing: one came, and the reader has not waited for the next one yet.
-    Idle,
+    NotWaiting,
     /// For the next, until then.
-    BetweenEvents(Option<Instant>),
+    UntilNext(Option<Instant>),
 }
 
-impl Default for IdleWait {
+impl Default for EventWait {
     fn default() -> Self {
         Self::UntilFirst(None)
     }
 }
 
-impl IdleWait {
+impl EventWait {
     /// Begins to wait for the next one, if it does not wait yet.
     fn start_waiting(&mut self, limit: Duration) {
-        if let Self::Idle = self {
-            *self = Self::BetweenEvents(instant_after(Instant::now(), limit));
+        if let Self::NotWaiting = self {
+            *self = Self::UntilNext(instant_after(Instant::now(), limit));
         }
     }
 
     fn deadline(self) -> Option<Instant> {
         match self {
-            Self::UntilFirst(at) | Self::BetweenEvents(at) => at,
-            Self::Idle => None,
+            Self::UntilFirst(at) | Self::UntilNext(at) => at,
+            Self::NotWaiting => None,
         }
     }
 }
@@ -72,26 +72,29 @@ impl TurnDeadlines {
         Self {
             timeouts: Some(timeouts),
             host,
-            turn: instant_after(began, timeouts.turn),
-            bytes_wait: IdleWait::UntilFirst(instant_after(began, timeouts.first_byte)),
-            output_wait: IdleWait::UntilFirst(instant_after(began, timeouts.first_output)),
-            timer: Deadline::default(),
+            turn_deadline: instant_after(began, timeouts.turn),
+            bytes_wait: EventWait::UntilFirst(instant_after(began, timeouts.first_byte)),
+            output_wait: EventWait::UntilFirst(instant_after(began, timeouts.first_output)),
+            timer: ResettableTimer::default(),
         }
     }
 
     /// A piece of the body came.
     pub(crate) fn on_bytes(&mut self) {
-        self.bytes_wait = IdleWait::Idle;
+        self.bytes_wait = EventWait::NotWaiting;
     }
 
     /// The model said something.
     pub(crate) fn on_output(&mut self) {
-        self.output_wait = IdleWait::Idle;
+        self.output_wait = EventWait::NotWaiting;
     }
 
     /// Waits for `future` as long as the limits allow.
     #[cfg(feature = "http")]
-    pub(crate) async fn limit_future<F: Future>(&mut self, future: F) -> Result<F::Output, Error> {
+    pub(crate) async fn await_within_limits<F: Future>(
+        &mut self,
+        future: F,
+    ) -> Result<F::Output, Error> {
         let mut future = pin!(future);
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -105,7 +108,7 @@ impl TurnDeadlines {
         let Some(timeouts) = self.timeouts else { return Poll::Pending };
         self.bytes_wait.start_waiting(timeouts.idle);
         self.output_wait.start_waiting(timeouts.idle_output);
-        let all = [self.turn, self.bytes_wait.deadline(), self.output_wait.deadline()];
+        let all = [self.turn_deadline, self.bytes_wait.deadline(), self.output_wait.deadline()];
         let until = all.into_iter().flatten().min();
         ready!(self.timer.poll(until, cx));
         Poll::Ready(self.timeout_error(until, timeouts))
@@ -115,19 +118,19 @@ impl TurnDeadlines {
         let host = mem::take(&mut self.host);
         let is_output = until == self.output_wait.deadline();
         let message = match (self.output_wait, self.bytes_wait) {
-            _ if until == self.turn => {
+            _ if until == self.turn_deadline => {
                 format!("the turn was not complete within {:?}", timeouts.turn)
             }
-            (IdleWait::UntilFirst(_), _) if is_output => {
+            (EventWait::UntilFirst(_), _) if is_output => {
                 format!("the model said nothing within {:?}", timeouts.first_output)
             }
-            (IdleWait::Idle | IdleWait::BetweenEvents(_), _) if is_output => {
+            (EventWait::NotWaiting | EventWait::UntilNext(_), _) if is_output => {
                 format!("the model went silent in its answer, for {:?}", timeouts.idle_output)
             }
-            (_, IdleWait::UntilFirst(_)) => {
+            (_, EventWait::UntilFirst(_)) => {
                 format!("{host} did not begin its answer within {:?}", timeouts.first_byte)
             }
-            (_, IdleWait::Idle | IdleWait::BetweenEvents(_)) => {
+            (_, EventWait::NotWaiting | EventWait::UntilNext(_)) => {
                 format!("{host} went silent in the middle of its answer, for {:?}", timeouts.idle)
             }
         };

@@ -12,7 +12,7 @@ const MAX_BUFFERED_BYTES: usize = 16 << 10;
 /// failure, which stays.
 pub(crate) struct LineWriter<F> {
     out: Box<dyn Write + Send>,
-    lines: Vec<u8>,
+    buffer: Vec<u8>,
     /// Not after a failure, and not while the writer is called: it may panic.
     is_open: bool,
     failure: Option<F>,
@@ -23,7 +23,7 @@ impl<F> LineWriter<F> {
     /// Makes one that tells its failure as `to_failure` does.
     pub(crate) fn new(out: impl Write + Send + 'static, to_failure: fn(io::Error) -> F) -> Self {
         let (out, lines) = (Box::new(out), Vec::new());
-        Self { out, lines, is_open: true, failure: None, make_failure: to_failure }
+        Self { out, buffer: lines, is_open: true, failure: None, make_failure: to_failure }
     }
 
     /// Appends a line. It is written with the next [`write`](Self::write), or when many bytes wait.
@@ -44,19 +44,19 @@ impl<F> LineWriter<F> {
         if !self.is_open {
             return;
         }
-        if let Err(error) = push(&mut self.lines) {
+        if let Err(error) = push(&mut self.buffer) {
             self.write();
             self.try_io(|_, _| Err(error.into()));
-        } else if self.lines.len() >= MAX_BUFFERED_BYTES {
+        } else if self.buffer.len() >= MAX_BUFFERED_BYTES {
             self.write();
         }
     }
 
     /// Hands the lines to the writer that were appended.
     pub(crate) fn write(&mut self) {
-        if !self.lines.is_empty() {
+        if !self.buffer.is_empty() {
             self.try_io(|out, lines| out.write_all(lines));
-            self.lines.clear();
+            self.buffer.clear();
         }
     }
 
@@ -75,7 +75,7 @@ impl<F> LineWriter<F> {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        match act(&mut *self.out, &self.lines) {
+        match act(&mut *self.out, &self.buffer) {
             Ok(()) => self.is_open = true,
             Err(error) => self.failure = Some((self.make_failure)(error)),
         }

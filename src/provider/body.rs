@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::error::{Error, ErrorKind};
 use crate::item::Json;
 use crate::provider::ordered_fields::OrderedFields;
-pub(super) use crate::request::unsupported;
+pub(super) use crate::request::unsupported_error;
 
 /// A JSON object with its fields in the order in which they were set, each name once.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl ObjectWriter {
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if a value is not JSON.
-    pub(super) fn with_array(
+    pub(super) fn into_bytes_with_array(
         mut self,
         array: &str,
         fill: impl FnOnce(&mut Vec<u8>),
@@ -140,7 +140,7 @@ impl ObjectWriter {
 /// Writes a body with the fields that a request adds to those that are modelled; see
 /// [`Options::extra`](crate::request::Options::extra).
 #[cfg(feature = "http")]
-pub(super) fn to_bytes(
+pub(super) fn serialize_body(
     body: &impl Serialize,
     extra: &Map<String, Value>,
 ) -> Result<Vec<u8>, Error> {
@@ -162,9 +162,9 @@ pub(super) fn serialization_error(error: serde_json::Error) -> Error {
 /// # Errors
 ///
 /// [`Unsupported`](ErrorKind::Unsupported) with the option's name as its parameter.
-pub(super) fn ensure_extra_is_new(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
+pub(super) fn ensure_options_unset(wire: &str, options: &[(&str, bool)]) -> Result<(), Error> {
     match options.iter().find(|(_, is_set)| *is_set) {
-        Some((option, _)) => Err(unsupported(wire, option)),
+        Some((option, _)) => Err(unsupported_error(wire, option)),
         None => Ok(()),
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     fn check(body: ObjectWriter, extra: Value, expected: &str) {
         let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
         let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
-        let bytes = body.with_array("items", fill, &extra).unwrap();
+        let bytes = body.into_bytes_with_array("items", fill, &extra).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), expected);
     }
 
@@ -210,7 +210,7 @@ mod tests {
         let keys = std::collections::HashMap::from([(vec![1], 1)]);
         let inner = ObjectWriter::default().set("bad", keys);
         let body = ObjectWriter::default().set_object("inner", inner).set("good", 1);
-        let error = body.with_array("items", |_| {}, &Map::new()).unwrap_err();
+        let error = body.into_bytes_with_array("items", |_| {}, &Map::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     }
 }

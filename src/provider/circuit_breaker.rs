@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::Provider;
 use crate::provider::first_poll::start_at_first_poll;
-use crate::provider::should_fall_back::FallbackDecision;
+use crate::provider::should_fall_back::ErrorPredicate;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::{PartialTurn, TurnBuilder};
@@ -21,7 +21,7 @@ use crate::turn::{PartialTurn, TurnBuilder};
 ///
 /// A request that the provider below sends again counts once, by how it ends.
 ///
-/// - **Closed**: requests go through. So many failures in a row as [`with_failures`](Self::with_failures) says (5)
+/// - **Closed**: requests go through. So many failures in a row as [`with_max_failures`](Self::with_max_failures) says (5)
 ///   open it. A failure is an error that may pass, of the kinds that
 ///   [`Retry`](crate::provider::Retry) asks again behind, or what [`count_if`](Self::count_if) chooses. A turn
 ///   that completes begins the count anew; another error, and a turn that is dropped, change
@@ -43,7 +43,7 @@ use crate::turn::{PartialTurn, TurnBuilder};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let down = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Server, "down")));
-/// let model = Fallback::new(CircuitBreaker::new(down.clone()).with_failures(2))
+/// let model = Fallback::new(CircuitBreaker::new(down.clone()).with_max_failures(2))
 ///     .or(Scripted::function(|_, _| "Hello!"));
 /// for _ in 0..10 {
 ///     let request = Request::new(History::new(&SystemIds));
@@ -58,7 +58,7 @@ pub struct CircuitBreaker {
     provider: Arc<dyn Provider>,
     max_failures: u32,
     cooldown: Duration,
-    counts_as_failure: Arc<FallbackDecision>,
+    counts_as_failure: Arc<ErrorPredicate>,
     state: Arc<Mutex<CircuitState>>,
 }
 
@@ -82,7 +82,7 @@ impl CircuitBreaker {
     }
 
     /// Opens after so many failures in a row. 0 is read as 1.
-    pub fn with_failures(mut self, failures: u32) -> Self {
+    pub fn with_max_failures(mut self, failures: u32) -> Self {
         self.max_failures = failures.max(1);
         self
     }
@@ -109,7 +109,7 @@ impl CircuitBreaker {
     }
 
     /// Lets a request through, or says why not.
-    fn try_enter(&self) -> Result<CircuitPermit, Error> {
+    fn acquire_permit(&self) -> Result<CircuitPermit, Error> {
         let probes = self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => Ok(false),
             CircuitState::Open { until, last_error: last } => {
@@ -118,7 +118,7 @@ impl CircuitBreaker {
                         *circuit = CircuitState::HalfOpen { last_error: last.clone() };
                         Ok(true)
                     }
-                    left => Err(open_error(last).with_retry_after(as_whole_millis(left))),
+                    left => Err(open_error(last).with_retry_after(round_up_to_millis(left))),
                 }
             }
             CircuitState::HalfOpen { last_error: last } => Err(open_error(last)),
@@ -146,7 +146,7 @@ fn without_partial_turn(error: &Error) -> Error {
 }
 
 /// Rounded up: who waits for so long is not early.
-fn as_whole_millis(time: Duration) -> Duration {
+fn round_up_to_millis(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
@@ -158,7 +158,7 @@ struct CircuitPermit {
 }
 
 impl CircuitPermit {
-    fn succeed(mut self) {
+    fn record_success(mut self) {
         let probes = std::mem::take(&mut self.is_probe);
         self.breaker.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => *circuit = CircuitState::Closed { failures: 0 },
@@ -170,7 +170,7 @@ impl CircuitPermit {
         });
     }
 
-    fn fail(mut self, error: &Error) {
+    fn record_failure(mut self, error: &Error) {
         if !(self.breaker.counts_as_failure)(error) {
             return;
         }
@@ -213,7 +213,7 @@ impl Provider for CircuitBreaker {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let breaker = self.clone();
         start_at_first_poll(request, move |request, _| {
-            let pass = Some(breaker.try_enter()?);
+            let pass = Some(breaker.acquire_permit()?);
             Ok(GuardedTurn { attempt: breaker.provider.stream_turn(request), permit: pass })
         })
     }
@@ -247,8 +247,10 @@ impl TurnSource for GuardedTurn {
         let pushed = ready!(Pin::new(&mut this.attempt).poll_turn(cx, turn));
         match (&pushed, &mut this.permit) {
             (Some(Ok(())), _) if !turn.is_complete() => {}
-            (Some(Ok(())), pass) => pass.take().into_iter().for_each(CircuitPermit::succeed),
-            (Some(Err(error)), pass) => pass.take().into_iter().for_each(|pass| pass.fail(error)),
+            (Some(Ok(())), pass) => pass.take().into_iter().for_each(CircuitPermit::record_success),
+            (Some(Err(error)), pass) => {
+                pass.take().into_iter().for_each(|pass| pass.record_failure(error))
+            }
             (None, pass) => *pass = None,
         }
         Poll::Ready(pushed)

@@ -46,7 +46,7 @@ where
     F: Fn(Request) -> St + Send + Sync,
     St: Stream<Item = Result<Piece, Error>> + Send + 'static,
 {
-    FromStream { model: model.into(), make: Arc::new(ask) }
+    FromStream { model: model.into(), make_turn: Arc::new(ask) }
 }
 
 /// Makes a provider of a closure from a request to a function that is polled for what comes next,
@@ -86,7 +86,7 @@ where
     F: Fn(Request) -> P + Send + Sync,
     P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
-    FromPollFn { model: model.into(), make: Arc::new(ask) }
+    FromPollFn { model: model.into(), make_turn: Arc::new(ask) }
 }
 
 /// A piece of a turn, as a provider made by [`from_stream`] says it.
@@ -98,7 +98,7 @@ pub enum Piece {
     /// A piece of its reasoning.
     Reasoning(String),
     /// A whole tool call.
-    Call {
+    ToolCall {
         /// The id that the result answers to; an empty one is replaced by one that is unique.
         id: String,
         /// The tool's name.
@@ -133,13 +133,13 @@ impl From<StopReason> for Piece {
 /// Provider for the [`from_stream`] function. Cheap to clone.
 pub struct FromStream<F> {
     model: Arc<str>,
-    make: Arc<F>,
+    make_turn: Arc<F>,
 }
 
 /// Provider for the [`from_poll_fn`] function. Cheap to clone.
 pub struct FromPollFn<F> {
     model: Arc<str>,
-    make: Arc<F>,
+    make_turn: Arc<F>,
 }
 
 impl<F, St> Provider for FromStream<F>
@@ -149,7 +149,7 @@ where
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
-        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make));
+        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make_turn));
         let asked = request.model.clone().map_or(model, Arc::from);
         let pieces = futures::stream::once(async move { ask(request) });
         let pieces = futures::StreamExt::flatten(pieces);
@@ -200,7 +200,7 @@ impl<St: Stream<Item = Result<Piece, Error>>> TurnSource for PieceTurn<St> {
             Piece::Reasoning(text) => {
                 turn.push_reasoning(index_of(OpenBlock::Reasoning), &text, ReasoningKind::Trace);
             }
-            Piece::Call { id, name, arguments } => {
+            Piece::ToolCall { id, name, arguments } => {
                 if this.open_block.take().is_some() {
                     *this.index += 1;
                 }
@@ -227,7 +227,7 @@ where
     P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make));
+        let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make_turn));
         start_at_first_poll(request, move |request, turn| {
             turn.set_model(request.model.as_deref().unwrap_or(&model));
             Ok(PollFnTurn(Box::new(ask(request))))
@@ -249,11 +249,11 @@ impl<P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll> TurnSource for Po
 }
 
 // Derived, they would ask the same of the function.
-macro_rules! clone_request {
+macro_rules! impl_clone_and_debug {
     ($($provider:ident),*) => {$(
         impl<F> Clone for $provider<F> {
             fn clone(&self) -> Self {
-                Self { model: Arc::clone(&self.model), make: Arc::clone(&self.make) }
+                Self { model: Arc::clone(&self.model), make_turn: Arc::clone(&self.make_turn) }
             }
         }
 
@@ -266,4 +266,4 @@ macro_rules! clone_request {
     )*};
 }
 
-clone_request!(FromStream, FromPollFn);
+impl_clone_and_debug!(FromStream, FromPollFn);

@@ -25,7 +25,7 @@ impl OpenAiChat {
     /// ```
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
-        model.with_base_url(for_azure_openai(resource, "openai/v1")?)
+        model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
     /// A deployment in Azure OpenAI, by its older API with a dated version:
@@ -41,7 +41,7 @@ impl OpenAiChat {
     /// the deployment cannot, it is that of the turn.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
-        let model = model.with_base_url(for_azure_openai(resource, "openai/deployments")?)?;
+        let model = model.with_base_url(azure_openai_base_url(resource, "openai/deployments")?)?;
         Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
     }
 
@@ -56,7 +56,7 @@ impl OpenAiChat {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
-        Self::new(model).with_base_url(for_bedrock(region)?)
+        Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 
     /// A model in Google Cloud's Vertex AI, by its endpoint for clients of OpenAI:
@@ -71,7 +71,7 @@ impl OpenAiChat {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the project or the location cannot be part of
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
-        Self::new(model).with_base_url(for_vertex(project, location, "endpoints/openapi")?)
+        Self::new(model).with_base_url(vertex_base_url(project, location, "endpoints/openapi")?)
     }
 }
 
@@ -83,7 +83,7 @@ impl OpenAiResponses {
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the resource cannot be part of an address.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_key_header(AZURE_KEY_HEADER);
-        model.with_base_url(for_azure_openai(resource, "openai/v1")?)
+        model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
     /// A model in Amazon Bedrock; see [`OpenAiChat::bedrock`].
@@ -93,7 +93,7 @@ impl OpenAiResponses {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the region cannot be part of an address.
     pub fn bedrock(region: &str, model: &str) -> Result<Self, Error> {
-        Self::new(model).with_base_url(for_bedrock(region)?)
+        Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 }
 
@@ -147,7 +147,7 @@ impl Anthropic {
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).for_vertex();
-        model.with_base_url(for_vertex(project, location, "publishers/anthropic")?)
+        model.with_base_url(vertex_base_url(project, location, "publishers/anthropic")?)
     }
 }
 
@@ -166,24 +166,24 @@ impl Gemini {
     /// an address.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
         let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
-        model.with_base_url(for_vertex(project, location, "publishers/google")?)
+        model.with_base_url(vertex_base_url(project, location, "publishers/google")?)
     }
 }
 
 /// How Azure takes keys, whatever the wire.
 const AZURE_KEY_HEADER: KeyHeader = KeyHeader::Named("api-key");
 
-fn for_azure_openai(resource: &str, path: &str) -> Result<String, Error> {
+fn azure_openai_base_url(resource: &str, path: &str) -> Result<String, Error> {
     let resource = ensure_host_label("resource", resource)?;
     Ok(format!("https://{resource}.openai.azure.com/{path}"))
 }
 
-fn for_bedrock(region: &str) -> Result<String, Error> {
+fn bedrock_base_url(region: &str) -> Result<String, Error> {
     let region = ensure_host_label("region", region)?;
     Ok(format!("https://bedrock-runtime.{region}.amazonaws.com/openai/v1"))
 }
 
-fn for_vertex(project: &str, location: &str, path: &str) -> Result<String, Error> {
+fn vertex_base_url(project: &str, location: &str, path: &str) -> Result<String, Error> {
     let location = ensure_host_label("location", location)?;
     let host = match location {
         "global" => "aiplatform.googleapis.com".to_owned(),

@@ -181,7 +181,7 @@ where
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        *alarm = alarm.take().or_else(|| Deadline::set(DRAIN_TIMEOUT));
+                        *alarm = alarm.take().or_else(|| Deadline::try_start(DRAIN_TIMEOUT));
                         if let Some(alarm) = alarm {
                             ready!(alarm.poll(cx));
                         }
@@ -271,7 +271,7 @@ fn decode_frame(
     turn: &mut TurnBuilder,
 ) -> Result<FrameOutcome, Error> {
     match frame.event == "error" && !frame.data.trim().is_empty() {
-        true => Err(failure::in_stream(frame.data)),
+        true => Err(failure::error_in_stream(frame.data)),
         false => decoder.frame(frame, turn),
     }
 }

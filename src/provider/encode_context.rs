@@ -25,11 +25,11 @@ struct CacheKey<E> {
 /// the encoder knows of the items before, `E` what an item depends on beside wire and model.
 pub(super) struct EncodeContext<S, E = ()> {
     key: CacheKey<E>,
-    settled: History,
-    stable: String,
-    volatile: String,
+    settled_history: History,
+    stable_system: String,
+    volatile_system: String,
     /// The instructions before anything else.
-    leading: Arc<[String]>,
+    leading_system_texts: Arc<[String]>,
     /// How many entries are either these or encoded.
     done_entries: usize,
     /// What is encoded.
@@ -39,7 +39,7 @@ pub(super) struct EncodeContext<S, E = ()> {
 
 /// What a piece remembers.
 struct CachedPrefix<S> {
-    leading: Arc<[String]>,
+    leading_system_texts: Arc<[String]>,
     encoder_state: S,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct JsonElements(pub(super) Vec<u8>);
 /// The place up to which an encoder has closed all that it wrote.
 pub(super) struct ClosedElements<S> {
     /// The place, as [`Context::items`] gives it.
-    pub(super) end: usize,
+    pub(super) end_index: usize,
     /// What the encoder goes on with behind it.
-    pub(super) state: S,
+    pub(super) encoder_state: S,
     /// What was written since the state that it began with.
     pub(super) elements: JsonElements,
 }
@@ -64,11 +64,11 @@ pub(super) struct JsonArray<S> {
     /// What stands before all items.
     pub(super) leading_elements: JsonElements,
     /// The items that are closed, as far as they were not encoded before.
-    pub(super) closed: Option<ClosedElements<S>>,
+    pub(super) closed_elements: Option<ClosedElements<S>>,
     /// What stands behind.
-    pub(super) rest: JsonElements,
+    pub(super) remaining_elements: JsonElements,
     /// Something to put in between the bytes of the items, at this place behind the front.
-    pub(super) mark: Option<(usize, Vec<u8>)>,
+    pub(super) insertion: Option<(usize, Vec<u8>)>,
 }
 
 impl<S, E> EncodeContext<S, E>
@@ -87,7 +87,7 @@ where
         let piece = settled.cached_encoding(&key);
         let known = piece.as_ref().and_then(|piece| piece.encoder_state::<CachedPrefix<S>>());
         let (leading, begun) = match (known, &piece) {
-            (Some(known), Some(piece)) => (Arc::clone(&known.leading), piece.len()),
+            (Some(known), Some(piece)) => (Arc::clone(&known.leading_system_texts), piece.len()),
             (_, _) => leading_system_items(&settled),
         };
         let mut stable = request.system.stable.clone();
@@ -101,10 +101,10 @@ where
         let state = PhantomData;
         Self {
             key,
-            settled,
-            stable,
-            volatile,
-            leading,
+            settled_history: settled,
+            stable_system: stable,
+            volatile_system: volatile,
+            leading_system_texts: leading,
             done_entries: begun,
             encoded_chunk: piece,
             state,
@@ -113,20 +113,20 @@ where
 
     /// Begins with the first item, whatever is encoded.
     pub(super) fn restart(self) -> Self {
-        let (_, begun) = leading_system_items(&self.settled);
+        let (_, begun) = leading_system_items(&self.settled_history);
         Self { encoded_chunk: None, done_entries: begun, ..self }
     }
 
-    pub(super) fn stable(&self) -> &str {
-        &self.stable
+    pub(super) fn stable_system(&self) -> &str {
+        &self.stable_system
     }
 
-    pub(super) fn volatile(&self) -> &str {
-        &self.volatile
+    pub(super) fn volatile_system(&self) -> &str {
+        &self.volatile_system
     }
 
     /// What the encoder knows of the items that are encoded, if any is.
-    pub(super) fn state(&self) -> Option<&S> {
+    pub(super) fn encoder_state(&self) -> Option<&S> {
         let known = self.encoded_chunk.as_ref()?.encoder_state::<CachedPrefix<S>>()?;
         Some(&known.encoder_state)
     }
@@ -137,8 +137,8 @@ where
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest).
-    pub(super) fn check_not_empty(&self, is_empty: bool, element: &str) -> Result<(), Error> {
-        if !is_empty || self.encode() > 0 {
+    pub(super) fn ensure_not_empty(&self, is_empty: bool, element: &str) -> Result<(), Error> {
+        if !is_empty || self.encoded_len() > 0 {
             return Ok(());
         }
         let message = format!("there is nothing to send: every {element} is empty");
@@ -146,26 +146,26 @@ where
     }
 
     /// How many bytes are encoded.
-    pub(super) fn encode(&self) -> usize {
+    pub(super) fn encoded_len(&self) -> usize {
         self.encoded_chunk.as_ref().map_or(0, |piece| piece.total_byte_len())
     }
 
     /// The zones of the system prompt that say something, the stable one first.
     pub(super) fn system_zones(&self) -> impl Iterator<Item = &str> {
-        let zones = [self.stable.as_str(), self.volatile.as_str()];
+        let zones = [self.stable_system.as_str(), self.volatile_system.as_str()];
         zones.into_iter().filter(|zone| !zone.trim().is_empty())
     }
 
     /// What is to be encoded, in order, each item with the place behind it.
-    pub(super) fn items(&self) -> impl Iterator<Item = (usize, &Item)> {
+    pub(super) fn items_to_encode(&self) -> impl Iterator<Item = (usize, &Item)> {
         #[cfg(test)]
-        tests::count(self.peek_item().count());
-        self.settled.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
+        tests::count(self.peek_items_to_encode().count());
+        self.settled_history.entries_after(self.done_entries).filter(|(_, item)| !item.tombstone)
     }
 
     /// The same items, for a look ahead.
-    pub(super) fn peek_item(&self) -> impl Iterator<Item = &Item> {
-        let items = self.settled.entries_after(self.done_entries).map(|(_, item)| item);
+    pub(super) fn peek_items_to_encode(&self) -> impl Iterator<Item = &Item> {
+        let items = self.settled_history.entries_after(self.done_entries).map(|(_, item)| item);
         items.filter(|item| !item.tombstone)
     }
 
@@ -174,14 +174,17 @@ where
     /// # Errors
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the body is not JSON.
-    pub(super) fn write_item(
+    pub(super) fn write_body(
         &self,
         body: ObjectWriter,
         array: JsonArray<S>,
         extra: &serde_json::Map<String, serde_json::Value>,
     ) -> Result<Vec<u8>, Error> {
-        let closed = array.closed.as_ref().map_or(0, |closed| closed.elements.0.len());
-        let size = array.leading_elements.0.len() + self.encode() + closed + array.rest.0.len();
+        let closed = array.closed_elements.as_ref().map_or(0, |closed| closed.elements.0.len());
+        let size = array.leading_elements.0.len()
+            + self.encoded_len()
+            + closed
+            + array.remaining_elements.0.len();
         let fill = |out: &mut Vec<u8>| {
             // With room for what stands behind the array and for a mark.
             out.reserve(size + 64);
@@ -190,11 +193,11 @@ where
             if let Some(piece) = &self.encoded_chunk {
                 piece.append_to(out);
             }
-            if let Some(closed) = &array.closed {
+            if let Some(closed) = &array.closed_elements {
                 out.extend_from_slice(&closed.elements.0);
             }
-            out.extend_from_slice(&array.rest.0);
-            if let Some((at, mark)) = &array.mark {
+            out.extend_from_slice(&array.remaining_elements.0);
+            if let Some((at, mark)) = &array.insertion {
                 let at = (begins + at).min(out.len());
                 out.splice(at..at, mark.iter().copied());
             }
@@ -202,12 +205,16 @@ where
                 out.pop();
             }
         };
-        let bytes = body.with_array(array.name, fill, extra)?;
-        if let Some(ClosedElements { end: at, state, elements }) = array.closed
+        let bytes = body.into_bytes_with_array(array.name, fill, extra)?;
+        if let Some(ClosedElements { end_index: at, encoder_state: state, elements }) =
+            array.closed_elements
             && at > self.done_entries
         {
-            let known = CachedPrefix { leading: Arc::clone(&self.leading), encoder_state: state };
-            self.settled.cache_encoding(
+            let known = CachedPrefix {
+                leading_system_texts: Arc::clone(&self.leading_system_texts),
+                encoder_state: state,
+            };
+            self.settled_history.cache_encoding(
                 self.key.clone(),
                 self.encoded_chunk.as_ref(),
                 at,
@@ -223,11 +230,17 @@ impl<S> JsonArray<S> {
     /// Without any element.
     pub(super) fn new(name: &'static str) -> Self {
         let (front, rest) = (JsonElements::default(), JsonElements::default());
-        Self { name, leading_elements: front, closed: None, rest, mark: None }
+        Self {
+            name,
+            leading_elements: front,
+            closed_elements: None,
+            remaining_elements: rest,
+            insertion: None,
+        }
     }
 
     /// The elements, of which the first `count` are closed up to the place `at`: `(at, count, state)`.
-    pub(super) fn of<T: Serialize>(
+    pub(super) fn from_elements<T: Serialize>(
         name: &'static str,
         elements: &[T],
         closed: Option<(usize, usize, S)>,
@@ -236,17 +249,21 @@ impl<S> JsonArray<S> {
         let count = closed.as_ref().map_or(0, |(_, count, _)| *count).min(elements.len());
         let (first, rest) = elements.split_at(count);
         if let Some((at, _, state)) = closed {
-            array.closed =
-                Some(ClosedElements { end: at, state, elements: JsonElements::of(first)? });
+            array.closed_elements = Some(ClosedElements {
+                end_index: at,
+                encoder_state: state,
+                elements: JsonElements::of(first)?,
+            });
         }
-        array.rest = JsonElements::of(rest)?;
+        array.remaining_elements = JsonElements::of(rest)?;
         Ok(array)
     }
 
     /// Whether nothing is in it that was not encoded before.
     pub(super) fn is_empty(&self) -> bool {
-        let closed = self.closed.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
-        closed && self.leading_elements.0.is_empty() && self.rest.0.is_empty()
+        let closed =
+            self.closed_elements.as_ref().is_none_or(|closed| closed.elements.0.is_empty());
+        closed && self.leading_elements.0.is_empty() && self.remaining_elements.0.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
 use crate::provider::Provider;
-use crate::provider::should_fall_back::{self, FallbackDecision};
+use crate::provider::should_fall_back::{self, ErrorPredicate};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::TurnBuilder;
@@ -57,7 +57,7 @@ use crate::turn::TurnBuilder;
 pub struct Fallback {
     /// Law: there is at least one.
     providers: Arc<[Arc<dyn Provider>]>,
-    should_fall_back: Arc<FallbackDecision>,
+    should_fall_back: Arc<ErrorPredicate>,
     /// Whether a provider with another after it retries before it is given up.
     retries_first: bool,
 }

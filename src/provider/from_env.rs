@@ -12,7 +12,7 @@ struct Vendor {
     name: &'static str,
     key_variables: &'static [&'static str],
     /// Where its address is, if not at the vendor's own.
-    base_url: &'static str,
+    base_url_variable: &'static str,
     /// What is asked unless a model is named.
     model: &'static str,
     /// How the names of its own models begin, where no other vendor's begin so.
@@ -23,7 +23,7 @@ struct Vendor {
 enum VendorWire {
     Anthropic,
     /// With a dialect, unless the address decides it.
-    Chat(Option<&'static Dialect>),
+    OpenAiChat(Option<&'static Dialect>),
     Gemini,
     Ollama,
 }
@@ -31,31 +31,35 @@ enum VendorWire {
 /// In the order in which keys are looked for.
 const VENDORS: &[Vendor] = &[
     Vendor::new("anthropic", "claude-sonnet-4-5", VendorWire::Anthropic)
-        .key_variable(&["ANTHROPIC_API_KEY"])
-        .base_url_variable("ANTHROPIC_BASE_URL")
-        .has_model_prefix(&["claude-"]),
-    Vendor::new("openai", "gpt-5-mini", VendorWire::Chat(None))
-        .key_variable(&["OPENAI_API_KEY"])
-        .base_url_variable("OPENAI_BASE_URL")
-        .has_model_prefix(&["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"]),
+        .with_key_variables(&["ANTHROPIC_API_KEY"])
+        .with_base_url_variable("ANTHROPIC_BASE_URL")
+        .with_model_prefixes(&["claude-"]),
+    Vendor::new("openai", "gpt-5-mini", VendorWire::OpenAiChat(None))
+        .with_key_variables(&["OPENAI_API_KEY"])
+        .with_base_url_variable("OPENAI_BASE_URL")
+        .with_model_prefixes(&["gpt-4", "gpt-5", "chatgpt-", "o1", "o3", "o4"]),
     Vendor::new("gemini", "gemini-2.5-flash", VendorWire::Gemini)
-        .key_variable(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
-        .base_url_variable("GEMINI_BASE_URL")
-        .has_model_prefix(&["gemini-"]),
-    Vendor::new("openrouter", "openrouter/auto", VendorWire::Chat(Some(&Dialect::OPENROUTER)))
-        .key_variable(&["OPENROUTER_API_KEY"])
-        .has_model_prefix(&["openrouter/"]),
-    Vendor::new("groq", "openai/gpt-oss-20b", VendorWire::Chat(Some(&Dialect::GROQ)))
-        .key_variable(&["GROQ_API_KEY"]),
-    Vendor::new("deepseek", "deepseek-chat", VendorWire::Chat(Some(&Dialect::DEEPSEEK)))
-        .key_variable(&["DEEPSEEK_API_KEY"])
-        .has_model_prefix(&["deepseek-chat", "deepseek-reasoner"]),
-    Vendor::new("mistral", "mistral-small-latest", VendorWire::Chat(Some(&Dialect::MISTRAL)))
-        .key_variable(&["MISTRAL_API_KEY"])
-        .has_model_prefix(&["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"]),
-    Vendor::new("together", "openai/gpt-oss-20b", VendorWire::Chat(Some(&Dialect::TOGETHER)))
-        .key_variable(&["TOGETHER_API_KEY"]),
-    Vendor::new("ollama", "", VendorWire::Ollama).base_url_variable("OLLAMA_BASE_URL"),
+        .with_key_variables(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+        .with_base_url_variable("GEMINI_BASE_URL")
+        .with_model_prefixes(&["gemini-"]),
+    Vendor::new(
+        "openrouter",
+        "openrouter/auto",
+        VendorWire::OpenAiChat(Some(&Dialect::OPENROUTER)),
+    )
+    .with_key_variables(&["OPENROUTER_API_KEY"])
+    .with_model_prefixes(&["openrouter/"]),
+    Vendor::new("groq", "openai/gpt-oss-20b", VendorWire::OpenAiChat(Some(&Dialect::GROQ)))
+        .with_key_variables(&["GROQ_API_KEY"]),
+    Vendor::new("deepseek", "deepseek-chat", VendorWire::OpenAiChat(Some(&Dialect::DEEPSEEK)))
+        .with_key_variables(&["DEEPSEEK_API_KEY"])
+        .with_model_prefixes(&["deepseek-chat", "deepseek-reasoner"]),
+    Vendor::new("mistral", "mistral-small-latest", VendorWire::OpenAiChat(Some(&Dialect::MISTRAL)))
+        .with_key_variables(&["MISTRAL_API_KEY"])
+        .with_model_prefixes(&["mistral-", "ministral-", "magistral-", "codestral-", "pixtral-"]),
+    Vendor::new("together", "openai/gpt-oss-20b", VendorWire::OpenAiChat(Some(&Dialect::TOGETHER)))
+        .with_key_variables(&["TOGETHER_API_KEY"]),
+    Vendor::new("ollama", "", VendorWire::Ollama).with_base_url_variable("OLLAMA_BASE_URL"),
 ];
 
 /// Makes the provider that the environment has a key for, with a small model of that vendor.
@@ -99,13 +103,13 @@ pub fn from_env() -> Result<Arc<dyn Provider>, Error> {
 ///
 /// ```
 /// use turnstream::ErrorKind;
-/// use turnstream::provider::named;
+/// use turnstream::provider::from_model_name;
 ///
-/// let error = named("llama-4").err().expect("many serve it");
+/// let error = from_model_name("llama-4").err().expect("many serve it");
 /// assert_eq!(error.kind(), ErrorKind::InvalidRequest);
 /// assert!(error.message().contains("vendor:model"));
 /// ```
-pub fn named(model: &str) -> Result<Arc<dyn Provider>, Error> {
+pub fn from_model_name(model: &str) -> Result<Arc<dyn Provider>, Error> {
     vendor_by_model(model, &|name| std::env::var(name).ok())?.into_provider()
 }
 
@@ -120,7 +124,7 @@ struct SelectedVendor {
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 fn first_vendor_with_key(env: Environment<'_>) -> Result<SelectedVendor, Error> {
-    let vendor = VENDORS.iter().find(|vendor| vendor.key(env).is_some());
+    let vendor = VENDORS.iter().find(|vendor| vendor.key_from_env(env).is_some());
     let vendor = vendor.ok_or_else(|| {
         let keys: Vec<_> =
             VENDORS.iter().filter_map(|vendor| vendor.key_variables.first()).copied().collect();
@@ -156,36 +160,37 @@ fn vendor_by_model(model: &str, env: Environment<'_>) -> Result<SelectedVendor, 
 
 impl Vendor {
     const fn new(name: &'static str, model: &'static str, wire: VendorWire) -> Self {
-        Self { name, key_variables: &[], base_url: "", model, model_prefixes: &[], wire }
+        Self { name, key_variables: &[], base_url_variable: "", model, model_prefixes: &[], wire }
     }
 
-    const fn key_variable(mut self, keys: &'static [&'static str]) -> Self {
+    const fn with_key_variables(mut self, keys: &'static [&'static str]) -> Self {
         self.key_variables = keys;
         self
     }
 
-    const fn base_url_variable(mut self, variable: &'static str) -> Self {
-        self.base_url = variable;
+    const fn with_base_url_variable(mut self, variable: &'static str) -> Self {
+        self.base_url_variable = variable;
         self
     }
 
-    const fn has_model_prefix(mut self, begins: &'static [&'static str]) -> Self {
+    const fn with_model_prefixes(mut self, begins: &'static [&'static str]) -> Self {
         self.model_prefixes = begins;
         self
     }
 
-    fn key(&self, env: Environment<'_>) -> Option<String> {
+    fn key_from_env(&self, env: Environment<'_>) -> Option<String> {
         self.key_variables.iter().find_map(|name| non_empty_variable(env, name))
     }
 
     fn select(&'static self, model: &str, env: Environment<'_>) -> SelectedVendor {
-        let base_url =
-            (!self.base_url.is_empty()).then(|| non_empty_variable(env, self.base_url)).flatten();
+        let base_url = (!self.base_url_variable.is_empty())
+            .then(|| non_empty_variable(env, self.base_url_variable))
+            .flatten();
         let (key, base_url) = match self.wire {
             VendorWire::Ollama => {
                 (non_empty_variable(env, "OLLAMA_API_KEY"), ollama_base_url(base_url, env))
             }
-            _ => (self.key(env), base_url),
+            _ => (self.key_from_env(env), base_url),
         };
         SelectedVendor { vendor: self, model: model.to_owned(), key, base_url }
     }
@@ -195,7 +200,7 @@ impl Vendor {
 /// with `/v1`, and its own is written with `/api` in its docs.
 fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<String> {
     let Some(url) = base_url else {
-        return non_empty_variable(env, "OLLAMA_HOST").map(|host| url_of_host(&host));
+        return non_empty_variable(env, "OLLAMA_HOST").map(|host| ollama_host_url(&host));
     };
     let url = url.trim_end_matches('/');
     let root = ["/v1", "/api"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
@@ -206,7 +211,7 @@ fn ollama_base_url(base_url: Option<String>, env: Environment<'_>) -> Option<Str
 /// may be left out. The port is 11434, or the usual one of a scheme that is written. An address that a
 /// server listens on is reached on this machine.
 /// <https://github.com/ollama/ollama/blob/main/envconfig/config.go>
-fn url_of_host(host: &str) -> String {
+fn ollama_host_url(host: &str) -> String {
     let host = host.trim().trim_matches(['"', '\'']).trim();
     let (scheme, rest) = host.split_once("://").unwrap_or(match host {
         "ollama.com" => ("https", host),
@@ -242,17 +247,17 @@ fn non_empty_variable(env: Environment<'_>, name: &str) -> Option<String> {
 impl SelectedVendor {
     fn into_provider(self) -> Result<Arc<dyn Provider>, Error> {
         match self.vendor.wire {
-            VendorWire::Anthropic => self.configure(Anthropic::new),
-            VendorWire::Chat(None) => self.configure(OpenAiChat::new),
-            VendorWire::Chat(Some(dialect)) => {
-                self.configure(|model| OpenAiChat::new(model).with_dialect(*dialect))
+            VendorWire::Anthropic => self.build_provider(Anthropic::new),
+            VendorWire::OpenAiChat(None) => self.build_provider(OpenAiChat::new),
+            VendorWire::OpenAiChat(Some(dialect)) => {
+                self.build_provider(|model| OpenAiChat::new(model).with_dialect(*dialect))
             }
-            VendorWire::Gemini => self.configure(Gemini::new),
-            VendorWire::Ollama => self.configure(Ollama::new),
+            VendorWire::Gemini => self.build_provider(Gemini::new),
+            VendorWire::Ollama => self.build_provider(Ollama::new),
         }
     }
 
-    fn configure<W: Wire>(
+    fn build_provider<W: Wire>(
         self,
         new: impl FnOnce(String) -> HttpProvider<W>,
     ) -> Result<Arc<dyn Provider>, Error> {
@@ -382,11 +387,11 @@ mod tests {
             (" '1.2.3.4' ", "http://1.2.3.4:11434"),
             ("\"\"", "http://127.0.0.1:11434"),
         ] {
-            assert_eq!(url_of_host(host), url, "{host}");
-            assert!(Ollama::new("m").with_base_url(url_of_host(host)).is_ok(), "{host}");
+            assert_eq!(ollama_host_url(host), url, "{host}");
+            assert!(Ollama::new("m").with_base_url(ollama_host_url(host)).is_ok(), "{host}");
         }
         for odd in ["1.2.3.4:70000", "1.2.3.4:x", "ftp://a"] {
-            let error = Ollama::new("m").with_base_url(url_of_host(odd)).unwrap_err();
+            let error = Ollama::new("m").with_base_url(ollama_host_url(odd)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{odd}");
         }
     }

@@ -80,15 +80,15 @@ pub use anthropic::Anthropic;
 pub use circuit_breaker::CircuitBreaker;
 pub use closure_providers::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
 pub use decode::{Decode, Decoding, FrameOutcome};
-pub use failure::in_stream as error_in_stream;
+pub use failure::error_in_stream;
 pub use fallback::{Fallback, FallbackFailure};
 #[cfg(feature = "http")]
-pub use from_env::{from_env, named};
+pub use from_env::{from_env, from_model_name};
 #[cfg(feature = "http")]
 pub use gemini::Gemini;
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
-pub use http::{Destination, Encoded, HttpProvider, Refusal, Wire};
+pub use http::{Destination, EncodedRequest, ErrorResponse, HttpProvider, Wire};
 #[cfg(feature = "http")]
 pub use ollama::Ollama;
 #[cfg(feature = "http")]
@@ -98,7 +98,7 @@ pub use openai_responses::OpenAiResponses;
 pub use record::Record;
 pub(crate) use record::is_vetoed_event;
 pub use replay::{Replay, RequestMismatch};
-pub(crate) use replay::{ReplayedEvent, ReplayedTurn, replay_turn};
+pub(crate) use replay::{ReplayedEvent, ReplayedTurn, replay_event};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
 pub(crate) use scripted::ReplyStep;

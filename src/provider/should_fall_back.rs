@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind};
 
 /// Which errors are worth another attempt, or another provider.
-pub(super) type FallbackDecision = dyn Fn(&Error) -> bool + Send + Sync;
+pub(super) type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
 /// Whether another provider could do better: what failed is the provider, its account or its
 /// model, not the request.

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{EffectReport, Json};
 use crate::lock::lock_ignoring_poison;
-use crate::provider::{ReplayedEvent, replay_turn};
+use crate::provider::{ReplayedEvent, replay_event};
 use crate::replay::effect_counter::EffectCounter;
 use crate::replay::fingerprint::{ReplayMismatch, RequestComparison};
 use crate::replay::recording_entry::{ParsedRun, RecordingEntry};
@@ -342,7 +342,7 @@ impl TurnSource for ReplayedTurn {
             | RecordingEntry::Value { .. }
             | RecordingEntry::LoopEnd(_) => None,
         });
-        heard.map(|heard| heard.map(|item| replay_turn(item, turn)))
+        heard.map(|heard| heard.map(|item| replay_event(item, turn)))
     }
 }
 

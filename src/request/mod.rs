@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use options::{
-    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported,
+    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported_error,
 };
 pub use retries::Retries;
 
@@ -109,7 +109,7 @@ impl Request {
     }
 
     /// Checks what no provider takes, whatever its wire: two tools of one name.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn validate(&self) -> Result<(), Error> {
         ensure_distinct_names(&self.tools)
     }
 

@@ -35,20 +35,20 @@ pub struct Options {
     /// reason the server reports; see [`TurnBuilder`](crate::turn::TurnBuilder::with_max_output_tokens).
     pub max_output_tokens: Option<u32>,
     /// From 0 (always the likeliest word) to 1 or 2, as the provider has it.
-    #[serde(deserialize_with = "is_number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub temperature: Option<f32>,
     /// Samples from the likeliest words whose probabilities add up to this, from 0 to 1.
-    #[serde(deserialize_with = "is_number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub top_p: Option<f32>,
     /// Samples from this many of the likeliest words.
     pub top_k: Option<u32>,
     /// Makes sampling repeatable, as far as the provider can.
     pub seed: Option<u64>,
     /// Holds against a word how often it was said, from -2 to 2.
-    #[serde(deserialize_with = "is_number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub frequency_penalty: Option<f32>,
     /// Holds against a word that it was said at all, from -2 to 2.
-    #[serde(deserialize_with = "is_number")]
+    #[serde(deserialize_with = "deserialize_number")]
     pub presence_penalty: Option<f32>,
     /// The answer ends before the first of these.
     pub stop_sequences: Vec<String>,
@@ -77,7 +77,7 @@ pub struct Options {
 
 /// Reads a number from its text, in which `serde_json/arbitrary_precision` presents it within an
 /// enum that has its tag inside.
-fn is_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
+fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
     Json::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
@@ -95,7 +95,7 @@ impl Options {
     /// ```
     #[must_use]
     pub fn or(self, defaults: Self) -> Self {
-        fn set_if_none<T: Default + PartialEq>(own: T, default: T) -> T {
+        fn non_default_or<T: Default + PartialEq>(own: T, default: T) -> T {
             if own == T::default() { default } else { own }
         }
         // Every field is named, so that a new one is not forgotten.
@@ -110,12 +110,12 @@ impl Options {
             seed: self.seed.or(defaults.seed),
             frequency_penalty: self.frequency_penalty.or(defaults.frequency_penalty),
             presence_penalty: self.presence_penalty.or(defaults.presence_penalty),
-            stop_sequences: set_if_none(self.stop_sequences, defaults.stop_sequences),
-            tool_choice: set_if_none(self.tool_choice, defaults.tool_choice),
+            stop_sequences: non_default_or(self.stop_sequences, defaults.stop_sequences),
+            tool_choice: non_default_or(self.tool_choice, defaults.tool_choice),
             parallel_tool_calls: self.parallel_tool_calls.or(defaults.parallel_tool_calls),
             reasoning: self.reasoning.or(defaults.reasoning),
-            output: set_if_none(self.output, defaults.output),
-            cache: set_if_none(self.cache, defaults.cache),
+            output: non_default_or(self.output, defaults.output),
+            cache: non_default_or(self.cache, defaults.cache),
             user: self.user.or(defaults.user),
             metadata,
             extra,
@@ -132,8 +132,8 @@ impl Options {
     /// use turnstream::request::Options;
     ///
     /// let options = Options { top_k: Some(40), temperature: Some(0.5), ..Options::default() };
-    /// assert!(options.refuse_except("mine", &["top_k", "temperature"]).is_ok());
-    /// let error = options.refuse_except("mine", &["temperature"]).unwrap_err();
+    /// assert!(options.ensure_only_supported("mine", &["top_k", "temperature"]).is_ok());
+    /// let error = options.ensure_only_supported("mine", &["temperature"]).unwrap_err();
     /// assert_eq!(error.parameter(), Some("top_k"));
     /// ```
     ///
@@ -141,7 +141,7 @@ impl Options {
     ///
     /// [`Unsupported`](ErrorKind::Unsupported), with the first such option as its
     /// [`parameter`](Error::parameter).
-    pub fn refuse_except(&self, wire: &str, known: &[&str]) -> Result<(), Error> {
+    pub fn ensure_only_supported(&self, wire: &str, known: &[&str]) -> Result<(), Error> {
         // Every field is named, so that a new one is not forgotten.
         let Self {
             max_output_tokens,
@@ -178,7 +178,7 @@ impl Options {
             ("metadata", !metadata.is_empty()),
         ];
         match set.into_iter().find(|(name, is_set)| *is_set && !known.contains(name)) {
-            Some((name, _)) => Err(unsupported(wire, name)),
+            Some((name, _)) => Err(unsupported_error(wire, name)),
             None => Ok(()),
         }
     }
@@ -186,7 +186,7 @@ impl Options {
 
 /// The error for an option or a content that a wire cannot express: of kind
 /// [`Unsupported`](ErrorKind::Unsupported), with `option` as its [`parameter`](Error::parameter).
-pub fn unsupported(wire: &str, option: &str) -> Error {
+pub fn unsupported_error(wire: &str, option: &str) -> Error {
     let message = format!("the {wire} wire cannot express `{option}`");
     Error::new(ErrorKind::Unsupported, message).with_parameter(option)
 }
@@ -254,8 +254,8 @@ pub enum Output {
 impl Output {
     /// One JSON value that [`Turn::parse`](crate::turn::Turn::parse) reads into `T`.
     #[cfg(feature = "schemars")]
-    pub fn of<T: schemars::JsonSchema>() -> Self {
-        Self::Schema(OutputSchema::of::<T>())
+    pub fn for_type<T: schemars::JsonSchema>() -> Self {
+        Self::Schema(OutputSchema::for_type::<T>())
     }
 }
 
@@ -295,7 +295,7 @@ impl OutputSchema {
     /// assert_eq!(schema.name, "City");
     /// assert_eq!(schema.schema["properties"]["name"]["description"], "As its people call it.");
     /// ```
-    pub fn of<T: schemars::JsonSchema>() -> Self {
+    pub fn for_type<T: schemars::JsonSchema>() -> Self {
         let mut schema = schemars::schema_for!(T).to_value();
         if let Some(schema) = schema.as_object_mut() {
             // Words for people and tools of JSON Schema; they only cost the model tokens.

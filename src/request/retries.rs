@@ -29,86 +29,86 @@ use crate::error::Error;
 /// ```
 #[derive(Clone, Default)]
 pub struct Retries {
-    handled: HandledErrors,
+    handled_errors: HandledErrors,
     /// Whether a connection that was closed while it was not in use is replaced at once, where the
     /// caller handles every error.
-    new_connection: Option<Arc<RetryException>>,
+    reconnect_predicate: Option<Arc<ErrorPredicate>>,
     /// The connection of the attempt before was closed while it was not in use.
-    is_on_new_connection: bool,
+    is_new_connection_required: bool,
 }
 
-type RetryException = dyn Fn(&Error) -> bool + Send + Sync;
+type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
 
 #[derive(Clone, Default)]
 enum HandledErrors {
     /// The caller handles no error.
     #[default]
-    Nothing,
+    None,
     /// The caller handles the errors for which this is true.
-    Some(Arc<RetryException>),
+    Matching(Arc<ErrorPredicate>),
     /// The caller handles every error.
-    Everything,
+    All,
 }
 
 impl Retries {
     /// The caller retries: the request is sent once.
     pub fn none() -> Self {
-        Self { handled: HandledErrors::Everything, ..Self::default() }
+        Self { handled_errors: HandledErrors::All, ..Self::default() }
     }
 
     /// The same, but errors for which `handled` is true are returned at once: the caller has
     /// something better to do than to wait.
     pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
-        let handled = match self.handled {
-            HandledErrors::Nothing => HandledErrors::Some(Arc::new(handled)),
-            HandledErrors::Some(before) => {
-                HandledErrors::Some(Arc::new(move |error| before(error) || handled(error)))
+        let handled = match self.handled_errors {
+            HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
+            HandledErrors::Matching(before) => {
+                HandledErrors::Matching(Arc::new(move |error| before(error) || handled(error)))
             }
-            HandledErrors::Everything => HandledErrors::Everything,
+            HandledErrors::All => HandledErrors::All,
         };
-        Self { handled, ..self }
+        Self { handled_errors: handled, ..self }
     }
 
     /// The same, but a connection that was closed while it was not in use may be replaced at once if
     /// this is true for the error.
-    pub(crate) fn with_new_connection(mut self, allows: Arc<RetryException>) -> Self {
-        self.new_connection = Some(allows);
+    pub(crate) fn with_reconnect_if(mut self, allows: Arc<ErrorPredicate>) -> Self {
+        self.reconnect_predicate = Some(allows);
         self
     }
 
     /// Whether a request whose connection was closed while it was not in use may be sent again at once.
-    pub(crate) fn allow_new_connection(&self, error: &Error) -> bool {
-        match (&self.handled, &self.new_connection) {
-            (HandledErrors::Nothing | HandledErrors::Some(_), _) => true,
-            (HandledErrors::Everything, Some(allows)) => allows(error),
-            (HandledErrors::Everything, None) => false,
+    pub(crate) fn can_reconnect(&self, error: &Error) -> bool {
+        match (&self.handled_errors, &self.reconnect_predicate) {
+            (HandledErrors::None | HandledErrors::Matching(_), _) => true,
+            (HandledErrors::All, Some(allows)) => allows(error),
+            (HandledErrors::All, None) => false,
         }
     }
 
     /// The same for a request that is sent again since its connection was closed.
-    pub(crate) fn on_new_connection(mut self) -> Self {
-        self.is_on_new_connection = true;
+    pub(crate) fn requires_new_connection(mut self) -> Self {
+        self.is_new_connection_required = true;
         self
     }
 
     /// Whether the request is not to go out on a connection that was used before.
     #[cfg(feature = "http")]
-    pub(crate) fn is_on_new_connection(&self) -> bool {
-        self.is_on_new_connection
+    pub(crate) fn is_new_connection_required(&self) -> bool {
+        self.is_new_connection_required
     }
 
     /// Whether a request that failed with this error may be sent again.
-    pub fn allow(&self, error: &Error) -> bool {
-        match &self.handled {
-            HandledErrors::Nothing => true,
-            HandledErrors::Some(handled) => !handled(error),
-            HandledErrors::Everything => false,
+    pub fn can_retry(&self, error: &Error) -> bool {
+        match &self.handled_errors {
+            HandledErrors::None => true,
+            HandledErrors::Matching(handled) => !handled(error),
+            HandledErrors::All => false,
         }
     }
 
     /// Whether the request is sent once, whatever happens.
     pub fn is_none(&self) -> bool {
-        matches!(self.handled, HandledErrors::Everything)
+        matches!(self.handled_errors, HandledErrors::All)
     }
 }
 
@@ -121,10 +121,10 @@ impl PartialEq for Retries {
 
 impl fmt::Debug for Retries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match &self.handled {
-            HandledErrors::Nothing => "Retries::default()",
-            HandledErrors::Some(_) => "Retries::except(…)",
-            HandledErrors::Everything => "Retries::none()",
+        f.write_str(match &self.handled_errors {
+            HandledErrors::None => "Retries::default()",
+            HandledErrors::Matching(_) => "Retries::except(…)",
+            HandledErrors::All => "Retries::none()",
         })
     }
 }

@@ -57,12 +57,12 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// Lends a frame of which [`Fields`] knows every line.
+    /// Lends a frame of which [`FrameFields`] knows every line.
     ///
     /// What is not UTF-8 is replaced, and the result kept in `rooms` while it is lent.
-    pub(super) fn from_known_lines(
+    pub(super) fn from_fields(
         frame: &'a [u8],
-        fields: &Fields,
+        fields: &FrameFields,
         rooms: &'a mut [String; 2],
     ) -> Self {
         let [event_room, data_room] = rooms;
@@ -101,7 +101,7 @@ pub struct FrameTooLarge {
 
 /// Where in a frame its fields are, as far as its lines have been seen.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct FrameFields {
     event: Option<Range<usize>>,
     data: Option<Range<usize>>,
     /// The data was in a field `error`.
@@ -111,18 +111,18 @@ pub(super) struct Fields {
 
 /// What is to be done with a whole frame.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum LineKind {
+pub(super) enum FrameKind {
     /// Nothing is dispatched.
-    Comment,
+    Empty,
     /// Beside comments it has exactly one `data:` and at most one `event:` line.
-    Known,
+    Simple,
     /// It has other lines: [`ask`].
     NeedsParser,
 }
 
-impl Fields {
+impl FrameFields {
     /// Takes note of the line that begins `at` bytes into the frame.
-    pub(super) fn read_line(&mut self, line: &[u8], at: usize) {
+    pub(super) fn scan_line(&mut self, line: &[u8], at: usize) {
         let (field, value) = if let Some(value) = line.strip_prefix(b"data:") {
             (&mut self.data, value)
         } else if let Some(value) = line.strip_prefix(b"event:") {
@@ -143,15 +143,15 @@ impl Fields {
     }
 
     /// Says what is to be done with the frame, now that all its lines are noted.
-    pub(super) fn line_kind(&self) -> LineKind {
+    pub(super) fn frame_kind(&self) -> FrameKind {
         // > If the data buffer is an empty string, set the data buffer and the event type buffer
         // > to the empty string and return.
         //
         // A `data:` line without a value leaves a line feed in that buffer, hence is dispatched.
         match self.data {
-            _ if self.needs_parser => LineKind::NeedsParser,
-            Some(_) => LineKind::Known,
-            None => LineKind::Comment,
+            _ if self.needs_parser => FrameKind::NeedsParser,
+            Some(_) => FrameKind::Simple,
+            None => FrameKind::Empty,
         }
     }
 }

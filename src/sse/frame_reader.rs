@@ -10,7 +10,7 @@ use eventsource_stream::Event;
 use memchr::memchr2;
 
 use crate::sse::byte_order_mark::ByteOrderMark;
-use crate::sse::frame::{Fields, Frame, FrameTooLarge, LineKind, parse_with_library};
+use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with_library};
 
 /// Cuts the chunks of a body into frames.
 ///
@@ -29,7 +29,7 @@ pub struct FrameReader {
     queued_chunks: VecDeque<Bytes>,
     chunk: Bytes,
     /// Where in `chunk` the pending frame begins, or goes on after `carry`.
-    start: usize,
+    frame_start: usize,
     /// How far `chunk` has been searched: the end of the last whole line.
     scanned: usize,
     byte_order_mark: ByteOrderMark,
@@ -38,20 +38,20 @@ pub struct FrameReader {
     /// What earlier chunks hold of the pending frame.
     carry: Vec<u8>,
     /// `carry` and `fields` are of a frame that was lent out, and no longer needed.
-    lent_bytes: bool,
+    is_lent: bool,
     /// Where in the pending frame its unfinished line begins.
     line_start: usize,
-    fields: Fields,
+    fields: FrameFields,
     /// Texts that were repaired, while they are lent out.
     repaired_text: [String; 2],
     /// What `eventsource-stream` said, while it is lent out.
     parsed_frame: Event,
     #[cfg(test)]
-    pub(super) work_bytes: crate::sse::tests::Work,
+    pub(super) work_counters: crate::sse::tests::Work,
 }
 
 /// So many bytes are looked through without being opened as a chunk.
-const MAX_CHUNKS_PER_CUT: usize = 16;
+const MAX_SMALL_CHUNK_BYTES: usize = 16;
 
 struct SizeLimit(usize);
 
@@ -81,7 +81,7 @@ impl FrameReader {
     ///
     /// What counts are the frame's lines and the line ends between them.
     #[must_use]
-    pub fn with_max_frame_bytes(max: usize) -> Self {
+    pub fn limited_to_bytes(max: usize) -> Self {
         Self { max_frame_bytes: SizeLimit(max), ..Self::default() }
     }
 
@@ -93,7 +93,7 @@ impl FrameReader {
         if self.has_failed {
             // Nothing is read any more.
         } else if self.is_drained() {
-            if !self.carry_whole_chunk(&chunk) {
+            if !self.carry_small_chunk(&chunk) {
                 self.open_chunk(chunk);
             }
         } else {
@@ -126,22 +126,22 @@ impl FrameReader {
     pub fn finish(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         let cut = match self.cut_frame() {
             Some(cut) => cut,
-            None => Ok(self.cut_queued()?),
+            None => Ok(self.cut_last_frame()?),
         };
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
     /// Whether there is nothing left to read. A frame may still be pending.
     fn is_drained(&self) -> bool {
-        self.start == self.chunk.len() && self.queued_chunks.is_empty()
+        self.frame_start == self.chunk.len() && self.queued_chunks.is_empty()
     }
 
     fn cut_frame(&mut self) -> Option<Result<CutFrame, FrameTooLarge>> {
-        if mem::take(&mut self.lent_bytes) {
+        if mem::take(&mut self.is_lent) {
             self.begin_frame();
         }
         loop {
-            let Some(end) = self.line_end() else {
+            let Some(end) = self.find_line_end() else {
                 if let Err(too_large) = self.carry_rest() {
                     return Some(Err(too_large));
                 }
@@ -158,10 +158,10 @@ impl FrameReader {
                 }
                 _ => end + 1,
             };
-            let size = self.carry.len() + end - self.start;
+            let size = self.carry.len() + end - self.frame_start;
             self.scanned = next;
             if size == self.line_start {
-                let frame = mem::replace(&mut self.start, next)..end;
+                let frame = mem::replace(&mut self.frame_start, next)..end;
                 match self.finish_frame(frame) {
                     Some(cut) => return Some(Ok(cut)),
                     None => continue,
@@ -171,21 +171,21 @@ impl FrameReader {
                 return Some(Err(self.fail()));
             }
             let line = if self.carry.is_empty() {
-                &self.chunk[self.start + self.line_start..end]
+                &self.chunk[self.frame_start + self.line_start..end]
             } else {
                 self.append_to_carry(next);
                 &self.carry[self.line_start..size]
             };
-            self.fields.read_line(line, self.line_start);
+            self.fields.scan_line(line, self.line_start);
             self.line_start = size + (next - end);
         }
     }
 
     /// Cuts the frame at the end of the body, when all chunks have been used up.
-    fn cut_queued(&mut self) -> Option<CutFrame> {
+    fn cut_last_frame(&mut self) -> Option<CutFrame> {
         let line = &self.carry[self.line_start..];
         if !line.is_empty() {
-            self.fields.read_line(line, self.line_start);
+            self.fields.scan_line(line, self.line_start);
         }
         self.finish_frame(0..0)
     }
@@ -193,14 +193,14 @@ impl FrameReader {
     /// Closes the pending frame, which lies in `carry` or else in this part of `chunk`.
     fn finish_frame(&mut self, frame: Range<usize>) -> Option<CutFrame> {
         self.line_start = 0;
-        let cut = match self.fields.line_kind() {
-            LineKind::Comment => None,
-            LineKind::Known if self.carry.is_empty() => Some(CutFrame::InChunk(frame.start)),
-            LineKind::Known => Some(CutFrame::InCarry),
-            LineKind::NeedsParser => self.finish_with_parser(frame),
+        let cut = match self.fields.frame_kind() {
+            FrameKind::Empty => None,
+            FrameKind::Simple if self.carry.is_empty() => Some(CutFrame::InChunk(frame.start)),
+            FrameKind::Simple => Some(CutFrame::InCarry),
+            FrameKind::NeedsParser => self.finish_with_parser(frame),
         };
-        self.lent_bytes = cut.is_some();
-        if !self.lent_bytes {
+        self.is_lent = cut.is_some();
+        if !self.is_lent {
             self.begin_frame();
         }
         cut
@@ -210,7 +210,7 @@ impl FrameReader {
     fn finish_with_parser(&mut self, frame: Range<usize>) -> Option<CutFrame> {
         let frame = if self.carry.is_empty() { &self.chunk[frame] } else { &self.carry[..] };
         #[cfg(test)]
-        self.work_bytes.ask();
+        self.work_counters.ask();
         self.parsed_frame = parse_with_library(frame)?;
         Some(CutFrame::Parsed)
     }
@@ -218,10 +218,10 @@ impl FrameReader {
     fn lend_frame(&mut self, cut: CutFrame) -> Frame<'_> {
         match cut {
             CutFrame::InChunk(at) => {
-                Frame::from_known_lines(&self.chunk[at..], &self.fields, &mut self.repaired_text)
+                Frame::from_fields(&self.chunk[at..], &self.fields, &mut self.repaired_text)
             }
             CutFrame::InCarry => {
-                Frame::from_known_lines(&self.carry, &self.fields, &mut self.repaired_text)
+                Frame::from_fields(&self.carry, &self.fields, &mut self.repaired_text)
             }
             CutFrame::Parsed => Frame::from(&self.parsed_frame),
         }
@@ -231,7 +231,7 @@ impl FrameReader {
     ///
     /// Looks at no byte twice: what it passes is `scanned` next, and if it finds none, the chunk
     /// is done with.
-    fn line_end(&mut self) -> Option<usize> {
+    fn find_line_end(&mut self) -> Option<usize> {
         let rest = &self.chunk[self.scanned..];
         let found = match rest {
             // A blank line need not be searched, and every second line is one.
@@ -239,13 +239,13 @@ impl FrameReader {
             [_, rest @ ..] => memchr2(b'\n', b'\r', rest).map(|len| len + 1),
         };
         #[cfg(test)]
-        self.work_bytes.search(found.map_or(rest.len(), |len| len + 1));
+        self.work_counters.search(found.map_or(rest.len(), |len| len + 1));
         Some(self.scanned + found?)
     }
 
     /// Puts the rest of a chunk by, until the next one.
     fn carry_rest(&mut self) -> Result<(), FrameTooLarge> {
-        let size = self.carry.len() + self.chunk.len() - self.start;
+        let size = self.carry.len() + self.chunk.len() - self.frame_start;
         // The end of a line does not count until another line follows.
         if size > self.line_start && size > self.max_frame_bytes.0 {
             return Err(self.fail());
@@ -256,28 +256,28 @@ impl FrameReader {
     }
 
     fn append_to_carry(&mut self, end: usize) {
-        self.carry.extend_from_slice(&self.chunk[self.start..end]);
+        self.carry.extend_from_slice(&self.chunk[self.frame_start..end]);
         #[cfg(test)]
-        self.work_bytes.copy(end - self.start);
-        self.start = end;
+        self.work_counters.copy(end - self.frame_start);
+        self.frame_start = end;
     }
 
     /// Puts a few bytes from the middle of a line by; a body may come byte by byte.
-    fn carry_whole_chunk(&mut self, chunk: &[u8]) -> bool {
-        let fits = chunk.len() <= MAX_CHUNKS_PER_CUT
+    fn carry_small_chunk(&mut self, chunk: &[u8]) -> bool {
+        let fits = chunk.len() <= MAX_SMALL_CHUNK_BYTES
             && self.carry.len() + chunk.len() <= self.max_frame_bytes.0;
         let is_within = fits && self.byte_order_mark.is_done() && !self.follows_cr;
         if !is_within || chunk.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
             return false;
         }
-        if mem::take(&mut self.lent_bytes) {
+        if mem::take(&mut self.is_lent) {
             self.begin_frame();
         }
         self.carry.extend_from_slice(chunk);
         #[cfg(test)]
         {
-            self.work_bytes.search(chunk.len());
-            self.work_bytes.copy(chunk.len());
+            self.work_counters.search(chunk.len());
+            self.work_counters.copy(chunk.len());
         }
         true
     }
@@ -287,7 +287,7 @@ impl FrameReader {
         self.chunk = chunk;
         let (passed, back) = self.byte_order_mark.consume(&self.chunk);
         self.carry.extend_from_slice(back);
-        self.start = passed;
+        self.frame_start = passed;
         self.scanned = passed;
         if let Some(first) = self.chunk.first()
             && mem::take(&mut self.follows_cr)
@@ -296,7 +296,7 @@ impl FrameReader {
             self.scanned = 1;
             // Within a frame it counts, as it would had the chunk not been cut here.
             match self.line_start {
-                0 => self.start = 1,
+                0 => self.frame_start = 1,
                 _ => self.line_start += 1,
             }
         }
@@ -304,13 +304,13 @@ impl FrameReader {
 
     fn begin_frame(&mut self) {
         self.carry.clear();
-        self.fields = Fields::default();
+        self.fields = FrameFields::default();
     }
 
     #[cold]
     fn fail(&mut self) -> FrameTooLarge {
         let max = self.max_frame_bytes.0;
-        *self = Self { has_failed: true, ..Self::with_max_frame_bytes(max) };
+        *self = Self { has_failed: true, ..Self::limited_to_bytes(max) };
         FrameTooLarge { max }
     }
 }
@@ -322,7 +322,7 @@ impl fmt::Debug for FrameReader {
             .field("max", &self.max_frame_bytes.0)
             .field("failed", &self.has_failed)
             .field("carried", &self.carry.len())
-            .field("unread", &(self.chunk.len() - self.start))
+            .field("unread", &(self.chunk.len() - self.frame_start))
             .field("waiting", &self.queued_chunks.len())
             .finish_non_exhaustive()
     }

@@ -156,10 +156,10 @@ fn a_frame_may_be_as_large_as_the_cap_but_not_larger() {
         ("\u{feff}data: 1\ndata: 2", 15),
     ] {
         for step in 1..=body.len() {
-            let mut enough = FrameReader::with_max_frame_bytes(size);
+            let mut enough = FrameReader::limited_to_bytes(size);
             let chunks = body.as_bytes().chunks(step);
             assert_eq!(read(&mut enough, chunks.clone()), [Ok(("message".into(), "1\n2".into()))]);
-            let mut short = FrameReader::with_max_frame_bytes(size - 1);
+            let mut short = FrameReader::limited_to_bytes(size - 1);
             assert_eq!(read(&mut short, chunks), [Err(FrameTooLarge { max: size - 1 })]);
         }
     }
@@ -167,7 +167,7 @@ fn a_frame_may_be_as_large_as_the_cap_but_not_larger() {
 
 #[test]
 fn after_a_frame_too_large_there_is_nothing_for_ever() {
-    let mut reader = FrameReader::with_max_frame_bytes(8);
+    let mut reader = FrameReader::limited_to_bytes(8);
     reader.feed("data: 1\n\ndata: 234\n\ndata: 5\n\n".into());
     reader.feed("data: 6\n\n".into());
     assert_eq!(reader.next_frame().unwrap().unwrap().data, "1");
@@ -198,8 +198,16 @@ fn every_byte_is_searched_once_and_copied_at_most_once() {
     for step in [1, 2, 7, 16 << 10, body.len()] {
         let mut reader = FrameReader::new();
         assert_eq!(read(&mut reader, body.as_bytes().chunks(step)).len(), 3);
-        assert!(reader.work_bytes.searched <= body.len(), "{step}: {}", reader.work_bytes.searched);
-        assert!(reader.work_bytes.copied <= body.len(), "{step}: {}", reader.work_bytes.copied);
+        assert!(
+            reader.work_counters.searched <= body.len(),
+            "{step}: {}",
+            reader.work_counters.searched
+        );
+        assert!(
+            reader.work_counters.copied <= body.len(),
+            "{step}: {}",
+            reader.work_counters.copied
+        );
     }
 }
 
@@ -207,7 +215,7 @@ fn every_byte_is_searched_once_and_copied_at_most_once() {
 fn plain_frames_whole_in_their_chunk_are_not_copied() {
     let mut reader = FrameReader::new();
     read(&mut reader, ["data: 1\n\n", "event: a\r\ndata: 2\r\n\r\ndata: 3\n\n"]);
-    assert_eq!(reader.work_bytes.copied, 0);
+    assert_eq!(reader.work_counters.copied, 0);
 }
 
 #[test]
@@ -216,7 +224,7 @@ fn only_odd_frames_are_asked_about() {
     for step in 1..=body.len() {
         let mut reader = FrameReader::new();
         assert_eq!(read(&mut reader, body.chunks(step)).len(), 4);
-        assert_eq!(reader.work_bytes.asked, 1);
+        assert_eq!(reader.work_counters.asked, 1);
     }
 }
 
@@ -228,8 +236,8 @@ fn comments_are_passed_over_in_place() {
     for step in 1..=whole.len() {
         let mut reader = FrameReader::new();
         assert_eq!(read(&mut reader, whole.as_bytes().chunks(step)).len(), 2);
-        assert_eq!(reader.work_bytes.asked, 0, "{step}");
-        assert!(step < whole.len() || reader.work_bytes.copied == 0);
+        assert_eq!(reader.work_counters.asked, 0, "{step}");
+        assert!(step < whole.len() || reader.work_counters.copied == 0);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::stream::{IntoStep, LoopEndReason};
 /// - Dropping the stream drops the active body, once.
 /// - It takes constant stack, allocates nothing and boxes nothing, however often it goes round.
 ///   After a long run of bodies without an item it yields to the executor.
-/// - A body that ends without a decision ends the loop. [`ended`](LoopStream::ended) tells how it
+/// - A body that ends without a decision ends the loop. [`end_reason`](LoopStream::end_reason) tells how it
 ///   was.
 /// - A panic in the body goes on to the caller; the body is dropped, and then comes `None`.
 ///

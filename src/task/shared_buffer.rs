@@ -118,7 +118,7 @@ impl<T> SharedBuffer<T> {
                     return Poll::Ready(());
                 }
                 Err(message) => {
-                    self.finish(Some(stream), Some(Error::panic("the stream", &message)));
+                    self.finish(Some(stream), Some(Error::from_panic("the stream", &message)));
                     return Poll::Ready(());
                 }
             }

@@ -22,7 +22,7 @@
 //!     1 => Answer::reply("Let me see.").with_fault(Fault::Cut(FaultPosition::Bytes(300))),
 //!     // A whole turn, though a slow one.
 //!     2 => Answer::reply(Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })))
-//!         .with_fault(Fault::Pieces(1))
+//!         .with_fault(Fault::FixedSizeChunks(1))
 //!         .with_fault(Fault::Slow(Duration::from_millis(1))),
 //!     _ => Answer::reply("It is 3."),
 //! })

@@ -24,7 +24,7 @@ pub(super) fn script_to_body_steps(
         _ => None,
     });
     let signed = moves.iter().filter_map(|next| match next {
-        ReplyStep::Say(index, ContentDelta::Signature(of, signature)) => {
+        ReplyStep::Delta(index, ContentDelta::Signature(of, signature)) => {
             Some((*index, *of, signature.clone()))
         }
         _ => None,
@@ -52,7 +52,7 @@ fn write_script_steps(
     let mut usage = Usage::default();
     for next in moves {
         let part = match next {
-            ReplyStep::Say(index, delta) => {
+            ReplyStep::Delta(index, delta) => {
                 writer.write(index, delta)?;
                 continue;
             }

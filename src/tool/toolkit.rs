@@ -128,7 +128,7 @@ impl Toolkit {
     /// [`DEFAULT_TIMEOUT`], 10 minutes, unless set.
     /// [`Timeouts::NEVER`](crate::http::Timeouts::NEVER) lifts the limit. Sub-agents have none.
     pub fn with_timeout(mut self, limit: Duration) -> Self {
-        self.timeout = TimeLimit::Set(limit);
+        self.timeout = TimeLimit::Explicit(limit);
         self
     }
 
@@ -222,9 +222,9 @@ impl Toolkit {
     /// How long a call of the tool may take; `None` for as long as it likes.
     pub(super) fn time_limit(&self, tool: &Tool) -> Option<TimeLimit> {
         let limit = match (tool.timeout(), self.timeout) {
-            (Some(limit), _) => TimeLimit::Set(limit),
+            (Some(limit), _) => TimeLimit::Explicit(limit),
             (None, TimeLimit::Default(_)) if tool.runs_sub_agents() => {
-                TimeLimit::Set(Timeouts::NEVER)
+                TimeLimit::Explicit(Timeouts::NEVER)
             }
             (None, limit) => limit,
         };

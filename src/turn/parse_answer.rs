@@ -77,7 +77,7 @@ impl Turn {
     /// # Errors
     ///
     /// Says by its variant whether to ask again ([`NotJson`](ParseError::NotJson),
-    /// [`DoesNotFit`](ParseError::DoesNotFit)), to raise a limit
+    /// [`TypeMismatch`](ParseError::TypeMismatch)), to raise a limit
     /// ([`Truncated`](ParseError::Truncated)) or to give up ([`Refused`](ParseError::Refused)).
     ///
     /// ```
@@ -102,7 +102,7 @@ impl Turn {
     /// assert_eq!((city.name.as_str(), city.people), ("Oslo", 717_710));
     ///
     /// match model.stream_turn(request()).into_turn().await?.parse::<City>() {
-    ///     Err(ParseError::DoesNotFit { path, .. }) => assert_eq!(path, "people"),
+    ///     Err(ParseError::TypeMismatch { path, .. }) => assert_eq!(path, "people"),
     ///     other => panic!("{:?}", other.map(|city| city.name)),
     /// }
     /// # Ok(())

@@ -43,7 +43,7 @@ impl Usage {
     }
 
     /// What came on top of an earlier count. A number that fell counts as unchanged.
-    pub fn since(&self, earlier: Self) -> Self {
+    pub fn increase_since(&self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
             output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),

@@ -42,11 +42,11 @@ impl Price {
     pub fn cost(&self, usage: &Usage) -> u64 {
         let cached = usage.cache_read_input_tokens.saturating_add(usage.cache_write_input_tokens);
         // Units for a million tokens are millionths for one.
-        let cost = cost_of(usage.input_tokens.saturating_sub(cached), self.input)
-            + cost_of(usage.cache_read_input_tokens, self.cache_read)
-            + cost_of(usage.cache_write_input_tokens, self.cache_write)
-            + cost_of(usage.output_tokens, self.output);
-        round_micros(cost)
+        let cost = token_cost(usage.input_tokens.saturating_sub(cached), self.input)
+            + token_cost(usage.cache_read_input_tokens, self.cache_read)
+            + token_cost(usage.cache_write_input_tokens, self.cache_write)
+            + token_cost(usage.output_tokens, self.output);
+        round_to_u64(cost)
     }
 
     /// Whether each number is finite and not negative.
@@ -58,7 +58,7 @@ impl Price {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
-fn cost_of(tokens: u64, price: f64) -> f64 {
+fn token_cost(tokens: u64, price: f64) -> f64 {
     match tokens == 0 || price.is_nan() || price < 0.0 {
         true => 0.0,
         false => tokens as f64 * price,
@@ -71,7 +71,7 @@ fn cost_of(tokens: u64, price: f64) -> f64 {
     clippy::cast_sign_loss,
     reason = "the cast saturates, and gives 0 for what is not a number"
 )]
-fn round_micros(number: f64) -> u64 {
+fn round_to_u64(number: f64) -> u64 {
     number.round() as u64
 }
 
@@ -115,8 +115,8 @@ impl Prices {
     }
 
     /// What a sum of the unit is in millionths; 0 where it is negative or not a number.
-    pub(crate) fn in_micros(sum: f64) -> u64 {
-        round_micros(sum * 1_000_000.0)
+    pub(crate) fn to_micros(sum: f64) -> u64 {
+        round_to_u64(sum * 1_000_000.0)
     }
 }
 
@@ -202,10 +202,10 @@ mod tests {
 
     #[test]
     fn a_sum_is_read_in_millionths() {
-        assert_eq!(Prices::in_micros(0.25), 250_000);
-        assert_eq!(Prices::in_micros(0.1), 100_000);
-        assert_eq!(Prices::in_micros(-1.0), 0);
-        assert_eq!(Prices::in_micros(f64::NAN), 0);
-        assert_eq!(Prices::in_micros(f64::INFINITY), u64::MAX);
+        assert_eq!(Prices::to_micros(0.25), 250_000);
+        assert_eq!(Prices::to_micros(0.1), 100_000);
+        assert_eq!(Prices::to_micros(-1.0), 0);
+        assert_eq!(Prices::to_micros(f64::NAN), 0);
+        assert_eq!(Prices::to_micros(f64::INFINITY), u64::MAX);
     }
 }

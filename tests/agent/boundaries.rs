@@ -110,7 +110,7 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
     });
     let script = || {
         let dice = Arc::clone(dice);
-        watched(Scripted::function(move |_, _| reply(&dice)))
+        watched(Scripted::from_fn(move |_, _| reply(&dice)))
     };
     let limits = Limits {
         max_turns: u32::try_from(dice.roll(25)).unwrap(),

@@ -23,7 +23,7 @@ fn price(input: f64) -> Price {
 }
 
 fn insatiable(model: &'static str) -> Scripted {
-    Scripted::function(|_, _| Reply::new().call("t", json!({})).usage(TOKENS)).with_model(model)
+    Scripted::from_fn(|_, _| Reply::new().call("t", json!({})).usage(TOKENS)).with_model(model)
 }
 
 /// Runs until the money is spent, and gives what was.
@@ -48,7 +48,7 @@ async fn a_turn_is_priced_by_the_model_that_a_hook_selected() {
 
 #[tokio::test]
 async fn a_turn_answered_by_a_fallback_is_priced_by_the_fallbacks_model() {
-    let cheap = Scripted::function(|_, n| match n {
+    let cheap = Scripted::from_fn(|_, n| match n {
         0 => Reply::new().call("t", json!({})).usage(TOKENS),
         _ => Reply::text("I").usage(TOKENS).fail(Error::new(ErrorKind::Overloaded, "busy")),
     });
@@ -58,7 +58,7 @@ async fn a_turn_answered_by_a_fallback_is_priced_by_the_fallbacks_model() {
 
 #[tokio::test]
 async fn a_turn_is_priced_by_the_model_that_answered() {
-    let busy = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
+    let busy = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
     let model = Fallback::new(busy.with_model("cheap")).or(insatiable("dear"));
     spends(Agent::new(model), 2 * 100_000).await;
 }

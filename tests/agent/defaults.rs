@@ -45,7 +45,7 @@ async fn took(future: impl Future) -> String {
 /// How many failures in a row open a circuit breaker, and how long it stays open.
 async fn breaker() -> (u32, Duration) {
     let busy = || Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
-    let model = Scripted::function(move |_, _| busy());
+    let model = Scripted::from_fn(move |_, _| busy());
     let breaker = CircuitBreaker::new(model.clone());
     let mut failures = 0;
     loop {
@@ -92,7 +92,7 @@ async fn compactor_time() -> String {
 
 /// How many requests a sub-agent may send.
 async fn requests_of_a_sub_agent() -> usize {
-    let inner = Scripted::function(|_, n| Reply::new().call("t", json!({ "n": n })));
+    let inner = Scripted::from_fn(|_, n| Reply::new().call("t", json!({ "n": n })));
     let child = Agent::new(inner.clone()).with_tool(fine("t", &Counter::default()));
     let child = child.as_tool("child", "Helps").unwrap();
     let model =
@@ -146,10 +146,10 @@ async fn the_guide_lists_the_actual_default_values() {
     let held = BTreeMap::from([
         (
             "attempts at a request, by [`Retry`](crate::provider::Retry)",
-            backoff.attempts.to_string(),
+            backoff.max_attempts.to_string(),
         ),
-        ("wait before the second attempt", millis(backoff.max_delay(1))),
-        ("wait before the third attempt", millis(backoff.max_delay(2))),
+        ("wait before the second attempt", millis(backoff.max_delay_after(1))),
+        ("wait before the third attempt", millis(backoff.max_delay_after(2))),
         ("longest wait that the server did not ask for", seconds(backoff.max_delay)),
         ("longest wait that the server may ask for", seconds(backoff.max_retry_after)),
         (

@@ -61,7 +61,7 @@ fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome
 
 /// Three answers, each of which is continued twice.
 fn answers_in_pieces() -> Scripted {
-    Scripted::function(|_, n| match n % 3 {
+    Scripted::from_fn(|_, n| match n % 3 {
         2 => Reply::text("fine").usage(used(300)),
         _ => cut_off("half"),
     })
@@ -334,7 +334,7 @@ fn the_usage_of_an_interrupted_request_is_counted() {
 fn hooks_are_notified_of_a_panic_in_the_provider() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&told);
-    let model = Scripted::function(|_, _| -> Reply { std::panic::resume_unwind(Box::new("boom")) });
+    let model = Scripted::from_fn(|_, _| -> Reply { std::panic::resume_unwind(Box::new("boom")) });
     let agent = Agent::new(model)
         .with_hook(hook::on_failure(move |_, error| seen.lock().unwrap().push(error.kind())));
     let (_, outcome) = pull(agent.run("go"), |_, _| {});
@@ -375,7 +375,7 @@ fn a_malformed_reply_is_corrected_and_the_third_in_a_row_ends_the_run() {
         |event: &&Event| matches!(event, Event::Continued { reason: Transition::Corrective });
     assert_eq!(events.iter().filter(corrected).count(), 2);
 
-    let model = Scripted::function(move |_, _| unreadable());
+    let model = Scripted::from_fn(move |_, _| unreadable());
     let (_, outcome) = pull(Agent::new(model.clone()).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::ProviderError, 3));
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::GenerationFailed);

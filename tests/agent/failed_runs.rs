@@ -60,12 +60,12 @@ fn check_failed((events, failure): &(Vec<Event>, Option<Error>), kind: ErrorKind
 #[tokio::test]
 async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
     check_failed(&drain(refused().run("go")).await, ErrorKind::Auth);
-    let cut = Scripted::function(|_, _| Reply::text("It is ").cut());
+    let cut = Scripted::from_fn(|_, _| Reply::text("It is ").cut());
     check_failed(&drain(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
     let objects = hook::prepare(|_, _| async { Err::<Request, _>(error(ErrorKind::Other)) });
     let agent = Agent::new(Scripted::new(["never"])).with_hook(objects);
     check_failed(&drain(agent.run("go")).await, ErrorKind::Hook);
-    let panics = Scripted::function(|_, _| -> Reply { panic!("the model panics") });
+    let panics = Scripted::from_fn(|_, _| -> Reply { panic!("the model panics") });
     let (events, failure) = drain(Agent::new(panics).run("go")).await;
     assert!(failure.is_some() && events.last().unwrap().outcome().is_some());
 }
@@ -122,7 +122,7 @@ async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished()
 #[tokio::test(start_paused = true)]
 async fn only_failed_runs_yield_an_error() {
     let agent = |reply: Reply| {
-        let model = Scripted::function(move |_, _| reply.clone());
+        let model = Scripted::from_fn(move |_, _| reply.clone());
         Agent::new(model).with_tools([tool("t"), tool("ask").requires_approval()])
     };
     let calls = |name: &str| agent(Reply::new().call(name, json!({})));

@@ -61,7 +61,7 @@ fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
             Poll::Ready(Some(Ok(())))
         }
     });
-    let script = || Scripted::function(|_, _| long());
+    let script = || Scripted::from_fn(|_, _| long());
     vec![
         ("scripted", Arc::new(script())),
         ("from_stream", Arc::new(endless())),
@@ -70,7 +70,7 @@ fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
         ("retry", Arc::new(Retry::new(endless()))),
         ("fallback", Arc::new(Fallback::new(endless()).or(endless()))),
         ("breaker", Arc::new(CircuitBreaker::new(endless()))),
-        ("record", Arc::new(Record::to(endless(), Buffer::new()))),
+        ("record", Arc::new(Record::to_writer(endless(), Buffer::new()))),
     ]
 }
 
@@ -123,7 +123,8 @@ async fn every_wire_enforces_the_byte_limit() {
 #[tokio::test]
 async fn a_replay_enforces_the_byte_limit() {
     let paper = Buffer::new();
-    let record = Record::to(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
+    let record =
+        Record::to_writer(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
     record.stream_turn(request()).into_turn().await.unwrap();
     let replay = Replay::from_text(&paper.text()).unwrap();
     let limited = Request { max_turn_bytes: Some(LIMIT), ..request() };

@@ -20,7 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Calls `look` until there are this many results, and then stops by itself.
 fn looks(results: usize) -> Scripted {
-    Scripted::function(move |request, _| {
+    Scripted::from_fn(move |request, _| {
         let seen = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
         match seen < results {
             true => Reply::text("Let me look.").call("look", json!({ "n": seen })),
@@ -81,7 +81,7 @@ fn compacting() -> Agent {
         let items = vec![Item::user("look"), Item::text("I looked twice.")];
         Ok(Some(Compaction { usage, ..Compaction::new(0, history.len(), items) }))
     });
-    let model = Scripted::function(|request, n| match n {
+    let model = Scripted::from_fn(|request, n| match n {
         0 | 1 => Reply::new().call("look", json!({ "n": n })),
         2 if request.history.len() > 4 => Reply::error(Error::new(ErrorKind::ContextWindow, "")),
         _ => Reply::text("Rain, twice."),

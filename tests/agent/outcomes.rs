@@ -108,7 +108,7 @@ async fn a_turn_limit_of_zero_sends_no_request() {
 
 #[tokio::test]
 async fn the_default_turn_limit_is_twenty() {
-    let model = Scripted::function(|_, _| call());
+    let model = Scripted::from_fn(|_, _| call());
     let outcome = Agent::new(model).with_tools([tool("t")]).run("go").outcome().await;
     check(&outcome, EndReason::MaxTurns, true, 20);
 }
@@ -458,7 +458,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 
 #[tokio::test]
 async fn after_a_thousand_turns_run_state_and_journal_are_equal() {
-    let model = Scripted::function(|_, n| if n < 1000 { call() } else { "done".into() });
+    let model = Scripted::from_fn(|_, n| if n < 1000 { call() } else { "done".into() });
     let limits = Limits { max_turns: 2000, end_after_repeats: 0, ..Limits::default() };
     let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(limits);
     let mut run = agent.run("go");

@@ -31,7 +31,7 @@ fn usage(request: &Request, output_tokens: u64) -> Usage {
 
 /// Calls `t` four times, one in each turn, and takes a second for each answer of `tokens` tokens.
 fn busy(tokens: u64) -> Scripted {
-    Scripted::function(move |request, _| {
+    Scripted::from_fn(move |request, _| {
         let results = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
         let reply = match results {
             0..4 => Reply::new().call("t", json!({})),
@@ -84,7 +84,7 @@ async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
 async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
     for _ in 0..20 {
         let pool = Pool::new(3_000);
-        let model = Scripted::function(|request, _| {
+        let model = Scripted::from_fn(|request, _| {
             Reply::new().call("t", json!({})).usage(usage(request, 100))
         });
         let agent = Agent::new(model.clone())
@@ -109,7 +109,7 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
     let child = child.as_tool("child", "Helps").unwrap();
     let calls =
         (0..64).fold(Reply::new(), |reply, _| reply.call("child", json!({ "prompt": "go" })));
-    let model = Scripted::function(move |request, _| calls.clone().usage(usage(request, 100)));
+    let model = Scripted::from_fn(move |request, _| calls.clone().usage(usage(request, 100)));
     let outcome = limited(agent(model).with_tools([child])).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Budget);
     println!("{} of 1,000 tokens were used", pool.used_tokens());
@@ -141,7 +141,7 @@ async fn without_an_output_limit_the_pools_default_reservation_is_used() {
 #[tokio::test(start_paused = true)]
 async fn a_request_larger_than_the_rest_of_the_pool_is_sent_alone() {
     let pool = Pool::new(50);
-    let model = Scripted::function(|_, _| {
+    let model = Scripted::from_fn(|_, _| {
         Reply::text("fine").usage(Usage { input_tokens: 10, ..Usage::default() }).delay(SECOND)
     });
     let agent = agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
@@ -285,7 +285,7 @@ fn slow(counter: &Counter) -> Tool {
 
 /// Makes three calls of a tool in its first turn, and takes a second for each turn.
 fn three_calls(name: &'static str) -> Scripted {
-    Scripted::function(move |request, _| {
+    Scripted::from_fn(move |request, _| {
         let reply = match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => Reply::text("fine"),
             false => {
@@ -457,7 +457,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
 async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
-    let judge = agent(Scripted::function(|_, _| Reply::text("fine"))).with_budget(budget());
+    let judge = agent(Scripted::from_fn(|_, _| Reply::text("fine"))).with_budget(budget());
     let model = Scripted::new([call("a"), "done".into()]);
     let tools = [fine("t", &Counter::default())];
     let mut run = agent(model).with_tools(tools).with_budget(budget()).run("go");
@@ -479,7 +479,7 @@ async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
 async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
-    let router = agent(Scripted::function(|_, _| Reply::text("small"))).with_budget(budget());
+    let router = agent(Scripted::from_fn(|_, _| Reply::text("small"))).with_budget(budget());
     let hook = hook::prepare(move |_, mut request: Request| {
         let asked = router.run("Which model?").outcome();
         async move {

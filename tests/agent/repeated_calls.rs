@@ -36,7 +36,7 @@ fn around(cycle: &'static [&'static [&'static str]], limits: Limits) -> Agent {
 }
 
 fn around_with(cycle: &'static [&'static [&'static str]], limits: Limits, poll: Tool) -> Agent {
-    let model = Scripted::function(move |_, n| {
+    let model = Scripted::from_fn(move |_, n| {
         let names = cycle[n % cycle.len()];
         names.iter().fold(Reply::text("Once more."), |reply, name| reply.call(name, json!({})))
     });
@@ -127,7 +127,7 @@ async fn polling_calls_between_identical_calls_do_not_hide_repetition() {
 
 #[tokio::test]
 async fn calls_that_differ_only_in_argument_field_order_are_equal() {
-    let model = Scripted::function(|_, n| {
+    let model = Scripted::from_fn(|_, n| {
         let arguments = [r#"{"x":1,"y":{"a":2,"b":3}}"#, r#"{ "y": {"b":3, "a":2}, "x": 1 }"#];
         Reply::new().call_raw(&format!("c{n}"), "a", arguments[n % 2])
     });

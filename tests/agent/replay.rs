@@ -33,7 +33,7 @@ fn counting(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
 
 /// Says what the last result was, behind two calls.
 fn model() -> Scripted {
-    Scripted::function(|request, _| {
+    Scripted::from_fn(|request, _| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let seen: Vec<String> = results.map(|result| result.content.text()).collect();
         match seen.is_empty() {
@@ -455,7 +455,7 @@ fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
     }
     let (page, writes) = (Buffer::new(), Arc::default());
     let written = page.clone();
-    let model = Scripted::function(move |_, turn| {
+    let model = Scripted::from_fn(move |_, turn| {
         let text = written.text();
         assert_eq!(text.matches(r#"{"type":"asked""#).count(), turn + 1);
         assert_eq!(text.matches(r#""type":"turn_complete""#).count(), turn);
@@ -474,7 +474,7 @@ fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
 #[test]
 fn the_size_of_a_recording_is_linear_in_the_conversation() {
     let bytes = |turns: u32| {
-        let model = Scripted::function(move |_, turn| match turn + 1 < turns as usize {
+        let model = Scripted::from_fn(move |_, turn| match turn + 1 < turns as usize {
             true => Reply::new().call("look", json!({ "n": turn })),
             false => Reply::text("Done."),
         });

@@ -32,7 +32,7 @@ async fn run(agent: Agent) -> Told {
 #[tokio::test(start_paused = true)]
 async fn the_agent_does_not_retry_a_turn_that_an_inner_retry_has_retried() {
     for kind in [ErrorKind::Overloaded, ErrorKind::IncompleteTurn, ErrorKind::Timeout] {
-        let model = Scripted::function(move |_, _| broken(kind));
+        let model = Scripted::from_fn(move |_, _| broken(kind));
         let retry = Retry::new(model.clone()).with_retraction();
         let told = run(agent(retry).with_limits(retrying(5))).await;
         assert_eq!(told.outcome.error.unwrap().kind(), kind);
@@ -47,7 +47,7 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
         |retry| retry,
         |retry| retry.with_retraction().retry_if(|_| false),
         |retry| {
-            let backoff = Backoff { attempts: 1, ..Backoff::default() };
+            let backoff = Backoff { max_attempts: 1, ..Backoff::default() };
             retry.with_retraction().with_backoff(backoff)
         },
     ];
@@ -73,11 +73,11 @@ async fn the_provider_retries_failures_before_a_response_and_the_agent_retries_e
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retried() {
-    let model = Scripted::function(|_, _| Reply::new().cut());
+    let model = Scripted::from_fn(|_, _| Reply::new().cut());
     run(agent(Retry::new(model.clone())).with_limits(retrying(5))).await;
     assert_eq!(model.requests().len(), 3);
     // The last attempt of three says nothing, the others did.
-    let model = Scripted::function(|_, n| match n {
+    let model = Scripted::from_fn(|_, n| match n {
         0 | 1 => Reply::text("It is ").cut(),
         _ => Reply::new().cut(),
     });

@@ -22,7 +22,7 @@ fn who() -> Tool {
 
 /// Asks once, and says what it heard.
 fn asking() -> Scripted {
-    Scripted::function(|request, _| match request.history.last().and_then(Item::as_tool_result) {
+    Scripted::from_fn(|request, _| match request.history.last().and_then(Item::as_tool_result) {
         Some(result) => Reply::text(&result.content.text()),
         None => Reply::new().call("who", json!({})),
     })
@@ -41,14 +41,14 @@ async fn run_data_is_visible_only_to_the_tools_of_its_run() {
 #[tokio::test]
 async fn sub_agents_inherit_the_run_data_of_their_parent() {
     let child = agent(asking()).with_tools([who()]).as_tool("who", "Asks").unwrap();
-    let middle = agent(Scripted::function(|request, _| {
+    let middle = agent(Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
             Some(result) => Reply::text(&result.content.text()),
             None => Reply::new().call("who", json!({ "prompt": "go" })),
         }
     }));
     let middle = middle.with_tools([child]).as_tool("middle", "Asks").unwrap();
-    let model = Scripted::function(|request, _| {
+    let model = Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
             Some(result) => Reply::text(&result.content.text()),
             None => Reply::new().call("middle", json!({ "prompt": "go" })),

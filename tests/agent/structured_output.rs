@@ -66,7 +66,7 @@ async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_s
     let agent = Agent::new(model.clone()).with_output::<Answer>().with_options(first.clone());
     agent.with_temperature(0.5).with_options(second.clone()).run("go").outcome().await;
     let asked = model.requests().remove(0).options;
-    assert_eq!(asked.output, Output::of::<Answer>());
+    assert_eq!(asked.output, Output::for_type::<Answer>());
     assert_eq!((asked.temperature, asked.seed, asked.cache), (Some(0.5), Some(2), Cache::Off));
     assert_eq!(asked.stop_sequences, first.stop_sequences);
     let metadata: Vec<_> = asked.metadata.iter().map(|(k, v)| (&**k, &**v)).collect();
@@ -335,7 +335,7 @@ async fn an_agent_with_a_typed_output_sends_its_schema_and_validates_the_answer(
     assert_eq!(schema.name, "Page");
     assert_eq!(schema.schema["properties"]["number"]["description"], "From 1.");
     assert_eq!(schema.schema.get("title"), None);
-    assert_eq!(requests[0].options.output, Output::of::<Page<u8>>());
+    assert_eq!(requests[0].options.output, Output::for_type::<Page<u8>>());
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]

@@ -18,7 +18,7 @@ use crate::support::tools::spec;
 
 /// A model that calls the tool `sub` and then answers with its result.
 fn delegating() -> Scripted {
-    Scripted::function(|request, _| match request.history.last().and_then(Item::as_tool_result) {
+    Scripted::from_fn(|request, _| match request.history.last().and_then(Item::as_tool_result) {
         None => Reply::new().call("sub", json!({ "prompt": "go" })),
         Some(result) => Reply::text(&format!("{}: {}", result.kind, result.content.text())),
     })
@@ -30,7 +30,7 @@ fn limits(max_depth: u32) -> Limits {
 
 /// An agent above this many levels of sub-agents, each of which is made a tool by `tool`.
 fn tower(levels: usize, tool: fn(&Agent) -> Tool) -> Agent {
-    let deepest = Agent::new(Scripted::function(|_, _| Reply::text("deepest")));
+    let deepest = Agent::new(Scripted::from_fn(|_, _| Reply::text("deepest")));
     (0..levels).fold(deepest, |below, _| Agent::new(delegating()).with_tools([tool(&below)]))
 }
 
@@ -195,9 +195,9 @@ async fn a_shared_hook_knows_its_current_agent_even_after_an_await() {
         }))
     };
     let delay = Duration::from_secs(2);
-    let deepest = Agent::new(Scripted::function(move |_, _| Reply::new().delay(delay).say("Hi.")))
+    let deepest = Agent::new(Scripted::from_fn(move |_, _| Reply::new().delay(delay).say("Hi.")))
         .with_hook(Arc::clone(&log));
-    let model = Scripted::function(move |request, _| {
+    let model = Scripted::from_fn(move |request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
             None => Reply::new().delay(delay).call("reader", json!({ "prompt": "go" })),
             Some(_) => Reply::text("Read."),
@@ -206,7 +206,7 @@ async fn a_shared_hook_knows_its_current_agent_even_after_an_await() {
     let middle = Agent::new(model)
         .with_hook(Arc::clone(&log))
         .with_tools([deepest.as_tool("reader", "Reads").unwrap()]);
-    let lead = Scripted::function(move |_, n| {
+    let lead = Scripted::from_fn(move |_, n| {
         let ask = |reply: Reply, name| reply.call(name, json!({ "prompt": "go" }));
         match n {
             0 => ["a", "b"].into_iter().fold(Reply::new().delay(delay), ask),

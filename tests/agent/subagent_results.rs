@@ -108,7 +108,7 @@ async fn the_default_turn_limit_of_a_sub_agent_is_eighty() {
             let n = n.fetch_add(1, Ordering::Relaxed);
             async move { format!("number {n}") }
         });
-        let model = Scripted::function(|_, _| Reply::text("More.").call("next", json!({})));
+        let model = Scripted::from_fn(|_, _| Reply::text("More.").call("next", json!({})));
         let mut child = Agent::new(model.clone()).with_tools([next.unwrap()]);
         if let Some(cap) = cap {
             child = child.with_max_turns(cap);

@@ -41,7 +41,7 @@ impl Ran {
 
 /// A model that makes these calls, and then answers with their results.
 fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
-    Scripted::function(move |request, _| {
+    Scripted::from_fn(move |request, _| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let texts: Vec<String> = results.map(|result| result.content.text()).collect();
         match texts.is_empty() {
@@ -61,7 +61,7 @@ fn cleaner(ran: &Ran) -> Agent {
 
 /// An agent that deletes two things, one after the other, each with an approval.
 fn deleting_twice(ran: &Ran) -> Agent {
-    let twice = Scripted::function(|request, _| {
+    let twice = Scripted::from_fn(|request, _| {
         match request.history.iter().filter_map(Item::as_tool_result).count() {
             n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
             _ => Reply::text("both are gone"),
@@ -522,7 +522,7 @@ async fn an_interactive_run_polled_as_a_stream_waits_for_a_verdict() {
 #[tokio::test]
 async fn a_suspended_sub_agent_with_repaired_arguments_can_continue() {
     let ran = Ran::default();
-    let model = Scripted::function(|request, _| {
+    let model = Scripted::from_fn(|request, _| {
         match request.history.iter().find_map(Item::as_tool_result) {
             Some(result) => Reply::text(&result.content.text()),
             None => Reply::new().call_raw("sub_1", "clean", r#"{"task":"go"}"#),
@@ -610,7 +610,7 @@ fn void(history: &History) -> Vec<usize> {
 
 /// A model that says what the last result was, or makes this call.
 fn once(id: &'static str, name: &'static str) -> Scripted {
-    Scripted::function(move |request, _| match request.history.last().unwrap().as_tool_result() {
+    Scripted::from_fn(move |request, _| match request.history.last().unwrap().as_tool_result() {
         Some(result) => Reply::text(&result.content.text()),
         None => Reply::new().call_raw(id, name, r#"{"prompt":"go"}"#),
     })

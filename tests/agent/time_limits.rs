@@ -372,7 +372,7 @@ async fn a_resumed_run_gets_a_wrap_up_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
-    let model = Scripted::function(|_, _| Reply::text("fine").delay(3 * SECOND));
+    let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(3 * SECOND));
     let agent = agent(model).with_budget(time(5));
     let run = agent.run("go");
     advance(20 * SECOND).await;
@@ -384,7 +384,7 @@ async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored() {
-    let model = Scripted::function(|_, _| Reply::text("fine").delay(SECOND));
+    let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(SECOND));
     let (told, took) = timed(&agent(model.clone()).with_budget(time(0))).await;
     check_time_up(&told.outcome, 0);
     assert_eq!((took, model.requests().len()), (Duration::ZERO, 0));

@@ -427,7 +427,7 @@ async fn a_wrap_up_turn_with_reserved_time_has_notes_and_no_tombstoned_items() {
 async fn a_request_waiting_for_its_pool_is_rebuilt_without_tombstoned_items() {
     use turnstream::agent::{Budget, Pool};
     let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
-    let model = Scripted::function(|_, _| "Done.");
+    let model = Scripted::from_fn(|_, _| "Done.");
     let agent = agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
     let slot = pool.acquire_slot().await;
     let mut run = agent.run_from(history(session(1)), "go");

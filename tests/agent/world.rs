@@ -366,7 +366,7 @@ impl Script {
     fn agent(self, log: &Log) -> Agent {
         let Self { turns, calls, extra, hooks } = self;
         let model = move |fails: bool| {
-            Scripted::function(move |request: &Request, _| {
+            Scripted::from_fn(move |request: &Request, _| {
                 let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
                 let results = results.count();
                 let lost = || Error::new(ErrorKind::Connect, "the connection was lost");
@@ -389,7 +389,7 @@ impl Script {
             Extra::Fallback => agent = agent.with_fallback(model(false)),
             Extra::Pool => agent = agent.with_budget(Budget::new().with_pool(&Pool::new(100_000))),
             Extra::SubAgent => {
-                let child = Agent::new(Scripted::function(|_, _| Reply::text("Sun.")));
+                let child = Agent::new(Scripted::from_fn(|_, _| Reply::text("Sun.")));
                 let child = child.with_id_generator(OneId);
                 agent = agent.with_tool(child.as_tool("ask", "Asks").unwrap());
             }

@@ -257,7 +257,7 @@ mod failing_hooks {
             (scripted([Reply::error(broken)], vec![]).0, ErrorKind::Server),
             (scripted([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
             (words().with_tools(two()), ErrorKind::InvalidRequest),
-            (Agent::new(Scripted::function(|_, _| -> Reply { boom() })), ErrorKind::Panic),
+            (Agent::new(Scripted::from_fn(|_, _| -> Reply { boom() })), ErrorKind::Panic),
             (words().with_validation(|_| -> Result<(), String> { boom() }), ErrorKind::Hook),
             (
                 scripted([call_of("c", "t")], vec![fine("t", &Counter::default())])

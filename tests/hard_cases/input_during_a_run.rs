@@ -44,7 +44,7 @@ mod steering_during_tools {
     #[tokio::test]
     async fn a_late_steer_is_returned_in_the_outcome() {
         let world =
-            World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(1));
+            World::of(Scripted::from_fn(|_, _| call("c"))).with(|agent| agent.with_max_turns(1));
         let mut run = world.agent.run("go");
         let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
         let steered = run.steer("one").unwrap();
@@ -117,7 +117,7 @@ mod steering_at_the_end {
             steering.get().unwrap().steer("go on").unwrap();
             async {}
         });
-        let world = World::of(Scripted::function(|_, _| Reply::text("done")))
+        let world = World::of(Scripted::from_fn(|_, _| Reply::text("done")))
             .with(|agent| agent.with_max_turns(5).with_hook(always));
         let run = world.agent.run("go");
         handle.set(run.handle()).unwrap();
@@ -161,7 +161,7 @@ mod stop_hooks {
     #[tokio::test]
     async fn a_stop_hook_that_always_blocks_is_bounded_by_the_turn_limit() {
         let (stop, _) = blocking(usize::MAX);
-        let world = World::of(Scripted::function(|_, _| Reply::text("done")))
+        let world = World::of(Scripted::from_fn(|_, _| Reply::text("done")))
             .with(|agent| agent.with_hook(stop).with_max_turns(4));
         let told = world.run().await;
         told.check(EndReason::MaxTurns, 4);

@@ -101,7 +101,7 @@ mod turn_limit {
     #[tokio::test]
     async fn at_the_turn_limit_the_last_tools_run_and_nothing_is_pending() {
         let world =
-            World::of(Scripted::function(|_, _| call("c"))).with(|agent| agent.with_max_turns(3));
+            World::of(Scripted::from_fn(|_, _| call("c"))).with(|agent| agent.with_max_turns(3));
         let told = world.run().await;
         told.check(EndReason::MaxTurns, 3);
         assert_eq!((world.ran(), world.sent()), (3, 3));
@@ -139,7 +139,7 @@ mod turn_limit {
 
     #[tokio::test]
     async fn calls_in_the_wrap_up_turn_are_answered_without_running() {
-        let world = World::of(Scripted::function(|_, _| call("c")))
+        let world = World::of(Scripted::from_fn(|_, _| call("c")))
             .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
         let told = world.run().await;
         told.check(EndReason::MaxTurns, 3);
@@ -361,7 +361,7 @@ mod missing_or_repeated_usage {
 
     #[tokio::test]
     async fn a_request_without_usage_still_counts() {
-        let world = World::of(Scripted::function(|_, _| call("c")))
+        let world = World::of(Scripted::from_fn(|_, _| call("c")))
             .with(|agent| agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10)));
         let told = world.run().await;
         told.check(EndReason::MaxTurns, 2);

@@ -382,10 +382,10 @@ mod paused_turn {
         let paused = |_: &turnstream::Request, _| {
             Reply::text("x").usage(tokens(10, 1)).stop(StopReason::Pause)
         };
-        let told = World::of(Scripted::function(paused)).run().await;
+        let told = World::of(Scripted::from_fn(paused)).run().await;
         told.check(EndReason::MaxTurns, 20);
         assert_eq!((told.outcome.usage, told.outcome.partial), (tokens(200, 20), true));
-        let model = Scripted::function(|_, _| call("c").stop(StopReason::Pause));
+        let model = Scripted::from_fn(|_, _| call("c").stop(StopReason::Pause));
         let world = World::of(model).with(|agent| agent.with_max_turns(4));
         let told = world.run().await;
         told.check(EndReason::MaxTurns, 4);

@@ -101,8 +101,8 @@ proptest! {
             body.insert(at.index(body.len() + 1), byte);
         }
         for max in [max, usize::MAX] {
-            let whole = read(&mut FrameReader::with_max_frame_bytes(max), [&body]);
-            let cut = read(&mut FrameReader::with_max_frame_bytes(max), cut(&body, &lengths));
+            let whole = read(&mut FrameReader::limited_to_bytes(max), [&body]);
+            let cut = read(&mut FrameReader::limited_to_bytes(max), cut(&body, &lengths));
             prop_assert_eq!(cut, whole);
         }
     }

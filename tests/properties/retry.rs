@@ -121,11 +121,11 @@ struct World {
 impl World {
     fn new(tries: &[Try], retracts: bool, attempts: u32) -> Self {
         let script = tries.to_vec();
-        let model = Scripted::function(move |_, n| match script.get(n) {
+        let model = Scripted::from_fn(move |_, n| match script.get(n) {
             Some(one) => one.reply(n),
             None => Reply::text("done"),
         });
-        let backoff = Backoff { attempts, ..Backoff::default() };
+        let backoff = Backoff { max_attempts: attempts, ..Backoff::default() };
         let retry = Retry::new(model.clone()).with_backoff(backoff);
         let retry = retry.with_random(SeededRandom::new(7));
         let retry = if retracts { retry.with_retraction() } else { retry };

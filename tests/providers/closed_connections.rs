@@ -180,7 +180,7 @@ async fn only_the_first_closed_connection_is_retried_without_a_delay() {
 async fn without_retries_a_closed_connection_is_the_error_of_the_turn() {
     let server = ClosingServer::start(|_| None).await;
     let mut transport = Transport::default();
-    transport.backoff.attempts = 1;
+    transport.backoff.max_attempts = 1;
     let (waits, failed) = read(model(&server, transport).stream_turn(request())).await;
     assert_eq!((waits, failed.unwrap().kind()), (vec![], ErrorKind::Connect));
     assert_eq!(server.read.load(Ordering::Relaxed), 1);
@@ -222,7 +222,7 @@ async fn a_closed_connection_is_replaced_immediately_under_any_stack_of_provider
     let makes: [Make; 3] = [
         |model, other| Retry::new(Fallback::new(model).or(other)),
         |model, _| Retry::new(Retry::new(model)),
-        |model, _| Retry::new(CircuitBreaker::new(model).with_failures(1)),
+        |model, _| Retry::new(CircuitBreaker::new(model).with_max_failures(1)),
     ];
     for make in makes {
         let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;

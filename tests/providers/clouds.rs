@@ -48,7 +48,8 @@ async fn sent<W: Wire>(preset: HttpProvider<W>) -> Sent {
     let unsigned = seen.lock().unwrap().take().expect("a request");
 
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
-    let there = preset.with_http(HttpClient::without_proxy()).with_base_url(server.url()).unwrap();
+    let there =
+        preset.with_http_client(HttpClient::without_proxy()).with_base_url(server.url()).unwrap();
     ask(&there).await;
     let received = server.requests().pop().expect("a request");
     assert_eq!(received.body, unsigned.body);

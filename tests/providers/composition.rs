@@ -93,7 +93,7 @@ fn decorated(order: &str, model: Arc<dyn Provider>, next: &Arc<dyn Provider>) ->
         ),
         'f' => Arc::new(Fallback::new(provider).or(next.clone())),
         'c' => Arc::new(CircuitBreaker::new(provider)),
-        _ => Arc::new(Record::to(provider, io::sink())),
+        _ => Arc::new(Record::to_writer(provider, io::sink())),
     })
 }
 
@@ -164,7 +164,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
                     ),
                     _ => made,
                 };
-                let record = Arc::new(Record::to(made, paper.clone()));
+                let record = Arc::new(Record::to_writer(made, paper.clone()));
                 let run = agent(record, &ran).run_from(History::from_id("h"), "go");
                 let first = events(run, &name).await;
                 assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
@@ -172,7 +172,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
 
                 let again = Buffer::new();
                 let replay = Replay::from_text(&paper.text()).unwrap();
-                let record = Arc::new(Record::to(replay, again.clone()));
+                let record = Arc::new(Record::to_writer(replay, again.clone()));
                 let run = agent(record, &ran).run_from(History::from_id("h"), "go");
                 assert_eq!(lines(&events(run, &name).await), lines(&first), "{name}");
                 assert_eq!(again.text(), paper.text(), "{name}");

@@ -15,7 +15,7 @@ use turnstream::turn::Turn;
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
 fn model(url: &str) -> OpenAiResponses {
-    let model = OpenAiResponses::new("o-x").with_http(HttpClient::without_proxy());
+    let model = OpenAiResponses::new("o-x").with_http_client(HttpClient::without_proxy());
     model.with_base_url(url).unwrap()
 }
 
@@ -175,7 +175,7 @@ async fn a_signer_sees_each_header_once_with_its_final_value() {
         *kept.lock().unwrap() = request.headers;
         async { Ok(Vec::new()) }
     });
-    let model = Anthropic::new("a-x").with_http(HttpClient::without_proxy());
+    let model = Anthropic::new("a-x").with_http_client(HttpClient::without_proxy());
     let model = model.with_base_url(server.url()).unwrap().with_credential(signer);
     ask(&model.with_header("Anthropic-Version", "own")).await.unwrap_err();
     let seen = seen.lock().unwrap();

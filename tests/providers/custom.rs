@@ -19,7 +19,7 @@ fn call(id: &str) -> Piece {
 }
 
 fn call_with(id: &str, arguments: &str) -> Piece {
-    Piece::Call { id: id.into(), name: "t".into(), arguments: arguments.into() }
+    Piece::ToolCall { id: id.into(), name: "t".into(), arguments: arguments.into() }
 }
 
 fn usage() -> Usage {

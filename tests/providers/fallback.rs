@@ -18,12 +18,12 @@ use crate::support::providers::{error, request, spent};
 use crate::support::tools::spec;
 
 fn fails(kind: ErrorKind) -> Scripted {
-    Scripted::function(move |_, _| Reply::error(error(kind)))
+    Scripted::from_fn(move |_, _| Reply::error(error(kind)))
 }
 
 fn says(text: &str) -> Scripted {
     let text = text.to_owned();
-    Scripted::function(move |_, _| text.clone()).with_model("second")
+    Scripted::from_fn(move |_, _| text.clone()).with_model("second")
 }
 
 async fn ask(provider: &dyn Provider) -> Result<Arc<Turn>, Error> {
@@ -170,7 +170,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
         Reply::error(error(ErrorKind::InvalidRequest)),
         Reply::new().cut(),
     ]);
-    let breaker = CircuitBreaker::new(model.clone()).with_failures(2);
+    let breaker = CircuitBreaker::new(model.clone()).with_max_failures(2);
     for _ in 0..4 {
         drop(ask(&breaker).await);
         assert!(!breaker.is_open());
@@ -189,7 +189,7 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
 #[tokio::test(start_paused = true)]
 async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     let model = Scripted::new([Reply::text("for somebody else").cut()]);
-    let breaker = CircuitBreaker::new(model).with_failures(1);
+    let breaker = CircuitBreaker::new(model).with_max_failures(1);
     let cut = ask(&breaker).await.unwrap_err();
     assert_eq!(PartialTurn::from_error(&cut).unwrap().text(), "for somebody else");
     let refused = ask(&breaker).await.unwrap_err();
@@ -203,8 +203,9 @@ async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
 async fn rested(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Scripted) {
     let first = Reply::error(error(ErrorKind::Server));
     let model = Scripted::new([first].into_iter().chain(replies));
-    let breaker =
-        CircuitBreaker::new(model.clone()).with_failures(1).with_cooldown(Duration::from_secs(5));
+    let breaker = CircuitBreaker::new(model.clone())
+        .with_max_failures(1)
+        .with_cooldown(Duration::from_secs(5));
     drop(ask(&breaker).await);
     assert!(breaker.is_open());
     tokio::time::advance(Duration::from_secs(5)).await;
@@ -254,7 +255,7 @@ async fn a_dropped_or_inconclusive_probe_lets_another_request_probe() {
 async fn a_turn_started_before_the_circuit_opened_does_not_close_it() {
     let slow = Reply::text("late").delay(Duration::from_secs(1));
     let model = Scripted::new([slow, Reply::error(error(ErrorKind::Server))]);
-    let breaker = CircuitBreaker::new(model).with_failures(1);
+    let breaker = CircuitBreaker::new(model).with_max_failures(1);
     let mut early = breaker.stream_turn(request());
     assert!(early.next().await.unwrap().is_ok());
     drop(ask(&breaker).await);
@@ -270,7 +271,7 @@ async fn a_retry_around_the_breaker_waits_for_the_cooldown_and_becomes_the_probe
     let (first, then) = (Reply::error(error(ErrorKind::Server)), Reply::text("fine"));
     let model = Scripted::new([first, then]);
     let breaker = CircuitBreaker::new(model.clone())
-        .with_failures(1)
+        .with_max_failures(1)
         .with_cooldown(Duration::from_micros(7_500_300));
     let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
     let turn = ask(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
@@ -300,7 +301,7 @@ fn decorated(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
         'r' => Arc::new(Retry::new(provider).with_retraction()),
         'f' => Arc::new(Fallback::new(provider).or(says("never asked"))),
         'c' => Arc::new(CircuitBreaker::new(provider)),
-        _ => Arc::new(Record::to(provider, std::io::sink())),
+        _ => Arc::new(Record::to_writer(provider, std::io::sink())),
     })
 }
 
@@ -363,7 +364,7 @@ async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
     let (down, up) = (down.lenient(), up.lenient());
     let at = |model: &str, server: &ModelServer| {
         let model = Anthropic::new(model).with_base_url(server.url()).unwrap();
-        model.with_http(HttpClient::without_proxy())
+        model.with_http_client(HttpClient::without_proxy())
     };
     let value = Json::parse(r#"{"signature":"c2ln"}"#).unwrap();
     let data = ProviderData { provider: "anthropic".into(), model: "a".into(), value };

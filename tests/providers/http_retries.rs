@@ -227,13 +227,14 @@ async fn one_setting_disables_or_configures_retries() {
     let server = ModelServer::start(|_| Answer::error(503)).await.unwrap();
     for attempts in [0, 1, 2, 5] {
         let mut transport = Transport::at_once();
-        transport.backoff.attempts = attempts;
+        transport.backoff.max_attempts = attempts;
         let before = server.requests().len();
         read(provider(Wire::Gemini, &server.url(), 0, transport).stream_turn(request())).await;
         assert_eq!(server.requests().len() - before, attempts.max(1) as usize);
     }
     let model = turnstream::provider::Anthropic::new("m").with_base_url(server.url()).unwrap();
-    let model = model.with_http(turnstream::http::HttpClient::without_proxy()).without_retries();
+    let model =
+        model.with_http_client(turnstream::http::HttpClient::without_proxy()).without_retries();
     let before = server.requests().len();
     let (events, _) = read(model.stream_turn(request())).await;
     assert_eq!((server.requests().len() - before, waits(&events)), (1, vec![]));
@@ -254,7 +255,7 @@ fn at(server: &ModelServer, number: u32) -> Arc<dyn Provider> {
 async fn under_a_retry_provider_each_attempt_is_one_request() {
     for attempts in [1, 2, 4] {
         let (server, _) = failing_and_fine(503).await;
-        let backoff = Backoff { attempts, ..Transport::at_once().backoff };
+        let backoff = Backoff { max_attempts, ..Transport::at_once().backoff };
         let retry = || Retry::new(at(&server, 0)).with_backoff(backoff);
         read(retry().stream_turn(request())).await;
         assert_eq!(server.requests().len(), attempts as usize);
@@ -301,7 +302,7 @@ async fn a_fallback_can_be_configured_to_retry_its_first_provider() {
 async fn a_retry_around_a_fallback_is_the_only_one() {
     let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
     let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
-    let backoff = Backoff { attempts: 2, ..Transport::at_once().backoff };
+    let backoff = Backoff { max_attempts: 2, ..Transport::at_once().backoff };
     read(Retry::new(fallback).with_backoff(backoff).stream_turn(request())).await;
     assert_eq!((first.requests().len(), second.requests().len()), (2, 2));
 }
@@ -324,14 +325,14 @@ async fn an_agent_with_a_fallback_fails_over_immediately_and_only_the_last_provi
 #[tokio::test]
 async fn a_circuit_breaker_counts_one_failure_per_request_and_forwards_retry_settings() {
     let (server, _) = failing_and_fine(503).await;
-    let breaker = CircuitBreaker::new(at(&server, 0)).with_failures(2);
+    let breaker = CircuitBreaker::new(at(&server, 0)).with_max_failures(2);
     for (turn, sent) in [(1, 3), (2, 6), (3, 6)] {
         let (_, failed) = read(breaker.stream_turn(request())).await;
         assert!(failed.is_some());
         assert_eq!(server.requests().len(), sent, "in turn {turn}");
     }
     let (server, _) = failing_and_fine(503).await;
-    let breaker = CircuitBreaker::new(at(&server, 0)).with_failures(9);
+    let breaker = CircuitBreaker::new(at(&server, 0)).with_max_failures(9);
     let retry = Retry::new(breaker).with_backoff(Transport::at_once().backoff);
     read(retry.stream_turn(request())).await;
     assert_eq!(server.requests().len(), 3, "one for each attempt");
@@ -407,7 +408,7 @@ async fn retry_events_are_recorded_and_replayed_without_waiting() {
         ..Transport::default()
     };
     let model = provider(Wire::Anthropic, &server.url(), 0, transport);
-    let recorded = read(Record::to(model, paper.clone()).stream_turn(request())).await;
+    let recorded = read(Record::to_writer(model, paper.clone()).stream_turn(request())).await;
     assert_eq!(waits(&recorded.0).len(), 1);
 
     // As if the wait had been a long one.

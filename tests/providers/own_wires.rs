@@ -3,7 +3,7 @@
 use turnstream::framing::{Frame, JsonLines};
 use turnstream::http::{HttpClient, KeyHeader};
 use turnstream::provider::{
-    Decode, Destination, Encoded, FrameOutcome, HttpProvider, Provider, Refusal, Wire,
+    Decode, Destination, EncodedRequest, ErrorResponse, FrameOutcome, HttpProvider, Provider, Wire,
 };
 use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
@@ -58,9 +58,9 @@ impl Wire for Faulty {
         KeyHeader::Bearer
     }
 
-    fn encode(&self, _: &Request, _: Destination<'_>) -> Result<Encoded, Error> {
+    fn encode(&self, _: &Request, _: Destination<'_>) -> Result<EncodedRequest, Error> {
         self.run(Part::Encode);
-        Ok(Encoded::from(b"{}".to_vec()).with_header("X-Feature", "two"))
+        Ok(EncodedRequest::from(b"{}".to_vec()).with_header("X-Feature", "two"))
     }
 
     fn decoder(&self, _: &Request, _: Destination<'_>) -> Nothing {
@@ -68,7 +68,7 @@ impl Wire for Faulty {
         Nothing
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) -> Error {
+    fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
         self.run(Part::Refused);
         refusal.to_error()
     }
@@ -85,7 +85,7 @@ impl Decode for Nothing {
 
 fn provider(wire: Faulty, server: &LoopbackServer) -> HttpProvider<Faulty> {
     let provider = HttpProvider::from_wire(wire, "own").with_base_url(server.url()).unwrap();
-    provider.with_http(HttpClient::without_proxy()).with_api_key("key-12345678")
+    provider.with_http_client(HttpClient::without_proxy()).with_api_key("key-12345678")
 }
 
 async fn ask(model: &impl Provider) -> Error {

@@ -47,7 +47,7 @@ fn turn_of(events: &[TurnEvent]) -> &Arc<Turn> {
 /// Records one request, plays it, checks that both say the same, and gives that.
 async fn check(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Error>) {
     let paper = Buffer::new();
-    let record = Record::to(provider, paper.clone());
+    let record = Record::to_writer(provider, paper.clone());
     let said = read(record.stream_turn(ask("hi"))).await;
     assert_eq!(record.failure(), None);
     let replay = Replay::from_text(&paper.text()).unwrap();
@@ -236,7 +236,7 @@ async fn the_first_divergence_is_reported_with_its_path() {
             .with_options(options.clone())
             .with_tools([spec.clone()])
     };
-    let record = Record::to(Scripted::new(["fine"]), paper.clone());
+    let record = Record::to_writer(Scripted::new(["fine"]), paper.clone());
     read(record.stream_turn(asked())).await;
     let replay = Replay::from_text(&paper.text()).unwrap();
     let differs = async |request: Request| {
@@ -271,13 +271,13 @@ async fn the_first_divergence_is_reported_with_its_path() {
 #[tokio::test]
 async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
     let paper = Buffer::new();
-    let model = Scripted::function(|request, _| match request.context.last().map(|i| &i.kind) {
+    let model = Scripted::from_fn(|request, _| match request.context.last().map(|i| &i.kind) {
         Some(turnstream::item::ItemKind::User { content }) => {
             Reply::text(&format!("you said {}", content.text()))
         }
         _ => Reply::new(),
     });
-    let record = Record::to(model, paper.clone());
+    let record = Record::to_writer(model, paper.clone());
     let (mut a, mut b) = (record.stream_turn(ask("a")), record.clone().stream_turn(ask("b")));
     loop {
         let (x, y) = (a.next().await, b.next().await);
@@ -298,7 +298,7 @@ async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
 async fn identical_requests_are_replayed_in_recorded_order() {
     let paper = Buffer::new();
     let busy = Reply::error(error(ErrorKind::Overloaded));
-    let record = Record::to(Scripted::new([busy, "fine".into()]), paper.clone());
+    let record = Record::to_writer(Scripted::new([busy, "fine".into()]), paper.clone());
     let retry = |provider: Arc<dyn Provider>| {
         Retry::new(provider).with_random(SeededRandom::new(1)).stream_turn(ask("hi"))
     };
@@ -310,12 +310,12 @@ async fn identical_requests_are_replayed_in_recorded_order() {
 
 #[tokio::test]
 async fn a_record_dropped_at_any_poll_replays_up_to_that_point() {
-    let model = || Scripted::function(|_, _| Reply::text("a b c").call("t", json!({ "x": 1 })));
+    let model = || Scripted::from_fn(|_, _| Reply::text("a b c").call("t", json!({ "x": 1 })));
     let whole = read(model().stream_turn(ask("hi"))).await.0;
     for secret in [None, Some("a b c d e")] {
         for at in 0..=whole.len() {
             let paper = Buffer::new();
-            let mut record = Record::to(model(), paper.clone());
+            let mut record = Record::to_writer(model(), paper.clone());
             if let Some(secret) = secret {
                 record = record.with_secret(secret);
             }
@@ -345,7 +345,7 @@ async fn a_record_dropped_at_any_poll_replays_up_to_that_point() {
 #[tokio::test]
 async fn a_record_truncated_at_any_byte_affects_only_its_last_turn() {
     let paper = Buffer::new();
-    let record = Record::to(Scripted::new(["first ☃", "second"]), paper.clone());
+    let record = Record::to_writer(Scripted::new(["first ☃", "second"]), paper.clone());
     read(record.stream_turn(ask("1"))).await;
     let first = paper.text().len();
     read(record.stream_turn(ask("2"))).await;
@@ -424,7 +424,7 @@ async fn secrets_never_appear_in_a_record() {
         .usage(Usage { input_tokens: 3, ..Usage::default() });
     let failing = Reply::text("s3c").fail(Error::new(ErrorKind::Server, format!("bad {SECRET}")));
     let model = Scripted::new([said, failing]);
-    let record = Record::to(model, paper.clone()).with_secret(format!("{SECRET}\n"));
+    let record = Record::to_writer(model, paper.clone()).with_secret(format!("{SECRET}\n"));
     let asked = || ask(&format!("my key is {SECRET}, do not tell")).with_system(SECRET);
     let (events, _) = read(record.stream_turn(asked())).await;
     assert!(turn_of(&events).text().contains(SECRET), "what is streamed is not touched");
@@ -470,19 +470,19 @@ fn an_unwritable_path_is_reported_before_any_request() {
 async fn a_full_disk_never_fails_a_turn_and_is_reported_once() {
     let whole = {
         let paper = Buffer::new();
-        let record = Record::to(Scripted::new(["a few words"]), paper.clone());
+        let record = Record::to_writer(Scripted::new(["a few words"]), paper.clone());
         read(record.stream_turn(ask("hi"))).await;
         paper.text().len()
     };
     let asked = {
         let paper = Buffer::new();
-        let record = Record::to(Scripted::new([Reply::new().hang()]), paper.clone());
+        let record = Record::to_writer(Scripted::new([Reply::new().hang()]), paper.clone());
         assert!(record.stream_turn(ask("hi")).next().now_or_never().is_none());
         paper.text().len()
     };
     for room in 0..whole {
-        let model = Scripted::function(|_, _| "a few words");
-        let record = Record::to(model.clone(), Buffer::with_capacity(room));
+        let model = Scripted::from_fn(|_, _| "a few words");
+        let record = Record::to_writer(model.clone(), Buffer::with_capacity(room));
         let (events, failed) = read(record.stream_turn(ask("hi"))).await;
         assert_eq!(record.failure().unwrap().kind(), ErrorKind::Store, "{room}");
         if room < asked {
@@ -503,7 +503,7 @@ async fn a_full_disk_never_fails_a_turn_and_is_reported_once() {
 #[tokio::test]
 async fn each_record_line_is_one_object_in_a_stable_format() {
     let paper = Buffer::new();
-    let record = Record::to(Scripted::new(["Hi"]), paper.clone());
+    let record = Record::to_writer(Scripted::new(["Hi"]), paper.clone());
     let mut asked = ask("hi");
     asked.context.push(Item::user("more"));
     read(record.stream_turn(asked)).await;
@@ -528,13 +528,13 @@ async fn each_record_line_is_one_object_in_a_stable_format() {
 #[tokio::test]
 async fn the_size_of_a_record_is_linear_in_the_conversation() {
     let bytes = async |turns: usize| {
-        let model = Scripted::function(move |_, turn| match turn + 1 < turns {
+        let model = Scripted::from_fn(move |_, turn| match turn + 1 < turns {
             true => Reply::new().call("add", json!({ "a": 1, "b": turn })),
             false => "Done.".into(),
         });
         let paper = Buffer::new();
         let ran = Arc::default();
-        let agent = Agent::new(Record::to(model, paper.clone())).with_tools([add(&ran)]);
+        let agent = Agent::new(Record::to_writer(model, paper.clone())).with_tools([add(&ran)]);
         agent.with_max_turns(500).run("go").outcome().await;
         paper.text()
     };

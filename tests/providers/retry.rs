@@ -123,7 +123,7 @@ async fn with_retraction_enabled_output_is_retracted_and_counted() {
         let (events, failed) = read(retry.stream_turn(request())).await;
         assert_eq!(failed, None);
         assert_eq!((text(&events).as_str(), retractions(&events).len()), ("all of it", 2));
-        let model = Scripted::function(move |_, n| match n {
+        let model = Scripted::from_fn(move |_, n| match n {
             0 => Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),
             1 => Reply::text("and").usage(spent(4)).cut(),
             _ => Reply::text("all of it").usage(spent(5)),
@@ -161,9 +161,9 @@ async fn attempts_without_output_report_only_their_retry_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
-    let model = Scripted::function(|_, _| busy());
+    let model = Scripted::from_fn(|_, _| busy());
     let backoff = Backoff {
-        attempts: 6,
+        max_attempts: 6,
         base_delay: Duration::from_secs(1),
         factor: 3.0,
         max_delay: Duration::from_secs(10),
@@ -219,7 +219,7 @@ async fn a_retry_after_above_the_maximum_yields_the_error_immediately() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_error_carries_its_partial_turn() {
-    let model = Scripted::function(|_, n| Reply::text(&format!("try {n}")).cut());
+    let model = Scripted::from_fn(|_, n| Reply::text(&format!("try {n}")).cut());
     let retry = Retry::new(model).with_retraction();
     let (events, failed) = read(retry.stream_turn(request())).await;
     let failed = failed.unwrap();
@@ -249,7 +249,7 @@ async fn nothing_is_sent_before_the_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drop_during_the_delay_sends_no_further_request() {
-    let model = Scripted::function(|_, _| busy());
+    let model = Scripted::from_fn(|_, _| busy());
     let mut turn = Retry::new(model.clone()).stream_turn(request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retrying { .. })))));
     assert!(turn.next().now_or_never().is_none());
@@ -261,7 +261,7 @@ async fn a_drop_during_the_delay_sends_no_further_request() {
 
 #[tokio::test(start_paused = true)]
 async fn output_is_retracted_before_the_delay() {
-    let model = Scripted::function(|_, _| Reply::text("void").fail(error(ErrorKind::Server)));
+    let model = Scripted::from_fn(|_, _| Reply::text("void").fail(error(ErrorKind::Server)));
     let mut turn = Retry::new(model).with_retraction().stream_turn(request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::TextDelta { .. })))));
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retracted { .. })))));
@@ -272,7 +272,7 @@ async fn output_is_retracted_before_the_delay() {
 #[tokio::test(start_paused = true)]
 async fn ids_generated_for_empty_or_duplicate_ones_do_not_depend_on_retries() {
     let script = || {
-        Scripted::function(|_, _| {
+        Scripted::from_fn(|_, _| {
             Reply::new()
                 .call_raw("", "t", "{}")
                 .call_raw("old", "t", "{}")
@@ -322,7 +322,7 @@ mod over_http {
         .await
         .unwrap();
         let model = Anthropic::new("m").with_base_url(server.url()).unwrap();
-        let model = model.with_http(HttpClient::without_proxy());
+        let model = model.with_http_client(HttpClient::without_proxy());
         let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
         let retry = Retry::new(model).with_backoff(backoff);
         let turn = retry.stream_turn(request()).into_turn().await.unwrap();

@@ -66,7 +66,7 @@ fn serve(status: u16, body: Vec<BodyPart>) -> Server {
     let server = server.unwrap();
     let on_head = Arc::clone(&answered);
     let http = HttpClient::without_proxy().with_response_hook(move |_| on_head.notify_one());
-    let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_http(http);
+    let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_http_client(http);
     Server { hold: Some(hold), _loopback: server, _runtime: runtime, model, asked, answered }
 }
 

@@ -22,7 +22,7 @@ impl<W: provider::Wire> Subject for OverWire<W> {
     type Provider = HttpProvider<W>;
 
     fn provider(&self, url: &str, key: &str) -> HttpProvider<W> {
-        let provider = self.provider.clone().with_http(HttpClient::without_proxy());
+        let provider = self.provider.clone().with_http_client(HttpClient::without_proxy());
         provider.with_base_url(url).unwrap().with_api_key(key)
     }
 
@@ -30,7 +30,7 @@ impl<W: provider::Wire> Subject for OverWire<W> {
         let reply = pieces.iter().fold(Reply::new(), |reply, piece| match piece {
             Piece::Text(text) => reply.say(text),
             Piece::Reasoning(text) => reply.think(text),
-            Piece::Call { id, name, arguments } => reply.call_raw(id, name, arguments),
+            Piece::ToolCall { id, name, arguments } => reply.call_raw(id, name, arguments),
             Piece::Usage(usage) => reply.usage(*usage),
             Piece::Stop(reason) => reply.stop(reason.clone()),
             _ => unreachable!("the suite has no other pieces"),
@@ -82,7 +82,7 @@ impl Subject for OfExample {
     type Provider = HttpProvider<Quillworks>;
 
     fn provider(&self, url: &str, key: &str) -> Self::Provider {
-        let provider = HttpProvider::new("quill-1").with_http(HttpClient::without_proxy());
+        let provider = HttpProvider::new("quill-1").with_http_client(HttpClient::without_proxy());
         provider.with_base_url(url).unwrap().with_api_key(key)
     }
 
@@ -91,7 +91,7 @@ impl Subject for OfExample {
         for piece in pieces {
             body += &match piece {
                 Piece::Text(text) => event("say", &[text])?,
-                Piece::Call { id, name, arguments } => event("call", &[id, name, arguments])?,
+                Piece::ToolCall { id, name, arguments } => event("call", &[id, name, arguments])?,
                 Piece::Stop(StopReason::Stop) => event("over", &["done"])?,
                 Piece::Stop(StopReason::ToolCalls) => event("over", &["your turn"])?,
                 _ => return None,

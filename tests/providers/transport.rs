@@ -38,7 +38,7 @@ async fn serve(response: HttpResponse) -> LoopbackServer {
 
 fn model(server: &LoopbackServer) -> OpenAiChat {
     let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().without_retries();
-    model.with_http(HttpClient::without_proxy()).with_api_key(KEY)
+    model.with_http_client(HttpClient::without_proxy()).with_api_key(KEY)
 }
 
 fn ask(model: &OpenAiChat) -> TurnStream {
@@ -361,7 +361,7 @@ async fn an_echoed_key_is_never_shown() {
             .with_base_url(base)
             .unwrap()
             .without_retries()
-            .with_http(http.clone());
+            .with_http_client(http.clone());
         let model = match key {
             Some(key) => model.with_api_key(key),
             None => model,
@@ -397,7 +397,7 @@ async fn a_hook_sees_the_head_of_every_response() {
         let id = head.request_id().map(str::to_owned);
         heads.lock().unwrap().push((head.status(), head.host().to_owned(), id, left));
     });
-    ask(&model(&server).with_http(http)).into_turn().await.unwrap();
+    ask(&model(&server).with_http_client(http)).into_turn().await.unwrap();
     let host = server.url().replace("http://", "");
     let expected = (200, host, Some("req_1".to_owned()), Some("7".to_owned()));
     assert_eq!(*seen.lock().unwrap(), [expected]);
@@ -407,7 +407,7 @@ async fn a_hook_sees_the_head_of_every_response() {
 async fn a_panic_in_a_hook_is_an_error_of_the_turn() {
     let server = serve(stream(vec![bytes(TEXT), bytes(FINISH)])).await;
     let http = HttpClient::without_proxy().with_response_hook(|_| panic!("no good"));
-    let error = ask(&model(&server).with_http(http)).into_turn().await.unwrap_err();
+    let error = ask(&model(&server).with_http_client(http)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);
     assert!(error.message().contains("no good"), "{error}");
 }

@@ -108,7 +108,7 @@ async fn headers_with_secret_sounding_names_are_treated_as_secrets() {
         assert!(!refused(name).await, "{name}");
         // Nor does it stand for a key at the vendor.
         let error = ask(&Anthropic::new("m").with_header(name, "some-value")).await.unwrap_err();
-        assert_eq!(error.auth(), Some(AuthProblem::MissingKey), "{name}");
+        assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey), "{name}");
     }
 }
 
@@ -162,14 +162,14 @@ async fn a_missing_key_for_the_vendors_own_url_is_an_error_before_any_request() 
     for model in each!(|m| m) {
         let error = ask(&*model).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
-        assert_eq!(error.auth(), Some(AuthProblem::MissingKey));
+        assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
         assert!(error.message().ends_with("wants a key, and none is set"), "{error}");
         assert!(!error.is_retryable() && error.status().is_none());
     }
     let error = ask(&OpenAiChat::new("m").with_dialect(Dialect::DEEPSEEK)).await.unwrap_err();
     assert_eq!(error.message(), "api.deepseek.com wants a key, and none is set");
     let error = ask(&Anthropic::new("m").with_api_key("")).await.unwrap_err();
-    assert_eq!(error.auth(), Some(AuthProblem::MissingKey));
+    assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
     // Elsewhere no key means no header of one.
     let server = refusing(400).await;
     for model in each!(|m| m.with_base_url(server.url()).unwrap()) {
@@ -196,12 +196,12 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
         assert!(!format!("{error:?}").contains(KEY));
     };
     let models =
-        each!(|m| m.with_http(http.clone()).with_base_url(&url).unwrap().with_api_key(KEY));
+        each!(|m| m.with_http_client(http.clone()).with_base_url(&url).unwrap().with_api_key(KEY));
     for model in models {
         refused(ask(&*model).await.unwrap_err());
     }
     let models = each!(|m| m
-        .with_http(http.clone())
+        .with_http_client(http.clone())
         .with_base_url(&url)
         .unwrap()
         .with_header("x-token", "t-12345678"));
@@ -209,12 +209,12 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
         refused(ask(&*model).await.unwrap_err());
     }
     let named = format!("http://me:hunter22@gpu.example:{port}?key=k-12345678");
-    let model = Anthropic::new("m").with_http(http.clone()).with_base_url(named).unwrap();
+    let model = Anthropic::new("m").with_http_client(http.clone()).with_base_url(named).unwrap();
     refused(ask(&model).await.unwrap_err());
     assert!(server.requests().is_empty());
     // Allowed, or without anything to read.
     let models = each!(|m| m
-        .with_http(http.clone())
+        .with_http_client(http.clone())
         .with_base_url(&url)
         .unwrap()
         .with_api_key(KEY)
@@ -222,7 +222,7 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
     for model in models {
         assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
     }
-    for model in each!(|m| m.with_http(http.clone()).with_base_url(&url).unwrap()) {
+    for model in each!(|m| m.with_http_client(http.clone()).with_base_url(&url).unwrap()) {
         assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
     }
     for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
@@ -249,7 +249,7 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
         client.user_agent("mine/1").redirect(reqwest::redirect::Policy::limited(9))
     });
     assert_eq!(called.load(Ordering::Relaxed), 0, "before the first request");
-    let models = each!(|m| m.with_http(http.clone()).with_base_url(server.url()).unwrap());
+    let models = each!(|m| m.with_http_client(http.clone()).with_base_url(server.url()).unwrap());
     for model in &models {
         assert_eq!(ask(&**model).await.unwrap_err().status(), Some(307));
         assert_eq!(last(&server).header("user-agent"), Some("mine/1"));
@@ -258,7 +258,7 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
     assert!(target.requests().is_empty());
     let url = server.url();
     let elsewhere = tokio::task::spawn_blocking(move || {
-        let model = Anthropic::new("m").with_http(http).with_base_url(url).unwrap();
+        let model = Anthropic::new("m").with_http_client(http).with_base_url(url).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(ask(&model)).unwrap_err()
     });
@@ -270,7 +270,7 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
 async fn a_customization_that_panics_is_an_error_of_the_turn() {
     let server = refusing(400).await;
     let http = HttpClient::customized(|_| panic!("no good"));
-    let model = Anthropic::new("m").with_http(http).with_base_url(server.url()).unwrap();
+    let model = Anthropic::new("m").with_http_client(http).with_base_url(server.url()).unwrap();
     let error = ask(&model.without_retries()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic, "{error:?}");
     assert!(error.message().contains("no good"));
@@ -289,7 +289,7 @@ fn through(proxy: &str) -> HttpClient {
 }
 
 fn behind(proxy: &str, url: &str) -> Anthropic {
-    let model = Anthropic::new("m").with_http(through(proxy)).with_base_url(url).unwrap();
+    let model = Anthropic::new("m").with_http_client(through(proxy)).with_base_url(url).unwrap();
     model.without_retries()
 }
 
@@ -326,7 +326,7 @@ async fn errors_name_a_proxy_only_if_the_request_used_it() {
                          url: &str| {
         let proxy = nowhere.clone();
         let http = HttpClient::customized(move |client| customize(client, &proxy));
-        let model = Anthropic::new("m").with_http(http).with_base_url(url).unwrap();
+        let model = Anthropic::new("m").with_http_client(http).with_base_url(url).unwrap();
         ask(&model.without_retries()).await.unwrap_err().message().to_owned()
     };
     let http_only = |client: reqwest::ClientBuilder, proxy: &str| {
@@ -362,7 +362,7 @@ async fn vendor(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (ModelServ
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
-    let model = Anthropic::new("claude-fable-5-1").with_http(http).with_api_key(KEY);
+    let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
     (server, model.allow_plain_http())
 }
@@ -415,7 +415,7 @@ async fn the_drop_block_beta_header_is_merged_with_configured_betas() {
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
-    let model = Anthropic::new("claude-fable-5-1").with_http(http).with_api_key(KEY);
+    let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
     let model = model.allow_plain_http().with_beta("one-2026-01-01").with_beta("one-2026-01-01");
     let (_thinker, thinking) = vendor(|| Reply::new().think("hm").say("hi")).await;

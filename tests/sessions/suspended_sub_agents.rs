@@ -41,7 +41,7 @@ fn tool(folder: &Path, name: &str) -> Tool {
 
 /// An agent that makes these calls, and then is done.
 fn calling(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> Agent {
-    let model = Scripted::function(move |request, _| {
+    let model = Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => Reply::text("all done"),
             false => calls.iter().fold(Reply::new(), |reply, (id, name)| {

@@ -10,7 +10,7 @@ use turnstream::{Agent, Event, History, Item, Outcome, Tool};
 
 /// Calls once, then answers.
 fn model() -> Scripted {
-    Scripted::function(|request, _| match request.history.last().map(Item::as_tool_result) {
+    Scripted::from_fn(|request, _| match request.history.last().map(Item::as_tool_result) {
         Some(Some(result)) => Reply::text(&format!("It is {}.", result.content.text())),
         _ => Reply::text("I roll.").call("roll", json!({})),
     })

@@ -20,7 +20,7 @@ pub(crate) fn compact(compactor: &impl Compactor, history: &History) -> Option<C
 }
 
 pub(crate) fn summarizing(turns: usize) -> (Summarizer, Scripted) {
-    let model = Scripted::function(|_, n| Reply::text(&format!("summary {}", n + 1)));
+    let model = Scripted::from_fn(|_, n| Reply::text(&format!("summary {}", n + 1)));
     (Summarizer::new(model.clone()).with_keep_turns(turns), model)
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u3
     };
     let script = || {
         let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
-        Scripted::function(move |request, _| {
+        Scripted::from_fn(move |request, _| {
             let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
             let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
             if !is_fold || !request.history.is_settled() {

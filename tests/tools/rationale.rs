@@ -240,7 +240,7 @@ async fn only_an_agent_with_rationale_requests_it_in_any_builder_order() {
 
 #[tokio::test]
 async fn calls_that_differ_only_in_rationale_are_equal() {
-    let model = Scripted::function(|_request, n| {
+    let model = Scripted::from_fn(|_request, n| {
         let args = format!(r#"{{"text":"x","_why":{{"expected_outcome":"try {n}"}}}}"#);
         Reply::new().call_raw("", "put", &args)
     });

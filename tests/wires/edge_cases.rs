@@ -417,7 +417,7 @@ mod over_http {
 
     fn provider(url: impl AsRef<str>, first_byte: Duration, idle: Duration) -> OpenAiChat {
         let provider = OpenAiChat::new("m").with_base_url(url.as_ref()).unwrap().without_retries();
-        provider.with_http(HttpClient::without_proxy()).with_timeouts(Timeouts {
+        provider.with_http_client(HttpClient::without_proxy()).with_timeouts(Timeouts {
             first_byte,
             idle,
             ..Timeouts::default()

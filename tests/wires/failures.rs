@@ -116,15 +116,15 @@ impl Case {
             Wire::Messages => {
                 anthropic =
                     Anthropic::new("m").with_base_url(server.url()).unwrap().without_retries();
-                &anthropic.with_http(http).with_api_key(key)
+                &anthropic.with_http_client(http).with_api_key(key)
             }
             Wire::Chat => {
                 chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().without_retries();
-                &chat.with_http(http).with_api_key(key)
+                &chat.with_http_client(http).with_api_key(key)
             }
             Wire::Ollama => {
                 ollama = Ollama::new("m").with_base_url(server.url()).unwrap().without_retries();
-                &ollama.with_http(http).with_api_key(key)
+                &ollama.with_http_client(http).with_api_key(key)
             }
         };
         model.stream_turn(request).into_turn().await.unwrap_err()
@@ -192,8 +192,8 @@ async fn check(case: Case, expected: Told) {
     let error = case.ask().await;
     let told = Told {
         kind: error.kind(),
-        scope: error.scope(),
-        auth: error.auth(),
+        scope: error.rate_limit_scope(),
+        auth: error.auth_problem(),
         limits: error.context_limits(),
         parameter: error.parameter().map(str::to_owned),
         wait: error.retry_after(),

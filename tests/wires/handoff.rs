@@ -177,18 +177,18 @@ mod in_a_run {
         let http = HttpClient::without_proxy;
         match wire {
             Wire::Anthropic => {
-                Arc::new(Anthropic::new(name).with_base_url(url).unwrap().with_http(http()))
+                Arc::new(Anthropic::new(name).with_base_url(url).unwrap().with_http_client(http()))
             }
             Wire::OpenAiChat => {
-                Arc::new(OpenAiChat::new(name).with_base_url(url).unwrap().with_http(http()))
+                Arc::new(OpenAiChat::new(name).with_base_url(url).unwrap().with_http_client(http()))
             }
-            Wire::OpenAiResponses => {
-                Arc::new(OpenAiResponses::new(name).with_base_url(url).unwrap().with_http(http()))
-            }
+            Wire::OpenAiResponses => Arc::new(
+                OpenAiResponses::new(name).with_base_url(url).unwrap().with_http_client(http()),
+            ),
             Wire::Ollama => {
-                Arc::new(Ollama::new(name).with_base_url(url).unwrap().with_http(http()))
+                Arc::new(Ollama::new(name).with_base_url(url).unwrap().with_http_client(http()))
             }
-            _ => Arc::new(Gemini::new(name).with_base_url(url).unwrap().with_http(http())),
+            _ => Arc::new(Gemini::new(name).with_base_url(url).unwrap().with_http_client(http())),
         }
     }
 

@@ -301,7 +301,7 @@ mod over_http {
             .with_api_key("sk-key")
             .with_base_url(format!("{}/v1/", server.url()))
             .unwrap()
-            .with_http(HttpClient::without_proxy())
+            .with_http_client(HttpClient::without_proxy())
     }
 
     #[tokio::test]
@@ -363,7 +363,7 @@ mod over_http {
         let answer = [chunk(&json!({ "content": "hi" }), Some("stop")), "[DONE]".to_owned()];
         let server = LoopbackServer::start(move |_| sse(&answer)).await.unwrap();
         let model = OpenAiChat::new("m").with_api_key("sk-key");
-        let model = make(model, server.url()).with_http(HttpClient::without_proxy());
+        let model = make(model, server.url()).with_http_client(HttpClient::without_proxy());
         let mut request = Request::new(History::from_items("h", [Item::user("hi")]));
         request.options.max_output_tokens = Some(9);
         model.stream_turn(request).into_turn().await.unwrap();
@@ -407,7 +407,7 @@ mod over_http {
         let url: &'static str = server.url().leak();
         let ask = |dialect: Dialect| {
             let model = OpenAiChat::new("m").with_dialect(dialect);
-            let model = model.with_http(HttpClient::without_proxy());
+            let model = model.with_http_client(HttpClient::without_proxy());
             model
                 .stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
                 .into_turn()

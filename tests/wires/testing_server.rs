@@ -405,7 +405,7 @@ mod over_http {
                     Anthropic::new("m")
                         .with_base_url(server.url())
                         .unwrap()
-                        .with_http(http())
+                        .with_http_client(http())
                         .with_timeouts(timeouts)
                         .without_retries(),
                 ),
@@ -416,7 +416,7 @@ mod over_http {
                     OpenAiChat::new("m")
                         .with_base_url(server.url())
                         .unwrap()
-                        .with_http(http())
+                        .with_http_client(http())
                         .with_timeouts(timeouts)
                         .without_retries(),
                 ),
@@ -427,7 +427,7 @@ mod over_http {
                     OpenAiResponses::new("m")
                         .with_base_url(server.url())
                         .unwrap()
-                        .with_http(http())
+                        .with_http_client(http())
                         .with_timeouts(timeouts)
                         .without_retries(),
                 ),
@@ -438,7 +438,7 @@ mod over_http {
                     Gemini::new("m")
                         .with_base_url(server.url())
                         .unwrap()
-                        .with_http(http())
+                        .with_http_client(http())
                         .with_timeouts(timeouts)
                         .without_retries(),
                 ),
@@ -449,7 +449,7 @@ mod over_http {
                     Ollama::new("m")
                         .with_base_url(server.url())
                         .unwrap()
-                        .with_http(http())
+                        .with_http_client(http())
                         .with_timeouts(timeouts)
                         .without_retries(),
                 ),

@@ -105,7 +105,7 @@ impl Budget {
     /// A turn costs what the model costs that answered, if it has a price, else the one that was
     /// asked. If that has none, the run ends, see [`price_of`](Self::price_of).
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
-        self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::in_micros(limit), prices });
+        self.cost_limit = Some(CostLimit { max_cost_millionths: Prices::to_micros(limit), prices });
         self
     }
 

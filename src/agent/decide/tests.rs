@@ -179,7 +179,7 @@ fn a_turn_is_incomplete_if_it_had_output_or_ended_without_any() {
     check(ErrorKind::Filtered, "It is", false);
     let told = check(ErrorKind::Server, "It is", true).with_retryable(false);
     assert!(!super::is_incomplete_turn(&told), "the provider says that it is of no use");
-    let exhausted = check(ErrorKind::Server, "It is", true).with_retries_exhausted();
+    let exhausted = check(ErrorKind::Server, "It is", true).mark_retries_exhausted();
     assert!(!super::is_incomplete_turn(&exhausted), "it was tried again already");
 }
 

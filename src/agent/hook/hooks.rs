@@ -52,7 +52,7 @@ impl Hooks {
 
     /// Sets how long each hook may take for each of its answers.
     pub(in crate::agent) fn set_timeout(&mut self, timeout: Duration) {
-        self.timeout = TimeLimit::Set(timeout);
+        self.timeout = TimeLimit::Explicit(timeout);
     }
 
     /// Whether there is none but the policy.

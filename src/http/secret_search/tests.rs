@@ -101,7 +101,7 @@ fn a_key_is_masked_in_every_form_and_what_stands_around_it_is_not() {
         let key = dice.key();
         for (form, written) in forms(&key) {
             let text = format!("the key \"{written}\" is not valid (401)");
-            let shown = Secret::new(&key).masked(&text);
+            let shown = Secret::new(&key).mask_in(&text);
             assert!(shown.starts_with("the key \""), "{form}: {text}: {shown}");
             assert!(shown.ends_with("\" is not valid (401)"), "{form}: {text}: {shown}");
             // Not even four letters of it are left, but for what base64 has around it.
@@ -110,7 +110,7 @@ fn a_key_is_masked_in_every_form_and_what_stands_around_it_is_not() {
             let allowed = if form.contains("base64") { 14 } else { 0 };
             assert!(parts <= allowed, "{form}: {text}: {shown}");
             assert!(shown.contains('…'), "{form}: {text}: {shown}");
-            assert_eq!(Secret::new(&key).masked(&shown), shown, "{form}: masked twice");
+            assert_eq!(Secret::new(&key).mask_in(&shown), shown, "{form}: masked twice");
         }
     }
 }
@@ -124,15 +124,15 @@ fn a_text_without_the_key_is_not_changed() {
         for (form, written) in forms(&format!("{other}{other}")) {
             let text =
                 format!("… wait... the *** other … \"{written}\" is… fine%20\\n\\u00e9 é🎉 ...");
-            assert_eq!(Secret::new(&key).masked(&text), text, "{form} of another key");
+            assert_eq!(Secret::new(&key).mask_in(&text), text, "{form} of another key");
         }
     }
     let text = "Production is down... Test it; the test*** of prod is PRODUCTIVE: test… testing";
     for short in ["sk", "abc", "key-key", "tests!"] {
-        assert_eq!(Secret::new(short).masked(text), text, "{short}");
+        assert_eq!(Secret::new(short).mask_in(text), text, "{short}");
     }
     // A short key is found as it is, and in no other case.
-    assert_eq!(Secret::new("hunter2").masked("Hunter2 is not hunter2"), "Hunter2 is not …");
+    assert_eq!(Secret::new("hunter2").mask_in("Hunter2 is not hunter2"), "Hunter2 is not …");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn masking_takes_time_linear_in_the_text() {
     let key = "a".repeat(40) + "b";
     for piece in ["a", "%", "\\", "%25", "a ", ".", "…", "aaaa."] {
         let text = piece.repeat(200_000 / piece.len());
-        let shown = Secret::new(&key).masked(&text);
+        let shown = Secret::new(&key).mask_in(&text);
         assert!(shown.len() <= text.len());
     }
 }

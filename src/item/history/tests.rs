@@ -68,7 +68,7 @@ fn a_range_beyond_the_end_rewrites_up_to_the_end() {
 
 /// Everything that can be wrong with calls and results, from few ids.
 fn items(draw: &TestRng) -> Vec<Item> {
-    draw.sample(8, || {
+    draw.random_vec(8, || {
         let id = format!("c{}", draw.next_below(3));
         let item = match draw.next_below(9) {
             0..=3 => Item::tool_call(id, "t", "{}"),

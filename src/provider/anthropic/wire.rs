@@ -6,7 +6,7 @@ use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
 use crate::http::KeyHeader;
-use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
 /// "To use multiple beta features, separate their names with commas."
@@ -77,7 +77,7 @@ impl Wire for Messages {
         KeyHeader::Named("x-api-key")
     }
 
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
         let changed_prefix = match to.is_vendor {
             true => self.prefix_mismatch_behavior,
             false => PrefixMismatchBehavior::Unspecified,
@@ -89,7 +89,7 @@ impl Wire for Messages {
             }
         };
         let (body, beta) = encode_body(request, to.model, head, changed_prefix)?;
-        let encoded = Encoded::from(body);
+        let encoded = EncodedRequest::from(body);
         Ok(match beta {
             Some(beta) => encoded.with_header(BETA_HEADER, beta),
             None => encoded,
@@ -113,7 +113,7 @@ impl Anthropic {
     ///
     /// With this setting nothing is asked for, and the vendor refuses such a request.
     pub fn without_drop_block(self) -> Self {
-        self.map_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
+        self.update_wire(|wire| wire.prefix_mismatch_behavior = PrefixMismatchBehavior::Unspecified)
     }
 
     /// Asks for a feature that is not for everybody yet, by the name that its documentation
@@ -130,8 +130,8 @@ impl Anthropic {
     pub fn with_beta(self, name: impl AsRef<str>) -> Self {
         let name = name.as_ref();
         match self.wire().host {
-            Host::Vendor => self.add_header(BETA_HEADER, name),
-            Host::Vertex { .. } => self.map_wire(|wire| {
+            Host::Vendor => self.append_header(BETA_HEADER, name),
+            Host::Vertex { .. } => self.update_wire(|wire| {
                 if let Host::Vertex { betas } = &mut wire.host
                     && !betas.iter().any(|known| known == name)
                 {
@@ -144,6 +144,6 @@ impl Anthropic {
     /// Speaks as Vertex AI does: the model in the address, and in the body what the vendor has in
     /// headers.
     pub(in crate::provider) fn for_vertex(self) -> Self {
-        self.map_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
+        self.update_wire(|wire| wire.host = Host::Vertex { betas: Vec::new() })
     }
 }

@@ -111,11 +111,11 @@ pub(super) fn error_kind(status: Option<u16>, said: &ErrorBody) -> ErrorKind {
     let word =
         |table| first_match(table, |word| said.codes.iter().any(|said| is_same_code(said, word)));
     let phrase = || first_match(KIND_PHRASES, |phrase| said.text.contains(phrase));
-    let by_message = || phrase().or_else(|| kind_by_limits(said));
+    let by_message = || phrase().or_else(|| kind_from_context_limits(said));
     word(SPECIFIC_CODES)
         .or_else(by_message)
-        .filter(|kind| matches_phrase(*kind, status))
-        .or_else(|| status.map(kind_of_status))
+        .filter(|kind| is_consistent_with_status(*kind, status))
+        .or_else(|| status.map(kind_from_status))
         .or_else(|| word(GENERAL_CODES))
         .or_else(|| is_unknown_model(said).then_some(InvalidRequest))
         .unwrap_or(ErrorKind::Other)
@@ -129,25 +129,25 @@ fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> 
 /// Whether two words for programs are the same, whatever hand wrote them: `rate_limit_error`,
 /// `RateLimitError` and `com.vendor#RateLimitException`.
 fn is_same_code(a: &str, b: &str) -> bool {
-    core_of_code(a).eq(core_of_code(b))
+    normalize_code(a).eq(normalize_code(b))
 }
 
 /// The letters of a word that say what it means.
-fn core_of_code(word: &str) -> impl Iterator<Item = char> {
+fn normalize_code(word: &str) -> impl Iterator<Item = char> {
     let name = word.rsplit(['#', '/']).next().unwrap_or_default();
     let name = name.strip_suffix("exception").unwrap_or(name);
     let name = name.strip_suffix("error").unwrap_or(name);
     name.chars().filter(|c| !matches!(c, '_' | '-' | ' '))
 }
 
-fn kind_by_limits(said: &ErrorBody) -> Option<ErrorKind> {
+fn kind_from_context_limits(said: &ErrorBody) -> Option<ErrorKind> {
     (said.context_limits.is_some() || context_limits::read_context_limits(&said.text).is_some())
         .then_some(ContextWindow)
 }
 
 /// A key that the status says is wrong is not made right by a message that mentions a limit, nor an
 /// account paid for by a word such as Google's `RESOURCE_EXHAUSTED`.
-fn matches_phrase(kind: ErrorKind, status: Option<u16>) -> bool {
+fn is_consistent_with_status(kind: ErrorKind, status: Option<u16>) -> bool {
     match status {
         Some(401) => kind == Auth || kind == Billing,
         Some(402) => kind == Billing,
@@ -156,7 +156,7 @@ fn matches_phrase(kind: ErrorKind, status: Option<u16>) -> bool {
     }
 }
 
-fn kind_of_status(status: u16) -> ErrorKind {
+fn kind_from_status(status: u16) -> ErrorKind {
     match status {
         401 | 403 | 407 => Auth,
         402 => Billing,

@@ -56,7 +56,7 @@ impl ErrorBody {
     pub(super) fn from_body(body: &str) -> Self {
         match (Self::from_json(body), body.trim_start().chars().next()) {
             (Some(said), _) => said,
-            (None, _) if let Some(data) = stream_data(body) => match Self::from_json(&data) {
+            (None, _) if let Some(data) = sse_error_data(body) => match Self::from_json(&data) {
                 Some(said) => said,
                 None => Self::from_text(&data),
             },
@@ -138,7 +138,9 @@ impl ErrorBody {
         }
         for name in MESSAGE_FIELDS {
             match (name, object.get(name)) {
-                ("detail" | "errors", Some(Value::Array(list))) => self.read_fields(list, depth),
+                ("detail" | "errors", Some(Value::Array(list))) => {
+                    self.read_validation_errors(list, depth)
+                }
                 (_, Some(value)) => self.read_value(value, depth + 1),
                 (_, None) => {}
             }
@@ -150,16 +152,19 @@ impl ErrorBody {
             }
         }
         if let Some(Value::Array(details)) = object.get("details") {
-            details.iter().filter_map(Value::as_object).for_each(|detail| self.read_google(detail));
+            details
+                .iter()
+                .filter_map(Value::as_object)
+                .for_each(|detail| self.read_google_detail(detail));
         }
         if let Some(Value::Object(metadata)) = object.get("metadata") {
-            self.read_metadata(metadata, depth);
+            self.read_openrouter_metadata(metadata, depth);
         }
     }
 
     /// What a validator found, `{"loc": ["body", "messages"], "msg": "field required"}`: Mistral,
     /// and servers that are made with `FastAPI`.
-    fn read_fields(&mut self, list: &[Value], depth: usize) {
+    fn read_validation_errors(&mut self, list: &[Value], depth: usize) {
         let Some(Value::Object(first)) = list.first() else {
             return list.first().map_or((), |first| self.read_value(first, depth + 1));
         };
@@ -177,7 +182,7 @@ impl ErrorBody {
     }
 
     /// A detail of Google's, <https://cloud.google.com/apis/design/errors#error_details>.
-    fn read_google(&mut self, detail: &Map<String, Value>) {
+    fn read_google_detail(&mut self, detail: &Map<String, Value>) {
         let text = |object: &Map<String, Value>, name: &str| {
             object.get(name).and_then(Value::as_str).map(str::to_owned)
         };
@@ -194,7 +199,7 @@ impl ErrorBody {
     }
 
     /// What `OpenRouter` adds: the words of who is behind it, and their headers.
-    fn read_metadata(&mut self, metadata: &Map<String, Value>, depth: usize) {
+    fn read_openrouter_metadata(&mut self, metadata: &Map<String, Value>, depth: usize) {
         if let Some(raw) = metadata.get("raw") {
             self.read_value(raw, depth + 1);
         }
@@ -237,7 +242,7 @@ impl ErrorBody {
 
 /// The data of a body that is a stream of server-sent events, though its status is that of an
 /// error: of the event that is called an error, else of the first.
-fn stream_data(body: &str) -> Option<String> {
+fn sse_error_data(body: &str) -> Option<String> {
     let begins = ["data:", "event:", "error:", "id:", "retry:", ":"];
     if !begins.iter().any(|field| body.trim_start().starts_with(field)) {
         return None;

@@ -24,7 +24,7 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
         message => format!("the provider answered with status {status}: {message}"),
     };
     let kind = classify::error_kind(Some(status), &said);
-    detailed_error(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
+    add_error_details(Error::new(kind, message).with_status(status), &said, Some(status), Some(now))
 }
 
 /// Makes the error that a server reports within a stream, from its JSON (the value of `error`, or an
@@ -41,12 +41,12 @@ pub(super) fn error_for_status(status: u16, body: &str, now: SystemTime) -> Erro
 /// let error = error_in_stream(r#"{"message":"slow down","code":"rate_limit_exceeded"}"#);
 /// assert_eq!(error.kind(), ErrorKind::RateLimited);
 /// ```
-pub fn in_stream(text: &str) -> Error {
-    broken_off_error(text, None)
+pub fn error_in_stream(text: &str) -> Error {
+    embedded_error(text, None)
 }
 
 /// The value of `error` in a chunk, if it reports one.
-pub(super) fn reported_error(error: Option<&RawValue>) -> Option<&RawValue> {
+pub(super) fn non_null_error(error: Option<&RawValue>) -> Option<&RawValue> {
     error.filter(|error| !matches!(error.get(), "null" | "\"\"" | "false"))
 }
 
@@ -56,7 +56,7 @@ pub(super) fn protocol_error(message: impl Into<String>) -> Error {
 }
 
 /// Reads an error that stands in a stream, or in a body whose status was fine and that is no stream.
-pub(super) fn broken_off_error(text: &str, now: Option<SystemTime>) -> Error {
+pub(super) fn embedded_error(text: &str, now: Option<SystemTime>) -> Error {
     let said = ErrorBody::from_body(text);
     let kind = match classify::error_kind(said.status, &said) {
         // What a server says in the middle of its own answer is its own failure.
@@ -67,12 +67,12 @@ pub(super) fn broken_off_error(text: &str, now: Option<SystemTime>) -> Error {
         "" => "the provider broke off with an error".to_owned(),
         message => format!("the provider broke off: {message}"),
     };
-    let error = Error::new(kind, message).with_server_message();
-    detailed_error(error, &said, said.status, now)
+    let error = Error::new(kind, message).mark_as_server_message();
+    add_error_details(error, &said, said.status, now)
 }
 
 /// Adds what else was said, as far as it belongs to the kind.
-fn detailed_error(
+fn add_error_details(
     mut error: Error,
     said: &ErrorBody,
     status: Option<u16>,
@@ -84,7 +84,7 @@ fn detailed_error(
     match error.kind() {
         ErrorKind::RateLimited => {
             if let Some(scope) = classify::rate_limit_scope(said) {
-                error = error.with_scope(scope);
+                error = error.with_rate_limit_scope(scope);
             }
         }
         ErrorKind::Auth => {
@@ -94,7 +94,7 @@ fn detailed_error(
                 _ => None,
             };
             if let Some(problem) = classify::auth_problem(said).or(by_status) {
-                error = error.with_auth(problem);
+                error = error.with_auth_problem(problem);
             }
         }
         ErrorKind::ContextWindow => {

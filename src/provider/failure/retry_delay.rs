@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::http::{duration_from_seconds, duration_until};
+use crate::http::{parse_delay, parse_duration_prefix};
 use crate::provider::failure::error_body::ErrorBody;
 
 /// What stands before a span in a message, in lower case.
@@ -19,8 +19,8 @@ const DELAY_PREFIXES: &[&str] = &[
 pub(super) fn read_retry_delay(said: &ErrorBody, now: Option<SystemTime>) -> Option<Duration> {
     // Without knowing what time it is, a date is as far away as 1970 is.
     let read = |text: &str| match now {
-        Some(now) => duration_until(text, now),
-        None => duration_until(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),
+        Some(now) => parse_delay(text, now),
+        None => parse_delay(text, UNIX_EPOCH).filter(|wait| wait.as_secs() < 1_000_000_000),
     };
     let delay = said.retry_delay.as_deref().and_then(read);
     delay
@@ -32,7 +32,7 @@ fn delay_in_message(text: &str) -> Option<Duration> {
     let spans = DELAY_PREFIXES.iter().flat_map(|before| {
         text.match_indices(before).filter_map(|(at, _)| text.get(at + before.len()..))
     });
-    spans.filter_map(duration_from_seconds).map(|(wait, _)| wait).next()
+    spans.filter_map(parse_duration_prefix).map(|(wait, _)| wait).next()
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn a_status_and_its_words_give_the_kind() {
 
 #[test]
 fn an_error_in_a_stream_gives_its_kind_by_its_words() {
-    let kind = |json| in_stream(json).kind();
+    let kind = |json| error_in_stream(json).kind();
     assert_eq!(kind(r#"{"type":"overloaded_error"}"#), ErrorKind::Overloaded);
     assert_eq!(kind(r#"{"error":{"code":429,"message":"m"}}"#), ErrorKind::RateLimited);
     assert_eq!(kind(r#"{"code":"502","message":"m"}"#), ErrorKind::Server);
@@ -69,23 +69,23 @@ fn the_errors_of_the_responses_wire_are_read_in_all_their_shapes() {
     let failed = r#"{"type":"response.failed","response":{"id":"r","status":"failed","error":{
         "code":"rate_limit_exceeded","message":"(TPM): Please try again in 1.2s."}}}"#;
     for json in [flat, nested, failed] {
-        let error = in_stream(&json.replace('\n', " "));
+        let error = error_in_stream(&json.replace('\n', " "));
         assert_eq!(error.kind(), ErrorKind::RateLimited, "{json}");
-        assert_eq!(error.scope(), Some(crate::error::RateLimitScope::Tokens), "{json}");
+        assert_eq!(error.rate_limit_scope(), Some(crate::error::RateLimitScope::Tokens), "{json}");
         assert_eq!(error.retry_after(), Some(Duration::from_millis(1200)), "{json}");
     }
     let server = r#"{"code":"server_error","message":"The server had an error"}"#;
-    assert_eq!(in_stream(server).kind(), ErrorKind::Server);
+    assert_eq!(error_in_stream(server).kind(), ErrorKind::Server);
     let flagged = r#"{"code":"invalid_prompt","message":"Invalid prompt"}"#;
-    assert_eq!(in_stream(flagged).kind(), ErrorKind::Filtered);
+    assert_eq!(error_in_stream(flagged).kind(), ErrorKind::Filtered);
     let long = r#"{"code":"context_length_exceeded","message":"Your input exceeds the context
         window of this model. Please adjust your input and try again."}"#;
-    assert_eq!(in_stream(&long.replace('\n', " ")).kind(), ErrorKind::ContextWindow);
+    assert_eq!(error_in_stream(&long.replace('\n', " ")).kind(), ErrorKind::ContextWindow);
 }
 
 #[test]
 fn an_error_in_a_stream_says_when_to_come_back_without_a_clock() {
-    let error = in_stream(
+    let error = error_in_stream(
         r#"{"error":{"code":429,"message":"m","metadata":{"headers":{"Retry-After":"7"}}}}"#,
     );
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
@@ -127,10 +127,10 @@ fn no_body_makes_it_panic() {
             let error = of_status(status, body);
             assert_eq!(error.status(), Some(status), "{body}");
         }
-        assert!(!in_stream(body).message().is_empty(), "{body}");
+        assert!(!error_in_stream(body).message().is_empty(), "{body}");
     }
     let deep = format!("{}{}", r#"{"error":"#.repeat(100), "}".repeat(100));
-    assert_eq!(in_stream(&deep).kind(), ErrorKind::Server);
+    assert_eq!(error_in_stream(&deep).kind(), ErrorKind::Server);
     let deep = "[".repeat(100_000);
     assert_eq!(of_status(500, &deep).kind(), ErrorKind::Server);
 }

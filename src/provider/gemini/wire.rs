@@ -5,7 +5,7 @@ use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
 use crate::http::KeyHeader;
-use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
 /// A model that speaks the Gemini wire. Cheap to clone.
@@ -54,8 +54,8 @@ impl Wire for GenerateContent {
         KeyHeader::Named("x-goog-api-key")
     }
 
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
-        encode(request, to.model).map(Encoded::from)
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
+        encode(request, to.model).map(EncodedRequest::from)
     }
 
     fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {

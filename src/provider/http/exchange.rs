@@ -13,12 +13,12 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{
     Authorization, Body, ConnectionPolicy, Endpoint, Header, KeyHeader, PostRequest, Response,
-    Secret, TurnDeadlines, masked, was_connection_closed,
+    Secret, TurnDeadlines, mask_secrets, was_connection_closed,
 };
 use crate::provider::decode::Decoding;
-use crate::provider::http::response_kind::response_kind;
-use crate::provider::http::settings::{HttpSettings, insert_header, validate_headers};
-use crate::provider::http::wire::{Destination, Encoded, Wire};
+use crate::provider::http::response_kind::stream_body;
+use crate::provider::http::settings::{HttpSettings, append_header, validate_headers};
+use crate::provider::http::wire::{Destination, EncodedRequest, Wire};
 use crate::provider::retry::{Attempts, RetryingTurn};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
@@ -37,9 +37,9 @@ pub(super) struct PreparedTurn<W> {
 impl<W: Wire> PreparedTurn<W> {
     /// A source that sends nothing before its first poll, which is also when the wire encodes. Each
     /// attempt has a decoder of its own.
-    pub(super) fn send(self, request: Request) -> impl TurnSource + Send + 'static {
-        let (policy, allowed) = (self.settings.retry.clone(), request.retries.clone());
-        let first = match allowed.is_on_new_connection() {
+    pub(super) fn into_turn_source(self, request: Request) -> impl TurnSource + Send + 'static {
+        let (policy, allowed) = (self.settings.retry_policy.clone(), request.retries.clone());
+        let first = match allowed.is_new_connection_required() {
             true => ConnectionPolicy::OpenNew,
             false => ConnectionPolicy::Reuse,
         };
@@ -53,7 +53,7 @@ impl<W: Wire> PreparedTurn<W> {
     }
 
     fn destination(&self) -> Destination<'_> {
-        Destination { model: &self.model, is_vendor: self.settings.is_at_vendor() }
+        Destination { model: &self.model, is_vendor: self.settings.is_vendor_endpoint() }
     }
 
     fn encode(&self, request: &Request) -> Result<HttpMessage, Error> {
@@ -62,7 +62,8 @@ impl<W: Wire> PreparedTurn<W> {
             false => self.settings.endpoint_for(&self.wire, &self.model),
         }?;
         self.settings.validate(&to)?;
-        let Encoded { body, headers: own } = self.wire.encode(request, self.destination())?;
+        let EncodedRequest { body, headers: own } =
+            self.wire.encode(request, self.destination())?;
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
             (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
@@ -74,7 +75,7 @@ impl<W: Wire> PreparedTurn<W> {
         }
         let mut own_and_users = self.settings.headers.clone();
         for (name, value) in own {
-            insert_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
+            append_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
         }
         let key_header = self.settings.key_header.unwrap_or_else(|| self.wire.key_header());
         Ok(HttpMessage {
@@ -114,7 +115,7 @@ impl<W> Unpin for ExchangeAttempts<W> {}
 impl<W: Wire> Attempts for ExchangeAttempts<W> {
     type Attempt = Exchange<W>;
 
-    fn begin(&mut self, failed: Option<&Error>) -> Exchange<W> {
+    fn begin_attempt(&mut self, failed: Option<&Error>) -> Exchange<W> {
         let connection = match failed {
             None => self.first_connection,
             Some(error) if was_connection_closed(error) => ConnectionPolicy::OpenNew,
@@ -128,7 +129,7 @@ impl<W: Wire> Attempts for ExchangeAttempts<W> {
         })
     }
 
-    fn is_stale(&self, error: &Error) -> bool {
+    fn is_stale_connection(&self, error: &Error) -> bool {
         was_connection_closed(error)
     }
 
@@ -168,12 +169,12 @@ async fn send_message<W: Wire>(
 ) -> Result<StreamingResponse<W>, Error> {
     let PreparedTurn { wire, settings, .. } = asked;
     let secrets = settings.secrets(&message.endpoint);
-    let mut deadlines = TurnDeadlines::start(settings.timeouts, message.endpoint.host());
+    let mut deadlines = TurnDeadlines::start(settings.timeouts, message.endpoint.host_and_port());
     let mut attempt = Attempt { wire, settings, message, secrets: secrets.into() };
-    let answered = attempt.start_decoding(connection, &mut deadlines).await;
+    let answered = attempt.open_stream(connection, &mut deadlines).await;
     let secrets = attempt.secrets;
-    let (body, request_id) =
-        answered.map_err(|error| error.with_redacted_text(|text| masked(&secrets, text)))?;
+    let (body, request_id) = answered
+        .map_err(|error| error.map_text_and_sources(|text| mask_secrets(&secrets, text)))?;
     let decoding =
         Decoding::from_frames(body, W::Framing::default(), decoder).with_deadlines(deadlines);
     Ok(StreamingResponse { decoding: Box::new(decoding), request_id, secrets })
@@ -188,20 +189,20 @@ struct Attempt<W> {
 }
 
 impl<W: Wire> Attempt<W> {
-    async fn start_decoding(
+    async fn open_stream(
         &mut self,
         connection: ConnectionPolicy,
         deadlines: &mut TurnDeadlines,
     ) -> Result<(Body, Option<String>), Error> {
         let with_key = self.settings.has_key(&self.message.endpoint);
-        let response = deadlines.limit_future(self.receive_response(connection)).await??;
-        response_kind(&self.wire, response, with_key, deadlines).await
+        let response = deadlines.await_within_limits(self.receive_response(connection)).await??;
+        stream_body(&self.wire, response, with_key, deadlines).await
     }
 
     async fn receive_response(&mut self, connection: ConnectionPolicy) -> Result<Response, Error> {
         let authorization = self.authorize().await?;
         let response = self.post_message(&authorization, connection).await?;
-        if response.status != 401 || !authorization.refused() {
+        if response.status != 401 || !authorization.discard_cached_token() {
             return Ok(response);
         }
         let authorization = self.authorize().await?;
@@ -249,7 +250,7 @@ impl<W: Wire> Attempt<W> {
             secrets: &self.secrets,
             connection_policy: connection,
         };
-        self.settings.http.post(post).await
+        self.settings.http_client.post(post).await
     }
 }
 
@@ -268,7 +269,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
         let Self::Streaming(answer) = this else { return Poll::Ready(None) };
         let StreamingResponse { decoding, request_id, secrets } = answer;
         let polled = ready!(Pin::new(&mut **decoding).poll_turn(cx, turn));
-        let hide = |text: &str| masked(secrets, text);
+        let hide = |text: &str| mask_secrets(secrets, text);
         Poll::Ready(polled.map(|pushed| {
             pushed.map_err(|error| {
                 let error = match (error.request_id(), request_id.take()) {
@@ -277,8 +278,8 @@ impl<W: Wire> TurnSource for Exchange<W> {
                 };
                 match PartialTurn::from_error(&error) {
                     // What the model said is not the server's, and the cause was rewritten before.
-                    Some(_) => error.map_message(hide),
-                    None => error.with_redacted_text(hide),
+                    Some(_) => error.map_text(hide),
+                    None => error.map_text_and_sources(hide),
                 }
             })
         }))

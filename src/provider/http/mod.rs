@@ -7,4 +7,4 @@ mod settings;
 mod wire;
 
 pub use provider::HttpProvider;
-pub use wire::{Destination, Encoded, Refusal, Wire};
+pub use wire::{Destination, EncodedRequest, ErrorResponse, Wire};

@@ -6,7 +6,7 @@ use crate::env::Random;
 use crate::error::Error;
 use crate::http::{Credential, Endpoint, HttpClient, KeyHeader, Timeouts};
 use crate::provider::http::exchange::PreparedTurn;
-use crate::provider::http::settings::{HttpSettings, insert_header};
+use crate::provider::http::settings::{HttpSettings, append_header};
 use crate::provider::http::wire::Wire;
 use crate::provider::{Backoff, Provider};
 use crate::request::Request;
@@ -65,13 +65,13 @@ impl<W: Wire> HttpProvider<W> {
     /// Sets how requests are authorized: by a key, by a token that is fetched and refreshed, or by a
     /// signature of each request. It replaces an earlier one, a key included.
     pub fn with_credential(self, credential: Credential) -> Self {
-        self.update(|settings| settings.credential = Some(credential))
+        self.update_settings(|settings| settings.credential = Some(credential))
     }
 
     /// Sets the header that a key is sent in. A token is always sent as `authorization: Bearer …`, and
     /// a signer names its headers itself.
     pub fn with_key_header(self, header: KeyHeader) -> Self {
-        self.update(|settings| settings.key_header = Some(header))
+        self.update_settings(|settings| settings.key_header = Some(header))
     }
 
     /// Sets the address, as the vendor's SDKs take it: with `/v1` for the wires of OpenAI, without
@@ -103,8 +103,8 @@ impl<W: Wire> HttpProvider<W> {
     }
 
     /// Sets the client; the one that all providers share unless set.
-    pub fn with_http(self, http: HttpClient) -> Self {
-        self.update(|settings| settings.http = http)
+    pub fn with_http_client(self, http: HttpClient) -> Self {
+        self.update_settings(|settings| settings.http_client = http)
     }
 
     /// Sends a header with each request: of a gateway, of a proxy, a feature of the vendor's.
@@ -117,7 +117,7 @@ impl<W: Wire> HttpProvider<W> {
     /// A name or a value that HTTP does not allow, and a header that describes the body, is an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn.
     pub fn with_header(self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
-        self.update(|settings| settings.set_header(name.as_ref(), value.as_ref()))
+        self.update_settings(|settings| settings.set_header(name.as_ref(), value.as_ref()))
     }
 
     /// Allows that the key is sent over plain http to another machine, for example in a network
@@ -127,12 +127,12 @@ impl<W: Wire> HttpProvider<W> {
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) of the turn. Requests to this machine
     /// (`localhost`, `127.0.0.1`) and requests without a key are not affected.
     pub fn allow_plain_http(self) -> Self {
-        self.update(|settings| settings.allows_plain_http = true)
+        self.update_settings(|settings| settings.allows_plain_http = true)
     }
 
     /// Sets the time limits. They hold for each attempt.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
-        self.update(|settings| settings.timeouts = timeouts)
+        self.update_settings(|settings| settings.timeouts = timeouts)
     }
 
     /// Sets how many times a request is sent, and how long to wait in between: at most 3
@@ -148,43 +148,43 @@ impl<W: Wire> HttpProvider<W> {
     /// [`Retry`](crate::provider::Retry), or a provider that is asked next, takes the place
     /// of these retries.
     pub fn with_backoff(self, backoff: Backoff) -> Self {
-        self.update(|settings| settings.retry.backoff = backoff)
+        self.update_settings(|settings| settings.retry_policy.backoff = backoff)
     }
 
     /// Sends each request once: its first error is the turn's. Only the replacement of a
     /// [token](Credential::token) that was refused sends it once more.
     pub fn without_retries(self) -> Self {
-        self.with_backoff(Backoff { attempts: 1, ..Backoff::default() })
+        self.with_backoff(Backoff { max_attempts: 1, ..Backoff::default() })
     }
 
     /// Sets where the jitter of the waits comes from.
     pub fn with_random(self, random: impl Random + 'static) -> Self {
-        self.update(|settings| settings.retry.random = Arc::new(random))
+        self.update_settings(|settings| settings.retry_policy.random = Arc::new(random))
     }
 
     /// Changes the wire's own settings.
-    pub(in crate::provider) fn map_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
+    pub(in crate::provider) fn update_wire(mut self, change: impl FnOnce(&mut W)) -> Self {
         change(&mut self.wire);
         self.update_target(|_| {})
     }
 
     /// Adds to the values of a header.
-    pub(in crate::provider) fn add_header(self, name: &str, value: &str) -> Self {
-        self.update(|settings| insert_header(&mut settings.headers, name, value))
+    pub(in crate::provider) fn append_header(self, name: &str, value: &str) -> Self {
+        self.update_settings(|settings| append_header(&mut settings.headers, name, value))
     }
 
     /// Whether requests go to the vendor of the wire itself.
-    pub(in crate::provider) fn is_at_vendor(&self) -> bool {
-        self.settings.is_at_vendor()
+    pub(in crate::provider) fn is_vendor_endpoint(&self) -> bool {
+        self.settings.is_vendor_endpoint()
     }
 
-    fn update(mut self, change: impl FnOnce(&mut HttpSettings)) -> Self {
+    fn update_settings(mut self, change: impl FnOnce(&mut HttpSettings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
     }
 
     fn update_target(mut self, change: impl FnOnce(&mut HttpSettings)) -> Self {
-        self = self.update(change);
+        self = self.update_settings(change);
         Arc::make_mut(&mut self.settings).resolve_target(&self.wire, &self.model);
         self
     }
@@ -200,7 +200,7 @@ impl<W: Wire> Provider for HttpProvider<W> {
             model: other.map_or_else(|| Arc::clone(&self.model), Arc::from),
             is_own_model: other.is_none(),
         };
-        seal(turn, asked.send(request))
+        seal(turn, asked.into_turn_source(request))
     }
 
     fn model(&self) -> &str {

@@ -4,11 +4,11 @@ use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{Body, Response, TurnDeadlines};
 use crate::provider::failure;
-use crate::provider::http::settings::is_retryable_request;
-use crate::provider::http::wire::{Refusal, Wire};
+use crate::provider::http::settings::is_retryable_by_default;
+use crate::provider::http::wire::{ErrorResponse, Wire};
 
 /// Gives the body of an answer that is a stream, or the error that it is instead.
-pub(super) async fn response_kind<W: Wire>(
+pub(super) async fn stream_body<W: Wire>(
     wire: &W,
     mut answer: Response,
     with_key: bool,
@@ -18,13 +18,13 @@ pub(super) async fn response_kind<W: Wire>(
     let error = match (answer.is_success(), answer.content_encoding().map(str::to_owned)) {
         (true, None) => {
             // What a body is said to be is often wrong; its first byte tells.
-            let first = answer.body.first_byte(deadlines).await?;
-            let Some(what) = first.and_then(W::Framing::other_than) else {
+            let first = answer.body.peek_first_byte(deadlines).await?;
+            let Some(what) = first.and_then(W::Framing::detect_other_format) else {
                 return Ok((answer.body, request_id));
             };
-            let said = error_text(&mut answer, deadlines).await;
+            let said = read_error_text(&mut answer, deadlines).await;
             match failure::is_error_object(&said) {
-                true => failure::broken_off_error(&said, Some(answer.received_at)),
+                true => failure::embedded_error(&said, Some(answer.received_at)),
                 false => not_a_stream_error(what),
             }
         }
@@ -32,10 +32,10 @@ pub(super) async fn response_kind<W: Wire>(
             not_a_stream_error(&format!("a body packed as `{encoding}`, which was not asked for,"))
         }
         (false, None) => {
-            let said = error_text(&mut answer, deadlines).await;
-            let error = refusal_error(wire, &answer, &said)?;
-            match &answer.is_from_proxy {
-                Some(proxy) => error.with_redacted_text(|text| {
+            let said = read_error_text(&mut answer, deadlines).await;
+            let error = status_error(wire, &answer, &said)?;
+            match &answer.answering_proxy {
+                Some(proxy) => error.map_text_and_sources(|text| {
                     text.replacen(
                         "the provider answered",
                         &format!("the proxy {proxy} answered"),
@@ -46,12 +46,12 @@ pub(super) async fn response_kind<W: Wire>(
             }
         }
         // Its words cannot be read.
-        (false, Some(_)) => refusal_error(wire, &answer, "")?,
+        (false, Some(_)) => status_error(wire, &answer, "")?,
     };
-    let error = with_header_details(error, &answer);
+    let error = add_header_details(error, &answer);
     Err(match error.kind() {
         ErrorKind::Auth if !with_key && answer.status == 401 => {
-            error.with_auth(AuthProblem::MissingKey)
+            error.with_auth_problem(AuthProblem::MissingKey)
         }
         _ => error,
     })
@@ -59,17 +59,18 @@ pub(super) async fn response_kind<W: Wire>(
 
 /// The words of an answer that is not a stream, as far as they come in time: what is known already
 /// makes an error without them.
-async fn error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
+async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
     let mut words = Vec::new();
-    let _ = deadlines.limit_future(answer.read_error_body(&mut words)).await;
+    let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;
     String::from_utf8_lossy(&words).into_owned()
 }
 
 /// Asks the wire what a refusal means.
-fn refusal_error<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
+fn status_error<W: Wire>(wire: &W, answer: &Response, said: &str) -> Result<Error, Error> {
     let refusal =
-        Refusal { status: answer.status, body: said, received_headers: answer.received_at };
-    let error = panic_to_error(ErrorKind::Panic, "the wire", || wire.refused(&refusal))?;
+        ErrorResponse { status: answer.status, body: said, received_at: answer.received_at };
+    let error =
+        panic_to_error(ErrorKind::Panic, "the wire", || wire.error_from_response(&refusal))?;
     Ok(match error.status() {
         Some(_) => error,
         None => error.with_status(answer.status),
@@ -82,13 +83,13 @@ fn not_a_stream_error(what: &str) -> Error {
 }
 
 /// Adds what the headers say: in full about waiting, and else what the body did not say better.
-fn with_header_details(mut error: Error, answer: &Response) -> Error {
+fn add_header_details(mut error: Error, answer: &Response) -> Error {
     if let Some(retryable) = answer.should_retry_header().filter(|_| !answer.is_success()) {
         error = error.with_retryable(retryable);
     }
-    let may_be_sent_again = error.kind().is_transient() || is_retryable_request(&error);
+    let may_be_sent_again = error.kind().is_transient() || is_retryable_by_default(&error);
     let (scope, full_again) = match error.kind() {
-        ErrorKind::RateLimited => answer.latest_rate_limit_reset(),
+        ErrorKind::RateLimited => answer.exhausted_rate_limit(),
         _ => (None, None),
     };
     // The longest that the headers say, or else what the words of the body say.
@@ -96,8 +97,8 @@ fn with_header_details(mut error: Error, answer: &Response) -> Error {
     if let Some(wait) = wait.max(full_again).or(error.retry_after()) {
         error = error.with_retry_after(wait);
     }
-    if let (Some(scope), None) = (scope, error.scope()) {
-        error = error.with_scope(scope);
+    if let (Some(scope), None) = (scope, error.rate_limit_scope()) {
+        error = error.with_rate_limit_scope(scope);
     }
     match answer.request_id() {
         Some(id) => error.with_request_id(id),

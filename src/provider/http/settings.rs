@@ -22,12 +22,12 @@ const TRANSPORT_HEADERS: [&str; 6] = [
 
 #[derive(Clone)]
 pub(super) struct HttpSettings {
-    pub(super) http: HttpClient,
+    pub(super) http_client: HttpClient,
     pub(super) credential: Option<Credential>,
     /// Where a key is sent, if not as the wire has it.
     pub(super) key_header: Option<KeyHeader>,
     pub(super) timeouts: Timeouts,
-    pub(super) retry: RetryPolicy,
+    pub(super) retry_policy: RetryPolicy,
     /// Sent beside those that the wire always has, and instead of those of the same name.
     pub(super) headers: Vec<Header>,
     /// Whether a key may be sent where others can read it.
@@ -55,11 +55,11 @@ impl HttpSettings {
     pub(super) fn new<W: Wire>(wire: &W, model: &str) -> Self {
         let nowhere = || Err(Error::new(ErrorKind::InvalidRequest, "there is no address yet"));
         let mut settings = Self {
-            http: HttpClient::shared(),
+            http_client: HttpClient::shared(),
             credential: None,
             key_header: None,
             timeouts: Timeouts::default(),
-            retry: RetryPolicy::new(is_retryable_request),
+            retry_policy: RetryPolicy::new(is_retryable_by_default),
             headers: Vec::new(),
             allows_plain_http: false,
             base_url: None,
@@ -96,7 +96,7 @@ impl HttpSettings {
     }
 
     /// Whether requests go to the vendor itself.
-    pub(super) fn is_at_vendor(&self) -> bool {
+    pub(super) fn is_vendor_endpoint(&self) -> bool {
         let host = self.target.base_url.as_ref().ok().map(Endpoint::host_name);
         host.is_some() && self.target.vendor_host.as_deref() == host
     }
@@ -125,15 +125,17 @@ impl HttpSettings {
     /// What is wrong with the settings.
     pub(super) fn validate(&self, to: &Endpoint) -> Result<(), Error> {
         validate_headers(&self.headers)?;
-        if self.is_at_vendor() && !self.has_key(to) {
-            let message = format!("{} wants a key, and none is set", to.host());
-            return Err(Error::new(ErrorKind::Auth, message).with_auth(AuthProblem::MissingKey));
+        if self.is_vendor_endpoint() && !self.has_key(to) {
+            let message = format!("{} wants a key, and none is set", to.host_and_port());
+            return Err(
+                Error::new(ErrorKind::Auth, message).with_auth_problem(AuthProblem::MissingKey)
+            );
         }
         if self.has_key(to) && to.is_plain_http() && !to.is_loopback() && !self.allows_plain_http {
             let message = format!(
                 "a key is not sent to {} over plain http, where others can read it: use https, or \
                  allow it with `allow_plain_http`",
-                to.host()
+                to.host_and_port()
             );
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter("base_url"));
         }
@@ -155,7 +157,7 @@ pub(super) fn validate_headers(headers: &[Header]) -> Result<(), Error> {
 }
 
 /// Adds to the values of a header.
-pub(super) fn insert_header(headers: &mut Vec<Header>, name: &str, value: &str) {
+pub(super) fn append_header(headers: &mut Vec<Header>, name: &str, value: &str) {
     match headers.iter_mut().find(|(known, _)| known == name) {
         Some((_, values)) if values.is_empty() => value.clone_into(values),
         Some((_, values)) => {
@@ -176,7 +178,7 @@ impl fmt::Debug for HttpSettings {
             .field("endpoint", &self.target.endpoint)
             .field("credential", &self.credential)
             .field("timeouts", &self.timeouts)
-            .field("retry", &self.retry)
+            .field("retry", &self.retry_policy)
             .field("headers", &headers)
             .finish_non_exhaustive()
     }
@@ -188,7 +190,7 @@ impl fmt::Debug for HttpSettings {
 ///
 /// A time-out of this crate's own is not among them, since the provider may be at work, and neither
 /// is a turn that broke off.
-pub(super) fn is_retryable_request(error: &Error) -> bool {
+pub(super) fn is_retryable_by_default(error: &Error) -> bool {
     use ErrorKind::{Connect, Overloaded, RateLimited, Server, Timeout, Unsupported};
     if let Some(told) = error.retryable_override() {
         return told;
@@ -216,7 +218,7 @@ mod tests {
     fn requests_go_to_the_vendor_also_where_the_providers_own_model_has_no_address() {
         let settings = HttpSettings::new(&GenerateContent, "a b");
         assert!(settings.target.endpoint.is_err());
-        assert!(settings.is_at_vendor());
+        assert!(settings.is_vendor_endpoint());
         let to = settings.endpoint_for(&GenerateContent, "gemini-3-flash").unwrap();
         let error = settings.validate(&to).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth);

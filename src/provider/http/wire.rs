@@ -83,8 +83,8 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     ///   arguments, which is not always JSON: models write what they like.
     /// - [`tools`](Request::tools).
     /// - [`options`](Request::options): what is set and cannot be expressed is an error, for which
-    ///   [`Options::refuse_except`](crate::request::Options::refuse_except) and
-    ///   [`unsupported`](crate::request::unsupported) are there. [`Encoded::json`] merges `extra`.
+    ///   [`Options::ensure_only_supported`](crate::request::Options::ensure_only_supported) and
+    ///   [`unsupported`](crate::request::unsupported) are there. [`EncodedRequest::from_json`] merges `extra`.
     ///
     /// The model is that of `to`. The same request has to give the same bytes, and the items that two
     /// requests begin with the same elements of the body: vendors cache by them.
@@ -94,7 +94,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) or
     /// [`Unsupported`](crate::ErrorKind::Unsupported) for what the wire cannot express; nothing is
     /// sent then.
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error>;
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error>;
 
     /// Makes the decoder of one answer. It is called at the beginning of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
@@ -102,7 +102,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// Makes the error of an answer whose status is not 2xx. By default this is
     /// [`Refusal::to_error`]. To an error of a wire's own, the status is added if it has none, and what the headers
     /// say.
-    fn refused(&self, refusal: &Refusal<'_>) -> Error {
+    fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
         refusal.to_error()
     }
 }
@@ -120,12 +120,12 @@ pub struct Destination<'a> {
 
 /// The body of a request, and the headers that go with it.
 #[derive(Clone, Debug, Default)]
-pub struct Encoded {
+pub struct EncodedRequest {
     pub(super) body: Vec<u8>,
     pub(super) headers: Vec<(Cow<'static, str>, String)>,
 }
 
-impl Encoded {
+impl EncodedRequest {
     /// A body of JSON, into which `extra` is merged as
     /// [`Options::extra`](crate::request::Options::extra) says.
     ///
@@ -133,8 +133,8 @@ impl Encoded {
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it cannot be written as JSON, for example
     /// because a map has keys that are not text.
-    pub fn json(body: &impl Serialize, extra: &Map<String, Value>) -> Result<Self, Error> {
-        body::to_bytes(body, extra).map(Self::from)
+    pub fn from_json(body: &impl Serialize, extra: &Map<String, Value>) -> Result<Self, Error> {
+        body::serialize_body(body, extra).map(Self::from)
     }
 
     /// Adds a header that goes with this body. If the user has set one of the same name, the value
@@ -146,7 +146,7 @@ impl Encoded {
 }
 
 /// A body of JSON that is written already.
-impl From<Vec<u8>> for Encoded {
+impl From<Vec<u8>> for EncodedRequest {
     fn from(body: Vec<u8>) -> Self {
         Self { body, headers: Vec::new() }
     }
@@ -155,24 +155,24 @@ impl From<Vec<u8>> for Encoded {
 /// An answer whose status is not 2xx.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Refusal<'a> {
+pub struct ErrorResponse<'a> {
     /// The HTTP status.
     pub status: u16,
     /// The beginning of the body: at most 64 KiB, of what came within 5 seconds. Empty if the body is
     /// compressed.
     pub body: &'a str,
     /// When the head of the answer came. Waits that the body states as a date are counted from it.
-    pub received_headers: SystemTime,
+    pub received_at: SystemTime,
 }
 
-impl Refusal<'_> {
+impl ErrorResponse<'_> {
     /// Makes the error from status and body. It finds messages, codes and waits in all the forms
     /// that servers are known to send.
     ///
     /// What the headers say, such as `retry-after` and a request id, is added after
-    /// [`Wire::refused`].
+    /// [`Wire::error_from_response`].
     pub fn to_error(&self) -> Error {
-        failure::error_for_status(self.status, self.body, self.received_headers)
+        failure::error_for_status(self.status, self.body, self.received_at)
     }
 }
 
@@ -188,10 +188,10 @@ mod tests {
         let extra = json!({ "limits": { "lines": 2 }, "mood": "calm" });
         let extra = extra.as_object().unwrap();
         let merged: Value =
-            serde_json::from_slice(&Encoded::json(&body, extra).unwrap().body).unwrap();
+            serde_json::from_slice(&EncodedRequest::from_json(&body, extra).unwrap().body).unwrap();
         let limits = json!({ "words": 9, "lines": 2 });
         assert_eq!(merged, json!({ "engine": "m", "limits": limits, "mood": "calm" }));
-        let plain = Encoded::json(&body, &Map::new()).unwrap();
+        let plain = EncodedRequest::from_json(&body, &Map::new()).unwrap();
         assert_eq!(plain.body, serde_json::to_vec(&body).unwrap());
     }
 }

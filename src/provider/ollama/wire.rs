@@ -3,7 +3,7 @@
 use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
 use crate::error::Error;
 use crate::framing::JsonLines;
-use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
 /// A model that speaks Ollama's own wire. Cheap to clone.
@@ -43,8 +43,8 @@ impl Wire for Chat {
         "/api/chat"
     }
 
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
-        encode(request, to.model, self).map(Encoded::from)
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
+        encode(request, to.model, self).map(EncodedRequest::from)
     }
 
     fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
@@ -55,16 +55,16 @@ impl Wire for Chat {
 impl Ollama {
     /// Sets the size of the context window; see [`Chat::with_num_ctx`].
     pub fn with_num_ctx(self, tokens: u32) -> Self {
-        self.map_wire(|wire| *wire = wire.with_num_ctx(tokens))
+        self.update_wire(|wire| *wire = wire.with_num_ctx(tokens))
     }
 
     /// Sets how long the server keeps the model in memory; see [`Chat::with_keep_alive`].
     pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
-        self.map_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
+        self.update_wire(|wire| *wire = wire.with_keep_alive(keep_alive))
     }
 
     /// Sets how an effort of reasoning is written; see [`Chat::with_think`].
     pub fn with_think(self, think: Think) -> Self {
-        self.map_wire(|wire| *wire = wire.with_think(think))
+        self.update_wire(|wire| *wire = wire.with_think(think))
     }
 }

@@ -8,9 +8,9 @@ use crate::provider::effort_names::EffortNames;
 /// The constants are presets. For a server of your own take the nearest one and change what differs:
 ///
 /// ```
-/// use turnstream::provider::openai_chat::{Dialect, IdRule};
+/// use turnstream::provider::openai_chat::{Dialect, CallIdRule};
 ///
-/// let mine = Dialect { name: "mine", id_rule: IdRule::NineAlphanumerics, ..Dialect::STRICT };
+/// let mine = Dialect { name: "mine", call_id_rule: CallIdRule::NineAlphanumerics, ..Dialect::STRICT };
 /// assert!(!mine.stream_usage);
 /// ```
 ///

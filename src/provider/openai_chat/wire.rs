@@ -5,7 +5,7 @@ use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
 use crate::http::KeyHeader;
-use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
 /// A model that speaks the Chat Completions wire, the vendor's or any compatible server's. Cheap to
@@ -67,8 +67,8 @@ impl Wire for ChatCompletions {
         self.dialect.unwrap_or_default().key_header
     }
 
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
-        encode(request, to.model, &self.dialect(to.is_vendor)).map(Encoded::from)
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
+        encode(request, to.model, &self.dialect(to.is_vendor)).map(EncodedRequest::from)
     }
 
     fn decoder(&self, _request: &Request, to: Destination<'_>) -> Decoder {
@@ -83,11 +83,11 @@ impl OpenAiChat {
     /// A dialect without a usual address needs [`with_base_url`](Self::with_base_url), before or
     /// after; until then every turn is an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_dialect(self, dialect: Dialect) -> Self {
-        self.map_wire(|wire| wire.dialect = Some(dialect))
+        self.update_wire(|wire| wire.dialect = Some(dialect))
     }
 
     /// How requests look.
     pub fn dialect(&self) -> Dialect {
-        self.wire().dialect(self.is_at_vendor())
+        self.wire().dialect(self.is_vendor_endpoint())
     }
 }

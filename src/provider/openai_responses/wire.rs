@@ -4,7 +4,7 @@ use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::ServerSentEvents;
-use crate::provider::{Destination, Encoded, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
 /// A model that speaks the Responses wire, the vendor's or any compatible server's. Cheap to clone.
@@ -41,8 +41,8 @@ impl Wire for Responses {
         "/responses"
     }
 
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
-        encode(request, to.model).map(Encoded::from)
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
+        encode(request, to.model).map(EncodedRequest::from)
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

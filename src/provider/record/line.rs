@@ -82,14 +82,14 @@ pub(in crate::provider) type RequestJson = RecordedRequest<HistoryJson>;
 pub(in crate::provider) struct HistoryJson {
     id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    since: Option<SinceLast>,
+    since: Option<SharedPrefix>,
     #[serde(default)]
     items: Vec<Item>,
 }
 
 /// So many entries of an earlier turn's.
 #[derive(Serialize, Deserialize)]
-struct SinceLast {
+struct SharedPrefix {
     turn: u32,
     items: usize,
 }
@@ -124,17 +124,17 @@ impl RecordedRequest {
         Self { model, system, tools, options, history, context }
     }
 
-    fn rebuild_context(&self) -> &History {
+    fn context_or_history(&self) -> &History {
         self.context.as_ref().unwrap_or(&self.history)
     }
 
     /// As it is written behind the request of an earlier turn.
-    pub(super) fn items_since(&self, before: Option<&(u32, Self)>) -> RequestJson {
+    pub(super) fn to_json_since(&self, before: Option<&(u32, Self)>) -> RequestJson {
         let Self { model, system, tools, options, history, context } = self.clone();
         let write = |history: &History, before: Option<(u32, &History)>| {
             let since = before.and_then(|(turn, before)| {
                 let alike = history.common_prefix_len(before);
-                (alike > 0).then_some(SinceLast { turn, items: alike })
+                (alike > 0).then_some(SharedPrefix { turn, items: alike })
             });
             let known = since.as_ref().map_or(0, |since| since.items);
             let items = history.entries_after(known).map(|(_, item)| item.clone()).collect();
@@ -142,7 +142,7 @@ impl RecordedRequest {
         };
         let history = write(&history, before.map(|(turn, it)| (*turn, &it.history)));
         let context =
-            context.map(|it| write(&it, before.map(|(turn, it)| (*turn, it.rebuild_context()))));
+            context.map(|it| write(&it, before.map(|(turn, it)| (*turn, it.context_or_history()))));
         RecordedRequest { model, system, tools, options, history, context }
     }
 
@@ -151,14 +151,14 @@ impl RecordedRequest {
     /// # Errors
     ///
     /// If one that it goes on from is not among them, or shorter.
-    pub(in crate::provider) fn rebuild<'a>(
+    pub(in crate::provider) fn from_json<'a>(
         written: RequestJson,
         find: impl Fn(u32) -> Option<&'a Self>,
     ) -> Result<Self, String> {
         let RecordedRequest { model, system, tools, options, history, context } = written;
         let read = |written: HistoryJson, of: fn(&Self) -> &History| {
             let HistoryJson { id, since, items } = written;
-            let Some(SinceLast { turn, items: known }) = since else {
+            let Some(SharedPrefix { turn, items: known }) = since else {
                 return Ok(History::from_items(id, items));
             };
             let before = find(turn).map(of).filter(|before| before.len() >= known);
@@ -169,7 +169,7 @@ impl RecordedRequest {
             Ok::<_, String>(history)
         };
         let history = read(history, |asked| &asked.history)?;
-        let context = context.map(|context| read(context, Self::rebuild_context)).transpose()?;
+        let context = context.map(|context| read(context, Self::context_or_history)).transpose()?;
         Ok(Self { model, system, tools, options, history, context })
     }
 
@@ -180,7 +180,7 @@ impl RecordedRequest {
             system: &self.system,
             tools: &self.tools,
             options: &self.options,
-            context: self.rebuild_context().iter().collect(),
+            context: self.context_or_history().iter().collect(),
         })
     }
 }

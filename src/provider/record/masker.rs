@@ -16,7 +16,7 @@ pub(in crate::provider) struct Masker {
 }
 
 impl Masker {
-    pub(in crate::provider) fn add(&mut self, secret: &str) {
+    pub(in crate::provider) fn add_secret(&mut self, secret: &str) {
         let secret = secret.trim();
         if secret.len() < MIN_SECRET_BYTES {
             return;
@@ -49,7 +49,7 @@ impl Masker {
         let mut rest = json.as_str();
         while let Some(begin) = rest.find('"') {
             let (before, string) = rest.split_at(begin);
-            let (string, behind) = string.split_at(escaped_len(string));
+            let (string, behind) = string.split_at(json_string_len(string));
             out.push_str(before);
             match serde_json::from_str::<String>(string).ok().and_then(|text| self.text(&text)) {
                 Some(masked) => {
@@ -87,7 +87,7 @@ impl Masker {
     }
 
     /// The end of a text that a secret may begin with.
-    pub(super) fn open_end<'a>(&self, text: &'a str) -> &'a str {
+    pub(super) fn partial_secret_suffix<'a>(&self, text: &'a str) -> &'a str {
         let begins = |end: &&str| {
             let longer = |pattern: &String| pattern.len() > end.len() && pattern.starts_with(end);
             self.patterns.iter().any(longer)
@@ -146,7 +146,7 @@ fn json_escaped(text: &str) -> String {
 }
 
 /// The bytes of the JSON string that a text begins with.
-fn escaped_len(text: &str) -> usize {
+fn json_string_len(text: &str) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
     while let Some((at, byte)) = bytes.next() {
         match byte {
@@ -166,7 +166,7 @@ mod tests {
     fn masker(secrets: &[&str]) -> Masker {
         let mut masker = Masker::default();
         for secret in secrets {
-            masker.add(secret);
+            masker.add_secret(secret);
         }
         masker
     }
@@ -192,7 +192,7 @@ mod tests {
             let draw = TestRng::new(seed);
             let text = draw.text(&['a', 'ä', 'b', 'c'], 30);
             let whole = masker.text(&text).unwrap_or_else(|| text.clone());
-            let mut cuts = draw.sample(5, || draw.next_below(40));
+            let mut cuts = draw.random_vec(5, || draw.next_below(40));
             cuts.retain(|at| text.is_char_boundary(*at));
             cuts.push(text.len());
             cuts.sort_unstable();
@@ -215,9 +215,9 @@ mod tests {
             let mut tail = String::new();
             for c in text.chars() {
                 tail.push(c);
-                tail = masker.open_end(&tail).to_owned();
+                tail = masker.partial_secret_suffix(&tail).to_owned();
             }
-            assert_eq!(tail.as_str(), masker.open_end(&text), "seed {seed}");
+            assert_eq!(tail.as_str(), masker.partial_secret_suffix(&text), "seed {seed}");
             let begins = "abab b".starts_with(&*tail) || "bbbb".starts_with(&*tail);
             assert!(text.is_empty() || begins, "seed {seed}: {tail}");
         }

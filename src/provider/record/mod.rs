@@ -90,11 +90,11 @@ impl Record {
             let message = format!("the record {} cannot be made: {error}", path.display());
             Error::new(ErrorKind::Store, message).with_source(error)
         })?;
-        Ok(Self::to(provider, file))
+        Ok(Self::to_writer(provider, file))
     }
 
     /// Records into any writer. It is called in the polls of the turns and must not block for long.
-    pub fn to(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
+    pub fn to_writer(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
         let sink = Arc::new(RecordWriter::new(out));
         Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
     }
@@ -105,7 +105,7 @@ impl Record {
     ///
     /// White space around it is dropped. Less than four bytes are no secret and change nothing.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
-        Arc::make_mut(&mut self.masker).add(secret.as_ref());
+        Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
@@ -165,10 +165,10 @@ impl TurnSource for RecordingTurn {
 /// Writes the lines of one turn.
 struct TurnWriter {
     masker: Arc<Masker>,
-    sink: Arc<RecordWriter>,
+    record_writer: Arc<RecordWriter>,
     turn_number: u32,
     pending: PendingEvents,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl TurnWriter {
@@ -177,7 +177,13 @@ impl TurnWriter {
         let turn =
             sink.begin_turn(record.model(), RecordedRequest::from_request(request), &masker)?;
         let pending = PendingEvents::default();
-        Ok(turn.map(|turn| Self { masker, sink, turn_number: turn, pending, is_over: false }))
+        Ok(turn.map(|turn| Self {
+            masker,
+            record_writer: sink,
+            turn_number: turn,
+            pending,
+            has_ended: false,
+        }))
     }
 
     fn write_event(&mut self, event: &TurnEvent) {
@@ -189,21 +195,22 @@ impl TurnWriter {
             }
         }
         if matches!(event, TurnEvent::TurnComplete { .. }) {
-            self.sink.flush();
-            self.is_over = true;
+            self.record_writer.flush();
+            self.has_ended = true;
         }
     }
 
     fn write_error(&mut self, error: &Error) {
-        self.write_cut();
+        self.write_pending();
         let error = Cow::Borrowed(error);
-        self.sink.write(&[RecordLine::Error { turn: self.turn_number, error }], &self.masker);
-        self.sink.flush();
-        self.is_over = true;
+        self.record_writer
+            .write(&[RecordLine::Error { turn: self.turn_number, error }], &self.masker);
+        self.record_writer.flush();
+        self.has_ended = true;
     }
 
-    fn write_cut(&mut self) {
-        let left = self.pending.take_cut_blocks(&self.masker);
+    fn write_pending(&mut self) {
+        let left = self.pending.drain(&self.masker);
         self.write(&left);
     }
 
@@ -213,16 +220,16 @@ impl TurnWriter {
             RecordLine::Event { turn: self.turn_number, vetoed, event: Cow::Borrowed(event) }
         };
         let lines: Vec<RecordLine<'_>> = events.iter().map(line).collect();
-        self.sink.write(&lines, &self.masker);
+        self.record_writer.write(&lines, &self.masker);
     }
 }
 
 /// A turn that is dropped goes no further.
 impl Drop for TurnWriter {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.write_cut();
-            self.sink.flush();
+        if !self.has_ended {
+            self.write_pending();
+            self.record_writer.flush();
         }
     }
 }

@@ -11,12 +11,12 @@ use crate::turn::{Text, TurnEvent};
 pub(super) struct PendingEvents {
     events: Vec<TurnEvent>,
     /// The open end of each text, where it has one.
-    block_ends: Vec<(Block, String)>,
+    partial_secrets: Vec<(BlockId, String)>,
 }
 
 /// What a piece of text belongs to.
 #[derive(Clone, Debug, PartialEq)]
-enum Block {
+enum BlockId {
     Text(u32),
     Reasoning(u32),
     Arguments(String),
@@ -28,10 +28,10 @@ impl PendingEvents {
         let mut ready = match &event {
             // The text goes on no further.
             TurnEvent::TurnComplete { .. } => {
-                self.block_ends.clear();
-                self.take_cut_blocks(masker)
+                self.partial_secrets.clear();
+                self.drain(masker)
             }
-            TurnEvent::Retracted { .. } => self.take_cut_blocks(masker),
+            TurnEvent::Retracted { .. } => self.drain(masker),
             TurnEvent::TextDelta { .. }
             | TurnEvent::ReasoningDelta { .. }
             | TurnEvent::RefusalDelta { .. }
@@ -41,29 +41,29 @@ impl PendingEvents {
             | TurnEvent::UsageUpdate { .. }
             | TurnEvent::Retrying { .. } => Vec::new(),
         };
-        if let Some((block, piece)) = text_of_event(&mut event) {
-            let at = self.block_ends.iter().position(|(open, _)| *open == block);
-            let before = at.map(|at| self.block_ends.swap_remove(at).1).unwrap_or_default();
+        if let Some((block, piece)) = event_text_mut(&mut event) {
+            let at = self.partial_secrets.iter().position(|(open, _)| *open == block);
+            let before = at.map(|at| self.partial_secrets.swap_remove(at).1).unwrap_or_default();
             let text = before + piece;
-            let end = masker.open_end(&text);
+            let end = masker.partial_secret_suffix(&text);
             if !end.is_empty() {
-                self.block_ends.push((block, end.to_owned()));
+                self.partial_secrets.push((block, end.to_owned()));
             }
         }
         self.events.push(event);
-        if self.block_ends.is_empty() {
-            ready.extend(self.take_cut_blocks(masker));
+        if self.partial_secrets.is_empty() {
+            ready.extend(self.drain(masker));
         }
         ready
     }
 
     /// Gives all that is left of a turn that goes no further. What may be the beginning of a
     /// secret is taken for one.
-    pub(super) fn take_cut_blocks(&mut self, masker: &Masker) -> Vec<TurnEvent> {
+    pub(super) fn drain(&mut self, masker: &Masker) -> Vec<TurnEvent> {
         let mut events = std::mem::take(&mut self.events);
-        let ends = std::mem::take(&mut self.block_ends);
-        let mut blocks: Vec<(Block, Vec<&mut Text>)> = Vec::new();
-        for (block, text) in events.iter_mut().filter_map(text_of_event) {
+        let ends = std::mem::take(&mut self.partial_secrets);
+        let mut blocks: Vec<(BlockId, Vec<&mut Text>)> = Vec::new();
+        for (block, text) in events.iter_mut().filter_map(event_text_mut) {
             match blocks.iter_mut().find(|(other, _)| *other == block) {
                 Some((_, texts)) => texts.push(text),
                 None => blocks.push((block, vec![text])),
@@ -82,14 +82,14 @@ impl PendingEvents {
     }
 }
 
-fn text_of_event(event: &mut TurnEvent) -> Option<(Block, &mut Text)> {
+fn event_text_mut(event: &mut TurnEvent) -> Option<(BlockId, &mut Text)> {
     match event {
         TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text } => {
-            Some((Block::Text(*index), text))
+            Some((BlockId::Text(*index), text))
         }
-        TurnEvent::ReasoningDelta { index, text, .. } => Some((Block::Reasoning(*index), text)),
+        TurnEvent::ReasoningDelta { index, text, .. } => Some((BlockId::Reasoning(*index), text)),
         TurnEvent::ToolCallArgsDelta { call_id, delta } => {
-            Some((Block::Arguments(call_id.clone()), delta))
+            Some((BlockId::Arguments(call_id.clone()), delta))
         }
         TurnEvent::ToolCallStart { .. }
         | TurnEvent::ToolCallEnd { .. }

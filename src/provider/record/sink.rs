@@ -13,18 +13,23 @@ use crate::lock::lock_ignoring_poison;
 pub(super) struct RecordWriter(Mutex<WriterState>);
 
 struct WriterState {
-    lines: LineWriter<Error>,
-    turns: u32,
+    line_writer: LineWriter<Error>,
+    turn_count: u32,
     /// The turn that was asked for last.
     last_request: Option<(u32, RecordedRequest)>,
     /// A turn has ended with the failure.
-    known_items: bool,
+    is_failure_reported: bool,
 }
 
 impl RecordWriter {
     pub(super) fn new(out: impl Write + Send + 'static) -> Self {
-        let lines = LineWriter::new(out, write_error);
-        Self(Mutex::new(WriterState { lines, turns: 0, last_request: None, known_items: false }))
+        let lines = LineWriter::new(out, store_error);
+        Self(Mutex::new(WriterState {
+            line_writer: lines,
+            turn_count: 0,
+            last_request: None,
+            is_failure_reported: false,
+        }))
     }
 
     /// Writes what is asked and gives the turn's number; `None` if nothing is written any more.
@@ -39,9 +44,9 @@ impl RecordWriter {
         masker: &Masker,
     ) -> Result<Option<u32>, Error> {
         self.with_state(|state| {
-            if state.lines.failure().is_none() {
-                state.turns = state.turns.saturating_add(1);
-                let turn = state.turns;
+            if state.line_writer.failure().is_none() {
+                state.turn_count = state.turn_count.saturating_add(1);
+                let turn = state.turn_count;
                 if turn == 1 {
                     let model = model.into();
                     state.append_line(
@@ -49,16 +54,16 @@ impl RecordWriter {
                         masker,
                     );
                 }
-                let request = Box::new(asked.items_since(state.last_request.as_ref()));
+                let request = Box::new(asked.to_json_since(state.last_request.as_ref()));
                 state.append_line(&RecordLine::Asked { turn, request }, masker);
                 state.last_request = Some((turn, asked));
-                state.lines.flush();
+                state.line_writer.flush();
             }
-            match state.lines.failure() {
-                None => Ok(Some(state.turns)),
-                Some(_) if state.known_items => Ok(None),
+            match state.line_writer.failure() {
+                None => Ok(Some(state.turn_count)),
+                Some(_) if state.is_failure_reported => Ok(None),
                 Some(failure) => {
-                    state.known_items = true;
+                    state.is_failure_reported = true;
                     Err(failure.clone())
                 }
             }
@@ -71,20 +76,20 @@ impl RecordWriter {
             for line in lines {
                 state.append_line(line, masker);
             }
-            state.lines.write();
+            state.line_writer.write();
         });
     }
 
     pub(super) fn flush(&self) {
-        self.with_state(|state| state.lines.flush());
+        self.with_state(|state| state.line_writer.flush());
     }
 
     pub(super) fn failure(&self) -> Option<Error> {
-        self.with_state(|state| state.lines.failure().cloned())
+        self.with_state(|state| state.line_writer.failure().cloned())
     }
 
     pub(super) fn turn_count(&self) -> u32 {
-        self.with_state(|state| state.turns)
+        self.with_state(|state| state.turn_count)
     }
 
     fn with_state<T>(&self, f: impl FnOnce(&mut WriterState) -> T) -> T {
@@ -95,11 +100,11 @@ impl RecordWriter {
 impl WriterState {
     fn append_line(&mut self, line: &RecordLine<'_>, masker: &Masker) {
         let json = serde_json::to_string(line);
-        self.lines.append_json(json.map(|json| masker.mask_json(json)));
+        self.line_writer.append_json(json.map(|json| masker.mask_json(json)));
     }
 }
 
-fn write_error(error: io::Error) -> Error {
+fn store_error(error: io::Error) -> Error {
     let message = format!("the record cannot be written: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
 }

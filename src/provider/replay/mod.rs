@@ -22,8 +22,8 @@ use crate::provider::record::masker::Masker;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use read_record::RecordedTurn;
-use rebuild_turn::refused_turn_error;
-pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_turn};
+use rebuild_turn::unreadable_record_error;
+pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 
 /// A provider that answers from a [`Record`](crate::provider::Record): the same events, and the
 /// same error, for the same request. No network, no waiting.
@@ -74,7 +74,7 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_turn};
 #[derive(Clone)]
 pub struct Replay {
     model: Arc<str>,
-    torn_line: bool,
+    has_torn_line: bool,
     masker: Arc<Masker>,
     /// Those that were not played yet.
     turns: Arc<Mutex<Vec<RecordedTurn>>>,
@@ -107,7 +107,7 @@ impl Replay {
         let tape = read_record::read_record(text)?;
         Ok(Self {
             model: tape.model.into(),
-            torn_line: tape.torn_line,
+            has_torn_line: tape.has_torn_line,
             masker: Arc::default(),
             turns: Arc::new(Mutex::new(tape.turns)),
         })
@@ -116,7 +116,7 @@ impl Replay {
     /// Masks a secret before requests are compared, as
     /// [`Record::with_secret`](crate::provider::Record::with_secret) did before they were written.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
-        Arc::make_mut(&mut self.masker).add(secret.as_ref());
+        Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
         self
     }
 
@@ -127,7 +127,7 @@ impl Replay {
 
     /// Takes the turn that answers a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
-        let unreadable = |error: serde_json::Error| refused_turn_error(&error.to_string());
+        let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
         let value = |told: String| serde_json::from_str::<Value>(&self.masker.mask_json(told));
         let plain = |told: String| serde_json::from_str::<Value>(&told);
         let asked = RecordedRequest::from_request(request)
@@ -139,7 +139,7 @@ impl Replay {
         for at in 0..turns.len() {
             let recorded = turns[at].request.model_input().and_then(plain).map_err(unreadable)?;
             match request_mismatch::first_mismatch(turns[at].number, &recorded, &asked) {
-                None => return Ok(turns.remove(at).events),
+                None => return Ok(turns.remove(at).replayed_turn),
                 Some(differs) => drop(mismatch.get_or_insert(differs)),
             }
         }
@@ -148,7 +148,7 @@ impl Replay {
                 .with_parameter(mismatch.path.clone())
                 .with_source(mismatch),
             None => {
-                let torn = if self.torn_line { ", and its last line is cut off" } else { "" };
+                let torn = if self.has_torn_line { ", and its last line is cut off" } else { "" };
                 let message = format!("every turn of the record was played already{torn}");
                 Error::new(ErrorKind::ReplayMismatch, message)
             }

@@ -7,8 +7,8 @@ use crate::json_lines::parse_values;
 use crate::provider::record::line::{
     FORMAT_VERSION, OLDEST_FORMAT_VERSION, RecordLine, RecordedRequest, RequestJson,
 };
-use crate::provider::replay::rebuild_turn::refused_turn_error;
-use crate::provider::replay::replayed_turn::{Ending, ReplayedEvent, ReplayedTurn};
+use crate::provider::replay::rebuild_turn::unreadable_record_error;
+use crate::provider::replay::replayed_turn::{ReplayedEvent, ReplayedTurn, TurnEnding};
 use crate::turn::TurnEvent;
 
 /// A record, read.
@@ -16,14 +16,14 @@ pub(super) struct RecordFile {
     pub(super) model: String,
     pub(super) turns: Vec<RecordedTurn>,
     /// The last line is cut off.
-    pub(super) torn_line: bool,
+    pub(super) has_torn_line: bool,
 }
 
 /// A turn of a record.
 pub(super) struct RecordedTurn {
     pub(super) number: u32,
     pub(super) request: RecordedRequest,
-    pub(super) events: ReplayedTurn,
+    pub(super) replayed_turn: ReplayedTurn,
 }
 
 /// Reads the lines. A last one that is cut off is passed over, and noted.
@@ -38,7 +38,7 @@ pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
                 tape = Some(RecordFile {
                     model: model.into_owned(),
                     turns: Vec::new(),
-                    torn_line: false,
+                    has_torn_line: false,
                 });
             }
             (RecordLine::Recording { version, .. }, None) => {
@@ -49,10 +49,10 @@ pub(super) fn read_record(text: &str) -> Result<RecordFile, Error> {
         }
         Ok(())
     });
-    let torn = torn.map_err(|why| refused_turn_error(&why))?;
-    let mut tape = tape.ok_or_else(|| refused_turn_error("it is empty"))?;
+    let torn = torn.map_err(|why| unreadable_record_error(&why))?;
+    let mut tape = tape.ok_or_else(|| unreadable_record_error("it is empty"))?;
     if let Some(torn) = torn {
-        tape.tear_open_turns(turn_mut(torn));
+        tape.mark_unfinished_turns_torn(turn_number_in(torn));
     }
     Ok(tape)
 }
@@ -64,14 +64,14 @@ impl RecordFile {
             RecordLine::Asked { turn, request } => self.begin_turn(turn, *request)?,
             RecordLine::Event { turn, vetoed, event } => {
                 let event = event.into_owned();
-                let played = self.open_turn(turn)?;
+                let played = self.unfinished_turn_mut(turn)?;
                 if matches!(event, TurnEvent::TurnComplete { .. }) {
-                    played.ending = Ending::Complete;
+                    played.ending = TurnEnding::Complete;
                 }
                 played.events.push_back(ReplayedEvent { event, is_vetoed: vetoed });
             }
             RecordLine::Error { turn, error } => {
-                self.open_turn(turn)?.ending = Ending::Failed(error.into_owned());
+                self.unfinished_turn_mut(turn)?.ending = TurnEnding::Failed(error.into_owned());
             }
             RecordLine::Unknown => {}
         }
@@ -83,36 +83,36 @@ impl RecordFile {
             return Err(format!("turn {turn} is asked for twice"));
         }
         let find = |turn| self.turns.iter().find(|it| it.number == turn).map(|it| &it.request);
-        let asked = RecordedRequest::rebuild(request, find)?;
-        let played = ReplayedTurn { events: VecDeque::new(), ending: Ending::Dropped };
-        self.turns.push(RecordedTurn { number: turn, request: asked, events: played });
+        let asked = RecordedRequest::from_json(request, find)?;
+        let played = ReplayedTurn { events: VecDeque::new(), ending: TurnEnding::Dropped };
+        self.turns.push(RecordedTurn { number: turn, request: asked, replayed_turn: played });
         Ok(())
     }
 
     /// The turn that a line goes on with.
-    fn open_turn(&mut self, turn: u32) -> Result<&mut ReplayedTurn, String> {
+    fn unfinished_turn_mut(&mut self, turn: u32) -> Result<&mut ReplayedTurn, String> {
         let recorded = self.turns.iter_mut().rfind(|recorded| recorded.number == turn);
-        match recorded.map(|recorded| &mut recorded.events) {
-            Some(played) if matches!(played.ending, Ending::Dropped) => Ok(played),
+        match recorded.map(|recorded| &mut recorded.replayed_turn) {
+            Some(played) if matches!(played.ending, TurnEnding::Dropped) => Ok(played),
             Some(_) => Err(format!("turn {turn} goes on behind its end")),
             None => Err(format!("turn {turn} was not asked for")),
         }
     }
 
     /// Notes that the last line is cut off: that of a turn, or of any that had not ended.
-    fn tear_open_turns(&mut self, turn: Option<u32>) {
-        self.torn_line = true;
+    fn mark_unfinished_turns_torn(&mut self, turn: Option<u32>) {
+        self.has_torn_line = true;
         for recorded in &mut self.turns {
             let concerned = turn.is_none_or(|turn| turn == recorded.number);
-            if concerned && matches!(recorded.events.ending, Ending::Dropped) {
-                recorded.events.ending = Ending::Torn;
+            if concerned && matches!(recorded.replayed_turn.ending, TurnEnding::Dropped) {
+                recorded.replayed_turn.ending = TurnEnding::Torn;
             }
         }
     }
 }
 
 /// The turn of a line that is cut off, where it reaches so far.
-fn turn_mut(line: &[u8]) -> Option<u32> {
+fn turn_number_in(line: &[u8]) -> Option<u32> {
     let line = String::from_utf8_lossy(line);
     let (_, number) = line.split_once("\"turn\":")?;
     let (number, _) = number.split_once(',')?;

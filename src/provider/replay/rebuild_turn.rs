@@ -27,7 +27,7 @@ pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
         _ => None,
     });
     rebuilt.filter(|rebuilt| **rebuilt == *recorded).ok_or_else(|| {
-        refused_turn_error(
+        unreadable_record_error(
             "a turn in it is none that a provider could have made, so it is not played",
         )
     })
@@ -57,6 +57,6 @@ fn push_item(turn: &mut TurnBuilder, at: u32, item: &Item) {
 }
 
 /// A record that is not what it should be.
-pub(super) fn refused_turn_error(why: &str) -> Error {
+pub(super) fn unreadable_record_error(why: &str) -> Error {
     Error::new(ErrorKind::Store, format!("the record cannot be read: {why}"))
 }

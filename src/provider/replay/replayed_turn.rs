@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::replay::rebuild_turn::{rebuild_turn, refused_turn_error};
+use crate::provider::replay::rebuild_turn::{rebuild_turn, unreadable_record_error};
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{TurnBuilder, TurnEvent};
 
@@ -19,10 +19,10 @@ pub(crate) struct ReplayedEvent {
 /// The events of a turn, and how it ended.
 pub(crate) struct ReplayedTurn {
     pub(super) events: VecDeque<ReplayedEvent>,
-    pub(super) ending: Ending,
+    pub(super) ending: TurnEnding,
 }
 
-pub(super) enum Ending {
+pub(super) enum TurnEnding {
     /// `TurnComplete` is the last of the events.
     Complete,
     /// It failed.
@@ -36,12 +36,12 @@ pub(super) enum Ending {
 impl ReplayedTurn {
     /// A turn that failed with this error, if with any.
     pub(crate) fn new(events: VecDeque<ReplayedEvent>, error: Option<Error>) -> Self {
-        Self { events, ending: error.map_or(Ending::Complete, Ending::Failed) }
+        Self { events, ending: error.map_or(TurnEnding::Complete, TurnEnding::Failed) }
     }
 }
 
 /// Gives an event again, or the error that the turn failed with, with what there was of it.
-pub(crate) fn replay_turn(
+pub(crate) fn replay_event(
     item: Result<ReplayedEvent, Error>,
     turn: &mut TurnBuilder,
 ) -> Result<(), Error> {
@@ -63,11 +63,11 @@ impl TurnSource for ReplayedTurn {
     fn poll_turn(self: Pin<&mut Self>, _cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
         let Self { events, ending } = self.get_mut();
         Poll::Ready(match (events.pop_front(), ending) {
-            (Some(event), _) => Some(replay_turn(Ok(event), turn)),
-            (None, Ending::Complete | Ending::Dropped) => None,
-            (None, Ending::Failed(error)) => Some(replay_turn(Err(error.clone()), turn)),
-            (None, Ending::Torn) => {
-                let cause = refused_turn_error("its last line, of this turn, is cut off");
+            (Some(event), _) => Some(replay_event(Ok(event), turn)),
+            (None, TurnEnding::Complete | TurnEnding::Dropped) => None,
+            (None, TurnEnding::Failed(error)) => Some(replay_event(Err(error.clone()), turn)),
+            (None, TurnEnding::Torn) => {
+                let cause = unreadable_record_error("its last line, of this turn, is cut off");
                 Some(Err(turn.fail_incomplete(Some(cause))))
             }
         })

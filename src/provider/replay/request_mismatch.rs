@@ -41,12 +41,13 @@ pub(super) fn first_mismatch(
     asked: &Value,
 ) -> Option<RequestMismatch> {
     REQUEST_PARTS.iter().find_map(|part| {
-        let (path, recorded, asked) = diff_values(part.to_string(), &recorded[part], &asked[part])?;
+        let (path, recorded, asked) =
+            first_difference(part.to_string(), &recorded[part], &asked[part])?;
         Some(RequestMismatch { turn, path, recorded: recorded.into(), sent: asked.into() })
     })
 }
 
-fn diff_values<'a>(
+fn first_difference<'a>(
     path: String,
     recorded: &'a Value,
     asked: &'a Value,
@@ -56,11 +57,12 @@ fn diff_values<'a>(
             let mut keys: Vec<&String> = a.keys().chain(b.keys()).collect();
             keys.sort_unstable();
             keys.dedup();
-            keys.into_iter()
-                .find_map(|key| diff_values(format!("{path}.{key}"), &recorded[key], &asked[key]))
+            keys.into_iter().find_map(|key| {
+                first_difference(format!("{path}.{key}"), &recorded[key], &asked[key])
+            })
         }
         (Value::Array(a), Value::Array(b)) => (0..a.len().max(b.len()))
-            .find_map(|at| diff_values(format!("{path}[{at}]"), &recorded[at], &asked[at])),
+            .find_map(|at| first_difference(format!("{path}[{at}]"), &recorded[at], &asked[at])),
         _ => (recorded != asked).then_some((path, recorded, asked)),
     }
 }

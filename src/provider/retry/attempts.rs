@@ -17,11 +17,11 @@ pub(in crate::provider) trait Attempts {
     type Attempt: TurnSource + Unpin;
 
     /// Begins an attempt. `failed` is the error of the one before.
-    fn begin(&mut self, failed: Option<&Error>) -> Self::Attempt;
+    fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Attempt;
 
     /// Whether the first error of a turn is due to a stale connection, so that the request is sent
     /// again without a wait.
-    fn is_stale(&self, error: &Error) -> bool {
+    fn is_stale_connection(&self, error: &Error) -> bool {
         let _ = error;
         false
     }
@@ -35,17 +35,17 @@ pub(in crate::provider) struct RetryingTurn<A: Attempts> {
     attempts: A,
     policy: RetryPolicy,
     /// Whether the caller handles some of the errors itself.
-    allowed_errors: Retries,
+    request_retries: Retries,
     /// How many attempts have failed.
     failed_attempts: u32,
     /// Whether the attempts know that the answer has begun.
-    has_started: bool,
+    has_output_started: bool,
     stage: RetryStage<A::Attempt>,
 }
 
 enum RetryStage<T> {
     /// Before the first attempt.
-    First,
+    NotStarted,
     Attempting(T),
     /// Without a timer for an attempt that begins at once.
     Waiting(Option<Deadline>, Error),
@@ -56,34 +56,34 @@ impl<A: Attempts> RetryingTurn<A> {
         Self {
             attempts,
             policy,
-            allowed_errors: allowed,
+            request_retries: allowed,
             failed_attempts: 0,
-            has_started: false,
-            stage: RetryStage::First,
+            has_output_started: false,
+            stage: RetryStage::NotStarted,
         }
     }
 
     /// Whether it was tried again what this error ended, as often as it may be.
-    fn is_exhausted(&self, error: &Error, has_begun: bool) -> bool {
+    fn are_retries_exhausted(&self, error: &Error, has_begun: bool) -> bool {
         self.failed_attempts > 1
             && (!has_begun || self.policy.retracts)
-            && self.allowed_errors.allow(error)
+            && self.request_retries.can_retry(error)
             && (self.policy.retry_if)(error)
     }
 
     /// How long to wait before the next attempt; `None` if there is none.
-    fn start_waiting(&self, error: &Error, has_begun: bool) -> Option<Duration> {
+    fn next_delay(&self, error: &Error, has_begun: bool) -> Option<Duration> {
         if has_begun && !self.policy.retracts {
             return None;
         }
         // Also for a caller that retries, or has another provider to ask: this one has not failed.
         let is_stale = self.failed_attempts == 1
-            && self.attempts.is_stale(error)
-            && self.allowed_errors.allow_new_connection(error);
-        if !is_stale && !self.allowed_errors.allow(error) {
+            && self.attempts.is_stale_connection(error)
+            && self.request_retries.can_reconnect(error);
+        if !is_stale && !self.request_retries.can_retry(error) {
             return None;
         }
-        let wait = self.policy.delay_before(self.failed_attempts, error)?;
+        let wait = self.policy.delay_after(self.failed_attempts, error)?;
         Some(if is_stale { Duration::ZERO } else { wait })
     }
 }
@@ -93,24 +93,24 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
         let this = self.get_mut();
         loop {
             let error = match &mut this.stage {
-                RetryStage::First => {
-                    this.stage = RetryStage::Attempting(this.attempts.begin(None));
+                RetryStage::NotStarted => {
+                    this.stage = RetryStage::Attempting(this.attempts.begin_attempt(None));
                     continue;
                 }
                 RetryStage::Waiting(wait, error) => {
                     if let Some(wait) = wait {
                         ready!(wait.poll(cx));
                     }
-                    this.has_started = false;
-                    this.stage = RetryStage::Attempting(this.attempts.begin(Some(error)));
+                    this.has_output_started = false;
+                    this.stage = RetryStage::Attempting(this.attempts.begin_attempt(Some(error)));
                     continue;
                 }
                 RetryStage::Attempting(attempt) => {
                     match ready!(Pin::new(attempt).poll_turn(cx, turn)) {
                         Some(Err(error)) => error,
                         pushed => {
-                            if !this.has_started && turn.has_started() {
-                                this.has_started = true;
+                            if !this.has_output_started && turn.has_started() {
+                                this.has_output_started = true;
                                 this.attempts.on_output_started();
                             }
                             return Poll::Ready(pushed);
@@ -122,13 +122,13 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             let has_begun = turn.has_started();
             // The wait begins now, whenever the consumer asks for what comes after its report. Without
             // a timer there is none.
-            let timed = this.start_waiting(&error, has_begun).and_then(|wait| match wait {
+            let timed = this.next_delay(&error, has_begun).and_then(|wait| match wait {
                 Duration::ZERO => Some((wait, None)),
-                _ => Some((wait, Some(Deadline::set(wait)?))),
+                _ => Some((wait, Some(Deadline::try_start(wait)?))),
             });
             let Some((wait, alarm)) = timed else {
-                let error = match this.is_exhausted(&error, has_begun) {
-                    true => error.with_retries_exhausted(),
+                let error = match this.are_retries_exhausted(&error, has_begun) {
+                    true => error.mark_retries_exhausted(),
                     false => error,
                 };
                 return Poll::Ready(Some(Err(error)));

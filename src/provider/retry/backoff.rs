@@ -22,7 +22,7 @@ use crate::env::Random;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// How many times the request is sent in all; 3 by default. 0 is read as 1.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// The longest wait before the second attempt; 500 ms by default.
     pub base_delay: Duration,
     /// How much longer each next wait may be; 2 by default. Less than 1, or no number, is read
@@ -39,7 +39,7 @@ pub struct Backoff {
 impl Default for Backoff {
     fn default() -> Self {
         Self {
-            attempts: 3,
+            max_attempts: 3,
             base_delay: Duration::from_millis(500),
             factor: 2.0,
             max_delay: Duration::from_secs(30),
@@ -51,7 +51,7 @@ impl Default for Backoff {
 impl Backoff {
     /// Upper bound of the wait after `failed` failed attempts, from 1, unless the provider asks for
     /// more.
-    pub fn max_delay(&self, failed: u32) -> Duration {
+    pub fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
         if self.base_delay.is_zero() {
@@ -63,20 +63,20 @@ impl Backoff {
     }
 
     /// How long to wait after `failed` failed attempts; `None` if the error is returned instead.
-    pub(super) fn delay(
+    pub(super) fn delay_after(
         &self,
         failed: u32,
         retry_after: Option<Duration>,
         random: &dyn Random,
     ) -> Option<Duration> {
-        if failed >= self.attempts.max(1) {
+        if failed >= self.max_attempts.max(1) {
             return None;
         }
         let asked = retry_after.unwrap_or_default();
         if asked > self.max_retry_after {
             return None;
         }
-        let ceiling = self.max_delay(failed);
+        let ceiling = self.max_delay_after(failed);
         let seconds = ceiling.as_secs_f64() * random.next_f64().clamp(0.0, 1.0);
         // A fraction that is no number waits the longest.
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling);
@@ -96,14 +96,14 @@ mod tests {
             for base in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
                 for failed in [0, 1, 2, 40, 2_000, u32::MAX - 1] {
                     let backoff = Backoff {
-                        attempts: u32::MAX,
+                        max_attempts: u32::MAX,
                         base_delay: base,
                         factor,
                         ..Backoff::default()
                     };
-                    let wait = backoff.delay(failed, None, &random).unwrap();
+                    let wait = backoff.delay_after(failed, None, &random).unwrap();
                     assert!(wait <= backoff.max_delay, "{backoff:?} waits {wait:?}");
-                    assert_eq!(backoff.delay(failed, Some(Duration::MAX), &random), None);
+                    assert_eq!(backoff.delay_after(failed, Some(Duration::MAX), &random), None);
                 }
             }
         }
@@ -128,7 +128,7 @@ mod tests {
             let backoff =
                 Backoff { max_delay: cap, base_delay: Duration::MAX, ..Backoff::default() };
             for fraction in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1.0, 2.0] {
-                assert!(backoff.delay(1, None, &Odd(fraction)).unwrap() <= cap);
+                assert!(backoff.delay_after(1, None, &Odd(fraction)).unwrap() <= cap);
             }
         }
     }
@@ -138,7 +138,7 @@ mod tests {
         for factor in [1.0, 2.0, f64::INFINITY] {
             let backoff = Backoff { base_delay: Duration::ZERO, factor, ..Backoff::default() };
             for failed in [1, 2, 3, 2_000] {
-                assert_eq!(backoff.max_delay(failed), Duration::ZERO, "{factor} {failed}");
+                assert_eq!(backoff.max_delay_after(failed), Duration::ZERO, "{factor} {failed}");
             }
         }
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_jitter_is_full() {
         let random = SeededRandom::new(1);
-        let draw = || Backoff::default().delay(2, None, &random).unwrap();
+        let draw = || Backoff::default().delay_after(2, None, &random).unwrap();
         let drawn: Vec<Duration> = (0..200).map(|_| draw()).collect();
         assert!(drawn.iter().all(|wait| *wait <= Duration::from_secs(1)));
         assert!(drawn.iter().any(|wait| *wait < Duration::from_millis(100)));

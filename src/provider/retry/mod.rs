@@ -111,7 +111,7 @@ impl Provider for Retry {
         if !allowed.is_none() {
             // A first attempt that needs another connection has not failed.
             let allows = Arc::clone(&self.policy.retry_if);
-            request.retries = Retries::none().with_new_connection(allows);
+            request.retries = Retries::none().with_reconnect_if(allows);
         }
         let attempts = ProviderAttempts { provider: Arc::clone(&self.provider), request };
         seal(turn, RetryingTurn::new(attempts, self.policy.clone(), allowed))
@@ -131,12 +131,12 @@ struct ProviderAttempts {
 impl Attempts for ProviderAttempts {
     type Attempt = TurnStream;
 
-    fn begin(&mut self, failed: Option<&Error>) -> TurnStream {
+    fn begin_attempt(&mut self, failed: Option<&Error>) -> TurnStream {
         let mut request = self.request.clone();
         if let Some(failed) = failed {
             request.retries = Retries::none();
             if was_connection_closed(failed) {
-                request.retries = request.retries.on_new_connection();
+                request.retries = request.retries.requires_new_connection();
             }
         }
         self.provider.stream_turn(request)

@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::env::{Random, SystemRandom};
 use crate::error::Error;
 use crate::provider::Backoff;
-use crate::provider::should_fall_back::FallbackDecision;
+use crate::provider::should_fall_back::ErrorPredicate;
 
 /// Which errors are retried, how many times, and after which waits.
 #[derive(Clone)]
 pub(in crate::provider) struct RetryPolicy {
     pub(in crate::provider) backoff: Backoff,
     pub(in crate::provider) random: Arc<dyn Random>,
-    pub(in crate::provider) retry_if: Arc<FallbackDecision>,
+    pub(in crate::provider) retry_if: Arc<ErrorPredicate>,
     /// Whether an attempt is retried that has said something; it is retracted first.
     pub(in crate::provider) retracts: bool,
 }
@@ -34,11 +34,11 @@ impl RetryPolicy {
 
     /// How long to wait after `failed` attempts, the last of which failed with `error`; `None` if
     /// it is not retried.
-    pub(super) fn delay_before(&self, failed: u32, error: &Error) -> Option<Duration> {
+    pub(super) fn delay_after(&self, failed: u32, error: &Error) -> Option<Duration> {
         if !(self.retry_if)(error) {
             return None;
         }
-        self.backoff.delay(failed, error.retry_after(), &*self.random)
+        self.backoff.delay_after(failed, error.retry_after(), &*self.random)
     }
 }
 

@@ -488,7 +488,7 @@ fn schema(draw: &TestRng, depth: usize) -> Value {
     match draw.next_below(10) {
         0..4 => {
             let field = || ((*draw.pick_one(&["a", "b", "c"])).to_owned(), inner());
-            let fields: serde_json::Map<_, _> = draw.sample(2, field).into_iter().collect();
+            let fields: serde_json::Map<_, _> = draw.random_vec(2, field).into_iter().collect();
             json!({ "type": "object", "properties": fields, "required": names() })
         }
         4 => json!({

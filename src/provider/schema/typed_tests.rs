@@ -98,12 +98,12 @@ type Rewrite = fn(&Value) -> Result<Cow<'_, Value>, crate::error::Error>;
 /// Answers that fit what became of the schema can be read into its type.
 #[track_caller]
 fn reads<T: JsonSchema + DeserializeOwned>(rewrite: Rewrite) {
-    let schema = OutputSchema::of::<T>().schema;
+    let schema = OutputSchema::for_type::<T>().schema;
     let rewritten = rewrite(&schema).unwrap().into_owned();
     assert!(matches!(rewrite(&rewritten).unwrap(), Cow::Borrowed(_)), "{rewritten}");
     for seed in 0..512 {
         let draw = TestRng::new(seed);
-        let bytes = draw.sample(59, || u8::try_from(draw.next_below(256)).unwrap());
+        let bytes = draw.random_vec(59, || u8::try_from(draw.next_below(256)).unwrap());
         let answer = Choices { root: &rewritten, bytes: &bytes }.value(&rewritten);
         if let Err(error) = T::deserialize(&answer) {
             panic!("seed {seed}: {error}: {answer}\n{schema:#}\n{rewritten:#}");
@@ -113,7 +113,7 @@ fn reads<T: JsonSchema + DeserializeOwned>(rewrite: Rewrite) {
 
 #[track_caller]
 fn refused<T: JsonSchema>(rewrite: Rewrite, at: &str) {
-    let schema = OutputSchema::of::<T>().schema;
+    let schema = OutputSchema::for_type::<T>().schema;
     let error = rewrite(&schema).expect_err(&schema.to_string());
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(at)), "{error}");
 }
@@ -240,7 +240,7 @@ struct Numbers {
 fn ranges_are_kept_where_they_are_taken_and_told_elsewhere() {
     reads::<Numbers>(to_openai_strict_schema);
     reads::<Numbers>(to_gemini_schema);
-    let schema = OutputSchema::of::<Numbers>().schema;
+    let schema = OutputSchema::for_type::<Numbers>().schema;
     let told = to_anthropic_output_schema(&schema).unwrap();
     assert_eq!(told["properties"]["byte"]["description"], "{minimum: 0, maximum: 255}");
     assert_eq!(told["properties"]["stars"]["description"], "{minimum: 1, maximum: 5}");
@@ -259,7 +259,7 @@ struct Dates {
 
 #[test]
 fn formats_are_kept_where_they_are_taken_and_told_elsewhere() {
-    let schema = OutputSchema::of::<Dates>().schema;
+    let schema = OutputSchema::for_type::<Dates>().schema;
     for rewrite in
         [to_openai_strict_schema as Rewrite, to_anthropic_output_schema, to_gemini_schema]
     {
@@ -322,10 +322,10 @@ fn maps_and_values_of_any_kind_are_taken_where_objects_are_open() {
     }
     refused::<ById>(to_openai_strict_schema, "#/properties/by_id/patternProperties");
     reads::<Maps>(to_gemini_schema);
-    let by_id = OutputSchema::of::<ById>().schema;
+    let by_id = OutputSchema::for_type::<ById>().schema;
     let by_id = to_gemini_schema(&by_id).unwrap();
     assert_eq!(by_id["properties"]["by_id"]["additionalProperties"], json!({ "type": "string" }));
-    let anything = OutputSchema::of::<Anything>().schema;
+    let anything = OutputSchema::for_type::<Anything>().schema;
     assert!(to_gemini_schema(&anything).is_ok());
 }
 

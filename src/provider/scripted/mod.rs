@@ -24,7 +24,7 @@ use crate::stream::{TurnPoll, TurnSource, TurnStream};
 use crate::turn::TurnBuilder;
 
 /// The name of this provider in provider data.
-const NAME: &str = "scripted";
+const PROVIDER_NAME: &str = "scripted";
 
 /// A provider that answers each request with the next [`Reply`] of a script, or with what a
 /// function makes of the request.
@@ -77,7 +77,7 @@ impl Scripted {
     }
 
     /// Answers each request with what `reply` makes of it. `n` counts the requests from 0.
-    pub fn function<R: Into<Reply>>(
+    pub fn from_fn<R: Into<Reply>>(
         reply: impl Fn(&Request, usize) -> R + Send + Sync + 'static,
     ) -> Self {
         Self::from_script(move |request, n| Some(reply(request, n).into()))
@@ -120,7 +120,7 @@ impl Scripted {
         };
         let seen = Arc::clone(&self.state);
         seen.in_flight.fetch_add(1, Ordering::Relaxed);
-        Ok(ScriptedTurn { model, steps: reply.into_steps().into_iter(), sleep: None, seen })
+        Ok(ScriptedTurn { model, steps: reply.into_steps().into_iter(), sleep: None, state: seen })
     }
 }
 
@@ -150,12 +150,12 @@ struct ScriptedTurn {
     model: String,
     steps: std::vec::IntoIter<ReplyStep>,
     sleep: Option<Pin<Box<Sleep>>>,
-    seen: Arc<SharedState>,
+    state: Arc<SharedState>,
 }
 
 impl Drop for ScriptedTurn {
     fn drop(&mut self) {
-        self.seen.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -168,7 +168,7 @@ impl TurnSource for ScriptedTurn {
         }
         let Some(next) = this.steps.next() else { return Poll::Ready(None) };
         match next {
-            ReplyStep::Say(index, delta) => push_delta(index, delta, &this.model, turn),
+            ReplyStep::Delta(index, delta) => push_delta(index, delta, &this.model, turn),
             ReplyStep::Usage(usage) => turn.set_usage(usage),
             ReplyStep::Event(event) => turn.absorb(event),
             ReplyStep::Retract(why) => {
@@ -217,5 +217,5 @@ fn push_delta(index: u32, delta: ContentDelta, model: &str, turn: &mut TurnBuild
 /// What the model wants to see again, as a provider over a wire has it.
 fn provider_data(model: &str, field: &str, value: &str) -> ProviderData {
     let value = serde_json::json!({ field: value }).into();
-    ProviderData { provider: NAME.to_owned(), model: model.to_owned(), value }
+    ProviderData { provider: PROVIDER_NAME.to_owned(), model: model.to_owned(), value }
 }

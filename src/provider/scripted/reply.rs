@@ -28,11 +28,11 @@ use crate::usage::Usage;
 pub struct Reply {
     steps: Vec<ReplyStep>,
     /// The block that the last move belongs to.
-    block: Option<(BlockKind, u32)>,
+    current_block: Option<(BlockKind, u32)>,
     /// The block that a signature would belong to.
-    can_sign: Option<(BlockKind, u32)>,
-    blocks: u32,
-    calls: bool,
+    signable_block: Option<(BlockKind, u32)>,
+    block_count: u32,
+    has_calls: bool,
     is_refusal: bool,
 }
 
@@ -48,7 +48,7 @@ enum BlockKind {
 #[derive(Clone, Debug)]
 pub(crate) enum ReplyStep {
     /// A piece of the block with this index.
-    Say(u32, ContentDelta),
+    Delta(u32, ContentDelta),
     Usage(Usage),
     Event(TurnEvent),
     Retract(String),
@@ -68,7 +68,7 @@ impl ReplyStep {
         match self {
             Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
             Self::Stop { .. } | Self::Error(_) | Self::Cut | Self::Hang => true,
-            Self::Say(..) | Self::Usage(_) | Self::Retract(_) | Self::Delay(_) => false,
+            Self::Delta(..) | Self::Usage(_) | Self::Retract(_) | Self::Delay(_) => false,
         }
     }
 }
@@ -119,9 +119,9 @@ impl Reply {
     /// `reasoning.encrypted` detail (chat, as `OpenRouter` has it), and the signature of the next
     /// part that is said (Gemini).
     pub fn think_hidden(mut self, data: &str) -> Self {
-        self.block = None;
+        self.current_block = None;
         let index = self.enter_block(BlockKind::Reasoning(ReasoningKind::Trace));
-        (self.block, self.can_sign) = (None, None);
+        (self.current_block, self.signable_block) = (None, None);
         self.add_deltas(index, [ContentDelta::HiddenReasoning(data.to_owned())])
     }
 
@@ -141,7 +141,7 @@ impl Reply {
     /// # drop(reply);
     /// ```
     pub fn sign(mut self, signature: &str) -> Self {
-        let of = match self.can_sign {
+        let of = match self.signable_block {
             Some((BlockKind::Text | BlockKind::Refusal, index)) => {
                 Some((SignatureTarget::Text, index))
             }
@@ -150,7 +150,7 @@ impl Reply {
             None => None,
         };
         // What comes next is another block: nothing is added to what is signed.
-        (self.block, self.can_sign) = (None, None);
+        (self.current_block, self.signable_block) = (None, None);
         match of {
             Some((of, index)) => {
                 self.add_deltas(index, [ContentDelta::Signature(of, signature.to_owned())])
@@ -171,11 +171,11 @@ impl Reply {
 
     /// Calls a tool under an id, with arguments that may be anything, also no JSON.
     pub fn call_raw(mut self, call_id: &str, name: &str, arguments: &str) -> Self {
-        self.block = None;
+        self.current_block = None;
         let index = self.enter_block(BlockKind::Call);
-        self.calls = true;
+        self.has_calls = true;
         let (call_id, name) = (call_id.to_owned(), name.to_owned());
-        self.block = None;
+        self.current_block = None;
         self.add_deltas(index, [ContentDelta::CallStart { call_id, name }])
             .add_deltas(index, split_into_pieces(arguments).map(ContentDelta::CallArgs))
             .add_deltas(index, [ContentDelta::CallEnd])
@@ -190,46 +190,46 @@ impl Reply {
 
     /// Says what the turn cost so far.
     pub fn usage(self, usage: Usage) -> Self {
-        self.then(ReplyStep::Usage(usage))
+        self.with_step(ReplyStep::Usage(usage))
     }
 
     /// Emits an event as it is.
     pub fn event(self, event: TurnEvent) -> Self {
-        self.then(ReplyStep::Event(event))
+        self.with_step(ReplyStep::Event(event))
     }
 
     /// Voids what was said so far and starts over.
     pub fn retract(mut self, why: &str) -> Self {
         self.steps.push(ReplyStep::Retract(why.to_owned()));
-        (self.block, self.can_sign) = (None, None);
-        (self.calls, self.is_refusal) = (false, false);
+        (self.current_block, self.signable_block) = (None, None);
+        (self.has_calls, self.is_refusal) = (false, false);
         self
     }
 
     /// Ends the turn for this reason. What comes behind it is never said.
     pub fn stop(self, reason: StopReason) -> Self {
         let raw = reason.as_str().to_owned();
-        self.then(ReplyStep::Stop { reason, raw })
+        self.with_step(ReplyStep::Stop { reason, raw })
     }
 
     /// Fails here.
     pub fn fail(self, error: Error) -> Self {
-        self.then(ReplyStep::Error(error))
+        self.with_step(ReplyStep::Error(error))
     }
 
     /// Ends here without a terminal marker.
     pub fn cut(self) -> Self {
-        self.then(ReplyStep::Cut)
+        self.with_step(ReplyStep::Cut)
     }
 
     /// Is silent for a time.
     pub fn delay(self, time: Duration) -> Self {
-        self.then(ReplyStep::Delay(time))
+        self.with_step(ReplyStep::Delay(time))
     }
 
     /// Is silent for ever.
     pub fn hang(self) -> Self {
-        self.then(ReplyStep::Hang)
+        self.with_step(ReplyStep::Hang)
     }
 
     /// What was scripted so far.
@@ -240,7 +240,7 @@ impl Reply {
 
     pub(crate) fn into_steps(mut self) -> Vec<ReplyStep> {
         if !self.steps.iter().any(ReplyStep::is_last) {
-            let reason = match (self.calls, self.is_refusal) {
+            let reason = match (self.has_calls, self.is_refusal) {
                 (true, _) => StopReason::ToolCalls,
                 (false, true) => StopReason::Refusal,
                 (false, false) => StopReason::Stop,
@@ -250,7 +250,7 @@ impl Reply {
         self.steps
     }
 
-    fn then(mut self, next: ReplyStep) -> Self {
+    fn with_step(mut self, next: ReplyStep) -> Self {
         self.steps.push(next);
         self
     }
@@ -261,22 +261,22 @@ impl Reply {
     }
 
     fn add_deltas(mut self, index: u32, deltas: impl IntoIterator<Item = ContentDelta>) -> Self {
-        self.steps.extend(deltas.into_iter().map(|delta| ReplyStep::Say(index, delta)));
+        self.steps.extend(deltas.into_iter().map(|delta| ReplyStep::Delta(index, delta)));
         self
     }
 
     /// The index of the block that a move of this kind belongs to.
     fn enter_block(&mut self, block: BlockKind) -> u32 {
-        let index = match self.block {
+        let index = match self.current_block {
             Some((current, index)) if current == block => index,
             _ => {
-                let index = self.blocks;
-                self.blocks += 1;
-                self.block = Some((block, index));
+                let index = self.block_count;
+                self.block_count += 1;
+                self.current_block = Some((block, index));
                 index
             }
         };
-        self.can_sign = Some((block, index));
+        self.signable_block = Some((block, index));
         index
     }
 }

@@ -22,7 +22,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 ///
 /// It spawns one task that accepts, and one per connection. Dropping the server aborts them all:
 /// answers stop where they are, and the sockets close, as soon as the runtime gets to it. What a
-/// drop ends does not count as [closed early](Self::closed_early).
+/// drop ends does not count as [closed early](Self::closed_early_count).
 ///
 /// See the [module](crate::testing::http) for an example.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl LoopbackServer {
         *self.log.closed_early_count.borrow()
     }
 
-    /// Waits until [`closed_early`](Self::closed_early) is above zero, which it may be already: it
+    /// Waits until [`closed_early_count`](Self::closed_early_count) is above zero, which it may be already: it
     /// waits for the first client and no other.
     ///
     /// What a test awaits in place of a sleep, once it has dropped a client. Dropping the future

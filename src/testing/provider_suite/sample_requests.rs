@@ -62,7 +62,7 @@ pub(super) fn text(text: &str) -> Piece {
 
 pub(super) fn call_piece(id: &str, word: &str) -> Piece {
     let arguments = json!({ "word": word }).to_string();
-    Piece::Call { id: id.to_owned(), name: sample_tool().name, arguments }
+    Piece::ToolCall { id: id.to_owned(), name: sample_tool().name, arguments }
 }
 
 pub(super) fn stop_piece() -> Piece {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::StreamExt;
 
-use crate::env::{AlarmOutcome, Deadline, TimeLimit};
+use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
 use crate::item::{Content, ResultKind, ToolCall, ToolResult};
@@ -111,8 +111,8 @@ impl RunningCall {
                 let Some(alarm) = &mut self.alarm else { return Poll::Pending };
                 return alarm.poll(cx).map(|ring| {
                     Some(match ring {
-                        AlarmOutcome::TimeUp => self.end_timed_out(),
-                        AlarmOutcome::NoTimer => self.end_without_timer(),
+                        DeadlineOutcome::TimeUp => self.end_timed_out(),
+                        DeadlineOutcome::NoTimer => self.end_without_timer(),
                     })
                 });
             }

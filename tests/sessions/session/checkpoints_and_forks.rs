@@ -12,7 +12,7 @@ use crate::support::stores::{Keys, open, tool};
 
 async fn talked(store: &MemoryStore) -> Session {
     let session = open(store).await;
-    let agent = Agent::new(Scripted::function(|_, n| Reply::text(&format!("Answer {n}."))));
+    let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))));
     for n in 0..3 {
         session.run(&agent, format!("Question {n}?")).await.unwrap().outcome().await.unwrap();
     }
@@ -72,7 +72,7 @@ async fn a_fork_at_any_entry_is_independent_of_its_origin() {
         let fork = session.fork_at(at, format!("fork {at}")).await.unwrap();
         assert_eq!((fork.id(), fork.version()), (&*format!("fork {at}"), at));
         assert_eq!(fork.history().id(), fork.id());
-        let agent = Agent::new(Scripted::function(|_, _| "Another way."));
+        let agent = Agent::new(Scripted::from_fn(|_, _| "Another way."));
         let outcome = fork.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
         assert_eq!(outcome.history.len(), usize::try_from(at).unwrap() + 2);
         let read = Session::open(store.clone(), fork.id()).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_fork_between_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
         let fork = session.fork_at(at, format!("fork {at}")).await.unwrap();
         assert!(fork.history().is_settled());
         assert!(!matches!(fork.state(), SessionState::Pending { .. }));
-        let agent = Agent::new(Scripted::function(|_, _| "On."))
+        let agent = Agent::new(Scripted::from_fn(|_, _| "On."))
             .with_tools([tool("hang", &keys, false).idempotent()]);
         fork.run(&agent, "on").await.unwrap().outcome().await.unwrap();
     }
@@ -130,7 +130,7 @@ async fn a_fork_of_a_pending_session_is_pending() {
 async fn a_checkpoint_of_a_pending_session_separates_no_call_from_its_result() {
     let (store, keys) = (MemoryStore::new(), Keys::default());
     let session = open(&store).await;
-    let model = Scripted::function(|request, _| match request.history.len() {
+    let model = Scripted::from_fn(|request, _| match request.history.len() {
         1 => Reply::text("See.").call_raw("a", "look", "{}"),
         _ => Reply::text("And now.").call_raw("b", "ask", "{}"),
     });

@@ -20,7 +20,7 @@ fn too_long() -> Reply {
 }
 
 fn summarize() -> Summarizer {
-    Summarizer::new(Scripted::function(|_, _| "In short.")).with_keep_turns(1)
+    Summarizer::new(Scripted::from_fn(|_, _| "In short.")).with_keep_turns(1)
 }
 
 async fn say(session: &Session, replies: impl IntoIterator<Item = Reply>) -> EndReason {

@@ -125,7 +125,7 @@ impl World {
 
     fn agent(&self) -> Agent {
         let world = self.clone();
-        let model = Scripted::function(move |request: &Request, _| {
+        let model = Scripted::from_fn(move |request: &Request, _| {
             let durable = restore_history("s", block_on(world.entries()));
             world.expect(request.history == durable, "what is asked is not durable");
             match stage(&request.history) {

@@ -81,7 +81,7 @@ fn slow_tool(name: &'static str, keys: &Keys) -> Tool {
 }
 
 fn agent(keys: &Keys) -> Agent {
-    let model = Scripted::function(|request, _| {
+    let model = Scripted::from_fn(|request, _| {
         let called = request.history.iter().filter_map(Item::as_tool_call).count();
         match called {
             0 => Reply::text("See.").call_raw("a", "once", "{}").call_raw("b", "again", "{}"),
@@ -185,7 +185,7 @@ async fn a_run_dropped_at_any_poll_can_be_continued_by_the_same_session() {
 
 #[tokio::test]
 async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
-    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     for other in [0, 1] {
         let store = Slow::default();
         let session = open(&store).await;
@@ -208,7 +208,7 @@ async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
 
 #[tokio::test]
 async fn a_reload_notices_that_a_session_was_deleted() {
-    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     let store = Slow::default();
     let session = open(&store).await;
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
@@ -219,7 +219,7 @@ async fn a_reload_notices_that_a_session_was_deleted() {
 
 #[tokio::test]
 async fn an_impossible_version_from_a_store_is_an_error_and_the_session_continues() {
-    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     let store = Slow::default();
     let session = open(&store).await;
     store.adds.store(7, Ordering::Relaxed);
@@ -278,7 +278,7 @@ async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
     for says in [false, true] {
         let (store, keys) = (MemoryStore::new(), Keys::default());
         let session = open(&store).await;
-        let model = Scripted::function(|request, _| match request.history.len() {
+        let model = Scripted::from_fn(|request, _| match request.history.len() {
             1 => Reply::new().call_raw("a", "again", "{}"),
             _ => Reply::text("Done."),
         });

@@ -29,7 +29,7 @@ async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
 }
 
 fn calls_then(text: &'static str) -> Scripted {
-    Scripted::function(move |request, _| match request.history.last() {
+    Scripted::from_fn(move |request, _| match request.history.last() {
         Some(item) if item.as_user().is_some() && request.history.len() == 1 => {
             Reply::new().call_raw("a", "once", "{}").call_raw("b", "again", "{}")
         }
@@ -163,7 +163,7 @@ async fn an_unanswered_prompt_is_sent_again_and_an_answered_session_has_nothing_
 async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
     for says in [false, true] {
         let (store, keys) = (MemoryStore::new(), Keys::default());
-        let model = Scripted::function(|request, _| match request.history.len() {
+        let model = Scripted::from_fn(|request, _| match request.history.len() {
             1 => Reply::new().call("once", json!({})),
             _ => Reply::text("Done."),
         });

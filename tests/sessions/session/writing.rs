@@ -15,7 +15,7 @@ async fn each_entry_is_written_once_and_growth_is_linear() {
     let store = Counting::default();
     let session = open(&store).await;
     let keys = Keys::default();
-    let model = Scripted::function(|request, _| match request.history.last() {
+    let model = Scripted::from_fn(|request, _| match request.history.last() {
         Some(item) if item.as_user().is_some() => {
             Reply::text("Look.").call("look", serde_json::json!({}))
         }
@@ -86,7 +86,7 @@ async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
 async fn of_two_concurrent_runs_the_second_append_is_a_conflict() {
     let store = Counting::default();
     let (one, other) = (open(&store).await, open(&store).await);
-    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     for (first, second) in [(one.clone(), other), (one.clone(), one.clone())] {
         second.reload().await.unwrap();
         let mut a = first.run(&agent, "a").await.unwrap();
@@ -111,7 +111,7 @@ async fn of_two_concurrent_runs_the_second_append_is_a_conflict() {
 async fn a_dropped_append_is_looked_up_before_the_next_run() {
     let store = Counting::default();
     let session = open(&store).await;
-    let agent = Agent::new(Scripted::function(|_, _| "Hello!"));
+    let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     let mut run = session.run(&agent, "lost?").await.unwrap();
     assert!(run.next().now_or_never().is_none());
     drop(run);

@@ -19,7 +19,7 @@ fn model(server: &ModelServer) -> Anthropic {
         .with_api_key("sk-ant-secret-key")
         .with_base_url(server.url())
         .unwrap()
-        .with_http(HttpClient::without_proxy())
+        .with_http_client(HttpClient::without_proxy())
         .without_retries()
 }
 
@@ -142,7 +142,7 @@ async fn an_html_error_page_is_classified_by_its_status() {
         });
         let server = server.await.unwrap();
         let model = Anthropic::new("m").with_base_url(server.url()).unwrap().without_retries();
-        let model = model.with_http(HttpClient::without_proxy());
+        let model = model.with_http_client(HttpClient::without_proxy());
         let error = model.stream_turn(request()).into_turn().await.unwrap_err();
         assert_eq!(error.status(), Some(status));
         assert_eq!(error.retry_after(), wait);
@@ -186,7 +186,7 @@ async fn a_truncated_stream_is_an_incomplete_turn_with_partial_output() {
 #[tokio::test]
 async fn a_refused_connection_is_reported_on_one_line() {
     let model = Anthropic::new("m").with_base_url("http://127.0.0.1:1").unwrap().without_retries();
-    let model = model.with_http(HttpClient::without_proxy());
+    let model = model.with_http_client(HttpClient::without_proxy());
     let error = model.stream_turn(request()).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect);
     assert!(error.message().starts_with("could not connect to 127.0.0.1:1: "), "{error}");

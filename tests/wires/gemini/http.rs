@@ -29,7 +29,7 @@ fn hello() -> Vec<String> {
 
 fn at(url: &str, model: &str) -> Gemini {
     let gemini = Gemini::new(model).with_api_key("AIza-secret-key").with_base_url(url).unwrap();
-    gemini.with_http(HttpClient::without_proxy()).without_retries()
+    gemini.with_http_client(HttpClient::without_proxy()).without_retries()
 }
 
 #[track_caller]

@@ -34,7 +34,7 @@ async fn serve(answers: Vec<(u16, String)>) -> LoopbackServer {
 
 fn at(url: &str) -> Ollama {
     let ollama = Ollama::new("qwen3:8b").with_base_url(url).unwrap();
-    ollama.with_http(HttpClient::without_proxy()).without_retries()
+    ollama.with_http_client(HttpClient::without_proxy()).without_retries()
 }
 
 async fn asked(model: &Ollama) -> Result<Arc<Turn>, Error> {

@@ -27,7 +27,7 @@ fn model(server: &LoopbackServer) -> OpenAiResponses {
         .with_api_key("sk-key")
         .with_base_url(format!("{}/v1/", server.url()))
         .unwrap()
-        .with_http(HttpClient::without_proxy())
+        .with_http_client(HttpClient::without_proxy())
         .without_retries()
 }
 

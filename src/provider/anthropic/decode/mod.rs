@@ -250,8 +250,8 @@ impl Decode for Decoder {
                 }
                 return Ok(FrameOutcome::Done);
             }
-            "error" => return Err(failure::in_stream(frame.data)),
-            "message" if event.error.is_some() => return Err(failure::in_stream(frame.data)),
+            "error" => return Err(failure::error_in_stream(frame.data)),
+            "message" if event.error.is_some() => return Err(failure::error_in_stream(frame.data)),
             // `ping`, and whatever comes with a later version.
             _ => {}
         }

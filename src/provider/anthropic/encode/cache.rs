@@ -100,6 +100,6 @@ impl<'a> NewMessages<'a> {
             let closed = &self.messages[..count.min(self.messages.len())];
             (at, count, EncodedPrefix { container, ..self.cached_prefix }.extended_by(closed))
         });
-        JsonArray::of("messages", &self.messages, closed)
+        JsonArray::from_elements("messages", &self.messages, closed)
     }
 }

@@ -95,19 +95,20 @@ pub(super) fn encode_body(
     head: BodyHead<'_>,
     changed_prefix: PrefixMismatchBehavior,
 ) -> Result<(Vec<u8>, Option<&'static str>), Error> {
-    request.check()?;
+    request.validate()?;
     let mut context =
         EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
-    if !context.peek_item().next().is_some_and(starts_user_message) {
+    if !context.peek_items_to_encode().next().is_some_and(starts_user_message) {
         // What is encoded ends with an assistant, to whose message this may belong.
         context = context.restart();
     }
-    let mut messages = Messages::new(context.state(), offers_server_tools(&request.options.extra));
-    for (at, item) in context.items() {
+    let mut messages =
+        Messages::new(context.encoder_state(), offers_server_tools(&request.options.extra));
+    for (at, item) in context.items_to_encode() {
         messages.push(item, at, model)?;
     }
     let mut written = messages.finish();
-    context.check_not_empty(written.is_empty(), "message")?;
+    context.ensure_not_empty(written.is_empty(), "message")?;
     let tools = request.tools.iter().map(|tool| Tool {
         name: Cow::Borrowed(&tool.name),
         description: &tool.description,
@@ -134,7 +135,7 @@ pub(super) fn encode_body(
             tool.cache_control = Some(mark);
         }
     }
-    let zones = [(context.stable(), mark), (context.volatile(), None)];
+    let zones = [(context.stable_system(), mark), (context.volatile_system(), None)];
     let system = zones.into_iter().filter(|(text, _)| !text.trim().is_empty());
     let system =
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
@@ -150,7 +151,7 @@ pub(super) fn encode_body(
         .set_some("container", written.container())
         .set_list("system", &system)
         .set_list("tools", &tools);
-    let body = context.write_item(body, written.into_array()?, &options.extra)?;
+    let body = context.write_body(body, written.into_array()?, &options.extra)?;
     Ok((body, binds.then_some(options::BLOCK_BINDING_BETA)))
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
+use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_anthropic_output_schema;
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice};
@@ -72,7 +72,7 @@ const OPT_IN_THINKING_MODELS: [&str; 5] =
 impl Settings {
     /// `has_tools` tells whether the body declares any.
     pub(super) fn from_options(options: &Options, has_tools: bool) -> Result<Self, Error> {
-        ensure_extra_is_new(
+        ensure_options_unset(
             WIRE_NAME,
             &[
                 ("seed", options.seed.is_some()),
@@ -103,7 +103,7 @@ impl Settings {
         let format = ObjectWriter::default();
         let format = match &options.output {
             Output::Text => format,
-            Output::Json => return Err(unsupported(WIRE_NAME, "output")),
+            Output::Json => return Err(unsupported_error(WIRE_NAME, "output")),
             Output::Schema(output) => format
                 .set("type", "json_schema")
                 .set("schema", to_anthropic_output_schema(&output.schema)?),

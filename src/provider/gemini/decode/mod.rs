@@ -67,8 +67,8 @@ impl Decoder {
     fn on_chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
         let mut room = String::new();
         let chunk: Chunk<'_> = read_chunk(json, &mut room)?;
-        if let Some(error) = failure::reported_error(chunk.error) {
-            return Err(failure::in_stream(error.get()));
+        if let Some(error) = failure::non_null_error(chunk.error) {
+            return Err(failure::error_in_stream(error.get()));
         }
         turn.set_provider(PROVIDER_NAME);
         turn.set_model(chunk.model_version.or_empty());
@@ -212,7 +212,7 @@ impl Decode for Decoder {
             "" => {}
             // It comes from proxies.
             "[DONE]" => return Ok(FrameOutcome::Done),
-            _ if frame.event == "error" => return Err(failure::in_stream(frame.data)),
+            _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
             // The form of the wire without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
                 let mut room = String::new();

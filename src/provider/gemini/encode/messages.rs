@@ -184,7 +184,7 @@ impl<'a> Contents<'a> {
             self.open_content("user");
         }
         let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
-        JsonArray::of("contents", &self.written, closed)
+        JsonArray::from_elements("contents", &self.written, closed)
     }
 }
 

@@ -34,19 +34,19 @@ use crate::request::{Request, ToolSpec};
 /// [`Unsupported`](crate::ErrorKind::Unsupported) for `user`, `metadata`, `parallel_tool_calls: Some(false)`
 /// and a `seed` beyond 31 bits.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    request.check()?;
+    request.validate()?;
     // Where the model begins to speak, all before is closed, and nothing of it has to be known.
     let mut context = EncodeContext::<()>::from_request(request, PROVIDER_NAME, model, ());
-    if !starts_model_content(context.peek_item()) {
+    if !starts_model_content(context.peek_items_to_encode()) {
         // What is encoded ends with the user, to whose content this may belong.
         context = context.restart();
     }
-    let mut contents = Contents::new(model, context.state().is_some());
-    for (at, item) in context.items() {
+    let mut contents = Contents::new(model, context.encoder_state().is_some());
+    for (at, item) in context.items_to_encode() {
         contents.push(item, at);
     }
     let contents = contents.finish()?;
-    context.check_not_empty(contents.is_empty(), "content")?;
+    context.ensure_not_empty(contents.is_empty(), "content")?;
     let system: Vec<_> = context.system_zones().map(|text| json!({ "text": text })).collect();
     let generation = ModelGeneration::from_model_name(model);
     let body = ObjectWriter::default()
@@ -54,7 +54,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .set_list("tools", &tool_declarations(request)?)
         .set_object("toolConfig", tool_config(request)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
-    context.write_item(body, contents, &request.options.extra)
+    context.write_body(body, contents, &request.options.extra)
 }
 
 #[derive(Serialize)]

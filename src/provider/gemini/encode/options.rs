@@ -2,7 +2,7 @@
 
 use super::generation::ModelGeneration;
 use crate::error::Error;
-use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
+use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice};
 
@@ -12,7 +12,7 @@ const WIRE_NAME: &str = "Gemini";
 pub(super) fn tool_config(request: &Request) -> Result<ObjectWriter, Error> {
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
-    ensure_extra_is_new(WIRE_NAME, &[("parallel_tool_calls", one_at_most)])?;
+    ensure_options_unset(WIRE_NAME, &[("parallel_tool_calls", one_at_most)])?;
     let config = ObjectWriter::default();
     let config = match &options.tool_choice {
         ToolChoice::Auto => config,
@@ -30,7 +30,7 @@ pub(super) fn generation_config(
     generation: ModelGeneration,
 ) -> Result<ObjectWriter, Error> {
     let has_metadata = !options.metadata.is_empty();
-    ensure_extra_is_new(
+    ensure_options_unset(
         WIRE_NAME,
         &[("user", options.user.is_some()), ("metadata", has_metadata)],
     )?;
@@ -48,7 +48,7 @@ pub(super) fn generation_config(
         .set_some("temperature", options.temperature)
         .set_some("topP", options.top_p)
         .set_some("topK", options.top_k)
-        .set_some("seed", seed.map_err(|_| unsupported(WIRE_NAME, "seed"))?)
+        .set_some("seed", seed.map_err(|_| unsupported_error(WIRE_NAME, "seed"))?)
         .set_some("frequencyPenalty", options.frequency_penalty)
         .set_some("presencePenalty", options.presence_penalty)
         .set_list("stopSequences", &options.stop_sequences)

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::provider::failure::reported_error;
+use crate::provider::failure::non_null_error;
 use crate::provider::lenient::{self, Lenient, LenientNumber, LenientStr};
 use crate::usage::Usage;
 
@@ -59,7 +59,7 @@ impl<'a> Line<'a> {
 
     /// The error that the server tells of.
     pub(super) fn error(&self) -> Option<&'a RawValue> {
-        reported_error(self.error)
+        non_null_error(self.error)
     }
 
     pub(super) fn is_done(&self) -> bool {

@@ -39,7 +39,7 @@ impl Decoder {
 
     fn on_line(&mut self, line: &Line<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         if let Some(error) = line.error() {
-            return Err(failure::in_stream(error.get()));
+            return Err(failure::error_in_stream(error.get()));
         }
         turn.set_provider(super::PROVIDER_NAME);
         turn.set_model(line.model.or_empty());

@@ -71,7 +71,7 @@ impl<'a> Messages<'a> {
 
     /// The messages of a context, the system prompt in front.
     pub(super) fn write(mut self, context: &'a EncodeContext<()>) -> Result<JsonArray<()>, Error> {
-        for (at, item) in context.items() {
+        for (at, item) in context.items_to_encode() {
             self.push(item)?;
             if self.open_turn.is_none() && self.open_call_count == 0 {
                 self.closed_elements = Some((at, self.written.len()));
@@ -79,7 +79,7 @@ impl<'a> Messages<'a> {
         }
         self.close_turn();
         let closed = self.closed_elements.map(|(at, count)| (at, count, ()));
-        let mut array = JsonArray::of("messages", &self.written, closed)?;
+        let mut array = JsonArray::from_elements("messages", &self.written, closed)?;
         let zones = context.system_zones().map(Cow::Borrowed);
         let joined = zones.reduce(|stable, volatile| format!("{stable}\n\n{volatile}").into());
         if let Some(content) = joined {

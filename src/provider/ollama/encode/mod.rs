@@ -7,7 +7,7 @@ use self::messages::Messages;
 use self::options::WIRE_NAME;
 use super::{Chat, PROVIDER_NAME};
 use crate::error::Error;
-use crate::provider::body::{ObjectWriter, ensure_extra_is_new, unsupported};
+use crate::provider::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::function_tool::FunctionTool;
 use crate::provider::schema;
@@ -31,10 +31,10 @@ use crate::request::{Request, ToolChoice, ToolSpec};
 /// `user`, `metadata`, a `tool_choice` that demands a call, `parallel_tool_calls: Some(false)`, a
 /// budget of reasoning, a `seed` beyond 53 bits, and media other than images by their bytes.
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
-    request.check()?;
+    request.validate()?;
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
-    ensure_extra_is_new(
+    ensure_options_unset(
         WIRE_NAME,
         &[
             ("user", options.user.is_some()),
@@ -45,14 +45,14 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     // Where no turn is open all before is closed, and nothing of it has to be known.
     let context = EncodeContext::from_request(request, PROVIDER_NAME, model, ());
     let messages = Messages::new(model).write(&context)?;
-    context.check_not_empty(messages.is_empty(), "message")?;
+    context.ensure_not_empty(messages.is_empty(), "message")?;
     let body = ObjectWriter::default().set("model", model).set("stream", true);
     let body = options::write_options(
         body.set_list("tools", &tool_declarations(request)?),
         options,
         chat,
     )?;
-    context.write_item(body, messages, &options.extra)
+    context.write_body(body, messages, &options.extra)
 }
 
 fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> {
@@ -60,7 +60,9 @@ fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> 
         ToolChoice::Auto => request.tools.iter().map(tool_declaration).collect(),
         // The wire has no word that forbids them.
         ToolChoice::None => Ok(Vec::new()),
-        ToolChoice::Required | ToolChoice::Tool(_) => Err(unsupported(WIRE_NAME, "tool_choice")),
+        ToolChoice::Required | ToolChoice::Tool(_) => {
+            Err(unsupported_error(WIRE_NAME, "tool_choice"))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the options of a request to the fields of a body.
 
 use crate::error::Error;
-use crate::provider::body::{ObjectWriter, unsupported};
+use crate::provider::body::{ObjectWriter, unsupported_error};
 use crate::provider::effort_names::EffortNames;
 use crate::provider::ollama::{Chat, Think};
 use crate::request::{Options, Output, Reasoning};
@@ -20,7 +20,7 @@ pub(super) fn write_options(
     chat: &Chat,
 ) -> Result<ObjectWriter, Error> {
     if options.seed.is_some_and(|seed| seed > MAX_SEED) {
-        return Err(unsupported(WIRE_NAME, "seed"));
+        return Err(unsupported_error(WIRE_NAME, "seed"));
     }
     // The server turns a schema into a grammar; it takes references, and drops what it does not know.
     let body = match &options.output {
@@ -31,7 +31,7 @@ pub(super) fn write_options(
     let body = match options.reasoning {
         None => body,
         Some(Reasoning::Off) => body.set("think", false),
-        Some(Reasoning::Budget(_)) => return Err(unsupported(WIRE_NAME, "reasoning")),
+        Some(Reasoning::Budget(_)) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
         Some(Reasoning::Effort(effort)) => match chat.think() {
             Think::Levels => body.set("think", EffortNames::LOW_MEDIUM_HIGH.name_of(effort)),
             Think::Boolean => body.set("think", true),

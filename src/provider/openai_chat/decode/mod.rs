@@ -72,8 +72,8 @@ impl Decoder {
 
     fn on_choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.has_choice = true;
-        if let Some(error) = failure::reported_error(choice.error) {
-            return Err(failure::in_stream(error.get()));
+        if let Some(error) = failure::non_null_error(choice.error) {
+            return Err(failure::error_in_stream(error.get()));
         }
         if choice.delta.malformed {
             self.calls.mark_open_calls_broken();
@@ -248,8 +248,8 @@ impl Decode for Decoder {
         }
         let mut room = String::new();
         let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut room)?;
-        if let Some(error) = failure::reported_error(chunk.error) {
-            return Err(failure::in_stream(error.get()));
+        if let Some(error) = failure::non_null_error(chunk.error) {
+            return Err(failure::error_in_stream(error.get()));
         }
         turn.set_provider(self.dialect.name);
         turn.set_response_id(chunk.id.or_empty());

@@ -70,18 +70,23 @@ impl NewMessages<'_> {
         let begins = before + closed.0.len();
         if let Some((at, _, cursor)) = self.closed_elements {
             let state = EncodedPrefix { cursor, has_calls: called, cache_mark_offset: mark_at };
-            array.closed = Some(ClosedElements { end: at, state, elements: closed });
+            array.closed_elements =
+                Some(ClosedElements { end_index: at, encoder_state: state, elements: closed });
         }
-        let place =
-            encode_messages(rest, usize::from(self.is_first_marked), &mut array.rest, mark)?;
+        let place = encode_messages(
+            rest,
+            usize::from(self.is_first_marked),
+            &mut array.remaining_elements,
+            mark,
+        )?;
         mark_at = place.map(|at| begins + at).or(mark_at);
         if let Some(back) = &self.trailing_instructions {
-            array.rest.push(back)?;
+            array.remaining_elements.push(back)?;
         }
         if let (Some(at), Some(mark)) = (mark_at, mark) {
             let mut field = br#","cache_control":"#.to_vec();
             serde_json::to_writer(&mut field, &mark).map_err(serialization_error)?;
-            array.mark = Some((at, field));
+            array.insertion = Some((at, field));
         }
         Ok(array)
     }

@@ -77,12 +77,12 @@ impl<'a> Messages<'a> {
         mut self,
         context: &'a EncodeContext<EncodedPrefix, EncodingKey>,
     ) -> Result<NewMessages<'a>, Error> {
-        let (stable, volatile) = (context.stable(), context.volatile());
+        let (stable, volatile) = (context.stable_system(), context.volatile_system());
         let (front, back) = match self.dialect.system_position {
             SystemPosition::Anywhere => (self.instruction_message([stable, ""]), [volatile, ""]),
             SystemPosition::Front => (self.instruction_message([stable, volatile]), ["", ""]),
         };
-        for (at, item) in context.items() {
+        for (at, item) in context.items_to_encode() {
             self.push(item)?;
             if self.open_turn.is_none() && self.result_media.is_empty() && self.open_call_count == 0
             {

@@ -35,17 +35,18 @@ use crate::request::{Request, ToolChoice};
 /// [`Unsupported`](crate::ErrorKind::Unsupported) for an option or a medium that the dialect cannot
 /// express; the [`parameter`](Error::parameter) names the option.
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
-    request.check()?;
+    request.validate()?;
     let options = &request.options;
     let mark = CacheControl::from_option(options.cache).filter(|_| dialect.supports_cache_control);
     let in_parts = mark.is_some();
     let mut context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, "openai_chat", model, (*dialect, in_parts));
-    if in_parts && !context.stable().is_empty() && context.stable().trim().is_empty() {
+    if in_parts && !context.stable_system().is_empty() && context.stable_system().trim().is_empty()
+    {
         // Without words in the stable zone its mark may stand on an item.
         context = context.restart();
     }
-    let known = context.state().cloned().unwrap_or_default();
+    let known = context.encoder_state().cloned().unwrap_or_default();
     let messages = Messages::new(dialect, model, in_parts, &known.cursor);
     let mut written = messages.write(&context)?;
     let called = known.has_calls || written.messages.iter().any(Message::has_calls);
@@ -54,7 +55,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         tools = Some(Vec::new());
     }
     if let Some(mark) = mark {
-        set_cache_marks(mark, &mut tools, &mut written, !context.stable().is_empty());
+        set_cache_marks(mark, &mut tools, &mut written, !context.stable_system().is_empty());
     }
     let mut body = ObjectWriter::default().set("model", model).set("stream", true);
     if dialect.stream_usage {
@@ -62,8 +63,8 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     }
     body = set_options(body, options, dialect)?;
     body = set_tools(body, tools.as_deref(), options, dialect)?;
-    let array = written.into_array(&known, context.encode(), mark)?;
-    context.write_item(body, array, &options.extra)
+    let array = written.into_array(&known, context.encoded_len(), mark)?;
+    context.write_body(body, array, &options.extra)
 }
 
 /// The tools that are declared; an empty list is refused by most servers.

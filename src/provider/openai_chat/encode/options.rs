@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::body::{ObjectWriter, unsupported};
+use crate::provider::body::{ObjectWriter, unsupported_error};
 use crate::provider::effort_names::EffortNames;
 use crate::provider::openai_chat::dialect::{
     Dialect, MaxTokensField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
@@ -19,7 +19,7 @@ const WIRE_NAME: &str = "Chat Completions";
 fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {
     match option.is_none() || is_known {
         true => Ok(option),
-        false => Err(unsupported(WIRE_NAME, name)),
+        false => Err(unsupported_error(WIRE_NAME, name)),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn set_options(
         SeedField::RandomSeed => "random_seed",
     };
     if options.stop_sequences.len() > dialect.max_stop_sequences {
-        return Err(unsupported(WIRE_NAME, "stop_sequences"));
+        return Err(unsupported_error(WIRE_NAME, "stop_sequences"));
     }
     let user = match dialect.user_field {
         UserField::None => ensure_supported(options.user.as_ref(), "user", false).map(|_| "")?,
@@ -87,7 +87,7 @@ pub(super) fn set_tools(
         }
         (ToolChoice::Required, ToolChoices::None)
         | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Keywords) => {
-            return Err(unsupported(WIRE_NAME, "tool_choice"));
+            return Err(unsupported_error(WIRE_NAME, "tool_choice"));
         }
     };
     // That there may be several is so without being said.
@@ -108,10 +108,10 @@ fn set_reasoning(
     let told = |words: EffortNames| match reasoning {
         Reasoning::Off => Ok(words.off),
         Reasoning::Effort(effort) => Ok(words.name_of(effort)),
-        Reasoning::Budget(_) => Err(unsupported(WIRE_NAME, "reasoning")),
+        Reasoning::Budget(_) => Err(unsupported_error(WIRE_NAME, "reasoning")),
     };
     Ok(match (dialect.reasoning_setting, reasoning) {
-        (ReasoningSetting::None, _) => return Err(unsupported(WIRE_NAME, "reasoning")),
+        (ReasoningSetting::None, _) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
         (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", told(words)?),
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
             body.set("reasoning", json!({ "max_tokens": tokens }))
@@ -148,7 +148,7 @@ fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, 
         }
         (Output::Json, OutputForms::TextOnly | OutputForms::Schema)
         | (Output::Schema(_), OutputForms::TextOnly | OutputForms::Object) => {
-            return Err(unsupported(WIRE_NAME, "output"));
+            return Err(unsupported_error(WIRE_NAME, "output"));
         }
     };
     Ok(Some(format))

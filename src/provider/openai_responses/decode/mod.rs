@@ -175,7 +175,7 @@ impl Decoder {
             turn.set_usage(usage.to_usage());
         }
         if status == "failed" {
-            return Err(failure::in_stream(response.error.map_or("{}", RawValue::get)));
+            return Err(failure::error_in_stream(response.error.map_or("{}", RawValue::get)));
         }
         if status == "cancelled" {
             let cause = Error::new(ErrorKind::Server, "the response was cancelled");
@@ -223,9 +223,9 @@ impl Decode for Decoder {
         let mut room = String::new();
         let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
         match event.r#type.get().unwrap_or(frame.event) {
-            "error" => return Err(failure::in_stream(frame.data)),
-            "message" if failure::reported_error(event.error).is_some() => {
-                return Err(failure::in_stream(frame.data));
+            "error" => return Err(failure::error_in_stream(frame.data)),
+            "message" if failure::non_null_error(event.error).is_some() => {
+                return Err(failure::error_in_stream(frame.data));
             }
             "message" if event.choices.is_some() => {
                 return Err(protocol_error("the answer is in the form of Chat Completions"));

@@ -97,10 +97,11 @@ impl<'a> InputItems<'a> {
         let mut elements = self.written;
         if let Some((at, size, state)) = self.closed_elements {
             let rest = elements.0.split_off(size.min(elements.0.len()));
-            array.closed = Some(ClosedElements { end: at, state, elements });
+            array.closed_elements =
+                Some(ClosedElements { end_index: at, encoder_state: state, elements });
             elements = JsonElements(rest);
         }
-        array.rest = elements;
+        array.remaining_elements = elements;
         array
     }
 

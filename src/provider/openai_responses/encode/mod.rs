@@ -40,16 +40,16 @@ use crate::request::Request;
 /// `stop_sequences`, `top_k`, `seed`, `frequency_penalty`, `presence_penalty`, and a budget of
 /// `reasoning`. [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    request.check()?;
+    request.validate()?;
     let options = &request.options;
     refuse_unsupported(options)?;
     let context = EncodeContext::<EncodedPrefix>::from_request(request, PROVIDER_NAME, model, ());
-    let mut input = InputItems::new(context.state());
-    for (at, item) in context.items() {
+    let mut input = InputItems::new(context.encoder_state());
+    for (at, item) in context.items_to_encode() {
         input.push(item, at, model)?;
     }
-    context.check_not_empty(input.is_empty(), "message")?;
-    input.push_instruction(context.volatile())?;
+    context.ensure_not_empty(input.is_empty(), "message")?;
+    input.push_instruction(context.volatile_system())?;
     let tools = request.tools.iter().map(|tool| Tool {
         r#type: "function",
         name: &tool.name,
@@ -59,7 +59,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     });
     let tools: Vec<_> = tools.collect();
     let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
-    let instructions = Some(context.stable()).filter(|text| !text.is_empty());
+    let instructions = Some(context.stable_system()).filter(|text| !text.is_empty());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
     let body = ObjectWriter::default()
         .set("model", model)
@@ -77,7 +77,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
         .set_some("parallel_tool_calls", options.parallel_tool_calls)
         .set_some("metadata", metadata)
         .set_some("safety_identifier", options.user.as_ref());
-    context.write_item(body, input.finish(), &options.extra)
+    context.write_body(body, input.finish(), &options.extra)
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::body::{ensure_extra_is_new, unsupported};
+use crate::provider::body::{ensure_options_unset, unsupported_error};
 use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::to_openai_strict_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice};
@@ -12,7 +12,7 @@ use crate::request::{Options, Output, Reasoning, ToolChoice};
 const WIRE_NAME: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
-    ensure_extra_is_new(
+    ensure_options_unset(
         WIRE_NAME,
         &[
             ("stop_sequences", !options.stop_sequences.is_empty()),
@@ -37,7 +37,7 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
 pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
     match reasoning {
         Reasoning::Off => Ok(json!({ "effort": EffortNames::OPENAI.off })),
-        Reasoning::Budget(_) => Err(unsupported(WIRE_NAME, "reasoning")),
+        Reasoning::Budget(_) => Err(unsupported_error(WIRE_NAME, "reasoning")),
         Reasoning::Effort(effort) => {
             Ok(json!({ "effort": EffortNames::OPENAI.name_of(effort), "summary": "auto" }))
         }

@@ -70,7 +70,7 @@ impl Subject for Broken {
     fn provider(&self, url: &str, key: &str) -> BrokenProvider {
         fn over(wire: impl Wire, url: &str, key: &str) -> Arc<dyn Provider> {
             let provider = HttpProvider::from_wire(wire, "m").with_base_url(url).unwrap();
-            let provider = provider.with_http(HttpClient::without_proxy());
+            let provider = provider.with_http_client(HttpClient::without_proxy());
             Arc::new(provider.with_api_key(key))
         }
         let inner = match self.fault {

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::framing::{Frame, Framing, JsonLines};
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{
-    Decode, Destination, Encoded, FrameOutcome, Piece, Refusal, Wire, error_in_stream,
+    Decode, Destination, EncodedRequest, ErrorResponse, FrameOutcome, Piece, Wire, error_in_stream,
 };
 use crate::request::Request;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -34,7 +34,7 @@ pub(super) fn write(pieces: &[Piece]) -> Vec<u8> {
         let line = match piece {
             Piece::Text(text) => json!({ "text": text }),
             Piece::Reasoning(text) => json!({ "thought": text }),
-            Piece::Call { id, name, arguments } => json!({ "call": [id, name, arguments] }),
+            Piece::ToolCall { id, name, arguments } => json!({ "call": [id, name, arguments] }),
             Piece::Usage(usage) => json!({ "usage": [usage.input_tokens, usage.output_tokens] }),
             Piece::Stop(reason) => json!({ "stop": reason }),
         };
@@ -58,7 +58,7 @@ impl<const LOSSY: bool> Wire for Plain<LOSSY> {
         "/plain"
     }
 
-    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<Encoded, Error> {
+    fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
         let history = match self.0 {
             Fault::DoesNotSettle => request.context.clone(),
             _ => request.context.settled(),
@@ -74,14 +74,14 @@ impl<const LOSSY: bool> Wire for Plain<LOSSY> {
         if self.0 == Fault::NumbersItsRequests {
             body["number"] = json!(ENCODED.fetch_add(1, Ordering::Relaxed));
         }
-        Encoded::json(&body, &request.options.extra)
+        EncodedRequest::from_json(&body, &request.options.extra)
     }
 
     fn decoder(&self, _request: &Request, _to: Destination<'_>) -> Decoder {
         Decoder { fault: self.0, calls: 0 }
     }
 
-    fn refused(&self, refusal: &Refusal<'_>) -> Error {
+    fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
         match self.0 {
             Fault::HasOneError => Error::new(ErrorKind::Other, "it failed"),
             _ => refusal.to_error(),
@@ -120,8 +120,8 @@ impl<const LOSSY: bool> Framing for Lines<LOSSY> {
         self.0.finish()
     }
 
-    fn other_than(first: u8) -> Option<&'static str> {
-        JsonLines::other_than(first)
+    fn detect_other_format(first: u8) -> Option<&'static str> {
+        JsonLines::detect_other_format(first)
     }
 }
 
