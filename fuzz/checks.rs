@@ -64,7 +64,7 @@ pub(crate) fn frames(data: &[u8]) {
 type Frames = Vec<Option<(String, String)>>;
 
 fn read_frames(pieces: impl IntoIterator<Item = Bytes>) -> Frames {
-    let mut reader = FrameReader::with_max_frame_bytes(1 << 12);
+    let mut reader = FrameReader::limited_to_bytes(1 << 12);
     let mut frames = Vec::new();
     let mut take = |frame: Result<turnstream::sse::Frame<'_>, _>| {
         frames.push(frame.ok().map(|frame| (frame.event.to_owned(), frame.data.to_owned())));

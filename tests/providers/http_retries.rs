@@ -255,7 +255,7 @@ fn at(server: &ModelServer, number: u32) -> Arc<dyn Provider> {
 async fn under_a_retry_provider_each_attempt_is_one_request() {
     for attempts in [1, 2, 4] {
         let (server, _) = failing_and_fine(503).await;
-        let backoff = Backoff { max_attempts, ..Transport::at_once().backoff };
+        let backoff = Backoff { max_attempts: attempts, ..Transport::at_once().backoff };
         let retry = || Retry::new(at(&server, 0)).with_backoff(backoff);
         read(retry().stream_turn(request())).await;
         assert_eq!(server.requests().len(), attempts as usize);

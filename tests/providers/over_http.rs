@@ -40,7 +40,7 @@ pub(crate) fn provider(
                 $name::new(format!("{}-{number}", $model))
                     .with_base_url(url)
                     .unwrap()
-                    .with_http(HttpClient::without_proxy())
+                    .with_http_client(HttpClient::without_proxy())
                     .with_backoff(transport.backoff)
                     .with_random(SeededRandom::new(7))
                     .with_timeouts(transport.timeouts)

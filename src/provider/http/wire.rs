@@ -84,7 +84,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// - [`tools`](Request::tools).
     /// - [`options`](Request::options): what is set and cannot be expressed is an error, for which
     ///   [`Options::ensure_only_supported`](crate::request::Options::ensure_only_supported) and
-    ///   [`unsupported`](crate::request::unsupported) are there. [`EncodedRequest::from_json`] merges `extra`.
+    ///   [`unsupported_error`](crate::request::unsupported_error) are there. [`EncodedRequest::from_json`] merges `extra`.
     ///
     /// The model is that of `to`. The same request has to give the same bytes, and the items that two
     /// requests begin with the same elements of the body: vendors cache by them.
@@ -100,7 +100,7 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
     /// Makes the error of an answer whose status is not 2xx. By default this is
-    /// [`Refusal::to_error`]. To an error of a wire's own, the status is added if it has none, and what the headers
+    /// [`ErrorResponse::to_error`]. To an error of a wire's own, the status is added if it has none, and what the headers
     /// say.
     fn error_from_response(&self, refusal: &ErrorResponse<'_>) -> Error {
         refusal.to_error()
