@@ -652,7 +652,7 @@ impl Agent {
         T: schemars::JsonSchema + serde::de::DeserializeOwned + 'static,
     {
         let agent = self.update_settings(|it| {
-            it.prompt.options.output = crate::request::Output::for_type::<T>()
+            it.prompt.options.output = crate::request::Output::for_type::<T>();
         });
         agent.with_validation(|turn| turn.parse::<T>().map(drop).map_err(|error| error.to_string()))
     }

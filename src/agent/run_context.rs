@@ -216,8 +216,8 @@ impl RunContext {
         send_request::send_request(&self.0, state, request)
     }
 
-    /// Begins to tell hooks of a turn; the run polls them from here on, and nothing waits for them.
-    /// What they want said is said by [`deliver_next_input`](Self::deliver_next_input) once it is there.
+    /// Starts the hooks that observe a turn. The run polls them from then on, and nothing waits for them.
+    /// [`deliver_next_input`](Self::deliver_next_input) delivers their notes once they have returned.
     pub fn notify_turn(&self, state: &State, turn: &Arc<Turn>) {
         let hooks = self.0.hooks();
         if !hooks.is_empty() {

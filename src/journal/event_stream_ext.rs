@@ -43,9 +43,9 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
 
     /// Writes every step into `trace`, in the poll in which it ends.
     ///
-    /// Dropping the stream drops what is below it; the trace stays as it is. A hand-written loop has
-    /// an end in its trace where it has a [`Finished`](Event::Finished): put this behind
-    /// [`finish_with`](Self::finish_with).
+    /// Dropping the stream drops what is below it; the trace stays as it is. The trace of a
+    /// hand-written loop has an end only if its events end with [`Finished`](Event::Finished): call this
+    /// after [`finish_with`](Self::finish_with).
     fn trace_to(self, trace: &Trace) -> TraceTo<Self> {
         TraceTo::new(self, trace.clone())
     }

@@ -249,7 +249,7 @@ impl TurnSource for GuardedTurn {
             (Some(Ok(())), _) if !turn.is_complete() => {}
             (Some(Ok(())), pass) => pass.take().into_iter().for_each(CircuitPermit::record_success),
             (Some(Err(error)), pass) => {
-                pass.take().into_iter().for_each(|pass| pass.record_failure(error))
+                pass.take().into_iter().for_each(|pass| pass.record_failure(error));
             }
             (None, pass) => *pass = None,
         }

@@ -18,8 +18,8 @@ impl Session {
     ///
     /// What was said stays in the store, see [`entries`](Self::entries), and its call ids stay known.
     /// As in a run of an agent, the compaction leaves its [record](crate::context::record_stale_usage), and the
-    /// note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is kept. While a run goes on,
-    /// one of the two gets a [`Conflict`](crate::ErrorKind::Conflict).
+    /// note of an earlier [reactive](crate::context::mark_reactive_compaction) compaction is kept. While a run is active,
+    /// one of the two callers gets a [`Conflict`](crate::ErrorKind::Conflict).
     ///
     /// # Errors
     ///

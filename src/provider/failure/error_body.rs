@@ -139,7 +139,7 @@ impl ErrorBody {
         for name in MESSAGE_FIELDS {
             match (name, object.get(name)) {
                 ("detail" | "errors", Some(Value::Array(list))) => {
-                    self.read_validation_errors(list, depth)
+                    self.read_validation_errors(list, depth);
                 }
                 (_, Some(value)) => self.read_value(value, depth + 1),
                 (_, None) => {}

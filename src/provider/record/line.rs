@@ -173,7 +173,7 @@ impl RecordedRequest {
         Ok(Self { model, system, tools, options, history, context })
     }
 
-    /// What a model is told by it, as an object of [`REQUEST_PARTS`].
+    /// The input that it gives to a model, as an object of [`REQUEST_PARTS`].
     pub(in crate::provider) fn model_input(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(&ModelInput {
             model: &self.model,

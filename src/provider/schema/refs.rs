@@ -106,7 +106,9 @@ fn collect_references<'a>(schema: &'a Value, is_root: bool, found: &mut Vec<&'a 
             }
         }
         Value::Array(values) => {
-            values.iter().for_each(|value| collect_references(value, false, found))
+            for value in values {
+                collect_references(value, false, found);
+            }
         }
         _ => {}
     }

@@ -16,8 +16,8 @@
 //! A claim makes one store and uses it alone; what it wrote is not removed. A store that answers
 //! [`Unsupported`](ErrorKind::Unsupported) to [`delete`](Store::delete) and [`prune`](Store::prune)
 //! passes the claims about them. Two claims write sessions one right after the other and expect that
-//! [`updated_at`](crate::session::SessionInfo::updated_at) tells which was last: a store whose times are no finer
-//! than a millisecond has to give each write a later time than the one before. What becomes of a store in a crash is not in here.
+//! [`updated_at`](crate::session::SessionInfo::updated_at) orders them: a store whose times have the
+//! precision of a millisecond must give each write a later time than the one before. Crashes are not tested here.
 #![expect(clippy::missing_panics_doc, reason = "a claim that does not hold is a panic")]
 
 mod entries;

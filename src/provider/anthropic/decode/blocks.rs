@@ -160,7 +160,11 @@ impl Block {
                 turn.end_tool_call(key);
             }
             Self::Opaque(opaque) => {
-                turn.push_provider_item(ProviderData::new(PROVIDER_NAME, model, opaque.into_json()))
+                turn.push_provider_item(ProviderData::new(
+                    PROVIDER_NAME,
+                    model,
+                    opaque.into_json(),
+                ));
             }
         }
     }

@@ -68,7 +68,7 @@ impl<'a> Messages<'a> {
             ItemKind::User { content } => self.push_user_blocks(content_blocks(content)?),
             // The wire has no system role between messages.
             ItemKind::System { text } => {
-                self.push_user_blocks(text_block(text).into_iter().collect())
+                self.push_user_blocks(text_block(text).into_iter().collect());
             }
             ItemKind::Text { text } => {
                 if let Some(mut block) = text_block(text) {
