@@ -301,9 +301,9 @@ impl Agent {
     /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
     /// let agent = Agent::new(model).with_tools([roll]).with_rationale();
     ///
-    /// let new_trace = agent.new_trace();
+    /// let trace = agent.new_trace();
     /// agent.run("Roll a die").trace_to(&trace).for_each(|_| async {}).await;
-    /// assert!(new_trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
+    /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
     /// # Ok(())
     /// # }
     /// ```

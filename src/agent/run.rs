@@ -195,7 +195,7 @@ impl Run {
     ///         None => "Hello!".to_owned(),
     ///     }
     /// });
-    /// let model = Scripted::function(|request, n| match n {
+    /// let model = Scripted::from_fn(|request, n| match n {
     ///     0 => Reply::new().call("greet", json!({})),
     ///     _ => Reply::text(&request.history.last().unwrap().as_tool_result().unwrap().content.text()),
     /// });

@@ -169,7 +169,7 @@ impl HttpClient {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let proxy = reqwest::Proxy::all("http://proxy.example:3128")?;
     /// let http = HttpClient::customized(move |client| client.proxy(proxy.clone()));
-    /// let model = Anthropic::new("claude-sonnet-4-5").with_http(http);
+    /// let model = Anthropic::new("claude-sonnet-4-5").with_http_client(http);
     /// # Ok(())
     /// # }
     /// ```

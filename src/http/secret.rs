@@ -12,7 +12,7 @@ use crate::http::secret_search::secret_ranges;
 ///
 /// let key = Secret::new("sk-123456");
 /// assert_eq!(format!("{key:?}"), "Secret(…)");
-/// assert_eq!(key.masked("wrong key sk-123456"), "wrong key …");
+/// assert_eq!(key.mask_in("wrong key sk-123456"), "wrong key …");
 /// ```
 #[derive(Clone)]
 pub struct Secret(Arc<str>);

@@ -42,9 +42,9 @@ use crate::turn::{PartialTurn, TurnBuilder};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
-/// let down = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Server, "down")));
+/// let down = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Server, "down")));
 /// let model = Fallback::new(CircuitBreaker::new(down.clone()).with_max_failures(2))
-///     .or(Scripted::function(|_, _| "Hello!"));
+///     .or(Scripted::from_fn(|_, _| "Hello!"));
 /// for _ in 0..10 {
 ///     let request = Request::new(History::new(&SystemIds));
 ///     assert_eq!(model.stream_turn(request).into_turn().await?.text(), "Hello!");

@@ -26,7 +26,7 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() {
 //! // The first is busy, and stays so; the second answers at once.
-//! let busy = Scripted::function(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
+//! let busy = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
 //! let other = Scripted::new([Reply::text("Here I am.")]);
 //! let model = Fallback::new(busy).or(Retry::new(other));
 //! let outcome = Agent::new(model).run("Is anybody there?").outcome().await;

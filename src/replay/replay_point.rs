@@ -27,7 +27,7 @@ use crate::usage::Usage;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
-/// let model = Scripted::function(|request, turn| match turn {
+/// let model = Scripted::from_fn(|request, turn| match turn {
 ///     0 => Reply::new().call_raw("c1", "look", "{}"),
 ///     _ => match request.history.last().and_then(Item::as_tool_result) {
 ///         Some(result) => Reply::text(&format!("I see {}.", result.content.text())),

@@ -291,7 +291,7 @@ impl OutputSchema {
     ///     name: String,
     /// }
     ///
-    /// let schema = OutputSchema::of::<City>();
+    /// let schema = OutputSchema::for_type::<City>();
     /// assert_eq!(schema.name, "City");
     /// assert_eq!(schema.schema["properties"]["name"]["description"], "As its people call it.");
     /// ```

@@ -21,10 +21,10 @@ use crate::error::Error;
 /// use turnstream::{Error, ErrorKind};
 ///
 /// let busy = Error::new(ErrorKind::Overloaded, "busy");
-/// assert!(Retries::default().allow(&busy));
-/// assert!(!Retries::none().allow(&busy));
+/// assert!(Retries::default().can_retry(&busy));
+/// assert!(!Retries::none().can_retry(&busy));
 /// let except = Retries::default().with_exception(|error| error.kind() == ErrorKind::Overloaded);
-/// assert!(!except.allow(&busy));
+/// assert!(!except.can_retry(&busy));
 /// assert!(except.allow(&Error::new(ErrorKind::Server, "down")));
 /// ```
 #[derive(Clone, Default)]

@@ -16,7 +16,7 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 ///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
-/// use turnstream::stream::{Ended, Step, loop_with_state};
+/// use turnstream::stream::{LoopEndReason, Step, loop_with_state};
 ///
 /// let (sum, state) = loop_with_state((0, 1), |(sum, n)| {
 ///     let next = (sum + n, n + 1);
@@ -25,7 +25,7 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 /// });
 /// assert_eq!(block_on(sum.collect::<Vec<_>>()), [1, 2, 3, 4]);
 /// assert_eq!(state.get(), (10, 5));
-/// assert_eq!(state.ended(), Some(Ended::StopWith));
+/// assert_eq!(state.end_reason(), Some(Ended::StopWith));
 /// ```
 pub fn loop_with_state<S, B, F>(state: S, body: F) -> (LoopWithState<F, B, S>, StateCell<S>)
 where

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// use turnstream::testing::{FaultPosition, Answer, Fault, Wire};
 ///
 /// let answer = Answer::reply("Hello, world!").with_fault(Fault::NoDoneMarker);
-/// let to_bytes = answer.to_bytes(Wire::OpenAiChat);
+/// let bytes = answer.to_bytes(Wire::OpenAiChat);
 /// assert!(!String::from_utf8(bytes).unwrap().contains("[DONE]"));
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -23,7 +23,7 @@
 //!     // A whole turn, though a slow one.
 //!     2 => Answer::reply(Reply::new().think("A sum.").call("add", json!({ "a": 1, "b": 2 })))
 //!         .with_fault(Fault::FixedSizeChunks(1))
-//!         .with_fault(Fault::Slow(Duration::from_millis(1))),
+//!         .with_fault(Fault::DelayPerChunk(Duration::from_millis(1))),
 //!     _ => Answer::reply("It is 3."),
 //! })
 //! .await?;

@@ -51,9 +51,9 @@ use crate::usage::Prices;
 /// })?;
 /// let agent = Agent::new(model).with_tools([touch]);
 ///
-/// let new_trace = agent.new_trace();
+/// let trace = agent.new_trace();
 /// agent.run("Make a.md").trace_to(&trace).for_each(|_| async {}).await;
-/// let steps = new_trace.events();
+/// let steps = trace.events();
 /// assert_eq!(steps.len(), 2);
 /// assert_eq!(steps[0].result.changed_files, ["a.md"]);
 /// assert_eq!(steps[0].budgets.steps_remaining, Some(19));

@@ -10,7 +10,7 @@ use crate::provider::effort_names::EffortNames;
 /// ```
 /// use turnstream::provider::openai_chat::{Dialect, CallIdRule};
 ///
-/// let mine = Dialect { name: "mine", call_id_rule: CallIdRule::NineAlphanumerics, ..Dialect::STRICT };
+/// let mine = Dialect { name: "mine", call_id_rule: CallIdRule::NineAlphanumerics, ..Dialect::MINIMAL };
 /// assert!(!mine.stream_usage);
 /// ```
 ///

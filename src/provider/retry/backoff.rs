@@ -14,10 +14,10 @@ use crate::env::Random;
 /// use std::time::Duration;
 /// use turnstream::provider::Backoff;
 ///
-/// let patient = Backoff { attempts: 8, max_delay: Duration::from_secs(60), ..Backoff::default() };
-/// assert_eq!(patient.max_delay(1), Duration::from_millis(500));
-/// assert_eq!(patient.max_delay(3), Duration::from_secs(2));
-/// assert_eq!(patient.max_delay(20), Duration::from_secs(60));
+/// let patient = Backoff { max_attempts: 8, max_delay: Duration::from_secs(60), ..Backoff::default() };
+/// assert_eq!(patient.max_delay_after(1), Duration::from_millis(500));
+/// assert_eq!(patient.max_delay_after(3), Duration::from_secs(2));
+/// assert_eq!(patient.max_delay_after(20), Duration::from_secs(60));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {

@@ -18,7 +18,7 @@
 //!     headers: vec![("content-type".into(), "text/event-stream".into())],
 //!     body: vec![
 //!         BodyPart::Bytes(Bytes::from(format!("data: {}\n\n", request.path))),
-//!         Part::Cut,
+//!         BodyPart::Cut,
 //!     ],
 //! })
 //! .await?;

@@ -21,13 +21,13 @@
 //!         OpenAiChat::new("any").with_base_url(url).expect("a URL").with_api_key(key)
 //!     }
 //!
-//!     fn answer(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
+//!     fn response_body(&self, pieces: &[Piece]) -> Option<Vec<u8>> {
 //!         let mut body = String::new();
 //!         for piece in pieces {
 //!             let choice = match piece {
 //!                 Piece::Text(text) => json!({ "delta": { "content": text } }),
 //!                 Piece::Stop(StopReason::Stop) => json!({ "delta": {}, "finish_reason": "stop" }),
-//!                 // EvidenceState about calls and reasoning are skipped.
+//!                 // Claims about calls and reasoning are skipped.
 //!                 _ => return None,
 //!             };
 //!             body += &format!("data: {}\n\n", json!({ "choices": [choice] }));
@@ -90,7 +90,7 @@ use self::{
 /// # impl turnstream::testing::provider_suite::Subject for Mine {
 /// #     type Provider = turnstream::provider::Scripted;
 /// #     fn provider(&self, _: &str, _: &str) -> Self::Provider { Self::Provider::new([""]) }
-/// #     fn answer(&self, _: &[turnstream::provider::Piece]) -> Option<Vec<u8>> { None }
+/// #     fn response_body(&self, _: &[turnstream::provider::Piece]) -> Option<Vec<u8>> { None }
 /// # }
 /// turnstream::provider_suite!(my_provider, super::Mine);
 /// ```
