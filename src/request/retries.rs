@@ -25,7 +25,7 @@ use crate::error::Error;
 /// assert!(!Retries::none().can_retry(&busy));
 /// let except = Retries::default().with_exception(|error| error.kind() == ErrorKind::Overloaded);
 /// assert!(!except.can_retry(&busy));
-/// assert!(except.allow(&Error::new(ErrorKind::Server, "down")));
+/// assert!(except.can_retry(&Error::new(ErrorKind::Server, "down")));
 /// ```
 #[derive(Clone, Default)]
 pub struct Retries {

@@ -25,7 +25,7 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 /// });
 /// assert_eq!(block_on(sum.collect::<Vec<_>>()), [1, 2, 3, 4]);
 /// assert_eq!(state.get(), (10, 5));
-/// assert_eq!(state.end_reason(), Some(Ended::StopWith));
+/// assert_eq!(state.end_reason(), Some(LoopEndReason::StopWith));
 /// ```
 pub fn loop_with_state<S, B, F>(state: S, body: F) -> (LoopWithState<F, B, S>, StateCell<S>)
 where
