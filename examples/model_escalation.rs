@@ -42,7 +42,7 @@ fn has_escalated(history: &History) -> bool {
 
 /// The rule: where it is said once that the task is too hard, the stronger model is asked.
 fn escalation() -> impl hook::Hook {
-    hook::prepare(|state, mut request| async move {
+    hook::prepare_request(|state, mut request| async move {
         if has_escalated(&state.history) {
             request.model = Some(STRONG.to_owned());
             // Nobody is left to escalate to.

@@ -13,7 +13,7 @@
 use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
-use turnstream::framing::JsonLines;
+use turnstream::framing::NdJson;
 use turnstream::item::ItemKind;
 use turnstream::provider::{Decoding, anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::sse::FrameReader;
@@ -121,7 +121,7 @@ fn read(wire: Wire, pieces: impl IntoIterator<Item = Bytes>) -> Vec<Result<TurnE
         }
         Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new(MODEL))),
         Wire::Ollama => {
-            let (lines, decoder) = (JsonLines::default(), ollama::Decoder::new(MODEL));
+            let (lines, decoder) = (NdJson::default(), ollama::Decoder::new(MODEL));
             seal(&history, Decoding::from_frames(body, lines, decoder))
         }
     };

@@ -512,7 +512,7 @@ impl Agent {
     /// [`transform_context`](crate::agent::hook::Hook::transform_context) makes of it is known where a
     /// provider has counted it, and not guessed at. Once asked, it is asked until the
     /// request is a quarter below the limit, or until it has nothing more. One that does not help is
-    /// told to the hooks as a [failure](crate::agent::hook::Hook::failure), the request is sent as it
+    /// told to the hooks as a [failure](crate::agent::hook::Hook::on_failure), the request is sent as it
     /// is, and it is tried again when the request has grown by a twentieth of the window.
     ///
     /// ```

@@ -203,7 +203,7 @@ fn compaction_event(
             Some(Event::Rewritten { why, from, to, items, usage })
         }
         Err(error) => {
-            run.hooks().failure(state, &error);
+            run.hooks().on_failure(state, &error);
             let usage = CompactionFailure::usage_of(&error);
             charge_compaction(run, state, usage, None);
             let paid = usage != Usage::default();

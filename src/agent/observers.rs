@@ -59,7 +59,7 @@ impl Observers {
         match observer.poll(cx) {
             Poll::Pending => return true,
             Poll::Ready(Ok(notes)) => self.push_notes(notes),
-            Poll::Ready(Err(error)) => hooks.failure(observer.state(), &error),
+            Poll::Ready(Err(error)) => hooks.on_failure(observer.state(), &error),
         }
         false
     }
@@ -68,7 +68,7 @@ impl Observers {
     pub(super) fn cancel_all(&self, hooks: &Hooks) {
         for mut observer in self.close() {
             if let Err(error) = observer.cancel() {
-                hooks.failure(observer.state(), &error);
+                hooks.on_failure(observer.state(), &error);
             }
         }
     }

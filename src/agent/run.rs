@@ -353,7 +353,7 @@ impl Run {
                 _ => None,
             };
             outcome.why = state.end.message.clone().filter(|_| ended_by_hook);
-            self.shared.hooks().finished(&state, outcome);
+            self.shared.hooks().on_finished(&state, outcome);
             self.failure.clone_from(&outcome.error);
             self.outcome = Some(outcome.clone());
         }

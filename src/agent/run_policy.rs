@@ -10,7 +10,7 @@ use crate::agent::hook::CombinedDecision;
 use crate::agent::run_shared::RunShared;
 use crate::agent::{RunHandle, State};
 use crate::error::Error;
-use crate::item::{EffectReport, Json, ToolCall, ToolResult};
+use crate::item::{EffectReport, RawJson, ToolCall, ToolResult};
 use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
 };
@@ -39,7 +39,7 @@ impl RunPolicy {
 
 impl ToolPolicy for RunPolicy {
     fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
-        self.run.hooks().repair(&self.state, call, why)
+        self.run.hooks().repair_arguments(&self.state, call, why)
     }
 
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
@@ -102,11 +102,11 @@ impl ToolPolicy for RunPolicy {
         self.run.hooks().after_tool(&self.state, call, result)
     }
 
-    fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
+    fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         self.run.hooks().redact_progress(&self.state, call, data)
     }
 
-    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
+    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut RawJson) -> Result<(), Error> {
         self.run.hooks().redact_evidence(&self.state, call, evidence)
     }
 
@@ -126,9 +126,9 @@ pub(super) fn redacted_report(
     if let Some(call) = call {
         let hooks = run.hooks();
         // The call is over: what could not be looked through is not kept, and hooks are told.
-        let redact = |json: &mut Json| hooks.redact_evidence(state, call, json);
+        let redact = |json: &mut RawJson| hooks.redact_evidence(state, call, json);
         if let Err(error) = redact_each(&mut report.evidence, redact) {
-            hooks.failure(state, &error);
+            hooks.on_failure(state, &error);
         }
     }
     report

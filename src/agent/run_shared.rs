@@ -132,7 +132,7 @@ impl RunShared {
     /// Tells hooks of the error that ends the run, unless they were told that a request failed with it.
     pub(super) fn report_final_error(&self, state: &State, error: &Error) {
         if self.control().last_failure().as_ref() != Some(error) {
-            self.hooks().failure(state, error);
+            self.hooks().on_failure(state, error);
         }
     }
 }

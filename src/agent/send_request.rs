@@ -61,7 +61,7 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     }
     let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
     let prepare = async move {
-        let request = Box::new(hooks.prepare_request(&state, plain.clone()).await?);
+        let request = Box::new(hooks.transform_request(&state, plain.clone()).await?);
         Ok(PreparedRequest::Computed { original: Box::new(plain), prepared: request })
     };
     let prepared = run.effects.perform(EffectKind::Prepared, prepare).await?;

@@ -127,12 +127,12 @@ async fn run_checks(
     may_prove: bool,
 ) -> Result<RecordedReview, Error> {
     // A model that gives up has no answer that could be checked.
-    if run.hooks().gives_up(state, turn)?.is_none()
+    if run.hooks().give_up_reason(state, turn)?.is_none()
         && let Some(objection) = run.settings.validators.first_failure(turn)?
     {
         return Ok(RecordedReview::new(ReviewKind::Objection, objection));
     }
-    Ok(RecordedReview::from_decision(run.hooks().stop(state, turn).await?, may_prove))
+    Ok(RecordedReview::from_decision(run.hooks().before_stop(state, turn).await?, may_prove))
 }
 
 /// What the token target has to say.
@@ -169,7 +169,7 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
 /// The check that proves a run that ends as completed.
 pub(super) fn completion_evidence(run: &RunShared, state: &State) -> Option<Box<Evidence>> {
     let standing = || state.evidence.log.verdict();
-    match run.hooks().judge(state).ok()?.unwrap_or_else(standing) {
+    match run.hooks().judge_evidence(state).ok()?.unwrap_or_else(standing) {
         EvidenceVerdict::Proven(evidence) => Some(Box::new(evidence)),
         EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_) => None,
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::{AppendReason, Outcome, RewriteReason, Transition};
-use crate::item::{History, Item, Json, PendingCall, ToolCall, ToolResult};
+use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -103,7 +103,7 @@ pub enum ToolEvent {
         /// The tool's name.
         name: String,
         /// Whatever the tool says.
-        data: Json,
+        data: RawJson,
     },
     /// The sub-agent that runs as this call was suspended, since calls of its own wait for a verdict
     /// or a result from outside. The call stays open until the run is [resumed](crate::Agent::resume):

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::event::{AppendReason, Event, Outcome, RewriteReason, Transition};
-use crate::item::{Item, Json};
+use crate::item::{Item, RawJson};
 use crate::usage::Usage;
 
 /// The events that belong to no part of their own, as they are written.
@@ -137,7 +137,7 @@ impl<'de> Deserialize<'de> for Event {
         }
 
         // The type decides who reads the rest, so the event is kept as text in between.
-        let json = Json::deserialize(deserializer)?;
+        let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         match r#type.as_str() {
             "text_delta"

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, EndReason, InterruptedPhase};
-use crate::item::{Evidence, History, Item, Json, PendingCall};
+use crate::item::{Evidence, History, Item, PendingCall, RawJson};
 use crate::turn::ParseError;
 use crate::usage::Usage;
 
@@ -48,7 +48,7 @@ pub struct Outcome {
     /// What was handed in and came too late.
     pub undelivered: Vec<UndeliveredInput>,
     /// What tools have put on record.
-    pub evidence: Vec<Json>,
+    pub evidence: Vec<RawJson>,
     /// The check that proves a completed run: it passed behind the last change, and none that failed
     /// is left. It is there whether or not the agent
     /// [asks for evidence](crate::Agent::with_evidence).
@@ -257,7 +257,7 @@ struct OutcomeRepr {
     #[serde(default)]
     undelivered: Vec<UndeliveredInput>,
     #[serde(default)]
-    evidence: Vec<Json>,
+    evidence: Vec<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proof: Option<Box<Evidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

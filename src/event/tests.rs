@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::item::{
-    EffectReport, History, Item, Json, Part, ResultKind, SideEffect, ToolCall, ToolResult,
+    EffectReport, History, Item, Part, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
 };
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder, TurnEvent};
 use crate::usage::Usage;
@@ -95,7 +95,7 @@ fn the_events_of_tools_are_flat_objects() {
         &ToolEvent::Started { call_id: "c".into(), name: "n".into() }.into(),
         r#"{"type":"tool_started","call_id":"c","name":"n"}"#,
     );
-    let data = Json::parse(r#"{"a":2,"z":1}"#).unwrap();
+    let data = RawJson::parse(r#"{"a":2,"z":1}"#).unwrap();
     round_trip(
         &ToolEvent::Progress { call_id: "c".into(), name: "n".into(), data }.into(),
         r#"{"type":"tool_progress","call_id":"c","name":"n","data":{"a":2,"z":1}}"#,

@@ -3,16 +3,16 @@
 //! | framing | used by |
 //! |---|---|
 //! | [`ServerSentEvents`] | most vendors |
-//! | [`JsonLines`] | Ollama |
+//! | [`NdJson`] | Ollama |
 //! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
 //! A reader is fed the chunks of a body and returns its frames. It does no I/O, spawns nothing and
 //! never waits: when it returns `None`, it needs the next chunk.
 //!
 //! ```
-//! use turnstream::framing::{Framing, JsonLines};
+//! use turnstream::framing::{Framing, NdJson};
 //!
-//! let mut reader = JsonLines::default();
+//! let mut reader = NdJson::default();
 //! reader.feed("{\"a\":1}\n{\"a\"".into());
 //! assert_eq!(reader.next_frame().unwrap()?.data, "{\"a\":1}");
 //! assert!(reader.next_frame().is_none());
@@ -22,12 +22,12 @@
 //! ```
 
 mod amazon_event_stream;
-mod json_lines;
+mod nd_json;
 
 use bytes::Bytes;
 
 pub use amazon_event_stream::AmazonEventStream;
-pub use json_lines::JsonLines;
+pub use nd_json::NdJson;
 
 pub use crate::sse::Frame;
 

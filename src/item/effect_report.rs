@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::item::Json;
+use crate::item::RawJson;
 
 /// What a call did to the world, and what it can prove. The model does not see it; stores, traces
 /// and the outcome do.
@@ -26,7 +26,7 @@ pub struct EffectReport {
     pub side_effects: Vec<SideEffect>,
     /// What proves something: a command and its exit code, a diff. Collected in the outcome.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<Json>,
+    pub evidence: Vec<RawJson>,
 }
 
 /// Something that a call changed outside of the conversation.
@@ -41,10 +41,10 @@ pub struct SideEffect {
 /// A check that was run and what came of it: the usual form of what is put on record as evidence.
 ///
 /// ```
-/// use turnstream::item::{Evidence, Json};
+/// use turnstream::item::{Evidence, RawJson};
 ///
 /// let passed = Evidence::from_command("cargo test", 0);
-/// let json = Json::new(&passed)?;
+/// let json = RawJson::new(&passed)?;
 /// assert_eq!(json.as_str(), r#"{"command":"cargo test","exit_code":0}"#);
 /// assert_eq!(Evidence::from_json(&json), Some(passed));
 /// # Ok::<(), serde_json::Error>(())
@@ -80,7 +80,7 @@ impl Evidence {
     }
 
     /// Reads what was put on record. `None` if it has another form.
-    pub fn from_json(json: &Json) -> Option<Self> {
+    pub fn from_json(json: &RawJson) -> Option<Self> {
         json.deserialize_as().ok()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::item::{Content, Json, ToolCall, ToolResult, TurnInfo};
+use crate::item::{Content, RawJson, ToolCall, ToolResult, TurnInfo};
 
 /// One entry of the ledger: what was said, and what is known about it.
 ///
@@ -97,11 +97,11 @@ pub struct ProviderData {
     #[serde(default)]
     pub model: String,
     /// The provider's own value.
-    pub value: Json,
+    pub value: RawJson,
 }
 
 impl ProviderData {
-    pub(crate) fn new(provider: &str, model: &str, value: impl Into<Json>) -> Self {
+    pub(crate) fn new(provider: &str, model: &str, value: impl Into<RawJson>) -> Self {
         Self { provider: provider.to_owned(), model: model.to_owned(), value: value.into() }
     }
 }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn provider_data_keeps_the_order_of_its_keys() {
-        let value = Json::parse(r#"{"type":"x","a":1}"#).unwrap();
+        let value = RawJson::parse(r#"{"type":"x","a":1}"#).unwrap();
         let data = ProviderData { provider: "p".into(), model: "m".into(), value };
         round_trip(
             &Item::provider_item(data),

@@ -15,16 +15,16 @@ use serde_json::value::RawValue;
 /// flattened structs. That is what lets an opaque value of a provider be sent back as it came.
 ///
 /// ```
-/// use turnstream::item::Json;
+/// use turnstream::item::RawJson;
 ///
-/// let json: Json = serde_json::from_str(r#"{ "z": 1, "a": [true, null] }"#)?;
+/// let json: RawJson = serde_json::from_str(r#"{ "z": 1, "a": [true, null] }"#)?;
 /// assert_eq!(json.as_str(), r#"{"z":1,"a":[true,null]}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Json(Arc<str>);
+pub struct RawJson(Arc<str>);
 
-impl Json {
+impl RawJson {
     /// Makes it of anything that serialises to JSON.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Json {
     }
 }
 
-impl Json {
+impl RawJson {
     /// The same value, but that arrays and objects that are nested deeper than 64 levels are strings
     /// which hold their JSON. An event has levels of its own, one more for each sub-agent, and what is
     /// written is to be read again.
@@ -122,31 +122,31 @@ pub(crate) fn parse_arguments<T: DeserializeOwned>(text: &str) -> Result<T, Stri
     })
 }
 
-impl From<&serde_json::Value> for Json {
+impl From<&serde_json::Value> for RawJson {
     fn from(value: &serde_json::Value) -> Self {
         Self(value.to_string().into())
     }
 }
 
-impl From<serde_json::Value> for Json {
+impl From<serde_json::Value> for RawJson {
     fn from(value: serde_json::Value) -> Self {
         Self::from(&value)
     }
 }
 
-impl fmt::Debug for Json {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Display for Json {
+impl fmt::Display for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Serialize for Json {
+impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::Error as _;
         let raw: &RawValue = self.deserialize_as().map_err(S::Error::custom)?;
@@ -154,7 +154,7 @@ impl Serialize for Json {
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
+impl<'de> Deserialize<'de> for RawJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut text = Vec::new();
         deserializer.deserialize_any(JsonTranscriber(&mut text))?;
@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     fn check(input: &str, expected: &str) {
-        assert_eq!(Json::parse(input).unwrap().as_str(), expected);
+        assert_eq!(RawJson::parse(input).unwrap().as_str(), expected);
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(tag = "type")]
         enum Tagged {
-            Keep { value: Json },
+            Keep { value: RawJson },
         }
         let text = r#"{"type":"Keep","value":{"z":{"b":1,"a":2},"c":null}}"#;
         let read: Tagged = serde_json::from_str(text).unwrap();
@@ -368,15 +368,15 @@ mod tests {
 
     #[test]
     fn a_json_text_round_trips_through_a_value() {
-        let json = Json::parse(r#"{"a":[1,{"b":false}]}"#).unwrap();
+        let json = RawJson::parse(r#"{"a":[1,{"b":false}]}"#).unwrap();
         let value = serde_json::to_value(&json).unwrap();
-        assert_eq!(Json::deserialize(value).unwrap(), json);
+        assert_eq!(RawJson::deserialize(value).unwrap(), json);
     }
 
     #[test]
     fn too_deeply_nested_values_become_strings() {
         let nested = |levels| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
-        let json = |text: String| Json(text.into());
+        let json = |text: String| RawJson(text.into());
         assert_eq!(json(nested(64)).limit_depth().as_str(), nested(64));
         let text = format!(r#"{{"a":"[{{","b":{},"c":[{}]}}"#, nested(64), nested(70));
         let flat = json(text).limit_depth();
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn invalid_json_is_rejected() {
-        assert!(Json::parse("{\"a\":").is_err());
-        assert!(Json::parse("1 2").is_err());
+        assert!(RawJson::parse("{\"a\":").is_err());
+        assert!(RawJson::parse("1 2").is_err());
     }
 }

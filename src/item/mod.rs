@@ -24,7 +24,7 @@ pub use effect_report::{EffectReport, Evidence, SideEffect};
 pub(crate) use history::EncodedChunk;
 pub use history::{History, Items};
 pub use item::{Item, ItemKind, Mark, ProviderData};
-pub use json::Json;
+pub use json::RawJson;
 pub(crate) use json::nesting_depth;
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;

@@ -7,7 +7,9 @@ use crate::event::{
     AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, InterruptedPhase, Outcome,
     ToolEvent, Transition, UndeliveredInput,
 };
-use crate::item::{EffectReport, History, Item, Json, OpenCalls, ResultKind, ToolCall, ToolResult};
+use crate::item::{
+    EffectReport, History, Item, OpenCalls, RawJson, ResultKind, ToolCall, ToolResult,
+};
 use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
@@ -27,7 +29,7 @@ pub(super) struct RunFold {
     open_calls: OpenCalls<OpenCall, ToolResult>,
     phase: InterruptedPhase,
     /// What the results in the history have put on record, also those that were rewritten since.
-    evidence: Vec<Json>,
+    evidence: Vec<RawJson>,
     /// Of completed turns, of void attempts, and of what was rewritten.
     usage: Usage,
     request_count: u32,
@@ -326,6 +328,6 @@ fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
 }
 
 /// What a result has put on record.
-fn result_evidence(result: &ToolResult) -> impl Iterator<Item = Json> {
+fn result_evidence(result: &ToolResult) -> impl Iterator<Item = RawJson> {
     result.report.iter().flat_map(|report| report.evidence.iter().cloned())
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::Json;
+use crate::item::RawJson;
 use crate::provider::ordered_fields::OrderedFields;
 pub(super) use crate::request::unsupported_error;
 
@@ -66,13 +66,13 @@ impl ObjectWriter {
     }
 
     /// The object as a value; `None` if a value of it is not JSON.
-    pub(super) fn into_json(mut self) -> Option<Json> {
+    pub(super) fn into_json(mut self) -> Option<RawJson> {
         if self.error.is_some() {
             return None;
         }
         self.fields.insert(0, b'{');
         self.end_field(b"}");
-        Json::parse(std::str::from_utf8(&self.fields).ok()?).ok()
+        RawJson::parse(std::str::from_utf8(&self.fields).ok()?).ok()
     }
 
     /// The object with one more field at its end, an array whose elements `fill` appends, and with

@@ -42,7 +42,7 @@ pub trait Decode {
     ///
     /// A frame whose event type is `error` is an error on every wire, and does not come here unless its
     /// data is empty. Frames of a framing without types, such as
-    /// [`JsonLines`](crate::framing::JsonLines), have the type `message`: a decoder for one finds
+    /// [`NdJson`](crate::framing::NdJson), have the type `message`: a decoder for one finds
     /// errors itself, and [`error_in_stream`](crate::provider::error_in_stream) reads them.
     ///
     /// # Errors

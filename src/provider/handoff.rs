@@ -27,10 +27,10 @@ pub enum Handoff<'a> {
 ///
 /// ```
 /// use turnstream::Item;
-/// use turnstream::item::{Json, ProviderData};
+/// use turnstream::item::{RawJson, ProviderData};
 /// use turnstream::provider::{Handoff, handoff};
 ///
-/// let value = Json::parse(r#"{"signature":"c2ln"}"#)?;
+/// let value = RawJson::parse(r#"{"signature":"c2ln"}"#)?;
 /// let data = ProviderData { provider: "anthropic".into(), model: "a".into(), value };
 /// let thought = Item { provider_data: Some(data.into()), ..Item::reasoning("Hm.") };
 /// assert!(matches!(handoff(&thought, "anthropic", "a"), Handoff::Verbatim(_)));

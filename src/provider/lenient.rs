@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use serde_json::value::RawValue;
 
 use crate::error::Error;
-use crate::item::{Json, json};
+use crate::item::{RawJson, json};
 use crate::provider::failure::protocol_error;
 
 /// Reads a frame. JSON that a strict reader trips over, though it is JSON, is repaired first: a key
@@ -134,8 +134,10 @@ pub(super) fn array_elements(raw: Option<&RawValue>) -> Vec<&RawValue> {
 }
 
 /// A whole value, repaired where it must be.
-pub(super) fn deserialize_json(raw: &RawValue) -> Option<Json> {
-    Json::parse(raw.get()).or_else(|error| Json::parse(&repair_json(raw.get()).ok_or(error)?)).ok()
+pub(super) fn deserialize_json(raw: &RawValue) -> Option<RawJson> {
+    RawJson::parse(raw.get())
+        .or_else(|error| RawJson::parse(&repair_json(raw.get()).ok_or(error)?))
+        .ok()
 }
 
 /// A string, borrowed where it has no escapes; anything else is none.

@@ -7,7 +7,7 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::item::{Json, ProviderData};
+use crate::item::{ProviderData, RawJson};
 use crate::provider::lenient::array_elements;
 
 /// The fields of an object in their order, their values as they are written.
@@ -66,12 +66,12 @@ impl OrderedFields {
     }
 
     /// As JSON, if there is a field.
-    pub(super) fn into_non_empty_json(self) -> Option<Json> {
+    pub(super) fn into_non_empty_json(self) -> Option<RawJson> {
         if self.is_empty() { None } else { self.into_json() }
     }
 
-    pub(super) fn into_json(self) -> Option<Json> {
-        Json::parse(&serde_json::to_string(&self).ok()?).ok()
+    pub(super) fn into_json(self) -> Option<RawJson> {
+        RawJson::parse(&serde_json::to_string(&self).ok()?).ok()
     }
 
     /// Merges `extra`: objects field by field, anything else replaces what stands there.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::{Error, ErrorKind};
 use crate::fnv::fnv1a_128;
-use crate::item::{Item, Json};
+use crate::item::{Item, RawJson};
 use crate::request::{Output, Request};
 
 /// The parts of a request beside its context.
@@ -63,9 +63,9 @@ pub struct ReplayMismatch {
     pub part: String,
     /// What stands there in the recording: an event, the fingerprint of a part, or `null` for
     /// nothing.
-    pub recorded: Json,
+    pub recorded: RawJson,
     /// What stands there in the replay: an event, a part of a request, or `null` for nothing.
-    pub replayed: Json,
+    pub replayed: RawJson,
 }
 
 impl fmt::Display for ReplayMismatch {
@@ -174,7 +174,7 @@ fn is_same_part(a: &Request, b: &Request, part: usize) -> bool {
 
 /// A part beside the context. The keys of schemas and of extra fields are sorted: recordings of
 /// earlier versions have them so, and their order is not a difference.
-fn part_json(request: &Request, at: usize) -> Json {
+fn part_json(request: &Request, at: usize) -> RawJson {
     match REQUEST_PARTS[at] {
         "model" => json_or_null(&request.model),
         "system" => json_or_null(&request.system),
@@ -197,12 +197,12 @@ fn part_json(request: &Request, at: usize) -> Json {
     }
 }
 
-fn json_or_null(value: &(impl Serialize + ?Sized)) -> Json {
-    Json::new(value).unwrap_or_else(|_| Value::Null.into())
+fn json_or_null(value: &(impl Serialize + ?Sized)) -> RawJson {
+    RawJson::new(value).unwrap_or_else(|_| Value::Null.into())
 }
 
 impl Fingerprint {
-    fn of_json(json: &Json) -> Self {
+    fn of_json(json: &RawJson) -> Self {
         Self(fnv1a_128(json.as_str().bytes()))
     }
 

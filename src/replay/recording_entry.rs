@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::item::{History, Json};
+use crate::item::{History, RawJson};
 use crate::replay::fingerprint::RequestFingerprint;
 use crate::world::{EffectKind, LoopEnd};
 
@@ -28,7 +28,7 @@ pub(super) enum RecordingEntry {
         kind: EffectKind,
         name: String,
         occurrence: Option<u32>,
-        result: Result<Json, Error>,
+        result: Result<RawJson, Error>,
     },
     TurnError(Error),
     LoopEnd(LoopEnd),

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::item::{History, Json};
+use crate::item::{History, RawJson};
 use crate::replay::fingerprint::RequestFingerprint;
 use crate::replay::version1::ValueV1;
 use crate::world::{EffectKind, TimeLimitReached};
@@ -86,7 +86,7 @@ pub(super) struct ValueLine {
     pub(super) name: String,
     pub(super) nth: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) value: Option<Json>,
+    pub(super) value: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Error>,
 }

@@ -11,7 +11,7 @@ use futures::stream;
 
 use crate::error::Error;
 use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
-use crate::item::{EffectReport, Json};
+use crate::item::{EffectReport, RawJson};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::{ReplayedEvent, replay_event};
 use crate::replay::effect_counter::EffectCounter;
@@ -77,7 +77,7 @@ impl RunPlayer {
     }
 
     /// What the recording has for an effect, which is asked for now.
-    fn take_value(&self, key: &EffectKey) -> Option<Result<Json, Error>> {
+    fn take_value(&self, key: &EffectKey) -> Option<Result<RawJson, Error>> {
         let mut state = self.lock();
         let now = state.effect_counter.count(key);
         let is_it = |kind: EffectKind, name: &str, nth: Option<u32>| {

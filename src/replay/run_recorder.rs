@@ -9,7 +9,7 @@ use futures::FutureExt;
 use crate::agent::{Agent, RunStart};
 use crate::error::Error;
 use crate::event::Event;
-use crate::item::{History, Json};
+use crate::item::{History, RawJson};
 use crate::lock::lock_ignoring_poison;
 use crate::provider::is_vetoed_event;
 use crate::replay::effect_counter::EffectCounter;
@@ -171,7 +171,7 @@ impl RunLog {
         }
     }
 
-    fn write_value(&self, key: &EffectKey, nth: u32, made: Result<Json, Error>) {
+    fn write_value(&self, key: &EffectKey, nth: u32, made: Result<RawJson, Error>) {
         let (of, name) = (key.kind, key.name.to_string());
         let (value, error) = match made {
             Ok(json) => (Some(json), None),
@@ -237,7 +237,7 @@ impl RunLog {
 }
 
 /// Whether a value is the one that stands for nothing.
-fn is_default_json(json: &Json) -> bool {
+fn is_default_json(json: &RawJson) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }
 

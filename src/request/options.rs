@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::Json;
+use crate::item::RawJson;
 
 /// How a model is asked: limits, sampling, reasoning, the form of the answer.
 ///
@@ -78,7 +78,7 @@ pub struct Options {
 /// Reads a number from its text, in which `serde_json/arbitrary_precision` presents it within an
 /// enum that has its tag inside.
 fn deserialize_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
-    Json::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
+    RawJson::deserialize(from)?.deserialize_as().map_err(de::Error::custom)
 }
 
 impl Options {

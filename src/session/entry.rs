@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::event::RewriteReason;
-use crate::item::{History, Item, Json, PendingCall};
+use crate::item::{History, Item, PendingCall, RawJson};
 
 /// One entry of a session, in the order in which it happened.
 ///
@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for Entry {
             r#type: String,
         }
 
-        let json = Json::deserialize(deserializer)?;
+        let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
             "rewritten" | "pending" | "nested" | "resumed" => {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
-use crate::item::{EffectReport, Json, SideEffect};
+use crate::item::{EffectReport, RawJson, SideEffect};
 use crate::lock::lock_ignoring_poison;
 use crate::tool::RunData;
 use crate::turn::Turn;
@@ -106,7 +106,7 @@ impl ToolContext {
     /// Puts on record what proves something. A value that is not JSON is kept as `null`, and what is
     /// nested deeper than 64 levels as a string.
     pub fn record_evidence(&self, evidence: impl Serialize) {
-        let json = Json::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
+        let json = RawJson::new(&evidence).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.call_record.with_report(|report| report.evidence.push(json.limit_depth()));
     }
 

@@ -13,7 +13,7 @@ use crate::tool::Suspension;
 #[non_exhaustive]
 pub enum ToolUpdate {
     /// How far it is, for whoever watches. The model does not see it.
-    Progress(item::Json),
+    Progress(item::RawJson),
     /// An event of a sub-agent that runs inside the tool, for whoever watches.
     NestedEvent(Box<Event>),
     /// The result. What would come after it never runs.
@@ -70,7 +70,7 @@ impl ToolUpdate {
     /// How far it is. A value that is no JSON is shown as `null`.
     pub fn progress<T: serde::Serialize + ?Sized>(value: &T) -> Self {
         let null = |_| serde_json::Value::Null.into();
-        Self::Progress(item::Json::new(value).unwrap_or_else(null))
+        Self::Progress(item::RawJson::new(value).unwrap_or_else(null))
     }
 
     /// The result.
@@ -192,4 +192,4 @@ impl_into_tool_output_for_content!(String, &str, Content, Vec<Part>);
 impl_into_tool_output_by_display!(
     bool, char, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64
 );
-impl_into_tool_output_by_display!(serde_json::Value, item::Json);
+impl_into_tool_output_by_display!(serde_json::Value, item::RawJson);

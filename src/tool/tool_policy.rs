@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::error::Error;
-use crate::item::{Json, ToolCall, ToolResult};
+use crate::item::{RawJson, ToolCall, ToolResult};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
 /// What stands between the calls of a turn and their tools: rules, approvals, and whoever looks at
@@ -166,7 +166,7 @@ pub trait ToolPolicy: Send {
     /// # Errors
     ///
     /// The run ends with it, and `null` is reported.
-    fn redact_progress(&mut self, call: &ToolCall, data: &mut Json) -> Result<(), Error> {
+    fn redact_progress(&mut self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let _ = (call, data);
         Ok(())
     }
@@ -177,7 +177,7 @@ pub trait ToolPolicy: Send {
     /// # Errors
     ///
     /// The run ends with it, and `null` is kept.
-    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut Json) -> Result<(), Error> {
+    fn redact_evidence(&mut self, call: &ToolCall, evidence: &mut RawJson) -> Result<(), Error> {
         let _ = (call, evidence);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::item::{Evidence, Json, SideEffect};
+use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
 
@@ -48,7 +48,7 @@ pub struct TraceEvent {
     /// What was put on record for the step before it was done, such as what was selected for its
     /// request, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<Json>,
+    pub inputs: Vec<RawJson>,
     /// What was done.
     pub action: TraceAction,
     /// What came of it.
@@ -74,7 +74,7 @@ pub enum TraceAction {
         /// The arguments as the model wrote them, without what `why` says as well. What is not JSON,
         /// or nested deeper than 100 levels, is a string; `None` if the call was made before the trace began.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        args: Option<Json>,
+        args: Option<RawJson>,
         /// What the model said of the call, if its tool is [audited](crate::Tool::with_rationale).
         #[serde(flatten)]
         why: Rationale,
@@ -120,7 +120,7 @@ pub struct TraceResult {
     /// What the tool has put on record, usually an [`Evidence`]. One is
     /// written as it is, several as a list.
     #[serde(skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
-    pub evidence: Vec<Json>,
+    pub evidence: Vec<RawJson>,
     /// What proves a success: the [`proof`](crate::Outcome::proof) of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
@@ -148,17 +148,19 @@ fn is_zero(number: &u32) -> bool {
 mod one_or_many {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use crate::item::Json;
+    use crate::item::RawJson;
 
-    pub(super) fn serialize<S: Serializer>(values: &[Json], to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(values: &[RawJson], to: S) -> Result<S::Ok, S::Error> {
         match values {
             [one] if !one.as_str().starts_with('[') => one.serialize(to),
             values => values.serialize(to),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Json>, D::Error> {
-        let json = Json::deserialize(from)?;
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<RawJson>, D::Error> {
+        let json = RawJson::deserialize(from)?;
         match json.as_str().starts_with('[') {
             true => json.deserialize_as().map_err(serde::de::Error::custom),
             false => Ok(vec![json]),

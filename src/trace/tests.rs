@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::item::{Evidence, Json, SideEffect};
+use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 
 fn step(
@@ -37,8 +37,8 @@ fn patched() -> TraceResult {
     TraceResult { changed_files: vec!["book/glossary.md".to_owned()], ..exit(ToolExit::Success) }
 }
 
-fn evidence(command: &str, exit_code: i32, stderr: &str) -> Json {
-    Json::new(&Evidence::from_command(command, exit_code).with_stderr(stderr)).unwrap()
+fn evidence(command: &str, exit_code: i32, stderr: &str) -> RawJson {
+    RawJson::new(&Evidence::from_command(command, exit_code).with_stderr(stderr)).unwrap()
 }
 
 /// The step is written so, for people and for machines, and read again.
@@ -316,7 +316,7 @@ fn strings_are_quoted_if_yaml_would_read_another_type() {
 
 #[test]
 fn recorded_json_is_shown_with_its_fields_in_order() {
-    let diff = Json::parse(r#"{"z":[{"b":1.5,"a":null},[],{},[true,"x"]],"a b":{"c":{}}}"#);
+    let diff = RawJson::parse(r#"{"z":[{"b":1.5,"a":null},[],{},[true,"x"]],"a b":{"c":{}}}"#);
     let result = TraceResult { evidence: vec![diff.unwrap()], ..exit(ToolExit::Success) };
     let yaml = step(1, tool("t", "x"), result, None).to_string();
     let shown = yaml.split_once("  evidence:\n").unwrap().1;
@@ -349,7 +349,7 @@ fn a_very_long_key_uses_explicit_yaml_key_syntax() {
 
 #[test]
 fn the_full_form_shows_what_is_needed_to_repeat_a_step() {
-    let args = Some(Json::parse(r#"{"path":"a.md"}"#).unwrap());
+    let args = Some(RawJson::parse(r#"{"path":"a.md"}"#).unwrap());
     let (tool, call_id) = ("read".to_owned(), "c1".to_owned());
     let action = TraceAction::Tool { tool, call_id, args, why: Rationale::default() };
     let mut event = step(1, action, exit(ToolExit::Success), None);
@@ -370,7 +370,7 @@ fn one_piece_of_evidence_is_a_value_and_several_are_a_list() {
         (vec![json!(1), json!("b")], json!([1, "b"])),
         (vec![json!([1])], json!([[1]])),
     ] {
-        let evidence: Vec<Json> = evidence.into_iter().map(Json::from).collect();
+        let evidence: Vec<RawJson> = evidence.into_iter().map(RawJson::from).collect();
         let result = TraceResult { evidence, ..TraceResult::default() };
         assert_eq!(serde_json::to_value(&result).unwrap(), json!({ "evidence": written }));
         let text = serde_json::to_string(&result).unwrap();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::event::{AppendReason, Event};
-use crate::item::{History, Json};
+use crate::item::{History, RawJson};
 use crate::lock::lock_ignoring_poison;
 use crate::trace::trace_fold::TraceFold;
 use crate::trace::trace_writers::TraceWriters;
@@ -130,7 +130,7 @@ impl Trace {
     /// Puts an input of the next step on record, such as what was selected for its request and why.
     /// A value that is no JSON is kept as `null`.
     pub fn add_input(&self, input: impl Serialize) {
-        let json = Json::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
+        let json = RawJson::new(&input).unwrap_or_else(|_| serde_json::Value::Null.into());
         self.lock_state().fold.add_input(json);
     }
 

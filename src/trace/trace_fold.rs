@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
 use crate::item::{
-    History, Item, Json, OpenCalls, SideEffect, ToolCall, ToolResult, nesting_depth,
+    History, Item, OpenCalls, RawJson, SideEffect, ToolCall, ToolResult, nesting_depth,
 };
 use crate::tool::Rationale;
 use crate::trace::remaining_budget::{RemainingBudget, UsedBudget};
@@ -42,7 +42,7 @@ struct RunTrace {
     /// A turn without calls that may be the last.
     final_text: Option<FinalText>,
     /// What was noted for the next step.
-    inputs: Vec<Json>,
+    inputs: Vec<RawJson>,
     /// The sub-agents, by the calls that they run as.
     nested_folds: Vec<(String, TraceFold)>,
     /// What sub-agents had done when they were suspended, by the calls that they run as.
@@ -75,7 +75,7 @@ impl TraceFold {
         }
     }
 
-    pub(super) fn add_input(&mut self, input: Json) {
+    pub(super) fn add_input(&mut self, input: RawJson) {
         self.run.inputs.push(limit_depth(input));
     }
 
@@ -337,18 +337,18 @@ impl TraceFold {
 }
 
 /// Arguments as the trace has them.
-fn split_rationale(arguments: &str) -> (Rationale, Option<Json>) {
+fn split_rationale(arguments: &str) -> (Rationale, Option<RawJson>) {
     let (why, rest) = Rationale::split_well_formed(arguments);
     let text = || serde_json::Value::from(arguments).into();
     let args = match rest.trim() {
         "" => serde_json::Value::Object(serde_json::Map::new()).into(),
-        rest => Json::parse(rest).map_or_else(|_| text(), limit_depth),
+        rest => RawJson::parse(rest).map_or_else(|_| text(), limit_depth),
     };
     (why, Some(args))
 }
 
 /// The value, or its text where it is nested too deep to be read again as a part of a step.
-fn limit_depth(json: Json) -> Json {
+fn limit_depth(json: RawJson) -> RawJson {
     match nesting_depth(json.as_str()) > MAX_JSON_DEPTH {
         true => serde_json::Value::from(json.as_str()).into(),
         false => json,

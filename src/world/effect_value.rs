@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::Json;
+use crate::item::RawJson;
 
 /// The value of an effect: as it was made, or as it was read. It becomes JSON only where a world asks for
 /// that.
@@ -16,18 +16,18 @@ pub struct EffectValue(ValueRepr);
 enum ValueRepr {
     None,
     Typed(Box<dyn ErasedValue>),
-    Json(Json),
+    Json(RawJson),
 }
 
 /// A value of any type that can be serialized.
 trait ErasedValue: Send {
-    fn to_json_value(&self) -> Result<Json, serde_json::Error>;
+    fn to_json_value(&self) -> Result<RawJson, serde_json::Error>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<T: Serialize + Send + 'static> ErasedValue for T {
-    fn to_json_value(&self) -> Result<Json, serde_json::Error> {
-        Json::new(self)
+    fn to_json_value(&self) -> Result<RawJson, serde_json::Error> {
+        RawJson::new(self)
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
@@ -42,7 +42,7 @@ impl EffectValue {
     }
 
     /// A value that was kept as JSON.
-    pub fn from_json(json: Json) -> Self {
+    pub fn from_json(json: RawJson) -> Self {
         Self(ValueRepr::Json(json))
     }
 
@@ -56,7 +56,7 @@ impl EffectValue {
     /// # Errors
     ///
     /// [`Store`](ErrorKind::Store) if it cannot be written as JSON.
-    pub fn to_json(&self) -> Result<Json, Error> {
+    pub fn to_json(&self) -> Result<RawJson, Error> {
         match &self.0 {
             ValueRepr::None => Ok(serde_json::Value::Null.into()),
             ValueRepr::Json(json) => Ok(json.clone()),

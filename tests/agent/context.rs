@@ -8,7 +8,7 @@ use turnstream::context::{
     Compaction, Compactor, Truncator, compactor_fn, mark_reactive_compaction,
     was_reactively_compacted,
 };
-use turnstream::item::{Json, Mark, Part, ProviderData};
+use turnstream::item::{Mark, Part, ProviderData, RawJson};
 use turnstream::testing::{Wire, lint};
 use turnstream::{ErrorKind, History, Item};
 
@@ -416,7 +416,7 @@ fn turns_with_a_provider_item_keep_their_reasoning_and_arguments() {
     let own = Item::provider_item(ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
-        value: Json::parse(r#"{"type":"web_search_call","id":"ws_1"}"#).unwrap(),
+        value: RawJson::parse(r#"{"type":"web_search_call","id":"ws_1"}"#).unwrap(),
     });
     let long = format!("{{\"a\":\"{}\"}}", "x".repeat(2_000));
     let mut items = vec![Item::user("u"), Item::reasoning("hm"), own];

@@ -39,7 +39,7 @@ async fn spends(agent: Agent, expected: u64) {
 
 #[tokio::test]
 async fn a_turn_is_priced_by_the_model_that_a_hook_selected() {
-    let escalate = hook::prepare(|state, mut request| async move {
+    let escalate = hook::prepare_request(|state, mut request| async move {
         request.model = (state.counts.model_calls > 1).then(|| "dear".to_owned());
         request
     });

@@ -301,7 +301,7 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
     let words = |n: usize| (0..n).map(|n| Reply::text(&format!("Plan {n}."))).collect::<Vec<_>>();
     let go_on = |times: usize| {
         let left = Mutex::new(times);
-        hook::stop(move |_, _| {
+        hook::before_stop(move |_, _| {
             let mut left = left.lock().unwrap();
             let blocks = *left > 0;
             *left = left.saturating_sub(1);

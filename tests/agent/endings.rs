@@ -44,7 +44,8 @@ fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
 /// An agent that ends for each reason, in the order of the guide.
 fn all() -> Vec<(EndReason, Agent)> {
     let stopping = |answer: StopDecision| {
-        agent([says("done")]).with_hook(hook::stop(move |_, _| std::future::ready(answer.clone())))
+        agent([says("done")])
+            .with_hook(hook::before_stop(move |_, _| std::future::ready(answer.clone())))
     };
     let why = || String::from("why");
     let failing = hook::before_tool(|_, _| async {

@@ -351,7 +351,7 @@ async fn a_truncated_or_shortened_result_keeps_its_report() {
 #[tokio::test]
 async fn stop_hooks_run_before_the_evidence_policy() {
     let (agent, _) = agent([checks("test", 0), "done".into(), "Done, kindly.".into()]);
-    let kind = hook::stop(|_, turn| async move {
+    let kind = hook::before_stop(|_, turn| async move {
         match turn.text().contains("kindly") {
             true => StopDecision::Allow,
             false => StopDecision::Block("Kindly.".into()),
@@ -363,7 +363,7 @@ async fn stop_hooks_run_before_the_evidence_policy() {
 #[tokio::test]
 async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
     let (agent, _) = agent(["done".into(), "kindly".into(), "kindly".into()]);
-    let kind = hook::stop(|_, turn| async move {
+    let kind = hook::before_stop(|_, turn| async move {
         match turn.text().contains("kindly") {
             true => StopDecision::Allow,
             false => StopDecision::Block("Kindly.".into()),
@@ -377,7 +377,8 @@ async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
 #[tokio::test]
 async fn a_stop_hook_that_ends_the_run_determines_the_reason() {
     let (agent, _) = agent(["done".into()]);
-    let agent = agent.with_hook(hook::stop(|_, _| async { StopDecision::EndRun("no".into()) }));
+    let agent =
+        agent.with_hook(hook::before_stop(|_, _| async { StopDecision::EndRun("no".into()) }));
     check(&agent.run("go").outcome().await, EndReason::StopHookPrevented, 1, Some("no"));
 }
 
@@ -493,7 +494,7 @@ async fn a_run_stopped_while_its_claim_is_evaluated_ends_as_stopped() {
     let (agent, _) = agent([Reply::text("Done.")]);
     let kept = std::sync::Arc::new(std::sync::OnceLock::<turnstream::RunHandle>::new());
     let stops = std::sync::Arc::clone(&kept);
-    let agent = agent.with_hook(hook::stop(move |_, _| {
+    let agent = agent.with_hook(hook::before_stop(move |_, _| {
         stops.get().unwrap().stop_after_turn();
         async { StopDecision::Allow }
     }));
@@ -505,7 +506,7 @@ async fn a_run_stopped_while_its_claim_is_evaluated_ends_as_stopped() {
 #[tokio::test]
 async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
     let asks = || {
-        hook::stop(|_, turn| async move {
+        hook::before_stop(|_, turn| async move {
             match turn.text().contains("proof") {
                 true => StopDecision::Allow,
                 false => StopDecision::RequireEvidence {
@@ -515,7 +516,7 @@ async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
             }
         })
     };
-    let judges = hook::judge(|_| {
+    let judges = hook::judge_evidence(|_| {
         Some(turnstream::agent::evidence::EvidenceVerdict::Proven(Evidence::from_command("own", 0)))
     });
     let agent = Agent::new(Scripted::new(["Done.", "With proof."])).with_hook(asks());
@@ -529,10 +530,11 @@ async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
     let agent = Agent::new(Scripted::new(["Done.", "Done."])).with_hook(asks());
     check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some("no proof"));
 
-    let gives_up = hook::gives_up(|_, turn| turn.text().strip_prefix("I lack ").map(str::to_owned));
+    let gives_up =
+        hook::give_up_reason(|_, turn| turn.text().strip_prefix("I lack ").map(str::to_owned));
     let agent = Agent::new(Scripted::new(["I lack a key"])).with_hook(gives_up);
     let agent = agent.with_validation(|_| Err("not asked about words that are no answer"));
-    let ends = hook::stop(|_, _| async { StopDecision::Blocked("a key".into()) });
+    let ends = hook::before_stop(|_, _| async { StopDecision::Blocked("a key".into()) });
     check(&agent.with_hook(ends).run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
 }
 

@@ -62,7 +62,8 @@ async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
     check_failed(&drain(refused().run("go")).await, ErrorKind::Auth);
     let cut = Scripted::from_fn(|_, _| Reply::text("It is ").cut());
     check_failed(&drain(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
-    let objects = hook::prepare(|_, _| async { Err::<Request, _>(error(ErrorKind::Other)) });
+    let objects =
+        hook::prepare_request(|_, _| async { Err::<Request, _>(error(ErrorKind::Other)) });
     let agent = Agent::new(Scripted::new(["never"])).with_hook(objects);
     check_failed(&drain(agent.run("go")).await, ErrorKind::Hook);
     let panics = Scripted::from_fn(|_, _| -> Reply { panic!("the model panics") });
@@ -128,7 +129,7 @@ async fn only_failed_runs_yield_an_error() {
     let calls = |name: &str| agent(Reply::new().call(name, json!({})));
     let stops = |stop| agent(Reply::text("no").stop(stop));
     let no_time = Budget::new().with_time_limit(Duration::ZERO);
-    let prevents = hook::stop(|_, _| async { StopDecision::EndRun("no".into()) });
+    let prevents = hook::before_stop(|_, _| async { StopDecision::EndRun("no".into()) });
     for (agent, reason) in [
         (agent("fine".into()), EndReason::Completed),
         (calls("t").with_max_turns(2), EndReason::MaxTurns),

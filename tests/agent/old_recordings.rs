@@ -37,7 +37,7 @@ fn agent(model: Scripted) -> Agent {
 
 fn hooked() -> Agent {
     agent(looks(2))
-        .with_hook(hook::prepare(|state, mut request| {
+        .with_hook(hook::prepare_request(|state, mut request| {
             request.system.volatile = format!("Request {}.", state.counts.model_calls);
             async move { request }
         }))
@@ -52,7 +52,7 @@ fn hooked() -> Agent {
             let note = Item::user(format!("a note on turn {}", state.counts.model_calls));
             async move { vec![note] }
         }))
-        .with_hook(hook::stop(|state, _| {
+        .with_hook(hook::before_stop(|state, _| {
             let end = match state.counts.model_calls < 5 {
                 true => StopDecision::Block("Look again.".into()),
                 false => StopDecision::EndRun("That is enough.".into()),

@@ -193,7 +193,8 @@ async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_with_a_reaso
         (StopDecision::Unproven("enough".into()), EndReason::Unproven, false),
     ] {
         let (agent, _) = agent(["done".into()]);
-        let agent = agent.with_hook(hook::stop(move |_, _| std::future::ready(answer.clone())));
+        let agent =
+            agent.with_hook(hook::before_stop(move |_, _| std::future::ready(answer.clone())));
         let outcome = agent.run("go").outcome().await;
         check(&outcome, reason, partial, 1);
         assert_eq!((outcome.why.as_deref(), outcome.text.as_str()), (Some("enough"), "done"));
@@ -204,7 +205,7 @@ async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_with_a_reaso
 async fn a_stop_hook_overridden_by_steering_does_not_set_the_reason() {
     let steering = Arc::new(OnceLock::<RunHandle>::new());
     let given = Arc::clone(&steering);
-    let stop = hook::stop(move |state, _| {
+    let stop = hook::before_stop(move |state, _| {
         let answer = match state.counts.model_calls {
             1 => {
                 given.get().unwrap().steer("and?").unwrap();

@@ -480,7 +480,7 @@ async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
     let router = agent(Scripted::from_fn(|_, _| Reply::text("small"))).with_budget(budget());
-    let hook = hook::prepare(move |_, mut request: Request| {
+    let hook = hook::prepare_request(move |_, mut request: Request| {
         let asked = router.run("Which model?").outcome();
         async move {
             request.model = Some(asked.await.text);
@@ -498,7 +498,7 @@ async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
 async fn the_reservation_is_computed_after_hooks_changed_the_request() {
     for (per_answer, longest, reserved) in [(10, 5_000, 5_000), (u64::MAX, 7, 7)] {
         let pool = Pool::new(100_000).with_tokens_per_response(per_answer);
-        let hook = hook::prepare(move |_, mut request: Request| async move {
+        let hook = hook::prepare_request(move |_, mut request: Request| async move {
             request.options.max_output_tokens = Some(longest);
             request
         });

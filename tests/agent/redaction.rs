@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::hook;
 use turnstream::event::{EndReason, ToolEvent};
-use turnstream::item::{Json, ResultKind};
+use turnstream::item::{RawJson, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::Recorder;
 use turnstream::session::{MemoryStore, Session};
@@ -33,9 +33,9 @@ fn leaky() -> Tool {
     Tool::typed_streaming(spec("t"), run).unwrap()
 }
 
-fn masked(data: &mut Json) {
+fn masked(data: &mut RawJson) {
     let text = data.to_string().replace(SECRET, "***");
-    *data = Json::parse(&text).unwrap();
+    *data = RawJson::parse(&text).unwrap();
 }
 
 fn leaking() -> Agent {

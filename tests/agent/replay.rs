@@ -253,7 +253,7 @@ fn hooks_are_not_called_in_a_replay_and_their_recorded_decisions_are_used() {
     let (agent, ..) = agent();
     let count = Arc::clone(&asked);
     let agent = agent
-        .with_hook(hook::prepare(move |_, mut request| {
+        .with_hook(hook::prepare_request(move |_, mut request| {
             let mut asked = count.lock().unwrap();
             *asked += 1;
             request.system.volatile = format!("It is {asked} o'clock.");
@@ -379,7 +379,7 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
 #[test]
 fn a_run_interrupted_during_a_hook_is_replayed_as_interrupted() {
     let (agent, ran, model) = agent();
-    let agent = agent.with_hook(hook::prepare(|_, _| std::future::pending::<Request>()));
+    let agent = agent.with_hook(hook::prepare_request(|_, _| std::future::pending::<Request>()));
     let text = lines(&agent, |mut run| {
         assert!(run.next().now_or_never().flatten().is_some(), "its input");
         assert!(run.next().now_or_never().is_none(), "the hook thinks");

@@ -142,7 +142,7 @@ async fn a_limit_reached_during_a_request_ends_the_run_even_with_a_fallback() {
 
     // Only the time for a last turn is left.
     let (late, second) = agent(Usage::default());
-    let slow = hook::prepare(|_, request| async {
+    let slow = hook::prepare_request(|_, request| async {
         sleep(8 * SECOND).await;
         request
     });

@@ -9,7 +9,7 @@ use futures::executor::block_on;
 use serde_json::json;
 use turnstream::agent::{Limits, State, hook};
 use turnstream::event::EndReason;
-use turnstream::item::{Item, Json, ResultKind};
+use turnstream::item::{Item, RawJson, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolUpdate};
 use turnstream::{Agent, Error, ErrorKind, Event, Outcome};
@@ -138,20 +138,20 @@ fn evidence_and_progress_of_deeply_nested_sub_agents_survive_serialization() {
 
 #[test]
 fn evidence_and_progress_set_by_hooks_survive_serialization_at_any_depth() {
-    let deep = Json::new(&(0..500).fold(json!("bottom"), |inner, _| json!([inner]))).unwrap();
+    let deep = RawJson::new(&(0..500).fold(json!("bottom"), |inner, _| json!([inner]))).unwrap();
     let tool = || {
         Tool::typed_streaming(spec("sub"), |_: serde_json::Value, cx: ToolContext| {
             cx.record_evidence("shallow");
             futures::stream::iter([ToolUpdate::progress("shallow"), ToolUpdate::output("done")])
         })
     };
-    let redacting = |deep: Json| {
+    let redacting = |deep: RawJson| {
         let (of_progress, of_evidence) = (deep.clone(), deep);
         Agent::new(delegating())
             .with_hook(hook::redact_progress(move |_, _, data| *data = of_progress.clone()))
             .with_hook(hook::redact_evidence(move |_, _, json| *json = of_evidence.clone()))
     };
-    let after = |deep: Json| {
+    let after = |deep: RawJson| {
         Agent::new(delegating()).with_hook(hook::after_tool(move |_, _, result| {
             let report = Arc::make_mut(result.report.get_or_insert_default());
             report.evidence.push(deep.clone());

@@ -528,7 +528,8 @@ async fn a_suspended_sub_agent_with_repaired_arguments_can_continue() {
             None => Reply::new().call_raw("sub_1", "clean", r#"{"task":"go"}"#),
         }
     });
-    let repair = hook::repair(|_: &_, _: &_, _: &_| Some(r#"{"prompt":"go"}"#.to_owned()));
+    let repair =
+        hook::repair_arguments(|_: &_, _: &_, _: &_| Some(r#"{"prompt":"go"}"#.to_owned()));
     let agent = Agent::new(model).with_tools([sub("clean", &cleaner(&ran))]).with_hook(repair);
     let outcome = suspended(&agent).await;
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();

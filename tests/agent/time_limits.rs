@@ -113,7 +113,7 @@ async fn at_the_time_limit_a_pending_hook_is_dropped() {
     assert_eq!((took, ran.began(), model.requests().len()), (5 * SECOND, 0, 1));
     assert_eq!(kinds(&told.handle.history()), [ResultKind::Budget]);
 
-    let slow = hook::prepare(|_, request| async {
+    let slow = hook::prepare_request(|_, request| async {
         sleep(20 * SECOND).await;
         request
     });
@@ -342,7 +342,7 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
 
     // Before the first request there is nothing to wrap up.
     let model = Scripted::new(["fine"]);
-    let thinks = hook::prepare(|_, request| async {
+    let thinks = hook::prepare_request(|_, request| async {
         sleep(8 * SECOND).await;
         request
     });

@@ -455,7 +455,7 @@ async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
             }
         }
     });
-    let prepares = hook::prepare(|_, mut request: turnstream::Request| {
+    let prepares = hook::prepare_request(|_, mut request: turnstream::Request| {
         request.system.volatile = format!("{} items", request.history.len());
         async { request }
     });

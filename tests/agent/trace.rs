@@ -146,20 +146,21 @@ async fn a_rejected_claim_is_a_step_that_names_the_missing_evidence() {
 #[tokio::test]
 async fn text_that_does_not_end_the_run_is_a_step() {
     let model = Scripted::new([Reply::text("I plan to."), Reply::text("Done.")]);
-    let agent = Agent::new(model).with_tools([act()]).with_hook(turnstream::agent::hook::stop({
-        let asked = Arc::new(Mutex::new(0));
-        move |_state, _turn| {
-            let mut asked = asked.lock().unwrap();
-            *asked += 1;
-            let first = *asked == 1;
-            async move {
-                match first {
-                    true => turnstream::agent::hook::StopDecision::Block("do it".to_owned()),
-                    false => turnstream::agent::hook::StopDecision::Allow,
+    let agent =
+        Agent::new(model).with_tools([act()]).with_hook(turnstream::agent::hook::before_stop({
+            let asked = Arc::new(Mutex::new(0));
+            move |_state, _turn| {
+                let mut asked = asked.lock().unwrap();
+                *asked += 1;
+                let first = *asked == 1;
+                async move {
+                    match first {
+                        true => turnstream::agent::hook::StopDecision::Block("do it".to_owned()),
+                        false => turnstream::agent::hook::StopDecision::Allow,
+                    }
                 }
             }
-        }
-    }));
+        }));
     let (events, steps) = run(&agent).await;
     check(&steps, &["say I plan to.", "stop completed"]);
 

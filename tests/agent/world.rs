@@ -408,11 +408,11 @@ impl Script {
         }
         if hooks {
             agent = agent
-                .with_hook(hook::prepare(|state, mut request| {
+                .with_hook(hook::prepare_request(|state, mut request| {
                     request.system.volatile = format!("Request {}.", state.counts.model_calls);
                     async move { request }
                 }))
-                .with_hook(hook::stop(|state, _| {
+                .with_hook(hook::before_stop(|state, _| {
                     let said = match state.streaks.idle_turns {
                         0 => StopDecision::Block("Look again.".into()),
                         _ => StopDecision::Allow,

@@ -77,7 +77,7 @@ mod invalid_json_arguments {
         let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
         check(&agent.with_hook(closing()).run("go").outcome().await, EndReason::Completed, 5);
 
-        let useless = hook::repair(|_, _, _| Some("[]".to_owned()));
+        let useless = hook::repair_arguments(|_, _, _| Some("[]".to_owned()));
         let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
         let outcome = agent.with_hook(useless).run("go").outcome().await;
         check(&outcome, EndReason::Malformed, 3);
@@ -97,7 +97,7 @@ mod invalid_json_arguments {
         let pending = &ending(&events).pending;
         assert_eq!(pending[..], [asked.into()]);
 
-        let otherwise = || hook::repair(|_, _, _| Some("{}".to_owned()));
+        let otherwise = || hook::repair_arguments(|_, _, _| Some("{}".to_owned()));
         let hooks: [(Box<dyn Hook>, ResultKind); 2] =
             [(Box::new(closing()), ResultKind::Ok), (Box::new(otherwise()), ResultKind::Denied)];
         for (hook, kind) in hooks {
@@ -114,7 +114,7 @@ mod invalid_json_arguments {
 
 /// Closes what was left open.
 fn closing() -> impl Hook + 'static {
-    hook::repair(|_, call, _| Some(format!("{}}}", call.arguments)))
+    hook::repair_arguments(|_, call, _| Some(format!("{}}}", call.arguments)))
 }
 
 mod schema_mismatch {
@@ -146,7 +146,7 @@ mod schema_mismatch {
     #[tokio::test]
     async fn a_repair_hook_receives_the_mismatch_and_may_fix_it() {
         let counter = Counter::default();
-        let number = hook::repair(|_, call, why| {
+        let number = hook::repair_arguments(|_, call, why| {
             why.contains('n').then(|| call.arguments.replace(r#""1""#, "1"))
         });
         let reply = Reply::new().call_raw("c1", "strict", r#"{"n":"1"}"#);

@@ -198,7 +198,7 @@ mod unknown_tool {
     #[tokio::test]
     async fn a_tool_not_offered_in_the_request_is_unknown() {
         let counter = Counter::default();
-        let only_first = hook::prepare(|state, mut request| async move {
+        let only_first = hook::prepare_request(|state, mut request| async move {
             if state.counts.model_calls == 1 {
                 request.tools = request.tools.iter().filter(|it| it.name == "t").cloned().collect();
             }

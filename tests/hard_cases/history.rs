@@ -107,7 +107,7 @@ mod context_overflow {
         let (agent, _) =
             wordy([call("c"), too_long(), "done".into(), call("d"), too_long(), "never".into()]);
         let once = AtomicUsize::new(0);
-        let stop = hook::stop(move |_, _| {
+        let stop = hook::before_stop(move |_, _| {
             let first = once.fetch_add(1, Ordering::Relaxed) == 0;
             async move { if first { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
         });

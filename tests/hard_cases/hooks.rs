@@ -74,7 +74,7 @@ impl Hook for Bad {
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         self.answer("transform_context", context)
     }
-    fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
+    fn prepare_request<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
         self.answer("prepare", request)
     }
     fn turn_started(&self, _: &State) -> HookFuture<'static, ()> {
@@ -89,7 +89,7 @@ impl Hook for Bad {
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
         self.answer("before_tool", CallDecision::Allow)
     }
-    fn repair(&self, _: &State, _: &ToolCall, _: &str) -> Option<String> {
+    fn repair_arguments(&self, _: &State, _: &ToolCall, _: &str) -> Option<String> {
         self.at_once("repair");
         None
     }
@@ -99,13 +99,13 @@ impl Hook for Bad {
     fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
         self.answer("should_stop", false)
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
+    fn before_stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
         self.answer("stop", StopDecision::Allow)
     }
-    fn failure(&self, _: &State, _: &Error) {
+    fn on_failure(&self, _: &State, _: &Error) {
         self.at_once("failure");
     }
-    fn finished(&self, _: &State, _: &Outcome) {
+    fn on_finished(&self, _: &State, _: &Outcome) {
         self.at_once("finished");
     }
 }
@@ -221,7 +221,7 @@ mod failing_hooks {
         let outcome = ending(&events);
         check(outcome, EndReason::HookError, 1);
         let message = outcome.error.as_ref().unwrap().to_string();
-        assert!(message.contains("`bad` failed in `repair`"), "{message}");
+        assert!(message.contains("`bad` failed in `repair_arguments`"), "{message}");
         // What was started beside it is dropped before its first poll.
         assert_eq!((counter.began(), counter.now()), (0, 0));
         assert_eq!(kinds(&run.history()), [ResultKind::Interrupted; 2]);
@@ -233,7 +233,7 @@ mod failing_hooks {
         check(ending(&events), EndReason::Completed, 2);
         let [error] = &told[..] else { panic!("{told:?}") };
         assert!(
-            error.message().ends_with("`bad` failed in `finished`: it panicked: boom"),
+            error.message().ends_with("`bad` failed in `on_finished`: it panicked: boom"),
             "{error}"
         );
         let error = Error::new(ErrorKind::Server, "broken");
@@ -282,7 +282,7 @@ mod failing_hooks {
     async fn an_error_in_the_poll_of_an_interrupt_is_still_reported() {
         let handle = Arc::<OnceLock<RunHandle>>::default();
         let own = Arc::clone(&handle);
-        let failing = hook::stop(move |_, _| {
+        let failing = hook::before_stop(move |_, _| {
             own.get().unwrap().interrupt();
             async { Err::<StopDecision, _>(Error::new(ErrorKind::Other, "no")) }
         });

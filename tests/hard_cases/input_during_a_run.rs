@@ -132,7 +132,7 @@ mod steering_at_the_end {
 fn blocking(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    let stop = hook::stop(move |_, _| {
+    let stop = hook::before_stop(move |_, _| {
         let blocks = count.fetch_add(1, Ordering::Relaxed) < times;
         async move {
             if blocks { StopDecision::Block("run the tests".into()) } else { StopDecision::Allow }
@@ -170,7 +170,7 @@ mod stop_hooks {
 
     #[tokio::test]
     async fn a_preventing_stop_hook_ends_the_run_unless_another_blocks() {
-        let prevent = || hook::stop(|_, _| async { StopDecision::EndRun("not now".into()) });
+        let prevent = || hook::before_stop(|_, _| async { StopDecision::EndRun("not now".into()) });
         let told = World::new(["done".into()]).with(|agent| agent.with_hook(prevent())).run().await;
         told.check(EndReason::StopHookPrevented, 1);
         assert!(told.outcome.partial && told.outcome.error.is_none());
@@ -203,7 +203,7 @@ mod stop_hooks {
     async fn recovery_counters_survive_a_stop_hook_and_are_visible_to_it() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
-        let stop = hook::stop(move |state, _| {
+        let stop = hook::before_stop(move |state, _| {
             let mut noted = noted.lock().unwrap();
             noted.push((
                 state.counts.model_calls,

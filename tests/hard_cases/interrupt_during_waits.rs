@@ -131,7 +131,7 @@ impl Hook for Silent {
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         self.answer("transform_context", context)
     }
-    fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
+    fn prepare_request<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
         self.answer("prepare", request)
     }
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
@@ -140,7 +140,7 @@ impl Hook for Silent {
     fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
         self.answer("should_stop", false)
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
+    fn before_stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
         self.answer("stop", StopDecision::Allow)
     }
 }
@@ -156,7 +156,7 @@ impl Log {
 }
 
 impl Hook for Log {
-    fn prepare<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
+    fn prepare_request<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
         self.note("prepare");
         std::future::ready(Ok(request)).boxed()
     }
@@ -171,14 +171,14 @@ impl Hook for Log {
     fn after_tool(&self, _: &State, _: &ToolCall, _: &mut ToolResult) {
         self.note("after_tool");
     }
-    fn stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
+    fn before_stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
         self.note("stop");
         std::future::ready(Ok(StopDecision::Allow)).boxed()
     }
-    fn failure(&self, _: &State, _: &Error) {
+    fn on_failure(&self, _: &State, _: &Error) {
         self.note("failure");
     }
-    fn finished(&self, _: &State, outcome: &Outcome) {
+    fn on_finished(&self, _: &State, outcome: &Outcome) {
         self.note(format!("finished {}", outcome.reason));
     }
 }

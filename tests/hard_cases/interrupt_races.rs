@@ -45,7 +45,7 @@ impl Held {
 /// Interrupts its run as soon as it is asked, and then says what a hook says that is content.
 fn interrupting(held: &Held, says: StopDecision) -> impl Hook + 'static {
     let held = held.clone();
-    hook::stop(move |_, _| {
+    hook::before_stop(move |_, _| {
         held.interrupt();
         let says = says.clone();
         async move { says }
@@ -215,8 +215,8 @@ fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
     hooks! {
         "the context" transform_context |_state, context| context;
         "no context" transform_context |_state, _context| Err::<History, _>(failure());
-        "the request" prepare |_state, request| request;
-        "no request" prepare |_state, _request| Err::<Request, _>(failure());
+        "the request" prepare_request |_state, request| request;
+        "no request" prepare_request |_state, _request| Err::<Request, _>(failure());
         "run it" before_tool |_state, _call| CallDecision::Allow;
         "not that" before_tool |_state, _call| CallDecision::Deny("no".into());
         "ask" before_tool |_state, _call| CallDecision::RequireApproval;

@@ -68,7 +68,7 @@ mod calls_truncated_by_output_limit {
         let odd = || StopReason::Other("odd".into());
         for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
             // A hook cannot repair arguments whose end is not known, and the whole call does not run.
-            let repair = hook::repair(|_, _, _| Some("{}".into()));
+            let repair = hook::repair_arguments(|_, _, _| Some("{}".into()));
             let cut = || relabelled(stop.clone(), 50);
             let world = World::new([cut(), call("c"), cut(), cut(), "never".into()]);
             let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));
@@ -327,7 +327,7 @@ mod paused_turn {
     async fn a_paused_turn_and_its_continuation_count_as_one_turn() {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
-        let prepare = hook::prepare(move |state, request| {
+        let prepare = hook::prepare_request(move |state, request| {
             noted.lock().unwrap().push((state.counts.model_calls, state.counts.tool_turns));
             async { request }
         });

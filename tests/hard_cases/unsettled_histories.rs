@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use turnstream::agent::hook;
 use turnstream::event::EndReason;
-use turnstream::item::{Json, Mark, ProviderData, ResultKind, ToolCall, ToolResult, TurnInfo};
+use turnstream::item::{Mark, ProviderData, RawJson, ResultKind, ToolCall, ToolResult, TurnInfo};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Wire, lint};
 use turnstream::tool::Verdict;
@@ -47,7 +47,7 @@ fn ends(item: Item) -> Item {
 
 /// An entry of the provider's own.
 fn own(value: &str) -> Item {
-    let value = Json::parse(value).unwrap();
+    let value = RawJson::parse(value).unwrap();
     Item::provider_item(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
 }
 

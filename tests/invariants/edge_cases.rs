@@ -341,7 +341,7 @@ fn numbers_in_tool_output_round_trip_exactly() {
         seed ^= seed >> 7;
         seed ^= seed << 17;
         let number = f64::from_bits(seed);
-        let data = turnstream::item::Json::new(&number).unwrap();
+        let data = turnstream::item::RawJson::new(&number).unwrap();
         let event =
             Event::Tool(ToolEvent::Progress { call_id: "c".into(), name: "t".into(), data });
         let line = serde_json::to_string(&event).unwrap();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::Value;
 use turnstream::item::{
-    Item, ItemKind, Json, Mark, Part, ProviderData, ResultKind, StopReason, ToolResult, TurnInfo,
+    Item, ItemKind, Mark, Part, ProviderData, RawJson, ResultKind, StopReason, ToolResult, TurnInfo,
 };
 use turnstream::provider::{Decoding, anthropic};
 use turnstream::request::{Cache, Options, System, ToolSpec};
@@ -281,7 +281,7 @@ fn item(said: Said, calls: &mut u32) -> Item {
         Whose::AnotherWires => ("gemini", MODEL),
         Whose::Nobodys => return Item::new(kind),
     };
-    let value = Json::parse(value).unwrap();
+    let value = RawJson::parse(value).unwrap();
     let data = ProviderData { provider: provider.into(), model: model.into(), value };
     Item { provider_data: Some(Arc::new(data)), ..Item::new(kind) }
 }

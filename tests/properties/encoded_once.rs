@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
-use turnstream::item::{Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind};
+use turnstream::item::{Mark, Media, MediaSource, Part, ProviderData, RawJson, ResultKind};
 use turnstream::item::{ToolResult, TurnInfo};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
@@ -82,7 +82,7 @@ fn data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
     ]);
     let model = prop::sample::select(vec!["gemini-2.5-pro", "gemini-3-pro"]);
     let data = (values, model).prop_map(|((provider, value), model)| {
-        let value = Json::new(&value).unwrap();
+        let value = RawJson::new(&value).unwrap();
         Arc::new(ProviderData { provider: provider.into(), model: model.into(), value })
     });
     prop::option::of(data)
@@ -398,7 +398,7 @@ fn reasoning_after_cached_results_is_sent_again() {
 fn items_of_a_turn_are_linked_to_reasoning_encoded_earlier() {
     let kept = |item: Item, value: Value| {
         let (provider, model) = ("openai_responses".into(), Ask::plain().model.into());
-        let value = Json::new(&value).unwrap();
+        let value = RawJson::new(&value).unwrap();
         Item { provider_data: Some(Arc::new(ProviderData { provider, model, value })), ..item }
     };
     let thought = json!({ "type": "reasoning", "id": "r", "encrypted_content": "e" });

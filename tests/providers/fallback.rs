@@ -350,7 +350,7 @@ async fn layers_work_in_any_order_and_a_drop_at_every_poll_leaves_nothing_runnin
 #[tokio::test]
 async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
     use turnstream::http::HttpClient;
-    use turnstream::item::{Json, ProviderData};
+    use turnstream::item::{ProviderData, RawJson};
     use turnstream::provider::Anthropic;
     use turnstream::testing::ModelServer;
 
@@ -366,7 +366,7 @@ async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
         let model = Anthropic::new(model).with_base_url(server.url()).unwrap();
         model.with_http_client(HttpClient::without_proxy())
     };
-    let value = Json::parse(r#"{"signature":"c2ln"}"#).unwrap();
+    let value = RawJson::parse(r#"{"signature":"c2ln"}"#).unwrap();
     let data = ProviderData { provider: "anthropic".into(), model: "a".into(), value };
     let thought = Item { provider_data: Some(data.into()), ..Item::reasoning("Hm.") };
     let items = [Item::user("hi"), thought, Item::text("hello"), Item::user("again")];

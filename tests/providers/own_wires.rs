@@ -1,6 +1,6 @@
 //! Wires that are written outside of the crate, with every fault that one may have.
 
-use turnstream::framing::{Frame, JsonLines};
+use turnstream::framing::{Frame, NdJson};
 use turnstream::http::{HttpClient, KeyHeader};
 use turnstream::provider::{
     Decode, Destination, EncodedRequest, ErrorResponse, FrameOutcome, HttpProvider, Provider, Wire,
@@ -33,7 +33,7 @@ impl Faulty {
 }
 
 impl Wire for Faulty {
-    type Framing = JsonLines;
+    type Framing = NdJson;
     type Decoder = Nothing;
 
     fn name(&self) -> &'static str {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::{FutureExt, StreamExt};
 use serde_json::{Value, json};
 use turnstream::env::{CountingIds, SeededRandom};
-use turnstream::item::{Json, ProviderData};
+use turnstream::item::{ProviderData, RawJson};
 use turnstream::provider::{Provider, Record, Replay, Reply, RequestMismatch, Retry, Scripted};
 use turnstream::request::{Effort, Options, Reasoning};
 use turnstream::stream::{TurnStream, TurnStreamExt};
@@ -118,7 +118,7 @@ impl Provider for Pushes {
 #[tokio::test]
 async fn provider_data_is_replayed_byte_for_byte() {
     fn data(json: &str) -> ProviderData {
-        let value = Json::parse(json).unwrap();
+        let value = RawJson::parse(json).unwrap();
         ProviderData { provider: "p".into(), model: "m".into(), value }
     }
     let (events, _) = check(Pushes(|turn| {

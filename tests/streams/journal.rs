@@ -6,7 +6,7 @@ use turnstream::env::CountingIds;
 use turnstream::event::{
     AppendReason, EndReason, InterruptedPhase, Outcome, RewriteReason, ToolEvent, Transition,
 };
-use turnstream::item::{EffectReport, Json, Mark, ResultKind, ToolCall, ToolResult};
+use turnstream::item::{EffectReport, Mark, RawJson, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{
@@ -31,7 +31,7 @@ fn calls(ids: &[&str], input_tokens: u64) -> Vec<Event> {
 
 fn result(call_id: &str, proof: &str) -> ToolResult {
     let call = call(call_id, "{}");
-    let evidence = vec![Json::new(&proof).unwrap()];
+    let evidence = vec![RawJson::new(&proof).unwrap()];
     let report = EffectReport { evidence, ..EffectReport::default() };
     ToolResult::for_call(&call, ResultKind::Ok, "real").with_report(report)
 }

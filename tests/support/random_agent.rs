@@ -248,7 +248,7 @@ fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     }
     if dice.one_in(2) {
         let at = Arc::clone(dice);
-        agent = agent.with_hook(hook::repair(move |_, _, _| match at.roll(3) {
+        agent = agent.with_hook(hook::repair_arguments(move |_, _, _| match at.roll(3) {
             0 => None,
             1 => Some(r#"{"on":2,"prompt":"repaired"}"#.into()),
             _ => Some("{}".into()),
@@ -285,7 +285,7 @@ fn with_other_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     }
     if dice.one_in(5) {
         let at = Arc::clone(dice);
-        agent = agent.with_hook(hook::prepare(move |_, mut request| {
+        agent = agent.with_hook(hook::prepare_request(move |_, mut request| {
             if at.one_in(3) {
                 request.tools = request.tools.iter().skip(2).cloned().collect();
             }
@@ -325,7 +325,7 @@ pub(crate) fn with_notes_and_objections(agent: Agent, dice: &Arc<Dice>) -> Agent
             };
             async move { notes }
         }))
-        .with_hook(hook::stop(move |_, _| {
+        .with_hook(hook::before_stop(move |_, _| {
             let answer = match stopping.roll(4) {
                 0 => StopDecision::Block("Not yet.".into()),
                 _ => StopDecision::Allow,

@@ -75,7 +75,8 @@ fn replayed(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
 
 fn error_of(error: &turnstream::Error) -> Option<String> {
     let mismatch = error.find_source::<ReplayMismatch>()?;
-    let short = |json: &turnstream::item::Json| json.as_str().chars().take(600).collect::<String>();
+    let short =
+        |json: &turnstream::item::RawJson| json.as_str().chars().take(600).collect::<String>();
     Some(format!("recorded {}\nreplayed {}", short(&mismatch.recorded), short(&mismatch.replayed)))
 }
 

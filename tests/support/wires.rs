@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
-use turnstream::framing::{Framing, JsonLines, ServerSentEvents};
+use turnstream::framing::{Framing, NdJson, ServerSentEvents};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Decode, Decoding, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
@@ -86,7 +86,7 @@ pub(crate) fn in_dialect(
         }
         Wire::Ollama => {
             let decoder = ollama::Decoder::new(model);
-            seal(after, Decoding::from_frames(body, JsonLines::default(), decoder))
+            seal(after, Decoding::from_frames(body, NdJson::default(), decoder))
         }
         _ => seal(after, Decoding::new(body, gemini::Decoder::new(model))),
     }
@@ -105,7 +105,7 @@ pub(crate) fn turn_of_lines(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
-    framed_turn_of(body, JsonLines::default(), decoder)
+    framed_turn_of(body, NdJson::default(), decoder)
 }
 
 fn framed_turn_of(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use turnstream::item::{Json, Mark, ProviderData, ResultKind, StopReason, ToolResult};
+use turnstream::item::{Mark, ProviderData, RawJson, ResultKind, StopReason, ToolResult};
 use turnstream::provider::{Decoding, anthropic, openai_chat};
 use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::{Turn, TurnEvent};
@@ -341,7 +341,7 @@ fn no_message_ends_in_thinking() {
     thought.provider_data = Some(Arc::new(ProviderData {
         provider: "anthropic".into(),
         model: "m".into(),
-        value: Json::parse(r#"{"signature":"s"}"#).unwrap(),
+        value: RawJson::parse(r#"{"signature":"s"}"#).unwrap(),
     }));
     let sent = sent_to_messages(vec![Item::user("x"), thought, Item::user("y")]);
     for message in sent["messages"].as_array().unwrap() {

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use turnstream::item::{
-    Content, ItemKind, Json, Mark, Media, MediaSource, Part, ProviderData, ResultKind, ToolResult,
+    Content, ItemKind, Mark, Media, MediaSource, Part, ProviderData, RawJson, ResultKind,
+    ToolResult,
 };
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
@@ -252,7 +253,7 @@ fn contents() -> Vec<Row> {
 }
 
 fn own(wire: &str, model: &str) -> ProviderData {
-    let value = Json::from(json!({ "type": "web_search_call", "id": "ws", "status": WORD }));
+    let value = RawJson::from(json!({ "type": "web_search_call", "id": "ws", "status": WORD }));
     ProviderData { provider: wire.into(), model: model.into(), value }
 }
 

@@ -198,7 +198,7 @@ impl Hook for Detectors {
         Box::pin(ready(Ok(notes)))
     }
 
-    fn finished(&self, _: &State, outcome: &Outcome) {
+    fn on_finished(&self, _: &State, outcome: &Outcome) {
         if let Some(detector) = &self.silent_side_effect {
             detector.forget_history(outcome.history.id());
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, ToolResult};
+use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
 
 /// The results of a run that say what it changed and what was checked, in their order. Cheap to
 /// clone.
@@ -12,7 +12,7 @@ use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, To
 ///
 /// ```
 /// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
-/// use turnstream::item::{Evidence, Json, EffectReport, ResultKind, SideEffect, ToolCall, ToolResult};
+/// use turnstream::item::{Evidence, RawJson, EffectReport, ResultKind, SideEffect, ToolCall, ToolResult};
 ///
 /// let result = |id: &str, report| {
 ///     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
@@ -20,7 +20,7 @@ use crate::item::{EffectReport, Item, Json, ResultKind, SideEffect, ToolCall, To
 /// };
 /// let edit = EffectReport { side_effects: vec![SideEffect::of_change("a.rs")], ..EffectReport::default() };
 /// let passed = Evidence::from_command("cargo test", 0);
-/// let check = EffectReport { evidence: vec![Json::new(&passed)?], ..EffectReport::default() };
+/// let check = EffectReport { evidence: vec![RawJson::new(&passed)?], ..EffectReport::default() };
 ///
 /// let mut standing = EvidenceLog::default();
 /// standing.record_batch(&[result("c1", edit)]);
@@ -133,7 +133,7 @@ impl EvidenceEntry {
     }
 
     /// What it proves, where it does.
-    pub fn evidence(&self) -> &[Json] {
+    pub fn evidence(&self) -> &[RawJson] {
         self.report.as_deref().map_or(&[], |report| &report.evidence)
     }
 

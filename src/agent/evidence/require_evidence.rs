@@ -10,7 +10,7 @@ use crate::agent::State;
 use crate::agent::evidence::verdict::EvidenceRules;
 use crate::agent::evidence::{EvidenceLog, EvidenceVerdict, UnprovenReason, strip_blocked_prefix};
 use crate::agent::hook::{Hook, HookFuture, StopDecision};
-use crate::item::{Evidence, Json};
+use crate::item::{Evidence, RawJson};
 use crate::turn::Turn;
 
 const DEFAULT_INSTRUCTIONS: &str = "\
@@ -20,7 +20,7 @@ that failed has to pass before you end. If you cannot go on, answer with a first
 and the smallest thing that is missing, for example a permission, a file or a decision.";
 
 type BlockedDetector = dyn Fn(&Turn) -> Option<String> + Send + Sync;
-type EvidenceParser = dyn Fn(&Json) -> Option<Evidence> + Send + Sync;
+type EvidenceParser = dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync;
 
 /// What a model that says it is done must have on record. Cheap to clone.
 ///
@@ -112,7 +112,7 @@ impl RequireEvidence {
     /// ```
     pub fn with_evidence_parser(
         mut self,
-        read: impl Fn(&Json) -> Option<Evidence> + Send + Sync + 'static,
+        read: impl Fn(&RawJson) -> Option<Evidence> + Send + Sync + 'static,
     ) -> Self {
         self.evidence_parser = Arc::new(read);
         self
@@ -168,15 +168,15 @@ impl Hook for RequireEvidence {
         "the policy on evidence".into()
     }
 
-    fn gives_up(&self, _: &State, turn: &Turn) -> Option<String> {
+    fn give_up_reason(&self, _: &State, turn: &Turn) -> Option<String> {
         self.blocked_reason(turn).filter(|missing| !missing.is_empty())
     }
 
-    fn judge(&self, state: &State) -> Option<EvidenceVerdict> {
+    fn judge_evidence(&self, state: &State) -> Option<EvidenceVerdict> {
         Some(self.verdict(&state.evidence.log))
     }
 
-    fn stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
+    fn before_stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
         let said = match self.blocked_reason(turn) {
             Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
             Some(_) => StopDecision::RequireEvidence {

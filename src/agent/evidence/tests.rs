@@ -1,6 +1,6 @@
 use super::*;
 use crate::item::{
-    EffectReport, Evidence, Item, Json, Mark, ResultKind, SideEffect, ToolCall, ToolResult,
+    EffectReport, Evidence, Item, Mark, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
 };
 
 /// A result in a word: its kind, what it changed, and its checks.
@@ -23,10 +23,10 @@ fn result(id: usize, word: &str) -> ToolResult {
                     exit_code: code.parse().ok(),
                     stderr_snippet: None,
                 };
-                report.evidence.push(Json::new(&evidence).unwrap());
+                report.evidence.push(RawJson::new(&evidence).unwrap());
             }
             ("edit", None) => report.side_effects.push(SideEffect::of_change("f")),
-            ("diff", None) => report.evidence.push(Json::new("a diff").unwrap()),
+            ("diff", None) => report.evidence.push(RawJson::new("a diff").unwrap()),
             ("late", None) => kind = ResultKind::Timeout,
             ("cut", None) => kind = ResultKind::Interrupted,
             ("panic", None) => kind = ResultKind::Panic,
@@ -213,7 +213,7 @@ fn the_unproven_reason_is_displayed_as_text() {
 fn the_unresolved_evidence_gives_a_parent_the_same_verdict() {
     let left = |script, failed| {
         let evidence = standing(script).unresolved_evidence(failed);
-        evidence.iter().map(Json::as_str).collect::<Vec<_>>().join(" ")
+        evidence.iter().map(RawJson::as_str).collect::<Vec<_>>().join(" ")
     };
     let (a, b) = (r#"{"command":"a","exit_code":0}"#, r#"{"command":"b","exit_code":0}"#);
     assert_eq!(left("edit; a=0; b=0", false), format!("{a} {b}"));

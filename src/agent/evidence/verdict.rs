@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::agent::evidence::{EvidenceEntry, EvidenceLog};
-use crate::item::{Evidence, Json, ResultKind, SideEffect};
+use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
 
 /// So many side effects are named in words.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
@@ -47,7 +47,7 @@ pub(super) struct EvidenceRules<'a> {
     /// Whether a tool of this name never changes anything.
     pub(super) is_read_only_tool: &'a dyn Fn(&str) -> bool,
     /// What was checked, where a piece of evidence is a check.
-    pub(super) parse_evidence: &'a dyn Fn(&Json) -> Option<Evidence>,
+    pub(super) parse_evidence: &'a dyn Fn(&RawJson) -> Option<Evidence>,
 }
 
 /// A check on record.
@@ -97,7 +97,7 @@ impl EvidenceLog {
     /// The evidence that still says something to somebody who cannot see what came before it:
     /// checks that passed behind the last change, unless the whole has failed, checks that failed
     /// and were not mended, and whatever is no check.
-    pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<Json> {
+    pub(in crate::agent) fn unresolved_evidence(&self, has_failed: bool) -> Vec<RawJson> {
         let rules = EvidenceRules::standard();
         let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, &rules);
         let others = self.entries().iter().flat_map(EvidenceEntry::evidence);
@@ -165,9 +165,9 @@ impl<'a> RecordedCheck<'a> {
     }
 
     /// Of a call that failed nobody knows how the command ended.
-    fn to_json(&self) -> Option<Json> {
+    fn to_json(&self) -> Option<RawJson> {
         let exit_code = self.evidence.exit_code.filter(|code| self.passed || *code != 0);
-        Json::new(&Evidence { exit_code, ..self.evidence.clone() }).ok()
+        RawJson::new(&Evidence { exit_code, ..self.evidence.clone() }).ok()
     }
 }
 

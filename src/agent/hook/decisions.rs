@@ -25,7 +25,7 @@ pub enum CallDecision {
     RequireApproval,
 }
 
-/// What [`stop`](super::Hook::stop) says to a model that is done.
+/// What [`before_stop`](super::Hook::before_stop) says to a model that is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StopDecision {
     /// The run may end.

@@ -75,12 +75,12 @@ macro_rules! forwarding_methods {
 ///
 /// Five methods observe, and hold up nothing: [`turn_started`](Self::turn_started),
 /// [`assistant_message`](Self::assistant_message), [`after_sampling`](Self::after_sampling),
-/// [`failure`](Self::failure) and [`finished`](Self::finished). The first three return a future that
+/// [`on_failure`](Self::on_failure) and [`on_finished`](Self::on_finished). The first three return a future that
 /// owns what it needs. It is polled once when it begins, hook by hook in their order, and then at the
 /// beginning of each poll of the run, which does not wait for it. It has the same time limit as an
-/// answer. It is dropped without one more poll when the loop of the run ends, before `finished` is
+/// answer. It is dropped without one more poll when the loop of the run ends, before `on_finished` is
 /// called, and when the run is dropped. No task is spawned: work that has to outlive the run belongs in a task of your
-/// own. If it fails, panics or takes too long, `failure` is told, and the run goes on.
+/// own. If it fails, panics or takes too long, `on_failure` is called, and the run continues.
 ///
 /// In both cases the error is of kind [`Hook`](crate::ErrorKind::Hook), names the hook and the method,
 /// and has the hook's own error as its source.

@@ -14,7 +14,7 @@ pub(super) mod prelude {
     };
     pub(in crate::agent::hook) use crate::error::Error;
     pub(in crate::agent::hook) use crate::event::Outcome;
-    pub(in crate::agent::hook) use crate::item::{History, Item, Json, ToolCall, ToolResult};
+    pub(in crate::agent::hook) use crate::item::{History, Item, RawJson, ToolCall, ToolResult};
     pub(in crate::agent::hook) use crate::request::Request;
     pub(in crate::agent::hook) use crate::turn::Turn;
 }
@@ -71,16 +71,16 @@ macro_rules! hook_points {
     /// made of the request, and gives it back. The request's `history` and `context` are put back if it
     /// changes them: the former is the ledger, the latter the business of `transform_context`. A call
     /// of a tool that the request does not offer is answered as one of an unknown tool.
-    asked prepare(state, request: Request) -> Request {
+    asked prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
-        /// A hook of its [`prepare`](Hook::prepare) alone: the closure gets the request and gives it back.
+        /// A hook of its [`prepare_request`](Hook::prepare_request) alone: the closure gets the request and gives it back.
         ///
         /// ```
         /// use turnstream::agent::hook;
         ///
         /// // Asks a larger model from the fifth request on.
-        /// let escalating = hook::prepare(|state, mut request| async move {
+        /// let escalating = hook::prepare_request(|state, mut request| async move {
         ///     if state.counts.model_calls >= 5 {
         ///         request.model = Some("large".to_owned());
         ///     }
@@ -88,7 +88,7 @@ macro_rules! hook_points {
         /// });
         /// # let _ = escalating;
         /// ```
-        closure: prepare;
+        closure: prepare_request;
     }
 
     /// Observes that a turn begins: its request is about to be sent.
@@ -168,10 +168,10 @@ macro_rules! hook_points {
     /// Nothing is repaired unless a hook does; [`unwrap_json_string`](crate::agent::hook::unwrap_json_string)
     /// is one. It runs in the poll in
     /// which the call is looked at, so it must be quick.
-    at_once repair(state, call: &ToolCall, why: &str) -> Option<String> {
+    at_once repair_arguments(state, call: &ToolCall, why: &str) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// A hook of its [`repair`](Hook::repair) alone: the closure gets a call whose arguments do not fit
+        /// A hook of its [`repair_arguments`](Hook::repair_arguments) alone: the closure gets a call whose arguments do not fit
         /// and why, and gives other arguments, or `None`.
         ///
         /// ```
@@ -185,7 +185,7 @@ macro_rules! hook_points {
         /// # #[tokio::main(flavor = "current_thread")]
         /// # async fn main() -> Result<(), turnstream::Error> {
         /// // This model writes `True` where JSON has `true`.
-        /// let python = hook::repair(|_state, call, _why| Some(call.arguments.replace("True", "true")));
+        /// let python = hook::repair_arguments(|_state, call, _why| Some(call.arguments.replace("True", "true")));
         ///
         /// let model = Scripted::new([
         ///     Reply::new().call_raw("c1", "light", r#"{"on": True}"#),
@@ -206,7 +206,7 @@ macro_rules! hook_points {
         /// # Ok(())
         /// # }
         /// ```
-        closure: repair;
+        closure: repair_arguments;
     }
 
     /// Decides on a call before it runs.
@@ -264,7 +264,7 @@ macro_rules! hook_points {
     ///
     /// It runs in the poll in which the progress arrives, so it must be quick. What a sub-agent
     /// reports is the business of its own hooks.
-    at_once redact_progress(state, call: &ToolCall, data: &mut Json) {
+    at_once redact_progress(state, call: &ToolCall, data: &mut RawJson) {
         default: ();
         together { changing data, keeping [] }
         /// A hook of its [`redact_progress`](Hook::redact_progress) alone. The calls of a sub-agent need a
@@ -285,7 +285,7 @@ macro_rules! hook_points {
     ///
     /// The calls of a sub-agent are the business of its own hooks: its events are handed on as they
     /// are.
-    at_once redact_evidence(state, call: &ToolCall, evidence: &mut Json) {
+    at_once redact_evidence(state, call: &ToolCall, evidence: &mut RawJson) {
         default: ();
         together { changing evidence, keeping [] }
         /// A hook of its [`redact_evidence`](Hook::redact_evidence) alone. The calls of a sub-agent need a
@@ -293,10 +293,10 @@ macro_rules! hook_points {
         ///
         /// ```
         /// use turnstream::agent::hook;
-        /// use turnstream::item::Json;
+        /// use turnstream::item::RawJson;
         ///
         /// let masking = hook::redact_evidence(|_state, _call, evidence| {
-        ///     if let Ok(masked) = Json::parse(&evidence.as_str().replace("hunter2", "***")) {
+        ///     if let Ok(masked) = RawJson::parse(&evidence.as_str().replace("hunter2", "***")) {
         ///         *evidence = masked;
         ///     }
         /// });
@@ -310,7 +310,7 @@ macro_rules! hook_points {
     /// It is asked behind each complete turn that is followed by another one: its tools have run, it
     /// was cut off or paused, or its reply is empty or has calls that cannot run. It is not asked
     /// where a turn failed, or where a budget has refused the calls. A model that has stopped by
-    /// itself is [`stop`](Self::stop)'s business.
+    /// itself is [`before_stop`](Self::before_stop)'s business.
     ///
     /// The first `true` counts, and no hook behind it is asked.
     asked should_stop(state) -> bool {
@@ -332,36 +332,36 @@ macro_rules! hook_points {
     /// not an answer then, and no [validation](crate::Agent::with_validation) is asked about them.
     ///
     /// The first that is missing counts.
-    at_once gives_up(state, turn: &Turn) -> Option<String> {
+    at_once give_up_reason(state, turn: &Turn) -> Option<String> {
         default: None;
         together { |given: Option<String> = None, answer| given.or(answer), until given.is_some() }
-        /// A hook of its [`gives_up`](Hook::gives_up) alone.
-        closure: gives_up;
+        /// A hook of its [`give_up_reason`](Hook::give_up_reason) alone.
+        closure: give_up_reason;
     }
 
     /// What the run proves when it ends as completed, if the hook judges that;
     /// [`Outcome::proof`](crate::Outcome::proof) has it. The first hook that judges counts. If none does,
     /// it is judged as [`RequireEvidence`](crate::agent::evidence::RequireEvidence) does by default.
-    at_once judge(state) -> Option<EvidenceVerdict> {
+    at_once judge_evidence(state) -> Option<EvidenceVerdict> {
         default: None;
         together { |given: Option<EvidenceVerdict> = None, answer| given.or(answer), until given.is_some() }
-        /// A hook of its [`judge`](Hook::judge) alone.
-        closure: judge;
+        /// A hook of its [`judge_evidence`](Hook::judge_evidence) alone.
+        closure: judge_evidence;
     }
 
     /// Decides whether a model that is done may stop. It is not asked when a request failed.
     ///
     /// All hooks are asked. If any [blocks](StopDecision::Block), the model reads what all of those say;
     /// else the first that ends the run in another way than as completed counts.
-    asked stop(state, turn: &'a Turn) -> StopDecision {
+    asked before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |said: StopDecision = StopDecision::Allow, answer| said.combine(answer), until false }
-        /// A hook of its [`stop`](Hook::stop) alone.
+        /// A hook of its [`before_stop`](Hook::before_stop) alone.
         ///
         /// ```
         /// use turnstream::agent::hook::{self, StopDecision};
         ///
-        /// let tested = hook::stop(|_state, turn| async move {
+        /// let tested = hook::before_stop(|_state, turn| async move {
         ///     match turn.text().contains("tests pass") {
         ///         true => StopDecision::Allow,
         ///         false => StopDecision::Block("Run the tests before you stop.".into()),
@@ -369,7 +369,7 @@ macro_rules! hook_points {
         /// });
         /// # let _ = tested;
         /// ```
-        closure: stop;
+        closure: before_stop;
     }
 
     /// Observes what went wrong: a request that failed, also if it is sent again, a compaction that
@@ -377,10 +377,10 @@ macro_rules! hook_points {
     ///
     /// It runs in the poll in which the error comes, so it must be quick. If it panics, nothing is
     /// told of that.
-    at_once failure(state, error: &Error) {
+    at_once on_failure(state, error: &Error) {
         default: ();
         together { telling |_hooks, _panic| {} }
-        /// A hook of its [`failure`](Hook::failure) alone.
+        /// A hook of its [`on_failure`](Hook::on_failure) alone.
         closure: on_failure;
     }
 
@@ -389,10 +389,10 @@ macro_rules! hook_points {
     ///
     /// It runs in the poll that gives `finished`, so it must be quick: the run is over, and polls
     /// nothing any more.
-    at_once finished(state, outcome: &Outcome) {
+    at_once on_finished(state, outcome: &Outcome) {
         default: ();
-        together { telling |hooks, panic| hooks.failure(state, &panic) }
-        /// A hook of its [`finished`](Hook::finished) alone.
+        together { telling |hooks, panic| hooks.on_failure(state, &panic) }
+        /// A hook of its [`on_finished`](Hook::on_finished) alone.
         ///
         /// ```
         /// use turnstream::agent::hook;

@@ -61,13 +61,13 @@ impl Hooks {
     }
 
     /// What is asked: its context transformed, then the request prepared.
-    pub(in crate::agent) async fn prepare_request(
+    pub(in crate::agent) async fn transform_request(
         &self,
         state: &State,
         mut request: Request,
     ) -> Result<Request, Error> {
         request.context = self.transform_context(state, request.context).await?;
-        self.prepare(state, request).await
+        self.prepare_request(state, request).await
     }
 
     fn iter(&self) -> impl Iterator<Item = &dyn Hook> {

@@ -2,7 +2,7 @@
 //!
 //! Everything is a method of one trait, [`Hook`], and every method does nothing unless you write
 //! it. Some methods decide, and the run waits for their answers; some observe, and hold up nothing.
-//! For a single method a closure is enough: [`before_tool`], [`stop`] and the other functions here
+//! For a single method a closure is enough: [`before_tool`], [`before_stop`] and the other functions here
 //! make a hook of one, and [`Agent::with_hook`](crate::Agent::with_hook) takes it. The
 //! [label](crate::agent::StateFields::label) in the state tells the agents apart that share a hook.
 

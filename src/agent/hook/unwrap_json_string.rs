@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-use crate::agent::hook::{Hook, repair};
+use crate::agent::hook::{Hook, repair_arguments};
 
 /// A hook that repairs arguments which are a JSON string with an object in it, however often they
 /// are wrapped: of `"{\"n\":1}"` it makes `{"n":1}`. Some models and gateways encode them twice.
@@ -21,13 +21,13 @@ use crate::agent::hook::{Hook, repair};
 ///     name: "add".into(),
 ///     arguments: r#""{\"n\":1}""#.into(),
 /// };
-/// assert_eq!(unwrapping.repair(&state, &call, "not a JSON object").unwrap(), r#"{"n":1}"#);
+/// assert_eq!(unwrapping.repair_arguments(&state, &call, "not a JSON object").unwrap(), r#"{"n":1}"#);
 ///
 /// call.arguments = r#""n is 1""#.into();
-/// assert_eq!(unwrapping.repair(&state, &call, "not a JSON object"), None);
+/// assert_eq!(unwrapping.repair_arguments(&state, &call, "not a JSON object"), None);
 /// ```
 pub fn unwrap_json_string() -> impl Hook + 'static {
-    repair(|_, call, _| unwrap_nested_strings(&call.arguments))
+    repair_arguments(|_, call, _| unwrap_nested_strings(&call.arguments))
 }
 
 fn unwrap_nested_strings(arguments: &str) -> Option<String> {

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::item::{Json, ProviderData};
+use crate::item::{ProviderData, RawJson};
 
 /// The name of this wire in provider data.
 pub(super) const PROVIDER_NAME: &str = "anthropic";
@@ -13,6 +13,6 @@ pub(super) const PROVIDER_NAME: &str = "anthropic";
 /// One field of a block, its value as it is written.
 pub(super) fn field_data(model: &str, name: &str, value: &impl Serialize) -> ProviderData {
     let fields = std::collections::HashMap::from([(name, value)]);
-    let value = Json::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());
+    let value = RawJson::new(&fields).unwrap_or_else(|_| serde_json::json!({}).into());
     ProviderData::new(PROVIDER_NAME, model, value)
 }

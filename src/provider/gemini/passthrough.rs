@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::item::{Json, ProviderData};
+use crate::item::{ProviderData, RawJson};
 
 /// The name of this wire in provider data.
 pub(super) const PROVIDER_NAME: &str = "gemini";
@@ -23,6 +23,6 @@ pub(super) struct PassthroughFields {
 
 impl PassthroughFields {
     pub(super) fn to_provider_data(&self, model: &str) -> Option<ProviderData> {
-        Some(ProviderData::new(PROVIDER_NAME, model, Json::new(self).ok()?))
+        Some(ProviderData::new(PROVIDER_NAME, model, RawJson::new(self).ok()?))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
 use crate::error::Error;
-use crate::framing::JsonLines;
+use crate::framing::NdJson;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
 
@@ -28,7 +28,7 @@ use crate::request::Request;
 pub type Ollama = HttpProvider<Chat>;
 
 impl Wire for Chat {
-    type Framing = JsonLines;
+    type Framing = NdJson;
     type Decoder = Decoder;
 
     fn name(&self) -> &'static str {

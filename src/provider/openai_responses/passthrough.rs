@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::item::{Json, ProviderData};
+use crate::item::{ProviderData, RawJson};
 use crate::provider::lenient::{LenientList, LenientStr, deserialize_json};
 use crate::provider::ordered_fields::OrderedFields;
 
@@ -40,7 +40,7 @@ pub(super) fn message_data(
     raw: &RawValue,
     parts: &[MessagePart<'_>],
     after: Option<&str>,
-) -> Option<Json> {
+) -> Option<RawJson> {
     let mut item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
     let is_plain = |part: &MessagePart<'_>| {
         let annotations = part.annotations.map_or("[]", RawValue::get);
@@ -60,15 +60,15 @@ pub(super) fn message_data(
 }
 
 /// What is kept of a call.
-pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<Json> {
+pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> {
     let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
     passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
 }
 
-fn passthrough_item_json(item: OrderedFields, after: Option<&str>) -> Option<Json> {
+fn passthrough_item_json(item: OrderedFields, after: Option<&str>) -> Option<RawJson> {
     let text =
         serde_json::to_string(&PassthroughItem { item, after: after.map(str::to_owned) }).ok()?;
-    Json::parse(&text).ok()
+    RawJson::parse(&text).ok()
 }
 
 impl PassthroughItem {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::item::Json;
+use crate::item::RawJson;
 use crate::provider::record::line::REQUEST_PARTS;
 
 /// What differs first between a request and the recorded one.
@@ -20,9 +20,9 @@ pub struct RequestMismatch {
     /// Where they differ, for example `context[2].content`.
     pub path: String,
     /// What stands there in the record; `null` for nothing.
-    pub recorded: Json,
+    pub recorded: RawJson,
     /// What stands there in the request; `null` for nothing.
-    pub sent: Json,
+    pub sent: RawJson,
 }
 
 impl fmt::Display for RequestMismatch {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::event::RewriteReason;
 use crate::item::{
-    EffectReport, History, Item, Json, Mark, Part, PendingCall, ProviderData, ResultKind,
+    EffectReport, History, Item, Mark, Part, PendingCall, ProviderData, RawJson, ResultKind,
     SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
 };
 use crate::session::Entry;
@@ -33,7 +33,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
     };
     let mut last = Item::text("Let me look.").with_mark(Mark::Interrupted);
     last.turn = Some(Arc::new(turn));
-    let value = Json::parse(r#"{"z":1,"a":[null,1.5e300]}"#).unwrap();
+    let value = RawJson::parse(r#"{"z":1,"a":[null,1.5e300]}"#).unwrap();
     let mut thought = Item::reasoning("");
     thought.provider_data =
         Some(Arc::new(ProviderData { provider: "anthropic".into(), model: "m".into(), value }));
@@ -41,7 +41,7 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
         ToolResult::for_call(&sample_call("c"), ResultKind::Timeout, vec![Part::from("cut")])
             .with_report(EffectReport {
                 side_effects: vec![SideEffect::of_change("a.rs")],
-                evidence: vec![Json::from(json!({ "exit_code": 1 }))],
+                evidence: vec![RawJson::from(json!({ "exit_code": 1 }))],
             });
     let picture = vec![Part::image("image/png", "aGk="), Part::image_url("image/png", "https://x")];
     let items = vec![

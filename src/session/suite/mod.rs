@@ -33,7 +33,7 @@ use serde_json::json;
 use tokio::runtime::{Builder, Handle};
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{Item, Json, ProviderData};
+use crate::item::{Item, ProviderData, RawJson};
 use crate::session::{Conflict, Entry, ForkOrigin, Store};
 
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
@@ -405,7 +405,7 @@ async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn
     store.append("s", 0, kept.clone()).await.unwrap();
     for depth in [100, 120, 124, 125, 126, 127, 128, 200] {
         let value = (0..depth).fold(json!(1), |value, _| json!([value]));
-        let value = Json::from(value);
+        let value = RawJson::from(value);
         let data = ProviderData { provider: "p".into(), model: "m".into(), value };
         let mut item = Item::reasoning("");
         item.provider_data = Some(Arc::new(data));

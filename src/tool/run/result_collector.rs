@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::event::ToolEvent;
-use crate::item::{History, Item, Json, PendingCall, ToolCall, ToolResult};
+use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{Suspension, Tool};
 
@@ -41,7 +41,7 @@ impl ResultCollector {
     /// The result as the gate and the kit let it be seen. It is held from here on.
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
-        let redact = |json: &mut Json| {
+        let redact = |json: &mut RawJson| {
             calls.policy.try_call_policy(|gate| gate.redact_evidence(&call, json))
         };
         let redacted = redact_each(evidence_mut(&mut result), redact);
@@ -62,7 +62,7 @@ impl ResultCollector {
         let ToolEvent::Progress { call_id, data, .. } = &mut event else { return event };
         if let Some(call) = calls.turn.tool_calls().find(|call| call.call_id == *call_id) {
             let progress = slice::from_mut(data);
-            let redact = |data: &mut Json| {
+            let redact = |data: &mut RawJson| {
                 calls.policy.try_call_policy(|gate| gate.redact_progress(call, data))
             };
             self.set_error(redact_each(progress, redact));
@@ -169,8 +169,8 @@ impl ResultCollector {
 /// Redacts each of what a call has told or put on record. One that could not be looked through is not kept; the first error
 /// is returned.
 pub(crate) fn redact_each(
-    told: &mut [Json],
-    mut redact: impl FnMut(&mut Json) -> Result<(), Error>,
+    told: &mut [RawJson],
+    mut redact: impl FnMut(&mut RawJson) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut redacted = Ok(());
     for json in told {
@@ -184,7 +184,7 @@ pub(crate) fn redact_each(
 }
 
 /// The evidence of a result, to be changed.
-fn evidence_mut(result: &mut ToolResult) -> &mut [Json] {
+fn evidence_mut(result: &mut ToolResult) -> &mut [RawJson] {
     match &mut result.report {
         Some(report) if !report.evidence.is_empty() => &mut Arc::make_mut(report).evidence,
         Some(_) | None => &mut [],
@@ -192,6 +192,6 @@ fn evidence_mut(result: &mut ToolResult) -> &mut [Json] {
 }
 
 /// It is written with an event or an item and read again, whether a tool or a hook has set it.
-fn limit_json_depth(json: &mut Json) {
+fn limit_json_depth(json: &mut RawJson) {
     *json = json.clone().limit_depth();
 }

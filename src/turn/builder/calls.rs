@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{History, ItemKind, Json, ProviderData, ToolCall};
+use crate::item::{History, ItemKind, ProviderData, RawJson, ToolCall};
 use crate::turn::builder::TurnBuilder;
 use crate::turn::builder::call_state::{CallState, HeldCall};
 use crate::turn::partial_turn::Block;
@@ -186,7 +186,7 @@ impl TurnBuilder {
 
     pub(super) fn empty_provider_data(&self) -> ProviderData {
         let model = self.partial.model.clone().unwrap_or_default();
-        let value = Json::from(serde_json::json!({}));
+        let value = RawJson::from(serde_json::json!({}));
         ProviderData { provider: self.provider.to_owned(), model, value }
     }
 }
@@ -197,7 +197,7 @@ pub(super) fn data_with_wire_id(data: ProviderData, wire_id: &str) -> ProviderDa
     if let Some(fields) = data.value.as_str().strip_prefix('{').filter(|fields| *fields != "}")
         && !fields.contains("\"wire_id\"")
         && let Ok(id) = serde_json::to_string(wire_id)
-        && let Ok(value) = Json::parse(&format!("{{\"wire_id\":{id},{fields}"))
+        && let Ok(value) = RawJson::parse(&format!("{{\"wire_id\":{id},{fields}"))
     {
         return ProviderData { value, ..data };
     }

@@ -435,7 +435,7 @@ async fn a_failed_summary_is_priced_by_the_agents_model() {
     let (summarize, _) =
         summarizer([Reply::text("Ada.").usage(tokens(50, 0)).stop(StopReason::MaxTokens)]);
     // All requests are sent to another model than the agent's.
-    let dear = hook::prepare(|_, mut request| async move {
+    let dear = hook::prepare_request(|_, mut request| async move {
         request.model = Some("dear".to_owned());
         request
     });

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use turnstream::item::{Json, ProviderData, ResultKind, ToolResult};
+use turnstream::item::{ProviderData, RawJson, ResultKind, ToolResult};
 use turnstream::provider::Decoding;
 use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
 use turnstream::request::{Options, ToolSpec};
@@ -96,7 +96,7 @@ pub(crate) fn result(id: &str, text: &str) -> Item {
 
 /// An item with data of a provider and model.
 pub(crate) fn with_data(item: Item, provider: &str, model: &str, value: &str) -> Item {
-    let value = Json::parse(value).unwrap();
+    let value = RawJson::parse(value).unwrap();
     let data = ProviderData { provider: provider.into(), model: model.into(), value };
     Item { provider_data: Some(data.into()), ..item }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use serde_json::Value;
-use turnstream::framing::JsonLines;
+use turnstream::framing::NdJson;
 use turnstream::item::{ItemKind, ResultKind, ToolResult};
 use turnstream::provider::{Decoding, ollama};
 use turnstream::request::Options;
@@ -65,7 +65,7 @@ pub(crate) fn events_after(
     pieces: impl IntoIterator<Item = Bytes>,
 ) -> Vec<Result<TurnEvent, Error>> {
     let pieces: Vec<_> = pieces.into_iter().map(Ok).collect();
-    let (lines, decoder) = (JsonLines::default(), ollama::Decoder::new(MODEL));
+    let (lines, decoder) = (NdJson::default(), ollama::Decoder::new(MODEL));
     let decoding = Decoding::from_frames(stream::iter(pieces), lines, decoder);
     block_on(seal(history, decoding).collect())
 }

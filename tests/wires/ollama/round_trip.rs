@@ -1,7 +1,7 @@
 //! What a model wrote goes back to it as it was, and without its thoughts to any other.
 
 use serde_json::{Value, json};
-use turnstream::item::{Json, Mark, ProviderData};
+use turnstream::item::{Mark, ProviderData, RawJson};
 use turnstream::provider::ollama::{self, Chat};
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::{History, Item, Request};
@@ -49,7 +49,7 @@ fn reasoning_is_not_sent_to_another_model() {
         (&json!("So."), Some("c1"))
     );
     let foreign = |provider: &str| {
-        let value = Json::parse(r#"{"signature":"U0VDUkVU"}"#).unwrap();
+        let value = RawJson::parse(r#"{"signature":"U0VDUkVU"}"#).unwrap();
         let data = ProviderData { provider: provider.into(), model: MODEL.into(), value };
         Item { provider_data: Some(data.into()), ..Item::reasoning("Foreign.") }
     };
@@ -100,7 +100,7 @@ fn a_history_of_every_other_wire_is_sent_on_this_one_without_foreign_data() {
         ("openai_responses", r#"{"item":{"id":"FOREIGN"},"after":"FOREIGN"}"#),
         ("openrouter", r#"{"reasoning_details":["FOREIGN"]}"#),
     ] {
-        let value = Json::parse(value).unwrap();
+        let value = RawJson::parse(value).unwrap();
         let data = ProviderData { provider: provider.into(), model: MODEL.into(), value };
         let with = |item| Item { provider_data: Some(data.clone().into()), ..item };
         let found = messages(vec![

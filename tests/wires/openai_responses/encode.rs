@@ -2,7 +2,7 @@
 
 use super::*;
 use turnstream::ErrorKind;
-use turnstream::item::{Content, Json, Mark, Media, MediaSource, Part, ProviderData};
+use turnstream::item::{Content, Mark, Media, MediaSource, Part, ProviderData, RawJson};
 use turnstream::request::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
 };
@@ -256,7 +256,7 @@ fn a_provider_item_that_answers_another_is_sent_verbatim() {
     let data = |value: &str| ProviderData {
         provider: "openai_responses".into(),
         model: MODEL.into(),
-        value: Json::parse(value).unwrap(),
+        value: RawJson::parse(value).unwrap(),
     };
     let call =
         Item::provider_item(data(r#"{"type":"local_shell_call","id":"lsh_1","call_id":"c"}"#));

@@ -3,13 +3,13 @@
 use super::*;
 
 fn repair_returning(given: Option<&'static str>) -> Box<dyn Hook> {
-    Box::new(repair(move |_, _, _| given.map(str::to_owned)))
+    Box::new(repair_arguments(move |_, _, _| given.map(str::to_owned)))
 }
 
 #[track_caller]
 fn check_repair<const N: usize>(given: [Option<&'static str>; N], expected: Option<&str>) {
     let hooks = hooks(given.map(repair_returning));
-    let repaired = hooks.repair(&state(), &call("["), "not JSON").unwrap();
+    let repaired = hooks.repair_arguments(&state(), &call("["), "not JSON").unwrap();
     assert_eq!(repaired.as_deref(), expected);
 }
 
@@ -23,30 +23,39 @@ fn the_first_repair_wins() {
 
 #[test]
 fn hooks_after_the_first_repair_are_not_called() {
-    let never = Box::new(repair(|_, _, _| panic!("not asked"))) as Box<dyn Hook>;
+    let never = Box::new(repair_arguments(|_, _, _| panic!("not asked"))) as Box<dyn Hook>;
     let hooks = hooks([repair_returning(Some("{}")), never]);
-    assert_eq!(hooks.repair(&state(), &call("["), "not JSON").unwrap().as_deref(), Some("{}"));
+    assert_eq!(
+        hooks.repair_arguments(&state(), &call("["), "not JSON").unwrap().as_deref(),
+        Some("{}")
+    );
 }
 
 #[test]
 fn repair_gets_the_original_call_and_the_validation_error() {
-    let seeing = repair(|_, call, why| Some(format!("{} {} {why}", call.call_id, call.arguments)));
+    let seeing =
+        repair_arguments(|_, call, why| Some(format!("{} {} {why}", call.call_id, call.arguments)));
     assert!(seeing.name().contains("repair_gets_the_original_call"));
     let shared = Arc::new(Box::new(seeing));
-    let repaired = single_hook(shared).repair(&state(), &call("["), "not JSON").unwrap();
+    let repaired = single_hook(shared).repair_arguments(&state(), &call("["), "not JSON").unwrap();
     assert_eq!(repaired.as_deref(), Some("c1 [ not JSON"));
 }
 
 #[test]
 fn a_panic_in_repair_is_an_error_naming_the_hook() {
-    let hooks = single_hook(NamedHook("r", repair(|_, _, _| panic!("boom"))));
-    let error = hooks.repair(&state(), &call("["), "not JSON").unwrap_err();
-    check_error(&error, "`r` failed in `repair`", (ErrorKind::Panic, "it panicked: boom"));
+    let hooks = single_hook(NamedHook("r", repair_arguments(|_, _, _| panic!("boom"))));
+    let error = hooks.repair_arguments(&state(), &call("["), "not JSON").unwrap_err();
+    check_error(
+        &error,
+        "`r` failed in `repair_arguments`",
+        (ErrorKind::Panic, "it panicked: boom"),
+    );
 }
 
 #[track_caller]
 fn check_unwrap(arguments: &str, expected: Option<&str>) {
-    let repaired = unwrap_json_string().repair(&state(), &call(arguments), "not a JSON object");
+    let repaired =
+        unwrap_json_string().repair_arguments(&state(), &call(arguments), "not a JSON object");
     assert_eq!(repaired.as_deref(), expected, "{arguments}");
 }
 

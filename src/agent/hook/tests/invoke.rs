@@ -116,12 +116,12 @@ fn a_panic_in_a_notification_does_not_stop_the_others_and_in_on_finished_is_repo
         Box::new(on_finished(|_, _: &Outcome| panic!("boom"))),
     ];
     let hooks = hooks(panicking.into_iter().chain(listening(heard.clone())));
-    hooks.failure(&state(), &Error::new(ErrorKind::Server, "overheated"));
-    hooks.finished(&state(), &outcome());
+    hooks.on_failure(&state(), &Error::new(ErrorKind::Server, "overheated"));
+    hooks.on_finished(&state(), &outcome());
     let heard = heard.lock().unwrap();
     let [failure, panicked, finished] = &heard[..] else { panic!("{heard:?}") };
     assert_eq!([failure, finished], ["overheated", "completed"]);
-    assert!(panicked.ends_with("failed in `finished`: it panicked: boom"), "{panicked}");
+    assert!(panicked.ends_with("failed in `on_finished`: it panicked: boom"), "{panicked}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,7 +180,7 @@ async fn dropping_the_invocation_drops_the_hook_future_synchronously() {
     let dropped = Arc::new(AtomicBool::new(false));
     let hanging = {
         let dropped = dropped.clone();
-        stop(move |_, _| {
+        before_stop(move |_, _| {
             let guard = SetOnDrop(dropped.clone());
             async move {
                 let _guard = guard;
@@ -189,7 +189,7 @@ async fn dropping_the_invocation_drops_the_hook_future_synchronously() {
         })
     };
     let (hooks, state, turn) = (single_hook(hanging), state(), turn("done"));
-    let mut question = Box::pin(hooks.stop(&state, &turn));
+    let mut question = Box::pin(hooks.before_stop(&state, &turn));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(question.as_mut().poll(&mut cx).is_pending());
     assert!(!dropped.load(Ordering::SeqCst));

@@ -23,7 +23,7 @@ impl Hook for PanicsWithLabel {
         says(state)
     }
 
-    fn prepare<'a>(&'a self, state: &'a State, _: Request) -> HookFuture<'a, Request> {
+    fn prepare_request<'a>(&'a self, state: &'a State, _: Request) -> HookFuture<'a, Request> {
         says(state)
     }
 
@@ -60,15 +60,15 @@ impl Hook for PanicsWithLabel {
         says(state)
     }
 
-    fn repair(&self, state: &State, _: &ToolCall, _: &str) -> Option<String> {
+    fn repair_arguments(&self, state: &State, _: &ToolCall, _: &str) -> Option<String> {
         says(state)
     }
 
-    fn redact_progress(&self, state: &State, _: &ToolCall, _: &mut Json) {
+    fn redact_progress(&self, state: &State, _: &ToolCall, _: &mut RawJson) {
         says(state)
     }
 
-    fn redact_evidence(&self, state: &State, _: &ToolCall, _: &mut Json) {
+    fn redact_evidence(&self, state: &State, _: &ToolCall, _: &mut RawJson) {
         says(state)
     }
 
@@ -76,15 +76,15 @@ impl Hook for PanicsWithLabel {
         says(state)
     }
 
-    fn stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
+    fn before_stop<'a>(&'a self, state: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
         says(state)
     }
 
-    fn failure(&self, state: &State, _: &Error) {
+    fn on_failure(&self, state: &State, _: &Error) {
         says(state)
     }
 
-    fn finished(&self, state: &State, _: &Outcome) {
+    fn on_finished(&self, state: &State, _: &Outcome) {
         says(state)
     }
 }
@@ -97,23 +97,26 @@ fn every_hook_method_sees_the_agent_label_and_errors_name_it() {
     let request = Request::new(History::from_id("h"));
     let first = |observers| observed(observers).remove(0).map(drop);
     let mut result = ToolResult::for_call(&call("{}"), ResultKind::Ok, "");
-    let (mut progress, mut evidence) = (Json::new(&1).unwrap(), Json::new(&1).unwrap());
+    let (mut progress, mut evidence) = (RawJson::new(&1).unwrap(), RawJson::new(&1).unwrap());
     let errors = [
-        ("transform_context", poll_once(hooks.prepare_request(&state, request.clone())).map(drop)),
-        ("prepare", poll_once(hooks.prepare(&state, request)).map(drop)),
+        (
+            "transform_context",
+            poll_once(hooks.transform_request(&state, request.clone())).map(drop),
+        ),
+        ("prepare_request", poll_once(hooks.prepare_request(&state, request)).map(drop)),
         (
             "turn_started",
             first(Box::new(hooks.turn_started(&state)) as Box<dyn Iterator<Item = Observer>>),
         ),
         ("assistant_message", first(Box::new(hooks.assistant_message(&state, &turn)))),
         ("after_sampling", first(Box::new(hooks.after_sampling(&state, &turn)))),
-        ("repair", hooks.repair(&state, &call("["), "not JSON").map(drop)),
+        ("repair_arguments", hooks.repair_arguments(&state, &call("["), "not JSON").map(drop)),
         ("before_tool", poll_once(hooks.before_tool(&state, &call("{}"))).map(drop)),
         ("after_tool", hooks.after_tool(&state, &call("{}"), &mut result)),
         ("redact_progress", hooks.redact_progress(&state, &call("{}"), &mut progress)),
         ("redact_evidence", hooks.redact_evidence(&state, &call("{}"), &mut evidence)),
         ("should_stop", poll_once(hooks.should_stop(&state)).map(drop)),
-        ("stop", poll_once(hooks.stop(&state, &turn)).map(drop)),
+        ("before_stop", poll_once(hooks.before_stop(&state, &turn)).map(drop)),
     ]
     .map(|(method, given)| (method, given.unwrap_err()));
     for (method, error) in &errors {
@@ -122,8 +125,8 @@ fn every_hook_method_sees_the_agent_label_and_errors_name_it() {
     }
     let error = &errors[0].1;
     for told in [
-        catch_hook_panic(|| hook.failure(&state, error)),
-        catch_hook_panic(|| hook.finished(&state, &outcome())),
+        catch_hook_panic(|| hook.on_failure(&state, error)),
+        catch_hook_panic(|| hook.on_finished(&state, &outcome())),
     ] {
         assert_eq!(told.unwrap_err().message(), "it panicked: a/b");
     }
@@ -132,18 +135,18 @@ fn every_hook_method_sees_the_agent_label_and_errors_name_it() {
 #[test]
 fn a_panic_in_a_redaction_discards_its_change_and_the_other_hooks_still_run() {
     let panicking = || {
-        Box::new(redact_progress(|_, _, data: &mut Json| {
-            *data = Json::new(&0).unwrap();
+        Box::new(redact_progress(|_, _, data: &mut RawJson| {
+            *data = RawJson::new(&0).unwrap();
             panic!("boom")
         })) as Box<dyn Hook>
     };
-    let seen = Shared::<Vec<Json>>::default();
+    let seen = Shared::<Vec<RawJson>>::default();
     let seeing = {
         let seen = seen.clone();
         redact_progress(move |_, _, data| seen.lock().unwrap().push(data.clone()))
     };
     let hooks = hooks([panicking(), Box::new(seeing)]);
-    let mut data = Json::new(&1).unwrap();
+    let mut data = RawJson::new(&1).unwrap();
     hooks.redact_progress(&state(), &call("{}"), &mut data).unwrap_err();
-    assert_eq!((&data, &*seen.lock().unwrap()), (&Json::new(&1).unwrap(), &vec![data.clone()]));
+    assert_eq!((&data, &*seen.lock().unwrap()), (&RawJson::new(&1).unwrap(), &vec![data.clone()]));
 }

@@ -15,7 +15,7 @@ use super::*;
 use crate::agent::State;
 use crate::error::{Error, ErrorKind};
 use crate::event::{EndReason, Outcome};
-use crate::item::{History, Item, Json, ResultKind, ToolCall, ToolResult};
+use crate::item::{History, Item, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::journal::Journal;
 use crate::request::Request;
 use crate::turn::{Turn, TurnBuilder, TurnEvent};
@@ -80,7 +80,7 @@ fn before_tool_returning(answer: CallDecision) -> Box<dyn Hook> {
 }
 
 fn on_stop_returning(answer: StopDecision) -> Box<dyn Hook> {
-    Box::new(stop(move |_, _| ready(answer.clone())))
+    Box::new(before_stop(move |_, _| ready(answer.clone())))
 }
 
 fn rewrite(arguments: &str) -> CallDecision {
@@ -108,7 +108,7 @@ fn check_before_tool<const N: usize>(answers: [CallDecision; N], expected: &Comb
 #[track_caller]
 fn check_stop<const N: usize>(answers: [StopDecision; N], expected: &StopDecision) {
     let hooks = hooks(answers.map(on_stop_returning));
-    assert_eq!(&poll_once(hooks.stop(&state(), &turn("done"))).unwrap(), expected);
+    assert_eq!(&poll_once(hooks.before_stop(&state(), &turn("done"))).unwrap(), expected);
 }
 
 /// Checks kind and message of an error, and the kind and the words of its source.
@@ -136,8 +136,8 @@ impl<H: Hook> Hook for NamedHook<H> {
         self.1.before_tool(state, call)
     }
 
-    fn repair(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {
-        self.1.repair(state, call, why)
+    fn repair_arguments(&self, state: &State, call: &ToolCall, why: &str) -> Option<String> {
+        self.1.repair_arguments(state, call, why)
     }
 
     fn after_sampling(&self, state: &State, turn: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
@@ -159,7 +159,7 @@ fn without_hooks_every_method_is_ready_with_its_default() {
     for hooks in [Hooks::new(), single_hook(NoopHook)] {
         let (state, turn) = (Arc::new(state()), turn("hi"));
         let request = Request { model: Some("m".into()), ..Request::new(state.history.clone()) };
-        let prepared = poll_once(hooks.prepare_request(&state, request)).unwrap();
+        let prepared = poll_once(hooks.transform_request(&state, request)).unwrap();
         assert_eq!((prepared.model.as_deref(), prepared.context.len()), (Some("m"), 0));
         for given in [
             observed(hooks.turn_started(&state)),
@@ -171,9 +171,9 @@ fn without_hooks_every_method_is_ready_with_its_default() {
         let permitted = poll_once(hooks.before_tool(&state, &call("{}"))).unwrap();
         assert_eq!(permitted, CombinedDecision::Allow { arguments: None });
         assert!(!poll_once(hooks.should_stop(&state)).unwrap());
-        assert_eq!(poll_once(hooks.stop(&state, &turn)).unwrap(), StopDecision::Allow);
-        hooks.failure(&state, &Error::new(ErrorKind::Server, "no"));
-        hooks.finished(&state, &outcome());
+        assert_eq!(poll_once(hooks.before_stop(&state, &turn)).unwrap(), StopDecision::Allow);
+        hooks.on_failure(&state, &Error::new(ErrorKind::Server, "no"));
+        hooks.on_finished(&state, &outcome());
     }
     assert!(Hooks::new().is_empty() && !single_hook(NoopHook).is_empty());
 }
@@ -273,7 +273,7 @@ fn transform_context_runs_in_hook_order_and_leaves_the_history() {
             context
         })) as Box<dyn Hook>
     };
-    let meddling = prepare(|_, mut request| async move {
+    let meddling = prepare_request(|_, mut request| async move {
         assert_eq!(request.context.len(), 3);
         request.history = History::from_id("another");
         request.context = History::from_id("another");
@@ -283,7 +283,7 @@ fn transform_context_runs_in_hook_order_and_leaves_the_history() {
     let state = State::new(History::from_items("h", [Item::user("q")]));
     let hooks = hooks([push("a"), Box::new(meddling), push("b")]);
     let request =
-        poll_once(hooks.prepare_request(&state, Request::new(state.history.clone()))).unwrap();
+        poll_once(hooks.transform_request(&state, Request::new(state.history.clone()))).unwrap();
     let texts: Vec<_> = request.context.iter().filter_map(Item::as_text).collect();
     assert_eq!(texts, ["a", "b"]);
     assert_eq!(request.history, state.history);
@@ -365,10 +365,10 @@ fn hook_futures_are_send() {
     can_move::<Observer>();
     let (hooks, state, turn) = (Hooks::new(), state(), turn("done"));
     let request = Request::new(state.history.clone());
-    poll_once(is_send(hooks.prepare_request(&state, request))).unwrap();
+    poll_once(is_send(hooks.transform_request(&state, request))).unwrap();
     poll_once(is_send(hooks.before_tool(&state, &call("{}")))).unwrap();
     poll_once(is_send(hooks.should_stop(&state))).unwrap();
-    poll_once(is_send(hooks.stop(&state, &turn))).unwrap();
+    poll_once(is_send(hooks.before_stop(&state, &turn))).unwrap();
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::frames::{Block as WireBlock, Delta};
 use super::opaque_block::{OpaqueBlock, sendable_json};
 use crate::error::Error;
-use crate::item::{Json, ProviderData};
+use crate::item::{ProviderData, RawJson};
 use crate::provider::anthropic::passthrough::{PROVIDER_NAME, field_data};
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{Lenient, read_lenient};
@@ -16,7 +16,7 @@ use crate::turn::{ReasoningKind, TurnBuilder};
 #[derive(Debug)]
 pub(super) enum Block {
     Text {
-        citations: Vec<Json>,
+        citations: Vec<RawJson>,
     },
     Thinking {
         /// The signature that the start held; deltas win over it.

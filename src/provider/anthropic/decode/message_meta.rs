@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::opaque_block::sendable_json;
-use crate::item::Json;
+use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
 
@@ -44,17 +44,17 @@ struct UsageMeta<'a> {
 /// than those of the message. What comes later replaces what came before.
 #[derive(Debug, Default)]
 pub(super) struct MessageMeta {
-    container: Option<Json>,
-    stop_sequence: Option<Json>,
-    stop_details: Option<Json>,
-    input_transformations: Option<Json>,
+    container: Option<RawJson>,
+    stop_sequence: Option<RawJson>,
+    stop_details: Option<RawJson>,
+    input_transformations: Option<RawJson>,
     usage: ExtraUsage,
 }
 
 #[derive(Debug, Default)]
 struct ExtraUsage {
-    server_tool_use: Option<Json>,
-    iterations: Option<Json>,
+    server_tool_use: Option<RawJson>,
+    iterations: Option<RawJson>,
 }
 
 impl MessageMeta {
@@ -78,7 +78,7 @@ impl MessageMeta {
 
     /// All of it as one value of the type `message`, which no block has; `None` if there is
     /// nothing to say.
-    pub(super) fn take_json(&mut self) -> Option<Json> {
+    pub(super) fn take_json(&mut self) -> Option<RawJson> {
         let meta = std::mem::take(self);
         let usage = ObjectWriter::default()
             .set_some("server_tool_use", meta.usage.server_tool_use)
@@ -122,7 +122,7 @@ fn is_empty_array(raw: &RawValue) -> bool {
     serde_json::from_str::<Vec<IgnoredAny>>(raw.get()).is_ok_and(|elements| elements.is_empty())
 }
 
-fn set_field(to: &mut Option<Json>, from: Option<&RawValue>) {
+fn set_field(to: &mut Option<RawJson>, from: Option<&RawValue>) {
     if let Some(raw) = from {
         *to = Some(sendable_json(raw.get()));
     }

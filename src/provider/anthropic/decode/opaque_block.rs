@@ -2,7 +2,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::item::{Json, nesting_depth};
+use crate::item::{RawJson, nesting_depth};
 use crate::provider::lenient::{LenientStr, repair_json};
 use crate::provider::ordered_fields::OrderedFields;
 
@@ -18,7 +18,7 @@ pub(super) struct OpaqueBlock {
     /// Of a server tool.
     pub(super) input_json: String,
     content: String,
-    pub(super) citations: Vec<Json>,
+    pub(super) citations: Vec<RawJson>,
     /// Other fields of its deltas, the newest of each.
     other_fields: OrderedFields,
 }
@@ -43,7 +43,7 @@ impl OpaqueBlock {
     }
 
     /// The whole block. The order of its keys stays.
-    pub(super) fn into_json(self) -> Json {
+    pub(super) fn into_json(self) -> RawJson {
         let fields = || {
             let read = OrderedFields::parse(&self.start_json);
             read.or_else(|| OrderedFields::parse(&repair_json(&self.start_json)?))
@@ -81,16 +81,16 @@ impl OpaqueBlock {
 
 /// A value to send back. Half of a surrogate pair is made whole; what is nested too deep to be
 /// read again is kept as a string that holds its text.
-pub(super) fn sendable_json(text: &str) -> Json {
+pub(super) fn sendable_json(text: &str) -> RawJson {
     let read = || {
         // What is repaired is an object.
         let whole = || OrderedFields::parse(&repair_json(&format!("{{\"value\":{text}}}"))?);
-        let value = || Json::parse(whole()?.get("value")?.get()).ok();
-        Json::parse(text).ok().or_else(value)
+        let value = || RawJson::parse(whole()?.get("value")?.get()).ok();
+        RawJson::parse(text).ok().or_else(value)
     };
     let is_read_again = nesting_depth(text) <= MAX_DEPTH;
     let read = is_read_again.then(read).flatten();
-    read.unwrap_or_else(|| Json::from(serde_json::Value::from(text)))
+    read.unwrap_or_else(|| RawJson::from(serde_json::Value::from(text)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::frames::WireCall;
 use crate::error::Error;
-use crate::item::Json;
+use crate::item::RawJson;
 use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::{LenientStr, non_null};
@@ -168,7 +168,7 @@ impl Calls {
     pub(super) fn end_all(
         &mut self,
         turn: &mut TurnBuilder,
-        data: impl Fn(Json) -> crate::item::ProviderData,
+        data: impl Fn(RawJson) -> crate::item::ProviderData,
     ) -> Result<(), Error> {
         for at in &self.call_order {
             let at = *at;

@@ -2,7 +2,7 @@
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::item::Json;
+use crate::item::RawJson;
 use crate::provider::lenient::non_null;
 use crate::provider::ordered_fields::OrderedFields;
 
@@ -28,7 +28,7 @@ impl Citations {
     }
 
     /// All of it; `None` if there is nothing.
-    pub(super) fn into_json(self) -> Option<Json> {
+    pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         if !self.annotations.is_empty() {
             fields.set("annotations", to_raw_value(&self.annotations).ok()?);

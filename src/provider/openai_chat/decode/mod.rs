@@ -12,7 +12,7 @@ use self::frames::{Choice, Chunk, Delta, RareFields, WireCall};
 use self::reasoning::ReasoningData;
 use self::tags::{TagParser, TextPiece};
 use crate::error::{Error, ErrorKind};
-use crate::item::{Json, ProviderData, StopReason};
+use crate::item::{ProviderData, RawJson, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
 use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, array_elements};
@@ -66,7 +66,7 @@ impl Decoder {
         }
     }
 
-    fn provider_data(&self, value: impl Into<Json>) -> ProviderData {
+    fn provider_data(&self, value: impl Into<RawJson>) -> ProviderData {
         ProviderData::new(self.dialect.name, &self.model, value)
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::frames::RareFields;
-use crate::item::Json;
+use crate::item::RawJson;
 use crate::provider::lenient::{deserialize_string, non_null};
 use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKING_BLOCKS_FIELD};
 use crate::provider::ordered_fields::OrderedFields;
@@ -73,7 +73,7 @@ impl ReasoningData {
     }
 
     /// All of it, to be sent back; `None` if there is nothing.
-    pub(super) fn into_json(self) -> Option<Json> {
+    pub(super) fn into_json(self) -> Option<RawJson> {
         let mut fields = OrderedFields::default();
         for (name, pieces) in
             [(REASONING_DETAILS_FIELD, self.details), (THINKING_BLOCKS_FIELD, self.thinking_blocks)]

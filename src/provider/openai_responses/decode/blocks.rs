@@ -10,7 +10,7 @@ use super::calls::{Call, expand_wrapper};
 use super::frames::WireItem;
 use super::text::{Comparison, TextKind, TextParts};
 use crate::error::Error;
-use crate::item::{Json, ProviderData};
+use crate::item::{ProviderData, RawJson};
 use crate::provider::decode::item_key;
 use crate::provider::failure::protocol_error;
 use crate::provider::lenient::deserialize_json;
@@ -429,7 +429,7 @@ struct Slot {
     /// It was told as a whole.
     is_done: bool,
     /// What goes back verbatim.
-    data: Option<Json>,
+    data: Option<RawJson>,
     /// The terminal event told of it.
     is_matched: bool,
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::blocks::{content_parts, text_part};
 use super::cache::EncodedPrefix;
 use crate::error::Error;
-use crate::item::{Item, ItemKind, Json, ProviderData, ToolCall, ToolResult};
+use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
 use crate::provider::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::handoff;
 use crate::provider::openai_responses::passthrough::{
@@ -24,7 +24,7 @@ pub(super) struct InputItems<'a> {
     closed_elements: Option<(usize, usize, EncodedPrefix)>,
     /// Reasoning that waits for what follows it: "Item 'rs_…' of type 'reasoning' was provided
     /// without its required following item". At the end of its turn it is not sent.
-    pending_reasoning: Vec<(ReasoningItem<'a>, &'a Json)>,
+    pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
     /// What is known here.
     prefix: EncodedPrefix,
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::broken_provider::Fault;
 use crate::error::{Error, ErrorKind};
-use crate::framing::{Frame, Framing, JsonLines};
+use crate::framing::{Frame, Framing, NdJson};
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{
     Decode, Destination, EncodedRequest, ErrorResponse, FrameOutcome, Piece, Wire, error_in_stream,
@@ -22,7 +22,7 @@ pub(super) struct Plain<const LOSSY: bool>(pub(super) Fault);
 
 /// Lines whose chunks are read as text one by one if they are lossy.
 #[derive(Default)]
-pub(super) struct Lines<const LOSSY: bool>(JsonLines);
+pub(super) struct Lines<const LOSSY: bool>(NdJson);
 
 pub(super) struct Decoder {
     fault: Fault,
@@ -103,7 +103,7 @@ fn item(item: &Item) -> Value {
 }
 
 impl<const LOSSY: bool> Framing for Lines<LOSSY> {
-    const MEDIA_TYPE: &'static str = JsonLines::MEDIA_TYPE;
+    const MEDIA_TYPE: &'static str = NdJson::MEDIA_TYPE;
 
     fn feed(&mut self, chunk: Bytes) {
         self.0.feed(match LOSSY {
@@ -121,7 +121,7 @@ impl<const LOSSY: bool> Framing for Lines<LOSSY> {
     }
 
     fn detect_other_format(first: u8) -> Option<&'static str> {
-        JsonLines::detect_other_format(first)
+        NdJson::detect_other_format(first)
     }
 }
 

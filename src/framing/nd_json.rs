@@ -12,7 +12,7 @@ use crate::sse::Frame;
 ///
 /// The last line may lack its line feed. A line has at most 64 MiB.
 #[derive(Debug, Default)]
-pub struct JsonLines {
+pub struct NdJson {
     bytes: BytesMut,
     /// How many of the bytes are known to have no line feed.
     searched_len: usize,
@@ -21,7 +21,7 @@ pub struct JsonLines {
     line: String,
 }
 
-impl JsonLines {
+impl NdJson {
     fn lend_line(&mut self, line: &[u8]) -> Frame<'_> {
         self.line.clear();
         self.line.push_str(&String::from_utf8_lossy(line));
@@ -29,7 +29,7 @@ impl JsonLines {
     }
 }
 
-impl Framing for JsonLines {
+impl Framing for NdJson {
     const MEDIA_TYPE: &'static str = "application/x-ndjson";
 
     fn feed(&mut self, chunk: Bytes) {
@@ -82,7 +82,7 @@ mod tests {
     #[track_caller]
     fn check(body: &str, expected: &[&str]) {
         for step in 1..=body.len().max(1) {
-            let mut reader = JsonLines::default();
+            let mut reader = NdJson::default();
             let mut lines = Vec::new();
             for chunk in body.as_bytes().chunks(step) {
                 reader.feed(Bytes::copy_from_slice(chunk));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn blank_lines_at_the_end_hide_no_line_after_them() {
-        let mut reader = JsonLines::default();
+        let mut reader = NdJson::default();
         reader.feed("\n\n1".into());
         assert_eq!(reader.finish().unwrap().unwrap().data, "1");
         assert!(reader.finish().is_none());
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_too_large() {
-        let mut reader = JsonLines::default();
+        let mut reader = NdJson::default();
         let mebibyte = Bytes::from(vec![b'x'; 1 << 20]);
         for _ in 0..64 {
             reader.feed(mebibyte.clone());
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_line_that_comes_whole_has_the_same_limit() {
-        let mut reader = JsonLines::default();
+        let mut reader = NdJson::default();
         reader.feed(Bytes::from(vec![b'x'; MAX_FRAME_BYTES]));
         reader.feed("\n".into());
         assert_eq!(reader.next_frame().unwrap().unwrap().data.len(), MAX_FRAME_BYTES);
