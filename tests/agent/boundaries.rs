@@ -17,7 +17,7 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Usage};
 
-use crate::support::random_agent::with_notes_and_objections;
+use crate::support::random_agent::with_note_and_stop_hooks;
 use crate::support::replays;
 use crate::support::seeded_random::Dice;
 use crate::support::seeds;
@@ -134,14 +134,14 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
         budget = budget.with_target(Target::new(80));
     }
     let agent = Agent::new(script())
-        .with_recorder(replays::recorder())
+        .with_recorder(replays::replaying_recorder())
         .with_fallback(script())
         .with_fallback(script())
         .with_tools([tool.unwrap()])
         .with_limits(limits)
         .with_budget(budget)
         .with_compactor(Forgetful(Arc::clone(dice)));
-    with_notes_and_objections(agent, dice)
+    with_note_and_stop_hooks(agent, dice)
 }
 
 /// How it ended; `None` if it was dropped.
@@ -222,6 +222,6 @@ fn check(seed: u64) -> Option<EndReason> {
 
 #[test]
 fn at_every_boundary_the_history_is_the_fold_of_the_events_and_usage_is_counted_once() {
-    let reasons = seeds::endings(1..1_500, |seed| vec![format!("{:?}", check(seed))]);
+    let reasons = seeds::count_endings(1..1_500, |seed| vec![format!("{:?}", check(seed))]);
     assert!(reasons.len() > 11, "{reasons:?}");
 }

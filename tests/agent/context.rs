@@ -12,8 +12,8 @@ use turnstream::item::{Mark, Part, ProviderData, RawJson};
 use turnstream::testing::{Wire, lint};
 use turnstream::{ErrorKind, History, Item};
 
-use crate::support::compaction::{call, encoded, ends, signed};
-use crate::support::items::{applied, history, result, session, turn};
+use crate::support::compaction::{as_stop_turn_end, encode_history, look_call, with_provider_data};
+use crate::support::items::{apply_compaction, history_of, look_result, look_turn, session_items};
 
 const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
 
@@ -25,7 +25,7 @@ fn items(history: &History) -> Vec<Item> {
 
 #[track_caller]
 fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
-    let history = history(session(2));
+    let history = history_of(session_items(2));
     let error = Compaction::new(from, to, items).validate(&history).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert!(error.message().contains(why), "{error}");
@@ -33,8 +33,8 @@ fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
 
 #[track_caller]
 fn accepts(from: usize, to: usize, items: Vec<Item>) {
-    let before = history(session(2));
-    assert!(applied(&Compaction::new(from, to, items), &before).is_settled());
+    let before = history_of(session_items(2));
+    assert!(apply_compaction(&Compaction::new(from, to, items), &before).is_settled());
 }
 
 #[test]
@@ -43,17 +43,27 @@ fn a_compaction_never_separates_a_call_from_its_result() {
     refuses(0, 4, vec![], parted);
     refuses(4, 5, vec![], parted);
     refuses(3, 4, vec![], parted);
-    refuses(3, 5, vec![call("c0", "{}")], parted);
-    refuses(4, 5, vec![result("c1", "of another")], parted);
-    refuses(3, 5, vec![result("c0", "first"), call("c0", "{}")], parted);
+    refuses(3, 5, vec![look_call("c0", "{}")], parted);
+    refuses(4, 5, vec![look_result("c1", "of another")], parted);
+    refuses(3, 5, vec![look_result("c0", "first"), look_call("c0", "{}")], parted);
     refuses(4, 4, vec![Item::user("between")], parted);
-    refuses(4, 5, vec![result("c0", "twice"), result("c0", "twice")], parted);
-    refuses(3, 5, vec![call("c0", "{}").with_mark(Mark::Tombstone), result("c0", "r")], parted);
-    refuses(3, 5, vec![call("c0", "{}").with_mark(Mark::Interrupted), result("c0", "r")], parted);
+    refuses(4, 5, vec![look_result("c0", "twice"), look_result("c0", "twice")], parted);
+    refuses(
+        3,
+        5,
+        vec![look_call("c0", "{}").with_mark(Mark::Tombstone), look_result("c0", "r")],
+        parted,
+    );
+    refuses(
+        3,
+        5,
+        vec![look_call("c0", "{}").with_mark(Mark::Interrupted), look_result("c0", "r")],
+        parted,
+    );
     accepts(0, 5, vec![]);
     accepts(0, 9, vec![Item::user("summary")]);
-    accepts(4, 5, vec![result("c0", "short")]);
-    accepts(3, 5, vec![call("c0", "{}"), result("c0", "short")]);
+    accepts(4, 5, vec![look_result("c0", "short")]);
+    accepts(3, 5, vec![look_call("c0", "{}"), look_result("c0", "short")]);
     accepts(5, 5, vec![Item::user("between two turns")]);
     accepts(0, 0, vec![]);
 }
@@ -68,19 +78,19 @@ fn a_compaction_range_outside_the_history_is_rejected() {
 
 #[test]
 fn a_compaction_that_reuses_a_call_id_of_the_history_is_rejected() {
-    refuses(0, 5, vec![call("c1", "{}"), result("c1", "r")], "the call id `c1` is taken");
-    let mut history = history(session(2));
+    refuses(0, 5, vec![look_call("c1", "{}"), look_result("c1", "r")], "the call id `c1` is taken");
+    let mut history = history_of(session_items(2));
     history.rewrite(0..5, []);
-    let back = vec![call("c0", "{}"), result("c0", "r")];
+    let back = vec![look_call("c0", "{}"), look_result("c0", "r")];
     let error = Compaction::new(0, 0, back).validate(&history).unwrap_err();
     assert!(error.message().contains("`c0` is taken"), "{error}");
 }
 
 #[test]
 fn a_compaction_is_not_rejected_for_an_already_unsettled_history() {
-    let open = history([Item::user("a"), ends(call("c", "{}"))]);
+    let open = history_of([Item::user("a"), as_stop_turn_end(look_call("c", "{}"))]);
     let compaction = Compaction::new(0, 1, vec![Item::user("b")]);
-    assert!(applied(&compaction, &open).settled().is_settled());
+    assert!(apply_compaction(&compaction, &open).settled().is_settled());
 }
 
 // The note.
@@ -88,7 +98,7 @@ fn a_compaction_is_not_rejected_for_an_already_unsettled_history() {
 #[track_caller]
 fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
     let compaction = mark_reactive_compaction(compaction, history);
-    let rewritten = applied(&compaction, history);
+    let rewritten = apply_compaction(&compaction, history);
     assert!(rewritten.is_settled() || !history.is_settled());
     assert!(was_reactively_compacted(&rewritten) && !was_reactively_compacted(history));
     let is_note = |item: &Item| item.kind == Item::user(NOTE).kind && item.compacted;
@@ -98,7 +108,7 @@ fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
 
 #[test]
 fn the_compaction_note_is_placed_between_turns_after_the_replaced_range() {
-    let history = history(session(2));
+    let history = history_of(session_items(2));
     let same = |from: usize, to: usize| {
         Compaction::new(from, to, history.iter().take(to).skip(from).cloned().collect())
     };
@@ -119,39 +129,39 @@ fn the_compaction_note_is_placed_between_turns_after_the_replaced_range() {
 
 #[test]
 fn the_compaction_note_is_never_placed_among_the_results_of_a_turn() {
-    let void = result("c1", "void").with_mark(Mark::Tombstone);
-    let history = history([
-        call("c1", "{}"),
-        ends(call("c2", "{}")),
-        result("c2", "2"),
+    let void = look_result("c1", "void").with_mark(Mark::Tombstone);
+    let history = history_of([
+        look_call("c1", "{}"),
+        as_stop_turn_end(look_call("c2", "{}")),
+        look_result("c2", "2"),
         void,
-        result("c1", "1"),
+        look_result("c1", "1"),
         Item::text("done"),
     ]);
     assert!(history.is_settled());
-    let clip = Compaction::new(2, 3, vec![result("c2", "-")]);
+    let clip = Compaction::new(2, 3, vec![look_result("c2", "-")]);
     note_stands_at(&history, clip, 5);
 }
 
 #[test]
 fn a_turn_without_calls_is_a_boundary_and_a_tombstoned_result_is_not() {
-    let void = result("c1", "void").with_mark(Mark::Tombstone);
-    let batch = [call("c1", "{}"), void.clone(), ends(call("c2", "{}"))];
-    let history = history(batch.into_iter().chain([
-        result("c1", "1"),
-        result("c2", "2"),
-        ends(Item::text("paused")),
-        ends(Item::text("done")),
+    let void = look_result("c1", "void").with_mark(Mark::Tombstone);
+    let batch = [look_call("c1", "{}"), void.clone(), as_stop_turn_end(look_call("c2", "{}"))];
+    let history = history_of(batch.into_iter().chain([
+        look_result("c1", "1"),
+        look_result("c2", "2"),
+        as_stop_turn_end(Item::text("paused")),
+        as_stop_turn_end(Item::text("done")),
     ]));
     assert!(history.is_settled());
     note_stands_at(&history, Compaction::new(1, 2, vec![void]), 5);
     let item = Item::text("paused").with_mark(Mark::Compacted);
-    note_stands_at(&history, Compaction::new(5, 6, vec![ends(item)]), 6);
+    note_stands_at(&history, Compaction::new(5, 6, vec![as_stop_turn_end(item)]), 6);
 }
 
 #[test]
 fn an_out_of_range_compaction_gets_its_note_and_is_rejected_by_check() {
-    let history = history(session(1));
+    let history = history_of(session_items(1));
     for (from, to) in [(0, 99), (99, 99), (usize::MAX, usize::MAX)] {
         let compaction = mark_reactive_compaction(Compaction::new(from, to, vec![]), &history);
         assert!(compaction.validate(&history).is_err());
@@ -160,13 +170,13 @@ fn an_out_of_range_compaction_gets_its_note_and_is_rejected_by_check() {
 
 #[test]
 fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
-    let before = history(session(3));
+    let before = history_of(session_items(3));
     let compaction = mark_reactive_compaction(Compaction::new(0, 5, vec![]), &before);
-    let mut history = applied(&compaction, &before);
+    let mut history = apply_compaction(&compaction, &before);
     let stored = serde_json::to_string(&history).unwrap();
     history = serde_json::from_str(&stored).unwrap();
-    history.extend(turn(7));
-    history.push(ends(call("open", "{}")));
+    history.extend(look_turn(7));
+    history.push(as_stop_turn_end(look_call("open", "{}")));
     history = history.settled();
     assert!(was_reactively_compacted(&history));
     // A plain compaction leaves it alone, and one that would lose it is refused.
@@ -175,23 +185,27 @@ fn the_compaction_note_survives_storing_settling_forking_and_later_turns() {
         .with_keep_turns(1)
         .plan_compaction(&history)
         .unwrap();
-    assert!(was_reactively_compacted(&applied(&shortened, &history)));
+    assert!(was_reactively_compacted(&apply_compaction(&shortened, &history)));
     let forget = Compaction::new(0, history.len(), vec![Item::user("sum")]);
     let error = forget.validate(&history).unwrap_err();
     assert!(error.message().contains("the note of an earlier compaction"), "{error}");
-    applied(&mark_reactive_compaction(forget, &history), &history);
+    apply_compaction(&mark_reactive_compaction(forget, &history), &history);
 }
 
 #[test]
 fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
     let compacted = |item: Item| item.with_mark(Mark::Compacted);
     let foreign = json!({ "compaction": "reactive" });
-    assert!(!was_reactively_compacted(&history([
+    assert!(!was_reactively_compacted(&history_of([
         compacted(Item::user(NOTE)),
-        compacted(signed(Item::user("x"), "anthropic", foreign.clone())),
-        compacted(signed(Item::user("x"), "turnstream", json!({ "compaction": "asked" }))),
-        compacted(signed(Item::user("x"), "turnstream", json!(null))),
-        signed(Item::user("x"), "turnstream", foreign),
+        compacted(with_provider_data(Item::user("x"), "anthropic", foreign.clone())),
+        compacted(with_provider_data(
+            Item::user("x"),
+            "turnstream",
+            json!({ "compaction": "asked" })
+        )),
+        compacted(with_provider_data(Item::user("x"), "turnstream", json!(null))),
+        with_provider_data(Item::user("x"), "turnstream", foreign),
     ])));
 }
 
@@ -199,20 +213,20 @@ fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
 
 #[test]
 fn every_wire_accepts_the_compaction_note_at_any_position() {
-    let before = history(session(3));
+    let before = history_of(session_items(3));
     for wire in Wire::ALL {
-        assert_eq!(lint::request(wire, "m", &encoded(wire, &before)), [""; 0]);
+        assert_eq!(lint::request(wire, "m", &encode_history(wire, &before)), [""; 0]);
         for (from, to, sum) in
             [(0, 0, 0), (0, 1, 0), (0, 5, 0), (0, 5, 1), (4, 4, 0), (0, 13, 0), (0, 13, 1)]
         {
             let items = vec![Item::user("sum"); sum];
             let kept = before.iter().take(to).skip(from).cloned();
             let items = if from == to { kept.collect() } else { items };
-            let after = applied(
+            let after = apply_compaction(
                 &mark_reactive_compaction(Compaction::new(from, to, items), &before),
                 &before,
             );
-            let body = encoded(wire, &after);
+            let body = encode_history(wire, &after);
             assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire:?} {from}..{to}");
             assert_eq!(body.to_string().matches(NOTE).count(), 1);
             assert!(!body.to_string().contains("reactive"));
@@ -224,7 +238,7 @@ fn every_wire_accepts_the_compaction_note_at_any_position() {
 
 #[test]
 fn closures_and_shared_compactors_implement_compactor() {
-    let history = history(session(1));
+    let history = history_of(session_items(1));
     let never = Arc::new(compactor_fn(|_: &History| Ok(None)));
     let shared: Arc<dyn Compactor> = never;
     assert_eq!(block_on(shared.compact(&history)).unwrap(), None);
@@ -244,24 +258,26 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
         Item::user(long.clone()),
         Item::reasoning(long.clone()),
         Item::reasoning("short"),
-        signed(Item::reasoning("signed"), "anthropic", json!({ "signature": "s" })),
+        with_provider_data(Item::reasoning("signed"), "anthropic", json!({ "signature": "s" })),
         Item::text(long.clone()),
-        signed(
-            call("big", &format!("{{\"a\":\"{long}\",\"b\":[1]}}")),
+        with_provider_data(
+            look_call("big", &format!("{{\"a\":\"{long}\",\"b\":[1]}}")),
             "gemini",
             json!({ "id": "big" }),
         ),
-        ends(call("small", "{\"a\":1}")),
-        result("small", "fine"),
-        result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]),
+        as_stop_turn_end(look_call("small", "{\"a\":1}")),
+        look_result("small", "fine"),
+        look_result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]),
     ];
     let old = items.len();
-    items.extend((0..4).flat_map(turn));
-    items.push(result("c9", long.clone()));
-    items.insert(items.len() - 1, ends(call("c9", "{}")));
-    let before = history(items.clone());
-    let after =
-        applied(&Truncator::new().with_keep_turns(5).plan_compaction(&before).unwrap(), &before);
+    items.extend((0..4).flat_map(look_turn));
+    items.push(look_result("c9", long.clone()));
+    items.insert(items.len() - 1, as_stop_turn_end(look_call("c9", "{}")));
+    let before = history_of(items.clone());
+    let after = apply_compaction(
+        &Truncator::new().with_keep_turns(5).plan_compaction(&before).unwrap(),
+        &before,
+    );
     let after = self::items(&after);
     assert_eq!(after[..2], items[..2]);
     let thought = format!("{}…", "x".repeat(197));
@@ -283,13 +299,16 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
 #[test]
 fn results_are_truncated_only_if_configured() {
     let long = "x".repeat(5_000);
-    let mut items = vec![Item::user("u"), ends(call("big", "{}"))];
-    items.push(result("big", vec![long.as_str().into(), Part::image("image/png", long.clone())]));
-    items.extend((0..4).flat_map(turn));
-    let before = history(items);
+    let mut items = vec![Item::user("u"), as_stop_turn_end(look_call("big", "{}"))];
+    items.push(look_result(
+        "big",
+        vec![long.as_str().into(), Part::image("image/png", long.clone())],
+    ));
+    items.extend((0..4).flat_map(look_turn));
+    let before = history_of(items);
     assert_eq!(Truncator::new().plan_compaction(&before), None);
     let clips = Truncator::new().with_max_result_bytes(1_024);
-    let after = applied(&clips.plan_compaction(&before).unwrap(), &before);
+    let after = apply_compaction(&clips.plan_compaction(&before).unwrap(), &before);
     let after = self::items(&after);
     assert!(after[2].compacted);
     let text = after[2].as_tool_result().unwrap().content.text();
@@ -299,11 +318,11 @@ fn results_are_truncated_only_if_configured() {
 
 /// What the arguments of an old call become.
 fn shortened(arguments: &str, max: usize) -> Option<String> {
-    let mut items = vec![ends(call("c", arguments)), result("c", "r")];
-    items.extend(turn(1));
-    let before = history(items);
+    let mut items = vec![as_stop_turn_end(look_call("c", arguments)), look_result("c", "r")];
+    items.extend(look_turn(1));
+    let before = history_of(items);
     let shorten = Truncator::new().with_keep_turns(1).with_max_arguments_bytes(max);
-    let after = applied(&shorten.plan_compaction(&before)?, &before);
+    let after = apply_compaction(&shorten.plan_compaction(&before)?, &before);
     Some(after.iter().find_map(Item::as_tool_call).unwrap().arguments.clone())
 }
 
@@ -340,11 +359,12 @@ fn shortened_arguments_are_a_json_object_within_the_configured_bytes() {
 
 #[test]
 fn reasoning_is_removed_entirely_if_configured() {
-    let mut items = vec![Item::user("u"), Item::reasoning("hm"), ends(Item::text("so"))];
-    items.extend(turn(1));
-    let before = history(items);
+    let mut items =
+        vec![Item::user("u"), Item::reasoning("hm"), as_stop_turn_end(Item::text("so"))];
+    items.extend(look_turn(1));
+    let before = history_of(items);
     let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
-    let after = applied(&none.plan_compaction(&before).unwrap(), &before);
+    let after = apply_compaction(&none.plan_compaction(&before).unwrap(), &before);
     // An empty one is left, which says that something was shortened.
     assert_eq!(self::items(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
     assert_eq!(none.plan_compaction(&after), None);
@@ -352,16 +372,17 @@ fn reasoning_is_removed_entirely_if_configured() {
         turnstream::context::record_stale_usage(none.plan_compaction(&before).unwrap(), &before);
     assert_eq!(recorded.items.len(), 1, "no note is needed");
     for wire in Wire::ALL {
-        let body = encoded(wire, &applied(&recorded, &before)).to_string();
+        let body = encode_history(wire, &apply_compaction(&recorded, &before)).to_string();
         assert!(!body.contains("stale_turns") && !body.contains("\"\""), "{body}");
     }
 }
 
 #[test]
 fn the_results_of_an_old_turn_are_old_too() {
-    let mut items = vec![ends(call("c", "{}")), result("c", "x".repeat(2_000))];
-    items.extend(turn(1));
-    let before = history(items);
+    let mut items =
+        vec![as_stop_turn_end(look_call("c", "{}")), look_result("c", "x".repeat(2_000))];
+    items.extend(look_turn(1));
+    let before = history_of(items);
     let clips = Truncator::new().with_max_result_bytes(1_024).with_max_reasoning_bytes(0);
     let shortens = |keep| clips.with_keep_turns(keep).plan_compaction(&before);
     assert_eq!(shortens(1).map(|made| (made.from, made.to)), Some((1, 2)));
@@ -372,13 +393,13 @@ fn the_results_of_an_old_turn_are_old_too() {
 
 #[test]
 fn compacted_and_tombstoned_items_are_not_shortened_again() {
-    let long = || result("c1", "x".repeat(2_000));
-    let mut items = vec![call("c1", "{}"), ends(call("c2", "{}"))];
+    let long = || look_result("c1", "x".repeat(2_000));
+    let mut items = vec![look_call("c1", "{}"), as_stop_turn_end(look_call("c2", "{}"))];
     items.extend([long().with_mark(Mark::Tombstone), long().with_mark(Mark::Compacted)]);
     items.push(Item::reasoning("void").with_mark(Mark::Tombstone));
-    items.push(result("c2", "x".repeat(2_000)));
-    items.extend(turn(9));
-    let before = history(items);
+    items.push(look_result("c2", "x".repeat(2_000)));
+    items.extend(look_turn(9));
+    let before = history_of(items);
     assert!(before.is_settled());
     let clips = Truncator::new().with_keep_turns(1).with_max_result_bytes(1_024);
     let made = clips.plan_compaction(&before).unwrap();
@@ -387,10 +408,13 @@ fn compacted_and_tombstoned_items_are_not_shortened_again() {
 
 #[test]
 fn a_huge_result_of_the_newest_turn_is_truncated_to_eight_times_the_limit() {
-    let before =
-        history([Item::user("u"), ends(call("c", "{}")), result("c", "ü".repeat(500_000))]);
+    let before = history_of([
+        Item::user("u"),
+        as_stop_turn_end(look_call("c", "{}")),
+        look_result("c", "ü".repeat(500_000)),
+    ]);
     let shorten = Truncator::new().with_max_result_bytes(100);
-    let after = applied(&shorten.plan_compaction(&before).unwrap(), &before);
+    let after = apply_compaction(&shorten.plan_compaction(&before).unwrap(), &before);
     let text = after.last().unwrap().as_tool_result().unwrap().content.text();
     assert!((780..=800).contains(&text.len()), "{}", text.len());
     assert_eq!(shorten.with_max_result_bytes(usize::MAX).plan_compaction(&before), None);
@@ -398,15 +422,22 @@ fn a_huge_result_of_the_newest_turn_is_truncated_to_eight_times_the_limit() {
 
 #[test]
 fn a_turn_that_ends_in_reasoning_stays_a_turn_after_shortening() {
-    let thought = signed(Item::reasoning("hm"), "anthropic", json!({ "signature": "s" }));
-    let mut items =
-        vec![Item::user("u"), ends(thought), ends(Item::reasoning("")), Item::user("v")];
-    items.extend(turn(1));
-    let before = history(items);
-    let after =
-        applied(&Truncator::new().with_keep_turns(1).plan_compaction(&before).unwrap(), &before);
+    let thought =
+        with_provider_data(Item::reasoning("hm"), "anthropic", json!({ "signature": "s" }));
+    let mut items = vec![
+        Item::user("u"),
+        as_stop_turn_end(thought),
+        as_stop_turn_end(Item::reasoning("")),
+        Item::user("v"),
+    ];
+    items.extend(look_turn(1));
+    let before = history_of(items);
+    let after = apply_compaction(
+        &Truncator::new().with_keep_turns(1).plan_compaction(&before).unwrap(),
+        &before,
+    );
     assert_eq!(after.completed_turns(), before.completed_turns());
-    let bare = ends(Item::reasoning("")).with_mark(Mark::Compacted);
+    let bare = as_stop_turn_end(Item::reasoning("")).with_mark(Mark::Compacted);
     assert_eq!(self::items(&after)[1], bare);
     assert_eq!(self::items(&after)[2..], self::items(&before)[2..]);
 }
@@ -420,10 +451,10 @@ fn turns_with_a_provider_item_keep_their_reasoning_and_arguments() {
     });
     let long = format!("{{\"a\":\"{}\"}}", "x".repeat(2_000));
     let mut items = vec![Item::user("u"), Item::reasoning("hm"), own];
-    items.extend([ends(call("c", &long)), result("c", "x".repeat(2_000))]);
-    items.extend([Item::reasoning("goes"), ends(Item::text("t"))]);
-    items.extend(turn(1));
-    let before = history(items.clone());
+    items.extend([as_stop_turn_end(look_call("c", &long)), look_result("c", "x".repeat(2_000))]);
+    items.extend([Item::reasoning("goes"), as_stop_turn_end(Item::text("t"))]);
+    items.extend(look_turn(1));
+    let before = history_of(items.clone());
     let clips = Truncator::new()
         .with_keep_turns(1)
         .with_max_result_bytes(1_024)
@@ -434,13 +465,13 @@ fn turns_with_a_provider_item_keep_their_reasoning_and_arguments() {
 
 #[test]
 fn a_history_with_nothing_to_shorten_yields_no_compaction() {
-    assert_eq!(Truncator::new().plan_compaction(&history([])), None);
+    assert_eq!(Truncator::new().plan_compaction(&history_of([])), None);
     assert_eq!(
-        Truncator::new().plan_compaction(&history([Item::user("x".repeat(9_000_000))])),
+        Truncator::new().plan_compaction(&history_of([Item::user("x".repeat(9_000_000))])),
         None
     );
     let bare = Truncator::new().with_max_reasoning_bytes(0);
-    assert_eq!(bare.plan_compaction(&history(session(4))), None);
-    assert!(bare.plan_compaction(&history(session(5))).is_some());
-    assert_eq!(Truncator::new().plan_compaction(&history(session(9))), None);
+    assert_eq!(bare.plan_compaction(&history_of(session_items(4))), None);
+    assert!(bare.plan_compaction(&history_of(session_items(5))).is_some());
+    assert_eq!(Truncator::new().plan_compaction(&history_of(session_items(9))), None);
 }

@@ -13,9 +13,9 @@ use turnstream::provider::{Backoff, CircuitBreaker, Provider, Reply, Scripted};
 use turnstream::stream::TurnStreamExt;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Tool, tool};
 
-use crate::support::providers::request;
-use crate::support::runs::call_of;
-use crate::support::tools::{Counter, answering, fine, spec};
+use crate::support::providers::user_request;
+use crate::support::runs::reply_calling;
+use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
 
 /// The table of the guide: what, and its default.
 fn promised() -> BTreeMap<&'static str, &'static str> {
@@ -49,7 +49,7 @@ async fn breaker() -> (u32, Duration) {
     let breaker = CircuitBreaker::new(model.clone());
     let mut failures = 0;
     loop {
-        drop(breaker.stream_turn(request()).into_turn().await);
+        drop(breaker.stream_turn(user_request()).into_turn().await);
         match model.requests().len() {
             sent if sent > failures => failures = sent,
             _ => break,
@@ -58,7 +58,7 @@ async fn breaker() -> (u32, Duration) {
     let opened = Instant::now();
     while model.requests().len() == failures {
         tokio::time::advance(Duration::from_secs(1)).await;
-        drop(breaker.stream_turn(request()).into_turn().await);
+        drop(breaker.stream_turn(user_request()).into_turn().await);
     }
     (u32::try_from(failures).unwrap(), opened.elapsed())
 }
@@ -66,8 +66,8 @@ async fn breaker() -> (u32, Duration) {
 /// How long a hook is waited for.
 async fn hook_time() -> String {
     let slow = hook::before_tool(|_, _| std::future::pending::<CallDecision>());
-    let model = Scripted::new([call_of("c", "t"), "fine".into()]);
-    let agent = Agent::new(model).with_tool(fine("t", &Counter::default())).with_hook(slow);
+    let model = Scripted::new([reply_calling("c", "t"), "fine".into()]);
+    let agent = Agent::new(model).with_tool(ok_tool("t", &Counter::default())).with_hook(slow);
     took(agent.run("go").outcome()).await
 }
 
@@ -93,7 +93,7 @@ async fn compactor_time() -> String {
 /// How many requests a sub-agent may send.
 async fn requests_of_a_sub_agent() -> usize {
     let inner = Scripted::from_fn(|_, n| Reply::new().call("t", json!({ "n": n })));
-    let child = Agent::new(inner.clone()).with_tool(fine("t", &Counter::default()));
+    let child = Agent::new(inner.clone()).with_tool(ok_tool("t", &Counter::default()));
     let child = child.as_tool("child", "Helps").unwrap();
     let model =
         Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
@@ -104,12 +104,12 @@ async fn requests_of_a_sub_agent() -> usize {
 /// How many calls of a turn run at once.
 async fn calls_at_once() -> usize {
     let counter = Counter::default();
-    let waits = answering("t", &counter, |_| std::future::pending());
+    let waits = counted_tool("t", &counter, |_| std::future::pending());
     let calls = (0..20).fold(Reply::new(), |reply, _| reply.call("t", json!({})));
     let agent = Agent::new(Scripted::new([calls])).with_tool(waits);
     let run = agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(5))).run("go");
     run.outcome().await;
-    counter.began()
+    counter.started_count()
 }
 
 /// How many bytes a result may have that the model reads whole.
@@ -117,7 +117,7 @@ async fn bytes_of_a_result() -> usize {
     let mut whole = 0;
     for bytes in 65_530..65_540 {
         let long = Tool::raw(spec("t"), move |_, _| async move { "x".repeat(bytes) }).unwrap();
-        let model = Scripted::new([call_of("c", "t"), "fine".into()]);
+        let model = Scripted::new([reply_calling("c", "t"), "fine".into()]);
         let outcome = Agent::new(model).with_tool(long).run("go").outcome().await;
         let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
         if result.content.text() == "x".repeat(bytes) {

@@ -20,11 +20,11 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnStreamExt, Usage,
 };
 
-use crate::support::runs::keep;
-use crate::support::tools::{constant, spec};
+use crate::support::runs::push_event;
+use crate::support::tools::{constant_tool, spec};
 
 fn tool() -> Tool {
-    constant("t", "done")
+    constant_tool("t", "done")
 }
 
 fn call() -> Reply {
@@ -48,7 +48,7 @@ fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome
     let mut events = Vec::new();
     while let Some(event) = block_on(run.next()) {
         let is_event = event.is_ok();
-        keep(&mut events, event);
+        push_event(&mut events, event);
         if is_event {
             act(&run, events.last().unwrap());
         }

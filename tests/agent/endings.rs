@@ -12,7 +12,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
 
-use crate::support::tools::tool;
+use crate::support::tools::uncounted_tool;
 
 const USED: Usage = Usage {
     input_tokens: 10,
@@ -38,7 +38,7 @@ fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
     // Every script begins with a turn whose tool runs.
     let replies = [call()].into_iter().chain(replies);
     let limits = Limits { max_continuations: 0, max_turn_retries: 0, ..Limits::default() };
-    Agent::new(Scripted::new(replies)).with_tools([tool("t")]).with_limits(limits)
+    Agent::new(Scripted::new(replies)).with_tools([uncounted_tool("t")]).with_limits(limits)
 }
 
 /// An agent that ends for each reason, in the order of the guide.
@@ -52,7 +52,7 @@ fn all() -> Vec<(EndReason, Agent)> {
         Err::<CallDecision, _>(Error::new(ErrorKind::Other, "no"))
     });
     let busy = Error::new(ErrorKind::Overloaded, "busy");
-    let wants_approval = tool("t").requires_approval();
+    let wants_approval = uncounted_tool("t").requires_approval();
     let ends_at_two = Limits { end_after_repeats: 2, ..Limits::default() };
     vec![
         (EndReason::Completed, agent([says("done")])),

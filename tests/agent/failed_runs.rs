@@ -18,15 +18,15 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Request, Run, RunHandle,
 };
 
-use crate::support::buffer::Buffer;
-use crate::support::providers::error;
-use crate::support::runs::call;
-use crate::support::tools::tool;
+use crate::support::buffer::SharedBuffer;
+use crate::support::providers::error_of_kind;
+use crate::support::runs::reply_calling_t;
+use crate::support::tools::uncounted_tool;
 
 /// An agent whose second request is refused.
 fn refused() -> Agent {
-    let replies = [call("a"), Reply::error(error(ErrorKind::Auth))];
-    Agent::new(Scripted::new(replies)).with_tools([tool("t")])
+    let replies = [reply_calling_t("a"), Reply::error(error_of_kind(ErrorKind::Auth))];
+    Agent::new(Scripted::new(replies)).with_tools([uncounted_tool("t")])
 }
 
 /// Pulls a stream to its end, and tells its events from the error after them.
@@ -63,7 +63,7 @@ async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
     let cut = Scripted::from_fn(|_, _| Reply::text("It is ").cut());
     check_failed(&drain(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
     let objects =
-        hook::prepare_request(|_, _| async { Err::<Request, _>(error(ErrorKind::Other)) });
+        hook::prepare_request(|_, _| async { Err::<Request, _>(error_of_kind(ErrorKind::Other)) });
     let agent = Agent::new(Scripted::new(["never"])).with_hook(objects);
     check_failed(&drain(agent.run("go")).await, ErrorKind::Hook);
     let panics = Scripted::from_fn(|_, _| -> Reply { panic!("the model panics") });
@@ -124,7 +124,8 @@ async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished()
 async fn only_failed_runs_yield_an_error() {
     let agent = |reply: Reply| {
         let model = Scripted::from_fn(move |_, _| reply.clone());
-        Agent::new(model).with_tools([tool("t"), tool("ask").requires_approval()])
+        Agent::new(model)
+            .with_tools([uncounted_tool("t"), uncounted_tool("ask").requires_approval()])
     };
     let calls = |name: &str| agent(Reply::new().call(name, json!({})));
     let stops = |stop| agent(Reply::text("no").stop(stop));
@@ -166,7 +167,7 @@ async fn a_run_moved_into_a_task_yields_the_same_error() {
 #[tokio::test]
 async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
     let journal = Journal::new(History::from_id("h"));
-    let model = Scripted::new([Reply::error(error(ErrorKind::Auth))]);
+    let model = Scripted::new([Reply::error(error_of_kind(ErrorKind::Auth))]);
     let events = loop_stream(History::from_id("h"), move |history| {
         model
             .stream_turn(Request::new(history))
@@ -206,7 +207,7 @@ async fn a_run_nested_in_a_body_forwards_only_its_error() {
 
 #[tokio::test]
 async fn no_recorder_stores_the_error_after_the_finished_event() {
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
     let trace = agent.new_trace();
     let journal = Journal::new(History::from_id("h"));
@@ -228,7 +229,7 @@ async fn no_recorder_stores_the_error_after_the_finished_event() {
 
 #[tokio::test]
 async fn the_replay_of_a_failed_run_ends_with_the_same_error() {
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
     let recorded = drain(agent.run("go")).await;
     let replayed = drain(Recording::from_text(&page.text()).unwrap().replay(&agent)).await;

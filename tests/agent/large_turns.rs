@@ -18,23 +18,23 @@ use turnstream::testing::Wire;
 use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Error, ErrorKind, History, Request, Usage};
 
-use crate::support::buffer::Buffer;
-use crate::support::models::OnWire;
-use crate::support::providers::{request, spent};
-use crate::support::runs::{agent, without_retries};
+use crate::support::buffer::SharedBuffer;
+use crate::support::models::WireProvider;
+use crate::support::providers::{usage_with_output, user_request};
+use crate::support::runs::{limits_without_retries, test_agent};
 
 const LIMIT: usize = 1000;
 
 fn long() -> Reply {
     Reply::new()
-        .usage(spent(7))
+        .usage(usage_with_output(7))
         .event(TurnEvent::TextDelta { index: 0, text: "x".repeat(LIMIT + 1).into() })
 }
 
 /// A provider whose answer never ends.
 fn endless() -> impl Provider + 'static {
     from_stream("endless", |_| {
-        let usage = stream::iter([Ok(Piece::Usage(spent(7)))]);
+        let usage = stream::iter([Ok(Piece::Usage(usage_with_output(7)))]);
         usage.chain(stream::repeat_with(|| Ok(Piece::Text("x".repeat(100)))))
     })
 }
@@ -56,7 +56,7 @@ impl<P: Provider> Provider for Forgetful<P> {
 fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
     let polled = from_poll_fn("polled", |_| {
         |_cx, turn| {
-            turn.set_usage(spent(7));
+            turn.set_usage(usage_with_output(7));
             turn.push_text(0, &"x".repeat(100));
             Poll::Ready(Some(Ok(())))
         }
@@ -70,18 +70,18 @@ fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
         ("retry", Arc::new(Retry::new(endless()))),
         ("fallback", Arc::new(Fallback::new(endless()).or(endless()))),
         ("breaker", Arc::new(CircuitBreaker::new(endless()))),
-        ("record", Arc::new(Record::to_writer(endless(), Buffer::new()))),
+        ("record", Arc::new(Record::to_writer(endless(), SharedBuffer::new()))),
     ]
 }
 
 fn limited(max_turn_bytes: usize) -> Limits {
-    Limits { max_turn_bytes, ..without_retries() }
+    Limits { max_turn_bytes, ..limits_without_retries() }
 }
 
 #[tokio::test]
 async fn a_run_ends_as_too_large_at_its_byte_limit_with_any_provider() {
     for (name, provider) in providers() {
-        let run = agent(provider).with_limits(limited(LIMIT)).run("go");
+        let run = test_agent(provider).with_limits(limited(LIMIT)).run("go");
         let handle = run.handle();
         let outcome = run.outcome().await;
         assert_eq!(outcome.reason, EndReason::ProviderError, "{name}");
@@ -89,7 +89,11 @@ async fn a_run_ends_as_too_large_at_its_byte_limit_with_any_provider() {
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{name}: {error}");
         assert!(error.to_string().contains("1000 bytes"), "{name}: {error}");
         assert!(outcome.text.len() <= LIMIT, "{name}: {} bytes", outcome.text.len());
-        let expected = if name == "fallback" { spent(7) + spent(7) } else { spent(7) };
+        let expected = if name == "fallback" {
+            usage_with_output(7) + usage_with_output(7)
+        } else {
+            usage_with_output(7)
+        };
         assert_eq!(outcome.usage, expected, "{name}: it is paid for");
         assert!(handle.history().settled().is_settled(), "{name}");
     }
@@ -101,7 +105,7 @@ async fn a_request_can_raise_its_byte_limit_above_the_default_through_any_provid
         let pieces = stream::repeat_with(|| Ok(Piece::Text("x".repeat(1 << 20)))).take(65);
         pieces.chain(stream::iter([Ok(StopReason::Stop.into())]))
     });
-    let mut turn = Retry::new(model).stream_turn(request().with_max_turn_bytes(usize::MAX));
+    let mut turn = Retry::new(model).stream_turn(user_request().with_max_turn_bytes(usize::MAX));
     let mut completed = 0;
     while let Some(event) = turn.next().await {
         completed += usize::from(event.unwrap().turn_complete().is_some());
@@ -112,8 +116,8 @@ async fn a_request_can_raise_its_byte_limit_above_the_default_through_any_provid
 #[tokio::test]
 async fn every_wire_enforces_the_byte_limit() {
     for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", [Reply::text(&"word ".repeat(1000))]);
-        let outcome = agent(model).with_limits(limited(LIMIT)).run("go").outcome().await;
+        let model = WireProvider::new(wire, "m", [Reply::text(&"word ".repeat(1000))]);
+        let outcome = test_agent(model).with_limits(limited(LIMIT)).run("go").outcome().await;
         let error = outcome.error.expect("it is too large");
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{wire}: {error}");
         assert!(outcome.text.len() <= LIMIT, "{wire}");
@@ -122,12 +126,12 @@ async fn every_wire_enforces_the_byte_limit() {
 
 #[tokio::test]
 async fn a_replay_enforces_the_byte_limit() {
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let record =
         Record::to_writer(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
-    record.stream_turn(request()).into_turn().await.unwrap();
+    record.stream_turn(user_request()).into_turn().await.unwrap();
     let replay = Replay::from_text(&paper.text()).unwrap();
-    let limited = Request { max_turn_bytes: Some(LIMIT), ..request() };
+    let limited = Request { max_turn_bytes: Some(LIMIT), ..user_request() };
     let error = replay.stream_turn(limited).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
 }
@@ -182,8 +186,11 @@ async fn a_turn_that_is_as_large_as_its_limit_is_complete() {
         let end: [Result<Piece, _>; 2] = [Ok(text.clone().into()), Ok(StopReason::Stop.into())];
         stream::iter(end)
     };
-    let outcome =
-        agent(from_stream("exact", says)).with_limits(limited(LIMIT)).run("go").outcome().await;
+    let outcome = test_agent(from_stream("exact", says))
+        .with_limits(limited(LIMIT))
+        .run("go")
+        .outcome()
+        .await;
     assert_eq!((outcome.reason, outcome.text.len()), (EndReason::Completed, LIMIT));
     assert_eq!(outcome.usage, Usage::default());
 }

@@ -22,8 +22,13 @@ use turnstream::stream::Step;
 use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
 
-use crate::support::runs::{agent, call_of, check, ending, pull, rest, scripted, until};
-use crate::support::tools::{Counted, Counter, answering, fine, nap, naps};
+use crate::support::runs::{
+    check_outcome, collect_rest, final_outcome, pull_ready, pull_until, reply_calling,
+    scripted_agent, test_agent,
+};
+use crate::support::tools::{
+    CountGuard, Counter, counted_tool, nap_tool, ok_tool, reply_calling_nap,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -65,7 +70,7 @@ impl Endless {
         if method != self.0 {
             return Box::pin(async { Ok(otherwise) });
         }
-        let alive = self.1.count();
+        let alive = self.1.enter();
         Box::pin(async move {
             let _alive = alive;
             sleep(Duration::from_hours(1)).await;
@@ -93,17 +98,19 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
     for method in ["turn_started", "assistant_message", "after_sampling"] {
         let (counter, at_end) = (Counter::default(), Shared::default());
         let (model, keep) = (counter.clone(), Arc::clone(&at_end));
-        let finished = hook::on_finished(move |_, _| *keep.lock().unwrap() = Some(model.now()));
+        let finished =
+            hook::on_finished(move |_, _| *keep.lock().unwrap() = Some(model.alive_count()));
         let (told, failure) = failures();
-        let (agent, _) = scripted([call_of("c", "t"), "done".into()], vec![fine("t", &counter)]);
+        let (agent, _) =
+            scripted_agent([reply_calling("c", "t"), "done".into()], vec![ok_tool("t", &counter)]);
         let agent = agent.with_hook(Endless(method, counter.clone()));
         let began = Instant::now();
         let run = agent.with_hook(failure).with_hook(finished).run("go");
         let handle = run.handle();
-        check(&run.outcome().await, EndReason::Completed, 2);
+        check_outcome(&run.outcome().await, EndReason::Completed, 2);
         assert_eq!(began.elapsed(), Duration::ZERO, "{method}");
         // One for each turn, and the tool.
-        assert_eq!((counter.began(), counter.now()), (3, 0), "{method}");
+        assert_eq!((counter.started_count(), counter.alive_count()), (3, 0), "{method}");
         assert_eq!(*at_end.lock().unwrap(), Some(0), "{method}: dropped before it finishes");
         assert!(told.lock().unwrap().is_empty(), "to be dropped at the end is no failure");
         drop(handle);
@@ -114,14 +121,19 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
 async fn the_hook_timeout_ends_an_observer_and_is_reported_as_its_failure() {
     let counter = Counter::default();
     let (told, failure) = failures();
-    let (agent, _) = scripted([naps(&[60_000]), "done".into()], vec![nap("nap")]);
+    let (agent, _) =
+        scripted_agent([reply_calling_nap(&[60_000]), "done".into()], vec![nap_tool("nap")]);
     let agent = agent.with_hook(Endless("assistant_message", counter.clone()));
     let began = Instant::now();
     let mut run = agent.with_hook(failure).with_hook_timeout(5 * SECOND).run("go");
-    let at_tool = until(&mut run, |event| event.tool_output().is_some());
+    let at_tool = pull_until(&mut run, |event| event.tool_output().is_some());
     at_tool.await;
-    assert_eq!((counter.began(), counter.now()), (1, 0), "dropped when its time was over");
-    check(&run.outcome().await, EndReason::Completed, 2);
+    assert_eq!(
+        (counter.started_count(), counter.alive_count()),
+        (1, 0),
+        "dropped when its time was over"
+    );
+    check_outcome(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!(began.elapsed(), 60 * SECOND);
     let told = told.lock().unwrap();
     let [(error, at)] = &told[..] else { panic!("{told:?}") };
@@ -141,9 +153,10 @@ async fn a_late_observer_failure_is_reported_when_it_occurs_and_the_run_continue
         sleep(4 * SECOND).await;
         Err::<Vec<Item>, _>(Error::new(ErrorKind::Store, "disk full"))
     });
-    let (agent, _) = scripted([naps(&[10_000]), "done".into()], vec![nap("nap")]);
+    let (agent, _) =
+        scripted_agent([reply_calling_nap(&[10_000]), "done".into()], vec![nap_tool("nap")]);
     let agent = agent.with_hook(panics).with_hook(fails).with_hook(failure);
-    check(&agent.run("go").outcome().await, EndReason::Completed, 2);
+    check_outcome(&agent.run("go").outcome().await, EndReason::Completed, 2);
     let told = told.lock().unwrap();
     let [(panicked, first), (failed, second)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((*first, *second), (3 * SECOND, 4 * SECOND));
@@ -154,8 +167,8 @@ async fn a_late_observer_failure_is_reported_when_it_occurs_and_the_run_continue
 
 #[tokio::test(start_paused = true)]
 async fn observer_notes_are_added_to_the_next_request_that_is_built() {
-    let script = [naps(&[10_000]), naps(&[10_000]), "done".into()];
-    let (agent, model) = scripted(script, vec![nap("nap")]);
+    let script = [reply_calling_nap(&[10_000]), reply_calling_nap(&[10_000]), "done".into()];
+    let (agent, model) = scripted_agent(script, vec![nap_tool("nap")]);
     let agent = agent
         .with_hook(noting(1, "late", 15 * SECOND))
         .with_hook(noting(1, "in time", 5 * SECOND))
@@ -164,7 +177,7 @@ async fn observer_notes_are_added_to_the_next_request_that_is_built() {
         .with_hook(noting(3, "after the end", Duration::ZERO));
     let began = Instant::now();
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 3);
+    check_outcome(&outcome, EndReason::Completed, 3);
     assert_eq!(began.elapsed(), 20 * SECOND);
     let requests = model.requests();
     assert_eq!(said(&requests[0]), ["go"]);
@@ -176,15 +189,17 @@ async fn observer_notes_are_added_to_the_next_request_that_is_built() {
 
 #[tokio::test]
 async fn notes_of_observers_that_are_ready_together_form_one_event_in_hook_order() {
-    let (agent, _) =
-        scripted([call_of("c", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+    let (agent, _) = scripted_agent(
+        [reply_calling("c", "t"), "done".into()],
+        vec![ok_tool("t", &Counter::default())],
+    );
     let agent = agent.with_hook(noting(1, "first", Duration::ZERO)).with_hook(noting(
         1,
         "second",
         Duration::ZERO,
     ));
-    let events = rest(&mut agent.run("go")).await;
-    check(ending(&events), EndReason::Completed, 2);
+    let events = collect_rest(&mut agent.run("go")).await;
+    check_outcome(final_outcome(&events), EndReason::Completed, 2);
     let notes = events.iter().filter_map(|event| match event {
         Event::Appended { why: AppendReason::Hook, items, .. } => Some(items.clone()),
         _ => None,
@@ -240,9 +255,9 @@ async fn observers_are_also_polled_with_a_custom_body() {
         History::from_id("h"),
         "go",
     );
-    check(&run.outcome().await, EndReason::Completed, 2);
+    check_outcome(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!(said(&model.requests()[1]), ["go", "noted"]);
-    assert_eq!((counter.began(), counter.now()), (2, 0));
+    assert_eq!((counter.started_count(), counter.alive_count()), (2, 0));
     let told = told.lock().unwrap();
     assert_eq!(
         told.len(),
@@ -254,7 +269,8 @@ async fn observers_are_also_polled_with_a_custom_body() {
 #[tokio::test(start_paused = true)]
 async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
     let counter = Counter::default();
-    let (child, model) = scripted([naps(&[10_000]), "found".into()], vec![nap("nap")]);
+    let (child, model) =
+        scripted_agent([reply_calling_nap(&[10_000]), "found".into()], vec![nap_tool("nap")]);
     let child = child
         .with_hook(noting(1, "noted", 5 * SECOND))
         .with_hook(Endless("turn_started", counter.clone()));
@@ -264,15 +280,19 @@ async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
             .call("nap", json!({ "ms": 20_000 })),
         "done".into(),
     ]);
-    let tools = [child.as_tool("research", "Finds things out").unwrap(), nap("nap")];
-    let mut run = agent(parents.clone()).with_tools(tools).run("go");
+    let tools = [child.as_tool("research", "Finds things out").unwrap(), nap_tool("nap")];
+    let mut run = test_agent(parents.clone()).with_tools(tools).run("go");
     let nested = |event: &Event| match event {
         Event::Nested { event, .. } => event.outcome().is_some(),
         _ => false,
     };
-    until(&mut run, nested).await;
-    assert_eq!((counter.began(), counter.now()), (2, 0), "they end with the child, not the parent");
-    check(&run.outcome().await, EndReason::Completed, 2);
+    pull_until(&mut run, nested).await;
+    assert_eq!(
+        (counter.started_count(), counter.alive_count()),
+        (2, 0),
+        "they end with the child, not the parent"
+    );
+    check_outcome(&run.outcome().await, EndReason::Completed, 2);
     assert_eq!(said(&model.requests()[1]), ["look", "noted"]);
     assert_eq!(said(&parents.requests()[1]), ["go"]);
 }
@@ -281,20 +301,20 @@ async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
 async fn dropping_the_run_drops_its_observers_synchronously_and_notifies_no_hook() {
     let (counter, child) = (Counter::default(), Counter::default());
     let (told, failure) = failures();
-    let below = agent(Scripted::new([Reply::text("x").hang()]))
+    let below = test_agent(Scripted::new([Reply::text("x").hang()]))
         .with_hook(Endless("turn_started", child.clone()))
         .as_tool("sub", "Goes deeper")
         .unwrap();
     let reply = Reply::new().call("sub", json!({ "prompt": "go" }));
-    let agent = scripted([reply], vec![below]).0;
+    let agent = scripted_agent([reply], vec![below]).0;
     let hooked = agent.with_hook(Endless("assistant_message", counter.clone()));
     let mut run =
         hooked.with_hook(Endless("turn_started", counter.clone())).with_hook(failure).run("go");
     let handle = run.handle();
-    pull(&mut run);
-    assert_eq!((counter.now(), child.now()), (2, 1));
+    pull_ready(&mut run);
+    assert_eq!((counter.alive_count(), child.alive_count()), (2, 1));
     drop(run);
-    assert_eq!((counter.now(), child.now()), (0, 0));
+    assert_eq!((counter.alive_count(), child.alive_count()), (0, 0));
     assert!(told.lock().unwrap().is_empty());
     drop(handle);
 }
@@ -302,13 +322,13 @@ async fn dropping_the_run_drops_its_observers_synchronously_and_notifies_no_hook
 #[tokio::test(start_paused = true)]
 async fn an_interrupt_drops_observers_in_the_poll_that_ends_the_run() {
     let counter = Counter::default();
-    let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+    let (agent, _) = scripted_agent([Reply::text("x").hang()], vec![]);
     let mut run = agent.with_hook(Endless("turn_started", counter.clone())).run("go");
-    pull(&mut run);
-    assert_eq!(counter.now(), 1);
+    pull_ready(&mut run);
+    assert_eq!(counter.alive_count(), 1);
     run.interrupt();
-    until(&mut run, |event| {
-        assert_eq!(counter.now(), 0);
+    pull_until(&mut run, |event| {
+        assert_eq!(counter.alive_count(), 0);
         event.outcome().is_some()
     })
     .await;
@@ -331,8 +351,8 @@ fn noisy(
 async fn each_poll_of_the_run_polls_its_observers_first_in_start_order() {
     let log = Shared::<Vec<&str>>::default();
     let (first, second, tool) = (Arc::clone(&log), Arc::clone(&log), Arc::clone(&log));
-    let noisy_tool = answering("t", &Counter::default(), move |_| noisy(&tool, "tool"));
-    let agent = scripted([call_of("c", "t")], vec![noisy_tool]).0;
+    let noisy_tool = counted_tool("t", &Counter::default(), move |_| noisy(&tool, "tool"));
+    let agent = scripted_agent([reply_calling("c", "t")], vec![noisy_tool]).0;
     let run = agent
         .with_hook(hook::assistant_message(move |_, _| {
             let polls = noisy(&first, "first");
@@ -360,8 +380,10 @@ async fn each_poll_of_the_run_polls_its_observers_first_in_start_order() {
 async fn an_observer_that_is_ready_immediately_ends_before_the_next_event_is_yielded() {
     let log = Shared::<Vec<&str>>::default();
     let (started, said) = (Arc::clone(&log), Arc::clone(&log));
-    let (agent, _) =
-        scripted([call_of("c", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+    let (agent, _) = scripted_agent(
+        [reply_calling("c", "t"), "done".into()],
+        vec![ok_tool("t", &Counter::default())],
+    );
     let mut run = agent
         .with_hook(hook::turn_started(move |_| {
             let log = Arc::clone(&started);
@@ -372,11 +394,11 @@ async fn an_observer_that_is_ready_immediately_ends_before_the_next_event_is_yie
             async move { log.lock().unwrap().push("assistant_message") }
         }))
         .run("go");
-    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     assert!(log.lock().unwrap().is_empty(), "the request is not sent yet");
     run.next().await.unwrap().unwrap();
     assert_eq!(*log.lock().unwrap(), ["turn_started"]);
-    until(&mut run, |event| event.turn_complete().is_some()).await;
+    pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     run.next().await.unwrap().unwrap();
     assert_eq!(*log.lock().unwrap(), ["turn_started", "assistant_message"]);
 }
@@ -387,7 +409,7 @@ struct Wakes(Counter);
 
 impl ArcWake for Wakes {
     fn wake_by_ref(this: &Arc<Self>) {
-        drop::<Counted>(this.0.count());
+        drop::<CountGuard>(this.0.enter());
     }
 }
 
@@ -400,24 +422,24 @@ async fn observers_wake_the_run_without_a_busy_loop() {
         let (wait, heard) = (wait.lock().unwrap().take(), again.clone());
         async move {
             wait.expect("one turn").await.unwrap();
-            drop(heard.count());
+            drop(heard.enter());
             pending::<()>().await;
         }
     });
     // It waits from the poll on in which the hook begins.
-    let (agent, _) = scripted([Reply::new().hang()], vec![]);
+    let (agent, _) = scripted_agent([Reply::new().hang()], vec![]);
     let run = agent.with_hook(waits).run("go");
     let mut run = pin!(run);
     let count = Arc::new(Wakes::default());
     let waker = waker(Arc::clone(&count));
     let mut cx = Context::from_waker(&waker);
     while run.as_mut().poll_next(&mut cx).is_ready() {}
-    assert_eq!((count.0.began(), heard.began()), (0, 0));
+    assert_eq!((count.0.started_count(), heard.started_count()), (0, 0));
     go_on.send(()).unwrap();
-    assert_eq!(count.0.began(), 1, "the observer wakes it");
+    assert_eq!(count.0.started_count(), 1, "the observer wakes it");
     for _ in 0..3 {
         assert!(run.as_mut().poll_next(&mut cx).is_pending());
-        assert_eq!((count.0.began(), heard.began()), (1, 1), "nothing else does");
+        assert_eq!((count.0.started_count(), heard.started_count()), (1, 1), "nothing else does");
     }
 }
 
@@ -432,13 +454,13 @@ async fn an_observer_can_unblock_the_loop_that_waits_for_its_effect() {
             let _ = go_on.map(|go_on| go_on.send("told".to_owned()));
         }
     });
-    let waits = answering("waits", &Counter::default(), move |_| {
+    let waits = counted_tool("waits", &Counter::default(), move |_| {
         let wait = wait.lock().unwrap().take();
         async move { wait.expect("one call").await.unwrap() }
     });
-    let (agent, _) = scripted([call_of("c", "waits"), "done".into()], vec![waits]);
+    let (agent, _) = scripted_agent([reply_calling("c", "waits"), "done".into()], vec![waits]);
     let began = Instant::now();
-    check(&agent.with_hook(tells).run("go").outcome().await, EndReason::Completed, 2);
+    check_outcome(&agent.with_hook(tells).run("go").outcome().await, EndReason::Completed, 2);
     assert_eq!(began.elapsed(), SECOND);
 }
 
@@ -462,13 +484,13 @@ fn bomb() -> impl Future<Output = ()> {
 async fn a_panic_in_an_observers_drop_does_not_affect_the_run() {
     let hooked = || {
         let (told, failure) = failures();
-        let (agent, _) = scripted(["done".into()], vec![]);
+        let (agent, _) = scripted_agent(["done".into()], vec![]);
         let agent = agent.with_hook(hook::turn_started(|_| bomb()));
         let agent = agent.with_hook(hook::assistant_message(|_, _| bomb())).with_hook(failure);
         (agent, told)
     };
     let (agent, told) = hooked();
-    check(&agent.run("go").outcome().await, EndReason::Completed, 1);
+    check_outcome(&agent.run("go").outcome().await, EndReason::Completed, 1);
     let messages: Vec<_> =
         told.lock().unwrap().iter().map(|(error, _)| error.message().to_owned()).collect();
     assert_eq!(messages.len(), 2, "{messages:?}");
@@ -476,7 +498,7 @@ async fn a_panic_in_an_observers_drop_does_not_affect_the_run() {
     // Dropped by its owner, it tells no hook.
     let (agent, told) = hooked();
     let mut run = agent.run("go");
-    until(&mut run, |event| event.text_delta().is_some()).await;
+    pull_until(&mut run, |event| event.text_delta().is_some()).await;
     drop(run);
     assert!(told.lock().unwrap().is_empty());
 }
@@ -489,16 +511,16 @@ fn without_timers_an_explicit_observer_timeout_fails_and_the_default_is_ignored(
         (told, hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone())))
     };
     let hooked = || {
-        let (agent, _) = scripted(["done".into()], vec![]);
+        let (agent, _) = scripted_agent(["done".into()], vec![]);
         agent.with_hook(hook::turn_started(|_| pending::<()>()))
     };
     let (none, failure) = told();
     let outcome = block_on(hooked().with_hook(failure).run("go").outcome());
-    check(&outcome, EndReason::Completed, 1);
+    check_outcome(&outcome, EndReason::Completed, 1);
     assert!(none.lock().unwrap().is_empty());
     let (one, failure) = told();
     let limited = hooked().with_hook(failure).with_hook_timeout(SECOND);
-    check(&block_on(limited.run("go").outcome()), EndReason::Completed, 1);
+    check_outcome(&block_on(limited.run("go").outcome()), EndReason::Completed, 1);
     let one = one.lock().unwrap();
     let [error] = &one[..] else { panic!("{one:?}") };
     assert!(error.message().contains("needs a tokio runtime"), "{error}");
@@ -508,7 +530,7 @@ fn without_timers_an_explicit_observer_timeout_fails_and_the_default_is_ignored(
 async fn no_observer_starts_after_the_run_has_ended() {
     let (counter, kept) = (Counter::default(), Shared::<Option<(RunContext, State)>>::default());
     let keep = Arc::clone(&kept);
-    let (agent, _) = scripted(["done".into()], vec![]);
+    let (agent, _) = scripted_agent(["done".into()], vec![]);
     let agent: Agent = agent.with_hook(Endless("assistant_message", counter.clone()));
     let run = agent.run_with_body(
         move |cx, state| {
@@ -519,12 +541,12 @@ async fn no_observer_starts_after_the_run_has_ended() {
         "go",
     );
     let mut run = run;
-    let event = until(&mut run, |event| event.turn_complete().is_some()).await;
+    let event = pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     let turn = event.turn_complete().unwrap().clone();
-    rest(&mut run).await;
+    collect_rest(&mut run).await;
     drop(run);
     let (cx, state) = kept.lock().unwrap().take().unwrap();
-    let began = counter.began();
+    let began = counter.started_count();
     cx.notify_turn(&state, &turn);
-    assert_eq!((counter.began(), counter.now()), (began, 0));
+    assert_eq!((counter.started_count(), counter.alive_count()), (began, 0));
 }

@@ -14,7 +14,7 @@ use turnstream::replay::Recording;
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Usage};
 
-use crate::support::tools::{constant, spec};
+use crate::support::tools::{constant_tool, spec};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -32,7 +32,7 @@ fn looks(results: usize) -> Scripted {
 fn agent(model: Scripted) -> Agent {
     Agent::new(model)
         .with_id_generator(CountingIds::new("id"))
-        .with_tools([constant("look", "rain")])
+        .with_tools([constant_tool("look", "rain")])
 }
 
 fn hooked() -> Agent {
@@ -129,7 +129,7 @@ fn broken() -> Agent {
 
 /// Each call waits for a verdict.
 fn asking() -> Agent {
-    agent(looks(1)).with_tools([constant("look", "rain").requires_approval()])
+    agent(looks(1)).with_tools([constant_tool("look", "rain").requires_approval()])
 }
 
 fn read(name: &str) -> String {

@@ -15,13 +15,15 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run, RunHandle};
 
-use crate::support::runs::without_retries;
+use crate::support::runs::limits_without_retries;
 use crate::support::tools::spec;
-use crate::support::tools::tool;
+use crate::support::tools::uncounted_tool;
 
 fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(without_retries());
+    let agent = Agent::new(model.clone())
+        .with_tools([uncounted_tool("t")])
+        .with_limits(limits_without_retries());
     (agent.with_id_generator(CountingIds::new("id")), model)
 }
 
@@ -109,7 +111,7 @@ async fn a_turn_limit_of_zero_sends_no_request() {
 #[tokio::test]
 async fn the_default_turn_limit_is_twenty() {
     let model = Scripted::from_fn(|_, _| call());
-    let outcome = Agent::new(model).with_tools([tool("t")]).run("go").outcome().await;
+    let outcome = Agent::new(model).with_tools([uncounted_tool("t")]).run("go").outcome().await;
     check(&outcome, EndReason::MaxTurns, true, 20);
 }
 
@@ -324,7 +326,8 @@ async fn an_interrupt_during_tools_keeps_results_and_marks_started_calls() {
     let slow = { Tool::raw(spec("slow"), |_, _| std::future::pending::<()>()).unwrap() };
     let reply = Reply::new().call("t", json!({})).call("slow", json!({})).call("t", json!({}));
     let one_at_once = std::num::NonZeroUsize::MIN;
-    let kit = turnstream::Toolkit::new([tool("t"), slow]).with_max_concurrency(one_at_once);
+    let kit =
+        turnstream::Toolkit::new([uncounted_tool("t"), slow]).with_max_concurrency(one_at_once);
     let (agent, _) = agent([reply]);
     let mut run = agent.with_toolkit(kit).run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
@@ -461,7 +464,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 async fn after_a_thousand_turns_run_state_and_journal_are_equal() {
     let model = Scripted::from_fn(|_, n| if n < 1000 { call() } else { "done".into() });
     let limits = Limits { max_turns: 2000, end_after_repeats: 0, ..Limits::default() };
-    let agent = Agent::new(model.clone()).with_tools([tool("t")]).with_limits(limits);
+    let agent = Agent::new(model.clone()).with_tools([uncounted_tool("t")]).with_limits(limits);
     let mut run = agent.run("go");
     let mut requests = 0;
     while let Some(event) = run.next().await {

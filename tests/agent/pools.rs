@@ -17,9 +17,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
 
-use crate::support::runs::{agent, call, call_of, kinds, until};
-use crate::support::tools::{Counter, answering, fine, spec};
-use crate::support::world::told;
+use crate::support::runs::{pull_until, reply_calling, reply_calling_t, result_kinds, test_agent};
+use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
+use crate::support::world::finish_run;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -64,8 +64,8 @@ async fn fifty(agent: &Agent) -> Vec<Outcome> {
 async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
     let pool = Pool::new(3_000);
     let model = busy(100);
-    let agent = agent(model.clone())
-        .with_tools([fine("t", &Counter::default())])
+    let agent = test_agent(model.clone())
+        .with_tools([ok_tool("t", &Counter::default())])
         .with_max_output_tokens(100)
         .with_budget(Budget::new().with_pool(&pool));
     let outcomes = fifty(&agent).await;
@@ -88,7 +88,7 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
             Reply::new().call("t", json!({})).usage(usage(request, 100))
         });
         let agent = Agent::new(model.clone())
-            .with_tools([fine("t", &Counter::default())])
+            .with_tools([ok_tool("t", &Counter::default())])
             .with_max_output_tokens(100)
             .with_budget(Budget::new().with_pool(&pool));
         let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
@@ -105,12 +105,13 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
         agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
     };
     let children = busy(100);
-    let child = limited(agent(children.clone()).with_tools([fine("t", &Counter::default())]));
+    let child =
+        limited(test_agent(children.clone()).with_tools([ok_tool("t", &Counter::default())]));
     let child = child.as_tool("child", "Helps").unwrap();
     let calls =
         (0..64).fold(Reply::new(), |reply, _| reply.call("child", json!({ "prompt": "go" })));
     let model = Scripted::from_fn(move |request, _| calls.clone().usage(usage(request, 100)));
-    let outcome = limited(agent(model).with_tools([child])).run("go").outcome().await;
+    let outcome = limited(test_agent(model).with_tools([child])).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Budget);
     println!("{} of 1,000 tokens were used", pool.used_tokens());
     check_overdrawn(&pool, &children);
@@ -121,8 +122,8 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
 async fn without_an_output_limit_the_pools_default_reservation_is_used() {
     // An answer is four times as long as it is expected.
     let pool = Pool::new(3_000).with_tokens_per_response(100);
-    let agent = agent(busy(400))
-        .with_tools([fine("t", &Counter::default())])
+    let agent = test_agent(busy(400))
+        .with_tools([ok_tool("t", &Counter::default())])
         .with_budget(Budget::new().with_pool(&pool));
     fifty(&agent).await;
     assert!(
@@ -144,7 +145,7 @@ async fn a_request_larger_than_the_rest_of_the_pool_is_sent_alone() {
     let model = Scripted::from_fn(|_, _| {
         Reply::text("fine").usage(Usage { input_tokens: 10, ..Usage::default() }).delay(SECOND)
     });
-    let agent = agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
     let began = Instant::now();
     let outcomes = join_all((0..7).map(|_| agent.run("go").outcome())).await;
     assert_eq!(began.elapsed(), 5 * SECOND, "one after the other");
@@ -178,7 +179,7 @@ async fn waiting_requests_are_granted_in_fifo_order() {
 async fn a_run_dropped_at_any_poll_returns_its_reservation() {
     let pool = Pool::new(1_000);
     let make = || {
-        let agent = agent(busy(100)).with_tools([fine("t", &Counter::default())]);
+        let agent = test_agent(busy(100)).with_tools([ok_tool("t", &Counter::default())]);
         agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
     };
     for polls in 0..40 {
@@ -208,7 +209,7 @@ async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
     let model = Scripted::new(["never"]);
     let budget = Budget::new().with_pool(&pool).with_time_limit(5 * SECOND);
     let began = Instant::now();
-    let told = told(agent(model.clone()).with_budget(budget).run("go")).await;
+    let told = finish_run(test_agent(model.clone()).with_budget(budget).run("go")).await;
     assert_eq!((began.elapsed(), told.outcome.reason), (5 * SECOND, EndReason::Budget));
     assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::Time);
     assert_eq!(model.requests().len(), 0);
@@ -218,7 +219,7 @@ async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
 
 /// A run that waits for its pool.
 async fn waiting(model: &Scripted, budget: Budget) -> Run {
-    let mut run = agent(model.clone()).with_budget(budget).run("go");
+    let mut run = test_agent(model.clone()).with_budget(budget).run("go");
     assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
     assert!(run.next().now_or_never().is_none(), "it waits");
     run
@@ -270,14 +271,14 @@ async fn most_at_once(run: Run, models: &[&Scripted], tools: &Counter) -> (Outco
             None => tokio::time::advance(SECOND / 10).await,
         }
         let requests: usize = models.iter().map(|model| model.in_flight()).sum();
-        most = most.max(requests + tools.now());
+        most = most.max(requests + tools.alive_count());
     }
     panic!("it does not end");
 }
 
 /// A tool that takes a second.
 fn slow(counter: &Counter) -> Tool {
-    answering("t", counter, |_| async {
+    counted_tool("t", counter, |_| async {
         sleep(SECOND).await;
         "done".to_owned()
     })
@@ -303,14 +304,19 @@ async fn a_tree_of_agents_shares_one_limit_without_parents_starving_sub_agents()
         let budget = Budget::new().with_pool(&pool);
         let tools = Counter::default();
         let (leaf, middle, top) = (three_calls("t"), three_calls("leaf"), three_calls("middle"));
-        let nested = agent(leaf.clone()).with_tools([slow(&tools)]).with_budget(budget.clone());
+        let nested =
+            test_agent(leaf.clone()).with_tools([slow(&tools)]).with_budget(budget.clone());
         let nested = nested.as_tool("leaf", "Helps").unwrap();
-        let nested = agent(middle.clone()).with_tools([nested]).with_budget(budget.clone());
+        let nested = test_agent(middle.clone()).with_tools([nested]).with_budget(budget.clone());
         let nested = nested.as_tool("middle", "Helps").unwrap();
-        let tree = agent(top.clone()).with_tools([nested]).with_budget(budget);
+        let tree = test_agent(top.clone()).with_tools([nested]).with_budget(budget);
         let (outcome, most) = most_at_once(tree.run("go"), &[&leaf, &middle, &top], &tools).await;
         assert_eq!(outcome.reason, EndReason::Completed);
-        assert_eq!((tools.began(), tools.now()), (27, 0), "9 leaves call 3 times each");
+        assert_eq!(
+            (tools.started_count(), tools.alive_count()),
+            (27, 0),
+            "9 leaves call 3 times each"
+        );
         assert!(most <= limit, "{most} at once, where {limit} may be");
         // 9 leaves of 3 calls each would go on at once.
         assert_eq!(most, limit.min(27));
@@ -322,8 +328,9 @@ async fn calls_waiting_for_a_concurrency_slot_start_in_call_order() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
     let tools = Counter::default();
     let model = three_calls("t");
-    let agent = agent(model).with_tools([slow(&tools)]).with_budget(Budget::new().with_pool(&pool));
-    let told = told(agent.run("go")).await;
+    let agent =
+        test_agent(model).with_tools([slow(&tools)]).with_budget(Budget::new().with_pool(&pool));
+    let told = finish_run(agent.run("go")).await;
     let started: Vec<_> = told.events.iter().filter_map(started).collect();
     assert_eq!(started, ["call_1_1", "call_1_2", "call_1_3"]);
     let began = told.events.iter().position(|event| started_of(event, "call_1_2")).unwrap();
@@ -349,9 +356,9 @@ fn one_at_a_time() -> Pool {
 
 /// A run with two calls in its turn: `a` waits for approval, `b` takes a second.
 fn asking_and_slow(pool: &Pool) -> Run {
-    let model = Scripted::new([call_of("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
-    let asks = fine("asks", &Counter::default()).requires_approval();
-    let agent = agent(model).with_tools([asks, slow(&Counter::default())]);
+    let model = Scripted::new([reply_calling("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
+    let asks = ok_tool("asks", &Counter::default()).requires_approval();
+    let agent = test_agent(model).with_tools([asks, slow(&Counter::default())]);
     agent.with_budget(Budget::new().with_pool(pool)).interactive().run("go")
 }
 
@@ -360,7 +367,8 @@ async fn a_call_waiting_for_approval_takes_no_concurrency_slot() {
     let pool = one_at_a_time();
     let mut run = asking_and_slow(&pool);
     // The other call runs and ends while the first one waits.
-    until(&mut run, |event| event.tool_output().is_some_and(|result| result.call_id == "b")).await;
+    pull_until(&mut run, |event| event.tool_output().is_some_and(|result| result.call_id == "b"))
+        .await;
     assert!(run.next().now_or_never().is_none());
     assert!(pool.acquire_slot().now_or_never().is_some(), "the slot is free");
 }
@@ -387,11 +395,11 @@ fn five_calls() -> Reply {
 async fn of_five_calls_with_a_limit_of_three_the_first_three_run_and_the_run_ends() {
     let ran = Counter::default();
     let model = Scripted::new([five_calls(), "never".into()]);
-    let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
-    let told = told(agent.with_budget(Budget::new().with_tool_calls(3)).run("go")).await;
+    let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
+    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(3)).run("go")).await;
     let (ok, budget) = (ResultKind::Ok, ResultKind::Budget);
-    assert_eq!(kinds(&told.handle.history()), [ok, ok, ok, budget, budget]);
-    assert_eq!((ran.began(), model.requests().len()), (3, 1));
+    assert_eq!(result_kinds(&told.handle.history()), [ok, ok, ok, budget, budget]);
+    assert_eq!((ran.started_count(), model.requests().len()), (3, 1));
     let exceeded = told.outcome.budget.unwrap();
     assert_eq!((told.outcome.reason, exceeded.kind), (EndReason::Budget, BudgetKind::ToolCalls));
     assert_eq!((exceeded.used, exceeded.limit), (3, 3));
@@ -400,11 +408,11 @@ async fn of_five_calls_with_a_limit_of_three_the_first_three_run_and_the_run_end
 #[tokio::test]
 async fn the_model_may_still_answer_after_the_last_allowed_call() {
     let ran = Counter::default();
-    let model = Scripted::new([call("a"), "fine".into()]);
-    let agent = agent(model).with_tools([fine("t", &ran)]);
+    let model = Scripted::new([reply_calling_t("a"), "fine".into()]);
+    let agent = test_agent(model).with_tools([ok_tool("t", &ran)]);
     let outcome = agent.with_budget(Budget::new().with_tool_calls(1)).run("go").outcome().await;
     assert_eq!(
-        (outcome.reason, outcome.text.as_str(), ran.began()),
+        (outcome.reason, outcome.text.as_str(), ran.started_count()),
         (EndReason::Completed, "fine", 1)
     );
 }
@@ -412,25 +420,26 @@ async fn the_model_may_still_answer_after_the_last_allowed_call() {
 #[tokio::test]
 async fn calls_that_cannot_run_do_not_count_toward_the_call_limit() {
     let ran = Counter::default();
-    let calls = call_of("x", "nothing").call_raw("y", "t", "[").call_raw("a", "t", "{}");
+    let calls = reply_calling("x", "nothing").call_raw("y", "t", "[").call_raw("a", "t", "{}");
     let model = Scripted::new([calls.call_raw("b", "t", "{}"), "never".into()]);
-    let agent = agent(model).with_tools([fine("t", &ran)]);
-    let told = told(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
+    let agent = test_agent(model).with_tools([ok_tool("t", &ran)]);
+    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
     let history = told.handle.history();
-    let kinds = kinds(&history);
+    let kinds = result_kinds(&history);
     assert_eq!(kinds[2..], [ResultKind::Ok, ResultKind::Budget], "{kinds:?}");
-    assert_eq!((ran.began(), told.outcome.reason), (1, EndReason::Budget));
+    assert_eq!((ran.started_count(), told.outcome.reason), (1, EndReason::Budget));
 }
 
 #[tokio::test]
 async fn in_the_wrap_up_turn_the_model_sees_which_calls_did_not_run() {
     let model = Scripted::new([five_calls(), "what I have".into()]);
-    let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+    let agent = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let told =
-        told(agent.with_budget(Budget::new().with_tool_calls(3).with_wrap_up()).run("go")).await;
+        finish_run(agent.with_budget(Budget::new().with_tool_calls(3).with_wrap_up()).run("go"))
+            .await;
     assert_eq!(told.outcome.reason, EndReason::Budget);
     assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("what I have", 2));
-    assert_eq!(kinds(&model.requests()[1].history).len(), 5);
+    assert_eq!(result_kinds(&model.requests()[1].history).len(), 5);
     let wraps_up = |event: &Event| matches!(event, Event::Continued { reason: Transition::WrapUp });
     assert!(told.events.iter().any(wraps_up));
 }
@@ -440,7 +449,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
     let pool = one_at_a_time();
     let mut run = asking_and_slow(&pool);
     let is_request = |event: &Event| event.as_approval_request().is_some();
-    let call = until(&mut run, is_request).await.as_approval_request().cloned().unwrap();
+    let call = pull_until(&mut run, is_request).await.as_approval_request().cloned().unwrap();
     // The slot is taken before the second call gets it.
     let held = pool.acquire_slot().now_or_never().expect("no request is open");
     assert!(run.next().now_or_never().is_none());
@@ -449,7 +458,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
     drop(held);
     let outcome = run.outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed);
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok, ResultKind::Ok]);
+    assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok, ResultKind::Ok]);
     assert!(pool.acquire_slot().now_or_never().is_some(), "the slot is free again");
 }
 
@@ -457,10 +466,10 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
 async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
-    let judge = agent(Scripted::from_fn(|_, _| Reply::text("fine"))).with_budget(budget());
-    let model = Scripted::new([call("a"), "done".into()]);
-    let tools = [fine("t", &Counter::default())];
-    let mut run = agent(model).with_tools(tools).with_budget(budget()).run("go");
+    let judge = test_agent(Scripted::from_fn(|_, _| Reply::text("fine"))).with_budget(budget());
+    let model = Scripted::new([reply_calling_t("a"), "done".into()]);
+    let tools = [ok_tool("t", &Counter::default())];
+    let mut run = test_agent(model).with_tools(tools).with_budget(budget()).run("go");
     let mut judged = 0;
     loop {
         let event = run.next().await.unwrap().unwrap();
@@ -479,7 +488,7 @@ async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
 async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
     let pool = one_at_a_time();
     let budget = || Budget::new().with_pool(&pool);
-    let router = agent(Scripted::from_fn(|_, _| Reply::text("small"))).with_budget(budget());
+    let router = test_agent(Scripted::from_fn(|_, _| Reply::text("small"))).with_budget(budget());
     let hook = hook::prepare_request(move |_, mut request: Request| {
         let asked = router.run("Which model?").outcome();
         async move {
@@ -487,8 +496,8 @@ async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
             request
         }
     });
-    let model = Scripted::new([call("a"), "done".into()]);
-    let asking = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+    let model = Scripted::new([reply_calling_t("a"), "done".into()]);
+    let asking = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let outcome = asking.with_hook(hook).with_budget(budget()).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed);
     assert!(model.requests().iter().all(|request| request.model.as_deref() == Some("small")));
@@ -503,9 +512,9 @@ async fn the_reservation_is_computed_after_hooks_changed_the_request() {
             request
         });
         let model = Scripted::new(["fine"]);
-        let agent = agent(model).with_hook(hook).with_budget(Budget::new().with_pool(&pool));
+        let agent = test_agent(model).with_hook(hook).with_budget(Budget::new().with_pool(&pool));
         let mut run = agent.run("go");
-        until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+        pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         let range = reserved..reserved + 100;
         assert!(range.contains(&pool.reserved_tokens()), "{} of {range:?}", pool.reserved_tokens());
     }
@@ -514,8 +523,8 @@ async fn the_reservation_is_computed_after_hooks_changed_the_request() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_output_bound_runs_alone() {
     let pool = Pool::new(100).with_tokens_per_response(u64::MAX);
-    let agent = agent(busy(10)).with_budget(Budget::new().with_pool(&pool));
-    let agent = agent.with_tools([fine("t", &Counter::default())]);
+    let agent = test_agent(busy(10)).with_budget(Budget::new().with_pool(&pool));
+    let agent = agent.with_tools([ok_tool("t", &Counter::default())]);
     let outcomes = join_all([agent.run("go").outcome(), agent.run("go").outcome()]).await;
     assert_eq!(ended(&outcomes, EndReason::Budget), 2);
     assert!(pool.is_exhausted() && pool.reserved_tokens() == 0);
@@ -554,8 +563,8 @@ async fn a_run_waiting_when_the_pool_is_exhausted_ends_without_a_request() {
 async fn on_an_exhausted_pool_there_is_no_wrap_up_turn_without_a_reserve() {
     let run = async |budget: Budget, pool: &Pool| {
         let usage = Usage { output_tokens: 900, ..Usage::default() };
-        let model = Scripted::new([call("a").usage(usage), "what I have".into()]);
-        let agent = agent(model).with_tools([fine("t", &Counter::default())]);
+        let model = Scripted::new([reply_calling_t("a").usage(usage), "what I have".into()]);
+        let agent = test_agent(model).with_tools([ok_tool("t", &Counter::default())]);
         agent
             .with_max_output_tokens(50)
             .with_budget(budget.with_pool(pool))
@@ -577,7 +586,7 @@ async fn a_panicking_token_counter_is_replaced_by_an_estimate() {
     let pool = Pool::new(100_000);
     let window = Window::new(100_000).with_counter(|_: &str| -> u64 { panic!("the counter") });
     let model = Scripted::new(["fine"]);
-    let agent = agent(model).with_window(window).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(model).with_window(window).with_budget(Budget::new().with_pool(&pool));
     assert_eq!(agent.run("go").outcome().await.reason, EndReason::Completed);
 }
 
@@ -591,11 +600,11 @@ async fn denied_calls_do_not_count_toward_the_call_limit() {
             _ => CallDecision::Allow,
         }
     });
-    let agent = agent(model).with_tools([fine("t", &ran)]).with_hook(denies);
-    let told = told(agent.with_budget(Budget::new().with_tool_calls(2)).run("go")).await;
+    let agent = test_agent(model).with_tools([ok_tool("t", &ran)]).with_hook(denies);
+    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(2)).run("go")).await;
     let history = told.handle.history();
-    let kinds: Vec<_> = kinds(&history).iter().map(|kind| *kind == ResultKind::Ok).collect();
-    assert_eq!((kinds, ran.began()), (vec![false, true, false, true, false], 2));
+    let kinds: Vec<_> = result_kinds(&history).iter().map(|kind| *kind == ResultKind::Ok).collect();
+    assert_eq!((kinds, ran.started_count()), (vec![false, true, false, true, false], 2));
     assert_eq!(told.outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
 }
 
@@ -603,19 +612,19 @@ async fn denied_calls_do_not_count_toward_the_call_limit() {
 async fn externally_answered_calls_do_not_count_toward_the_call_limit() {
     let ran = Counter::default();
     let outside = Tool::external(spec("outside")).unwrap();
-    let calls = call_of("x", "outside").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
+    let calls = reply_calling("x", "outside").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
     let model = Scripted::new([calls, "never".into()]);
-    let agent = agent(model).with_tools([outside, fine("t", &ran)]);
-    let told = told(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
-    let kinds = kinds(&told.handle.history());
+    let agent = test_agent(model).with_tools([outside, ok_tool("t", &ran)]);
+    let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(1)).run("go")).await;
+    let kinds = result_kinds(&told.handle.history());
     assert_eq!(kinds, [ResultKind::Ok, ResultKind::Budget]);
-    assert_eq!((told.outcome.reason, ran.began()), (EndReason::Pending, 1));
+    assert_eq!((told.outcome.reason, ran.started_count()), (EndReason::Pending, 1));
 }
 
 #[tokio::test]
 async fn excess_calls_of_an_earlier_run_do_not_end_the_next_run() {
     let model = Scripted::new([five_calls(), "fine".into()]);
-    let agent = agent(model).with_tools([fine("t", &Counter::default())]);
+    let agent = test_agent(model).with_tools([ok_tool("t", &Counter::default())]);
     let agent = agent.with_budget(Budget::new().with_tool_calls(3));
     let first = agent.run("go").outcome().await;
     assert_eq!(first.reason, EndReason::Budget);

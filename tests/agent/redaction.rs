@@ -13,10 +13,10 @@ use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolContext, ToolUpdate};
 use turnstream::{Agent, Event, Journal};
 
-use crate::support::buffer::Buffer;
-use crate::support::runs::{agent, call_of, is_started, pull, until};
-use crate::support::tools::{endless, spec};
-use crate::support::world::told;
+use crate::support::buffer::SharedBuffer;
+use crate::support::runs::{is_tool_started, pull_ready, pull_until, reply_calling, test_agent};
+use crate::support::tools::{pending_tool, spec};
+use crate::support::world::finish_run;
 
 const SECRET: &str = "hunter2";
 
@@ -39,7 +39,7 @@ fn masked(data: &mut RawJson) {
 }
 
 fn leaking() -> Agent {
-    agent(Scripted::new([call_of("c", "t"), "fine".into()])).with_tools([leaky()])
+    test_agent(Scripted::new([reply_calling("c", "t"), "fine".into()])).with_tools([leaky()])
 }
 
 fn redacting(agent: Agent) -> Agent {
@@ -53,11 +53,11 @@ fn redacting(agent: Agent) -> Agent {
 
 #[tokio::test]
 async fn redacted_text_appears_in_no_event_history_journal_session_or_recording() {
-    let told = told(leaking().run("go")).await;
+    let told = finish_run(leaking().run("go")).await;
     let shown = serde_json::to_string(&told.events).unwrap();
     assert_eq!(shown.matches(SECRET).count(), 1 + 3, "without the hooks: {shown}");
 
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let agent = redacting(leaking()).with_recorder(&Recorder::to_writer(paper.clone()));
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut run = session.run(&agent, "go").await.unwrap();
@@ -84,13 +84,13 @@ async fn the_evidence_of_a_dropped_call_is_redacted() {
         cx.record_evidence(json!({ "password": SECRET }));
         std::future::pending::<String>().await
     });
-    let model = Scripted::new([call_of("c", "t").call_raw("d", "slow", "{}")]);
-    let tools = [drops.unwrap(), endless("slow", &crate::support::tools::Counter::default())];
-    let agent = agent(model).with_tools(tools);
+    let model = Scripted::new([reply_calling("c", "t").call_raw("d", "slow", "{}")]);
+    let tools = [drops.unwrap(), pending_tool("slow", &crate::support::tools::Counter::default())];
+    let agent = test_agent(model).with_tools(tools);
     let agent = agent.with_hook(hook::redact_evidence(|_, _, evidence| masked(evidence)));
     let mut run = agent.run("go");
     let second = |event: &Event| matches!(event, Event::Tool(ToolEvent::Started { call_id, .. }) if call_id == "d");
-    until(&mut run, second).await;
+    pull_until(&mut run, second).await;
     let _ = futures::FutureExt::now_or_never(run.next());
     run.interrupt();
     let outcome = run.outcome().await;
@@ -106,13 +106,13 @@ async fn a_redaction_panic_on_the_evidence_of_a_dropped_call_is_reported() {
     });
     let told = Arc::<Mutex<Vec<String>>>::default();
     let keep = Arc::clone(&told);
-    let agent = agent(Scripted::new([call_of("c", "t")]))
+    let agent = test_agent(Scripted::new([reply_calling("c", "t")]))
         .with_tools([reports.unwrap()])
         .with_hook(hook::redact_evidence(|_, _, _| panic!("boom")))
         .with_hook(hook::on_failure(move |_, error| keep.lock().unwrap().push(error.to_string())));
     let mut run = agent.run("go");
-    until(&mut run, is_started).await;
-    pull(&mut run);
+    pull_until(&mut run, is_tool_started).await;
+    pull_ready(&mut run);
     run.interrupt();
     let outcome = run.outcome().await;
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
@@ -131,7 +131,7 @@ async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
         |agent| agent.with_hook(hook::redact_evidence(|_, _, _| panic!("boom"))),
     ];
     for (make, left) in makes.into_iter().zip([3, 1]) {
-        let told = told(make(leaking()).run("go")).await;
+        let told = finish_run(make(leaking()).run("go")).await;
         assert_eq!(told.outcome.reason, EndReason::HookError, "{:?}", told.outcome);
         let shown = serde_json::to_string(&told.events).unwrap();
         assert_eq!(shown.matches(SECRET).count(), left, "{shown}");
@@ -142,7 +142,7 @@ async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
 async fn a_result_without_a_report_is_unchanged() {
     let model = Scripted::new([Reply::new().call("t", json!({})), "fine".into()]);
     let tool = Tool::raw(spec("t"), |_, _| async { "done" }).unwrap();
-    let told = told(redacting(agent(model).with_tools([tool])).run("go")).await;
+    let told = finish_run(redacting(test_agent(model).with_tools([tool])).run("go")).await;
     let result = told.events.iter().find_map(Event::tool_output).unwrap();
     assert_eq!((result.kind, &result.report), (ResultKind::Ok, &None));
 }

@@ -12,7 +12,7 @@ use turnstream::tool::Tool;
 use turnstream::{Agent, Event, Outcome};
 
 use crate::support::replays;
-use crate::support::runs::{answers, rest};
+use crate::support::runs::{collect_rest, result_summaries};
 use crate::support::tools::spec;
 
 /// A tool that always answers the same.
@@ -43,12 +43,12 @@ fn around_with(cycle: &'static [&'static [&'static str]], limits: Limits, poll: 
     Agent::new(model)
         .with_tools(["a", "b", "c", "d", "e"].map(same).into_iter().chain([new("new"), poll]))
         .with_limits(limits)
-        .with_recorder(replays::recorder())
+        .with_recorder(replays::replaying_recorder())
 }
 
 /// How a run ends, after how many requests, and after which of them the model was told.
 async fn ends(agent: &Agent) -> (Outcome, Vec<u32>) {
-    let events = rest(&mut agent.run("go")).await;
+    let events = collect_rest(&mut agent.run("go")).await;
     let mut turn = 0;
     let mut nudges = Vec::new();
     for event in &events {
@@ -157,9 +157,11 @@ async fn a_repeating_sub_agent_is_a_failed_result_for_its_parent() {
     let child = around(&[&["a"], &["b"]], UNCAPPED).as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I give up.".into()])).with_tools([child]);
-    let outcome = parent.with_recorder(replays::recorder()).run("go").outcome().await;
+    let outcome = parent.with_recorder(replays::replaying_recorder()).run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 2));
-    let [(_, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
+    let [(_, kind, text)] = &result_summaries(outcome.new_items())[..] else {
+        panic!("{outcome:?}")
+    };
     assert_eq!(*kind, ResultKind::Error);
     assert!(text.contains("it kept repeating the same calls"), "{text}");
 }

@@ -18,7 +18,7 @@ use turnstream::replay::{Recorder, Recording, ReplayMismatch, ReplayRun};
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run};
 
-use crate::support::buffer::Buffer;
+use crate::support::buffer::SharedBuffer;
 use crate::support::tools::spec;
 
 /// A tool that counts how often it ran.
@@ -54,7 +54,7 @@ fn agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
 
 /// What is written of a run that is driven so.
 fn lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     drive(agent.clone().with_recorder(&Recorder::to_writer(page.clone())).run("How is it?"));
     page.text()
 }
@@ -290,7 +290,7 @@ async fn observer_notes_are_replayed_in_their_requests_without_waiting_for_the_h
     let model = Scripted::new([look(), look(), look(), "Rain.".into()]);
     let agent = Agent::new(model.clone()).with_tools([counting("look", &Arc::default())]);
     let agent = agent.with_hook(noting(0)).with_hook(noting(4)).with_hook(noting(2));
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     agent
         .clone()
         .with_recorder(&Recorder::to_writer(page.clone()))
@@ -315,7 +315,7 @@ async fn resumed_calls_are_replayed_with_their_recorded_results() {
     let ran = Arc::default();
     let model = Scripted::new([Reply::new().call_raw("c", "danger", "{}"), "Done.".into()]);
     let agent = Agent::new(model).with_tools([counting("danger", &ran).requires_approval()]);
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     let recording_agent = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     let first = recording_agent.run("Do it").outcome().await;
     let verdicts = first.pending.into_iter().map(|call| (call, Verdict::Approve));
@@ -356,7 +356,7 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
             }
         }
     };
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     let recording = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     whole(recording.run_with_body(own(&performed), History::from_id("h"), "How is it?"));
     assert_eq!(*performed.lock().unwrap(), 2);
@@ -397,7 +397,7 @@ fn a_run_interrupted_during_a_hook_is_replayed_as_interrupted() {
 #[test]
 fn concurrent_runs_can_share_a_recording_file() {
     let (agent, ..) = agent();
-    let page = Buffer::new();
+    let page = SharedBuffer::new();
     let writing = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     let mut runs = [writing.run("one"), writing.run("two")];
     while runs.iter_mut().any(|run| run.next().now_or_never().flatten().is_some()) {}
@@ -443,7 +443,7 @@ fn a_full_disk_does_not_fail_the_recorded_run() {
 
 #[test]
 fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
-    struct Counted(Buffer, Arc<Mutex<usize>>);
+    struct Counted(SharedBuffer, Arc<Mutex<usize>>);
     impl Write for Counted {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             *self.1.lock().unwrap() += 1;
@@ -453,7 +453,7 @@ fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
             Ok(())
         }
     }
-    let (page, writes) = (Buffer::new(), Arc::default());
+    let (page, writes) = (SharedBuffer::new(), Arc::default());
     let written = page.clone();
     let model = Scripted::from_fn(move |_, turn| {
         let text = written.text();

@@ -10,23 +10,23 @@ use turnstream::event::{EndReason, Transition};
 use turnstream::provider::{Backoff, Reply, Retry, Scripted};
 use turnstream::{Agent, ErrorKind, Event, TurnEvent, Usage};
 
-use crate::support::providers::error;
-use crate::support::runs::agent;
-use crate::support::world::{Told, told};
+use crate::support::providers::error_of_kind;
+use crate::support::runs::test_agent;
+use crate::support::world::{FinishedRun, finish_run};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Says something, and fails.
 fn broken(kind: ErrorKind) -> Reply {
-    Reply::text("It is ").fail(error(kind))
+    Reply::text("It is ").fail(error_of_kind(kind))
 }
 
 fn retrying(limit: u32) -> Limits {
     Limits { max_turn_retries: limit, ..Limits::default() }
 }
 
-async fn run(agent: Agent) -> Told {
-    told(agent.run("go")).await
+async fn run(agent: Agent) -> FinishedRun {
+    finish_run(agent.run("go")).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +34,7 @@ async fn the_agent_does_not_retry_a_turn_that_an_inner_retry_has_retried() {
     for kind in [ErrorKind::Overloaded, ErrorKind::IncompleteTurn, ErrorKind::Timeout] {
         let model = Scripted::from_fn(move |_, _| broken(kind));
         let retry = Retry::new(model.clone()).with_retraction();
-        let told = run(agent(retry).with_limits(retrying(5))).await;
+        let told = run(test_agent(retry).with_limits(retrying(5))).await;
         assert_eq!(told.outcome.error.unwrap().kind(), kind);
         assert_eq!(model.requests().len(), 3, "the attempts of `Retry`");
     }
@@ -53,7 +53,8 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
     ];
     for change in changes {
         let model = Scripted::new([broken(ErrorKind::Overloaded), "fine".into()]);
-        let told = run(agent(change(Retry::new(model.clone()))).with_limits(retrying(1))).await;
+        let told =
+            run(test_agent(change(Retry::new(model.clone()))).with_limits(retrying(1))).await;
         assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
         assert_eq!(told.transitions(), [Transition::Retry]);
     }
@@ -62,19 +63,19 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
 #[tokio::test(start_paused = true)]
 async fn the_provider_retries_failures_before_a_response_and_the_agent_retries_empty_ones() {
     for kind in [ErrorKind::Overloaded, ErrorKind::Timeout, ErrorKind::Connect] {
-        let model = Scripted::new([Reply::error(error(kind)), "never".into()]);
-        let told = run(agent(model).with_limits(retrying(1))).await;
+        let model = Scripted::new([Reply::error(error_of_kind(kind)), "never".into()]);
+        let told = run(test_agent(model).with_limits(retrying(1))).await;
         assert_eq!((told.outcome.reason, told.outcome.turns), (EndReason::ProviderError, 1));
     }
     let model = Scripted::new([Reply::new().cut(), "fine".into()]);
-    let told = run(agent(model).with_limits(retrying(1))).await;
+    let told = run(test_agent(model).with_limits(retrying(1))).await;
     assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retried() {
     let model = Scripted::from_fn(|_, _| Reply::new().cut());
-    run(agent(Retry::new(model.clone())).with_limits(retrying(5))).await;
+    run(test_agent(Retry::new(model.clone())).with_limits(retrying(5))).await;
     assert_eq!(model.requests().len(), 3);
     // The last attempt of three says nothing, the others did.
     let model = Scripted::from_fn(|_, n| match n {
@@ -82,21 +83,22 @@ async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retr
         _ => Reply::new().cut(),
     });
     let retry = Retry::new(model.clone()).with_retraction();
-    run(agent(retry).with_limits(retrying(5))).await;
+    run(test_agent(retry).with_limits(retrying(5))).await;
     assert_eq!(model.requests().len(), 3);
 }
 
 /// How many waits were reported.
-fn waits(told: &Told) -> usize {
+fn waits(told: &FinishedRun) -> usize {
     let is_wait = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
     told.events.iter().filter(is_wait).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
-    let busy = || Reply::error(error(ErrorKind::Overloaded));
+    let busy = || Reply::error(error_of_kind(ErrorKind::Overloaded));
     let first = || Scripted::new([busy(), "first".into()]);
-    let with_fallback = |first| agent(Retry::new(first)).with_fallback(Scripted::new(["second"]));
+    let with_fallback =
+        |first| test_agent(Retry::new(first)).with_fallback(Scripted::new(["second"]));
 
     let told = run(with_fallback(first())).await;
     assert_eq!((told.outcome.text.as_str(), waits(&told)), ("second", 0));
@@ -116,12 +118,13 @@ async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_reached_during_a_request_ends_the_run_even_with_a_fallback() {
     let first = |usage| {
-        let busy = Reply::new().delay(SECOND).usage(usage).fail(error(ErrorKind::Overloaded));
+        let busy =
+            Reply::new().delay(SECOND).usage(usage).fail(error_of_kind(ErrorKind::Overloaded));
         Scripted::new([busy, "first".into()])
     };
     let agent = |usage| {
         let second = Scripted::new(["second"]);
-        (agent(Retry::new(first(usage))).with_fallback(second.clone()), second)
+        (test_agent(Retry::new(first(usage))).with_fallback(second.clone()), second)
     };
     // The holder wants no other turn, and says so later.
     let (waiting, second) = agent(Usage::default());

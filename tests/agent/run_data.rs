@@ -7,7 +7,7 @@ use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{RunData, Tool, Verdict};
 use turnstream::{Agent, Item};
 
-use crate::support::runs::{agent, call_of};
+use crate::support::runs::{reply_calling, test_agent};
 use crate::support::tools::spec;
 
 struct User(&'static str);
@@ -30,7 +30,7 @@ fn asking() -> Scripted {
 
 #[tokio::test]
 async fn run_data_is_visible_only_to_the_tools_of_its_run() {
-    let agent = agent(asking()).with_tools([who()]);
+    let agent = test_agent(asking()).with_tools([who()]);
     let ada = agent.run("go").with_data(User("ada")).with_data(7_u32);
     let bob = agent.run("go").with_data(User("eve")).with_data(User("bob"));
     assert_eq!(ada.outcome().await.text, "ada");
@@ -40,8 +40,8 @@ async fn run_data_is_visible_only_to_the_tools_of_its_run() {
 
 #[tokio::test]
 async fn sub_agents_inherit_the_run_data_of_their_parent() {
-    let child = agent(asking()).with_tools([who()]).as_tool("who", "Asks").unwrap();
-    let middle = agent(Scripted::from_fn(|request, _| {
+    let child = test_agent(asking()).with_tools([who()]).as_tool("who", "Asks").unwrap();
+    let middle = test_agent(Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
             Some(result) => Reply::text(&result.content.text()),
             None => Reply::new().call("who", json!({ "prompt": "go" })),
@@ -54,25 +54,25 @@ async fn sub_agents_inherit_the_run_data_of_their_parent() {
             None => Reply::new().call("middle", json!({ "prompt": "go" })),
         }
     });
-    let run = agent(model).with_tools([middle]).run("go").with_data(User("ada"));
+    let run = test_agent(model).with_tools([middle]).run("go").with_data(User("ada"));
     assert_eq!(run.outcome().await.text, "ada");
 }
 
 #[tokio::test]
 async fn a_tool_can_pass_its_run_data_to_a_run_it_starts() {
-    let inner = agent(asking()).with_tools([who()]);
+    let inner = test_agent(asking()).with_tools([who()]);
     let begins = move |_, cx: turnstream::tool::ToolContext| {
         let inner = inner.clone();
         async move { inner.run("go").with_data(cx.run_data().clone()).outcome().await.text }
     };
     let begins = Tool::raw(spec("who"), begins).unwrap().running_sub_agents();
-    let run = agent(asking()).with_tools([begins]).run("go").with_data(User("ada"));
+    let run = test_agent(asking()).with_tools([begins]).run("go").with_data(User("ada"));
     assert_eq!(run.outcome().await.text, "ada");
 }
 
 #[tokio::test]
 async fn run_data_is_passed_again_when_a_run_is_resumed() {
-    let agent = agent(asking()).with_tools([who().requires_approval()]);
+    let agent = test_agent(asking()).with_tools([who().requires_approval()]);
     let paused = agent.run("go").with_data(User("ada")).outcome().await;
     assert_eq!(paused.reason, EndReason::Pending);
     let resume = |agent: &Agent| {
@@ -85,7 +85,7 @@ async fn run_data_is_passed_again_when_a_run_is_resumed() {
 
 #[tokio::test]
 async fn session_runs_accept_run_data() {
-    let agent = agent(asking()).with_tools([who()]);
+    let agent = test_agent(asking()).with_tools([who()]);
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let run = session.run(&agent, "go").await.unwrap().with_data(User("ada"));
     assert_eq!(run.outcome().await.unwrap().text, "ada");
@@ -96,7 +96,8 @@ async fn session_runs_accept_run_data() {
 #[tokio::test]
 async fn run_data_is_dropped_at_the_end_and_its_debug_output_shows_only_types() {
     let data = std::sync::Arc::new(());
-    let run = agent(Scripted::new([call_of("c", "who"), "fine".into()])).with_tools([who()]);
+    let run =
+        test_agent(Scripted::new([reply_calling("c", "who"), "fine".into()])).with_tools([who()]);
     let run = run.run("go").with_data(std::sync::Arc::clone(&data));
     let handle = run.handle();
     run.outcome().await;

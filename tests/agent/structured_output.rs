@@ -17,10 +17,10 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnStreamExt,
 };
 
-use crate::support::models::Bodies;
+use crate::support::models::ChunkedProvider;
 #[cfg(feature = "schemars")]
 use crate::support::programs;
-use crate::support::wires::frames;
+use crate::support::wires::sse_body;
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 struct City {
@@ -469,7 +469,7 @@ async fn a_possibly_truncated_list_ends_with_an_error() {
 #[cfg(feature = "schemars")]
 #[test]
 fn the_example_corrects_twice_and_prints_the_review() {
-    let Some(example) = programs::example("structured_output") else { return };
+    let Some(example) = programs::example_program("structured_output") else { return };
     let output = std::process::Command::new(example).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}");
@@ -491,7 +491,7 @@ async fn commentary_before_an_answer_is_not_parsed_as_typed_output() {
     let response = json!({ "id": "r", "status": "completed", "output": output });
     events.push(json!({ "type": "response.completed", "response": response }));
     let events: Vec<String> = events.iter().map(Value::to_string).collect();
-    let model = Bodies::new(vec![vec![frames(&events)]], Wire::OpenAiResponses);
+    let model = ChunkedProvider::new(vec![vec![sse_body(&events)]], Wire::OpenAiResponses);
     let outcome = Agent::new(model).with_output::<u32>().run("go").outcome().await;
     assert_eq!((outcome.text.as_str(), outcome.turns), ("7", 1));
     assert_eq!(outcome.parse::<u32>().unwrap(), 7);

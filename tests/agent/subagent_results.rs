@@ -13,7 +13,7 @@ use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, Usage};
 
 use crate::support::replays;
-use crate::support::runs::rest;
+use crate::support::runs::collect_rest;
 use crate::support::tools::spec;
 
 /// Runs a parent that calls the agent once: how the child ended, and what its result is.
@@ -21,7 +21,8 @@ async fn result_of(child: Agent) -> (EndReason, ResultKind, String) {
     let tool = child.as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I see.".into()])).with_tools([tool]);
-    let events = rest(&mut parent.with_recorder(replays::recorder()).run("go")).await;
+    let events =
+        collect_rest(&mut parent.with_recorder(replays::replaying_recorder()).run("go")).await;
     let nested = events.iter().filter_map(|event| match event {
         Event::Nested { event, .. } => event.outcome(),
         _ => None,

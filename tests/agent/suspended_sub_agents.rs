@@ -13,10 +13,12 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolPolicy, Toolkit, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Request, Run};
 
-use crate::support::items::session;
+use crate::support::items::session_items;
 use crate::support::replays;
-use crate::support::runs::{answers, ending, kinds, pull, rest, until};
-use crate::support::tools::{constant, spec};
+use crate::support::runs::{
+    collect_rest, final_outcome, pull_ready, pull_until, result_kinds, result_summaries,
+};
+use crate::support::tools::{constant_tool, spec};
 
 /// The idempotency keys of the calls that ran, in order.
 #[derive(Clone, Default)]
@@ -119,7 +121,7 @@ async fn a_pending_call_of_a_sub_agent_suspends_the_run_and_has_its_path() {
     assert_eq!(ran.keys(), ["h/sub_1/look_1"], "its sibling ran");
     let nested = outcome.history.nested_history("sub_1").expect("what the sub-agent did");
     assert_eq!(nested.id(), "h/sub_1");
-    assert_eq!(kinds(nested), [ResultKind::Ok]);
+    assert_eq!(result_kinds(nested), [ResultKind::Ok]);
     assert!(!outcome.history.is_settled(), "the call of the sub-agent is open");
     let json = serde_json::to_value(&outcome.history).unwrap();
     assert_eq!(json["nested"]["sub_1"]["id"], "h/sub_1");
@@ -175,7 +177,7 @@ async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
                 journal.observe(events.last().unwrap());
                 assert_eq!(run.history(), journal.history(), "{levels} levels");
             }
-            ending(&events).clone()
+            final_outcome(&events).clone()
         };
         assert_eq!(end.reason, EndReason::Completed);
         assert_eq!(end.text, "look ran, delete ran", "the sub-agent knows what it saw before");
@@ -221,7 +223,7 @@ async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue_on_resume(
         pending(&["b"], "delete_1", "delete"),
     ];
     assert_eq!(outcome.pending, waits, "in the order of the calls");
-    assert_eq!(answers(&outcome.history), [("c", ResultKind::Ok, "slow ran".to_owned())]);
+    assert_eq!(result_summaries(&outcome.history), [("c", ResultKind::Ok, "slow ran".to_owned())]);
     let ran = Ran::default();
     let mut verdicts = approved(&waits);
     verdicts[2].1 = Verdict::deny("one is enough");
@@ -231,7 +233,8 @@ async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue_on_resume(
     let mut keys = ran.keys();
     keys.sort();
     assert_eq!(keys, ["h/a/delete_1", "h/own"]);
-    let texts: Vec<_> = answers(&end.history).into_iter().map(|(id, _, text)| (id, text)).collect();
+    let texts: Vec<_> =
+        result_summaries(&end.history).into_iter().map(|(id, _, text)| (id, text)).collect();
     let text = |id: &str| &texts.iter().find(|(it, _)| *it == id).unwrap().1;
     assert_eq!(text("a"), "look ran, delete ran");
     assert_eq!(text("b"), "look ran, Denied: one is enough");
@@ -261,7 +264,7 @@ async fn a_run_on_the_history_of_a_suspended_one_answers_the_call_as_interrupted
     let ran = Ran::default();
     let outcome = suspended(&boss(&ran)).await;
     let end = boss(&ran).run_from(stored(&outcome.history), "never mind").outcome().await;
-    assert_eq!(kinds(&end.history), [ResultKind::Interrupted]);
+    assert_eq!(result_kinds(&end.history), [ResultKind::Interrupted]);
     assert!(end.history.nested_history("sub_1").is_none(), "{:?}", end.history);
     assert_eq!(ran.keys().len(), 1, "nothing more ran");
 }
@@ -294,7 +297,7 @@ async fn an_invalid_resume_is_rejected_before_anything_runs() {
     let no_delete = bare("boss", &bare("clean", &Agent::new(answers())));
     for (agent, what) in [
         (Agent::new(answers()), "there is no tool `boss`"),
-        (Agent::new(answers()).with_tools([constant("boss", "I am not")]), "is not an agent"),
+        (Agent::new(answers()).with_tools([constant_tool("boss", "I am not")]), "is not an agent"),
         (bare("boss", &Agent::new(answers())), "there is no tool `clean`"),
         (no_delete, "there is no tool `delete`"),
     ] {
@@ -342,7 +345,7 @@ async fn policies_and_limits_are_not_applied_again_to_a_suspended_sub_agents_cal
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert!(asked.lock().unwrap().is_empty());
-    assert_eq!(answers(&end.history)[0].2, "look ran, delete ran", "{end:?}");
+    assert_eq!(result_summaries(&end.history)[0].2, "look ran, delete ran", "{end:?}");
 }
 
 /// Drops a resumed run after each of its events, resumes what is left, and counts what ran.
@@ -353,7 +356,7 @@ async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progres
         let verdicts = approved(&history.pending_calls());
         boss(ran).resume(stored(history), verdicts).unwrap()
     };
-    let all = rest(&mut resumed(&Ran::default(), &outcome.history)).await.len();
+    let all = collect_rest(&mut resumed(&Ran::default(), &outcome.history)).await.len();
     for at in 0..all {
         let ran = Ran::default();
         let mut run = resumed(&ran, &outcome.history);
@@ -363,7 +366,7 @@ async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progres
         let left = run.history();
         drop(run);
         let has_result =
-            left.nested_history("sub_1").is_some_and(|nested| kinds(nested).len() == 2);
+            left.nested_history("sub_1").is_some_and(|nested| result_kinds(nested).len() == 2);
         let was_answered = left.unanswered_calls().is_empty();
         if !was_answered {
             assert_eq!(left.pending_calls().len(), usize::from(!has_result), "after {at} events");
@@ -446,7 +449,7 @@ async fn without_a_parent_agent_a_waiting_sub_agent_ends_with_an_error_result() 
     let mut tools = kit.run(&history, &turn);
     while tools.next().await.is_some() {}
     let answered = tools.finish().unwrap();
-    assert_eq!(kinds(&answered.history), [ResultKind::Error]);
+    assert_eq!(result_kinds(&answered.history), [ResultKind::Error]);
     assert!(answered.pending.is_empty());
 }
 
@@ -458,7 +461,7 @@ async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any
     let mut tools = kit.resume(&stored(&outcome.history)).unwrap();
     while tools.next().await.is_some() {}
     let answered = tools.finish().unwrap();
-    assert_eq!(kinds(&answered.history), [ResultKind::Denied], "nobody could approve it");
+    assert_eq!(result_kinds(&answered.history), [ResultKind::Denied], "nobody could approve it");
     assert_eq!(ran.keys(), ["h/sub_1/look_1"], "nothing ran a second time");
 }
 
@@ -511,11 +514,11 @@ async fn an_interactive_run_polled_as_a_stream_waits_for_a_verdict() {
     let child = cleaner(&ran).interactive();
     let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
     let mut run = interactive(&agent);
-    let events = pull(&mut run);
+    let events = pull_ready(&mut run);
     assert!(events.iter().all(|event| event.outcome().is_none()), "it waits");
     let asked = events.iter().find_map(Event::approval_request).unwrap();
     run.approve(asked).unwrap();
-    assert_eq!(ending(&rest(&mut run).await).reason, EndReason::Completed);
+    assert_eq!(final_outcome(&collect_rest(&mut run).await).reason, EndReason::Completed);
     assert_eq!(ran.keys().len(), 2);
 }
 
@@ -569,7 +572,11 @@ async fn the_side_effects_of_a_suspended_sub_agent_are_reported_however_its_call
                 run.next().await.unwrap().unwrap();
             }
             run.interrupt();
-            assert_eq!(changed(ending(&rest(&mut run).await)), look, "after {events} events");
+            assert_eq!(
+                changed(final_outcome(&collect_rest(&mut run).await)),
+                look,
+                "after {events} events"
+            );
         }
     }
 }
@@ -582,14 +589,15 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
     let ran = Ran::default();
     let agent = chief(&ran);
     let trace = agent.new_trace();
-    let first = rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
-    let outcome = ending(&first);
+    let first =
+        collect_rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
+    let outcome = final_outcome(&first);
     let (steps, history) = (trace.events().len(), stored(&outcome.history));
     // The trace that saw it suspended, and one of another process.
     let other = agent.new_trace().with_resumed_history(&history);
     for (trace, seen) in [(trace, steps), (other, 0)] {
         let resumed = agent.resume(history.clone(), approved(&outcome.pending)).unwrap();
-        rest(&mut resumed.trace_to(&trace)).await;
+        collect_rest(&mut resumed.trace_to(&trace)).await;
         let mut tools = Vec::new();
         for step in &trace.events()[seen..] {
             if let TraceAction::Tool { tool, args, .. } = &step.action {
@@ -625,18 +633,19 @@ async fn items_before_a_suspended_call_can_be_tombstoned_and_its_sub_agent_conti
                 1 => Agent::new(once("top", "clean")).with_tools([sub("clean", &cleaner(ran))]),
                 _ => Agent::new(once("top", "boss")).with_tools([sub("boss", &boss(ran))]),
             };
-            agent.with_recorder(replays::recorder())
+            agent.with_recorder(replays::replaying_recorder())
         };
         let ran = Ran::default();
-        let mut run = build(&ran).run_from(History::from_items("h", session(2)), "go");
+        let mut run = build(&ran).run_from(History::from_items("h", session_items(2)), "go");
         run.tombstone([3]).unwrap();
-        until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Suspended { .. }))).await;
+        pull_until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Suspended { .. })))
+            .await;
         let call = run.history().len() - 1;
         let error = run.tombstone([0, call]).unwrap_err();
         assert_eq!(error.parameter(), Some("top"));
         run.tombstone([7]).unwrap();
-        let events = rest(&mut run).await;
-        let outcome = ending(&events);
+        let events = collect_rest(&mut run).await;
+        let outcome = final_outcome(&events);
         assert_eq!(outcome.reason, EndReason::Pending);
         assert_eq!(void(&outcome.history), [1, 3, 4, 5, 7, 8]);
         assert_eq!(outcome.history.pending_calls(), outcome.pending);
@@ -662,14 +671,14 @@ async fn a_run_that_is_suspended_again_applies_tombstones_at_its_end() {
     let child = deleting_twice(&ran);
     let agent = Agent::new(calling(&[("sub_1", "clean")]))
         .with_tools([sub("clean", &child)])
-        .with_recorder(replays::recorder());
+        .with_recorder(replays::replaying_recorder());
     let mut outcome = suspended(&agent).await;
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     resumed.tombstone([0]).unwrap();
     outcome = resumed.outcome().await;
     assert_eq!((outcome.reason, void(&outcome.history)), (EndReason::Pending, vec![0]));
     let nested = outcome.history.nested_history("sub_1").unwrap();
-    assert_eq!(kinds(nested), [ResultKind::Ok]);
+    assert_eq!(result_kinds(nested), [ResultKind::Ok]);
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     outcome = resumed.outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed);
@@ -681,7 +690,7 @@ async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_sta
     let ran = Ran::default();
     let agent = Agent::new(calling(&[("sub_1", "clean"), ("look_0", "look"), ("sub_2", "clean")]))
         .with_tools([sub("clean", &cleaner(&ran)), ran.tool("look")])
-        .with_recorder(replays::recorder());
+        .with_recorder(replays::replaying_recorder());
     let mut run = agent.run_from(History::from_id("h"), "go");
     let mut left = 2;
     while left > 0 {
@@ -690,15 +699,16 @@ async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_sta
     }
     run.tombstone([2]).unwrap();
     let handle = run.handle();
-    let events = rest(&mut run).await;
-    let outcome = ending(&events);
+    let events = collect_rest(&mut run).await;
+    let outcome = final_outcome(&events);
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 2), "{outcome:?}");
     assert_eq!(handle.history(), outcome.history);
     assert_eq!(void(&outcome.history), [2, 4], "{:?}", outcome.history);
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
-    let ids: Vec<String> = answers(&end.history).iter().map(|it| it.0.to_owned()).collect();
+    let ids: Vec<String> =
+        result_summaries(&end.history).iter().map(|it| it.0.to_owned()).collect();
     assert_eq!(ids, ["look_0", "sub_1", "sub_2"]);
 }
 
@@ -707,7 +717,7 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resu
     let counter = crate::support::tools::Counter::default();
     let alive = counter.clone();
     let endless = hook::assistant_message(move |_, _| {
-        let alive = alive.count();
+        let alive = alive.enter();
         async move {
             let _alive = alive;
             std::future::pending::<()>().await;
@@ -718,19 +728,19 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resu
     let child = cleaner(&ran).with_hook(endless).with_hook(noting);
     let agent = Agent::new(calling(&[("sub_1", "clean")]))
         .with_tools([sub("clean", &child)])
-        .with_recorder(replays::recorder());
+        .with_recorder(replays::replaying_recorder());
     let outcome = suspended(&agent).await;
-    assert_eq!((counter.began(), counter.now()), (1, 0));
+    assert_eq!((counter.started_count(), counter.alive_count()), (1, 0));
     let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
-    assert_eq!((counter.began(), counter.now()), (2, 0));
+    assert_eq!((counter.started_count(), counter.alive_count()), (2, 0));
 }
 
 #[tokio::test]
 async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
     let ran = Ran::default();
-    let agent = boss(&ran).with_recorder(replays::recorder());
+    let agent = boss(&ran).with_recorder(replays::replaying_recorder());
     let journal = Journal::new(History::from_id("h"));
     let mut run = agent.run_from(History::from_id("h"), "go");
     let mut outcome = None;

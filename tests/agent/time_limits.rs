@@ -17,10 +17,12 @@ use turnstream::request::ToolChoice;
 use turnstream::tool::{self, Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, TurnEvent, Usage};
 
-use crate::support::compaction::summarizing;
-use crate::support::runs::{agent, answers, call_of, kinds, pull, until};
-use crate::support::tools::{Counter, endless, fine, nap, naps, spec};
-use crate::support::world::{Told, told, told_from};
+use crate::support::compaction::scripted_summarizer;
+use crate::support::runs::{
+    pull_ready, pull_until, reply_calling, result_kinds, result_summaries, test_agent,
+};
+use crate::support::tools::{Counter, nap_tool, ok_tool, pending_tool, reply_calling_nap, spec};
+use crate::support::world::{FinishedRun, finish_run, finish_run_from};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -38,9 +40,9 @@ fn check_time_up(outcome: &Outcome, used: u64) {
 }
 
 /// Runs an agent, and tells how long it took.
-async fn timed(agent: &Agent) -> (Told, Duration) {
+async fn timed(agent: &Agent) -> (FinishedRun, Duration) {
     let began = Instant::now();
-    (told(agent.run("go")).await, began.elapsed())
+    (finish_run(agent.run("go")).await, began.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +50,7 @@ async fn at_the_time_limit_the_open_turn_is_dropped_counted_and_kept_as_interrup
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let words = Reply::text("It is ").usage(usage).hang();
     let model = Scripted::new([words, "never".into()]);
-    let (told, took) = timed(&agent(model.clone()).with_budget(time(5))).await;
+    let (told, took) = timed(&test_agent(model.clone()).with_budget(time(5))).await;
     check_time_up(&told.outcome, 5_000);
     assert_eq!((took, model.in_flight(), model.requests().len()), (5 * SECOND, 0, 1));
     assert_eq!((told.outcome.usage, told.outcome.text.as_str()), (usage, "It is "));
@@ -61,19 +63,20 @@ async fn at_the_time_limit_the_open_turn_is_dropped_counted_and_kept_as_interrup
 async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_never_start() {
     let (slow, late) = (Counter::default(), Counter::default());
     let calls =
-        call_of("done", "fine").call_raw("slow", "slow", "{}").call_raw("late", "late", "{}");
+        reply_calling("done", "fine").call_raw("slow", "slow", "{}").call_raw("late", "late", "{}");
     let model = Scripted::new([calls, "never".into()]);
     let tools = [
-        fine("fine", &Counter::default()),
-        endless("slow", &slow),
-        fine("late", &late).exclusive(),
+        ok_tool("fine", &Counter::default()),
+        pending_tool("slow", &slow),
+        ok_tool("late", &late).exclusive(),
     ];
-    let (told, took) = timed(&agent(model.clone()).with_tools(tools).with_budget(time(5))).await;
+    let (told, took) =
+        timed(&test_agent(model.clone()).with_tools(tools).with_budget(time(5))).await;
     check_time_up(&told.outcome, 5_000);
     assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
-    assert_eq!((slow.began(), slow.now(), late.began()), (1, 0, 0));
+    assert_eq!((slow.started_count(), slow.alive_count(), late.started_count()), (1, 0, 0));
     let history = told.handle.history();
-    let answers = answers(&history);
+    let answers = result_summaries(&history);
     let kinds: Vec<_> = answers.iter().map(|(id, kind, _)| (*id, *kind)).collect();
     let kind = |id, kind| (id, kind);
     assert_eq!(
@@ -90,13 +93,14 @@ async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_nev
 #[tokio::test(start_paused = true)]
 async fn waiting_for_approval_counts_toward_the_time_limit() {
     let ran = Counter::default();
-    let model = Scripted::new([call_of("a", "t"), "never".into()]);
-    let agent =
-        agent(model.clone()).with_tools([fine("t", &ran).requires_approval()]).interactive();
+    let model = Scripted::new([reply_calling("a", "t"), "never".into()]);
+    let agent = test_agent(model.clone())
+        .with_tools([ok_tool("t", &ran).requires_approval()])
+        .interactive();
     let (told, took) = timed(&agent.with_budget(time(60))).await;
     check_time_up(&told.outcome, 60_000);
-    assert_eq!((took, ran.began(), model.requests().len()), (60 * SECOND, 0, 1));
-    assert_eq!(kinds(&told.handle.history()), [ResultKind::Budget]);
+    assert_eq!((took, ran.started_count(), model.requests().len()), (60 * SECOND, 0, 1));
+    assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Budget]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,20 +109,20 @@ async fn at_the_time_limit_a_pending_hook_is_dropped() {
         sleep(20 * SECOND).await;
         CallDecision::Allow
     });
-    let model = Scripted::new([call_of("a", "t"), "never".into()]);
+    let model = Scripted::new([reply_calling("a", "t"), "never".into()]);
     let ran = Counter::default();
-    let calling = agent(model.clone()).with_tools([fine("t", &ran)]).with_hook(slow);
+    let calling = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]).with_hook(slow);
     let (told, took) = timed(&calling.with_budget(time(5))).await;
     check_time_up(&told.outcome, 5_000);
-    assert_eq!((took, ran.began(), model.requests().len()), (5 * SECOND, 0, 1));
-    assert_eq!(kinds(&told.handle.history()), [ResultKind::Budget]);
+    assert_eq!((took, ran.started_count(), model.requests().len()), (5 * SECOND, 0, 1));
+    assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Budget]);
 
     let slow = hook::prepare_request(|_, request| async {
         sleep(20 * SECOND).await;
         request
     });
     let model = Scripted::new(["never"]);
-    let (told, took) = timed(&agent(model.clone()).with_hook(slow).with_budget(time(5))).await;
+    let (told, took) = timed(&test_agent(model.clone()).with_hook(slow).with_budget(time(5))).await;
     check_time_up(&told.outcome, 5_000);
     assert_eq!((took, model.requests().len()), (5 * SECOND, 0));
 }
@@ -126,14 +130,14 @@ async fn at_the_time_limit_a_pending_hook_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn at_the_time_limit_sub_agents_are_dropped_and_their_usage_is_counted() {
     let usage = Usage { input_tokens: 7, output_tokens: 1, ..Usage::default() };
-    let inner = Scripted::new([call_of("x", "t").usage(usage), Reply::text("I ").hang()]);
-    let child = agent(inner.clone()).with_tools([fine("t", &Counter::default())]);
+    let inner = Scripted::new([reply_calling("x", "t").usage(usage), Reply::text("I ").hang()]);
+    let child = test_agent(inner.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let child = child.as_tool("child", "Helps").unwrap();
     let model = Scripted::new([Reply::new().call("child", json!({ "prompt": "go" }))]);
-    let (told, took) = timed(&agent(model).with_tools([child]).with_budget(time(5))).await;
+    let (told, took) = timed(&test_agent(model).with_tools([child]).with_budget(time(5))).await;
     check_time_up(&told.outcome, 5_000);
     assert_eq!((took, inner.in_flight()), (5 * SECOND, 0));
-    assert_eq!(kinds(&told.handle.history()), [ResultKind::Timeout]);
+    assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Timeout]);
     assert_eq!(told.outcome.nested_usage, usage);
 }
 
@@ -145,10 +149,10 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
             Reply::text("Look.").call("nap", json!({ "ms": 1 })).call("nap", json!({ "ms": 1 }));
         Scripted::new([calls, "never".into()])
     };
-    let whole = pull_all(&agent(script()).with_tools([nap("nap")])).await;
+    let whole = pull_all(&test_agent(script()).with_tools([nap_tool("nap")])).await;
     for stop_at in 0..whole {
         let model = script();
-        let agent = agent(model.clone()).with_tools([nap("nap"), fine("t", &ran)]);
+        let agent = test_agent(model.clone()).with_tools([nap_tool("nap"), ok_tool("t", &ran)]);
         let mut run = agent.with_budget(time(5)).run("go");
         let mut events = Vec::new();
         for _ in 0..stop_at {
@@ -156,7 +160,7 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
         }
         advance(9 * SECOND).await;
         let sent = model.requests().len();
-        let told = told_from(events, run).await;
+        let told = finish_run_from(events, run).await;
         // The first poll comes when the clock begins.
         if stop_at == 0 {
             assert_eq!(told.outcome.reason, EndReason::Completed);
@@ -190,16 +194,16 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
         };
         // The wait of the retry was over during the pause.
         let model = Scripted::new([busy(), "never".into()]);
-        let mut run = agent(Retry::new(model.clone())).with_budget(budget()).run("go");
-        until(&mut run, is_wait).await;
+        let mut run = test_agent(Retry::new(model.clone())).with_budget(budget()).run("go");
+        pull_until(&mut run, is_wait).await;
         advance(9 * SECOND).await;
         check_time_up(&run.outcome().await, 9_000);
         assert_eq!(model.requests().len(), 1, "{kept:?}");
 
         // It was announced, and never sent.
         let model = Scripted::new(["never"]);
-        let mut run = agent(model.clone()).with_budget(budget()).run("go");
-        until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+        let mut run = test_agent(model.clone()).with_budget(budget()).run("go");
+        pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         advance(9 * SECOND).await;
         check_time_up(&run.outcome().await, 9_000);
         assert_eq!(model.requests().len(), 0, "{kept:?}");
@@ -210,8 +214,8 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
 async fn a_pause_into_the_reserved_time_leaves_only_the_wrap_up_turn() {
     let model = Scripted::new(["what I have"]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let mut run = agent(model.clone()).with_budget(budget).run("go");
-    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    let mut run = test_agent(model.clone()).with_budget(budget).run("go");
+    pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     advance(7 * SECOND).await;
     let outcome = run.outcome().await;
     check_time_up(&outcome, 7_000);
@@ -222,13 +226,13 @@ async fn a_pause_into_the_reserved_time_leaves_only_the_wrap_up_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_between_turns_into_the_reserved_time_leaves_the_wrap_up_turn() {
-    let model = Scripted::new([call_of("a", "t"), "what I have".into()]);
-    let agent = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
+    let model = Scripted::new([reply_calling("a", "t"), "what I have".into()]);
+    let agent = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let budget = time(30).with_wrap_up_time(20 * SECOND);
     let mut run = agent.with_budget(budget).run("go");
-    until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
+    pull_until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
     advance(15 * SECOND).await;
-    let told = told(run).await;
+    let told = finish_run(run).await;
     check_time_up(&told.outcome, 15_000);
     assert_eq!(
         (told.transitions(), told.outcome.text.as_str()),
@@ -243,14 +247,15 @@ async fn no_compaction_starts_after_the_time_limit() {
     let turn = || [Item::user(long.as_str()), Item::text(&long)];
     let history = History::from_items("h", (0..4).flat_map(|_| turn()));
     for pause in [SECOND, 9 * SECOND] {
-        let (compactor, summaries) = summarizing(1);
+        let (compactor, summaries) = scripted_summarizer(1);
         let model = Scripted::new(["fine"]);
-        let agent = agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
+        let agent =
+            test_agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
         let mut run = agent.with_budget(time(5)).run_from(history.clone(), "go");
         run.steer("and this").unwrap();
         let is_steered =
             |event: &Event| matches!(event, Event::Appended { why: AppendReason::Steer, .. });
-        until(&mut run, is_steered).await;
+        pull_until(&mut run, is_steered).await;
         advance(pause).await;
         let outcome = run.outcome().await;
         let in_time = pause == SECOND;
@@ -269,7 +274,7 @@ async fn a_compaction_at_the_time_limit_sends_no_further_request() {
     let turn = || [Item::user(long.as_str()), Item::text(&long)];
     let history = History::from_items("h", (0..4).flat_map(|_| turn()));
     let model = Scripted::new(["never"]);
-    let agent = agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
+    let agent = test_agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
     let mut run = agent.with_budget(time(5)).run_from(history, "go");
     while summaries.requests().is_empty() {
         _ = run.next().now_or_never();
@@ -283,7 +288,7 @@ async fn a_compaction_at_the_time_limit_sends_no_further_request() {
 async fn a_wrap_up_turn_delivers_no_follow_ups() {
     let model = Scripted::new(["one".into(), Reply::text("tw").hang(), "what I have".into()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let run = agent(model).with_budget(budget).run("go");
+    let run = test_agent(model).with_budget(budget).run("go");
     for words in ["first", "second"] {
         run.follow_up(words).unwrap();
     }
@@ -297,9 +302,9 @@ async fn a_wrap_up_turn_delivers_no_follow_ups() {
 #[tokio::test(start_paused = true)]
 async fn observer_notes_are_sent_in_the_wrap_up_turn() {
     let notes = || hook::after_sampling(|_, _| std::future::ready(vec![Item::user("a note")]));
-    let model = Scripted::new([naps(&[20_000]), "what I have".into()]);
+    let model = Scripted::new([reply_calling_nap(&[20_000]), "what I have".into()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let agent = agent(model.clone()).with_tools([nap("nap")]).with_hook(notes());
+    let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_hook(notes());
     let (told, _) = timed(&agent.with_budget(budget)).await;
     check_time_up(&told.outcome, 6_000);
     let history = &model.requests()[1].history;
@@ -309,17 +314,17 @@ async fn observer_notes_are_sent_in_the_wrap_up_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn tools_use_the_reserved_time_if_no_wrap_up_turn_is_possible() {
-    let script = || Scripted::new([call_of("a", "t").delay(8 * SECOND), "never".into()]);
+    let script = || Scripted::new([reply_calling("a", "t").delay(8 * SECOND), "never".into()]);
     let budget = || time(10).with_wrap_up_time(4 * SECOND);
     let ran = Counter::default();
-    let agent = |model| agent(model).with_tools([fine("t", &ran)]).with_budget(budget());
+    let agent = |model| test_agent(model).with_tools([ok_tool("t", &ran)]).with_budget(budget());
     let mut run = agent(script()).run("go");
-    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     run.stop_after_turn();
     let outcome = run.outcome().await;
-    assert_eq!((outcome.reason, ran.began()), (EndReason::Stopped, 1));
+    assert_eq!((outcome.reason, ran.started_count()), (EndReason::Stopped, 1));
     let outcome = agent(script()).with_max_turns(1).run("go").outcome().await;
-    assert_eq!((outcome.reason, ran.began()), (EndReason::MaxTurns, 2));
+    assert_eq!((outcome.reason, ran.started_count()), (EndReason::MaxTurns, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,14 +333,15 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let budget = || time(10).with_wrap_up_time(4 * SECOND);
     // It was the only request.
     let model = slow();
-    let (told, took) = timed(&agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
+    let (told, took) =
+        timed(&test_agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
     let ended = (told.outcome.reason, took, model.requests().len());
     assert_eq!(ended, (EndReason::Completed, 8 * SECOND, 1));
 
     // A holder lets the run end after this turn.
     let model = slow();
-    let mut run = agent(model.clone()).with_budget(budget()).run("go");
-    until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+    let mut run = test_agent(model.clone()).with_budget(budget()).run("go");
+    pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     run.stop_after_turn();
     let outcome = run.outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "fine"));
@@ -346,14 +352,14 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
         sleep(8 * SECOND).await;
         request
     });
-    let (told, _) = timed(&agent(model).with_hook(thinks).with_budget(budget())).await;
+    let (told, _) = timed(&test_agent(model).with_hook(thinks).with_budget(budget())).await;
     assert_eq!(told.outcome.text, "fine");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resumed_run_gets_a_wrap_up_turn() {
-    let model = Scripted::new([naps(&[1]), "what I have".into()]);
-    let asking = agent(model.clone()).with_tools([nap("nap").requires_approval()]);
+    let model = Scripted::new([reply_calling_nap(&[1]), "what I have".into()]);
+    let asking = test_agent(model.clone()).with_tools([nap_tool("nap").requires_approval()]);
     let outcome = asking.run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Pending);
     let slow = Tool::raw(spec("nap"), |_: Value, _| async {
@@ -361,22 +367,22 @@ async fn a_resumed_run_gets_a_wrap_up_turn() {
         "never"
     });
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let resumed = agent(model.clone()).with_tools([slow.unwrap().requires_approval()]);
+    let resumed = test_agent(model.clone()).with_tools([slow.unwrap().requires_approval()]);
     let resumed = resumed.with_budget(budget);
     let approved = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
     let outcome = resumed.resume(outcome.history, approved).unwrap().outcome().await;
     check_time_up(&outcome, 6_000);
     assert_eq!(outcome.text, "what I have");
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout]);
+    assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Timeout]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
     let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(3 * SECOND));
-    let agent = agent(model).with_budget(time(5));
+    let agent = test_agent(model).with_budget(time(5));
     let run = agent.run("go");
     advance(20 * SECOND).await;
-    let told = told(run).await;
+    let told = finish_run(run).await;
     assert_eq!(told.outcome.reason, EndReason::Completed);
     let again = agent.run_from(told.handle.history(), "more").outcome().await;
     assert_eq!(again.reason, EndReason::Completed);
@@ -385,12 +391,13 @@ async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored() {
     let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(SECOND));
-    let (told, took) = timed(&agent(model.clone()).with_budget(time(0))).await;
+    let (told, took) = timed(&test_agent(model.clone()).with_budget(time(0))).await;
     check_time_up(&told.outcome, 0);
     assert_eq!((took, model.requests().len()), (Duration::ZERO, 0));
     for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
         let (told, _) =
-            timed(&agent(model.clone()).with_budget(Budget::new().with_time_limit(limit))).await;
+            timed(&test_agent(model.clone()).with_budget(Budget::new().with_time_limit(limit)))
+                .await;
         assert_eq!(told.outcome.reason, EndReason::Completed);
     }
 }
@@ -398,8 +405,8 @@ async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored(
 #[tokio::test(start_paused = true)]
 async fn without_reserved_time_no_wrap_up_turn_follows() {
     for budget in [time(5).with_wrap_up(), time(5).with_wrap_up_tokens(100)] {
-        let model = Scripted::new([naps(&[9_000]), "what I have".into()]);
-        let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
+        let model = Scripted::new([reply_calling_nap(&[9_000]), "what I have".into()]);
+        let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_budget(budget);
         let (told, took) = timed(&agent).await;
         check_time_up(&told.outcome, 5_000);
         assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
@@ -409,25 +416,27 @@ async fn without_reserved_time_no_wrap_up_turn_follows() {
 #[tokio::test(start_paused = true)]
 async fn with_reserved_time_running_tools_are_dropped_and_the_wrap_up_turn_sees_their_results() {
     let ran = Counter::default();
-    let calls = call_of("done", "t").call_raw("slow", "nap", r#"{"ms":60000}"#);
+    let calls = reply_calling("done", "t").call_raw("slow", "nap", r#"{"ms":60000}"#);
     let model = Scripted::new([calls, Reply::text("what I have").delay(SECOND)]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let agent = agent(model.clone()).with_tools([fine("t", &ran), nap("nap")]).with_budget(budget);
+    let agent = test_agent(model.clone())
+        .with_tools([ok_tool("t", &ran), nap_tool("nap")])
+        .with_budget(budget);
     let (told, took) = timed(&agent).await;
     check_time_up(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (7 * SECOND, "what I have"));
     assert_eq!(told.transitions(), [Transition::WrapUp]);
     let last = &model.requests()[1];
     assert_eq!(last.options.tool_choice, ToolChoice::None);
-    assert_eq!(kinds(&last.history), [ResultKind::Ok, ResultKind::Timeout]);
-    assert_eq!((told.outcome.turns, ran.began()), (2, 1));
+    assert_eq!(result_kinds(&last.history), [ResultKind::Ok, ResultKind::Timeout]);
+    assert_eq!((told.outcome.turns, ran.started_count()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_reserved_time_an_open_turn_is_dropped_and_its_text_is_kept() {
     let model = Scripted::new([Reply::text("It is ").hang(), "what I have".into()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let (told, took) = timed(&agent(model.clone()).with_budget(budget)).await;
+    let (told, took) = timed(&test_agent(model.clone()).with_budget(budget)).await;
     check_time_up(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (6 * SECOND, "what I have"));
     assert_eq!((told.transitions(), model.in_flight()), (vec![Transition::WrapUp], 0));
@@ -435,9 +444,9 @@ async fn with_reserved_time_an_open_turn_is_dropped_and_its_text_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wrap_up_turn_that_exceeds_the_time_limit_is_dropped() {
-    let model = Scripted::new([naps(&[60_000]), Reply::text("what ").hang()]);
+    let model = Scripted::new([reply_calling_nap(&[60_000]), Reply::text("what ").hang()]);
     let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let agent = agent(model.clone()).with_tools([nap("nap")]).with_budget(budget);
+    let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_budget(budget);
     let (told, took) = timed(&agent).await;
     check_time_up(&told.outcome, 10_000);
     assert_eq!((took, told.outcome.text.as_str()), (10 * SECOND, "what "));
@@ -447,16 +456,19 @@ async fn a_wrap_up_turn_that_exceeds_the_time_limit_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_ends_before_its_time_limit_leaves_no_timer() {
     let model = Scripted::new(["fine"]);
-    let mut run = agent(model).with_budget(time(5)).run("go");
-    assert_eq!(pull(&mut run).last().unwrap().outcome().unwrap().reason, EndReason::Completed);
+    let mut run = test_agent(model).with_budget(time(5)).run("go");
+    assert_eq!(
+        pull_ready(&mut run).last().unwrap().outcome().unwrap().reason,
+        EndReason::Completed
+    );
     advance(60 * SECOND).await;
     assert!(run.next().now_or_never().unwrap().is_none());
 }
 
 #[test]
 fn without_a_timer_only_runs_that_must_wait_fail() {
-    let quick = Agent::new(Scripted::new([call_of("a", "t"), "fine".into()]));
-    let quick = quick.with_tools([fine("t", &Counter::default())]).with_budget(time(5));
+    let quick = Agent::new(Scripted::new([reply_calling("a", "t"), "fine".into()]));
+    let quick = quick.with_tools([ok_tool("t", &Counter::default())]).with_budget(time(5));
     assert_eq!(block_on(quick.run("go").outcome()).reason, EndReason::Completed);
 
     let slow = Agent::new(Scripted::new([Reply::text("It is ").hang()])).with_budget(time(5));
@@ -484,17 +496,17 @@ fn twice(name: &str) -> Tool {
 #[test]
 fn without_a_timer_an_explicit_tool_timeout_fails_and_the_default_is_ignored() {
     let run = |tool: Tool| {
-        let model = Scripted::new([call_of("a", "t"), "fine".into()]);
+        let model = Scripted::new([reply_calling("a", "t"), "fine".into()]);
         block_on(Agent::new(model).with_tools([tool]).run("go").outcome())
     };
     let outcome = run(twice("t"));
     assert_eq!(
-        (outcome.reason, kinds(outcome.new_items())),
+        (outcome.reason, result_kinds(outcome.new_items())),
         (EndReason::Completed, vec![ResultKind::Ok])
     );
 
     let outcome = run(twice("t").with_timeout(SECOND));
-    let answers = answers(outcome.new_items());
+    let answers = result_summaries(outcome.new_items());
     assert_eq!((outcome.reason, answers[0].1), (EndReason::Completed, ResultKind::Error));
     assert!(answers[0].2.contains("the tool has a time limit"), "{}", answers[0].2);
     assert!(answers[0].2.contains("needs a tokio runtime"), "{}", answers[0].2);
@@ -504,35 +516,38 @@ fn without_a_timer_an_explicit_tool_timeout_fails_and_the_default_is_ignored() {
 #[tokio::test(start_paused = true)]
 async fn the_default_tool_timeout_is_ten_minutes() {
     assert_eq!(tool::DEFAULT_TIMEOUT, Duration::from_mins(10));
-    let minutes = |minutes: u64| naps(&[minutes * 60_000]);
+    let minutes = |minutes: u64| reply_calling_nap(&[minutes * 60_000]);
     let run = async |tool: Tool, kit: Option<Duration>, reply: Reply| {
         let model = Scripted::new([reply, "fine".into()]);
         let kit = match kit {
             Some(limit) => turnstream::Toolkit::new([tool]).with_timeout(limit),
             None => turnstream::Toolkit::new([tool]),
         };
-        let (told, took) = timed(&agent(model).with_toolkit(kit)).await;
-        (kinds(&told.handle.history())[0], took.as_secs() / 60)
+        let (told, took) = timed(&test_agent(model).with_toolkit(kit)).await;
+        (result_kinds(&told.handle.history())[0], took.as_secs() / 60)
     };
     let never = Timeouts::NEVER;
-    assert_eq!(run(nap("nap"), None, minutes(9)).await, (ResultKind::Ok, 9));
-    assert_eq!(run(nap("nap"), None, minutes(11)).await, (ResultKind::Timeout, 10));
-    assert_eq!(run(nap("nap").with_timeout(never), None, minutes(99)).await, (ResultKind::Ok, 99));
-    assert_eq!(run(nap("nap"), Some(never), minutes(99)).await, (ResultKind::Ok, 99));
-    assert_eq!(run(nap("nap"), Some(60 * SECOND), minutes(2)).await, (ResultKind::Timeout, 1));
+    assert_eq!(run(nap_tool("nap"), None, minutes(9)).await, (ResultKind::Ok, 9));
+    assert_eq!(run(nap_tool("nap"), None, minutes(11)).await, (ResultKind::Timeout, 10));
+    assert_eq!(
+        run(nap_tool("nap").with_timeout(never), None, minutes(99)).await,
+        (ResultKind::Ok, 99)
+    );
+    assert_eq!(run(nap_tool("nap"), Some(never), minutes(99)).await, (ResultKind::Ok, 99));
+    assert_eq!(run(nap_tool("nap"), Some(60 * SECOND), minutes(2)).await, (ResultKind::Timeout, 1));
     // The tool's own word counts before that of its kit.
-    let own = nap("nap").with_timeout(180 * SECOND);
+    let own = nap_tool("nap").with_timeout(180 * SECOND);
     assert_eq!(run(own, Some(never), minutes(4)).await, (ResultKind::Timeout, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_runs_agents_has_no_timeout_unless_its_toolkit_sets_one() {
     let run = async |kit: turnstream::Toolkit| {
-        let model = Scripted::new([naps(&[99 * 60_000]), "fine".into()]);
-        let (told, took) = timed(&agent(model).with_toolkit(kit)).await;
-        (kinds(&told.handle.history())[0], took.as_secs() / 60)
+        let model = Scripted::new([reply_calling_nap(&[99 * 60_000]), "fine".into()]);
+        let (told, took) = timed(&test_agent(model).with_toolkit(kit)).await;
+        (result_kinds(&told.handle.history())[0], took.as_secs() / 60)
     };
-    let kit = || turnstream::Toolkit::new([nap("nap").running_sub_agents()]);
+    let kit = || turnstream::Toolkit::new([nap_tool("nap").running_sub_agents()]);
     assert_eq!(run(kit()).await, (ResultKind::Ok, 99));
     assert_eq!(run(kit().with_timeout(60 * SECOND)).await, (ResultKind::Timeout, 1));
 }
@@ -540,30 +555,33 @@ async fn a_tool_that_runs_agents_has_no_timeout_unless_its_toolkit_sets_one() {
 #[tokio::test(start_paused = true)]
 async fn sub_agents_and_approvals_have_no_timeout_of_their_own() {
     let inner = Scripted::new([Reply::text("fine").delay(Duration::from_hours(3))]);
-    let child = agent(inner).as_tool("child", "Helps").unwrap();
+    let child = test_agent(inner).as_tool("child", "Helps").unwrap();
     let model =
         Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
-    let (told, took) = timed(&agent(model).with_tools([child])).await;
-    assert_eq!((kinds(&told.handle.history()), took.as_secs()), (vec![ResultKind::Ok], 3 * 3600));
+    let (told, took) = timed(&test_agent(model).with_tools([child])).await;
+    assert_eq!(
+        (result_kinds(&told.handle.history()), took.as_secs()),
+        (vec![ResultKind::Ok], 3 * 3600)
+    );
 
-    let model = Scripted::new([call_of("a", "t"), "fine".into()]);
-    let asks = fine("t", &Counter::default()).requires_approval();
-    let mut run = agent(model).with_tools([asks]).interactive().run("go");
+    let model = Scripted::new([reply_calling("a", "t"), "fine".into()]);
+    let asks = ok_tool("t", &Counter::default()).requires_approval();
+    let mut run = test_agent(model).with_tools([asks]).interactive().run("go");
     let is_request = |event: &Event| matches!(event, Event::Tool(ToolEvent::ApprovalRequested(_)));
-    let request = until(&mut run, is_request).await;
+    let request = pull_until(&mut run, is_request).await;
     let Event::Tool(ToolEvent::ApprovalRequested(call)) = request else { unreachable!() };
     assert!(run.next().now_or_never().is_none());
     advance(Duration::from_hours(24)).await;
     run.approve(&call).unwrap();
     let outcome = run.outcome().await;
-    assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok]);
+    assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_tool_result_is_kept_even_if_the_time_limit_passes_before_it_is_yielded() {
     // Both are done at the same moment, and the consumer pauses after the first.
-    let model = Scripted::new([naps(&[1_000, 1_000]), "never".into()]);
-    let agent = agent(model).with_tools([nap("nap")]).with_budget(time(5));
+    let model = Scripted::new([reply_calling_nap(&[1_000, 1_000]), "never".into()]);
+    let agent = test_agent(model).with_tools([nap_tool("nap")]).with_budget(time(5));
     let mut run = agent.run("go");
     let mut events = Vec::new();
     loop {
@@ -573,8 +591,8 @@ async fn a_finished_tool_result_is_kept_even_if_the_time_limit_passes_before_it_
         }
     }
     advance(9 * SECOND).await;
-    let told = told_from(events, run).await;
+    let told = finish_run_from(events, run).await;
     check_time_up(&told.outcome, 10_000);
     let history = told.handle.history();
-    assert_eq!(kinds(&history)[0], ResultKind::Ok);
+    assert_eq!(result_kinds(&history)[0], ResultKind::Ok);
 }

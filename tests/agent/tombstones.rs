@@ -15,11 +15,14 @@ use turnstream::item::{Mark, TombstoneEdit};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
 
-use crate::support::items::{history, session, tokens};
-use crate::support::models::OnWire;
-use crate::support::runs::{agent, call, events_until, is_started, pull, rest, until};
-use crate::support::tools::{spec, tool};
-use crate::support::world::{told, told_from};
+use crate::support::items::{history_of, session_items, token_usage};
+use crate::support::models::WireProvider;
+use crate::support::runs::{
+    collect_rest, events_until, is_tool_started, pull_ready, pull_until, reply_calling_t,
+    test_agent,
+};
+use crate::support::tools::{spec, uncounted_tool};
+use crate::support::world::{finish_run, finish_run_from};
 use turnstream::testing::Wire;
 use turnstream::tool::Tool;
 
@@ -53,7 +56,7 @@ fn at(run: &Run, fits: impl Fn(&Item) -> bool) -> usize {
 
 #[track_caller]
 fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
-    let mut history = history(items.to_vec());
+    let mut history = history_of(items.to_vec());
     let turns = history.completed_turns();
     for tombstones in history.tombstone_edits([position]).unwrap() {
         tombstones.apply(&mut history);
@@ -66,7 +69,7 @@ fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
 #[test]
 fn tombstoning_a_call_or_its_result_includes_both_and_the_reasoning_of_the_turn() {
     // Begin, and a turn of a thought, words, a call, and its result.
-    let items = session(2);
+    let items = session_items(2);
     becomes_void(&items, 0, &[0]);
     becomes_void(&items, 1, &[1]);
     becomes_void(&items, 2, &[1, 2]);
@@ -77,11 +80,11 @@ fn tombstoning_a_call_or_its_result_includes_both_and_the_reasoning_of_the_turn(
 
 #[test]
 fn siblings_of_a_tombstoned_call_stay_and_end_their_turn() {
-    let mut items = session(1);
+    let mut items = session_items(1);
     items.insert(3, Item::tool_call("first", "look", "{}"));
-    items.insert(5, crate::support::items::result("first", "done"));
+    items.insert(5, crate::support::items::look_result("first", "done"));
     becomes_void(&items, 4, &[1, 4, 6]);
-    let mut history = history(items);
+    let mut history = history_of(items);
     let [made] = &history.tombstone_edits([4]).unwrap()[..] else { panic!("one range") };
     assert_eq!((made.from, made.to), (1, 7));
     made.apply(&mut history);
@@ -96,7 +99,7 @@ fn tombstoning_a_provider_item_includes_its_whole_turn() {
         model: "m".into(),
         value: serde_json::json!({ "type": "web_search_call", "id": "ws_1" }).into(),
     };
-    let mut items = session(2);
+    let mut items = session_items(2);
     items.insert(2, Item::provider_item(data));
     for position in 1..=5 {
         becomes_void(&items, position, &[1, 2, 3, 4, 5]);
@@ -106,7 +109,7 @@ fn tombstoning_a_provider_item_includes_its_whole_turn() {
 
 #[test]
 fn distant_positions_are_separate_edits_and_tombstoned_items_are_skipped() {
-    let mut history = history(session(5));
+    let mut history = history_of(session_items(5));
     let range = |made: &TombstoneEdit| (made.from, made.to);
     let made = history.tombstone_edits([0, 18, 19, 3]).unwrap();
     assert_eq!(made.iter().map(range).collect::<Vec<_>>(), [(0, 5), (17, 21)]);
@@ -121,9 +124,9 @@ fn distant_positions_are_separate_edits_and_tombstoned_items_are_skipped() {
 
 #[test]
 fn tombstoning_a_missing_position_or_a_pending_call_is_a_named_error() {
-    let mut items = session(2);
+    let mut items = session_items(2);
     items.pop();
-    let history = history(items);
+    let history = history_of(items);
     let refused = |at: usize| history.tombstone_edits([0, at]).map(drop);
     refuses(refused(8), "there is no item 8: there are 8", Some("8"));
     let far = usize::MAX.to_string();
@@ -134,7 +137,7 @@ fn tombstoning_a_missing_position_or_a_pending_call_is_a_named_error() {
 
 #[test]
 fn a_tombstoned_reactive_compaction_note_still_counts() {
-    let before = history(session(3));
+    let before = history_of(session_items(3));
     let compaction =
         turnstream::context::mark_reactive_compaction(Compaction::new(0, 5, vec![]), &before);
     let mut history = before;
@@ -152,24 +155,29 @@ fn a_tombstoned_reactive_compaction_note_still_counts() {
 #[tokio::test]
 async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
     for wire in Wire::ALL {
-        let model = OnWire::new(wire, "m", [call("c"), call("d"), "Done.".into()]);
-        let mut run = agent(model.clone()).with_tools([tool("t")]).run("The secret word.");
+        let model = WireProvider::new(
+            wire,
+            "m",
+            [reply_calling_t("c"), reply_calling_t("d"), "Done.".into()],
+        );
+        let mut run =
+            test_agent(model.clone()).with_tools([uncounted_tool("t")]).run("The secret word.");
         let mut events = events_until(&mut run, started(2)).await;
         run.tombstone([0]).unwrap();
         run.tombstone([at(&run, |item| item.as_tool_call().is_some())]).unwrap();
         assert_eq!(void(&run.history()), [0; 0], "not in the middle of a turn");
         events.extend(events_until(&mut run, started(3)).await);
-        let told = told_from(events, run).await;
-        told.check(EndReason::Completed, 3);
+        let told = finish_run_from(events, run).await;
+        told.check_outcome(EndReason::Completed, 3);
         let changes: Vec<&Event> = told.events.iter().filter(|event| is_void(event)).collect();
         assert_eq!(changes.len(), 1, "what is beside each other is one range");
-        let sent: Vec<String> = model.sent().iter().map(ToString::to_string).collect();
+        let sent: Vec<String> = model.sent_bodies().iter().map(ToString::to_string).collect();
         for (body, is_sent) in sent.iter().zip([true, true, false]) {
             assert_eq!(body.contains("secret word"), is_sent, "{wire}: {body}");
         }
         assert!(sent[1].contains("fine") && !sent[2].is_empty());
         assert_eq!(void(&told.outcome.history), [0, 1, 2]);
-        assert_eq!(told.folded(History::from_id("id-1")), told.outcome.history);
+        assert_eq!(told.refold_history(History::from_id("id-1")), told.outcome.history);
         let before = told.events.iter().position(is_void).unwrap();
         let turn = told.events.iter().position(started(3)).unwrap();
         assert!(before < turn);
@@ -179,9 +187,9 @@ async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
 #[tokio::test]
 async fn a_run_can_tombstone_earlier_items_before_its_first_request() {
     let model = Scripted::new(["Done."]);
-    let run = agent(model.clone()).run_from(history(session(1)), "go");
+    let run = test_agent(model.clone()).run_from(history_of(session_items(1)), "go");
     run.tombstone([0, 3]).unwrap();
-    let told = told(run).await;
+    let told = finish_run(run).await;
     assert_eq!(void(&told.outcome.history), [0, 1, 3, 4]);
     assert_eq!(void(&model.requests()[0].context), [0, 1, 3, 4]);
 }
@@ -195,14 +203,14 @@ async fn tombstones_are_applied_before_the_end_if_no_request_follows() {
             (Reply::error(failed), Some(EndReason::ProviderError))
         }]
     {
-        let mut run = agent(Scripted::new([reply])).run("go");
+        let mut run = test_agent(Scripted::new([reply])).run("go");
         let events = events_until(&mut run, started(1)).await;
         run.tombstone([0]).unwrap();
         if reason.is_none() {
             run.next().await;
             run.interrupt();
         }
-        let told = told_from(events, run).await;
+        let told = finish_run_from(events, run).await;
         assert!(reason.is_none_or(|reason| reason == told.outcome.reason));
         let end = told.events.len() - 1;
         assert!(is_void(&told.events[end - 1]), "{:?}", told.events);
@@ -213,7 +221,7 @@ async fn tombstones_are_applied_before_the_end_if_no_request_follows() {
 
 #[tokio::test]
 async fn a_dropped_run_applies_no_tombstones() {
-    let run = agent(Scripted::new(["Done."])).run_from(history(session(1)), "go");
+    let run = test_agent(Scripted::new(["Done."])).run_from(history_of(session_items(1)), "go");
     run.tombstone([0]).unwrap();
     let handle = run.handle();
     drop(run);
@@ -224,31 +232,31 @@ async fn a_dropped_run_applies_no_tombstones() {
 #[tokio::test]
 async fn only_items_of_completed_and_answered_turns_can_be_tombstoned() {
     let replies = [Reply::text("So.").call_raw("c", "t", "{}"), "Done.".into()];
-    let mut run = agent(Scripted::new(replies)).with_tools([tool("t")]).run("go");
-    until(&mut run, |event| event.text_delta().is_some()).await;
+    let mut run = test_agent(Scripted::new(replies)).with_tools([uncounted_tool("t")]).run("go");
+    pull_until(&mut run, |event| event.text_delta().is_some()).await;
     assert_eq!(run.history().len(), 2);
     refuses(run.tombstone([1]), "there is no item 1: there are 1", Some("1"));
     refuses(run.tombstone([0, 9]), "there is no item 9: there are 1", Some("9"));
-    until(&mut run, is_started).await;
+    pull_until(&mut run, is_tool_started).await;
     let call = at(&run, |item| item.as_tool_call().is_some());
     refuses(run.tombstone([call]), "the call `c` has no result yet", Some("c"));
-    until(&mut run, |event| event.tool_output().is_some()).await;
+    pull_until(&mut run, |event| event.tool_output().is_some()).await;
     run.tombstone([call]).unwrap();
-    let told = told_from(Vec::new(), run).await;
+    let told = finish_run_from(Vec::new(), run).await;
     assert_eq!(void(&told.outcome.history), [call, call + 1]);
 }
 
 #[tokio::test]
 async fn a_call_awaiting_approval_cannot_be_tombstoned_and_other_items_can() {
-    let model = Scripted::new([call("c")]);
+    let model = Scripted::new([reply_calling_t("c")]);
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
-    let mut run = agent(model).with_tools([tool]).run_from(history(session(1)), "go");
-    until(&mut run, |event| event.turn_complete().is_some()).await;
+    let mut run = test_agent(model).with_tools([tool]).run_from(history_of(session_items(1)), "go");
+    pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     let call = at(&run, |item| item.as_tool_call().is_some_and(|call| call.call_id == "c"));
     refuses(run.tombstone([0, call]), "the call `c` has no result yet", Some("c"));
     run.tombstone([0]).unwrap();
-    let told = told_from(Vec::new(), run).await;
-    told.check(EndReason::Pending, 1);
+    let told = finish_run_from(Vec::new(), run).await;
+    told.check_outcome(EndReason::Pending, 1);
     assert_eq!(void(&told.outcome.history), [0]);
     assert_eq!(told.outcome.pending.len(), 1);
     assert_eq!(told.outcome.history.pending_calls(), told.outcome.pending);
@@ -261,7 +269,7 @@ async fn a_pending_call_between_tombstoned_items_still_runs_when_approved() {
         "Done.".into(),
     ]);
     let ask = Tool::raw(spec("ask"), |_, _| async { "it ran" }).unwrap().requires_approval();
-    let agent = agent(model).with_tools([tool("t"), ask]);
+    let agent = test_agent(model).with_tools([uncounted_tool("t"), ask]);
     let mut run = agent.run("go");
     let mut results = 0;
     while results < 2 {
@@ -293,34 +301,34 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
         Ok(Some(Compaction::new(0, 8, items)))
     });
     let model = Scripted::new([too_long(), "Done.".into()]);
-    let agent = agent(model.clone()).with_compactor(compactor);
-    let mut run = agent.run_from(history(session(3)), "go");
+    let agent = test_agent(model.clone()).with_compactor(compactor);
+    let mut run = agent.run_from(history_of(session_items(3)), "go");
     let mut events = events_until(&mut run, started(1)).await;
     // One that goes, the call that is shortened, and what the user says last.
     run.tombstone([2, 7, 13]).unwrap();
     events.extend(events_until(&mut run, started(2)).await);
-    let told = told_from(events, run).await;
-    told.check(EndReason::Completed, 2);
+    let told = finish_run_from(events, run).await;
+    told.check_outcome(EndReason::Completed, 2);
     let history = &told.outcome.history;
     let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
     let call = history.iter().position(is_shown).unwrap();
     let said = history.iter().position(|item| *item == Item::user("go").with_mark(Mark::Tombstone));
     assert_eq!(void(history), [call - 2, call, call + 1, said.unwrap()], "{history:?}");
-    assert_eq!(told.folded(self::history(session(3))), *history);
+    assert_eq!(told.refold_history(self::history_of(session_items(3))), *history);
 }
 
 #[tokio::test]
 async fn reasoning_shortened_by_a_compaction_can_still_be_tombstoned() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    let agent = agent(Scripted::new([too_long(), "Done.".into()]))
+    let agent = test_agent(Scripted::new([too_long(), "Done.".into()]))
         .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
-    let mut items = session(3);
+    let mut items = session_items(3);
     items[1] = Item::reasoning("hm ".repeat(200));
-    let mut run = agent.run_from(history(items), "go");
-    until(&mut run, started(1)).await;
+    let mut run = agent.run_from(history_of(items), "go");
+    pull_until(&mut run, started(1)).await;
     run.tombstone([1]).unwrap();
-    let told = told_from(Vec::new(), run).await;
-    told.check(EndReason::Completed, 2);
+    let told = finish_run_from(Vec::new(), run).await;
+    told.check_outcome(EndReason::Completed, 2);
     assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
 }
 
@@ -332,37 +340,37 @@ async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
         let summary = Item::user("in short").with_mark(Mark::Compacted);
         Ok(Some(Compaction::new(0, 3, vec![summary, history.iter().nth(2).unwrap().clone()])))
     });
-    let agent = agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(compactor);
+    let agent = test_agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(compactor);
     let items = [Item::user("yes"), Item::text("What?"), Item::user("yes")];
-    let mut run = agent.run_from(history(items), "go");
-    until(&mut run, started(1)).await;
+    let mut run = agent.run_from(history_of(items), "go");
+    pull_until(&mut run, started(1)).await;
     run.tombstone([2]).unwrap();
-    let told = told_from(Vec::new(), run).await;
-    told.check(EndReason::Completed, 2);
+    let told = finish_run_from(Vec::new(), run).await;
+    told.check_outcome(EndReason::Completed, 2);
     assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
 }
 
 #[tokio::test]
 async fn dropped_signed_reasoning_does_not_prevent_other_tombstones() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
-    let agent = agent(Scripted::new([too_long(), "Done.".into()]))
+    let agent = test_agent(Scripted::new([too_long(), "Done.".into()]))
         .with_compactor(turnstream::context::Truncator::new().with_keep_turns(1));
     let data = turnstream::item::ProviderData {
         provider: "openai_responses".into(),
         model: "m".into(),
         value: serde_json::json!({ "type": "reasoning", "id": "rs_1" }).into(),
     };
-    let mut items = session(3);
+    let mut items = session_items(3);
     for at in [1, 5] {
         items[at] = Item { provider_data: Some(Arc::new(data.clone())), ..Item::reasoning("") };
     }
-    let mut run = agent.run_from(history(items), "go");
-    until(&mut run, started(1)).await;
+    let mut run = agent.run_from(history_of(items), "go");
+    pull_until(&mut run, started(1)).await;
     run.tombstone([2, 13]).unwrap();
-    let told = told_from(Vec::new(), run).await;
-    told.check(EndReason::Completed, 2);
+    let told = finish_run_from(Vec::new(), run).await;
+    told.check_outcome(EndReason::Completed, 2);
     let history = &told.outcome.history;
-    let is_it = |at: &usize| history.iter().nth(*at).unwrap().kind == session(1)[2].kind;
+    let is_it = |at: &usize| history.iter().nth(*at).unwrap().kind == session_items(1)[2].kind;
     assert_eq!(void(history).iter().filter(|at| is_it(at)).count(), 1, "{history:?}");
     assert_eq!(void(history).len(), 2);
 }
@@ -370,14 +378,15 @@ async fn dropped_signed_reasoning_does_not_prevent_other_tombstones() {
 #[tokio::test]
 async fn before_a_request_notes_then_tombstones_then_steered_input_are_applied() {
     let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
-    let model = Scripted::new([call("c"), "So.".into(), "Done.".into()]);
-    let mut run = agent(model.clone()).with_tools([tool("t")]).with_hook(noting).run("go");
+    let model = Scripted::new([reply_calling_t("c"), "So.".into(), "Done.".into()]);
+    let mut run =
+        test_agent(model.clone()).with_tools([uncounted_tool("t")]).with_hook(noting).run("go");
     let mut events = events_until(&mut run, |event| event.tool_output().is_some()).await;
     run.tombstone([0]).unwrap();
     run.steer("left").unwrap();
     run.steer("right").unwrap();
     run.follow_up("later").unwrap();
-    events.extend(rest(&mut run).await);
+    events.extend(collect_rest(&mut run).await);
     let what: Vec<String> = events
         .iter()
         .filter_map(|event| match event {
@@ -407,16 +416,17 @@ async fn a_wrap_up_turn_with_reserved_time_has_notes_and_no_tombstoned_items() {
     let budget = Budget::new()
         .with_time_limit(Duration::from_secs(10))
         .with_wrap_up_time(Duration::from_secs(4));
-    let model = Scripted::new([crate::support::tools::naps(&[60_000]), "Done.".into()]);
-    let mut run = agent(model.clone())
-        .with_tools([crate::support::tools::nap("nap")])
+    let model =
+        Scripted::new([crate::support::tools::reply_calling_nap(&[60_000]), "Done.".into()]);
+    let mut run = test_agent(model.clone())
+        .with_tools([crate::support::tools::nap_tool("nap")])
         .with_hook(noting)
         .with_budget(budget)
         .run("go");
-    let events = events_until(&mut run, is_started).await;
+    let events = events_until(&mut run, is_tool_started).await;
     run.tombstone([0]).unwrap();
-    let told = told_from(events, run).await;
-    told.check(EndReason::Budget, 2);
+    let told = finish_run_from(events, run).await;
+    told.check_outcome(EndReason::Budget, 2);
     assert_eq!(void(&told.outcome.history), [0]);
     let sent = &model.requests()[1].context;
     assert_eq!(void(sent), [0]);
@@ -428,14 +438,14 @@ async fn a_request_waiting_for_its_pool_is_rebuilt_without_tombstoned_items() {
     use turnstream::agent::{Budget, Pool};
     let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
     let model = Scripted::from_fn(|_, _| "Done.");
-    let agent = agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(model.clone()).with_budget(Budget::new().with_pool(&pool));
     let slot = pool.acquire_slot().await;
-    let mut run = agent.run_from(history(session(1)), "go");
-    let mut events = pull(&mut run);
+    let mut run = agent.run_from(history_of(session_items(1)), "go");
+    let mut events = pull_ready(&mut run);
     assert_eq!(events.len(), 1, "{events:?}");
     run.tombstone([0]).unwrap();
     drop(slot);
-    events.extend(rest(&mut run).await);
+    events.extend(collect_rest(&mut run).await);
     assert_eq!(void(&model.requests()[0].context), [0]);
 }
 
@@ -459,25 +469,25 @@ async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
         request.system.volatile = format!("{} items", request.history.len());
         async { request }
     });
-    let full = call("c").usage(tokens(900, 10));
+    let full = reply_calling_t("c").usage(token_usage(900, 10));
     let model = Scripted::new([full, "Done.".into()]);
-    let agent = agent(model.clone())
-        .with_tools([tool("t")])
+    let agent = test_agent(model.clone())
+        .with_tools([uncounted_tool("t")])
         .with_hook(noting)
         .with_hook(prepares)
         .with_window(Window::new(1_000))
         .with_compactor(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))))
         .with_budget(Budget::new().with_pool(&pool));
     let mut run = agent.run("go");
-    until(&mut run, |event| event.tool_output().is_some()).await;
+    pull_until(&mut run, |event| event.tool_output().is_some()).await;
     let slot = pool.acquire_slot().await;
-    pull(&mut run);
+    pull_ready(&mut run);
     meanwhile(&run);
     give.send(()).unwrap();
-    pull(&mut run);
+    pull_ready(&mut run);
     drop(slot);
-    let told = told_from(Vec::new(), run).await;
-    told.check(EndReason::Completed, 2);
+    let told = finish_run_from(Vec::new(), run).await;
+    told.check_outcome(EndReason::Completed, 2);
     let sent = &model.requests()[1];
     let said = sent.context.iter().filter(|item| !item.tombstone).filter_map(Item::as_user);
     assert_eq!(said.map(Content::text).collect::<Vec<_>>(), expected);
@@ -508,7 +518,7 @@ async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() 
         }
     };
     let agent = turnstream::Agent::new(Scripted::new(["Done."]));
-    let run = agent.run_with_body(body, history(session(1)), "go");
+    let run = agent.run_with_body(body, history_of(session_items(1)), "go");
     run.tombstone([0]).unwrap();
     assert_eq!(void(&run.outcome().await.history), [0]);
 }
@@ -517,23 +527,23 @@ async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() 
 
 #[tokio::test]
 async fn tombstones_that_free_enough_tokens_avoid_a_compaction() {
-    let full = call("c").usage(tokens(900, 10));
+    let full = reply_calling_t("c").usage(token_usage(900, 10));
     let asks = async |tombstones: bool| {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);
-        let agent = agent(Scripted::new([full.clone(), "Done.".into()]))
-            .with_tools([tool("t")])
+        let agent = test_agent(Scripted::new([full.clone(), "Done.".into()]))
+            .with_tools([uncounted_tool("t")])
             .with_window(Window::new(1_000))
             .with_compactor(compactor_fn(move |_: &History| {
                 counter.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
             }));
-        let mut run = agent.run_from(history([Item::user("x".repeat(400))]), "go");
-        until(&mut run, is_started).await;
+        let mut run = agent.run_from(history_of([Item::user("x".repeat(400))]), "go");
+        pull_until(&mut run, is_tool_started).await;
         if tombstones {
             run.tombstone([0]).unwrap();
         }
-        told_from(Vec::new(), run).await.check(EndReason::Completed, 2);
+        finish_run_from(Vec::new(), run).await.check_outcome(EndReason::Completed, 2);
         asked.load(Ordering::Relaxed)
     };
     assert_eq!((asks(false).await, asks(true).await), (1, 0));
@@ -551,13 +561,13 @@ fn a_tombstoned_prompt_is_not_the_last_prompt() {
         Item::text("No."),
         void(),
     ];
-    assert_eq!(history(items).before_last_prompt().len(), 2);
-    assert_eq!(history([void(), Item::text("x")]).before_last_prompt().len(), 2);
+    assert_eq!(history_of(items).before_last_prompt().len(), 2);
+    assert_eq!(history_of([void(), Item::text("x")]).before_last_prompt().len(), 2);
 }
 
 #[test]
 fn the_step_summary_of_injected_context_omits_tombstoned_calls() {
-    let mut history = history(session(3));
+    let mut history = history_of(session_items(3));
     for tombstones in history.tombstone_edits([3]).unwrap() {
         tombstones.apply(&mut history);
     }
@@ -569,7 +579,7 @@ fn the_step_summary_of_injected_context_omits_tombstoned_calls() {
 
 #[test]
 fn token_counts_exclude_tombstoned_items() {
-    let mut history = history(session(1));
+    let mut history = history_of(session_items(1));
     let before = count_tokens(&history, &BytesDiv4);
     let journal = Journal::new(history.clone());
     for TombstoneEdit { from, to, items } in history.tombstone_edits([4]).unwrap() {

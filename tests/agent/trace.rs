@@ -22,7 +22,7 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Trace, Usage,
 };
 
-use crate::support::runs::rest;
+use crate::support::runs::collect_rest;
 use crate::support::tools::spec;
 
 /// Puts on record what its arguments say, and fails if they say so.
@@ -55,7 +55,7 @@ fn calls(args: Value) -> Reply {
 /// The events of a run, and what a trace has made of them.
 async fn run(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
     let trace = agent.new_trace();
-    let events = rest(&mut agent.run("go").trace_to(&trace)).await;
+    let events = collect_rest(&mut agent.run("go").trace_to(&trace)).await;
     (events, trace.events())
 }
 

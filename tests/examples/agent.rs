@@ -16,7 +16,7 @@ use turnstream::testing::ModelServer;
 use turnstream::turn::Text;
 use turnstream::{Error, ErrorKind, Event, Outcome};
 
-use crate::support::programs::example;
+use crate::support::programs::example_program;
 #[cfg(target_os = "linux")]
 use crate::terminal::Terminal;
 
@@ -53,7 +53,7 @@ impl Drop for Temp {
 
 /// The program, without a key; `None` if it is not built, as when only this test is.
 fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
-    let mut command = Command::new(example("agent")?);
+    let mut command = Command::new(example_program("agent")?);
     command.current_dir(directory).args(args).stdin(Stdio::null());
     for name in ["ANTHROPIC", "OPENAI", "GEMINI", "OLLAMA"] {
         command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));

@@ -3,11 +3,11 @@
 
 use std::process::{Command, Output};
 
-use crate::support::programs::example;
+use crate::support::programs::example_program;
 
 /// What it prints; `None` if it is not built, as when only this test is.
 fn crash(args: &[&str]) -> Option<Output> {
-    Some(Command::new(example("crash")?).args(args).output().unwrap())
+    Some(Command::new(example_program("crash")?).args(args).output().unwrap())
 }
 
 fn check_store(store: &str) {

@@ -4,11 +4,11 @@ use std::process::{Command, Output, Stdio};
 
 use turnstream::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
 
-use crate::support::programs::example;
+use crate::support::programs::example_program;
 
 #[track_caller]
 fn run(name: &str, args: &[&str]) -> Option<Output> {
-    Some(Command::new(example(name)?).args(args).stdin(Stdio::null()).output().unwrap())
+    Some(Command::new(example_program(name)?).args(args).stdin(Stdio::null()).output().unwrap())
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -2,13 +2,13 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::programs::example;
+use crate::support::programs::example_program;
 
 /// Runs an example, which exits with 0, has nothing to complain about and says these lines in this
 /// order, maybe with others between. It is passed over if it is not built, as when only this test is.
 #[track_caller]
 fn check(name: &str, lines: &[&str]) {
-    let Some(program) = example(name) else { return };
+    let Some(program) = example_program(name) else { return };
     let mut command = Command::new(program);
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
         command.env_remove(name);

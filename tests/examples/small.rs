@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::programs::example;
+use crate::support::programs::example_program;
 #[cfg(target_os = "linux")]
 use crate::terminal::Terminal;
 
@@ -11,7 +11,8 @@ use crate::terminal::Terminal;
 /// this test is.
 #[track_caller]
 fn run(name: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(example(name)?).args(args).stdin(Stdio::null()).output().unwrap();
+    let output =
+        Command::new(example_program(name)?).args(args).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{name}: {out}\n{err}");
@@ -52,7 +53,7 @@ fn approval_runs_no_denied_call() {
 #[cfg(target_os = "linux")]
 #[test]
 fn approval_ignores_input_typed_before_its_question() {
-    let Some(program) = example("approval") else { return };
+    let Some(program) = example_program("approval") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     // Two answers to the first of four questions.
     terminal.wait_for("draft.txt\"}? [y/N] ");
@@ -70,7 +71,7 @@ fn approval_ignores_input_typed_before_its_question() {
 #[cfg(target_os = "linux")]
 #[test]
 fn on_a_terminal_the_chat_shows_a_prompt() {
-    let Some(program) = example("chat") else { return };
+    let Some(program) = example_program("chat") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("\n> ");
     terminal.type_in("Hi\n");
@@ -85,7 +86,7 @@ fn on_a_terminal_the_chat_shows_a_prompt() {
 #[cfg(target_os = "linux")]
 #[test]
 fn on_a_terminal_the_trace_example_says_what_it_waits_for() {
-    let Some(program) = example("trace") else { return };
+    let Some(program) = example_program("trace") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
     terminal.type_in("\u{4}");

@@ -12,13 +12,14 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Outcome, Toolkit};
 
-use crate::support::models::Bodies;
+use crate::support::models::ChunkedProvider;
 use crate::support::replays;
 use crate::support::runs::{
-    answers, call_of, calls, check, ending, kinds, pull, results, scripted, until,
+    check_outcome, final_outcome, pull_ready, pull_until, reply_calling, result_kinds,
+    result_summaries, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, answering, fine, spec, strict};
-use crate::support::wires::{frame, sendable};
+use crate::support::tools::{Counter, counted_tool, ok_tool, spec, strict_tool};
+use crate::support::wires::{encode_and_lint, sse_frame};
 
 mod denied_call {
     //! A denied call is answered with the reason and the run continues.
@@ -28,17 +29,17 @@ mod denied_call {
     #[tokio::test]
     async fn a_denial_reports_its_reason_and_siblings_and_run_continue() {
         let (counter, other) = (Counter::default(), Counter::default());
-        let tools = vec![fine("t", &counter).requires_approval(), fine("u", &other)];
-        let reply = call_of("c1", "t").call_raw("c2", "u", "{}");
-        let (agent, model) = scripted([reply, "done".into()], tools);
+        let tools = vec![ok_tool("t", &counter).requires_approval(), ok_tool("u", &other)];
+        let reply = reply_calling("c1", "t").call_raw("c2", "u", "{}");
+        let (agent, model) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
-        let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+        let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
         run.deny(asked.as_approval_request().unwrap(), "not on a Sunday").unwrap();
         let outcome = run.outcome().await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
-        assert_eq!((counter.began(), other.began()), (0, 1));
-        let told = results(&model.requests()[1].history)[0].content.text();
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
+        assert_eq!((counter.started_count(), other.started_count()), (0, 1));
+        let told = tool_results(&model.requests()[1].history)[0].content.text();
         assert!(told.contains("not on a Sunday"), "{told}");
     }
 
@@ -48,11 +49,11 @@ mod denied_call {
         let reply = || Reply::new().call("t", json!({}));
         let replies = [reply(), reply(), reply(), reply(), reply(), "I see".into()];
         let never = hook::before_tool(|_, _| ready(CallDecision::Deny("no".to_owned())));
-        let (agent, _) = scripted(replies, vec![fine("t", &counter)]);
+        let (agent, _) = scripted_agent(replies, vec![ok_tool("t", &counter)]);
         let outcome = agent.with_hook(never).run("go").outcome().await;
-        check(&outcome, EndReason::Completed, 6);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Denied; 5]);
-        assert_eq!(counter.began(), 0);
+        check_outcome(&outcome, EndReason::Completed, 6);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Denied; 5]);
+        assert_eq!(counter.started_count(), 0);
     }
 }
 
@@ -69,48 +70,55 @@ mod scope_of_an_approval {
     #[tokio::test]
     async fn an_approval_applies_once_and_only_to_the_call_that_was_shown() {
         let counter = Counter::default();
-        let tools =
-            vec![answering("echo", &counter, |args| ready(args.to_string())).requires_approval()];
+        let tools = vec![
+            counted_tool("echo", &counter, |args| ready(args.to_string())).requires_approval(),
+        ];
         let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1}"#);
-        let (agent, _) = scripted([reply, "done".into()], tools);
+        let (agent, _) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
         let real =
             ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
         refused(run.approve(&real));
-        let events = pull(&mut run);
+        let events = pull_ready(&mut run);
         assert_eq!(events.iter().find_map(Event::as_approval_request), Some(&real));
         refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
         refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
         refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
         refused(run.approve(&ToolCall { call_id: "c2".into(), ..real.clone() }));
-        assert!(pull(&mut run).is_empty() && counter.began() == 0);
+        assert!(pull_ready(&mut run).is_empty() && counter.started_count() == 0);
         run.approve(&real).unwrap();
         refused(run.approve(&real));
         refused(run.deny(&real, "changed my mind"));
         let outcome = run.outcome().await;
-        assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
+        assert_eq!(
+            result_summaries(outcome.new_items()),
+            [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]
+        );
     }
 
     #[tokio::test]
     async fn an_approval_does_not_apply_to_later_calls_of_the_tool() {
         let counter = Counter::default();
-        let tools = vec![fine("t", &counter).requires_approval()];
-        let (agent, _) = scripted([call_of("c1", "t"), call_of("c1", "t"), "never".into()], tools);
+        let tools = vec![ok_tool("t", &counter).requires_approval()];
+        let (agent, _) = scripted_agent(
+            [reply_calling("c1", "t"), reply_calling("c1", "t"), "never".into()],
+            tools,
+        );
         let mut run = agent.interactive().run("go");
-        let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
+        let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
         run.approve(asked.as_approval_request().unwrap()).unwrap();
-        let again = until(&mut run, |event| event.as_approval_request().is_some()).await;
+        let again = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
         assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
         refused(run.approve(asked.as_approval_request().unwrap()));
-        assert!(pull(&mut run).is_empty());
-        assert_eq!(counter.began(), 1);
+        assert!(pull_ready(&mut run).is_empty());
+        assert_eq!(counter.started_count(), 1);
     }
 
     #[tokio::test]
     async fn a_resumed_call_is_checked_again_by_schema_and_policy() {
         let counter = Counter::default();
         let reply = Reply::new().call_raw("c1", "strict", r#"{"n":1}"#);
-        let (first, _) = scripted([reply], vec![strict(&counter).requires_approval()]);
+        let (first, _) = scripted_agent([reply], vec![strict_tool(&counter).requires_approval()]);
         let run = first.run("go");
         let (handle, outcome) = (run.handle(), run.outcome().await);
         let history = handle.history();
@@ -125,42 +133,50 @@ mod scope_of_an_approval {
         let changed =
             Tool::raw(ToolSpec { parameters, ..spec("strict") }, |_, _| ready("ran")).unwrap();
         let kit = Toolkit::new([changed.requires_approval()]);
-        let (next, _) = scripted(["done".into()], vec![]);
+        let (next, _) = scripted_agent(["done".into()], vec![]);
         let resumed =
             next.clone().with_toolkit(kit).resume(history.clone(), approved(r#"{"n":1}"#));
-        let kinds_ = kinds(resumed.unwrap().outcome().await.new_items());
+        let kinds_ = result_kinds(resumed.unwrap().outcome().await.new_items());
         assert_eq!(kinds_, [ResultKind::InvalidArguments]);
         // A rule that says no.
-        let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
+        let (next, _) =
+            scripted_agent(["done".into()], vec![strict_tool(&counter).requires_approval()]);
         let no = hook::before_tool(|_, _| ready(CallDecision::Deny("not any more".to_owned())));
         let resumed = next.with_hook(no).resume(history.clone(), approved(r#"{"n":1}"#));
-        assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
+        assert_eq!(
+            result_kinds(resumed.unwrap().outcome().await.new_items()),
+            [ResultKind::Denied]
+        );
         // A rule that makes other arguments of those that were approved.
-        let (next, _) = scripted(["done".into()], vec![strict(&counter).requires_approval()]);
+        let (next, _) =
+            scripted_agent(["done".into()], vec![strict_tool(&counter).requires_approval()]);
         let other = hook::before_tool(|_, _| {
             ready(CallDecision::RewriteArguments(r#"{"n":9}"#.to_owned()))
         });
         let resumed = next.with_hook(other).resume(history, approved(r#"{"n":1}"#));
-        assert_eq!(kinds(resumed.unwrap().outcome().await.new_items()), [ResultKind::Denied]);
-        assert_eq!(counter.began(), 0);
+        assert_eq!(
+            result_kinds(resumed.unwrap().outcome().await.new_items()),
+            [ResultKind::Denied]
+        );
+        assert_eq!(counter.started_count(), 0);
     }
 
     #[tokio::test]
     async fn an_approval_of_a_parents_call_does_not_apply_to_its_sub_agent() {
         let (own, childs) = (Counter::default(), Counter::default());
-        let child = Agent::new(Scripted::new([call_of("c1", "danger"), "done".into()]))
-            .with_tools([fine("danger", &childs).requires_approval()])
+        let child = Agent::new(Scripted::new([reply_calling("c1", "danger"), "done".into()]))
+            .with_tools([ok_tool("danger", &childs).requires_approval()])
             .interactive();
         let tools = vec![
             child.as_tool("child", "Works").unwrap(),
-            fine("danger", &own).requires_approval(),
+            ok_tool("danger", &own).requires_approval(),
         ];
         let reply = Reply::new()
             .call_raw("c0", "child", r#"{"prompt":"work"}"#)
             .call_raw("c1", "danger", "{}");
-        let (agent, _) = scripted([reply, "done".into()], tools);
+        let (agent, _) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
-        let events = pull(&mut run);
+        let events = pull_ready(&mut run);
         let asked = events.iter().find_map(Event::as_approval_request).unwrap().clone();
         let nested = run.handle().sub_agent_handle("c0").unwrap();
         let childs_ask = events.iter().find_map(|event| match event {
@@ -169,21 +185,21 @@ mod scope_of_an_approval {
         });
         assert_eq!(childs_ask, Some(&asked), "the same call to look at");
         run.approve(&asked).unwrap();
-        pull(&mut run);
-        assert_eq!((own.began(), childs.began()), (1, 0));
+        pull_ready(&mut run);
+        assert_eq!((own.started_count(), childs.started_count()), (1, 0));
         refused(run.approve(&asked));
         nested.approve(&asked).unwrap();
-        check(&run.outcome().await, EndReason::Completed, 2);
-        assert_eq!((own.began(), childs.began()), (1, 1));
+        check_outcome(&run.outcome().await, EndReason::Completed, 2);
+        assert_eq!((own.started_count(), childs.started_count()), (1, 1));
     }
 }
 
 /// A run that ended with one call answered and one that waits for somebody outside.
 async fn with_external() -> (Agent, Scripted, Outcome, History, Counter) {
     let counter = Counter::default();
-    let tools = vec![fine("t", &counter), Tool::external(spec("ask_user")).unwrap()];
-    let reply = call_of("c1", "ask_user").call_raw("c2", "t", "{}");
-    let (agent, model) = scripted([reply, "done".into()], tools);
+    let tools = vec![ok_tool("t", &counter), Tool::external(spec("ask_user")).unwrap()];
+    let reply = reply_calling("c1", "ask_user").call_raw("c2", "t", "{}");
+    let (agent, model) = scripted_agent([reply, "done".into()], tools);
     let run = agent.run("go");
     let (handle, outcome) = (run.handle(), run.outcome().await);
     (agent, model, outcome, handle.history(), counter)
@@ -197,21 +213,24 @@ mod external_calls {
     #[tokio::test]
     async fn an_external_call_ends_the_run_as_pending_after_its_siblings() {
         let (_, model, outcome, history, counter) = with_external().await;
-        check(&outcome, EndReason::Pending, 1);
+        check_outcome(&outcome, EndReason::Pending, 1);
         assert!(outcome.partial);
         let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
         assert_eq!(pending, ["c1"]);
-        assert_eq!(answers(outcome.new_items()), [("c2", ResultKind::Ok, "fine".to_owned())]);
+        assert_eq!(
+            result_summaries(outcome.new_items()),
+            [("c2", ResultKind::Ok, "fine".to_owned())]
+        );
         assert_eq!(history.pending_calls(), outcome.pending);
-        assert_eq!((model.requests().len(), counter.began()), (1, 1));
+        assert_eq!((model.requests().len(), counter.started_count()), (1, 1));
     }
 
     #[tokio::test]
     async fn an_interactive_run_does_not_wait_for_an_external_result() {
         let tools = vec![Tool::external(spec("ask_user")).unwrap()];
-        let (agent, _) = scripted([call_of("c1", "ask_user")], tools);
-        let events = pull(&mut agent.interactive().run("go"));
-        check(ending(&events), EndReason::Pending, 1);
+        let (agent, _) = scripted_agent([reply_calling("c1", "ask_user")], tools);
+        let events = pull_ready(&mut agent.interactive().run("go"));
+        check_outcome(final_outcome(&events), EndReason::Pending, 1);
         assert!(!events.iter().any(|event| event.as_approval_request().is_some()));
     }
 
@@ -221,7 +240,7 @@ mod external_calls {
         let waits = outcome.pending[0].clone();
         let answered = |call: &PendingCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
         let extra = PendingCall { call_id: "c9".into(), ..waits.clone() };
-        let done = PendingCall::from(calls(&history)[1]);
+        let done = PendingCall::from(tool_calls(&history)[1]);
         for verdicts in [
             vec![],
             vec![answered(&extra)],
@@ -234,10 +253,10 @@ mod external_calls {
         }
         assert_eq!(model.requests().len(), 1, "nothing was sent");
         let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
-        check(&resumed, EndReason::Completed, 1);
+        check_outcome(&resumed, EndReason::Completed, 1);
         let sent = &model.requests()[1].history;
         assert!(sent.is_settled());
-        let texts: Vec<_> = answers(sent).into_iter().map(|answer| answer.2).collect();
+        let texts: Vec<_> = result_summaries(sent).into_iter().map(|answer| answer.2).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
         // Once answered, nothing is open any more.
@@ -247,10 +266,14 @@ mod external_calls {
     #[tokio::test]
     async fn a_new_run_answers_pending_calls_as_interrupted() {
         let (agent, model, _, history, _) = with_external().await;
-        check(&agent.run_from(history, "never mind").outcome().await, EndReason::Completed, 1);
+        check_outcome(
+            &agent.run_from(history, "never mind").outcome().await,
+            EndReason::Completed,
+            1,
+        );
         let sent = &model.requests()[1].history;
         assert!(sent.is_settled());
-        assert!(kinds(sent).contains(&ResultKind::Interrupted));
+        assert!(result_kinds(sent).contains(&ResultKind::Interrupted));
     }
 }
 
@@ -259,14 +282,14 @@ async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, H
     let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}"#;
     let body = |events: &Vec<&str>| {
         let all = [&[start], &events[..], &[r#"{"type":"message_stop"}"#]].concat();
-        all.into_iter().map(frame).collect::<Vec<_>>()
+        all.into_iter().map(sse_frame).collect::<Vec<_>>()
     };
     let bodies = turns.iter().map(body).collect();
-    let model = Bodies::new(bodies, Wire::Anthropic);
-    let asked = Arc::clone(&model.asked);
+    let model = ChunkedProvider::new(bodies, Wire::Anthropic);
+    let asked = Arc::clone(&model.requests);
     let run = Agent::new(model)
-        .with_recorder(replays::recorder())
-        .with_tools([fine("web_search", counter)])
+        .with_recorder(replays::replaying_recorder())
+        .with_tools([ok_tool("web_search", counter)])
         .run_from(History::from_id("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
@@ -291,13 +314,13 @@ mod provider_executed_calls {
         let counter = Counter::default();
         let turn = vec![SEARCH, STOP_0, FOUND, STOP_1, END_TURN];
         let (outcome, history, asked) = over_anthropic(vec![turn], &counter).await;
-        check(&outcome, EndReason::Completed, 1);
-        assert_eq!((counter.began(), asked), (0, 1));
-        assert_eq!((calls(&history).len(), results(&history).len()), (0, 0));
+        check_outcome(&outcome, EndReason::Completed, 1);
+        assert_eq!((counter.started_count(), asked), (0, 1));
+        assert_eq!((tool_calls(&history).len(), tool_results(&history).len()), (0, 0));
         let own = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
         assert_eq!(own, 2);
         assert_eq!(history.settled(), history, "settling leaves them alone");
-        let sent = sendable(Wire::Anthropic, &history).to_string();
+        let sent = encode_and_lint(Wire::Anthropic, &history).to_string();
         assert!(sent.contains("srv1"), "{sent}");
     }
 
@@ -307,9 +330,9 @@ mod provider_executed_calls {
         let later = FOUND.replace(r#""index":1"#, r#""index":0"#);
         let turns = vec![vec![SEARCH, STOP_0, PAUSE], vec![&later, STOP_0, END_TURN]];
         let (outcome, history, asked) = over_anthropic(turns, &counter).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!((counter.began(), asked, results(&history).len()), (0, 2, 0));
-        let sent = sendable(Wire::Anthropic, &history);
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!((counter.started_count(), asked, tool_results(&history).len()), (0, 2, 0));
+        let sent = encode_and_lint(Wire::Anthropic, &history);
         assert_eq!(sent.to_string().matches("srv1").count(), 2);
     }
 
@@ -322,11 +345,11 @@ mod provider_executed_calls {
         let turns =
             vec![vec![SEARCH, STOP_0, ours, STOP_1, tool_use], vec![words, STOP_0, END_TURN]];
         let (outcome, history, _) = over_anthropic(turns, &counter).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(counter.began(), 1);
-        assert_eq!(answers(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(counter.started_count(), 1);
+        assert_eq!(result_summaries(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
         // The run never offered a tool of the provider's, so that its result will not come.
-        let sent = sendable(Wire::Anthropic, &history).to_string();
+        let sent = encode_and_lint(Wire::Anthropic, &history).to_string();
         assert!(!sent.contains("srv1"), "{sent}");
     }
 
@@ -338,7 +361,7 @@ mod provider_executed_calls {
         assert_ne!(outcome.reason, EndReason::Completed);
         assert!((2..30).contains(&asked), "{asked}");
         history.push(turnstream::item::Item::user("never mind"));
-        let sent = sendable(Wire::Anthropic, &history).to_string();
+        let sent = encode_and_lint(Wire::Anthropic, &history).to_string();
         assert!(!sent.contains("srv1"), "{sent}");
     }
 }

@@ -10,13 +10,14 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Event, History, Outcome};
 
-use crate::support::models::Bodies;
+use crate::support::models::ChunkedProvider;
 use crate::support::replays;
 use crate::support::runs::{
-    answers, calls, check, ending, is_started, kinds, outcome, rest, results, scripted, story,
+    check_outcome, collect_rest, final_outcome, is_tool_started, result_kinds, result_summaries,
+    run_outcome, run_to_end, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, echo, spec, strict};
-use crate::support::wires::{frame, sendable};
+use crate::support::tools::{Counter, echo_tool, spec, strict_tool};
+use crate::support::wires::{encode_and_lint, sse_frame};
 
 mod invalid_json_arguments {
     //! Arguments that are not valid JSON are kept verbatim, answered, and may be repaired by a hook.
@@ -29,15 +30,18 @@ mod invalid_json_arguments {
         let reply =
             Reply::new().call_raw("c1", "echo", r#"{"path": nope"#).call_raw("c2", "echo", "{}");
         let (outcome, history, requests) =
-            story([reply, "done".into()], vec![echo(&counter)]).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments, ResultKind::Ok]);
-        assert_eq!(calls(&history)[0].arguments, r#"{"path": nope"#);
-        assert_eq!(calls(&requests[1].history)[0].arguments, r#"{"path": nope"#);
-        assert!(results(&history)[0].content.text().contains("not JSON"));
-        assert_eq!(counter.began(), 1);
+            run_to_end([reply, "done".into()], vec![echo_tool(&counter)]).await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(
+            result_kinds(outcome.new_items()),
+            [ResultKind::InvalidArguments, ResultKind::Ok]
+        );
+        assert_eq!(tool_calls(&history)[0].arguments, r#"{"path": nope"#);
+        assert_eq!(tool_calls(&requests[1].history)[0].arguments, r#"{"path": nope"#);
+        assert!(tool_results(&history)[0].content.text().contains("not JSON"));
+        assert_eq!(counter.started_count(), 1);
         for wire in Wire::ALL {
-            sendable(wire, &history);
+            encode_and_lint(wire, &history);
         }
     }
 
@@ -45,11 +49,17 @@ mod invalid_json_arguments {
     async fn the_third_consecutive_turn_with_invalid_arguments_ends_the_run() {
         let wrong = || Reply::new().call_raw("", "echo", "{");
         let fine = || Reply::new().call_raw("", "echo", "{}");
-        let ends =
-            outcome([wrong(), wrong(), wrong(), "never".into()], vec![echo(&Counter::default())]);
-        check(&ends.await, EndReason::Malformed, 3);
+        let ends = run_outcome(
+            [wrong(), wrong(), wrong(), "never".into()],
+            vec![echo_tool(&Counter::default())],
+        );
+        check_outcome(&ends.await, EndReason::Malformed, 3);
         let replies = [wrong(), wrong(), fine(), wrong(), wrong(), "done".into()];
-        check(&outcome(replies, vec![echo(&Counter::default())]).await, EndReason::Completed, 6);
+        check_outcome(
+            &run_outcome(replies, vec![echo_tool(&Counter::default())]).await,
+            EndReason::Completed,
+            6,
+        );
     }
 
     #[tokio::test]
@@ -57,16 +67,19 @@ mod invalid_json_arguments {
         let counter = Counter::default();
         let raw = r#"{"path":"/a""#;
         let replies = [Reply::new().call_raw("c1", "echo", raw), "done".into()];
-        let (agent, model) = scripted(replies, vec![echo(&counter)]);
+        let (agent, model) = scripted_agent(replies, vec![echo_tool(&counter)]);
         let mut run = agent.with_hook(closing()).run("go");
-        check(ending(&rest(&mut run).await), EndReason::Completed, 2);
+        check_outcome(final_outcome(&collect_rest(&mut run).await), EndReason::Completed, 2);
         let history = run.history();
-        assert_eq!(answers(&history), [("c1", ResultKind::Ok, r#"{"path":"/a"}"#.to_owned())]);
-        assert_eq!(calls(&history)[0].arguments, raw);
-        assert_eq!(calls(&model.requests()[1].history)[0].arguments, raw);
-        assert_eq!(counter.began(), 1);
+        assert_eq!(
+            result_summaries(&history),
+            [("c1", ResultKind::Ok, r#"{"path":"/a"}"#.to_owned())]
+        );
+        assert_eq!(tool_calls(&history)[0].arguments, raw);
+        assert_eq!(tool_calls(&model.requests()[1].history)[0].arguments, raw);
+        assert_eq!(counter.started_count(), 1);
         for wire in Wire::ALL {
-            sendable(wire, &history);
+            encode_and_lint(wire, &history);
         }
     }
 
@@ -74,14 +87,18 @@ mod invalid_json_arguments {
     async fn only_unrepairable_calls_count_as_malformed() {
         let wrong = || Reply::new().call_raw("", "echo", "{");
         let replies = || [wrong(), wrong(), wrong(), wrong(), "done".into()];
-        let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
-        check(&agent.with_hook(closing()).run("go").outcome().await, EndReason::Completed, 5);
+        let (agent, _) = scripted_agent(replies(), vec![echo_tool(&Counter::default())]);
+        check_outcome(
+            &agent.with_hook(closing()).run("go").outcome().await,
+            EndReason::Completed,
+            5,
+        );
 
         let useless = hook::repair_arguments(|_, _, _| Some("[]".to_owned()));
-        let (agent, _) = scripted(replies(), vec![echo(&Counter::default())]);
+        let (agent, _) = scripted_agent(replies(), vec![echo_tool(&Counter::default())]);
         let outcome = agent.with_hook(useless).run("go").outcome().await;
-        check(&outcome, EndReason::Malformed, 3);
-        let told = results(outcome.new_items())[0].content.text();
+        check_outcome(&outcome, EndReason::Malformed, 3);
+        let told = tool_results(outcome.new_items())[0].content.text();
         assert!(told.contains("not JSON"), "of what the model wrote: {told}");
     }
 
@@ -89,26 +106,30 @@ mod invalid_json_arguments {
     async fn approval_shows_repaired_arguments_and_a_resume_repairs_again() {
         let counter = Counter::default();
         let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1"#);
-        let (first, _) = scripted([reply], vec![echo(&counter).requires_approval()]);
+        let (first, _) = scripted_agent([reply], vec![echo_tool(&counter).requires_approval()]);
         let mut run = first.with_hook(closing()).run("go");
-        let events = rest(&mut run).await;
+        let events = collect_rest(&mut run).await;
         let asked = events.iter().find_map(Event::as_approval_request).unwrap();
         assert_eq!(asked.arguments, r#"{"n":1}"#);
-        let pending = &ending(&events).pending;
+        let pending = &final_outcome(&events).pending;
         assert_eq!(pending[..], [asked.into()]);
 
         let otherwise = || hook::repair_arguments(|_, _, _| Some("{}".to_owned()));
         let hooks: [(Box<dyn Hook>, ResultKind); 2] =
             [(Box::new(closing()), ResultKind::Ok), (Box::new(otherwise()), ResultKind::Denied)];
         for (hook, kind) in hooks {
-            let tools = vec![echo(&counter).requires_approval()];
-            let next = scripted(["done".into()], tools).0.with_hook(hook);
+            let tools = vec![echo_tool(&counter).requires_approval()];
+            let next = scripted_agent(["done".into()], tools).0.with_hook(hook);
             let verdicts = [(pending[0].clone(), Verdict::Approve)];
             let outcome = next.resume(run.history(), verdicts).unwrap().outcome().await;
-            check(&outcome, EndReason::Completed, 1);
-            assert_eq!(kinds(outcome.new_items()), [kind], "a verdict holds for what was shown");
+            check_outcome(&outcome, EndReason::Completed, 1);
+            assert_eq!(
+                result_kinds(outcome.new_items()),
+                [kind],
+                "a verdict holds for what was shown"
+            );
         }
-        assert_eq!(counter.began(), 1);
+        assert_eq!(counter.started_count(), 1);
     }
 }
 
@@ -130,16 +151,18 @@ mod schema_mismatch {
             (r#"{"n":1,"deep":{"list":["a",2]}}"#, "deep.list[1]"),
         ] {
             let counter = Counter::default();
-            let (agent, _) = scripted(
+            let (agent, _) = scripted_agent(
                 [Reply::new().call_raw("c1", "strict", arguments), "done".into()],
-                vec![strict(&counter)],
+                vec![strict_tool(&counter)],
             );
-            let events = rest(&mut agent.run("go")).await;
-            let [result] = &results(ending(&events).new_items())[..] else { panic!("one result") };
+            let events = collect_rest(&mut agent.run("go")).await;
+            let [result] = &tool_results(final_outcome(&events).new_items())[..] else {
+                panic!("one result")
+            };
             assert_eq!(result.kind, ResultKind::InvalidArguments);
             assert!(result.content.text().contains(path), "{path}: {result:?}");
-            assert!(!events.iter().any(is_started), "nothing says that it ran");
-            assert_eq!(counter.began(), 0);
+            assert!(!events.iter().any(is_tool_started), "nothing says that it ran");
+            assert_eq!(counter.started_count(), 0);
         }
     }
 
@@ -150,10 +173,10 @@ mod schema_mismatch {
             why.contains('n').then(|| call.arguments.replace(r#""1""#, "1"))
         });
         let reply = Reply::new().call_raw("c1", "strict", r#"{"n":"1"}"#);
-        let (agent, _) = scripted([reply, "done".into()], vec![strict(&counter)]);
+        let (agent, _) = scripted_agent([reply, "done".into()], vec![strict_tool(&counter)]);
         let outcome = agent.with_hook(number).run("go").outcome().await;
         let expected = ("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned());
-        assert_eq!(answers(outcome.new_items()), [expected]);
+        assert_eq!(result_summaries(outcome.new_items()), [expected]);
     }
 }
 
@@ -167,11 +190,11 @@ mod empty_arguments {
         for arguments in ["", "null", "  \n", "{}"] {
             let reply = Reply::new().call_raw("c1", "echo", arguments);
             let (outcome, history, _) =
-                story([reply, "done".into()], vec![echo(&Counter::default())]).await;
+                run_to_end([reply, "done".into()], vec![echo_tool(&Counter::default())]).await;
             let expected = ("c1", ResultKind::Ok, "{}".to_owned());
-            assert_eq!(answers(outcome.new_items()), [expected], "{arguments:?}");
+            assert_eq!(result_summaries(outcome.new_items()), [expected], "{arguments:?}");
             for wire in Wire::ALL {
-                let body = sendable(wire, &history);
+                let body = encode_and_lint(wire, &history);
                 let sent = match wire {
                     Wire::Anthropic => body["messages"][1]["content"][0]["input"].clone(),
                     Wire::OpenAiChat => {
@@ -201,17 +224,20 @@ mod empty_arguments {
         for arguments in ["", "null", " "] {
             let counter = Counter::default();
             let reply = Reply::new().call_raw("c1", "strict", arguments);
-            let outcome = outcome([reply, "done".into()], vec![strict(&counter)]).await;
-            assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments]);
-            assert_eq!(counter.began(), 0);
+            let outcome = run_outcome([reply, "done".into()], vec![strict_tool(&counter)]).await;
+            assert_eq!(result_kinds(outcome.new_items()), [ResultKind::InvalidArguments]);
+            assert_eq!(counter.started_count(), 0);
         }
     }
 
     #[tokio::test]
     async fn omitted_arguments_are_an_empty_object() {
         let delta = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"echo"}}]},"finish_reason":"tool_calls"}]}"#;
-        let (outcome, _) = over_chat(&[delta], vec![echo(&Counter::default())]).await;
-        assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, "{}".to_owned())]);
+        let (outcome, _) = over_chat(&[delta], vec![echo_tool(&Counter::default())]).await;
+        assert_eq!(
+            result_summaries(outcome.new_items()),
+            [("c1", ResultKind::Ok, "{}".to_owned())]
+        );
     }
 }
 
@@ -219,16 +245,16 @@ mod empty_arguments {
 async fn over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
     let done = r#"{"choices":[{"index":0,"delta":{"content":"done"},"finish_reason":"stop"}]}"#;
     let body = |frames: &[&str]| {
-        frames.iter().chain(&["[DONE]"]).map(|data| frame(data)).collect::<Vec<_>>()
+        frames.iter().chain(&["[DONE]"]).map(|data| sse_frame(data)).collect::<Vec<_>>()
     };
-    let model = Bodies::new(vec![body(frames), body(&[done])], Wire::OpenAiChat);
+    let model = ChunkedProvider::new(vec![body(frames), body(&[done])], Wire::OpenAiChat);
     let run = Agent::new(model)
-        .with_recorder(replays::recorder())
+        .with_recorder(replays::replaying_recorder())
         .with_tools(tools)
         .run_from(History::from_id("h"), "go");
     let handle = run.handle();
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, 2);
+    check_outcome(&outcome, EndReason::Completed, 2);
     (outcome, handle.history())
 }
 
@@ -242,12 +268,17 @@ mod non_object_arguments {
         for arguments in ["[]", r#""x""#, r#""{\"n\":1}""#, "3", "true", r#"[{"n":1}]"#] {
             let counter = Counter::default();
             let reply = Reply::new().call_raw("c1", "strict", arguments);
-            let (outcome, history, _) = story([reply, "done".into()], vec![strict(&counter)]).await;
-            assert_eq!(kinds(outcome.new_items()), [ResultKind::InvalidArguments], "{arguments}");
-            assert_eq!(calls(&history)[0].arguments, arguments, "kept as it was written");
-            assert_eq!(counter.began(), 0);
+            let (outcome, history, _) =
+                run_to_end([reply, "done".into()], vec![strict_tool(&counter)]).await;
+            assert_eq!(
+                result_kinds(outcome.new_items()),
+                [ResultKind::InvalidArguments],
+                "{arguments}"
+            );
+            assert_eq!(tool_calls(&history)[0].arguments, arguments, "kept as it was written");
+            assert_eq!(counter.started_count(), 0);
             for wire in Wire::ALL {
-                sendable(wire, &history);
+                encode_and_lint(wire, &history);
             }
         }
     }
@@ -263,15 +294,15 @@ mod non_object_arguments {
         ] {
             let counter = Counter::default();
             let reply = Reply::new().call_raw("c1", "strict", arguments);
-            let (agent, _) = scripted([reply, "done".into()], vec![strict(&counter)]);
+            let (agent, _) = scripted_agent([reply, "done".into()], vec![strict_tool(&counter)]);
             let mut run = agent.with_hook(hook::unwrap_json_string()).run("go");
-            let events = rest(&mut run).await;
-            assert_eq!(kinds(ending(&events).new_items()), [kind], "{arguments}");
-            assert_eq!(counter.began(), usize::from(kind == ResultKind::Ok));
+            let events = collect_rest(&mut run).await;
+            assert_eq!(result_kinds(final_outcome(&events).new_items()), [kind], "{arguments}");
+            assert_eq!(counter.started_count(), usize::from(kind == ResultKind::Ok));
             let history = run.history();
-            assert_eq!(calls(&history)[0].arguments, arguments, "kept as it was written");
+            assert_eq!(tool_calls(&history)[0].arguments, arguments, "kept as it was written");
             for wire in Wire::ALL {
-                sendable(wire, &history);
+                encode_and_lint(wire, &history);
             }
         }
     }
@@ -285,7 +316,7 @@ mod non_object_arguments {
         let counter = Counter::default();
         let ran = counter.clone();
         let typed = Tool::typed(spec("t"), move |args: Args, _| {
-            let _alive = ran.count();
+            let _alive = ran.enter();
             ready(args.n)
         });
         let typed = typed.unwrap();
@@ -293,10 +324,10 @@ mod non_object_arguments {
             [("[1]", ResultKind::InvalidArguments), (r#"{"n":1}"#, ResultKind::Ok)]
         {
             let reply = Reply::new().call_raw("c1", "t", arguments);
-            let outcome = outcome([reply, "done".into()], vec![typed.clone()]).await;
-            assert_eq!(kinds(outcome.new_items()), [kind], "{arguments}");
+            let outcome = run_outcome([reply, "done".into()], vec![typed.clone()]).await;
+            assert_eq!(result_kinds(outcome.new_items()), [kind], "{arguments}");
         }
-        assert_eq!(counter.began(), 1);
+        assert_eq!(counter.started_count(), 1);
     }
 }
 
@@ -310,10 +341,11 @@ mod identical_calls_with_one_id {
         let counter = Counter::default();
         let reply =
             Reply::new().call_raw("c1", "echo", r#"{"n":1}"#).call_raw("c1", "echo", r#"{"n":1}"#);
-        let (outcome, history, _) = story([reply, "done".into()], vec![echo(&counter)]).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!((counter.began(), calls(&history).len()), (1, 1));
-        assert_eq!(answers(&history), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
+        let (outcome, history, _) =
+            run_to_end([reply, "done".into()], vec![echo_tool(&counter)]).await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!((counter.started_count(), tool_calls(&history).len()), (1, 1));
+        assert_eq!(result_summaries(&history), [("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned())]);
     }
 }
 
@@ -327,14 +359,15 @@ mod different_calls_with_one_id {
         let counter = Counter::default();
         let reply =
             Reply::new().call_raw("c1", "echo", r#"{"n":1}"#).call_raw("c1", "echo", r#"{"n":2}"#);
-        let (outcome, history, _) = story([reply, "done".into()], vec![echo(&counter)]).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(counter.began(), 2);
+        let (outcome, history, _) =
+            run_to_end([reply, "done".into()], vec![echo_tool(&counter)]).await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(counter.started_count(), 2);
         let expected = [
             ("c1", ResultKind::Ok, r#"{"n":1}"#.to_owned()),
             ("c1_dup1", ResultKind::Ok, r#"{"n":2}"#.to_owned()),
         ];
-        assert_eq!(answers(&history), expected);
+        assert_eq!(result_summaries(&history), expected);
         assert!(history.is_settled());
     }
 
@@ -343,9 +376,9 @@ mod different_calls_with_one_id {
         let reply =
             |n: u8| Reply::new().call_raw("terminal:0", "echo", &json!({ "n": n }).to_string());
         let replies = [reply(1), reply(2), reply(1), "done".into()];
-        let (agent, model) = scripted(replies, vec![echo(&Counter::default())]);
+        let (agent, model) = scripted_agent(replies, vec![echo_tool(&Counter::default())]);
         let mut run = agent.run("go");
-        let events = rest(&mut run).await;
+        let events = collect_rest(&mut run).await;
         let ids = ["terminal:0", "terminal:0_dup1", "terminal:0_dup2"];
         let started = events.iter().filter_map(|event| match event {
             Event::Turn(turnstream::TurnEvent::ToolCallStart { call_id, .. }) => {
@@ -355,7 +388,7 @@ mod different_calls_with_one_id {
         });
         assert_eq!(started.collect::<Vec<_>>(), ids);
         let history = run.history();
-        assert_eq!(results(&history).iter().map(|it| &*it.call_id).collect::<Vec<_>>(), ids);
+        assert_eq!(tool_results(&history).iter().map(|it| &*it.call_id).collect::<Vec<_>>(), ids);
         assert!(history.is_settled());
         // What was sent stays as it was: the first use keeps its id.
         let requests = model.requests();
@@ -364,7 +397,7 @@ mod different_calls_with_one_id {
             assert_eq!(kept, before.history);
         }
         for wire in Wire::ALL {
-            sendable(wire, &history);
+            encode_and_lint(wire, &history);
         }
     }
 }
@@ -387,11 +420,12 @@ mod empty_call_ids {
                 r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{calls_}]}},"finish_reason":"tool_calls"}}]}}"#
             );
             let counter = Counter::default();
-            let (_, history) = over_chat(&[&delta], vec![echo(&counter)]).await;
-            assert_eq!(counter.began(), 2);
-            let ids: Vec<_> = calls(&history).iter().map(|call| &*call.call_id).collect();
+            let (_, history) = over_chat(&[&delta], vec![echo_tool(&counter)]).await;
+            assert_eq!(counter.started_count(), 2);
+            let ids: Vec<_> = tool_calls(&history).iter().map(|call| &*call.call_id).collect();
             assert_eq!(ids, ["call_1_1", "call_1_2"], "{id}");
-            let texts: Vec<_> = answers(&history).into_iter().map(|answer| answer.2).collect();
+            let texts: Vec<_> =
+                result_summaries(&history).into_iter().map(|answer| answer.2).collect();
             assert_eq!(texts, [r#"{"n":1}"#, r#"{"n":2}"#]);
         }
     }
@@ -400,8 +434,9 @@ mod empty_call_ids {
     async fn generated_ids_are_distinct_across_turns() {
         let reply = || Reply::new().call_raw("", "echo", "{}");
         let (_, history, _) =
-            story([reply(), reply(), "done".into()], vec![echo(&Counter::default())]).await;
-        let ids: Vec<_> = calls(&history).iter().map(|call| &*call.call_id).collect();
+            run_to_end([reply(), reply(), "done".into()], vec![echo_tool(&Counter::default())])
+                .await;
+        let ids: Vec<_> = tool_calls(&history).iter().map(|call| &*call.call_id).collect();
         assert_eq!(ids, ["call_1_1", "call_2_1"]);
     }
 }

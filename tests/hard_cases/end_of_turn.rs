@@ -11,12 +11,12 @@ use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Error, ErrorKind, Event, History};
 
-use crate::support::items::tokens;
-use crate::support::models::OnWire;
-use crate::support::runs::{agent, call};
-use crate::support::tools::tool;
-use crate::support::wires::{read, read_frames};
-use crate::support::world::{self, World, told};
+use crate::support::items::token_usage;
+use crate::support::models::WireProvider;
+use crate::support::runs::{reply_calling_t, test_agent};
+use crate::support::tools::uncounted_tool;
+use crate::support::wires::{read_answer, read_frames};
+use crate::support::world::{self, AgentFixture, finish_run};
 
 fn overloaded() -> Error {
     Error::new(ErrorKind::Overloaded, "busy").with_status(529)
@@ -33,19 +33,19 @@ mod tool_calls_reason_without_calls {
 
     #[tokio::test]
     async fn text_with_a_tool_calls_reason_and_no_calls_completes_the_run() {
-        let world = World::new([Reply::text("x").stop(StopReason::ToolCalls)]);
+        let world = AgentFixture::new([Reply::text("x").stop(StopReason::ToolCalls)]);
         let told = world.run().await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!((told.text(), world.sent()), ("x", 1));
+        told.check_outcome(EndReason::Completed, 1);
+        assert_eq!((told.text(), world.request_count()), ("x", 1));
         let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
         assert_eq!(turn.raw_stop_reason(), Some("tool_calls"), "the raw word is there");
     }
 
     #[tokio::test]
     async fn an_empty_turn_with_a_tool_calls_reason_is_malformed_and_not_retried() {
-        let world = World::new([Reply::new().stop(StopReason::ToolCalls), "never".into()]);
-        world.run().await.check(EndReason::Malformed, 1);
-        assert_eq!(world.sent(), 1);
+        let world = AgentFixture::new([Reply::new().stop(StopReason::ToolCalls), "never".into()]);
+        world.run().await.check_outcome(EndReason::Malformed, 1);
+        assert_eq!(world.request_count(), 1);
     }
 }
 
@@ -57,9 +57,9 @@ mod calls_with_reason_stop {
     #[tokio::test]
     async fn calls_run_under_a_stop_reason_of_stop() {
         for stop in [StopReason::Stop, StopReason::ToolCalls] {
-            let world = World::new([call("c").stop(stop), "done".into()]);
-            world.run().await.check(EndReason::Completed, 2);
-            assert_eq!(world.ran(), 1);
+            let world = AgentFixture::new([reply_calling_t("c").stop(stop), "done".into()]);
+            world.run().await.check_outcome(EndReason::Completed, 2);
+            assert_eq!(world.tool_run_count(), 1);
         }
     }
 
@@ -84,7 +84,7 @@ mod missing_end_marker {
     fn a_turn_without_its_end_marker_is_an_error_with_partial_output_on_every_wire() {
         for wire in Wire::ALL {
             let answer = Answer::reply("half a word").with_fault(Fault::NoTerminalMarker);
-            let error = read(wire, answer).unwrap_err();
+            let error = read_answer(wire, answer).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
             assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "half a word", "{wire}");
             assert!(error.is_retryable(), "{wire}");
@@ -93,8 +93,8 @@ mod missing_end_marker {
 
     #[tokio::test]
     async fn a_run_with_an_incomplete_turn_keeps_its_text_as_interrupted() {
-        let told = World::new([Reply::text("half a").cut()]).run().await;
-        told.check(EndReason::Incomplete, 1);
+        let told = AgentFixture::new([Reply::text("half a").cut()]).run().await;
+        told.check_outcome(EndReason::Incomplete, 1);
         assert_eq!((told.text(), told.outcome.partial), ("half a", true));
         assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::IncompleteTurn);
         let last = told.outcome.new_items().last().unwrap();
@@ -103,8 +103,8 @@ mod missing_end_marker {
 
     #[tokio::test]
     async fn an_empty_stream_is_an_incomplete_turn() {
-        let told = World::new([Reply::new().cut()]).run().await;
-        told.check(EndReason::Incomplete, 1);
+        let told = AgentFixture::new([Reply::new().cut()]).run().await;
+        told.check_outcome(EndReason::Incomplete, 1);
         assert_eq!(told.outcome.new_items().len(), 1);
     }
 }
@@ -116,23 +116,23 @@ mod calls_without_end_marker {
 
     #[tokio::test]
     async fn complete_calls_of_an_incomplete_turn_never_run() {
-        let world = World::new([Reply::text("so").call("t", json!({})).cut()]);
+        let world = AgentFixture::new([Reply::text("so").call("t", json!({})).cut()]);
         let told = world.run().await;
-        told.check(EndReason::Incomplete, 1);
-        assert_eq!((world.ran(), told.started()), (0, 0));
+        told.check_outcome(EndReason::Incomplete, 1);
+        assert_eq!((world.tool_run_count(), told.tool_start_count()), (0, 0));
         let settled = told.handle.history().settled();
         assert!(settled.iter().all(|item| item.as_tool_call().is_none()), "nothing dangles");
         // The next run goes on from there.
-        let next = agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
-        world::told(next).await.check(EndReason::Completed, 1);
+        let next = test_agent(Scripted::new(["hello"])).run_from(told.handle.history(), "again");
+        world::finish_run(next).await.check_outcome(EndReason::Completed, 1);
     }
 
     #[test]
     fn no_wire_runs_calls_without_an_end_marker() {
         for wire in Wire::ALL {
             let reply = Reply::new().call_raw("c", "t", "{}");
-            let error =
-                read(wire, Answer::reply(reply).with_fault(Fault::NoTerminalMarker)).unwrap_err();
+            let error = read_answer(wire, Answer::reply(reply).with_fault(Fault::NoTerminalMarker))
+                .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
         }
     }
@@ -154,32 +154,32 @@ mod error_as_first_event {
         for wire in Wire::ALL {
             let busy =
                 Answer::reply("x").with_fault(Fault::Error(FaultPosition::Events(0), overloaded()));
-            let error = read(wire, busy.clone()).unwrap_err();
+            let error = read_answer(wire, busy.clone()).unwrap_err();
             assert!(error.is_retryable(), "{wire}: {error:?}");
             assert!(
                 error.kind().is_transient() && PartialTurn::from_error(&error).is_none(),
                 "{wire}"
             );
 
-            let model = OnWire::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
-            let told = told(agent(Retry::new(model.clone())).run("go")).await;
-            told.check(EndReason::Completed, 1);
-            assert_eq!((told.text(), model.sent().len()), ("hello", 3), "{wire}");
-            assert_eq!(told.retractions(), [], "nothing was said that must be taken back");
+            let model = WireProvider::new(wire, "m", [busy.clone(), busy, Answer::reply("hello")]);
+            let told = finish_run(test_agent(Retry::new(model.clone())).run("go")).await;
+            told.check_outcome(EndReason::Completed, 1);
+            assert_eq!((told.text(), model.sent_bodies().len()), ("hello", 3), "{wire}");
+            assert_eq!(told.retracted_usages(), [], "nothing was said that must be taken back");
         }
     }
 
     #[tokio::test]
     async fn without_a_retry_it_is_the_runs_error() {
-        let world = World::new([Reply::error(overloaded())]);
+        let world = AgentFixture::new([Reply::error(overloaded())]);
         let told = world.run().await;
-        told.check(EndReason::ProviderError, 1);
+        told.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(told.outcome.error, Some(overloaded()));
         assert_eq!(told.outcome.new_items().len(), 1, "only the input");
         // The agent's own retries are for turns that broke off in the middle.
-        let world =
-            World::new([Reply::error(overloaded())]).with(|agent| agent.with_limits(retries(2)));
-        world.run().await.check(EndReason::ProviderError, 1);
+        let world = AgentFixture::new([Reply::error(overloaded())])
+            .map_agent(|agent| agent.with_limits(retries(2)));
+        world.run().await.check_outcome(EndReason::ProviderError, 1);
     }
 
     #[tokio::test]
@@ -187,15 +187,16 @@ mod error_as_first_event {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
         let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
-        let world = World::new([Reply::error(overloaded())]).with(|agent| agent.with_hook(failure));
-        world.run().await.check(EndReason::ProviderError, 1);
+        let world = AgentFixture::new([Reply::error(overloaded())])
+            .map_agent(|agent| agent.with_hook(failure));
+        world.run().await.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(*seen.lock().unwrap(), [ErrorKind::Overloaded]);
     }
 }
 
 /// Says something, has a whole call, costs something, and fails.
 fn broken() -> Reply {
-    Reply::text("void").call_raw("v", "t", "{}").usage(tokens(30, 3)).fail(overloaded())
+    Reply::text("void").call_raw("v", "t", "{}").usage(token_usage(30, 3)).fail(overloaded())
 }
 
 mod error_mid_stream {
@@ -205,103 +206,120 @@ mod error_mid_stream {
 
     #[tokio::test]
     async fn an_error_mid_stream_ends_the_run_and_no_call_runs() {
-        let world = World::new([broken(), "never".into()]);
+        let world = AgentFixture::new([broken(), "never".into()]);
         let told = world.run().await;
-        told.check(EndReason::ProviderError, 1);
-        assert_eq!((world.ran(), world.sent(), told.text()), (0, 1, "void"));
+        told.check_outcome(EndReason::ProviderError, 1);
+        assert_eq!((world.tool_run_count(), world.request_count(), told.text()), (0, 1, "void"));
         let error = told.outcome.error.as_ref().unwrap();
         assert_eq!(
             PartialTurn::from_error(error).unwrap().text(),
             "void",
             "the partial turn is there"
         );
-        assert_eq!(told.retractions(), []);
-        assert_eq!(told.outcome.usage, tokens(30, 3));
+        assert_eq!(told.retracted_usages(), []);
+        assert_eq!(told.outcome.usage, token_usage(30, 3));
         assert!(told.outcome.new_items()[1..].iter().all(|item| item.interrupted));
     }
 
     #[tokio::test]
     async fn an_agent_retry_first_retracts_the_turn() {
-        let world = World::new([broken(), Reply::text("good").usage(tokens(10, 1))])
-            .with(|agent| agent.with_limits(retries(1)));
+        let world = AgentFixture::new([broken(), Reply::text("good").usage(token_usage(10, 1))])
+            .map_agent(|agent| agent.with_limits(retries(1)));
         let told = world.run().await;
-        told.check(EndReason::Completed, 2);
+        told.check_outcome(EndReason::Completed, 2);
         assert_eq!(told.transitions(), [Transition::Retry]);
-        assert_eq!(told.retractions(), [tokens(30, 3)]);
-        assert_eq!(world.ran(), 0);
+        assert_eq!(told.retracted_usages(), [token_usage(30, 3)]);
+        assert_eq!(world.tool_run_count(), 0);
         let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
         let retracted =
             place(|event| matches!(event, Event::Turn(turnstream::TurnEvent::Retracted { .. })));
         assert!(retracted < place(|event| matches!(event, Event::Continued { .. })));
         // The void turn left no trace but what it cost.
-        assert_eq!(told.words(), ["user: go", "good"]);
-        assert_eq!(told.outcome.usage, tokens(40, 4));
-        assert_eq!(told.folded(History::from_id("id-1")), told.handle.history());
+        assert_eq!(told.item_summaries(), ["user: go", "good"]);
+        assert_eq!(told.outcome.usage, token_usage(40, 4));
+        assert_eq!(told.refold_history(History::from_id("id-1")), told.handle.history());
         assert_eq!(world.model.requests()[1].history.len(), 1);
     }
 
     #[tokio::test]
     async fn consecutive_agent_retries_are_bounded_and_reset_by_a_turn() {
         let limited = |agent: turnstream::Agent| agent.with_limits(retries(2));
-        let told =
-            World::new([broken(), broken(), broken(), "never".into()]).with(limited).run().await;
-        told.check(EndReason::ProviderError, 3);
+        let told = AgentFixture::new([broken(), broken(), broken(), "never".into()])
+            .map_agent(limited)
+            .run()
+            .await;
+        told.check_outcome(EndReason::ProviderError, 3);
         assert_eq!(told.transitions(), [Transition::Retry, Transition::Retry]);
-        assert_eq!(told.outcome.usage, tokens(90, 9), "each try is counted once");
-        let world = World::new([broken(), broken(), call("c"), broken(), broken(), "done".into()]);
-        world.with(limited).run().await.check(EndReason::Completed, 6);
+        assert_eq!(told.outcome.usage, token_usage(90, 9), "each try is counted once");
+        let world = AgentFixture::new([
+            broken(),
+            broken(),
+            reply_calling_t("c"),
+            broken(),
+            broken(),
+            "done".into(),
+        ]);
+        world.map_agent(limited).run().await.check_outcome(EndReason::Completed, 6);
     }
 
     #[tokio::test]
     async fn an_incomplete_turn_is_retried_like_an_error_mid_stream() {
-        let world = World::new([call("v").cut(), "good".into()])
-            .with(|agent| agent.with_limits(retries(1)));
+        let world = AgentFixture::new([reply_calling_t("v").cut(), "good".into()])
+            .map_agent(|agent| agent.with_limits(retries(1)));
         let told = world.run().await;
-        told.check(EndReason::Completed, 2);
-        assert_eq!((told.transitions(), world.ran()), (vec![Transition::Retry], 0));
-        assert_eq!(told.words(), ["user: go", "good"]);
+        told.check_outcome(EndReason::Completed, 2);
+        assert_eq!((told.transitions(), world.tool_run_count()), (vec![Transition::Retry], 0));
+        assert_eq!(told.item_summaries(), ["user: go", "good"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_retrying_provider_retracts_output_only_if_configured() {
         let model = || Scripted::new([broken(), "good".into()]);
-        let told_ = told(agent(Retry::new(model())).run("go")).await;
-        told_.check(EndReason::ProviderError, 1);
+        let told_ = finish_run(test_agent(Retry::new(model())).run("go")).await;
+        told_.check_outcome(EndReason::ProviderError, 1);
         let retry = Retry::new(model()).with_retraction();
-        let told_ = told(agent(retry).with_tools([tool("t")]).run("go")).await;
+        let told_ = finish_run(test_agent(retry).with_tools([uncounted_tool("t")]).run("go")).await;
         // Inside of one turn: no transition, and one request of the agent.
-        told_.check(EndReason::Completed, 1);
-        assert_eq!((told_.transitions(), told_.retractions()), (vec![], vec![tokens(30, 3)]));
-        assert_eq!(told_.words(), ["user: go", "good"]);
-        assert_eq!(told_.outcome.usage, tokens(30, 3), "the void attempt is paid for once");
+        told_.check_outcome(EndReason::Completed, 1);
+        assert_eq!(
+            (told_.transitions(), told_.retracted_usages()),
+            (vec![], vec![token_usage(30, 3)])
+        );
+        assert_eq!(told_.item_summaries(), ["user: go", "good"]);
+        assert_eq!(told_.outcome.usage, token_usage(30, 3), "the void attempt is paid for once");
     }
 
     #[tokio::test]
     async fn a_fallback_retracts_the_partial_turn_and_names_the_next_model() {
         let other = Scripted::new(["good", "and again"]).with_model("other");
-        let world =
-            World::new([call("c"), broken()]).with(|agent| agent.with_fallback(other.clone()));
+        let world = AgentFixture::new([reply_calling_t("c"), broken()])
+            .map_agent(|agent| agent.with_fallback(other.clone()));
         let told = world.run().await;
-        told.check(EndReason::Completed, 3);
+        told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.transitions(), [Transition::NextTurn, Transition::Fallback]);
         assert_eq!(told.models(), ["scripted", "scripted", "other"]);
-        assert_eq!(told.retractions(), [tokens(30, 3)]);
-        assert_eq!(told.words(), ["user: go", "call c", "result c", "good"]);
-        assert_eq!((world.ran(), world.sent(), other.requests().len()), (1, 2, 1));
-        assert_eq!(told.outcome.usage, tokens(30, 3));
+        assert_eq!(told.retracted_usages(), [token_usage(30, 3)]);
+        assert_eq!(told.item_summaries(), ["user: go", "call c", "result c", "good"]);
+        assert_eq!(
+            (world.tool_run_count(), world.request_count(), other.requests().len()),
+            (1, 2, 1)
+        );
+        assert_eq!(told.outcome.usage, token_usage(30, 3));
     }
 
     #[tokio::test]
     async fn after_all_fallbacks_fail_the_last_error_is_the_runs() {
-        let other = Scripted::new([call("d"), Reply::error(overloaded())]).with_model("other");
-        let world = World::new([Reply::error(overloaded())])
-            .with(|agent| agent.with_fallback(other.clone()));
+        let other =
+            Scripted::new([reply_calling_t("d"), Reply::error(overloaded())]).with_model("other");
+        let world = AgentFixture::new([Reply::error(overloaded())])
+            .map_agent(|agent| agent.with_fallback(other.clone()));
         let told = world.run().await;
-        told.check(EndReason::ProviderError, 3);
+        told.check_outcome(EndReason::ProviderError, 3);
         assert_eq!(told.models(), ["scripted", "other", "other"]);
         // What another model could not do better is not tried elsewhere.
         let refused = Error::new(ErrorKind::InvalidRequest, "no");
-        let world = World::new([Reply::error(refused)]).with(|agent| agent.with_fallback(other));
-        world.run().await.check(EndReason::ProviderError, 1);
+        let world = AgentFixture::new([Reply::error(refused)])
+            .map_agent(|agent| agent.with_fallback(other));
+        world.run().await.check_outcome(EndReason::ProviderError, 1);
     }
 }

@@ -17,13 +17,16 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolUpdate};
 
 use crate::support::runs::{
-    answers, call_of, check, is_started, kinds, outcome, pull, results, scripted, story, until,
+    check_outcome, is_tool_started, pull_ready, pull_until, reply_calling, result_kinds,
+    result_summaries, run_outcome, run_to_end, scripted_agent, tool_results,
 };
-use crate::support::tools::{Counter, answering, endless, fine, spec};
-use crate::support::wires::sendable;
+use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
+use crate::support::wires::encode_and_lint;
 
 fn panics(name: &str) -> Tool {
-    answering(name, &Counter::default(), |_| async { std::panic::resume_unwind(Box::new("boom")) })
+    counted_tool(name, &Counter::default(), |_| async {
+        std::panic::resume_unwind(Box::new("boom"))
+    })
 }
 
 fn fails(name: &str) -> Tool {
@@ -32,7 +35,7 @@ fn fails(name: &str) -> Tool {
 
 /// Never answers, and is given up after 50 ms.
 fn late(name: &str, counter: &Counter) -> Tool {
-    endless(name, counter).with_timeout(Duration::from_millis(50))
+    pending_tool(name, counter).with_timeout(Duration::from_millis(50))
 }
 
 mod failing_tool {
@@ -43,17 +46,20 @@ mod failing_tool {
     #[tokio::test]
     async fn a_tool_failure_is_a_result_and_siblings_and_run_continue() {
         let counter = Counter::default();
-        let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
+        let reply = reply_calling("c1", "bad").call_raw("c2", "t", "{}");
         let (outcome, history, _) =
-            story([reply, "done".into()], vec![fails("bad"), fine("t", &counter)]).await;
-        check(&outcome, EndReason::Completed, 2);
+            run_to_end([reply, "done".into()], vec![fails("bad"), ok_tool("t", &counter)]).await;
+        check_outcome(&outcome, EndReason::Completed, 2);
         let expected = [
             ("c1", ResultKind::Error, "Error: the disk is full".to_owned()),
             ("c2", ResultKind::Ok, "fine".to_owned()),
         ];
-        assert_eq!(answers(outcome.new_items()), expected);
+        assert_eq!(result_summaries(outcome.new_items()), expected);
         for wire in Wire::ALL {
-            assert!(sendable(wire, &history).to_string().contains("the disk is full"), "{wire:?}");
+            assert!(
+                encode_and_lint(wire, &history).to_string().contains("the disk is full"),
+                "{wire:?}"
+            );
         }
     }
 
@@ -66,15 +72,15 @@ mod failing_tool {
             Tool::raw(spec("says_so"), |_, _| ready(ToolOutput::error("try elsewhere"))).unwrap();
         let counter = Counter::default();
         let tools = vec![fails("bad"), panics("wild"), late("late", &counter), silent, says_so];
-        let reply = call_of("c1", "bad")
+        let reply = reply_calling("c1", "bad")
             .call_raw("c2", "wild", "{}")
             .call_raw("c3", "late", "{}")
             .call_raw("c4", "silent", "{}")
             .call_raw("c5", "says_so", "{}");
-        let outcome = outcome([reply, "done".into()], tools).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(kinds(outcome.new_items()), [Error, Panic, Timeout, Error, Error]);
-        assert!(results(outcome.new_items()).iter().all(|result| result.is_error()));
+        let outcome = run_outcome([reply, "done".into()], tools).await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(result_kinds(outcome.new_items()), [Error, Panic, Timeout, Error, Error]);
+        assert!(tool_results(outcome.new_items()).iter().all(|result| result.is_error()));
     }
 }
 
@@ -103,19 +109,20 @@ mod panicking_tool {
             })
         });
         let counter = Counter::default();
-        let tools = vec![at_once.unwrap(), between.unwrap(), panics("within"), fine("t", &counter)];
-        let reply = call_of("c1", "at_once")
+        let tools =
+            vec![at_once.unwrap(), between.unwrap(), panics("within"), ok_tool("t", &counter)];
+        let reply = reply_calling("c1", "at_once")
             .call_raw("c2", "between", "{}")
             .call_raw("c3", "within", "{}")
             .call_raw("c4", "t", "{}");
-        let again = call_of("c5", "t");
-        let outcome = outcome([reply, again, "done".into()], tools).await;
-        check(&outcome, EndReason::Completed, 3);
-        assert_eq!(kinds(outcome.new_items()), [Panic, Panic, Panic, Ok, Ok]);
-        for result in &results(outcome.new_items())[..3] {
+        let again = reply_calling("c5", "t");
+        let outcome = run_outcome([reply, again, "done".into()], tools).await;
+        check_outcome(&outcome, EndReason::Completed, 3);
+        assert_eq!(result_kinds(outcome.new_items()), [Panic, Panic, Panic, Ok, Ok]);
+        for result in &tool_results(outcome.new_items())[..3] {
             assert!(result.content.text().contains("boom"), "{result:?}");
         }
-        assert_eq!((counter.began(), counter.now()), (2, 0));
+        assert_eq!((counter.started_count(), counter.alive_count()), (2, 0));
     }
 }
 
@@ -127,24 +134,24 @@ mod tool_timeout {
     #[tokio::test(start_paused = true)]
     async fn a_timeout_is_a_result_and_the_tool_is_dropped_before_it_is_yielded() {
         let (counter, slow) = (Counter::default(), Counter::default());
-        let nap = answering("nap", &slow, |_| async {
+        let nap = counted_tool("nap", &slow, |_| async {
             sleep(Duration::from_millis(100)).await;
             "rested".to_owned()
         });
-        let reply = call_of("c1", "late").call_raw("c2", "nap", "{}");
-        let (agent, _) = scripted([reply, "done".into()], vec![late("late", &counter), nap]);
+        let reply = reply_calling("c1", "late").call_raw("c2", "nap", "{}");
+        let (agent, _) = scripted_agent([reply, "done".into()], vec![late("late", &counter), nap]);
         let mut run = agent.run("go");
-        until(&mut run, is_started).await;
+        pull_until(&mut run, is_tool_started).await;
         let began = Instant::now();
-        let event = until(&mut run, |event| event.tool_output().is_some()).await;
+        let event = pull_until(&mut run, |event| event.tool_output().is_some()).await;
         let result = event.tool_output().unwrap();
         assert_eq!((&*result.call_id, result.kind), ("c1", ResultKind::Timeout));
         assert!(result.content.text().starts_with("Timed out after 50ms"), "{result:?}");
         assert_eq!(began.elapsed(), Duration::from_millis(50));
-        assert_eq!((counter.began(), counter.now(), slow.now()), (1, 0, 1));
+        assert_eq!((counter.started_count(), counter.alive_count(), slow.alive_count()), (1, 0, 1));
         let outcome = run.outcome().await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout, ResultKind::Ok]);
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Timeout, ResultKind::Ok]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -159,19 +166,19 @@ mod tool_timeout {
             value.map(|value| value.unwrap())
         });
         let limit = Duration::from_millis(50);
-        let (agent, _) = scripted(
-            [call_of("c1", "t"), "done".into()],
+        let (agent, _) = scripted_agent(
+            [reply_calling("c1", "t"), "done".into()],
             vec![blocking.unwrap().with_timeout(limit)],
         );
         let mut run = agent.run("go");
-        pull(&mut run);
+        pull_ready(&mut run);
         assert!(!thread.lock().unwrap().as_ref().unwrap().1.is_cancelled());
-        until(&mut run, |event| event.tool_output().is_some()).await;
+        pull_until(&mut run, |event| event.tool_output().is_some()).await;
         let (late, cx) = thread.lock().unwrap().take().unwrap();
         assert!(cx.is_cancelled());
         late.send("late".to_owned()).unwrap_err();
         let outcome = run.outcome().await;
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Timeout]);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Timeout]);
     }
 }
 
@@ -185,14 +192,14 @@ mod unknown_tool {
         use ResultKind::{Ok, UnknownTool};
 
         let counter = Counter::default();
-        let reply = call_of("c1", "t").call_raw("c2", "nope", "{}").call_raw("c3", "t", "{}");
-        let tools = vec![fine("t", &counter), fine("u", &counter)];
-        let outcome = outcome([reply, "done".into()], tools).await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(kinds(outcome.new_items()), [Ok, UnknownTool, Ok]);
-        let told = results(outcome.new_items())[1].content.text();
+        let reply = reply_calling("c1", "t").call_raw("c2", "nope", "{}").call_raw("c3", "t", "{}");
+        let tools = vec![ok_tool("t", &counter), ok_tool("u", &counter)];
+        let outcome = run_outcome([reply, "done".into()], tools).await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(result_kinds(outcome.new_items()), [Ok, UnknownTool, Ok]);
+        let told = tool_results(outcome.new_items())[1].content.text();
         assert!(told.contains("`nope`") && told.contains("`t`") && told.contains("`u`"), "{told}");
-        assert_eq!(counter.began(), 2);
+        assert_eq!(counter.started_count(), 2);
     }
 
     #[tokio::test]
@@ -204,35 +211,37 @@ mod unknown_tool {
             }
             request
         });
-        let reply = |id: &str| call_of(id, "u");
-        let tools = vec![fine("t", &Counter::default()), fine("u", &counter)];
-        let (agent, _) = scripted([reply("c1"), reply("c2"), "done".into()], tools);
+        let reply = |id: &str| reply_calling(id, "u");
+        let tools = vec![ok_tool("t", &Counter::default()), ok_tool("u", &counter)];
+        let (agent, _) = scripted_agent([reply("c1"), reply("c2"), "done".into()], tools);
         let outcome = agent.with_hook(only_first).run("go").outcome().await;
-        check(&outcome, EndReason::Completed, 3);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool, ResultKind::Ok]);
-        let told = results(outcome.new_items())[0].content.text();
+        check_outcome(&outcome, EndReason::Completed, 3);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::UnknownTool, ResultKind::Ok]);
+        let told = tool_results(outcome.new_items())[0].content.text();
         assert!(told.contains("The tools are: `t`."), "{told}");
-        assert_eq!(counter.began(), 1);
+        assert_eq!(counter.started_count(), 1);
     }
 
     #[tokio::test]
     async fn the_third_consecutive_turn_with_only_unknown_tools_ends_the_run() {
         let wrong = || Reply::new().call("nope", json!({}));
-        let outcome = outcome([wrong(), wrong(), wrong(), "never".into()], vec![]).await;
-        check(&outcome, EndReason::Malformed, 3);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::UnknownTool; 3]);
-        assert!(results(outcome.new_items())[0].content.text().contains("There are no tools."));
+        let outcome = run_outcome([wrong(), wrong(), wrong(), "never".into()], vec![]).await;
+        check_outcome(&outcome, EndReason::Malformed, 3);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::UnknownTool; 3]);
+        assert!(
+            tool_results(outcome.new_items())[0].content.text().contains("There are no tools.")
+        );
     }
 }
 
 async fn clipped(text: &str, max: usize) -> (String, String) {
     let owned = text.to_owned();
-    let big = answering("t", &Counter::default(), move |_| ready(owned.clone()));
-    let (agent, model) = scripted([call_of("c1", "t"), "done".into()], vec![]);
+    let big = counted_tool("t", &Counter::default(), move |_| ready(owned.clone()));
+    let (agent, model) = scripted_agent([reply_calling("c1", "t"), "done".into()], vec![]);
     let kit = Toolkit::new([big]).with_max_result_bytes(max);
     let outcome = agent.with_toolkit(kit).run("go").outcome().await;
-    let kept = results(outcome.new_items())[0].content.text();
-    (kept, results(&model.requests()[1].history)[0].content.text())
+    let kept = tool_results(outcome.new_items())[0].content.text();
+    (kept, tool_results(&model.requests()[1].history)[0].content.text())
 }
 
 mod oversized_result {
@@ -266,10 +275,10 @@ mod oversized_result {
     async fn the_default_limit_applies_to_every_result() {
         let long = || "👍".repeat(100_000);
         let fails = Tool::raw(spec("bad"), move |_, _| ready(Err::<(), _>(long()))).unwrap();
-        let big = answering("t", &Counter::default(), move |_| ready(long()));
-        let reply = call_of("c1", "bad").call_raw("c2", "t", "{}");
-        let outcome = outcome([reply, "done".into()], vec![fails, big]).await;
-        for result in results(outcome.new_items()) {
+        let big = counted_tool("t", &Counter::default(), move |_| ready(long()));
+        let reply = reply_calling("c1", "bad").call_raw("c2", "t", "{}");
+        let outcome = run_outcome([reply, "done".into()], vec![fails, big]).await;
+        for result in tool_results(outcome.new_items()) {
             let len = result.content.text().len();
             assert!((60_000..=64 * 1024).contains(&len), "{len}");
         }
@@ -285,10 +294,10 @@ mod oversized_result {
             ]
         };
         let shows = Tool::raw(spec("t"), move |_, _| ready(parts())).unwrap();
-        let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![]);
+        let (agent, _) = scripted_agent([reply_calling("c1", "t"), "done".into()], vec![]);
         let kit = Toolkit::new([shows]).with_max_result_bytes(101);
         let outcome = agent.with_toolkit(kit).run("go").outcome().await;
-        let result = results(outcome.new_items())[0];
+        let result = tool_results(outcome.new_items())[0];
         assert!(result.content.text_len() <= 101);
         let Content::Parts(parts) = &result.content else { panic!("{result:?}") };
         assert!(parts.iter().any(|part| matches!(part, Part::Image(_))), "{parts:?}");
@@ -304,20 +313,23 @@ mod special_tool_names {
     async fn names_special_in_other_languages_are_ordinary_unknown_tools() {
         let counter = Counter::default();
         for name in ["constructor", "__proto__", "toString", "hasOwnProperty", "prototype", ""] {
-            let reply = call_of("c1", name).call_raw("c2", "t", "{}");
-            let outcome = outcome([reply, "done".into()], vec![fine("t", &counter)]).await;
-            check(&outcome, EndReason::Completed, 2);
+            let reply = reply_calling("c1", name).call_raw("c2", "t", "{}");
+            let outcome = run_outcome([reply, "done".into()], vec![ok_tool("t", &counter)]).await;
+            check_outcome(&outcome, EndReason::Completed, 2);
             let expected = [ResultKind::UnknownTool, ResultKind::Ok];
-            assert_eq!(kinds(outcome.new_items()), expected, "{name}");
+            assert_eq!(result_kinds(outcome.new_items()), expected, "{name}");
         }
     }
 
     #[tokio::test]
     async fn a_tool_may_have_a_name_special_in_other_languages() {
-        let ctor = answering("constructor", &Counter::default(), |args| ready(args.to_string()));
+        let ctor = counted_tool("constructor", &Counter::default(), |args| ready(args.to_string()));
         let arguments = r#"{"__proto__":{"admin":true}}"#;
         let reply = Reply::new().call_raw("c1", "constructor", arguments);
-        let outcome = outcome([reply, "done".into()], vec![ctor]).await;
-        assert_eq!(answers(outcome.new_items()), [("c1", ResultKind::Ok, arguments.to_owned())]);
+        let outcome = run_outcome([reply, "done".into()], vec![ctor]).await;
+        assert_eq!(
+            result_summaries(outcome.new_items()),
+            [("c1", ResultKind::Ok, arguments.to_owned())]
+        );
     }
 }

@@ -15,11 +15,11 @@ use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, TurnEvent};
 
-use crate::support::items::tokens;
-use crate::support::models::OnWire;
-use crate::support::runs::{agent, call, events_until};
-use crate::support::tools::{Counter, fine, nap, spec, tool};
-use crate::support::world::{Told, World, told, told_from};
+use crate::support::items::token_usage;
+use crate::support::models::WireProvider;
+use crate::support::runs::{events_until, reply_calling_t, test_agent};
+use crate::support::tools::{Counter, nap_tool, ok_tool, spec, uncounted_tool};
+use crate::support::world::{AgentFixture, FinishedRun, finish_run, finish_run_from};
 
 fn overflow() -> Error {
     Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400)
@@ -37,10 +37,10 @@ fn large() -> Tool {
 fn wordy(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
     let clips = Truncator::new().with_max_result_bytes(1_024);
-    (agent(model.clone()).with_tools([large()]).with_compactor(clips), model)
+    (test_agent(model.clone()).with_tools([large()]).with_compactor(clips), model)
 }
 
-fn compactions(told: &Told) -> usize {
+fn compactions(told: &FinishedRun) -> usize {
     let compacted =
         |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
     told.events.iter().filter(compacted).count()
@@ -53,9 +53,9 @@ mod context_overflow {
 
     #[tokio::test]
     async fn a_context_overflow_is_compacted_once_and_retried() {
-        let (agent, model) = wordy([call("c"), too_long(), "done".into()]);
-        let told = told(agent.run("go")).await;
-        told.check(EndReason::Completed, 3);
+        let (agent, model) = wordy([reply_calling_t("c"), too_long(), "done".into()]);
+        let told = finish_run(agent.run("go")).await;
+        told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.transitions(), [Transition::NextTurn, Transition::ReactiveCompactRetry]);
         assert_eq!(compactions(&told), 1);
         let sizes: Vec<_> =
@@ -66,84 +66,103 @@ mod context_overflow {
             "what was changed is marked"
         );
         assert_eq!(told.outcome.error, None);
-        assert_eq!(told.folded(History::from_id("id-1")), told.handle.history());
+        assert_eq!(told.refold_history(History::from_id("id-1")), told.handle.history());
     }
 
     #[tokio::test]
     async fn a_second_overflow_ends_the_run_with_its_error() {
-        let (agent, model) = wordy([call("c"), too_long(), too_long(), "never".into()]);
-        let told = told(agent.run("go")).await;
-        told.check(EndReason::ContextWindow, 3);
+        let (agent, model) = wordy([reply_calling_t("c"), too_long(), too_long(), "never".into()]);
+        let told = finish_run(agent.run("go")).await;
+        told.check_outcome(EndReason::ContextWindow, 3);
         assert_eq!((compactions(&told), model.requests().len()), (1, 3));
         assert_eq!(told.outcome.error, Some(overflow()));
     }
 
     #[tokio::test]
     async fn an_overflow_with_nothing_to_compact_ends_the_run_with_its_error() {
-        let world = World::new([too_long(), "never".into()]);
+        let world = AgentFixture::new([too_long(), "never".into()]);
         let told_ = world.run().await;
-        told_.check(EndReason::ContextWindow, 1);
+        told_.check_outcome(EndReason::ContextWindow, 1);
         assert_eq!((told_.outcome.error.clone(), compactions(&told_)), (Some(overflow()), 0));
-        let (agent, _) = wordy([call("c"), too_long(), "never".into()]);
-        let told_ = told(agent.without_compactor().run("go")).await;
-        told_.check(EndReason::ContextWindow, 2);
+        let (agent, _) = wordy([reply_calling_t("c"), too_long(), "never".into()]);
+        let told_ = finish_run(agent.without_compactor().run("go")).await;
+        told_.check_outcome(EndReason::ContextWindow, 2);
     }
 
     #[tokio::test]
     async fn the_compaction_note_is_in_the_history_and_survives_runs_and_stores() {
-        let (agent, _) =
-            wordy([call("c"), too_long(), "one".into(), call("d"), too_long(), "never".into()]);
-        let first = told(agent.run("go")).await;
-        first.check(EndReason::Completed, 3);
+        let (agent, _) = wordy([
+            reply_calling_t("c"),
+            too_long(),
+            "one".into(),
+            reply_calling_t("d"),
+            too_long(),
+            "never".into(),
+        ]);
+        let first = finish_run(agent.run("go")).await;
+        first.check_outcome(EndReason::Completed, 3);
         let stored = serde_json::to_string(&first.handle.history()).unwrap();
         let loaded: History = serde_json::from_str(&stored).unwrap();
-        let second = told(agent.run_from(loaded, "more")).await;
-        second.check(EndReason::ContextWindow, 2);
+        let second = finish_run(agent.run_from(loaded, "more")).await;
+        second.check_outcome(EndReason::ContextWindow, 2);
         assert_eq!((compactions(&second), second.outcome.error.clone()), (0, Some(overflow())));
     }
 
     #[tokio::test]
     async fn the_compaction_note_survives_a_stop_hook() {
-        let (agent, _) =
-            wordy([call("c"), too_long(), "done".into(), call("d"), too_long(), "never".into()]);
+        let (agent, _) = wordy([
+            reply_calling_t("c"),
+            too_long(),
+            "done".into(),
+            reply_calling_t("d"),
+            too_long(),
+            "never".into(),
+        ]);
         let once = AtomicUsize::new(0);
         let stop = hook::before_stop(move |_, _| {
             let first = once.fetch_add(1, Ordering::Relaxed) == 0;
             async move { if first { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
         });
-        let told = told(agent.with_hook(stop).run("go")).await;
-        told.check(EndReason::ContextWindow, 5);
+        let told = finish_run(agent.with_hook(stop).run("go")).await;
+        told.check_outcome(EndReason::ContextWindow, 5);
         assert_eq!(compactions(&told), 1);
     }
 
     #[tokio::test]
     async fn a_context_window_stop_reason_is_compacted() {
         let full = || Reply::text("so").stop(StopReason::ContextWindow);
-        let (agent, _) = wordy([call("c"), full(), "done".into(), full()]);
-        let told_ = told(agent.run("go")).await;
-        told_.check(EndReason::Completed, 3);
-        assert_eq!((compactions(&told_), told_.appended(AppendReason::Continuation).len()), (1, 1));
-        let told_ = told(agent.run_from(told_.handle.history(), "more")).await;
-        told_.check(EndReason::ContextWindow, 1);
+        let (agent, _) = wordy([reply_calling_t("c"), full(), "done".into(), full()]);
+        let told_ = finish_run(agent.run("go")).await;
+        told_.check_outcome(EndReason::Completed, 3);
+        assert_eq!(
+            (compactions(&told_), told_.appended_texts(AppendReason::Continuation).len()),
+            (1, 1)
+        );
+        let told_ = finish_run(agent.run_from(told_.handle.history(), "more")).await;
+        told_.check_outcome(EndReason::ContextWindow, 1);
         assert_eq!(told_.outcome.error, None, "the provider gave no error");
     }
 
     #[tokio::test]
     async fn output_before_the_overflow_is_retracted() {
-        let midway = Reply::text("void").usage(tokens(9, 1)).fail(overflow());
-        let (agent, _) = wordy([call("c"), midway, "done".into()]);
-        let told = told(agent.run("go")).await;
-        told.check(EndReason::Completed, 3);
-        assert_eq!((told.retractions(), told.outcome.usage), (vec![tokens(9, 1)], tokens(9, 1)));
-        assert!(!told.words().contains(&"void".to_owned()));
+        let midway = Reply::text("void").usage(token_usage(9, 1)).fail(overflow());
+        let (agent, _) = wordy([reply_calling_t("c"), midway, "done".into()]);
+        let told = finish_run(agent.run("go")).await;
+        told.check_outcome(EndReason::Completed, 3);
+        assert_eq!(
+            (told.retracted_usages(), told.outcome.usage),
+            (vec![token_usage(9, 1)], token_usage(9, 1))
+        );
+        assert!(!told.item_summaries().contains(&"void".to_owned()));
     }
 
     #[tokio::test]
     async fn a_rate_limit_is_not_treated_as_an_overflow() {
         let limited = Error::new(ErrorKind::RateLimited, "too many tokens").with_status(429);
-        let (agent, model) = wordy([call("c"), Reply::error(limited.clone()), "never".into()]);
-        let told = told(agent.run("go")).await;
-        told.check(EndReason::ProviderError, 2);
+        let (agent, model) =
+            wordy([reply_calling_t("c"), Reply::error(limited.clone()), "never".into()]);
+        let told = finish_run(agent.run("go")).await;
+        told.check_outcome(EndReason::ProviderError, 2);
         assert_eq!((compactions(&told), model.requests().len()), (0, 2));
         assert_eq!(told.outcome.error, Some(limited));
     }
@@ -152,8 +171,14 @@ mod context_overflow {
     async fn usage_from_before_a_compaction_does_not_trigger_another() {
         // Behind the compaction stands the turn that was counted as nearly full, and those that follow
         // are not counted at all.
-        let full = call("d").usage(tokens(900, 10));
-        let (agent, _) = wordy([call("c"), full, call("e"), call("f"), "done".into()]);
+        let full = reply_calling_t("d").usage(token_usage(900, 10));
+        let (agent, _) = wordy([
+            reply_calling_t("c"),
+            full,
+            reply_calling_t("e"),
+            reply_calling_t("f"),
+            "done".into(),
+        ]);
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let first = compactor_fn(move |_: &History| {
@@ -162,29 +187,29 @@ mod context_overflow {
             Ok(Some(Compaction::new(0, 3, vec![summary])))
         });
         let agent =
-            agent.with_tools([nap("t")]).with_compactor(first).with_window(Window::new(1_000));
-        let told_ = told(agent.run("go")).await;
-        told_.check(EndReason::Completed, 5);
+            agent.with_tools([nap_tool("t")]).with_compactor(first).with_window(Window::new(1_000));
+        let told_ = finish_run(agent.run("go")).await;
+        told_.check_outcome(EndReason::Completed, 5);
         assert_eq!((compactions(&told_), asked.load(Ordering::Relaxed)), (1, 1));
         let stored = serde_json::to_string(&told_.handle.history()).unwrap();
         let loaded: History = serde_json::from_str(&stored).unwrap();
-        let again = self::agent(Scripted::new(["more"])).with_window(Window::new(1_000));
-        assert_eq!(compactions(&told(again.run_from(loaded, "more")).await), 0);
+        let again = self::test_agent(Scripted::new(["more"])).with_window(Window::new(1_000));
+        assert_eq!(compactions(&finish_run(again.run_from(loaded, "more")).await), 0);
     }
 
     #[tokio::test]
     async fn queued_input_survives_a_compaction() {
-        let (agent, model) = wordy([call("c"), too_long(), "done".into(), "bye".into()]);
+        let (agent, model) = wordy([reply_calling_t("c"), too_long(), "done".into(), "bye".into()]);
         let mut run = agent.run("go");
         let started = |event: &Event| matches!(event, Event::TurnStarted { turn: 2, .. });
         let events = events_until(&mut run, started).await;
         run.steer("be brief").unwrap();
         run.follow_up("thanks").unwrap();
-        let told = told_from(events, run).await;
-        told.check(EndReason::Completed, 4);
+        let told = finish_run_from(events, run).await;
+        told.check_outcome(EndReason::Completed, 4);
         assert_eq!(compactions(&told), 1);
         assert!(told.outcome.undelivered.is_empty());
-        let said = told.words();
+        let said = told.item_summaries();
         assert_eq!(said[said.len() - 4..], ["user: be brief", "done", "user: thanks", "bye"]);
         assert_eq!(model.requests().len(), 4);
     }
@@ -198,11 +223,11 @@ mod context_overflow {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
         let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
-        let (agent, _) = wordy([call("c"), too_long(), "never".into()]);
-        let told = told(agent.with_compactor(parting).with_hook(failure).run("go")).await;
-        told.check(EndReason::ContextWindow, 2);
+        let (agent, _) = wordy([reply_calling_t("c"), too_long(), "never".into()]);
+        let told = finish_run(agent.with_compactor(parting).with_hook(failure).run("go")).await;
+        told.check_outcome(EndReason::ContextWindow, 2);
         assert_eq!(*seen.lock().unwrap(), [ErrorKind::ContextWindow, ErrorKind::InvalidRequest]);
-        assert_eq!((compactions(&told), told.kinds()), (0, vec![ResultKind::Ok]));
+        assert_eq!((compactions(&told), told.result_kinds()), (0, vec![ResultKind::Ok]));
     }
 
     #[tokio::test]
@@ -213,8 +238,8 @@ mod context_overflow {
             Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
         });
         let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
-        let told = told(agent.with_compactor(careless).run("go")).await;
-        told.check(EndReason::Completed, 3);
+        let told = finish_run(agent.with_compactor(careless).run("go")).await;
+        told.check_outcome(EndReason::Completed, 3);
         assert!(told.handle.history().is_settled());
     }
 
@@ -224,9 +249,12 @@ mod context_overflow {
         for n in 0..9 {
             history.push(Item::user("u"));
             let told = futures::executor::block_on(async {
-                let reply = call(&format!("a{n}")).call("t", json!({ "ms": 1 }));
+                let reply = reply_calling_t(&format!("a{n}")).call("t", json!({ "ms": 1 }));
                 let model = Scripted::new([reply.think("x"), "done".into()]);
-                told(agent(model).with_tools([large()]).run_from(history.clone(), "more")).await
+                finish_run(
+                    test_agent(model).with_tools([large()]).run_from(history.clone(), "more"),
+                )
+                .await
             });
             history = told.handle.history();
         }
@@ -264,7 +292,7 @@ mod crash_of_a_stored_run {
             Reply::text("so").call("t", json!({})).call("t", json!({})),
             "x".into(),
         ]);
-        let mut run = agent(model).with_tools([looking(&ran)]).run("go");
+        let mut run = test_agent(model).with_tools([looking(&ran)]).run("go");
         let (mut complete, mut results) = (false, 0);
         while let Some(event) = run.next().await {
             let history = run.history();
@@ -295,12 +323,14 @@ mod crash_of_a_stored_run {
         let calls =
             Reply::text("so").call("nap", json!({ "ms": 20 })).call("nap", json!({ "ms": 10 }));
         let model = Scripted::new([calls, "x".into()]);
-        let told =
-            told(agent(model).with_tools([nap("nap")]).run_from(History::from_id("h"), "go")).await;
-        told.check(EndReason::Completed, 2);
+        let told = finish_run(
+            test_agent(model).with_tools([nap_tool("nap")]).run_from(History::from_id("h"), "go"),
+        )
+        .await;
+        told.check_outcome(EndReason::Completed, 2);
         for len in 0..told.events.len() {
-            let crashed = Told { events: told.events[..len].to_vec(), ..told.clone() };
-            let history = crashed.folded(History::from_id("h"));
+            let crashed = FinishedRun { events: told.events[..len].to_vec(), ..told.clone() };
+            let history = crashed.refold_history(History::from_id("h"));
             let settled = history.settled();
             assert!(settled.is_settled());
             let kinds: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
@@ -352,14 +382,14 @@ mod calls_running_at_a_crash {
     #[tokio::test]
     async fn a_call_running_at_a_crash_is_interrupted_and_not_run_again() {
         let keys = Arc::default();
-        let model = Scripted::new([call("c"), "I see".into()]);
-        let agent = agent(model.clone()).with_tools([hanging(&keys)]);
+        let model = Scripted::new([reply_calling_t("c"), "I see".into()]);
+        let agent = test_agent(model.clone()).with_tools([hanging(&keys)]);
         let history = crashed(&agent).await;
         assert_eq!(history.unanswered_calls().len(), 1);
-        let told = told(agent.run_from(history, "what happened?")).await;
-        told.check(EndReason::Completed, 1);
+        let told = finish_run(agent.run_from(history, "what happened?")).await;
+        told.check_outcome(EndReason::Completed, 1);
         assert_eq!(
-            (told.kinds(), told.results()),
+            (told.result_kinds(), told.result_texts()),
             (vec![ResultKind::Interrupted], vec!["Interrupted mid-execution".to_owned()],)
         );
         assert_eq!(keys.lock().unwrap().len(), 1, "not silently run again");
@@ -369,19 +399,20 @@ mod calls_running_at_a_crash {
     #[tokio::test]
     async fn a_call_known_to_be_repeatable_can_be_resumed_with_the_same_key() {
         let keys = Arc::default();
-        let agent = agent(Scripted::new([call("c"), "good".into()])).with_tools([hanging(&keys)]);
+        let agent = test_agent(Scripted::new([reply_calling_t("c"), "good".into()]))
+            .with_tools([hanging(&keys)]);
         let history = crashed(&agent).await;
         let verdicts = history.pending_calls().into_iter().map(|call| (call, Verdict::Approve));
-        let told = told(agent.resume(history, verdicts).unwrap()).await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!(told.results(), ["applied"]);
+        let told = finish_run(agent.resume(history, verdicts).unwrap()).await;
+        told.check_outcome(EndReason::Completed, 1);
+        assert_eq!(told.result_texts(), ["applied"]);
         let keys = keys.lock().unwrap();
         assert_eq!((keys.len(), &keys[0]), (2, &keys[1]));
     }
 }
 
 /// The first model thinks, signs and calls; then its answer breaks off.
-fn first(wire: Wire) -> OnWire {
+fn first(wire: Wire) -> WireProvider {
     let thought = Reply::new().think("Thought-one.");
     // Nothing is signed on Ollama's wire.
     let signed = if wire == Wire::Ollama { thought } else { thought.sign("U0VDUkVU") };
@@ -389,7 +420,7 @@ fn first(wire: Wire) -> OnWire {
     let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
     let broken =
         Answer::reply("Half a word of").with_fault(Fault::Error(FaultPosition::Events(4), busy));
-    OnWire::new(wire, "gemini-2-one", [Answer::reply(signed), broken])
+    WireProvider::new(wire, "gemini-2-one", [Answer::reply(signed), broken])
 }
 
 mod model_handoff {
@@ -401,13 +432,15 @@ mod model_handoff {
     async fn another_model_receives_text_and_calls_without_foreign_signatures() {
         for from in Wire::ALL {
             for to in Wire::ALL {
-                let (one, two) = (first(from), OnWire::new(to, "gemini-2-two", ["Done."]));
-                let agent = agent(one.clone()).with_tools([tool("t")]).with_fallback(two.clone());
-                let told = told(agent.run("go")).await;
-                told.check(EndReason::Completed, 3);
+                let (one, two) = (first(from), WireProvider::new(to, "gemini-2-two", ["Done."]));
+                let agent = test_agent(one.clone())
+                    .with_tools([uncounted_tool("t")])
+                    .with_fallback(two.clone());
+                let told = finish_run(agent.run("go")).await;
+                told.check_outcome(EndReason::Completed, 3);
                 assert_eq!(told.models(), ["gemini-2-one", "gemini-2-one", "gemini-2-two"]);
                 assert_eq!(told.transitions()[1], Transition::Fallback);
-                let sent = two.sent();
+                let sent = two.sent_bodies();
                 let body = sent[0].to_string();
                 for words in ["Word-one.", "fine", "ms"] {
                     assert!(body.contains(words), "{from} to {to}: {body}");
@@ -415,9 +448,12 @@ mod model_handoff {
                 for foreign in ["U0VDUkVU", "Half a word"] {
                     assert!(!body.contains(foreign), "{from} to {to}: {body}");
                 }
-                assert!(!told.words().join(" ").contains("Half"), "{from} to {to}");
+                assert!(!told.item_summaries().join(" ").contains("Half"), "{from} to {to}");
                 if from == Wire::Anthropic {
-                    assert!(one.sent()[1].to_string().contains("U0VDUkVU"), "its own goes back");
+                    assert!(
+                        one.sent_bodies()[1].to_string().contains("U0VDUkVU"),
+                        "its own goes back"
+                    );
                 }
             }
         }
@@ -431,12 +467,14 @@ mod model_handoff {
             for to in Wire::ALL {
                 let calls = Reply::new().call_raw(&odd, "t", "{}").call_raw("", "t", "{\"n\":2}");
                 let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
-                let one = OnWire::new(from, "gemini-2-one", [Answer::reply(calls), busy.into()]);
-                let two = OnWire::new(to, "gemini-2-two", ["Done."]);
-                let agent = agent(one).with_tools([tool("t")]).with_fallback(two.clone());
-                told(agent.run("go")).await.check(EndReason::Completed, 3);
+                let one =
+                    WireProvider::new(from, "gemini-2-one", [Answer::reply(calls), busy.into()]);
+                let two = WireProvider::new(to, "gemini-2-two", ["Done."]);
+                let agent =
+                    test_agent(one).with_tools([uncounted_tool("t")]).with_fallback(two.clone());
+                finish_run(agent.run("go")).await.check_outcome(EndReason::Completed, 3);
                 // The lint of the vendor checks the letters and the length.
-                let sent = two.sent().remove(0);
+                let sent = two.sent_bodies().remove(0);
                 let (calls, results) = match to {
                     Wire::Anthropic => (fields(&sent, &["id"]), fields(&sent, &["tool_use_id"])),
                     Wire::OpenAiChat | Wire::Ollama => {
@@ -469,13 +507,17 @@ mod model_handoff {
                 let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
                 let broken = Answer::reply(begun).with_fault(Fault::NoTerminalMarker);
                 let broken = broken.with_fault(Fault::Error(FaultPosition::Events(99), busy));
-                let two = OnWire::new(to, "gemini-2-two", ["Done."]);
-                let agent = agent(OnWire::new(from, "gemini-2-one", [broken]))
-                    .with_tools([fine("t", &ran)])
+                let two = WireProvider::new(to, "gemini-2-two", ["Done."]);
+                let agent = test_agent(WireProvider::new(from, "gemini-2-one", [broken]))
+                    .with_tools([ok_tool("t", &ran)])
                     .with_fallback(two.clone());
-                let told = told(agent.run("go")).await;
-                told.check(EndReason::Completed, 2);
-                assert_eq!((ran.began(), told.retractions().len()), (0, 1), "{from} to {to}");
+                let told = finish_run(agent.run("go")).await;
+                told.check_outcome(EndReason::Completed, 2);
+                assert_eq!(
+                    (ran.started_count(), told.retracted_usages().len()),
+                    (0, 1),
+                    "{from} to {to}"
+                );
                 let place = |fits: fn(&Event) -> bool| told.events.iter().position(fits).unwrap();
                 let retracted =
                     place(|event| matches!(event, Event::Turn(TurnEvent::Retracted { .. })));
@@ -484,9 +526,9 @@ mod model_handoff {
                 let continued = place(|event| matches!(event, Event::Continued { .. }));
                 assert!(begun < retracted && retracted < continued, "{from} to {to}");
                 // Nothing of it is left, here or for the other model.
-                assert_eq!(told.words(), ["user: go", "Done."], "{from} to {to}");
+                assert_eq!(told.item_summaries(), ["user: go", "Done."], "{from} to {to}");
                 assert_eq!(told.text(), "Done.");
-                assert!(!two.sent()[0].to_string().contains("alf"), "{from} to {to}");
+                assert!(!two.sent_bodies()[0].to_string().contains("alf"), "{from} to {to}");
             }
         }
     }
@@ -530,9 +572,11 @@ mod model_handoff {
                     Item::text("Word-two."),
                 ],
             );
-            let model = OnWire::new(to, "two", ["Done."]);
-            told(agent(model.clone()).run_from(history, "go")).await.check(EndReason::Completed, 1);
-            let sent = model.sent()[0].to_string();
+            let model = WireProvider::new(to, "two", ["Done."]);
+            finish_run(test_agent(model.clone()).run_from(history, "go"))
+                .await
+                .check_outcome(EndReason::Completed, 1);
+            let sent = model.sent_bodies()[0].to_string();
             assert!(!sent.contains("FOREIGN"), "{to}: {sent}");
             assert!(sent.contains("Word-one.") && sent.contains("Word-two."), "{to}: {sent}");
         }
@@ -543,11 +587,11 @@ mod model_handoff {
         let void = Item::text("Void-word.").with_mark(Mark::Tombstone);
         let history = History::from_items("h", [Item::user("hello"), void, Item::text("hi")]);
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", ["Done."]);
-            let told = told(agent(model.clone()).run_from(history.clone(), "go")).await;
-            told.check(EndReason::Completed, 1);
-            assert!(!model.sent()[0].to_string().contains("Void-word."), "{wire}");
-            assert!(told.words().contains(&"Void-word.".to_owned()));
+            let model = WireProvider::new(wire, "m", ["Done."]);
+            let told = finish_run(test_agent(model.clone()).run_from(history.clone(), "go")).await;
+            told.check_outcome(EndReason::Completed, 1);
+            assert!(!model.sent_bodies()[0].to_string().contains("Void-word."), "{wire}");
+            assert!(told.item_summaries().contains(&"Void-word.".to_owned()));
         }
     }
 }

@@ -16,9 +16,10 @@ use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Toolkit};
 
 use crate::support::runs::{
-    answers, call_of, check, ending, kinds, rest, results, scripted, until,
+    check_outcome, collect_rest, final_outcome, pull_until, reply_calling, result_kinds,
+    result_summaries, scripted_agent, tool_results,
 };
-use crate::support::tools::{Counter, endless, fine};
+use crate::support::tools::{Counter, ok_tool, pending_tool};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum How {
@@ -121,12 +122,12 @@ async fn told_of(bad: Bad) -> (Vec<Event>, History, Vec<Error>) {
     let told = Arc::<Mutex<Vec<Error>>>::default();
     let keep = Arc::clone(&told);
     let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
-    let reply = call_of("c1", "t").call_raw("c2", "t", "{}");
+    let reply = reply_calling("c1", "t").call_raw("c2", "t", "{}");
     let kit =
-        Toolkit::new([fine("t", &Counter::default())]).with_max_concurrency(NonZeroUsize::MIN);
-    let (agent, _) = scripted([reply, "done".into()], vec![]);
+        Toolkit::new([ok_tool("t", &Counter::default())]).with_max_concurrency(NonZeroUsize::MIN);
+    let (agent, _) = scripted_agent([reply, "done".into()], vec![]);
     let mut run = agent.with_toolkit(kit).with_hook(bad).with_hook(failure).run("go");
-    let events = rest(&mut run).await;
+    let events = collect_rest(&mut run).await;
     assert!(run.next().await.is_none());
     let told = told.lock().unwrap().clone();
     (events, run.history(), told)
@@ -144,7 +145,7 @@ mod failing_hooks {
             for how in [How::Fails, How::Panics, How::Hangs] {
                 let began = Instant::now();
                 let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
-                let outcome = ending(&events);
+                let outcome = final_outcome(&events);
                 assert_eq!(outcome.reason, EndReason::HookError, "{method} {how:?}");
                 let error = outcome.error.as_ref().unwrap();
                 assert_eq!(error.kind(), ErrorKind::Hook);
@@ -164,10 +165,10 @@ mod failing_hooks {
             for how in [How::Fails, How::Panics, How::Hangs] {
                 let began = Instant::now();
                 let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
-                check(ending(&events), EndReason::Completed, 2);
-                assert_eq!(ending(&events).error, None, "{method} {how:?}");
+                check_outcome(final_outcome(&events), EndReason::Completed, 2);
+                assert_eq!(final_outcome(&events).error, None, "{method} {how:?}");
                 assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
-                assert_eq!(kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
+                assert_eq!(result_kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
                 // One that hangs has not failed when the run ends.
                 let times = usize::from(how != How::Hangs);
                 let expected = vec![ErrorKind::Hook; times];
@@ -193,9 +194,9 @@ mod failing_hooks {
         ] {
             for how in [How::Fails, How::Panics, How::Hangs] {
                 let (events, history) = run_with(Bad::new(method, how, nth)).await;
-                assert_eq!(ending(&events).reason, EndReason::HookError);
-                assert_eq!(kinds(&history), expected, "{method} {nth} {how:?}");
-                assert_eq!(kinds(ending(&events).new_items()), expected);
+                assert_eq!(final_outcome(&events).reason, EndReason::HookError);
+                assert_eq!(result_kinds(&history), expected, "{method} {nth} {how:?}");
+                assert_eq!(result_kinds(final_outcome(&events).new_items()), expected);
             }
         }
     }
@@ -204,43 +205,44 @@ mod failing_hooks {
     async fn a_panic_in_after_tool_keeps_the_original_result() {
         for (nth, second) in [(1, ResultKind::Interrupted), (2, ResultKind::Ok)] {
             let (events, history) = run_with(Bad::new("after_tool", How::Panics, nth)).await;
-            assert_eq!(ending(&events).reason, EndReason::HookError);
-            assert_eq!(ending(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
-            assert_eq!(kinds(&history), [ResultKind::Ok, second]);
-            assert_eq!(results(&history)[0].content.text(), "fine");
+            assert_eq!(final_outcome(&events).reason, EndReason::HookError);
+            assert_eq!(final_outcome(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
+            assert_eq!(result_kinds(&history), [ResultKind::Ok, second]);
+            assert_eq!(tool_results(&history)[0].content.text(), "fine");
         }
     }
 
     #[tokio::test]
     async fn a_panic_in_a_repair_hook_ends_the_run_with_its_error() {
         let counter = Counter::default();
-        let reply = call_of("c1", "endless").call_raw("c2", "endless", "[");
-        let (agent, _) = scripted([reply, "never".into()], vec![endless("endless", &counter)]);
+        let reply = reply_calling("c1", "endless").call_raw("c2", "endless", "[");
+        let (agent, _) =
+            scripted_agent([reply, "never".into()], vec![pending_tool("endless", &counter)]);
         let mut run = agent.with_hook(Bad::new("repair", How::Panics, 1)).run("go");
-        let events = rest(&mut run).await;
-        let outcome = ending(&events);
-        check(outcome, EndReason::HookError, 1);
+        let events = collect_rest(&mut run).await;
+        let outcome = final_outcome(&events);
+        check_outcome(outcome, EndReason::HookError, 1);
         let message = outcome.error.as_ref().unwrap().to_string();
         assert!(message.contains("`bad` failed in `repair_arguments`"), "{message}");
         // What was started beside it is dropped before its first poll.
-        assert_eq!((counter.began(), counter.now()), (0, 0));
-        assert_eq!(kinds(&run.history()), [ResultKind::Interrupted; 2]);
+        assert_eq!((counter.started_count(), counter.alive_count()), (0, 0));
+        assert_eq!(result_kinds(&run.history()), [ResultKind::Interrupted; 2]);
     }
 
     #[tokio::test]
     async fn a_panic_in_a_notification_hook_changes_nothing() {
         let (events, _, told) = told_of(Bad::new("finished", How::Panics, 1)).await;
-        check(ending(&events), EndReason::Completed, 2);
+        check_outcome(final_outcome(&events), EndReason::Completed, 2);
         let [error] = &told[..] else { panic!("{told:?}") };
         assert!(
             error.message().ends_with("`bad` failed in `on_finished`: it panicked: boom"),
             "{error}"
         );
         let error = Error::new(ErrorKind::Server, "broken");
-        let (agent, _) = scripted([Reply::error(error.clone())], vec![]);
+        let (agent, _) = scripted_agent([Reply::error(error.clone())], vec![]);
         let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
         let outcome = hooked.run("go").outcome().await;
-        check(&outcome, EndReason::ProviderError, 1);
+        check_outcome(&outcome, EndReason::ProviderError, 1);
         assert_eq!(outcome.error, Some(error));
     }
 
@@ -250,17 +252,17 @@ mod failing_hooks {
             std::panic::resume_unwind(Box::new("boom"))
         }
         let broken = Error::new(ErrorKind::Server, "broken");
-        let words = || scripted(["done".into()], vec![]).0;
-        let two = || [fine("t", &Counter::default()), fine("t", &Counter::default())];
+        let words = || scripted_agent(["done".into()], vec![]).0;
+        let two = || [ok_tool("t", &Counter::default()), ok_tool("t", &Counter::default())];
         let after_tool = Bad::new("after_tool", How::Panics, 1);
         let cases = [
-            (scripted([Reply::error(broken)], vec![]).0, ErrorKind::Server),
-            (scripted([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
+            (scripted_agent([Reply::error(broken)], vec![]).0, ErrorKind::Server),
+            (scripted_agent([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
             (words().with_tools(two()), ErrorKind::InvalidRequest),
             (Agent::new(Scripted::from_fn(|_, _| -> Reply { boom() })), ErrorKind::Panic),
             (words().with_validation(|_| -> Result<(), String> { boom() }), ErrorKind::Hook),
             (
-                scripted([call_of("c", "t")], vec![fine("t", &Counter::default())])
+                scripted_agent([reply_calling("c", "t")], vec![ok_tool("t", &Counter::default())])
                     .0
                     .with_hook(after_tool),
                 ErrorKind::Hook,
@@ -289,7 +291,7 @@ mod failing_hooks {
         let told = Arc::<Mutex<Vec<ErrorKind>>>::default();
         let keep = Arc::clone(&told);
         let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.kind()));
-        let (agent, _) = scripted(["done".into()], vec![]);
+        let (agent, _) = scripted_agent(["done".into()], vec![]);
         let run = agent.with_hook(failing).with_hook(failure).run("go");
         handle.set(run.handle()).unwrap();
         let outcome = run.outcome().await;
@@ -304,16 +306,17 @@ mod failing_hooks {
     async fn a_failing_hook_drops_concurrent_work() {
         for how in [How::Fails, How::Panics, How::Hangs] {
             let counter = Counter::default();
-            let reply = call_of("c1", "endless").call_raw("c2", "endless", "{}");
-            let (agent, _) = scripted([reply], vec![endless("endless", &counter)]);
+            let reply = reply_calling("c1", "endless").call_raw("c2", "endless", "{}");
+            let (agent, _) = scripted_agent([reply], vec![pending_tool("endless", &counter)]);
             let mut run = agent.with_hook(Bad::new("before_tool", how, 2)).run("go");
-            until(&mut run, |event| event.tool_output().is_some()).await;
+            pull_until(&mut run, |event| event.tool_output().is_some()).await;
             // Only a hook that hangs lets it come to its first poll.
             let began = usize::from(matches!(how, How::Hangs));
-            assert_eq!((counter.began(), counter.now()), (began, 0), "{how:?}");
+            assert_eq!((counter.started_count(), counter.alive_count()), (began, 0), "{how:?}");
             let outcome = run.outcome().await;
-            check(&outcome, EndReason::HookError, 1);
-            let texts: Vec<_> = answers(outcome.new_items()).into_iter().map(|it| it.2).collect();
+            check_outcome(&outcome, EndReason::HookError, 1);
+            let texts: Vec<_> =
+                result_summaries(outcome.new_items()).into_iter().map(|it| it.2).collect();
             assert_eq!(texts, ["Interrupted mid-execution", "Interrupted by user"]);
         }
     }
@@ -321,15 +324,15 @@ mod failing_hooks {
     #[tokio::test]
     async fn a_panic_in_after_tool_drops_concurrent_calls() {
         let counter = Counter::default();
-        let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
-        let reply = call_of("c1", "endless").call_raw("c2", "t", "{}");
+        let tools = vec![pending_tool("endless", &counter), ok_tool("t", &Counter::default())];
+        let reply = reply_calling("c1", "endless").call_raw("c2", "t", "{}");
         let bad = Bad::new("after_tool", How::Panics, 1);
-        let mut run = scripted([reply], tools).0.with_hook(bad).run("go");
-        until(&mut run, |event| event.tool_output().is_some()).await;
-        assert_eq!((counter.began(), counter.now()), (1, 0));
+        let mut run = scripted_agent([reply], tools).0.with_hook(bad).run("go");
+        pull_until(&mut run, |event| event.tool_output().is_some()).await;
+        assert_eq!((counter.started_count(), counter.alive_count()), (1, 0));
         let outcome = run.outcome().await;
-        check(&outcome, EndReason::HookError, 1);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted, ResultKind::Ok]);
+        check_outcome(&outcome, EndReason::HookError, 1);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Interrupted, ResultKind::Ok]);
     }
 
     #[tokio::test]
@@ -337,17 +340,17 @@ mod failing_hooks {
         fn boom() -> ! {
             std::panic::resume_unwind(Box::new("boom"))
         }
-        let (first, _) = scripted(["done".into()], vec![]);
+        let (first, _) = scripted_agent(["done".into()], vec![]);
         let checked = first.with_validation(|_| -> Result<(), String> { boom() });
-        let events = rest(&mut checked.run("go")).await;
-        check(ending(&events), EndReason::HookError, 1);
-        assert_eq!(ending(&events).text, "done");
+        let events = collect_rest(&mut checked.run("go")).await;
+        check_outcome(final_outcome(&events), EndReason::HookError, 1);
+        assert_eq!(final_outcome(&events).text, "done");
 
         let full = Error::new(ErrorKind::ContextWindow, "too long");
-        let (second, _) = scripted([Reply::error(full.clone())], vec![]);
+        let (second, _) = scripted_agent([Reply::error(full.clone())], vec![]);
         let compacted = second.with_compactor(context::compactor_fn(|_| boom()));
-        let events = rest(&mut compacted.run("go")).await;
-        check(ending(&events), EndReason::ContextWindow, 1);
-        assert_eq!(ending(&events).error, Some(full));
+        let events = collect_rest(&mut compacted.run("go")).await;
+        check_outcome(final_outcome(&events), EndReason::ContextWindow, 1);
+        assert_eq!(final_outcome(&events).error, Some(full));
     }
 }

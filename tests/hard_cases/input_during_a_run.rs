@@ -9,9 +9,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, RunHandle};
 
-use crate::support::runs::{agent, call, events_until};
-use crate::support::tools::{nap, naps};
-use crate::support::world::{World, told, told_from};
+use crate::support::runs::{events_until, reply_calling_t, test_agent};
+use crate::support::tools::{nap_tool, reply_calling_nap};
+use crate::support::world::{AgentFixture, finish_run, finish_run_from};
 
 mod steering_during_tools {
     //! Input steered while tools run, and input that arrives too late.
@@ -20,16 +20,16 @@ mod steering_during_tools {
 
     #[tokio::test(start_paused = true)]
     async fn input_steered_during_tools_follows_all_results_and_skips_no_call() {
-        let model = Scripted::new([naps(&[10, 20, 30]), "done".into()]);
-        let mut run = agent(model.clone()).with_tools([nap("nap")]).run("go");
+        let model = Scripted::new([reply_calling_nap(&[10, 20, 30]), "done".into()]);
+        let mut run = test_agent(model.clone()).with_tools([nap_tool("nap")]).run("go");
         let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
         let handle = run.handle();
         let receipt = run.steer("be brief").unwrap();
         assert_eq!(handle.delivery_turn(&receipt), None, "it waits");
-        let told = told_from(events, run).await;
-        told.check(EndReason::Completed, 2);
-        assert_eq!(told.results(), ["10", "20", "30"], "no call is skipped");
-        let said = told.words();
+        let told = finish_run_from(events, run).await;
+        told.check_outcome(EndReason::Completed, 2);
+        assert_eq!(told.result_texts(), ["10", "20", "30"], "no call is skipped");
+        let said = told.item_summaries();
         assert_eq!(said[said.len() - 2..], ["user: be brief", "done"]);
         assert!(said[said.len() - 3].starts_with("result"));
         assert_eq!(handle.delivery_turn(&receipt), Some(2));
@@ -43,15 +43,15 @@ mod steering_during_tools {
 
     #[tokio::test]
     async fn a_late_steer_is_returned_in_the_outcome() {
-        let world =
-            World::of(Scripted::from_fn(|_, _| call("c"))).with(|agent| agent.with_max_turns(1));
+        let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
+            .map_agent(|agent| agent.with_max_turns(1));
         let mut run = world.agent.run("go");
         let events = events_until(&mut run, |event| event.tool_output().is_some()).await;
         let steered = run.steer("one").unwrap();
         let followed = run.follow_up("two").unwrap();
         let handle = run.handle();
-        let told = told_from(events, run).await;
-        told.check(EndReason::MaxTurns, 1);
+        let told = finish_run_from(events, run).await;
+        told.check_outcome(EndReason::MaxTurns, 1);
         let back: Vec<_> = told.outcome.undelivered.iter().map(|it| it.id.clone()).collect();
         assert_eq!(back, [steered.id.clone(), followed.id]);
         assert_eq!(told.outcome.undelivered[0].items, [Item::user("one")]);
@@ -62,14 +62,16 @@ mod steering_during_tools {
     #[tokio::test]
     async fn an_interrupt_or_error_returns_undelivered_input() {
         let broken = Reply::text("x").fail(Error::new(ErrorKind::Server, "no"));
-        for (replies, interrupts) in [(vec![call("a"), "b".into()], true), (vec![broken], false)] {
-            let mut run = World::new(replies).agent.run("go");
+        for (replies, interrupts) in
+            [(vec![reply_calling_t("a"), "b".into()], true), (vec![broken], false)]
+        {
+            let mut run = AgentFixture::new(replies).agent.run("go");
             let events = events_until(&mut run, |event| matches!(event, Event::Turn(_))).await;
             run.steer("one").unwrap();
             if interrupts {
                 run.interrupt();
             }
-            let told = told_from(events, run).await;
+            let told = finish_run_from(events, run).await;
             assert_eq!(told.outcome.undelivered.len(), 1, "{:?}", told.outcome.reason);
         }
     }
@@ -82,29 +84,33 @@ mod steering_at_the_end {
 
     #[tokio::test]
     async fn steering_while_the_model_stops_gets_another_turn() {
-        let world = World::new(["first".into(), "second".into()]);
+        let world = AgentFixture::new(["first".into(), "second".into()]);
         let mut run = world.agent.run("go");
         let events = events_until(&mut run, |event| event.turn_complete().is_some()).await;
         run.steer("and?").unwrap();
-        let told = told_from(events, run).await;
-        told.check(EndReason::Completed, 2);
+        let told = finish_run_from(events, run).await;
+        told.check_outcome(EndReason::Completed, 2);
         assert_eq!(told.transitions(), [Transition::Steering]);
-        assert_eq!(told.words(), ["user: go", "first", "user: and?", "second"]);
+        assert_eq!(told.item_summaries(), ["user: go", "first", "user: and?", "second"]);
     }
 
     #[tokio::test]
     async fn follow_ups_are_delivered_one_at_a_time_when_the_model_stops() {
-        let world = World::new([call("c"), "one".into(), "two".into(), "three".into()]);
+        let world =
+            AgentFixture::new([reply_calling_t("c"), "one".into(), "two".into(), "three".into()]);
         let run = world.agent.run("go");
         let handle = run.handle();
         let receipts = [run.follow_up("more").unwrap(), run.follow_up("and more").unwrap()];
-        let told = told_from(Vec::new(), run).await;
-        told.check(EndReason::Completed, 4);
+        let told = finish_run_from(Vec::new(), run).await;
+        told.check_outcome(EndReason::Completed, 4);
         assert_eq!(
             told.transitions(),
             [Transition::NextTurn, Transition::FollowUp, Transition::FollowUp]
         );
-        assert_eq!(told.words()[3..], ["one", "user: more", "two", "user: and more", "three"]);
+        assert_eq!(
+            told.item_summaries()[3..],
+            ["one", "user: more", "two", "user: and more", "three"]
+        );
         let delivered = receipts.map(|receipt| handle.delivery_turn(&receipt));
         assert_eq!(delivered, [Some(3), Some(4)]);
     }
@@ -117,12 +123,12 @@ mod steering_at_the_end {
             steering.get().unwrap().steer("go on").unwrap();
             async {}
         });
-        let world = World::of(Scripted::from_fn(|_, _| Reply::text("done")))
-            .with(|agent| agent.with_max_turns(5).with_hook(always));
+        let world = AgentFixture::from_model(Scripted::from_fn(|_, _| Reply::text("done")))
+            .map_agent(|agent| agent.with_max_turns(5).with_hook(always));
         let run = world.agent.run("go");
         handle.set(run.handle()).unwrap();
-        let told = told(run).await;
-        assert_eq!((told.outcome.turns, world.sent()), (5, 5));
+        let told = finish_run(run).await;
+        assert_eq!((told.outcome.turns, world.request_count()), (5, 5));
         assert_eq!(told.transitions(), [Transition::Steering; 4]);
         assert_eq!(told.outcome.undelivered.len(), 1, "the last one comes back");
     }
@@ -149,36 +155,39 @@ mod stop_hooks {
     #[tokio::test]
     async fn a_blocking_stop_hook_continues_the_run_with_its_message() {
         let (stop, asked) = blocking(1);
-        let world = World::new([call("c"), "done".into(), "really".into()])
-            .with(|agent| agent.with_hook(stop));
+        let world = AgentFixture::new([reply_calling_t("c"), "done".into(), "really".into()])
+            .map_agent(|agent| agent.with_hook(stop));
         let told = world.run().await;
-        told.check(EndReason::Completed, 3);
+        told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.transitions(), [Transition::NextTurn, Transition::StopHookBlocking]);
-        assert_eq!(told.appended(AppendReason::StopHook), ["user: run the tests"]);
+        assert_eq!(told.appended_texts(AppendReason::StopHook), ["user: run the tests"]);
         assert_eq!(asked.load(Ordering::Relaxed), 2, "not asked while the model wants tools");
     }
 
     #[tokio::test]
     async fn a_stop_hook_that_always_blocks_is_bounded_by_the_turn_limit() {
         let (stop, _) = blocking(usize::MAX);
-        let world = World::of(Scripted::from_fn(|_, _| Reply::text("done")))
-            .with(|agent| agent.with_hook(stop).with_max_turns(4));
+        let world = AgentFixture::from_model(Scripted::from_fn(|_, _| Reply::text("done")))
+            .map_agent(|agent| agent.with_hook(stop).with_max_turns(4));
         let told = world.run().await;
-        told.check(EndReason::MaxTurns, 4);
+        told.check_outcome(EndReason::MaxTurns, 4);
         assert_eq!(told.transitions(), [Transition::StopHookBlocking; 3]);
     }
 
     #[tokio::test]
     async fn a_preventing_stop_hook_ends_the_run_unless_another_blocks() {
         let prevent = || hook::before_stop(|_, _| async { StopDecision::EndRun("not now".into()) });
-        let told = World::new(["done".into()]).with(|agent| agent.with_hook(prevent())).run().await;
-        told.check(EndReason::StopHookPrevented, 1);
+        let told = AgentFixture::new(["done".into()])
+            .map_agent(|agent| agent.with_hook(prevent()))
+            .run()
+            .await;
+        told.check_outcome(EndReason::StopHookPrevented, 1);
         assert!(told.outcome.partial && told.outcome.error.is_none());
         let (block, _) = blocking(1);
-        let world = World::new(["done".into(), "again".into()])
-            .with(|agent| agent.with_hook(prevent()).with_hook(block));
+        let world = AgentFixture::new(["done".into(), "again".into()])
+            .map_agent(|agent| agent.with_hook(prevent()).with_hook(block));
         let told = world.run().await;
-        told.check(EndReason::StopHookPrevented, 2);
+        told.check_outcome(EndReason::StopHookPrevented, 2);
         assert_eq!(told.transitions(), [Transition::StopHookBlocking]);
     }
 
@@ -193,8 +202,9 @@ mod stop_hooks {
             (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
         ] {
             let (stop, asked) = blocking(usize::MAX);
-            let told = World::new([reply]).with(|agent| agent.with_hook(stop)).run().await;
-            told.check(reason, 1);
+            let told =
+                AgentFixture::new([reply]).map_agent(|agent| agent.with_hook(stop)).run().await;
+            told.check_outcome(reason, 1);
             assert_eq!(asked.load(Ordering::Relaxed), 0, "{reason}");
         }
     }
@@ -215,10 +225,18 @@ mod stop_hooks {
         });
         let cut = || Reply::text("half").stop(StopReason::MaxTokens);
         // Three continuations in a row in all: the stop hook in between does not begin them anew.
-        let world = World::new([call("c"), cut(), cut(), "x".into(), cut(), cut(), "never".into()])
-            .with(|agent| agent.with_hook(stop));
+        let world = AgentFixture::new([
+            reply_calling_t("c"),
+            cut(),
+            cut(),
+            "x".into(),
+            cut(),
+            cut(),
+            "never".into(),
+        ])
+        .map_agent(|agent| agent.with_hook(stop));
         let told = world.run().await;
-        told.check(EndReason::Truncated, 6);
+        told.check_outcome(EndReason::Truncated, 6);
         assert_eq!(*seen.lock().unwrap(), [(4, 1, 2)]);
     }
 }

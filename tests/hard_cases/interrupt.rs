@@ -12,10 +12,11 @@ use turnstream::tool::{Tool, Verdict};
 use turnstream::{Event, History, Item, Outcome, Run};
 
 use crate::support::runs::{
-    answers, call_of, calls, check, ending, kinds, pull, rest, results, scripted, types, until,
+    check_outcome, collect_rest, event_types, final_outcome, pull_ready, pull_until, reply_calling,
+    result_kinds, result_summaries, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, endless, fine, spec};
-use crate::support::wires::{encoded, sendable};
+use crate::support::tools::{Counter, ok_tool, pending_tool, spec};
+use crate::support::wires::{encode_and_lint, encode_strict};
 
 const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
@@ -24,12 +25,12 @@ const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 async fn cut_in_a_call() -> (Outcome, History, usize) {
     let counter = Counter::default();
     let half = Reply::text("Let me look.").call_unfinished("c1", "read", r#"{"path":"/a"#).hang();
-    let (agent, _) = scripted([half], vec![fine("read", &counter)]);
+    let (agent, _) = scripted_agent([half], vec![ok_tool("read", &counter)]);
     let mut run = agent.run("go");
-    pull(&mut run);
+    pull_ready(&mut run);
     run.interrupt();
     let handle = run.handle();
-    (run.outcome().await, handle.history(), counter.began())
+    (run.outcome().await, handle.history(), counter.started_count())
 }
 
 mod interrupt_while_a_call_streams {
@@ -40,7 +41,7 @@ mod interrupt_while_a_call_streams {
     #[tokio::test]
     async fn a_partial_call_never_runs_and_is_kept_verbatim_as_interrupted() {
         let (outcome, history, ran) = cut_in_a_call().await;
-        check(&outcome, STREAMING, 1);
+        check_outcome(&outcome, STREAMING, 1);
         assert_eq!(ran, 0);
         let [input, text, call] = outcome.new_items() else { panic!("{:?}", outcome.new_items()) };
         assert_eq!((text.as_text(), text.interrupted), (Some("Let me look."), true));
@@ -59,11 +60,11 @@ mod interrupt_while_a_call_streams {
         let (_, mut history, _) = cut_in_a_call().await;
         history.push(Item::user("and now?"));
         for wire in Wire::ALL {
-            let body = sendable(wire, &history).to_string();
+            let body = encode_and_lint(wire, &history).to_string();
             assert!(body.contains("and now?") && !body.contains("c1"), "{wire:?}: {body}");
             assert!(!body.contains("/a"), "{wire:?}: {body}");
-            assert_eq!(encoded(wire, &history), encoded(wire, &history));
-            assert_eq!(encoded(wire, &history), encoded(wire, &history.settled()));
+            assert_eq!(encode_strict(wire, &history), encode_strict(wire, &history));
+            assert_eq!(encode_strict(wire, &history), encode_strict(wire, &history.settled()));
         }
         assert_eq!(history.settled().settled(), history.settled());
     }
@@ -71,28 +72,34 @@ mod interrupt_while_a_call_streams {
     #[tokio::test]
     async fn a_continued_run_sends_a_settled_history() {
         let (_, history, _) = cut_in_a_call().await;
-        let (agent, model) = scripted(["done".into()], vec![]);
-        check(&agent.run_from(history, "and now?").outcome().await, EndReason::Completed, 1);
+        let (agent, model) = scripted_agent(["done".into()], vec![]);
+        check_outcome(
+            &agent.run_from(history, "and now?").outcome().await,
+            EndReason::Completed,
+            1,
+        );
         let sent = &model.requests()[0].history;
         assert!(sent.is_settled());
-        assert_eq!((calls(sent).len(), results(sent).len()), (0, 0));
+        assert_eq!((tool_calls(sent).len(), tool_results(sent).len()), (0, 0));
     }
 
     #[tokio::test]
     async fn a_complete_call_of_an_incomplete_turn_never_runs() {
         let counter = Counter::default();
-        for reply in [call_of("c1", "t").say("and").hang(), call_of("c1", "t").say("and").cut()] {
-            let (agent, _) = scripted([reply], vec![fine("t", &counter)]);
+        for reply in
+            [reply_calling("c1", "t").say("and").hang(), reply_calling("c1", "t").say("and").cut()]
+        {
+            let (agent, _) = scripted_agent([reply], vec![ok_tool("t", &counter)]);
             let mut run = agent.run("go");
-            pull(&mut run);
+            pull_ready(&mut run);
             run.interrupt();
             let history = run.history();
-            assert!(calls(&history).len() == 1 && calls(&history.settled()).is_empty());
+            assert!(tool_calls(&history).len() == 1 && tool_calls(&history.settled()).is_empty());
             for wire in Wire::ALL {
-                assert!(!sendable(wire, &history).to_string().contains("c1"), "{wire:?}");
+                assert!(!encode_and_lint(wire, &history).to_string().contains("c1"), "{wire:?}");
             }
         }
-        assert_eq!(counter.began(), 0);
+        assert_eq!(counter.started_count(), 0);
     }
 }
 
@@ -104,45 +111,50 @@ mod interrupt_before_tools_start {
     #[tokio::test]
     async fn a_call_that_had_not_started_never_runs_and_is_answered() {
         let counter = Counter::default();
-        let (agent, model) =
-            scripted([call_of("c1", "t"), "never".into()], vec![fine("t", &counter)]);
+        let (agent, model) = scripted_agent(
+            [reply_calling("c1", "t"), "never".into()],
+            vec![ok_tool("t", &counter)],
+        );
         let mut run = agent.run("go");
-        until(&mut run, |event| event.turn_complete().is_some()).await;
+        pull_until(&mut run, |event| event.turn_complete().is_some()).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check(&outcome, STREAMING, 1);
-        assert_eq!((counter.began(), model.requests().len()), (0, 1));
+        check_outcome(&outcome, STREAMING, 1);
+        assert_eq!((counter.started_count(), model.requests().len()), (0, 1));
         let asked = outcome.new_items().iter().find(|item| item.as_tool_call().is_some()).unwrap();
         assert!(!asked.interrupted, "its turn is complete");
         let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
-        assert_eq!(answers(outcome.new_items()), [expected]);
+        assert_eq!(result_summaries(outcome.new_items()), [expected]);
     }
 
     #[tokio::test]
     async fn a_drop_leaves_the_call_open_and_the_next_request_answers_it() {
         let counter = Counter::default();
-        let (agent, _) = scripted([call_of("c1", "t")], vec![fine("t", &counter)]);
+        let (agent, _) = scripted_agent([reply_calling("c1", "t")], vec![ok_tool("t", &counter)]);
         let mut run = agent.run("go");
-        until(&mut run, |event| event.turn_complete().is_some()).await;
+        pull_until(&mut run, |event| event.turn_complete().is_some()).await;
         let handle = run.handle();
         drop(run);
         let mut history = handle.history();
-        assert_eq!((counter.began(), calls(&history).len(), results(&history).len()), (0, 1, 0));
-        assert_eq!(kinds(&history.settled()), [ResultKind::Interrupted]);
+        assert_eq!(
+            (counter.started_count(), tool_calls(&history).len(), tool_results(&history).len()),
+            (0, 1, 0)
+        );
+        assert_eq!(result_kinds(&history.settled()), [ResultKind::Interrupted]);
         history.push(Item::user("and now?"));
         for wire in Wire::ALL {
-            assert!(sendable(wire, &history).to_string().contains("Interrupted"));
+            assert!(encode_and_lint(wire, &history).to_string().contains("Interrupted"));
         }
     }
 }
 
 fn one_of_two() -> (Run, Scripted, Counter) {
     let counter = Counter::default();
-    let reply = call_of("c1", "endless").call_raw("c2", "t", "{}");
-    let tools = vec![endless("endless", &counter), fine("t", &Counter::default())];
-    let (agent, model) = scripted([reply, "never".into()], tools);
+    let reply = reply_calling("c1", "endless").call_raw("c2", "t", "{}");
+    let tools = vec![pending_tool("endless", &counter), ok_tool("t", &Counter::default())];
+    let (agent, model) = scripted_agent([reply, "never".into()], tools);
     let mut run = agent.run("go");
-    let events = pull(&mut run);
+    let events = pull_ready(&mut run);
     assert_eq!(events.iter().filter_map(Event::tool_output).count(), 1);
     (run, model, counter)
 }
@@ -158,13 +170,13 @@ mod interrupt_while_tools_run {
         run.interrupt();
         let handle = run.handle();
         let outcome = run.outcome().await;
-        check(&outcome, TOOLS, 1);
+        check_outcome(&outcome, TOOLS, 1);
         assert!(outcome.partial);
         let expected = [
             ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned()),
             ("c2", ResultKind::Ok, "fine".to_owned()),
         ];
-        assert_eq!(answers(outcome.new_items()), expected);
+        assert_eq!(result_summaries(outcome.new_items()), expected);
         assert!(handle.history().is_settled());
         assert_eq!(handle.history().settled(), handle.history());
     }
@@ -173,7 +185,7 @@ mod interrupt_while_tools_run {
     async fn no_further_request_is_sent() {
         let (mut run, model, _) = one_of_two();
         run.interrupt();
-        rest(&mut run).await;
+        collect_rest(&mut run).await;
         assert!(run.next().await.is_none());
         assert_eq!(model.requests().len(), 1);
     }
@@ -181,11 +193,11 @@ mod interrupt_while_tools_run {
     #[tokio::test]
     async fn an_unfinished_tool_is_dropped_before_the_next_event() {
         let (mut run, _, counter) = one_of_two();
-        assert_eq!(counter.now(), 1);
+        assert_eq!(counter.alive_count(), 1);
         run.interrupt();
         let next = run.next().await.unwrap().unwrap();
         assert!(next.tool_output().is_some(), "the answer comes before the end");
-        assert_eq!(counter.now(), 0);
+        assert_eq!(counter.alive_count(), 0);
         assert!(run.next().await.unwrap().unwrap().outcome().is_some());
     }
 
@@ -197,10 +209,10 @@ mod interrupt_while_tools_run {
                 cx.record_evidence("a diff");
                 std::future::pending::<String>().await
             });
-            let reply = call_of("c1", "edit").call_raw("c2", "t", "{}");
-            let tools = vec![edit.unwrap(), endless("t", &Counter::default())];
+            let reply = reply_calling("c1", "edit").call_raw("c2", "t", "{}");
+            let tools = vec![edit.unwrap(), pending_tool("t", &Counter::default())];
             // A failing hook drops what runs, too.
-            let agent = scripted([reply], tools).0.with_hook(hook::before_tool(
+            let agent = scripted_agent([reply], tools).0.with_hook(hook::before_tool(
                 move |_, call| async move {
                     tokio::time::sleep(Duration::from_secs(u64::from(call.name == "t"))).await;
                     assert!(!by_hook || call.name != "t");
@@ -208,12 +220,12 @@ mod interrupt_while_tools_run {
                 },
             ));
             let mut run = agent.run("go");
-            pull(&mut run);
+            pull_ready(&mut run);
             if !by_hook {
                 run.interrupt();
             }
             let outcome = run.outcome().await;
-            let results = results(outcome.new_items());
+            let results = tool_results(outcome.new_items());
             let report = results[0].report.as_deref().unwrap();
             assert_eq!(report.side_effects, [SideEffect::of_change("notes")]);
             assert_eq!((outcome.evidence.len(), &results[1].report), (1, &None));
@@ -222,24 +234,31 @@ mod interrupt_while_tools_run {
 
     #[tokio::test]
     async fn an_interrupt_before_the_next_request_is_in_the_tools_phase() {
-        let (agent, model) =
-            scripted([call_of("c1", "t"), "never".into()], vec![fine("t", &Counter::default())]);
+        let (agent, model) = scripted_agent(
+            [reply_calling("c1", "t"), "never".into()],
+            vec![ok_tool("t", &Counter::default())],
+        );
         let mut run = agent.run("go");
-        until(&mut run, |event| event.tool_output().is_some()).await;
+        pull_until(&mut run, |event| event.tool_output().is_some()).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check(&outcome, TOOLS, 1);
-        assert_eq!((kinds(outcome.new_items()), model.requests().len()), (vec![ResultKind::Ok], 1));
+        check_outcome(&outcome, TOOLS, 1);
+        assert_eq!(
+            (result_kinds(outcome.new_items()), model.requests().len()),
+            (vec![ResultKind::Ok], 1)
+        );
     }
 
     #[tokio::test]
     async fn an_interrupt_after_the_next_request_is_in_the_streaming_phase() {
-        let (agent, _) =
-            scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+        let (agent, _) = scripted_agent(
+            [reply_calling("c1", "t"), "done".into()],
+            vec![ok_tool("t", &Counter::default())],
+        );
         let mut run = agent.run("go");
-        until(&mut run, |event| matches!(event, Event::TurnStarted { turn: 2, .. })).await;
+        pull_until(&mut run, |event| matches!(event, Event::TurnStarted { turn: 2, .. })).await;
         run.interrupt();
-        check(&run.outcome().await, STREAMING, 2);
+        check_outcome(&run.outcome().await, STREAMING, 2);
     }
 }
 
@@ -251,32 +270,35 @@ mod interrupt_before_the_first_poll {
     #[tokio::test]
     async fn an_interrupt_before_the_first_poll_sends_and_runs_nothing() {
         let counter = Counter::default();
-        let (agent, model) = scripted([call_of("c1", "t")], vec![fine("t", &counter)]);
+        let (agent, model) =
+            scripted_agent([reply_calling("c1", "t")], vec![ok_tool("t", &counter)]);
         let mut run = agent.run("go");
         run.interrupt();
-        let events = rest(&mut run).await;
+        let events = collect_rest(&mut run).await;
         assert!(matches!(&events[0], Event::Appended { why: AppendReason::Input, .. }));
-        assert_eq!(types(&events), ["appended", "finished"]);
-        check(ending(&events), STREAMING, 0);
-        assert_eq!(ending(&events).new_items(), [Item::user("go")]);
-        assert_eq!((model.requests().len(), counter.began()), (0, 0));
+        assert_eq!(event_types(&events), ["appended", "finished"]);
+        check_outcome(final_outcome(&events), STREAMING, 0);
+        assert_eq!(final_outcome(&events).new_items(), [Item::user("go")]);
+        assert_eq!((model.requests().len(), counter.started_count()), (0, 0));
     }
 
     #[tokio::test]
     async fn a_resumed_run_interrupted_before_its_first_poll_runs_no_pending_call() {
         let counter = Counter::default();
-        let (agent, model) =
-            scripted([call_of("c1", "t")], vec![fine("t", &counter).requires_approval()]);
+        let (agent, model) = scripted_agent(
+            [reply_calling("c1", "t")],
+            vec![ok_tool("t", &counter).requires_approval()],
+        );
         let run = agent.run("go");
         let handle = run.handle();
         let pending = run.outcome().await.pending;
         let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve));
         let mut run = agent.resume(handle.history(), verdicts).unwrap();
         run.interrupt();
-        let events = rest(&mut run).await;
-        check(ending(&events), TOOLS, 0);
-        assert_eq!(kinds(ending(&events).new_items()), [ResultKind::Interrupted]);
-        assert_eq!((model.requests().len(), counter.began()), (1, 0));
+        let events = collect_rest(&mut run).await;
+        check_outcome(final_outcome(&events), TOOLS, 0);
+        assert_eq!(result_kinds(final_outcome(&events).new_items()), [ResultKind::Interrupted]);
+        assert_eq!((model.requests().len(), counter.started_count()), (1, 0));
     }
 }
 
@@ -293,22 +315,22 @@ mod interrupt_twice_or_late {
         run.interrupt();
         let mut events = vec![run.next().await.unwrap().unwrap()];
         handle.interrupt();
-        events.extend(rest(&mut run).await);
+        events.extend(collect_rest(&mut run).await);
         handle.interrupt();
         assert!(run.next().await.is_none() && run.next().await.is_none());
-        check(ending(&events), TOOLS, 1);
-        assert_eq!((events.len(), counter.now(), model.requests().len()), (2, 0, 1));
+        check_outcome(final_outcome(&events), TOOLS, 1);
+        assert_eq!((events.len(), counter.alive_count(), model.requests().len()), (2, 0, 1));
     }
 
     #[tokio::test]
     async fn an_interrupt_after_the_end_changes_nothing() {
-        let (agent, _) = scripted(["done".into()], vec![]);
+        let (agent, _) = scripted_agent(["done".into()], vec![]);
         let mut run = agent.run("go");
-        let events = rest(&mut run).await;
+        let events = collect_rest(&mut run).await;
         run.interrupt();
         run.stop_after_turn();
         assert!(run.next().await.is_none());
-        check(ending(&events), EndReason::Completed, 1);
-        check(&run.outcome().await, EndReason::Completed, 1);
+        check_outcome(final_outcome(&events), EndReason::Completed, 1);
+        check_outcome(&run.outcome().await, EndReason::Completed, 1);
     }
 }

@@ -16,8 +16,11 @@ use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Outcome, Request, Run};
 
 use crate::support::replays;
-use crate::support::runs::{call_of, calls, ending, kinds, pull, rest, scripted};
-use crate::support::tools::{Counter, fine};
+use crate::support::runs::{
+    collect_rest, final_outcome, pull_ready, reply_calling, result_kinds, scripted_agent,
+    tool_calls,
+};
+use crate::support::tools::{Counter, ok_tool};
 
 const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
@@ -46,8 +49,9 @@ mod interrupt_during_a_wait {
     async fn an_interrupt_during_a_backoff_ends_immediately_without_a_request() {
         let busy = Error::new(ErrorKind::Overloaded, "busy").with_status(529);
         let model = Scripted::new([Reply::error(busy), "never".into()]);
-        let run =
-            Agent::new(Retry::new(model.clone())).with_recorder(replays::recorder()).run("go");
+        let run = Agent::new(Retry::new(model.clone()))
+            .with_recorder(replays::replaying_recorder())
+            .run("go");
         let outcome = ends_at_once(run, STREAMING).await;
         assert_eq!(outcome.error, None);
         sleep(Duration::from_hours(1)).await;
@@ -64,13 +68,15 @@ mod interrupt_during_a_wait {
             ("stop", STREAMING),
         ] {
             let (counter, ran) = (Counter::default(), Counter::default());
-            let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &ran)]);
+            let (agent, _) =
+                scripted_agent([reply_calling("c1", "t"), "done".into()], vec![ok_tool("t", &ran)]);
             let run = agent.with_hook(Silent(method, counter.clone())).run("go");
             let outcome = ends_at_once(run, reason).await;
-            assert_eq!((counter.began(), counter.now()), (1, 0), "{method}");
-            let result = if ran.began() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
-            let called = usize::from(!calls(outcome.new_items()).is_empty());
-            assert_eq!(kinds(outcome.new_items()), vec![result; called], "{method}");
+            assert_eq!((counter.started_count(), counter.alive_count()), (1, 0), "{method}");
+            let result =
+                if ran.started_count() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
+            let called = usize::from(!tool_calls(outcome.new_items()).is_empty());
+            assert_eq!(result_kinds(outcome.new_items()), vec![result; called], "{method}");
         }
     }
 
@@ -82,7 +88,7 @@ mod interrupt_during_a_wait {
                 &self,
                 _: &History,
             ) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-                let alive = self.0.count();
+                let alive = self.0.enter();
                 async move {
                     let _alive = alive;
                     std::future::pending().await
@@ -92,21 +98,24 @@ mod interrupt_during_a_wait {
         }
         let counter = Counter::default();
         let full = Error::new(ErrorKind::ContextWindow, "too long");
-        let (agent, model) = scripted([Reply::error(full), "never".into()], vec![]);
+        let (agent, model) = scripted_agent([Reply::error(full), "never".into()], vec![]);
         let run = agent.with_compactor(Endless(counter.clone())).run("go");
         let outcome = ends_at_once(run, STREAMING).await;
-        assert_eq!((counter.began(), counter.now(), model.requests().len()), (1, 0, 1));
+        assert_eq!(
+            (counter.started_count(), counter.alive_count(), model.requests().len()),
+            (1, 0, 1)
+        );
         assert_eq!(outcome.new_items(), [Item::user("go")]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_interrupt_during_an_approval_ends_immediately() {
         let counter = Counter::default();
-        let tools = vec![fine("t", &counter).requires_approval()];
-        let run = scripted([call_of("c1", "t")], tools).0.interactive().run("go");
+        let tools = vec![ok_tool("t", &counter).requires_approval()];
+        let run = scripted_agent([reply_calling("c1", "t")], tools).0.interactive().run("go");
         let outcome = ends_at_once(run, TOOLS).await;
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Interrupted]);
-        assert_eq!(counter.began(), 0);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Interrupted]);
+        assert_eq!(counter.started_count(), 0);
     }
 }
 
@@ -118,7 +127,7 @@ impl Silent {
         if self.0 != method {
             return std::future::ready(Ok(otherwise)).boxed();
         }
-        let alive = self.1.count();
+        let alive = self.1.enter();
         async move {
             let _alive = alive;
             std::future::pending().await
@@ -202,16 +211,17 @@ mod hooks_at_the_end {
         for polls in 0..40 {
             let log = Log::default();
             let reply = Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
-            let (agent, _) = scripted([reply, "done".into()], vec![fine("t", &Counter::default())]);
+            let (agent, _) =
+                scripted_agent([reply, "done".into()], vec![ok_tool("t", &Counter::default())]);
             let mut run = agent.with_hook(log.clone()).run("go");
             let mut events = Vec::new();
             for _ in 0..polls {
                 events.extend(run.next().await.map(Result::unwrap));
             }
             run.interrupt();
-            events.extend(rest(&mut run).await);
-            told_once(&log, ending(&events).reason);
-            reasons.push(ending(&events).reason);
+            events.extend(collect_rest(&mut run).await);
+            told_once(&log, final_outcome(&events).reason);
+            reasons.push(final_outcome(&events).reason);
         }
         assert!(reasons.contains(&STREAMING) && reasons.contains(&TOOLS));
         assert!(reasons.contains(&EndReason::Completed), "the last interrupts come too late");
@@ -224,14 +234,14 @@ mod hooks_at_the_end {
             (Reply::text("done"), EndReason::Completed),
             (Reply::error(error), EndReason::ProviderError),
             (Reply::text("x").cut(), EndReason::Incomplete),
-            (call_of("c1", "careful"), EndReason::Pending),
+            (reply_calling("c1", "careful"), EndReason::Pending),
             (Reply::new().refuse("no"), EndReason::Refused),
         ] {
             let log = Log::default();
-            let careful = fine("careful", &Counter::default()).requires_approval();
-            let mut run = scripted([reply], vec![careful]).0.with_hook(log.clone()).run("go");
-            let events = rest(&mut run).await;
-            assert_eq!(ending(&events).reason, reason);
+            let careful = ok_tool("careful", &Counter::default()).requires_approval();
+            let mut run = scripted_agent([reply], vec![careful]).0.with_hook(log.clone()).run("go");
+            let events = collect_rest(&mut run).await;
+            assert_eq!(final_outcome(&events).reason, reason);
             assert!(run.next().await.is_none());
             told_once(&log, reason);
         }
@@ -240,20 +250,20 @@ mod hooks_at_the_end {
     #[tokio::test]
     async fn an_interrupt_is_not_a_failure_and_calls_no_stop_hook() {
         let log = Log::default();
-        let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+        let (agent, _) = scripted_agent([Reply::text("x").hang()], vec![]);
         let mut run = agent.with_hook(log.clone()).run("go");
-        pull(&mut run);
+        pull_ready(&mut run);
         run.interrupt();
-        rest(&mut run).await;
+        collect_rest(&mut run).await;
         assert_eq!(*log.0.lock().unwrap(), ["prepare", "finished interrupted"]);
     }
 
     #[tokio::test]
     async fn a_drop_is_not_an_ending_and_notifies_no_hook() {
         let log = Log::default();
-        let (agent, _) = scripted([Reply::text("x").hang()], vec![]);
+        let (agent, _) = scripted_agent([Reply::text("x").hang()], vec![]);
         let mut run = agent.with_hook(log.clone()).run("go");
-        pull(&mut run);
+        pull_ready(&mut run);
         drop(run);
         assert_eq!(*log.0.lock().unwrap(), ["prepare"]);
     }

@@ -14,12 +14,13 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Run, RunHandle};
 
-use crate::support::items::tokens;
+use crate::support::items::token_usage;
 use crate::support::replays;
 use crate::support::runs::{
-    answers, call_of, calls, check, ending, is_started, kinds, pull, rest, scripted, until,
+    check_outcome, collect_rest, final_outcome, is_tool_started, pull_ready, pull_until,
+    reply_calling, result_kinds, result_summaries, scripted_agent, tool_calls,
 };
-use crate::support::tools::{Counter, answering, endless, fine, spec};
+use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 
 const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
@@ -68,14 +69,18 @@ mod interrupt_versus_other_endings {
             StopDecision::Unproven(why()),
         ] {
             let held = Held::default();
-            let (agent, model) = scripted(["done".into(), "never".into()], vec![]);
+            let (agent, model) = scripted_agent(["done".into(), "never".into()], vec![]);
             let mut run = agent.with_hook(interrupting(&held, says.clone())).run("go");
             held.hold(&run);
-            let events = rest(&mut run).await;
-            check(ending(&events), STREAMING, 1);
+            let events = collect_rest(&mut run).await;
+            check_outcome(final_outcome(&events), STREAMING, 1);
             assert_eq!(model.requests().len(), 1, "{says:?}");
-            assert_eq!(ending(&events).text, "done", "what was said is kept");
-            assert_eq!((&ending(&events).why, &ending(&events).proof), (&None, &None), "{says:?}");
+            assert_eq!(final_outcome(&events).text, "done", "what was said is kept");
+            assert_eq!(
+                (&final_outcome(&events).why, &final_outcome(&events).proof),
+                (&None, &None),
+                "{says:?}"
+            );
         }
     }
 
@@ -85,8 +90,8 @@ mod interrupt_versus_other_endings {
         for (name, agent, model) in deciding(&held) {
             let mut run = agent.run("go");
             held.hold(&run);
-            let events = rest(&mut run).await;
-            let outcome = ending(&events);
+            let events = collect_rest(&mut run).await;
+            let outcome = final_outcome(&events);
             assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{name}: {outcome:?}");
             assert_eq!((&outcome.error, outcome.pending.len()), (&None, 0), "{name}");
             assert!(model.requests().len() <= 1, "{name}: nothing is sent any more");
@@ -100,7 +105,7 @@ mod interrupt_versus_other_endings {
         for interrupts_first in [true, false] {
             let held = Held::default();
             let (at, answers) = (held.clone(), Counter::default());
-            let tool = answering("t", &answers, move |_| {
+            let tool = counted_tool("t", &answers, move |_| {
                 if interrupts_first {
                     at.interrupt();
                     at.stop_after_turn();
@@ -110,37 +115,41 @@ mod interrupt_versus_other_endings {
                 }
                 std::future::ready("fine".to_owned())
             });
-            let (agent, model) = scripted([call_of("c1", "t"), "never".into()], vec![tool]);
+            let (agent, model) =
+                scripted_agent([reply_calling("c1", "t"), "never".into()], vec![tool]);
             let run = agent.run("go");
             held.hold(&run);
             let outcome = run.outcome().await;
             assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
-            assert_eq!((model.requests().len(), answers.began()), (1, 1));
+            assert_eq!((model.requests().len(), answers.started_count()), (1, 1));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_interrupt_overrides_a_simultaneous_limit() {
         // The time is over.
-        let (agent, _) = scripted([call_of("c1", "t")], vec![endless("t", &Counter::default())]);
+        let (agent, _) = scripted_agent(
+            [reply_calling("c1", "t")],
+            vec![pending_tool("t", &Counter::default())],
+        );
         let limited = agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(1)));
         let mut run = limited.run("go");
-        pull(&mut run);
+        pull_ready(&mut run);
         tokio::time::advance(Duration::from_secs(2)).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check(&outcome, TOOLS, 1);
+        check_outcome(&outcome, TOOLS, 1);
         assert_eq!(
-            (kinds(outcome.new_items()), outcome.budget),
+            (result_kinds(outcome.new_items()), outcome.budget),
             (vec![ResultKind::Interrupted], None)
         );
         // The last turn is used up, or the tokens are.
         for budget in [Budget::new(), Budget::new().with_total_tokens(1)] {
-            let reply = call_of("c1", "t").usage(tokens(1, 0));
+            let reply = reply_calling("c1", "t").usage(token_usage(1, 0));
             let (agent, _) =
-                scripted([reply, "never".into()], vec![fine("t", &Counter::default())]);
+                scripted_agent([reply, "never".into()], vec![ok_tool("t", &Counter::default())]);
             let mut run = agent.with_max_turns(1).with_budget(budget).run("go");
-            until(&mut run, |event| event.tool_output().is_some()).await;
+            pull_until(&mut run, |event| event.tool_output().is_some()).await;
             run.interrupt();
             let outcome = run.outcome().await;
             assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
@@ -151,12 +160,12 @@ mod interrupt_versus_other_endings {
     async fn an_interrupt_overrides_a_simultaneous_failure() {
         let fails = || Error::new(ErrorKind::Server, "broken");
         let reply = Reply::text("x").delay(Duration::from_secs(1)).fail(fails());
-        let mut run = scripted([reply], vec![]).0.run("go");
-        pull(&mut run);
+        let mut run = scripted_agent([reply], vec![]).0.run("go");
+        pull_ready(&mut run);
         tokio::time::advance(Duration::from_secs(2)).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check(&outcome, STREAMING, 1);
+        check_outcome(&outcome, STREAMING, 1);
         assert_eq!(outcome.error, None);
     }
 
@@ -164,27 +173,29 @@ mod interrupt_versus_other_endings {
     async fn a_tool_that_reports_cancellation_has_merely_failed() {
         let cancelled =
             Tool::raw(spec("t"), |_, _| async { Err::<(), _>("operation was cancelled") }).unwrap();
-        let (agent, _) = scripted([call_of("c1", "t"), "done".into()], vec![cancelled]);
+        let (agent, _) = scripted_agent([reply_calling("c1", "t"), "done".into()], vec![cancelled]);
         let outcome = agent.run("go").outcome().await;
-        check(&outcome, EndReason::Completed, 2);
-        assert_eq!(kinds(outcome.new_items()), [ResultKind::Error]);
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Error]);
     }
 
     #[tokio::test]
     async fn a_tool_that_interrupts_its_run_keeps_its_result() {
         let held = Held::default();
         let at = held.clone();
-        let tool = answering("t", &Counter::default(), move |_| {
+        let tool = counted_tool("t", &Counter::default(), move |_| {
             at.interrupt();
             async { "fine".to_owned() }
         });
-        let (agent, model) =
-            scripted([call_of("c1", "t").call_raw("c2", "t", "{}"), "never".into()], vec![tool]);
+        let (agent, model) = scripted_agent(
+            [reply_calling("c1", "t").call_raw("c2", "t", "{}"), "never".into()],
+            vec![tool],
+        );
         let mut run = agent.run("go");
         held.hold(&run);
-        let events = rest(&mut run).await;
-        check(ending(&events), TOOLS, 1);
-        assert_eq!(kinds(ending(&events).new_items()).len(), 2);
+        let events = collect_rest(&mut run).await;
+        check_outcome(final_outcome(&events), TOOLS, 1);
+        assert_eq!(result_kinds(final_outcome(&events).new_items()).len(), 2);
         assert_eq!(model.requests().len(), 1);
     }
 }
@@ -193,11 +204,12 @@ mod interrupt_versus_other_endings {
 /// had happened, ends the run in another way, or fails.
 fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
     let failure = || Error::new(ErrorKind::Other, "the hook");
-    let world = || scripted([call_of("c1", "t"), "done".into(), "never".into()], vec![]);
+    let world =
+        || scripted_agent([reply_calling("c1", "t"), "done".into(), "never".into()], vec![]);
     let mut agents = Vec::new();
     let mut add = |name, hook: Box<dyn Fn(Agent) -> Agent>| {
         let (agent, model) = world();
-        let agent = agent.with_tools([fine("t", &Counter::default())]);
+        let agent = agent.with_tools([ok_tool("t", &Counter::default())]);
         agents.push((name, hook(agent), model));
     };
     macro_rules! hooks {
@@ -230,11 +242,11 @@ fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
 
 fn with_child(child: &Scripted) -> (Agent, Scripted) {
     let tool = Agent::new(child.clone())
-        .with_recorder(replays::recorder())
+        .with_recorder(replays::replaying_recorder())
         .as_tool("child", "Looks")
         .unwrap();
     let asks = Reply::new().call_raw("c1", "child", r#"{"prompt":"look"}"#);
-    scripted([asks, "done without it".into()], vec![tool])
+    scripted_agent([asks, "done without it".into()], vec![tool])
 }
 
 mod interrupt_and_sub_agents {
@@ -247,12 +259,14 @@ mod interrupt_and_sub_agents {
         let child = Scripted::new([Reply::text("half of it").hang()]);
         let (agent, _) = with_child(&child);
         let mut run = agent.run("go");
-        pull(&mut run);
+        pull_ready(&mut run);
         run.handle().sub_agent_handle("c1").unwrap().interrupt();
-        let events = rest(&mut run).await;
-        let outcome = ending(&events);
-        check(outcome, EndReason::Completed, 2);
-        let [(id, kind, text)] = &answers(outcome.new_items())[..] else { panic!("{outcome:?}") };
+        let events = collect_rest(&mut run).await;
+        let outcome = final_outcome(&events);
+        check_outcome(outcome, EndReason::Completed, 2);
+        let [(id, kind, text)] = &result_summaries(outcome.new_items())[..] else {
+            panic!("{outcome:?}")
+        };
         assert_eq!((*id, *kind), ("c1", ResultKind::Error));
         assert!(text.contains("half of it") && text.contains("interrupted"), "{text}");
         assert_eq!(child.in_flight(), 0);
@@ -263,7 +277,7 @@ mod interrupt_and_sub_agents {
         let child = Scripted::new([Reply::text("half of it").hang()]);
         let (agent, model) = with_child(&child);
         let mut run = agent.run("go");
-        pull(&mut run);
+        pull_ready(&mut run);
         assert_eq!(child.in_flight(), 1);
         run.interrupt();
         let first = run.next().await.unwrap().unwrap();
@@ -271,9 +285,9 @@ mod interrupt_and_sub_agents {
         assert_eq!(child.in_flight(), 0);
         let story = run.journal().nested_journal("c1").unwrap().history();
         let outcome = run.outcome().await;
-        check(&outcome, TOOLS, 1);
+        check_outcome(&outcome, TOOLS, 1);
         let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
-        assert_eq!(answers(outcome.new_items()), [expected]);
+        assert_eq!(result_summaries(outcome.new_items()), [expected]);
         assert_eq!(model.requests().len(), 1);
         assert_eq!(story.len(), 2);
         let last = story.last().unwrap();
@@ -282,12 +296,12 @@ mod interrupt_and_sub_agents {
 }
 
 fn asking(counter: &Counter) -> (Run, ToolCall) {
-    let (agent, _) = scripted(
-        [call_of("c1", "t"), "never".into()],
-        vec![fine("t", counter).requires_approval()],
+    let (agent, _) = scripted_agent(
+        [reply_calling("c1", "t"), "never".into()],
+        vec![ok_tool("t", counter).requires_approval()],
     );
     let mut run = agent.interactive().run("go");
-    let events = pull(&mut run);
+    let events = pull_ready(&mut run);
     let asked = events.iter().find_map(Event::as_approval_request).cloned().unwrap();
     (run, asked)
 }
@@ -308,15 +322,15 @@ mod interrupt_and_approvals {
         let (mut run, asked) = asking(&counter);
         let handle = run.handle();
         handle.interrupt();
-        let events = rest(&mut run).await;
-        check(ending(&events), TOOLS, 1);
+        let events = collect_rest(&mut run).await;
+        check_outcome(final_outcome(&events), TOOLS, 1);
         let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
-        assert_eq!(answers(ending(&events).new_items()), [expected]);
-        assert!(ending(&events).pending.is_empty());
+        assert_eq!(result_summaries(final_outcome(&events).new_items()), [expected]);
+        assert!(final_outcome(&events).pending.is_empty());
         refused(handle.approve(&asked));
         refused(handle.deny(&asked, "too late"));
         assert!(run.next().await.is_none());
-        assert_eq!(counter.began(), 0);
+        assert_eq!(counter.started_count(), 0);
     }
 
     #[tokio::test]
@@ -327,44 +341,46 @@ mod interrupt_and_approvals {
         drop(run);
         refused(handle.approve(&asked));
 
-        let (agent, _) =
-            scripted([call_of("c1", "t")], vec![fine("t", &counter).requires_approval()]);
+        let (agent, _) = scripted_agent(
+            [reply_calling("c1", "t")],
+            vec![ok_tool("t", &counter).requires_approval()],
+        );
         let run = agent.run("go");
         let handle = run.handle();
         let outcome = run.outcome().await;
-        check(&outcome, EndReason::Pending, 1);
+        check_outcome(&outcome, EndReason::Pending, 1);
         refused(handle.approve(&outcome.pending[0]));
-        assert_eq!(counter.began(), 0);
+        assert_eq!(counter.started_count(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_verdict_is_accepted_until_the_last_sibling_has_ended() {
         for in_time in [true, false] {
             let (counter, slow) = (Counter::default(), Counter::default());
-            let naps = answering("nap", &slow, |_| async {
+            let naps = counted_tool("nap", &slow, |_| async {
                 sleep(Duration::from_secs(1)).await;
                 "rested".to_owned()
             });
-            let reply = call_of("c1", "t").call_raw("c2", "nap", "{}");
-            let tools = vec![fine("t", &counter).requires_approval(), naps];
-            let (agent, _) = scripted([reply, "done".into()], tools);
+            let reply = reply_calling("c1", "t").call_raw("c2", "nap", "{}");
+            let tools = vec![ok_tool("t", &counter).requires_approval(), naps];
+            let (agent, _) = scripted_agent([reply, "done".into()], tools);
             let mut run = agent.run("go");
-            let asked = until(&mut run, |event| event.as_approval_request().is_some()).await;
-            until(&mut run, is_started).await;
+            let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
+            pull_until(&mut run, is_tool_started).await;
             if in_time {
                 run.approve(asked.as_approval_request().unwrap()).unwrap();
             }
             let handle = run.handle();
             let outcome = run.outcome().await;
             if in_time {
-                check(&outcome, EndReason::Completed, 2);
-                assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2]);
+                check_outcome(&outcome, EndReason::Completed, 2);
+                assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok; 2]);
             } else {
-                check(&outcome, EndReason::Pending, 1);
+                check_outcome(&outcome, EndReason::Pending, 1);
                 assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
                 refused(handle.approve(asked.as_approval_request().unwrap()));
             }
-            assert_eq!(counter.began(), usize::from(in_time));
+            assert_eq!(counter.started_count(), usize::from(in_time));
         }
     }
 
@@ -374,25 +390,25 @@ mod interrupt_and_approvals {
         let (run, asked) = asking(&counter);
         run.approve(&asked).unwrap();
         run.interrupt();
-        check(&run.outcome().await, TOOLS, 1);
-        assert_eq!(counter.began(), 0);
+        check_outcome(&run.outcome().await, TOOLS, 1);
+        assert_eq!(counter.started_count(), 0);
     }
 
     #[tokio::test]
     async fn an_approval_for_a_sub_agent_of_an_interrupted_parent_is_rejected() {
         let counter = Counter::default();
-        let child = Agent::new(Scripted::new([call_of("c1", "t")]))
-            .with_tools([fine("t", &counter).requires_approval()])
+        let child = Agent::new(Scripted::new([reply_calling("c1", "t")]))
+            .with_tools([ok_tool("t", &counter).requires_approval()])
             .interactive();
         let asks = Reply::new().call("child", json!({ "prompt": "look" }));
         let tools = vec![child.as_tool("child", "Looks").unwrap()];
-        let mut run = scripted([asks], tools).0.run("go");
-        pull(&mut run);
+        let mut run = scripted_agent([asks], tools).0.run("go");
+        pull_ready(&mut run);
         let nested = run.handle().sub_agent_handle("call_1_1").unwrap();
-        let asked = calls(&nested.history())[0].clone();
+        let asked = tool_calls(&nested.history())[0].clone();
         run.interrupt();
-        rest(&mut run).await;
+        collect_rest(&mut run).await;
         refused(nested.approve(&asked));
-        assert_eq!(counter.began(), 0);
+        assert_eq!(counter.started_count(), 0);
     }
 }

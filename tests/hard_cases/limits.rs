@@ -17,12 +17,12 @@ use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Toolkit, Usage};
 
-use crate::support::items::tokens;
-use crate::support::models::OnWire;
-use crate::support::runs::{agent, call};
-use crate::support::tools::{nap, naps, spec, tool};
+use crate::support::items::token_usage;
+use crate::support::models::WireProvider;
+use crate::support::runs::{reply_calling_t, test_agent};
+use crate::support::tools::{nap_tool, reply_calling_nap, spec, uncounted_tool};
 use crate::support::wires::encode;
-use crate::support::world::{Told, World, told};
+use crate::support::world::{AgentFixture, FinishedRun, finish_run};
 
 mod result_order {
     //! Results are yielded when ready and stored in call order.
@@ -31,16 +31,17 @@ mod result_order {
 
     #[tokio::test(start_paused = true)]
     async fn results_are_yielded_when_ready_and_stored_in_call_order() {
-        let reply = naps(&[30]).call("nobody", json!({})).call("nap", json!({ "ms": 10 }));
+        let reply =
+            reply_calling_nap(&[30]).call("nobody", json!({})).call("nap", json!({ "ms": 10 }));
         let model = Scripted::new([reply, "done".into()]);
-        let told = told(agent(model).with_tools([nap("nap")]).run("go")).await;
-        told.check(EndReason::Completed, 2);
-        let came = told.results_as_they_came();
+        let told = finish_run(test_agent(model).with_tools([nap_tool("nap")]).run("go")).await;
+        told.check_outcome(EndReason::Completed, 2);
+        let came = told.result_texts_by_arrival();
         assert_eq!((came[1].as_str(), came[2].as_str()), ("10", "30"));
         assert!(came[0].contains("nobody"), "what needs not run is answered at once");
-        let stand = told.results();
+        let stand = told.result_texts();
         assert_eq!((&stand[0], &stand[1], &stand[2]), (&came[2], &came[0], &came[1]));
-        assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]);
+        assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::UnknownTool, ResultKind::Ok]);
     }
 }
 
@@ -72,7 +73,9 @@ mod concurrency {
             let kit = at_once.map_or(kit.clone(), |at_once| kit.with_max_concurrency(at_once));
             let six = (0..6).fold(Reply::new(), |reply, _| reply.call("busy", json!({})));
             let model = Scripted::new([six, "done".into()]);
-            told(agent(model).with_toolkit(kit).run("go")).await.check(EndReason::Completed, 2);
+            finish_run(test_agent(model).with_toolkit(kit).run("go"))
+                .await
+                .check_outcome(EndReason::Completed, 2);
             assert_eq!(most.load(Ordering::Relaxed), expected);
         }
     }
@@ -85,8 +88,8 @@ mod concurrency {
         let batch = names.iter().fold(Reply::new(), |reply, name| reply.call(name, json!({})));
         let began = Instant::now();
         let model = Scripted::new([batch, "done".into()]);
-        let told = told(agent(model).with_tools(tools).run("go")).await;
-        told.check(EndReason::Completed, 2);
+        let told = finish_run(test_agent(model).with_tools(tools).run("go")).await;
+        told.check_outcome(EndReason::Completed, 2);
         assert_eq!(most.load(Ordering::Relaxed), 2, "safe ones run together");
         assert_eq!(alone.load(Ordering::Relaxed), 1, "an exclusive one runs beside nothing");
         assert_eq!(began.elapsed(), Duration::from_millis(40), "four segments of ten");
@@ -100,26 +103,31 @@ mod turn_limit {
 
     #[tokio::test]
     async fn at_the_turn_limit_the_last_tools_run_and_nothing_is_pending() {
-        let world =
-            World::of(Scripted::from_fn(|_, _| call("c"))).with(|agent| agent.with_max_turns(3));
+        let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
+            .map_agent(|agent| agent.with_max_turns(3));
         let told = world.run().await;
-        told.check(EndReason::MaxTurns, 3);
-        assert_eq!((world.ran(), world.sent()), (3, 3));
+        told.check_outcome(EndReason::MaxTurns, 3);
+        assert_eq!((world.tool_run_count(), world.request_count()), (3, 3));
         assert!(told.outcome.partial && told.outcome.pending.is_empty());
-        assert_eq!(told.kinds(), [ResultKind::Ok; 3]);
+        assert_eq!(told.result_kinds(), [ResultKind::Ok; 3]);
         assert_eq!(told.outcome.error, None);
     }
 
     #[tokio::test]
     async fn a_wrap_up_turn_lists_its_tools_with_tool_choice_none() {
-        let world = World::new([call("a"), call("b"), "what I have".into(), "never".into()])
-            .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
+        let world = AgentFixture::new([
+            reply_calling_t("a"),
+            reply_calling_t("b"),
+            "what I have".into(),
+            "never".into(),
+        ])
+        .map_agent(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
         let told = world.run().await;
-        told.check(EndReason::MaxTurns, 3);
-        assert_eq!((told.text(), world.ran()), ("what I have", 2));
+        told.check_outcome(EndReason::MaxTurns, 3);
+        assert_eq!((told.text(), world.tool_run_count()), ("what I have", 2));
         assert!(told.outcome.partial);
         assert_eq!(told.transitions(), [Transition::NextTurn, Transition::WrapUp]);
-        assert_eq!(told.appended(AppendReason::WrapUp).len(), 1);
+        assert_eq!(told.appended_texts(AppendReason::WrapUp).len(), 1);
         let requests = world.model.requests();
         let choices: Vec<_> = requests.iter().map(|it| it.options.tool_choice.clone()).collect();
         assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
@@ -139,20 +147,20 @@ mod turn_limit {
 
     #[tokio::test]
     async fn calls_in_the_wrap_up_turn_are_answered_without_running() {
-        let world = World::of(Scripted::from_fn(|_, _| call("c")))
-            .with(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
+        let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
+            .map_agent(|agent| agent.with_max_turns(3).with_budget(Budget::new().with_wrap_up()));
         let told = world.run().await;
-        told.check(EndReason::MaxTurns, 3);
-        assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
-        assert_eq!(world.ran(), 2);
+        told.check_outcome(EndReason::MaxTurns, 3);
+        assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::Ok, ResultKind::Budget]);
+        assert_eq!(world.tool_run_count(), 2);
     }
 
     #[tokio::test]
     async fn with_a_limit_of_one_turn_there_is_no_wrap_up() {
-        let world = World::new(["hi".into()])
-            .with(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
+        let world = AgentFixture::new(["hi".into()])
+            .map_agent(|agent| agent.with_max_turns(1).with_budget(Budget::new().with_wrap_up()));
         let told = world.run().await;
-        told.check(EndReason::Completed, 1);
+        told.check_outcome(EndReason::Completed, 1);
         assert_eq!(world.model.requests()[0].options.tool_choice, ToolChoice::Auto);
     }
 }
@@ -162,7 +170,7 @@ fn budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
 }
 
 #[track_caller]
-fn spent(told: &Told, kind: BudgetKind, used: u64, limit: u64) {
+fn spent(told: &FinishedRun, kind: BudgetKind, used: u64, limit: u64) {
     assert_eq!(told.outcome.reason, EndReason::Budget, "{:?}", told.outcome.error);
     assert!(told.outcome.partial && told.outcome.error.is_none());
     let budget = told.outcome.budget.expect("it says which");
@@ -176,42 +184,43 @@ mod call_limit {
 
     #[tokio::test]
     async fn calls_beyond_the_call_limit_are_answered_without_running() {
-        let two = || call("a").call("t", json!({}));
+        let two = || reply_calling_t("a").call("t", json!({}));
         let three = two().call("t", json!({}));
-        let world = World::new([two(), three, "never".into()])
-            .with(budget(Budget::new().with_tool_calls(4)));
+        let world = AgentFixture::new([two(), three, "never".into()])
+            .map_agent(budget(Budget::new().with_tool_calls(4)));
         let told = world.run().await;
         spent(&told, BudgetKind::ToolCalls, 4, 4);
         let (ok, budget_) = (ResultKind::Ok, ResultKind::Budget);
-        assert_eq!(told.kinds(), [ok, ok, ok, ok, budget_]);
-        assert_eq!((world.ran(), world.sent(), told.outcome.turns), (4, 2, 2));
+        assert_eq!(told.result_kinds(), [ok, ok, ok, ok, budget_]);
+        assert_eq!((world.tool_run_count(), world.request_count(), told.outcome.turns), (4, 2, 2));
     }
 
     #[tokio::test]
     async fn after_the_last_allowed_call_the_model_may_still_answer() {
-        let world = World::new([call("a").call("t", json!({})), "done".into()])
-            .with(budget(Budget::new().with_tool_calls(2)));
+        let world = AgentFixture::new([reply_calling_t("a").call("t", json!({})), "done".into()])
+            .map_agent(budget(Budget::new().with_tool_calls(2)));
         let told = world.run().await;
-        told.check(EndReason::Completed, 2);
-        assert_eq!((told.text(), world.ran(), told.outcome.budget), ("done", 2, None));
+        told.check_outcome(EndReason::Completed, 2);
+        assert_eq!((told.text(), world.tool_run_count(), told.outcome.budget), ("done", 2, None));
     }
 
     #[tokio::test]
     async fn calls_that_never_ran_are_not_counted() {
         let wrong = Reply::new().call("nobody", json!({}));
-        let world = World::new([wrong, call("a"), "done".into()])
-            .with(budget(Budget::new().with_tool_calls(1)));
-        world.run().await.check(EndReason::Completed, 3);
-        assert_eq!(world.ran(), 1);
+        let world = AgentFixture::new([wrong, reply_calling_t("a"), "done".into()])
+            .map_agent(budget(Budget::new().with_tool_calls(1)));
+        world.run().await.check_outcome(EndReason::Completed, 3);
+        assert_eq!(world.tool_run_count(), 1);
     }
 
     #[tokio::test]
     async fn a_wrap_up_turn_after_the_call_limit_still_names_the_budget() {
-        let world = World::new([call("a"), call("b"), "what I have".into()])
-            .with(budget(Budget::new().with_tool_calls(1).with_wrap_up()));
+        let world =
+            AgentFixture::new([reply_calling_t("a"), reply_calling_t("b"), "what I have".into()])
+                .map_agent(budget(Budget::new().with_tool_calls(1).with_wrap_up()));
         let told = world.run().await;
         spent(&told, BudgetKind::ToolCalls, 1, 1);
-        assert_eq!((told.text(), world.ran()), ("what I have", 1));
+        assert_eq!((told.text(), world.tool_run_count()), ("what I have", 1));
     }
 }
 
@@ -226,24 +235,32 @@ mod budgets {
             (Budget::new().with_output_tokens(100), BudgetKind::OutputTokens, 120),
             (Budget::new().with_total_tokens(500), BudgetKind::TotalTokens, 520),
         ] {
-            let crossing = Reply::text("paid for").call_raw("b", "t", "{}").usage(tokens(300, 60));
-            let world = World::new([call("a").usage(tokens(100, 60)), crossing, "never".into()])
-                .with(budget(limits));
+            let crossing =
+                Reply::text("paid for").call_raw("b", "t", "{}").usage(token_usage(300, 60));
+            let world = AgentFixture::new([
+                reply_calling_t("a").usage(token_usage(100, 60)),
+                crossing,
+                "never".into(),
+            ])
+            .map_agent(budget(limits));
             let told = world.run().await;
             let limit = if kind == BudgetKind::OutputTokens { 100 } else { 500 };
             spent(&told, kind, used, limit);
-            assert_eq!((told.text(), world.ran(), world.sent()), ("paid for", 1, 2));
-            assert_eq!(told.kinds(), [ResultKind::Ok, ResultKind::Budget]);
-            assert_eq!(told.outcome.usage, tokens(400, 120));
+            assert_eq!(
+                (told.text(), world.tool_run_count(), world.request_count()),
+                ("paid for", 1, 2)
+            );
+            assert_eq!(told.result_kinds(), [ResultKind::Ok, ResultKind::Budget]);
+            assert_eq!(told.outcome.usage, token_usage(400, 120));
         }
     }
 
     #[tokio::test]
     async fn a_final_answer_that_crosses_a_limit_completes_the_run() {
-        let world = World::new([Reply::text("done").usage(tokens(1, 100))])
-            .with(budget(Budget::new().with_output_tokens(50)));
+        let world = AgentFixture::new([Reply::text("done").usage(token_usage(1, 100))])
+            .map_agent(budget(Budget::new().with_output_tokens(50)));
         let told = world.run().await;
-        told.check(EndReason::Completed, 1);
+        told.check_outcome(EndReason::Completed, 1);
         assert_eq!(told.text(), "done");
         assert_eq!(told.outcome.budget, None, "no budget ended it");
     }
@@ -259,27 +276,33 @@ mod budgets {
         };
         for limits in [Budget::new().with_total_tokens(500), Budget::new().with_output_tokens(100)]
         {
-            let world = World::new([call("a").usage(usage)]).with(budget(limits));
-            world.run().await.check(EndReason::Budget, 1);
-            assert_eq!(world.ran(), 0);
+            let world =
+                AgentFixture::new([reply_calling_t("a").usage(usage)]).map_agent(budget(limits));
+            world.run().await.check_outcome(EndReason::Budget, 1);
+            assert_eq!(world.tool_run_count(), 0);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn tokens_of_retracted_attempts_count() {
         let busy = || Error::new(ErrorKind::Overloaded, "busy");
-        let void = || Reply::text("void").usage(tokens(300, 10)).fail(busy());
+        let void = || Reply::text("void").usage(token_usage(300, 10)).fail(busy());
         let limits = || Budget::new().with_total_tokens(700);
         // Inside of a retrying provider.
-        let model = Scripted::new([void(), void(), call("a").usage(tokens(100, 10))]);
-        let agent_ = agent(Retry::new(model).with_retraction()).with_tools([tool("t")]);
-        let told_ = told(agent_.with_budget(limits()).run("go")).await;
+        let model =
+            Scripted::new([void(), void(), reply_calling_t("a").usage(token_usage(100, 10))]);
+        let agent_ =
+            test_agent(Retry::new(model).with_retraction()).with_tools([uncounted_tool("t")]);
+        let told_ = finish_run(agent_.with_budget(limits()).run("go")).await;
         spent(&told_, BudgetKind::TotalTokens, 730, 700);
-        assert_eq!(told_.kinds(), [ResultKind::Budget]);
+        assert_eq!(told_.result_kinds(), [ResultKind::Budget]);
         // And those of the agent's own retries.
-        let world = World::new([void(), void(), call("a").usage(tokens(100, 10))])
-            .with(budget(limits()))
-            .with(|agent| agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() }));
+        let world =
+            AgentFixture::new([void(), void(), reply_calling_t("a").usage(token_usage(100, 10))])
+                .map_agent(budget(limits()))
+                .map_agent(|agent| {
+                    agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() })
+                });
         let told = world.run().await;
         spent(&told, BudgetKind::TotalTokens, 730, 700);
         assert_eq!(told.outcome.turns, 3);
@@ -289,68 +312,76 @@ mod budgets {
     async fn cost_is_computed_from_the_configured_prices() {
         let price = Price { input: 1.0, output: 10.0, cache_read: 0.1, cache_write: 2.0 };
         let prices = || Prices::new().with_price("scripted", price);
-        let usage = Usage { cache_read_input_tokens: 100, ..tokens(200, 30) };
+        let usage = Usage { cache_read_input_tokens: 100, ..token_usage(200, 30) };
         // 100 fresh, 100 cached at a tenth, 30 answered: 100 + 10 + 300 millionths.
-        let world = World::new([call("a").usage(usage), call("b").usage(usage), "never".into()])
-            .with(budget(Budget::new().with_cost_limit(0.000_8, prices())));
+        let world = AgentFixture::new([
+            reply_calling_t("a").usage(usage),
+            reply_calling_t("b").usage(usage),
+            "never".into(),
+        ])
+        .map_agent(budget(Budget::new().with_cost_limit(0.000_8, prices())));
         let told = world.run().await;
         spent(&told, BudgetKind::Money, 820, 800);
-        assert_eq!((world.ran(), world.sent()), (1, 2));
+        assert_eq!((world.tool_run_count(), world.request_count()), (1, 2));
     }
 
     #[tokio::test]
     async fn a_model_without_a_price_is_an_error_and_not_free() {
-        let world =
-            World::new([call("a")]).with(budget(Budget::new().with_cost_limit(1.0, Prices::new())));
+        let world = AgentFixture::new([reply_calling_t("a")])
+            .map_agent(budget(Budget::new().with_cost_limit(1.0, Prices::new())));
         let told = world.run().await;
-        told.check(EndReason::ProviderError, 0);
+        told.check_outcome(EndReason::ProviderError, 0);
         assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
-        assert_eq!(world.sent(), 0, "nothing was sent");
+        assert_eq!(world.request_count(), 0, "nothing was sent");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_tool_running_at_the_time_limit_is_dropped_and_answered_as_timed_out() {
-        let model = Scripted::new([naps(&[900]), "never".into()]);
-        let agent = agent(model.clone()).with_tools([nap("nap")]);
-        let told = told(
+        let model = Scripted::new([reply_calling_nap(&[900]), "never".into()]);
+        let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]);
+        let told = finish_run(
             agent.with_budget(Budget::new().with_time_limit(Duration::from_millis(500))).run("go"),
         )
         .await;
         spent(&told, BudgetKind::Time, 500, 500);
-        assert_eq!((told.kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
-        assert!(told.results()[0].contains("may have been done in part"));
+        assert_eq!((told.result_kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
+        assert!(told.result_texts()[0].contains("may have been done in part"));
     }
 
     #[tokio::test]
     async fn parent_and_sub_agents_share_one_pool() {
         let pool = Pool::new(1_000);
         let shared = || Budget::new().with_pool(&pool);
-        let child = Scripted::new([Reply::text("found").usage(tokens(800, 100))]);
-        let child = agent(child).with_budget(shared()).as_tool("child", "d").unwrap();
-        let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(90, 20));
+        let child = Scripted::new([Reply::text("found").usage(token_usage(800, 100))]);
+        let child = test_agent(child).with_budget(shared()).as_tool("child", "d").unwrap();
+        let ask =
+            Reply::new().call("child", json!({ "prompt": "look" })).usage(token_usage(90, 20));
         let model = Scripted::new([ask, "never".into()]);
-        let told =
-            told(agent(model.clone()).with_tools([child]).with_budget(shared()).run("go")).await;
+        let told = finish_run(
+            test_agent(model.clone()).with_tools([child]).with_budget(shared()).run("go"),
+        )
+        .await;
         spent(&told, BudgetKind::Pool, 1_010, 1_000);
         assert_eq!((pool.used_tokens(), model.requests().len()), (1_010, 1));
-        assert_eq!(told.results(), ["found"], "what was paid for is there");
-        assert_eq!(told.outcome.nested_usage, tokens(800, 100));
-        assert_eq!(told.outcome.usage, tokens(90, 20));
+        assert_eq!(told.result_texts(), ["found"], "what was paid for is there");
+        assert_eq!(told.outcome.nested_usage, token_usage(800, 100));
+        assert_eq!(told.outcome.usage, token_usage(90, 20));
     }
 
     #[tokio::test]
     async fn a_sub_agent_stops_when_its_parent_has_exhausted_the_pool() {
         let pool = Pool::new(100);
         let shared = || Budget::new().with_pool(&pool);
-        let child = Scripted::new([call("x").usage(tokens(60, 0)), "never".into()]);
-        let child_agent = agent(child.clone()).with_tools([tool("t")]).with_budget(shared());
-        let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(tokens(50, 0));
+        let child = Scripted::new([reply_calling_t("x").usage(token_usage(60, 0)), "never".into()]);
+        let child_agent =
+            test_agent(child.clone()).with_tools([uncounted_tool("t")]).with_budget(shared());
+        let ask = Reply::new().call("child", json!({ "prompt": "look" })).usage(token_usage(50, 0));
         let model = Scripted::new([ask, "never".into()]);
-        let parent = agent(model).with_tools([child_agent.as_tool("child", "d").unwrap()]);
-        let told = told(parent.with_budget(shared()).run("go")).await;
+        let parent = test_agent(model).with_tools([child_agent.as_tool("child", "d").unwrap()]);
+        let told = finish_run(parent.with_budget(shared()).run("go")).await;
         spent(&told, BudgetKind::Pool, 110, 100);
         assert_eq!(child.requests().len(), 1);
-        assert!(told.results()[0].contains("budget was spent"), "{:?}", told.results());
+        assert!(told.result_texts()[0].contains("budget was spent"), "{:?}", told.result_texts());
     }
 }
 
@@ -361,25 +392,31 @@ mod missing_or_repeated_usage {
 
     #[tokio::test]
     async fn a_request_without_usage_still_counts() {
-        let world = World::of(Scripted::from_fn(|_, _| call("c")))
-            .with(|agent| agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10)));
+        let world = AgentFixture::from_model(Scripted::from_fn(|_, _| reply_calling_t("c")))
+            .map_agent(|agent| {
+                agent.with_max_turns(2).with_budget(Budget::new().with_total_tokens(10))
+            });
         let told = world.run().await;
-        told.check(EndReason::MaxTurns, 2);
+        told.check_outcome(EndReason::MaxTurns, 2);
         assert_eq!(told.outcome.usage, Usage::default());
     }
 
     #[tokio::test]
     async fn repeated_usage_replaces_and_never_adds() {
-        let reply = call("c").usage(tokens(10, 1)).usage(tokens(10, 5)).usage(tokens(12, 9));
-        let told = World::new([reply, Reply::text("x").usage(tokens(20, 1))]).run().await;
-        assert_eq!(told.outcome.usage, tokens(32, 10));
+        let reply = reply_calling_t("c")
+            .usage(token_usage(10, 1))
+            .usage(token_usage(10, 5))
+            .usage(token_usage(12, 9));
+        let told =
+            AgentFixture::new([reply, Reply::text("x").usage(token_usage(20, 1))]).run().await;
+        assert_eq!(told.outcome.usage, token_usage(32, 10));
     }
 
     #[tokio::test]
     async fn late_or_missing_usage_is_not_an_error_on_any_wire() {
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", ["hello"]);
-            told(agent(model).run("go")).await.check(EndReason::Completed, 1);
+            let model = WireProvider::new(wire, "m", ["hello"]);
+            finish_run(test_agent(model).run("go")).await.check_outcome(EndReason::Completed, 1);
         }
     }
 }

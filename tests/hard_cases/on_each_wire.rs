@@ -15,12 +15,14 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::testing::{Answer, Fault, Wire};
 use turnstream::{Error, ErrorKind, History, Turn, Usage};
 
-use crate::support::items::tokens;
-use crate::support::models::{Bodies, OnWire};
-use crate::support::runs::agent;
-use crate::support::tools::{Counter, fine};
-use crate::support::wires::{frame_on, frames, in_dialect, read, read_frames, sendable};
-use crate::support::world::{self, Told};
+use crate::support::items::token_usage;
+use crate::support::models::{ChunkedProvider, WireProvider};
+use crate::support::runs::test_agent;
+use crate::support::tools::{Counter, ok_tool};
+use crate::support::wires::{
+    decode_in_dialect, encode_and_lint, read_answer, read_frames, sse_body, wire_frame,
+};
+use crate::support::world::{self, FinishedRun};
 
 /// Frames as text, from JSON.
 fn texts(frames: &[Value]) -> Vec<String> {
@@ -29,12 +31,17 @@ fn texts(frames: &[Value]) -> Vec<String> {
 
 /// A run whose model answers with these frames, turn by turn, and which has these tools. Returns the
 /// number of requests as well.
-async fn run(wire: Wire, turns: &[Vec<String>], tools: &[&str], ran: &Counter) -> (Told, usize) {
-    let body = |turn: &Vec<String>| turn.iter().map(|data| frame_on(wire, data)).collect();
-    let model = Bodies::new(turns.iter().map(body).collect(), wire);
-    let asked = Arc::clone(&model.asked);
-    let agent = agent(model).with_tools(tools.iter().map(|name| fine(name, ran)));
-    let told = world::told(agent.run_from(History::from_id("h"), "go")).await;
+async fn run(
+    wire: Wire,
+    turns: &[Vec<String>],
+    tools: &[&str],
+    ran: &Counter,
+) -> (FinishedRun, usize) {
+    let body = |turn: &Vec<String>| turn.iter().map(|data| wire_frame(wire, data)).collect();
+    let model = ChunkedProvider::new(turns.iter().map(body).collect(), wire);
+    let asked = Arc::clone(&model.requests);
+    let agent = test_agent(model).with_tools(tools.iter().map(|name| ok_tool(name, ran)));
+    let told = world::finish_run(agent.run_from(History::from_id("h"), "go")).await;
     let asked = asked.lock().unwrap().len();
     (told, asked)
 }
@@ -163,12 +170,16 @@ mod provider_executed_calls {
                 (EndReason::Completed, 1, 0),
                 "{wire}"
             );
-            assert_eq!((ran.began(), told.started(), told.kinds()), (0, 0, vec![]), "{wire}");
+            assert_eq!(
+                (ran.started_count(), told.tool_start_count(), told.result_kinds()),
+                (0, 0, vec![]),
+                "{wire}"
+            );
             let history = told.handle.history();
             let kept = history.iter().filter(|item| matches!(item.kind, ItemKind::Other)).count();
             assert_eq!(kept, own, "{wire}");
             assert_eq!(history.settled(), history, "{wire}: settling leaves it alone");
-            let sent = sendable(wire, &history).to_string();
+            let sent = encode_and_lint(wire, &history).to_string();
             assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
         }
     }
@@ -180,14 +191,14 @@ mod provider_executed_calls {
             let (turn, own) = hosted(wire, true);
             let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
             assert_eq!(
-                (told.outcome.reason, asked, ran.began()),
+                (told.outcome.reason, asked, ran.started_count()),
                 (EndReason::Completed, 2, 1),
                 "{wire}"
             );
-            assert_eq!(told.results(), ["fine"], "{wire}");
+            assert_eq!(told.result_texts(), ["fine"], "{wire}");
             let history = told.handle.history();
             assert!(history.is_settled(), "{wire}");
-            let sent = sendable(wire, &history).to_string();
+            let sent = encode_and_lint(wire, &history).to_string();
             assert_eq!(sent.contains("srv1"), own > 0, "{wire}: {sent}");
         }
     }
@@ -210,9 +221,9 @@ mod provider_executed_calls {
             json!({ "type": "message_stop" }),
         ]);
         let (told, asked) = run(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!((asked, ran.began(), told.kinds()), (1, 0, vec![]));
-        sendable(Wire::Anthropic, &told.handle.history());
+        told.check_outcome(EndReason::Completed, 1);
+        assert_eq!((asked, ran.started_count(), told.result_kinds()), (1, 0, vec![]));
+        encode_and_lint(Wire::Anthropic, &told.handle.history());
     }
 
     #[tokio::test]
@@ -238,9 +249,12 @@ mod provider_executed_calls {
             message("m3", &[found("srv2"), said], "end_turn"),
         ];
         let (told, asked) = run(Wire::Anthropic, &turns, &["web_search"], &ran).await;
-        told.check(EndReason::Completed, 3);
-        assert_eq!((asked, ran.began(), told.kinds(), told.text()), (3, 0, vec![], "done"));
-        let sent = sendable(Wire::Anthropic, &told.handle.history()).to_string();
+        told.check_outcome(EndReason::Completed, 3);
+        assert_eq!(
+            (asked, ran.started_count(), told.result_kinds(), told.text()),
+            (3, 0, vec![], "done")
+        );
+        let sent = encode_and_lint(Wire::Anthropic, &told.handle.history()).to_string();
         for id in ["srv1", "srv2"] {
             assert_eq!(sent.matches(id).count(), 2, "both halves of {id} go back: {sent}");
         }
@@ -259,23 +273,23 @@ mod calls_without_end_marker {
             let calls = || Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
             let broken = || Answer::reply(calls()).with_fault(Fault::NoTerminalMarker);
             // Neither of the first turn, nor of the one that is asked for in its place.
-            let model = OnWire::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
-            let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+            let model = WireProvider::new(wire, "m", [broken(), broken(), Answer::reply("hello")]);
+            let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
             let asks_again =
                 agent.clone().with_limits(Limits { max_turn_retries: 1, ..Limits::default() });
-            let first = world::told(asks_again.run("go")).await;
-            first.check(EndReason::Incomplete, 2);
+            let first = world::finish_run(asks_again.run("go")).await;
+            first.check_outcome(EndReason::Incomplete, 2);
             assert_eq!(
-                (ran.began(), first.started(), first.retractions().len()),
+                (ran.started_count(), first.tool_start_count(), first.retracted_usages().len()),
                 (0, 0, 1),
                 "{wire}"
             );
             // Nothing dangles: the next run is sent a lawful history without these calls.
-            let next = world::told(agent.run_from(first.handle.history(), "again")).await;
-            next.check(EndReason::Completed, 1);
-            let sent = model.sent().pop().unwrap().to_string();
+            let next = world::finish_run(agent.run_from(first.handle.history(), "again")).await;
+            next.check_outcome(EndReason::Completed, 1);
+            let sent = model.sent_bodies().pop().unwrap().to_string();
             assert!(!sent.contains("c1") && !sent.contains("c2"), "{wire}: {sent}");
-            assert_eq!(ran.began(), 0, "{wire}");
+            assert_eq!(ran.started_count(), 0, "{wire}");
         }
     }
 
@@ -283,9 +297,9 @@ mod calls_without_end_marker {
     fn a_dialect_without_finish_reasons_never_runs_calls() {
         let in_end = |end, chunks: &[&str]| -> Result<Arc<Turn>, Error> {
             let dialect = Dialect { turn_end: end, ..Dialect::MINIMAL };
-            let body = stream::iter([Ok(Bytes::from(frames(chunks)))]);
+            let body = stream::iter([Ok(Bytes::from(sse_body(chunks)))]);
             let history = History::from_id("h");
-            block_on(in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
+            block_on(decode_in_dialect(&dialect, Wire::OpenAiChat, "m", &history, body).into_turn())
         };
         let said = r#"{"choices":[{"delta":{"content":"hi"}}]}"#;
         let call = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"t","arguments":"{}"}}]}}]}"#;
@@ -366,7 +380,7 @@ mod content_filter {
                 let kept = history.iter().filter_map(Item::as_text).collect::<Vec<_>>();
                 assert_eq!(kept, Vec::from_iter(said), "{wire}: the text is kept");
                 history.push(Item::user("then something else"));
-                sendable(wire, &history);
+                encode_and_lint(wire, &history);
             }
         }
     }
@@ -427,7 +441,7 @@ mod events_after_the_end {
             ),
         ] {
             let turn = read_ended(wire, &[usage]).unwrap();
-            assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)), "{wire}");
+            assert_eq!((turn.text().as_str(), turn.usage()), ("hi", token_usage(7, 2)), "{wire}");
             assert_eq!(turn.stop_reason(), &StopReason::Stop, "{wire}");
         }
     }
@@ -627,10 +641,10 @@ mod missing_or_repeated_usage {
             let turn = counted(wire, Some([(10, 1), (10, 4), (12, 9)]));
             let (told, _) = run(wire, &[turn], &["t"], &Counter::default()).await;
             assert_eq!((told.outcome.reason, told.text()), (EndReason::Completed, "hi"), "{wire}");
-            assert_eq!(told.outcome.usage, tokens(12, 9), "{wire}");
+            assert_eq!(told.outcome.usage, token_usage(12, 9), "{wire}");
             let kept =
                 told.handle.history().iter().filter_map(|item| item.turn.clone()).next_back();
-            assert_eq!(kept.unwrap().usage, tokens(12, 9), "{wire}: with the turn as well");
+            assert_eq!(kept.unwrap().usage, token_usage(12, 9), "{wire}: with the turn as well");
         }
     }
 
@@ -639,17 +653,21 @@ mod missing_or_repeated_usage {
         for wire in Wire::ALL {
             let (told, asked) =
                 run(wire, &[counted(wire, None)], &["t"], &Counter::default()).await;
-            told.check(EndReason::Completed, 1);
+            told.check_outcome(EndReason::Completed, 1);
             assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
             // Nor is it less of a turn: it counts towards the cap.
             let call = Answer::reply(Reply::new().call_raw("", "t", "{}"));
-            let turn = read(wire, call.clone()).unwrap();
+            let turn = read_answer(wire, call.clone()).unwrap();
             assert_eq!(turn.usage(), Usage::default(), "{wire}");
-            let model = OnWire::new(wire, "m", [call.clone(), call]);
-            let capped = agent(model.clone()).with_tools([fine("t", &Counter::default())]);
-            let told = world::told(capped.with_max_turns(2).run("go")).await;
-            told.check(EndReason::MaxTurns, 2);
-            assert_eq!((told.outcome.usage, model.sent().len()), (Usage::default(), 2), "{wire}");
+            let model = WireProvider::new(wire, "m", [call.clone(), call]);
+            let capped = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
+            let told = world::finish_run(capped.with_max_turns(2).run("go")).await;
+            told.check_outcome(EndReason::MaxTurns, 2);
+            assert_eq!(
+                (told.outcome.usage, model.sent_bodies().len()),
+                (Usage::default(), 2),
+                "{wire}"
+            );
         }
     }
 }

@@ -13,19 +13,22 @@ use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolUpdate};
 use turnstream::{Agent, Event, Outcome, Usage};
 
-use crate::support::models::Bodies;
+use crate::support::models::ChunkedProvider;
 use crate::support::replays;
-use crate::support::runs::{call_of, check, is_started, kinds, pull, scripted, types, until};
-use crate::support::tools::{Counter, endless, fine, spec};
-use crate::support::wires::frame;
+use crate::support::runs::{
+    check_outcome, event_types, is_tool_started, pull_ready, pull_until, reply_calling,
+    result_kinds, scripted_agent,
+};
+use crate::support::tools::{Counter, ok_tool, pending_tool, spec};
+use crate::support::wires::sse_frame;
 
 async fn stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Counter, Usage) {
     let counter = Counter::default();
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
-    let first = call_of("c1", "t").call_raw("c2", "t", "{}").usage(usage);
-    let (agent, model) = scripted([first, "never".into()], vec![fine("t", &counter)]);
+    let first = reply_calling("c1", "t").call_raw("c2", "t", "{}").usage(usage);
+    let (agent, model) = scripted_agent([first, "never".into()], vec![ok_tool("t", &counter)]);
     let mut run = agent.run("go");
-    until(&mut run, fits).await;
+    pull_until(&mut run, fits).await;
     run.stop_after_turn();
     run.stop_after_turn();
     let handle = run.handle();
@@ -44,27 +47,27 @@ mod stop_after_turn {
         let moments: [fn(&Event) -> bool; 4] = [
             |event| matches!(event, Event::TurnStarted { .. }),
             |event| event.turn_complete().is_some(),
-            is_started,
+            is_tool_started,
             |event| event.tool_output().is_some(),
         ];
         for (at, fits) in moments.into_iter().enumerate() {
             let (outcome, model, counter, usage) = stopped_when(fits).await;
-            check(&outcome, EndReason::Stopped, 1);
+            check_outcome(&outcome, EndReason::Stopped, 1);
             assert!(outcome.partial);
-            assert_eq!(kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
-            assert_eq!((outcome.usage, counter.began()), (usage, 2), "moment {at}");
+            assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
+            assert_eq!((outcome.usage, counter.started_count()), (usage, 2), "moment {at}");
             assert_eq!(model.requests().len(), 1, "moment {at}");
         }
     }
 
     #[tokio::test]
     async fn a_stop_when_the_model_is_done_changes_nothing() {
-        let (agent, _) = scripted(["all done".into()], vec![]);
+        let (agent, _) = scripted_agent(["all done".into()], vec![]);
         let mut run = agent.run("go");
-        until(&mut run, |event| event.text_delta().is_some()).await;
+        pull_until(&mut run, |event| event.text_delta().is_some()).await;
         run.stop_after_turn();
         let outcome = run.outcome().await;
-        check(&outcome, EndReason::Completed, 1);
+        check_outcome(&outcome, EndReason::Completed, 1);
         assert_eq!(outcome.text, "all done");
     }
 }
@@ -73,7 +76,7 @@ mod stop_after_turn {
 fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
     let (counter, steps) = (counter.clone(), Arc::clone(steps));
     Tool::typed_streaming(spec("tell"), move |_: Value, _| {
-        let (alive, steps) = (counter.count(), Arc::clone(&steps));
+        let (alive, steps) = (counter.enter(), Arc::clone(&steps));
         let updates = (0..3).map(|n| ToolUpdate::progress(&n)).chain([ToolUpdate::output("told")]);
         stream::iter(updates).map(move |update| {
             let _alive = &alive;
@@ -87,15 +90,15 @@ fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
 /// The frames of a turn with words and two calls, one a piece.
 fn frames_with_calls() -> Vec<String> {
     let words = ["one ", "two ", "three "].map(|word| {
-        frame(&format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{word}"}}}}]}}"#))
+        sse_frame(&format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{word}"}}}}]}}"#))
     });
     let call = |index: u8, name: &str| {
-        frame(&format!(
+        sse_frame(&format!(
             r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{{"index":{index},"id":"c{index}","function":{{"name":"{name}","arguments":"{{}}"}}}}]}}}}]}}"#
         ))
     };
-    let end = frame(r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#);
-    let calls = [call(0, "tell"), call(1, "endless"), end, frame("[DONE]")];
+    let end = sse_frame(r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#);
+    let calls = [call(0, "tell"), call(1, "endless"), end, sse_frame("[DONE]")];
     words.into_iter().chain(calls).collect()
 }
 
@@ -109,18 +112,20 @@ mod drop_cancels {
         let mut seen = [0; 3];
         for polls in 0..60 {
             let (tools, steps) = (Counter::default(), Arc::default());
-            let model = Bodies::new(vec![frames_with_calls()], Wire::OpenAiChat);
-            let (open, read) = (model.open.clone(), Arc::clone(&model.read));
-            let kit = [telling(&tools, &steps), endless("endless", &tools)];
-            let mut run =
-                Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
+            let model = ChunkedProvider::new(vec![frames_with_calls()], Wire::OpenAiChat);
+            let (open, read) = (model.open_bodies.clone(), Arc::clone(&model.chunks_read));
+            let kit = [telling(&tools, &steps), pending_tool("endless", &tools)];
+            let mut run = Agent::new(model)
+                .with_recorder(replays::replaying_recorder())
+                .with_tools(kit)
+                .run("go");
             for _ in 0..polls {
                 run.next().now_or_never();
             }
-            seen[0] += open.now();
-            seen[1] += tools.now();
+            seen[0] += open.alive_count();
+            seen[1] += tools.alive_count();
             drop(run);
-            assert_eq!((open.now(), tools.now()), (0, 0), "behind {polls} polls");
+            assert_eq!((open.alive_count(), tools.alive_count()), (0, 0), "behind {polls} polls");
             let before = (read.load(Ordering::Relaxed), steps.load(Ordering::Relaxed));
             for _ in 0..5 {
                 tokio::task::yield_now().await;
@@ -139,30 +144,31 @@ mod drop_cancels {
         let waits = {
             let counter = counter.clone();
             hook::before_tool(move |_, _| {
-                let alive = counter.count();
+                let alive = counter.enter();
                 async move {
                     let _alive = alive;
                     std::future::pending::<CallDecision>().await
                 }
             })
         };
-        let (agent_, model) = scripted([call_of("c1", "t")], vec![fine("t", &Counter::default())]);
+        let (agent_, model) =
+            scripted_agent([reply_calling("c1", "t")], vec![ok_tool("t", &Counter::default())]);
         let mut run = agent_.with_hook(waits).run("go");
-        pull(&mut run);
-        assert_eq!((counter.now(), model.in_flight()), (1, 0));
+        pull_ready(&mut run);
+        assert_eq!((counter.alive_count(), model.in_flight()), (1, 0));
         drop(run);
-        assert_eq!(counter.now(), 0);
+        assert_eq!(counter.alive_count(), 0);
 
         let child = Scripted::new([Reply::text("so far").hang()]);
         let asks = Reply::new().call("child", json!({ "prompt": "look" }));
         let tools = vec![
             Agent::new(child.clone())
-                .with_recorder(replays::recorder())
+                .with_recorder(replays::replaying_recorder())
                 .as_tool("child", "Looks")
                 .unwrap(),
         ];
-        let mut run = scripted([asks], tools).0.run("go");
-        pull(&mut run);
+        let mut run = scripted_agent([asks], tools).0.run("go");
+        pull_ready(&mut run);
         assert_eq!(child.in_flight(), 1);
         drop(run);
         assert_eq!(child.in_flight(), 0);
@@ -178,17 +184,19 @@ mod slow_consumer {
     async fn no_more_bytes_are_read_than_were_polled_for() {
         // What is read beyond: the piece whose events are being given out.
         const AHEAD: usize = 1;
-        let model = Bodies::new(vec![frames_with_calls()], Wire::OpenAiChat);
-        let read = Arc::clone(&model.read);
+        let model = ChunkedProvider::new(vec![frames_with_calls()], Wire::OpenAiChat);
+        let read = Arc::clone(&model.chunks_read);
         let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
-        let kit = [telling(&tools, &steps), endless("endless", &tools)];
-        let mut run =
-            Agent::new(model).with_recorder(replays::recorder()).with_tools(kit).run("go");
+        let kit = [telling(&tools, &steps), pending_tool("endless", &tools)];
+        let mut run = Agent::new(model)
+            .with_recorder(replays::replaying_recorder())
+            .with_tools(kit)
+            .run("go");
         let (mut pulled, mut told) = (0, 0);
         while let Some(Some(event)) = run.next().now_or_never() {
             pulled += 1;
             let event = event.unwrap();
-            told += usize::from(types(&[event])[0].starts_with("tool_"));
+            told += usize::from(event_types(&[event])[0].starts_with("tool_"));
             for _ in 0..3 {
                 tokio::task::yield_now().await;
             }
@@ -201,17 +209,19 @@ mod slow_consumer {
 
     #[tokio::test]
     async fn the_next_request_is_sent_only_when_polled() {
-        let (agent, model) =
-            scripted([call_of("c1", "t"), "done".into()], vec![fine("t", &Counter::default())]);
+        let (agent, model) = scripted_agent(
+            [reply_calling("c1", "t"), "done".into()],
+            vec![ok_tool("t", &Counter::default())],
+        );
         let mut run = agent.run("go");
-        until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
+        pull_until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
         for _ in 0..5 {
             tokio::task::yield_now().await;
         }
         assert_eq!(model.requests().len(), 1);
-        until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
+        pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         assert_eq!(model.requests().len(), 1, "announced, and not sent before the next pull");
-        until(&mut run, |event| event.text_delta().is_some()).await;
+        pull_until(&mut run, |event| event.text_delta().is_some()).await;
         assert_eq!(model.requests().len(), 2);
     }
 }

@@ -13,12 +13,12 @@ use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Event, Item};
 
-use crate::support::items::tokens;
-use crate::support::models::{Bodies, OnWire};
-use crate::support::runs::{agent, call};
-use crate::support::tools::{Counter, fine, tool};
-use crate::support::wires::{frames, read_frames};
-use crate::support::world::{self, World, told};
+use crate::support::items::token_usage;
+use crate::support::models::{ChunkedProvider, WireProvider};
+use crate::support::runs::{reply_calling_t, test_agent};
+use crate::support::tools::{Counter, ok_tool, uncounted_tool};
+use crate::support::wires::{read_frames, sse_body};
+use crate::support::world::{self, AgentFixture, finish_run};
 
 mod calls_truncated_by_output_limit {
     //! Calls that the output limit truncated never run and are requested once more.
@@ -31,34 +31,36 @@ mod calls_truncated_by_output_limit {
             let whole = Reply::new().call_raw("whole", "t", "{}");
             whole.call_unfinished(id, "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens)
         };
-        let world = World::new([cut("a"), "shorter".into()]);
+        let world = AgentFixture::new([cut("a"), "shorter".into()]);
         let told = world.run().await;
-        told.check(EndReason::Completed, 2);
-        assert_eq!(told.kinds(), [ResultKind::Truncated; 2]);
+        told.check_outcome(EndReason::Completed, 2);
+        assert_eq!(told.result_kinds(), [ResultKind::Truncated; 2]);
         assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery]);
-        assert!(told.results()[0].contains("cut off by the output limit"));
-        assert_eq!(world.ran(), 0);
+        assert!(told.result_texts()[0].contains("cut off by the output limit"));
+        assert_eq!(world.tool_run_count(), 0);
         // The second in a row ends it, paired.
-        let world = World::new([cut("a"), cut("b"), "never".into()]);
+        let world = AgentFixture::new([cut("a"), cut("b"), "never".into()]);
         let told = world.run().await;
-        told.check(EndReason::Truncated, 2);
-        assert_eq!(told.kinds(), [ResultKind::Truncated; 4]);
-        assert!(told.outcome.partial && told.outcome.error.is_none() && world.ran() == 0);
+        told.check_outcome(EndReason::Truncated, 2);
+        assert_eq!(told.result_kinds(), [ResultKind::Truncated; 4]);
+        assert!(
+            told.outcome.partial && told.outcome.error.is_none() && world.tool_run_count() == 0
+        );
     }
 
     #[tokio::test]
     async fn a_truncated_call_is_sent_as_a_valid_call_on_every_wire() {
         let cut =
             Reply::new().call_unfinished("c", "t", r#"{"path":"/a"#).stop(StopReason::MaxTokens);
-        let told = World::new([cut, "so".into()]).run().await;
+        let told = AgentFixture::new([cut, "so".into()]).run().await;
         let history = told.handle.history();
         let raw = history.iter().find_map(Item::as_tool_call).unwrap();
         assert_eq!(raw.arguments, r#"{"path":"/a"#, "the raw text is kept");
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", ["hello"]);
-            let next = agent(model.clone()).with_tools([tool("t")]);
+            let model = WireProvider::new(wire, "m", ["hello"]);
+            let next = test_agent(model.clone()).with_tools([uncounted_tool("t")]);
             told_ok(next.run_from(history.clone(), "go on")).await;
-            assert_eq!(model.sent().len(), 1);
+            assert_eq!(model.sent_bodies().len(), 1);
         }
     }
 
@@ -70,14 +72,19 @@ mod calls_truncated_by_output_limit {
             // A hook cannot repair arguments whose end is not known, and the whole call does not run.
             let repair = hook::repair_arguments(|_, _, _| Some("{}".into()));
             let cut = || relabelled(stop.clone(), 50);
-            let world = World::new([cut(), call("c"), cut(), cut(), "never".into()]);
-            let world = world.with(at_most_50).with(|agent| agent.with_hook(repair));
+            let world =
+                AgentFixture::new([cut(), reply_calling_t("c"), cut(), cut(), "never".into()]);
+            let world = world.map_agent(at_most_50).map_agent(|agent| agent.with_hook(repair));
             let told = world.run().await;
             // It is asked for again once, a good turn resets the count, and the second in a row ends it.
-            told.check(EndReason::Truncated, 4);
+            told.check_outcome(EndReason::Truncated, 4);
             let kinds = [[truncated; 2].as_slice(), &[ResultKind::Ok], &[truncated; 4]].concat();
-            assert_eq!((told.kinds(), world.ran(), world.sent()), (kinds, 1, 4), "{stop:?}");
-            assert!(told.results()[1].contains("cut off by the output limit"));
+            assert_eq!(
+                (told.result_kinds(), world.tool_run_count(), world.request_count()),
+                (kinds, 1, 4),
+                "{stop:?}"
+            );
+            assert!(told.result_texts()[1].contains("cut off by the output limit"));
             let (cut, next) = (Transition::MaxOutputTokensRecovery, Transition::NextTurn);
             assert_eq!(told.transitions(), [cut, next, cut]);
             assert!(told.outcome.partial && told.outcome.error.is_none());
@@ -93,14 +100,17 @@ mod calls_truncated_by_output_limit {
         let (ok, invalid) = (ResultKind::Ok, ResultKind::InvalidArguments);
         for output_tokens in [49, 0] {
             let reply = relabelled(StopReason::ToolCalls, output_tokens);
-            let world = World::new([reply, "done".into()]).with(at_most_50);
+            let world = AgentFixture::new([reply, "done".into()]).map_agent(at_most_50);
             let told = world.run().await;
-            told.check(EndReason::Completed, 2);
-            assert_eq!((told.kinds(), world.ran()), (vec![ok, invalid], 1));
+            told.check_outcome(EndReason::Completed, 2);
+            assert_eq!((told.result_kinds(), world.tool_run_count()), (vec![ok, invalid], 1));
         }
         // Nor is there a limit to reach where none was set.
-        let world = World::new([relabelled(StopReason::ToolCalls, 50), "done".into()]);
-        assert_eq!((world.run().await.kinds(), world.ran()), (vec![ok, invalid], 1));
+        let world = AgentFixture::new([relabelled(StopReason::ToolCalls, 50), "done".into()]);
+        assert_eq!(
+            (world.run().await.result_kinds(), world.tool_run_count()),
+            (vec![ok, invalid], 1)
+        );
     }
 
     #[tokio::test]
@@ -108,7 +118,7 @@ mod calls_truncated_by_output_limit {
         for wire in Wire::ALL {
             let cut = match wire {
                 // Arguments are an object here, which cannot be cut: only a call in pieces can.
-                Wire::Gemini => frames(&[
+                Wire::Gemini => sse_body(&[
                     r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","willContinue":true}}]}}]}"#,
                     r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}],"willContinue":true}}]}}]}"#,
                     r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":50}}"#,
@@ -124,29 +134,33 @@ mod calls_truncated_by_output_limit {
                 .into(),
                 _ => {
                     let cut = Reply::new().call_raw("c", "t", r#"{"path":"/a"#);
-                    Answer::reply(cut.usage(tokens(10, 50))).to_bytes(wire)
+                    Answer::reply(cut.usage(token_usage(10, 50))).to_bytes(wire)
                 }
             };
             let cut = Answer::raw("text/event-stream", cut);
-            let model = OnWire::new(wire, "m", [cut, Answer::reply("shorter")]);
+            let model = WireProvider::new(wire, "m", [cut, Answer::reply("shorter")]);
             let ran = Counter::default();
-            let agent = at_most_50(agent(model.clone())).with_tools([fine("t", &ran)]);
-            let told = told(agent.run("go")).await;
-            told.check(EndReason::Completed, 2);
-            assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::Truncated], 0), "{wire}");
-            assert_eq!(model.sent().len(), 2, "{wire}");
+            let agent = at_most_50(test_agent(model.clone())).with_tools([ok_tool("t", &ran)]);
+            let told = finish_run(agent.run("go")).await;
+            told.check_outcome(EndReason::Completed, 2);
+            assert_eq!(
+                (told.result_kinds(), ran.started_count()),
+                (vec![ResultKind::Truncated], 0),
+                "{wire}"
+            );
+            assert_eq!(model.sent_bodies().len(), 2, "{wire}");
         }
     }
 }
 
 async fn told_ok(run: turnstream::Run) {
-    told(run).await.check(EndReason::Completed, 1);
+    finish_run(run).await.check_outcome(EndReason::Completed, 1);
 }
 
 /// A turn whose second call was cut off, under a stop reason of the server's own.
 fn relabelled(stop: StopReason, output_tokens: u64) -> Reply {
     let whole = Reply::new().call_raw("", "t", "{}").call_raw("", "t", r#"{"path":"/a"#);
-    whole.usage(tokens(10, output_tokens)).stop(stop)
+    whole.usage(token_usage(10, output_tokens)).stop(stop)
 }
 
 fn at_most_50(agent: Agent) -> Agent {
@@ -160,16 +174,26 @@ mod complete_calls_of_a_truncated_turn {
 
     #[tokio::test]
     async fn complete_calls_of_a_truncated_turn_do_not_run() {
-        let cut = |id: &str| call(id).stop(StopReason::MaxTokens);
-        let world = World::new([cut("a"), call("b"), cut("c"), call("d"), "done".into()]);
+        let cut = |id: &str| reply_calling_t(id).stop(StopReason::MaxTokens);
+        let world = AgentFixture::new([
+            cut("a"),
+            reply_calling_t("b"),
+            cut("c"),
+            reply_calling_t("d"),
+            "done".into(),
+        ]);
         let told = world.run().await;
-        told.check(EndReason::Completed, 5);
+        told.check_outcome(EndReason::Completed, 5);
         let (truncated, ok) = (ResultKind::Truncated, ResultKind::Ok);
-        assert_eq!(told.kinds(), [truncated, ok, truncated, ok], "a good turn resets the count");
-        assert_eq!(world.ran(), 2);
-        let told = World::new([cut("a"), cut("b")]).run().await;
-        told.check(EndReason::Truncated, 2);
-        assert_eq!(told.kinds(), [truncated; 2], "never dangling");
+        assert_eq!(
+            told.result_kinds(),
+            [truncated, ok, truncated, ok],
+            "a good turn resets the count"
+        );
+        assert_eq!(world.tool_run_count(), 2);
+        let told = AgentFixture::new([cut("a"), cut("b")]).run().await;
+        told.check_outcome(EndReason::Truncated, 2);
+        assert_eq!(told.result_kinds(), [truncated; 2], "never dangling");
     }
 }
 
@@ -181,31 +205,31 @@ mod text_truncated_by_output_limit {
     #[tokio::test]
     async fn a_truncated_text_is_continued_at_most_three_times_in_a_row() {
         let cut = |words: &str| Reply::text(words).stop(StopReason::MaxTokens);
-        let told = World::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
-        told.check(EndReason::Completed, 4);
+        let told = AgentFixture::new([cut("a"), cut("b"), cut("c"), "d".into()]).run().await;
+        told.check_outcome(EndReason::Completed, 4);
         assert_eq!(told.transitions(), [Transition::MaxOutputTokensRecovery; 3]);
-        let prompts = told.appended(AppendReason::Continuation);
+        let prompts = told.appended_texts(AppendReason::Continuation);
         let prompt = "user: You were cut off. Please continue from where you stopped.";
         assert_eq!(prompts, [prompt; 3]);
-        assert_eq!(told.words()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
+        assert_eq!(told.item_summaries()[1..5], ["a", prompt, "b", prompt], "all of it is kept");
 
-        let world = World::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
+        let world = AgentFixture::new([cut("a"), cut("b"), cut("c"), cut("d"), "never".into()]);
         let told = world.run().await;
-        told.check(EndReason::Truncated, 4);
-        assert_eq!((told.text(), world.sent()), ("abcd", 4));
+        told.check_outcome(EndReason::Truncated, 4);
+        assert_eq!((told.text(), world.request_count()), ("abcd", 4));
         assert!(told.outcome.partial && told.outcome.error.is_none());
         // A next turn begins the count anew.
-        let world = World::new([
+        let world = AgentFixture::new([
             cut("a"),
             cut("b"),
             cut("c"),
-            call("x"),
+            reply_calling_t("x"),
             cut("d"),
             cut("e"),
             cut("f"),
             "g".into(),
         ]);
-        world.run().await.check(EndReason::Completed, 8);
+        world.run().await.check_outcome(EndReason::Completed, 8);
     }
 }
 
@@ -217,11 +241,11 @@ mod content_filter {
     #[tokio::test]
     async fn a_content_filter_ends_the_run_without_an_error() {
         for reply in [Reply::new(), Reply::text("I was going to")] {
-            let world = World::new([reply.stop(StopReason::ContentFilter), "never".into()]);
+            let world = AgentFixture::new([reply.stop(StopReason::ContentFilter), "never".into()]);
             let told = world.run().await;
-            told.check(EndReason::Filtered, 1);
+            told.check_outcome(EndReason::Filtered, 1);
             assert!(told.outcome.error.is_none() && !told.outcome.partial);
-            assert_eq!(world.sent(), 1);
+            assert_eq!(world.request_count(), 1);
         }
     }
 
@@ -245,10 +269,15 @@ mod calls_of_a_filtered_turn {
 
     #[tokio::test]
     async fn calls_of_a_filtered_turn_are_answered_and_never_run() {
-        let world = World::new([call("a").call("t", json!({})).stop(StopReason::ContentFilter)]);
+        let world = AgentFixture::new([reply_calling_t("a")
+            .call("t", json!({}))
+            .stop(StopReason::ContentFilter)]);
         let told = world.run().await;
-        told.check(EndReason::Filtered, 1);
-        assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 2], 0));
+        told.check_outcome(EndReason::Filtered, 1);
+        assert_eq!(
+            (told.result_kinds(), world.tool_run_count()),
+            (vec![ResultKind::Skipped; 2], 0)
+        );
     }
 }
 
@@ -259,15 +288,15 @@ mod refusal {
 
     #[tokio::test]
     async fn a_refusal_ends_the_run_and_keeps_its_text() {
-        let world = World::new([Reply::new().refuse("I will not."), "never".into()]);
+        let world = AgentFixture::new([Reply::new().refuse("I will not."), "never".into()]);
         let told = world.run().await;
-        told.check(EndReason::Refused, 1);
-        assert_eq!((told.text(), world.sent()), ("I will not.", 1));
+        told.check_outcome(EndReason::Refused, 1);
+        assert_eq!((told.text(), world.request_count()), ("I will not.", 1));
         assert!(told.outcome.error.is_none());
-        let world = World::new([call("c").stop(StopReason::Refusal)]);
+        let world = AgentFixture::new([reply_calling_t("c").stop(StopReason::Refusal)]);
         let told = world.run().await;
-        told.check(EndReason::Refused, 1);
-        assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped], 0));
+        told.check_outcome(EndReason::Refused, 1);
+        assert_eq!((told.result_kinds(), world.tool_run_count()), (vec![ResultKind::Skipped], 0));
     }
 
     #[test]
@@ -290,16 +319,16 @@ mod refusal {
     #[tokio::test]
     async fn a_history_can_be_truncated_before_the_refused_prompt() {
         let model = Scripted::new(["hi".into(), Reply::new().refuse("No."), "gladly".into()]);
-        let agent = agent(model.clone());
-        let first = told(agent.run("hello")).await;
+        let agent = test_agent(model.clone());
+        let first = finish_run(agent.run("hello")).await;
         let before = first.handle.history();
-        let refused = told(agent.run_from(before.clone(), "something bad")).await;
-        refused.check(EndReason::Refused, 1);
+        let refused = finish_run(agent.run_from(before.clone(), "something bad")).await;
+        refused.check_outcome(EndReason::Refused, 1);
         let history = refused.handle.history();
         let fork = history.before_last_prompt().fork(&CountingIds::new("fork"));
-        let told = told(agent.run_from(fork, "something good")).await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!(told.words(), ["user: hello", "hi", "user: something good", "gladly"]);
+        let told = finish_run(agent.run_from(fork, "something good")).await;
+        told.check_outcome(EndReason::Completed, 1);
+        assert_eq!(told.item_summaries(), ["user: hello", "hi", "user: something good", "gladly"]);
         assert_ne!(told.handle.history().id(), history.id());
     }
 }
@@ -311,15 +340,19 @@ mod paused_turn {
 
     #[tokio::test]
     async fn a_paused_turn_is_resumed_and_its_usage_summed() {
-        let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
-        let world =
-            World::new([paused("one"), paused("two"), Reply::text("three").usage(tokens(5, 1))]);
+        let paused =
+            |words: &str| Reply::text(words).usage(token_usage(10, 1)).stop(StopReason::Pause);
+        let world = AgentFixture::new([
+            paused("one"),
+            paused("two"),
+            Reply::text("three").usage(token_usage(5, 1)),
+        ]);
         let told = world.run().await;
-        told.check(EndReason::Completed, 3);
+        told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.transitions(), [Transition::PauseResumed; 2]);
-        assert_eq!(told.outcome.usage, tokens(25, 3));
+        assert_eq!(told.outcome.usage, token_usage(25, 3));
         // It is sent again as it is: nothing is said in between.
-        assert_eq!(told.words(), ["user: go", "one", "two", "three"]);
+        assert_eq!(told.item_summaries(), ["user: go", "one", "two", "three"]);
         assert_eq!(world.model.requests()[2].history.len(), 3);
     }
 
@@ -331,40 +364,46 @@ mod paused_turn {
             noted.lock().unwrap().push((state.counts.model_calls, state.counts.tool_turns));
             async { request }
         });
-        let paused = |words: &str| Reply::text(words).usage(tokens(10, 1)).stop(StopReason::Pause);
-        let replies =
-            [paused("one "), paused("two "), Reply::text("three"), call("c"), "end".into()];
-        let world = World::new(replies).with(|agent| agent.with_hook(prepare));
+        let paused =
+            |words: &str| Reply::text(words).usage(token_usage(10, 1)).stop(StopReason::Pause);
+        let replies = [
+            paused("one "),
+            paused("two "),
+            Reply::text("three"),
+            reply_calling_t("c"),
+            "end".into(),
+        ];
+        let world = AgentFixture::new(replies).map_agent(|agent| agent.with_hook(prepare));
         let told = world.run().await;
-        told.check(EndReason::Completed, 3);
+        told.check_outcome(EndReason::Completed, 3);
         assert_eq!(
-            (told.text(), world.sent()),
+            (told.text(), world.request_count()),
             ("one two three", 3),
             "one answer of three requests"
         );
         // A turn whose tools have answered counts, a pause does not.
-        let next = world::told(world.agent.run_from(told.handle.history(), "more")).await;
-        next.check(EndReason::Completed, 2);
+        let next = world::finish_run(world.agent.run_from(told.handle.history(), "more")).await;
+        next.check_outcome(EndReason::Completed, 2);
         assert_eq!(*seen.lock().unwrap(), [(1, 0), (2, 0), (3, 0), (1, 0), (2, 1)]);
     }
 
     #[tokio::test]
     async fn a_paused_turn_is_sent_back_as_the_last_single_message() {
         let paused = |words: &str| Answer::reply(Reply::text(words).stop(StopReason::Pause));
-        let model = OnWire::new(
+        let model = WireProvider::new(
             Wire::Anthropic,
             "m",
             [paused("one "), paused("two "), Answer::reply("three")],
         );
-        let told = told(agent(model.clone()).run("go")).await;
-        told.check(EndReason::Completed, 3);
+        let told = finish_run(test_agent(model.clone()).run("go")).await;
+        told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.text(), "one two three");
         let expected = [
             vec!["user go"],
             vec!["user go", "assistant one"],
             vec!["user go", "assistant one two"],
         ];
-        for (sent, expected) in model.sent().iter().zip(expected) {
+        for (sent, expected) in model.sent_bodies().iter().zip(expected) {
             let text = |message: &Value| {
                 let blocks = message["content"].as_array().unwrap().iter();
                 let words =
@@ -380,16 +419,19 @@ mod paused_turn {
     async fn endless_pauses_are_bounded() {
         // By default, and its usage is that of all of it.
         let paused = |_: &turnstream::Request, _| {
-            Reply::text("x").usage(tokens(10, 1)).stop(StopReason::Pause)
+            Reply::text("x").usage(token_usage(10, 1)).stop(StopReason::Pause)
         };
-        let told = World::of(Scripted::from_fn(paused)).run().await;
-        told.check(EndReason::MaxTurns, 20);
-        assert_eq!((told.outcome.usage, told.outcome.partial), (tokens(200, 20), true));
-        let model = Scripted::from_fn(|_, _| call("c").stop(StopReason::Pause));
-        let world = World::of(model).with(|agent| agent.with_max_turns(4));
+        let told = AgentFixture::from_model(Scripted::from_fn(paused)).run().await;
+        told.check_outcome(EndReason::MaxTurns, 20);
+        assert_eq!((told.outcome.usage, told.outcome.partial), (token_usage(200, 20), true));
+        let model = Scripted::from_fn(|_, _| reply_calling_t("c").stop(StopReason::Pause));
+        let world = AgentFixture::from_model(model).map_agent(|agent| agent.with_max_turns(4));
         let told = world.run().await;
-        told.check(EndReason::MaxTurns, 4);
-        assert_eq!((told.kinds(), world.ran()), (vec![ResultKind::Skipped; 4], 0));
+        told.check_outcome(EndReason::MaxTurns, 4);
+        assert_eq!(
+            (told.result_kinds(), world.tool_run_count()),
+            (vec![ResultKind::Skipped; 4], 0)
+        );
     }
 }
 
@@ -401,20 +443,24 @@ mod unknown_stop_reason {
     #[tokio::test]
     async fn an_unknown_stop_reason_completes_text_and_runs_no_calls() {
         let odd = |reply: Reply| reply.stop(StopReason::Other("moon_phase".into()));
-        let told = World::new([odd(Reply::text("x"))]).run().await;
-        told.check(EndReason::Completed, 1);
+        let told = AgentFixture::new([odd(Reply::text("x"))]).run().await;
+        told.check_outcome(EndReason::Completed, 1);
         let turn = told.events.iter().find_map(Event::turn_complete).unwrap();
         assert_eq!(turn.raw_stop_reason(), Some("moon_phase"));
 
-        let world = World::new([odd(call("a")), "done".into()]);
+        let world = AgentFixture::new([odd(reply_calling_t("a")), "done".into()]);
         let told = world.run().await;
-        told.check(EndReason::Completed, 2);
+        told.check_outcome(EndReason::Completed, 2);
         assert_eq!(told.transitions(), [Transition::Corrective]);
-        let world_ = World::new([odd(call("a")), odd(call("b")), "never".into()]);
+        let world_ = AgentFixture::new([
+            odd(reply_calling_t("a")),
+            odd(reply_calling_t("b")),
+            "never".into(),
+        ]);
         let told = world_.run().await;
-        told.check(EndReason::Malformed, 2);
-        assert_eq!(told.kinds(), [ResultKind::Skipped; 2]);
-        assert_eq!((world.ran(), world_.ran()), (0, 0));
+        told.check_outcome(EndReason::Malformed, 2);
+        assert_eq!(told.result_kinds(), [ResultKind::Skipped; 2]);
+        assert_eq!((world.tool_run_count(), world_.tool_run_count()), (0, 0));
     }
 
     #[test]
@@ -438,31 +484,38 @@ mod empty_turn {
 
     #[tokio::test]
     async fn an_empty_or_reasoning_only_turn_is_corrected_and_the_third_in_a_row_ends_the_run() {
-        let told = World::new([Reply::new(), "sorry".into()]).run().await;
-        told.check(EndReason::Completed, 2);
+        let told = AgentFixture::new([Reply::new(), "sorry".into()]).run().await;
+        told.check_outcome(EndReason::Completed, 2);
         assert_eq!(told.transitions(), [Transition::Corrective]);
-        assert_eq!(told.appended(AppendReason::Corrective).len(), 1);
-        let world =
-            World::new([Reply::new(), Reply::new().think("hm"), Reply::new(), "never".into()]);
+        assert_eq!(told.appended_texts(AppendReason::Corrective).len(), 1);
+        let world = AgentFixture::new([
+            Reply::new(),
+            Reply::new().think("hm"),
+            Reply::new(),
+            "never".into(),
+        ]);
         let told = world.run().await;
-        told.check(EndReason::Malformed, 3);
-        assert_eq!(world.sent(), 3);
+        told.check_outcome(EndReason::Malformed, 3);
+        assert_eq!(world.request_count(), 3);
         // One good reply in between resets the count. Behind its results an empty one would be an end.
-        let told = World::new([
+        let told = AgentFixture::new([
             Reply::new(),
             Reply::new(),
-            call("c"),
+            reply_calling_t("c"),
             Reply::new().stop(StopReason::Other("odd".into())),
         ]);
-        told.run().await.check(EndReason::Completed, 4);
+        told.run().await.check_outcome(EndReason::Completed, 4);
     }
 
     #[tokio::test]
     async fn a_corrected_history_is_valid_on_every_wire() {
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", [Reply::new().think("hm"), Reply::text("hello")]);
-            told(agent(model.clone()).run("go")).await.check(EndReason::Completed, 2);
-            assert_eq!(model.sent().len(), 2, "{wire}");
+            let model =
+                WireProvider::new(wire, "m", [Reply::new().think("hm"), Reply::text("hello")]);
+            finish_run(test_agent(model.clone()).run("go"))
+                .await
+                .check_outcome(EndReason::Completed, 2);
+            assert_eq!(model.sent_bodies().len(), 2, "{wire}");
         }
     }
 
@@ -475,10 +528,10 @@ mod empty_turn {
             json!({ "choices": [choice] }).to_string()
         };
         let body =
-            frames(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
-        let model = Bodies::new(vec![vec![body]], Wire::OpenAiChat);
-        let told = told(agent(model).run("go")).await;
-        told.check(EndReason::Completed, 1);
+            sse_body(&[chunk(json!({ "images": picture }), None), chunk(json!({}), Some("stop"))]);
+        let model = ChunkedProvider::new(vec![vec![body]], Wire::OpenAiChat);
+        let told = finish_run(test_agent(model).run("go")).await;
+        told.check_outcome(EndReason::Completed, 1);
         let kept = told.handle.history().last().unwrap().provider_data.clone().unwrap();
         assert!(kept.value.as_str().contains("data:image/png"), "{kept:?}");
     }
@@ -502,15 +555,16 @@ mod events_after_the_end {
             ],
         )
         .unwrap();
-        assert_eq!((turn.text().as_str(), turn.usage()), ("hi", tokens(7, 2)));
+        assert_eq!((turn.text().as_str(), turn.usage()), ("hi", token_usage(7, 2)));
     }
 
     #[tokio::test]
     async fn no_event_follows_the_end_of_a_turn() {
         let late = turnstream::TurnEvent::TextDelta { index: 0, text: "late".into() };
-        let told = World::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!(told.words(), ["user: go", "hi"]);
+        let told =
+            AgentFixture::new([Reply::text("hi").stop(StopReason::Stop).event(late)]).run().await;
+        told.check_outcome(EndReason::Completed, 1);
+        assert_eq!(told.item_summaries(), ["user: go", "hi"]);
     }
 }
 
@@ -522,10 +576,10 @@ mod empty_reply_after_tool_results {
     #[tokio::test]
     async fn an_empty_reply_after_tool_results_completes_the_run() {
         for last in [Reply::new(), Reply::new().think("all done")] {
-            let world = World::new([call("c"), last, "never".into()]);
+            let world = AgentFixture::new([reply_calling_t("c"), last, "never".into()]);
             let told = world.run().await;
-            told.check(EndReason::Completed, 2);
-            assert_eq!((told.text(), world.sent()), ("", 2));
+            told.check_outcome(EndReason::Completed, 2);
+            assert_eq!((told.text(), world.request_count()), ("", 2));
         }
     }
 }

@@ -13,11 +13,11 @@ use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
 
-use crate::support::models::OnWire;
-use crate::support::runs::agent;
-use crate::support::tools::{spec, tool};
-use crate::support::wires::{bodies, encode, events, on_wire};
-use crate::support::world::told;
+use crate::support::models::WireProvider;
+use crate::support::runs::test_agent;
+use crate::support::tools::{spec, uncounted_tool};
+use crate::support::wires::{decode_events, decode_stream, encode, framing_variants};
+use crate::support::world::finish_run;
 
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
 /// count.
@@ -68,10 +68,11 @@ mod prompt_cache_prefix {
                 Reply::text("cut").stop(StopReason::MaxTokens),
                 Reply::text("done"),
             ];
-            let model = OnWire::new(wire, "m", replies);
-            let agent = agent(model.clone()).with_tools([tool("t")]).with_system("be brief");
-            told(agent.run("go")).await.check(EndReason::Completed, 5);
-            let sent = model.sent();
+            let model = WireProvider::new(wire, "m", replies);
+            let agent =
+                test_agent(model.clone()).with_tools([uncounted_tool("t")]).with_system("be brief");
+            finish_run(agent.run("go")).await.check_outcome(EndReason::Completed, 5);
+            let sent = model.sent_bodies();
             let bodies: Vec<_> = sent.iter().map(|body| blocks(wire, body)).collect();
             assert_eq!(bodies.len(), 5);
             for (n, pair) in bodies.windows(2).enumerate() {
@@ -134,13 +135,16 @@ mod turn_transforms {
         assert!(whole > 5);
         for events in 0..whole {
             // Both what is counted and that it ends once is looked at by `told`.
-            let told =
-                told(agent(Stopped(script(), events)).with_tools([tool("t")]).run("go")).await;
-            told.check(EndReason::Incomplete, 1);
-            assert_eq!(told.started(), 0, "stopped behind {events}");
+            let told = finish_run(
+                test_agent(Stopped(script(), events)).with_tools([uncounted_tool("t")]).run("go"),
+            )
+            .await;
+            told.check_outcome(EndReason::Incomplete, 1);
+            assert_eq!(told.tool_start_count(), 0, "stopped behind {events}");
         }
-        let told = told(agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
-        told.check(EndReason::MaxTurns, 1);
+        let told =
+            finish_run(test_agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
+        told.check_outcome(EndReason::MaxTurns, 1);
     }
 
     #[tokio::test]
@@ -161,8 +165,9 @@ mod turn_transforms {
                 self.0.model()
             }
         }
-        let told = told(agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
-        told.check(EndReason::ProviderError, 1);
+        let told =
+            finish_run(test_agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
+        told.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(
             (told.text(), told.outcome.error.as_ref().unwrap().kind()),
             ("one ", ErrorKind::Other)
@@ -215,14 +220,14 @@ mod split_frames {
     fn a_body_split_at_any_byte_decodes_to_the_same_turn() {
         let reply = || Reply::text("\u{e9}\u{1f44d}\u{2028}");
         for wire in Wire::ALL {
-            let bodies = bodies(wire, &reply());
-            let expected = events(wire, [bodies[0].clone()]);
+            let bodies = framing_variants(wire, &reply());
+            let expected = decode_events(wire, [bodies[0].clone()]);
             assert!(matches!(expected.last(), Some(TurnEvent::TurnComplete { .. })));
             // LF; CRLF, comments and a mark; CR without the last blank line, and a mark.
             for n in [0, 13, 21] {
                 let body = &bodies[n];
                 for at in 0..=body.len() {
-                    let found = events(wire, [body[..at].to_vec(), body[at..].to_vec()]);
+                    let found = decode_events(wire, [body[..at].to_vec(), body[at..].to_vec()]);
                     assert!(found == expected, "{wire}, body {n}, cut at {at}");
                 }
             }
@@ -232,7 +237,7 @@ mod split_frames {
     #[test]
     fn several_data_lines_form_one_frame() {
         let body = "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"hi\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-        let found = events(Wire::OpenAiChat, [body.as_bytes().to_vec()]);
+        let found = decode_events(Wire::OpenAiChat, [body.as_bytes().to_vec()]);
         let said = found.into_iter().map(Event::from).find_map(|event| event.text_delta().cloned());
         assert_eq!(said.as_deref(), Some("hi"));
     }
@@ -243,7 +248,7 @@ mod split_frames {
         for wire in Wire::ALL.into_iter().filter(|wire| *wire != Wire::Gemini) {
             let body = Answer::reply("hello").to_bytes(wire);
             let open = stream::iter([Ok(body.into())]).chain(stream::pending());
-            let turn = on_wire(wire, "m", &History::from_id("h"), open).into_turn();
+            let turn = decode_stream(wire, "m", &History::from_id("h"), open).into_turn();
             let turn = tokio::time::timeout(Duration::from_secs(1), turn).await;
             assert_eq!(turn.expect("it ends").unwrap().text(), "hello", "{wire}");
         }

@@ -11,11 +11,11 @@ use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
 
-use crate::support::models::OnWire;
-use crate::support::runs::{agent, call, pull};
-use crate::support::tools::{Counter, endless, fine, spec, tool};
+use crate::support::models::WireProvider;
+use crate::support::runs::{pull_ready, reply_calling_t, test_agent};
+use crate::support::tools::{Counter, ok_tool, pending_tool, spec, uncounted_tool};
 use crate::support::wires::encode;
-use crate::support::world::{told, words};
+use crate::support::world::{finish_run, item_summary};
 
 fn user() -> Item {
     Item::user("u")
@@ -54,8 +54,8 @@ fn own(value: &str) -> Item {
 /// An entry as `words` has it, with how its result came about where that is not `ok`.
 fn shown(item: &Item) -> String {
     match item.as_tool_result() {
-        Some(result) if result.is_error() => format!("{} {:?}", words(item), result.kind),
-        _ => words(item),
+        Some(result) if result.is_error() => format!("{} {:?}", item_summary(item), result.kind),
+        _ => item_summary(item),
     }
 }
 
@@ -247,19 +247,19 @@ mod unsettled_histories {
 
     #[tokio::test]
     async fn only_a_resume_keeps_a_trailing_call_open() {
-        let deferred = tool("t").requires_approval();
-        let model = Scripted::new([call("a"), "one".into(), "two".into()]);
-        let agent = agent(model.clone()).with_tools([deferred]);
-        let first = told(agent.run("go")).await;
-        first.check(EndReason::Pending, 1);
+        let deferred = uncounted_tool("t").requires_approval();
+        let model = Scripted::new([reply_calling_t("a"), "one".into(), "two".into()]);
+        let agent = test_agent(model.clone()).with_tools([deferred]);
+        let first = finish_run(agent.run("go")).await;
+        first.check_outcome(EndReason::Pending, 1);
         let history = first.handle.history();
         assert_eq!(history.unanswered_calls().len(), 1, "pending, and not yet settled");
         let verdicts = first.outcome.pending.iter().cloned();
         let verdicts = verdicts.map(|call| (call, Verdict::Approve));
-        let resumed = told(agent.resume(history.clone(), verdicts).unwrap()).await;
-        assert_eq!(resumed.kinds(), [ResultKind::Ok]);
-        let settled = told(agent.run_from(history, "never mind")).await;
-        assert_eq!(settled.kinds(), [ResultKind::Interrupted]);
+        let resumed = finish_run(agent.resume(history.clone(), verdicts).unwrap()).await;
+        assert_eq!(resumed.result_kinds(), [ResultKind::Ok]);
+        let settled = finish_run(agent.run_from(history, "never mind")).await;
+        assert_eq!(settled.result_kinds(), [ResultKind::Interrupted]);
     }
 
     #[test]
@@ -308,11 +308,16 @@ mod unsettled_histories {
             })
         };
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", [call("a"), call("b"), "done".into()]);
-            let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(forget());
-            let told = told(agent.run("go")).await;
-            told.check(EndReason::Completed, 3);
-            assert_eq!(model.sent().len(), 3, "{wire}: each is one that its vendor takes");
+            let model = WireProvider::new(
+                wire,
+                "m",
+                [reply_calling_t("a"), reply_calling_t("b"), "done".into()],
+            );
+            let agent =
+                test_agent(model.clone()).with_tools([uncounted_tool("t")]).with_hook(forget());
+            let told = finish_run(agent.run("go")).await;
+            told.check_outcome(EndReason::Completed, 3);
+            assert_eq!(model.sent_bodies().len(), 3, "{wire}: each is one that its vendor takes");
             assert_eq!(told.handle.history().len(), 6, "{wire}: the ledger stays");
         }
     }
@@ -547,15 +552,15 @@ mod unsettled_histories {
     #[tokio::test]
     async fn every_run_continuing_a_repaired_history_starts_identically() {
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", ["one", "two"]);
-            let agent = agent(model.clone()).with_tools([tool("t")]);
-            let first = told(agent.run_from(all_of_it(), "go on")).await;
-            first.check(EndReason::Completed, 1);
+            let model = WireProvider::new(wire, "m", ["one", "two"]);
+            let agent = test_agent(model.clone()).with_tools([uncounted_tool("t")]);
+            let first = finish_run(agent.run_from(all_of_it(), "go on")).await;
+            first.check_outcome(EndReason::Completed, 1);
             // The history of the run is repaired, and is not repaired again.
             let kept = first.handle.history();
             assert!(kept.is_settled(), "{wire}");
-            told(agent.run_from(kept, "and on")).await.check(EndReason::Completed, 1);
-            let sent = model.sent();
+            finish_run(agent.run_from(kept, "and on")).await.check_outcome(EndReason::Completed, 1);
+            let sent = model.sent_bodies();
             let messages = |body: &serde_json::Value| {
                 let list = ["messages", "input", "contents"]
                     .into_iter()
@@ -578,29 +583,32 @@ mod unsettled_histories {
         let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
         let history = History::from_items("h", [user(), cut]);
         let model = Scripted::new(["I see."]);
-        let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
+        let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
         let open = history.unanswered_calls();
         let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
-        let told = told(agent.resume(history, verdicts).unwrap()).await;
-        told.check(EndReason::Completed, 1);
-        assert_eq!((told.kinds(), ran.began()), (vec![ResultKind::InvalidArguments], 0));
+        let told = finish_run(agent.resume(history, verdicts).unwrap()).await;
+        told.check_outcome(EndReason::Completed, 1);
+        assert_eq!(
+            (told.result_kinds(), ran.started_count()),
+            (vec![ResultKind::InvalidArguments], 0)
+        );
         assert!(model.requests()[0].history.is_settled());
     }
 
     #[tokio::test]
     async fn a_pending_history_continued_by_another_run_can_still_be_resumed() {
         let ran = Counter::default();
-        let model = Scripted::new([call("a"), "never mind".into(), "done".into()]);
-        let agent = agent(model.clone()).with_tools([fine("t", &ran).requires_approval()]);
-        let pending = told(agent.run("go")).await.handle.history();
-        let other = told(agent.run_from(pending.clone(), "something else")).await;
-        assert_eq!(other.kinds(), [ResultKind::Interrupted]);
+        let model = Scripted::new([reply_calling_t("a"), "never mind".into(), "done".into()]);
+        let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran).requires_approval()]);
+        let pending = finish_run(agent.run("go")).await.handle.history();
+        let other = finish_run(agent.run_from(pending.clone(), "something else")).await;
+        assert_eq!(other.result_kinds(), [ResultKind::Interrupted]);
         // The history that was passed in is not changed.
         let open = pending.unanswered_calls();
-        assert_eq!((open.len(), ran.began()), (1, 0));
+        assert_eq!((open.len(), ran.started_count()), (1, 0));
         let verdicts = open.into_iter().map(|call| (call.into(), Verdict::Approve));
-        let resumed = told(agent.resume(pending, verdicts).unwrap()).await;
-        assert_eq!((resumed.kinds(), ran.began()), (vec![ResultKind::Ok], 1));
+        let resumed = finish_run(agent.resume(pending, verdicts).unwrap()).await;
+        assert_eq!((resumed.result_kinds(), ran.started_count()), (vec![ResultKind::Ok], 1));
     }
 
     #[tokio::test]
@@ -613,10 +621,11 @@ mod unsettled_histories {
             })
         };
         for wire in Wire::ALL {
-            let model = OnWire::new(wire, "m", ["done"]);
-            let agent = agent(model.clone()).with_tools([tool("t")]).with_hook(remind());
-            told(agent.run("go")).await.check(EndReason::Completed, 1);
-            let sent = model.sent()[0].to_string();
+            let model = WireProvider::new(wire, "m", ["done"]);
+            let agent =
+                test_agent(model.clone()).with_tools([uncounted_tool("t")]).with_hook(remind());
+            finish_run(agent.run("go")).await.check_outcome(EndReason::Completed, 1);
+            let sent = model.sent_bodies()[0].to_string();
             assert!(sent.contains("Interrupted mid-execution"), "{wire}: {sent}");
         }
     }
@@ -626,17 +635,21 @@ mod unsettled_histories {
         for wire in Wire::ALL {
             let (quick, endless_) = (Counter::default(), Counter::default());
             let reply = Reply::new().call_raw("a", "t", "{}").call_raw("b", "u", "{}");
-            let model = OnWire::new(wire, "m", [reply, "The volume is 216.".into()]);
-            let tools = [fine("t", &quick), endless("u", &endless_)];
-            let agent = agent(model.clone()).with_tools(tools);
+            let model = WireProvider::new(wire, "m", [reply, "The volume is 216.".into()]);
+            let tools = [ok_tool("t", &quick), pending_tool("u", &endless_)];
+            let agent = test_agent(model.clone()).with_tools(tools);
             let mut run = agent.run("go");
-            pull(&mut run);
+            pull_ready(&mut run);
             run.interrupt();
             let outcome = run.outcome().await;
-            let next = told(agent.run_from(outcome.history, "go on")).await;
-            next.check(EndReason::Completed, 1);
-            assert_eq!(next.kinds(), [ResultKind::Ok, ResultKind::Interrupted], "{wire}");
-            assert_eq!((quick.began(), endless_.began(), model.sent().len()), (1, 1, 2), "{wire}");
+            let next = finish_run(agent.run_from(outcome.history, "go on")).await;
+            next.check_outcome(EndReason::Completed, 1);
+            assert_eq!(next.result_kinds(), [ResultKind::Ok, ResultKind::Interrupted], "{wire}");
+            assert_eq!(
+                (quick.started_count(), endless_.started_count(), model.sent_bodies().len()),
+                (1, 1, 2),
+                "{wire}"
+            );
         }
     }
 }

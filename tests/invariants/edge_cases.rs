@@ -25,7 +25,7 @@ use turnstream::{
 use crate::support::tools::spec;
 
 /// Sleeps for as many milliseconds as it is told; without a number for ever.
-fn nap() -> Tool {
+fn nap_tool() -> Tool {
     Tool::raw(spec("nap"), |args, _| async move {
         match args["ms"].as_u64() {
             Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
@@ -35,12 +35,12 @@ fn nap() -> Tool {
     .unwrap()
 }
 
-fn turn_of(reply: Reply) -> Arc<Turn> {
+fn turn_from_reply(reply: Reply) -> Arc<Turn> {
     let request = Request::new(History::from_id("h"));
     block_on(Scripted::new([reply]).stream_turn(request).into_turn()).unwrap()
 }
 
-fn result(call_id: &str) -> ToolResult {
+fn tool_result(call_id: &str) -> ToolResult {
     let kind = ResultKind::Ok;
     ToolResult {
         call_id: call_id.into(),
@@ -52,16 +52,16 @@ fn result(call_id: &str) -> ToolResult {
 }
 
 /// Polls until nothing comes.
-fn pull_all(run: &mut Run) {
+fn pull_ready(run: &mut Run) {
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
 }
 
 /// Panics when it is dropped, unless something panics already.
-struct Bomb;
+struct PanicOnDrop;
 
-impl Drop for Bomb {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             std::panic::resume_unwind(Box::new("boom"));
@@ -69,9 +69,9 @@ impl Drop for Bomb {
     }
 }
 
-fn bomb() -> Tool {
+fn panic_on_drop_tool() -> Tool {
     Tool::raw(spec("bomb"), |_, _| {
-        let bomb = Bomb;
+        let bomb = PanicOnDrop;
         async move {
             let _bomb = bomb;
             std::future::pending::<()>().await;
@@ -82,8 +82,8 @@ fn bomb() -> Tool {
 
 async fn output_times(at_once: usize, naps: &[Option<u64>]) -> Vec<u128> {
     let call = |reply: Reply, ms: &Option<u64>| reply.call("nap", json!({ "ms": ms }));
-    let turn = turn_of(naps.iter().fold(Reply::new(), call));
-    let kit = Toolkit::new([nap()]).with_max_concurrency(at_once.try_into().unwrap());
+    let turn = turn_from_reply(naps.iter().fold(Reply::new(), call));
+    let kit = Toolkit::new([nap_tool()]).with_max_concurrency(at_once.try_into().unwrap());
     let began = tokio::time::Instant::now();
     let events = kit.run(&History::from_id("h"), &turn);
     events
@@ -114,7 +114,7 @@ fn no_tool_code_runs_before_its_started_event_is_yielded() {
         count.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<()>()
     });
-    let turn = turn_of(Reply::new().call("t", json!({})).call("t", json!({})));
+    let turn = turn_from_reply(Reply::new().call("t", json!({})).call("t", json!({})));
     let mut run = Toolkit::new([tool.unwrap()]).run(&History::from_id("h"), &turn);
     for started in 1..=2 {
         let event = run.next().now_or_never().unwrap().unwrap();
@@ -128,8 +128,8 @@ fn no_tool_code_runs_before_its_started_event_is_yielded() {
 #[test]
 fn a_panic_in_a_tools_drop_affects_neither_the_ending_nor_its_siblings() {
     let model = Scripted::new([Reply::new().call("bomb", json!({})).call("bomb", json!({}))]);
-    let mut run = Agent::new(model).with_tools([bomb()]).run("go");
-    pull_all(&mut run);
+    let mut run = Agent::new(model).with_tools([panic_on_drop_tool()]).run("go");
+    pull_ready(&mut run);
     run.interrupt();
     let outcome = block_on(run.outcome());
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
@@ -139,25 +139,25 @@ fn a_panic_in_a_tools_drop_affects_neither_the_ending_nor_its_siblings() {
 
 #[test]
 fn a_panic_in_a_providers_drop_does_not_affect_the_ending() {
-    struct Silent(Bomb);
-    impl Stream for Silent {
+    struct PanicOnDropStream(PanicOnDrop);
+    impl Stream for PanicOnDropStream {
         type Item = Result<TurnEvent, Error>;
         fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
             let _ = &self.0;
             Poll::Pending
         }
     }
-    struct Wild;
-    impl Provider for Wild {
+    struct PanicOnDropProvider;
+    impl Provider for PanicOnDropProvider {
         fn stream_turn(&self, request: Request) -> TurnStream {
-            Silent(Bomb).seal(&request.history)
+            PanicOnDropStream(PanicOnDrop).seal(&request.history)
         }
         fn model(&self) -> &'static str {
             "wild"
         }
     }
-    let mut run = Agent::new(Wild).run("go");
-    pull_all(&mut run);
+    let mut run = Agent::new(PanicOnDropProvider).run("go");
+    pull_ready(&mut run);
     run.interrupt();
     assert!(matches!(block_on(run.outcome()).reason, EndReason::Interrupted(_)));
 }
@@ -200,22 +200,22 @@ fn a_valid_reply_resets_the_malformed_count_even_when_steered() {
 #[test]
 fn a_result_after_an_append_is_kept() {
     let journal = Journal::new(History::from_id("h"));
-    let turn = turn_of(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
+    let turn = turn_from_reply(Reply::new().call_raw("a", "t", "{}").call_raw("b", "t", "{}"));
     journal.observe(&TurnEvent::TurnComplete { turn }.into());
-    journal.observe(&ToolEvent::Output(result("a")).into());
+    journal.observe(&ToolEvent::Output(tool_result("a")).into());
     let (why, items) = (AppendReason::Steer, vec![Item::user("hm")]);
     journal.observe(&Event::Appended { why, id: "s".into(), items });
     assert!(!journal.all_calls_answered());
-    journal.observe(&ToolEvent::Output(result("b")).into());
+    journal.observe(&ToolEvent::Output(tool_result("b")).into());
     let settled = journal.history().settled();
     let results: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
-    assert_eq!(results, [&result("a"), &result("b")]);
+    assert_eq!(results, [&tool_result("a"), &tool_result("b")]);
 }
 
 #[test]
 fn results_yielded_before_are_in_the_next_history() {
     let tool = Tool::raw(spec("t"), |_, _| async { "real" }).unwrap();
-    let turn = turn_of(Reply::new().call_raw("a", "t", "{}"));
+    let turn = turn_from_reply(Reply::new().call_raw("a", "t", "{}"));
     let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
     while block_on(run.next()).is_some() {}
     let steps: Vec<_> = block_on(run.then_next(|history| history).collect());
@@ -259,7 +259,7 @@ fn settling_a_history_keeps_its_used_call_ids() {
     let cut = History::from_items("h", [Item::user("x"), call("a").with_mark(Mark::Interrupted)]);
     assert!(cut.settled().has_used_call_id("a"));
 
-    let answer = |id: &str| Item::tool_result(result(id));
+    let answer = |id: &str| Item::tool_result(tool_result(id));
     let items = [call("a_dup1"), answer("a_dup1"), call("a"), answer("a"), call("a"), answer("a")];
     let mut doubled = History::from_items("h", items);
     doubled.rewrite(0..2, [Item::text("summary")]);
@@ -286,8 +286,8 @@ fn call_ids_of_an_incomplete_turn_are_not_reused() {
 
 #[test]
 fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
-    struct Odd(fn(&mut TurnBuilder) -> Result<(), Error>);
-    impl TurnSource for Odd {
+    struct FnTurnSource(fn(&mut TurnBuilder) -> Result<(), Error>);
+    impl TurnSource for FnTurnSource {
         fn poll_turn(
             self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -297,7 +297,7 @@ fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
         }
     }
     let last = |odd| {
-        let events: Vec<_> = block_on(seal(&History::from_id("h"), Odd(odd)).collect());
+        let events: Vec<_> = block_on(seal(&History::from_id("h"), FnTurnSource(odd)).collect());
         events.into_iter().last().unwrap()
     };
     let late_error = last(|turn| {

@@ -9,12 +9,12 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// A path as it is written, or the place of a module below the root of the crate.
-type Path = Vec<String>;
+type ModulePath = Vec<String>;
 
 /// The modules of a crate, by their place.
 #[derive(Default)]
-pub(crate) struct Files {
-    modules: BTreeMap<Path, Module>,
+pub(crate) struct ImportGraph {
+    modules: BTreeMap<ModulePath, Module>,
 }
 
 /// A module, in a file of its own or in another module's.
@@ -24,36 +24,37 @@ struct Module {
     items: BTreeSet<String>,
     imports: Vec<Import>,
     /// The paths that its code names.
-    paths: Vec<Path>,
+    used_paths: Vec<ModulePath>,
 }
 
 struct Import {
-    path: Path,
+    path: ModulePath,
     /// The name that it gets here, `*` for all names.
-    name: String,
+    local_name: String,
     is_reexport: bool,
 }
 
-impl Files {
+impl ImportGraph {
     /// Adds a file by its path below `src`, unless its name says that it holds tests.
-    pub(crate) fn add(&mut self, file: &str, source: &str) {
+    pub(crate) fn add_file(&mut self, file: &str, source: &str) {
         if file.ends_with("tests.rs") || file.contains("tests/") {
             return;
         }
-        let mut place: Path = file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
+        let mut place: ModulePath =
+            file.trim_end_matches(".rs").split('/').map(str::to_owned).collect();
         if matches!(place.last().map(String::as_str), Some("mod" | "lib")) {
             place.pop();
         }
-        self.read(file, &place, &mut Tokens(tokens(source).into_iter().peekable()));
+        self.read_module(file, &place, &mut Tokens(tokenize(source).into_iter().peekable()));
     }
 
     /// The groups of files below a folder that use each other, directly or through others.
-    pub(crate) fn circles(&self, folder: &str) -> Vec<Vec<String>> {
+    pub(crate) fn import_cycles(&self, folder: &str) -> Vec<Vec<String>> {
         let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        let inside: Path = folder.split('/').map(str::to_owned).collect();
+        let inside: ModulePath = folder.split('/').map(str::to_owned).collect();
         for (place, module) in &self.modules {
             if place.starts_with(&inside) {
-                used.entry(&module.file).or_default().extend(self.used(place, module));
+                used.entry(&module.file).or_default().extend(self.used_files(place, module));
             }
         }
         let reached = |from: &str| {
@@ -80,69 +81,76 @@ impl Files {
     }
 
     /// The other files of which a module names something.
-    fn used<'a>(&'a self, place: &Path, module: &'a Module) -> impl Iterator<Item = &'a str> {
+    fn used_files<'a>(
+        &'a self,
+        place: &ModulePath,
+        module: &'a Module,
+    ) -> impl Iterator<Item = &'a str> {
         let contents = module.file.ends_with("mod.rs");
         let imports = module.imports.iter().filter(move |import| !(contents && import.is_reexport));
         // A single name is one that was imported, and says nothing new unless all names were.
-        let all = module.imports.iter().any(|import| import.name == "*");
-        let paths = module.paths.iter().filter(move |path| all || path.len() > 1);
+        let all = module.imports.iter().any(|import| import.local_name == "*");
+        let paths = module.used_paths.iter().filter(move |path| all || path.len() > 1);
         let paths = imports.map(|import| &import.path).chain(paths);
-        let files: Vec<&str> = paths.filter_map(|path| self.file_of(place, path, 0)).collect();
+        let files: Vec<&str> = paths.filter_map(|path| self.resolve_file(place, path, 0)).collect();
         files.into_iter().filter(|file| *file != module.file)
     }
 
     /// The file that defines what a path names, as seen from a module.
-    fn file_of(&self, from: &[String], path: &[String], depth: usize) -> Option<&str> {
+    fn resolve_file(&self, from: &[String], path: &[String], depth: usize) -> Option<&str> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
             _ if depth > 30 => None,
-            "crate" => self.file_below(&[], rest, depth),
-            "self" => self.file_below(from, rest, depth),
+            "crate" => self.resolve_in_module(&[], rest, depth),
+            "self" => self.resolve_in_module(from, rest, depth),
             "super" => match rest.first().map(String::as_str) {
-                Some("super") => self.file_of(from.split_last()?.1, rest, depth + 1),
-                _ => self.file_below(from.split_last()?.1, rest, depth),
+                Some("super") => self.resolve_file(from.split_last()?.1, rest, depth + 1),
+                _ => self.resolve_in_module(from.split_last()?.1, rest, depth),
             },
             // Of another crate, if the module does not know the name.
-            name if self.knows(from, name) => self.file_below(from, path, depth),
+            name if self.is_known_name(from, name) => self.resolve_in_module(from, path, depth),
             _ => None,
         }
     }
 
-    fn knows(&self, place: &[String], name: &str) -> bool {
+    fn is_known_name(&self, place: &[String], name: &str) -> bool {
         let module = &self.modules[place];
-        self.modules.contains_key(&below(place, name))
+        self.modules.contains_key(&child_path(place, name))
             || module.items.contains(name)
-            || module.imports.iter().any(|import| import.name == name || import.name == "*")
+            || module
+                .imports
+                .iter()
+                .any(|import| import.local_name == name || import.local_name == "*")
     }
 
     /// The same for a path that begins in a module.
-    fn file_below(&self, place: &[String], path: &[String], depth: usize) -> Option<&str> {
+    fn resolve_in_module(&self, place: &[String], path: &[String], depth: usize) -> Option<&str> {
         let own = self.modules.get(place).map(|module| module.file.as_str());
         let Some((name, rest)) = path.split_first() else {
             // The module itself, and not yet something of it.
             return own.filter(|file| !file.ends_with("mod.rs"));
         };
-        let inner = below(place, name);
+        let inner = child_path(place, name);
         if self.modules.contains_key(&inner) {
-            return self.file_below(&inner, rest, depth);
+            return self.resolve_in_module(&inner, rest, depth);
         }
         let module = self.modules.get(place)?;
         if module.items.contains(name) {
             return own;
         }
         let imported = |import: &Import| {
-            let path = match import.name.as_str() {
+            let path = match import.local_name.as_str() {
                 "*" => [&import.path, path].concat(),
                 alias if alias == name => [&import.path, rest].concat(),
                 _ => return None,
             };
-            self.file_of(place, &path, depth + 1)
+            self.resolve_file(place, &path, depth + 1)
         };
         module.imports.iter().find_map(imported)
     }
 
     /// Reads a module up to its end.
-    fn read(&mut self, file: &str, place: &Path, tokens: &mut Tokens) {
+    fn read_module(&mut self, file: &str, place: &ModulePath, tokens: &mut Tokens) {
         let mut module = Module { file: file.to_owned(), ..Module::default() };
         let mut depth = 0;
         let mut is_public = false;
@@ -152,7 +160,7 @@ impl Files {
                 "}" if depth == 0 => break,
                 "}" => depth -= 1,
                 "#" => {
-                    if tokens.attribute_is_of_tests() {
+                    if tokens.read_is_test_attribute() {
                         tokens.skip_item();
                     }
                     continue;
@@ -163,14 +171,18 @@ impl Files {
                     continue;
                 }
                 "use" => {
-                    for (path, name) in tokens.tree(&[]) {
-                        module.imports.push(Import { path, name, is_reexport: is_public });
+                    for (path, name) in tokens.read_use_tree(&[]) {
+                        module.imports.push(Import {
+                            path,
+                            local_name: name,
+                            is_reexport: is_public,
+                        });
                     }
                 }
                 "mod" => {
-                    let inner = below(place, &tokens.0.next().unwrap_or_default());
+                    let inner = child_path(place, &tokens.0.next().unwrap_or_default());
                     if tokens.0.next_if(|token| token == "{").is_some() {
-                        self.read(file, &inner, tokens);
+                        self.read_module(file, &inner, tokens);
                     }
                 }
                 "struct" | "enum" | "trait" | "fn" | "const" | "static" | "type"
@@ -178,9 +190,9 @@ impl Files {
                     if depth == 0 =>
                 {
                     tokens.0.next_if(|token| token == "!" || token == "mut");
-                    module.items.extend(tokens.0.next_if(|token| is_name(token)));
+                    module.items.extend(tokens.0.next_if(|token| is_identifier(token)));
                 }
-                _ if is_name(&token) => module.paths.push(tokens.path(token)),
+                _ if is_identifier(&token) => module.used_paths.push(tokens.read_path(token)),
                 _ => {}
             }
             is_public = false;
@@ -189,11 +201,11 @@ impl Files {
     }
 }
 
-fn below(place: &[String], name: &str) -> Path {
+fn child_path(place: &[String], name: &str) -> ModulePath {
     [place, &[name.to_owned()]].concat()
 }
 
-fn is_name(token: &str) -> bool {
+fn is_identifier(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
@@ -201,7 +213,7 @@ struct Tokens(Peekable<std::vec::IntoIter<String>>);
 
 impl Tokens {
     /// Reads what follows `#`.
-    fn attribute_is_of_tests(&mut self) -> bool {
+    fn read_is_test_attribute(&mut self) -> bool {
         self.0.next_if(|token| token == "!");
         let attribute = self.skip_group("[", "]").concat();
         attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
@@ -232,10 +244,10 @@ impl Tokens {
     }
 
     /// Reads a path of which the first name is read.
-    fn path(&mut self, first: String) -> Path {
+    fn read_path(&mut self, first: String) -> ModulePath {
         let mut path = vec![first];
         while self.0.next_if(|token| token == "::").is_some() {
-            match self.0.next_if(|token| is_name(token)) {
+            match self.0.next_if(|token| is_identifier(token)) {
                 Some(name) => path.push(name),
                 None => break,
             }
@@ -244,7 +256,7 @@ impl Tokens {
     }
 
     /// Reads a tree of imports: each path, and the name that it gets.
-    fn tree(&mut self, before: &[String]) -> Vec<(Path, String)> {
+    fn read_use_tree(&mut self, before: &[String]) -> Vec<(ModulePath, String)> {
         self.0.next_if(|token| token == "::");
         let mut path = before.to_vec();
         let mut found = Vec::new();
@@ -252,7 +264,7 @@ impl Tokens {
             match token.as_str() {
                 "{" => {
                     while self.0.next_if(|token| token == "}").is_none() {
-                        found.extend(self.tree(&path));
+                        found.extend(self.read_use_tree(&path));
                         self.0.next_if(|token| token == ",");
                     }
                     return found;
@@ -271,14 +283,14 @@ impl Tokens {
 }
 
 /// The names and signs of a source, without comments, texts, characters and lifetimes.
-fn tokens(source: &str) -> Vec<String> {
+fn tokenize(source: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = source.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
             '/' if rest.peek() == Some(&'/') => drop(rest.by_ref().find(|c| *c == '\n')),
-            '"' => skip_text(&mut rest),
-            '\'' => skip_character(&mut rest),
+            '"' => skip_string(&mut rest),
+            '\'' => skip_char_or_lifetime(&mut rest),
             ':' if rest.next_if_eq(&':').is_some() => tokens.push("::".to_owned()),
             c if c.is_alphanumeric() || c == '_' => {
                 let mut name = c.to_string();
@@ -287,7 +299,7 @@ fn tokens(source: &str) -> Vec<String> {
                 }
                 match name.as_str() {
                     "r" | "br" if matches!(rest.peek(), Some('"' | '#')) => {
-                        skip_raw_text(&mut rest);
+                        skip_raw_string(&mut rest);
                     }
                     _ => tokens.push(name),
                 }
@@ -299,7 +311,7 @@ fn tokens(source: &str) -> Vec<String> {
     tokens
 }
 
-fn skip_text(rest: &mut Peekable<Chars<'_>>) {
+fn skip_string(rest: &mut Peekable<Chars<'_>>) {
     while let Some(c) = rest.next() {
         match c {
             '\\' => drop(rest.next()),
@@ -310,7 +322,7 @@ fn skip_text(rest: &mut Peekable<Chars<'_>>) {
 }
 
 /// A character, or a lifetime: of that the name is read.
-fn skip_character(rest: &mut Peekable<Chars<'_>>) {
+fn skip_char_or_lifetime(rest: &mut Peekable<Chars<'_>>) {
     let first = rest.next();
     if first == Some('\\') {
         rest.next();
@@ -320,7 +332,7 @@ fn skip_character(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-fn skip_raw_text(rest: &mut Peekable<Chars<'_>>) {
+fn skip_raw_string(rest: &mut Peekable<Chars<'_>>) {
     let mut hashes = 0;
     while rest.next_if_eq(&'#').is_some() {
         hashes += 1;

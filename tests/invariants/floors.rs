@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::Files;
+use crate::files::ImportGraph;
 
-const FLOORS: &[(&str, u32)] = &[
+const MODULE_LAYERS: &[(&str, u32)] = &[
     ("error", 0),
     ("usage", 0),
     ("env", 0),
@@ -35,16 +35,16 @@ const FLOORS: &[(&str, u32)] = &[
     ("guide", 10),
 ];
 
-fn floor(module: &str) -> Option<u32> {
-    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+fn layer_of(module: &str) -> Option<u32> {
+    MODULE_LAYERS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+fn source_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(sources(&path));
+            found.extend(source_files(&path));
         } else if path.extension().is_some_and(|ext| ext == "rs") {
             found.push(path);
         }
@@ -53,7 +53,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The modules that the code of a file names by `crate::`, comments and tests left out.
-fn used(source: &str) -> Vec<String> {
+fn used_modules(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     let mut modules = Vec::new();
@@ -67,21 +67,21 @@ fn used(source: &str) -> Vec<String> {
 }
 
 /// What a source of `module` uses that it must not.
-fn breaches(module: &str, source: &str) -> Vec<String> {
-    let own = floor(module).unwrap_or_else(|| panic!("`{module}` has no floor"));
-    let above = |used: &String| match floor(used) {
+fn layer_violations(module: &str, source: &str) -> Vec<String> {
+    let own = layer_of(module).unwrap_or_else(|| panic!("`{module}` has no floor"));
+    let above = |used: &String| match layer_of(used) {
         Some(floor) => used != module && floor >= own,
         // Something at the root of the crate hides its floor.
         None => true,
     };
-    used(source).into_iter().filter(above).collect()
+    used_modules(source).into_iter().filter(above).collect()
 }
 
 #[test]
 fn every_module_depends_only_on_lower_layers() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut checked = 0;
-    for path in sources(&src) {
+    for path in source_files(&src) {
         let inside = path.strip_prefix(&src).unwrap();
         let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
         let module = first.trim_end_matches(".rs");
@@ -89,7 +89,12 @@ fn every_module_depends_only_on_lower_layers() {
             continue;
         }
         let source = fs::read_to_string(&path).unwrap();
-        assert_eq!(breaches(module, &source), Vec::<String>::new(), "in {}", inside.display());
+        assert_eq!(
+            layer_violations(module, &source),
+            Vec::<String>::new(),
+            "in {}",
+            inside.display()
+        );
         checked += 1;
     }
     assert!(checked > 30, "only {checked} files were found");
@@ -97,38 +102,44 @@ fn every_module_depends_only_on_lower_layers() {
 
 #[test]
 fn a_layering_violation_is_detected() {
-    assert_eq!(breaches("turn", "use crate::stream::Step;"), ["stream"]);
-    assert_eq!(breaches("turn", "use crate::request::Request;"), ["request"]);
-    assert_eq!(breaches("turn", "    let x = crate::agent::f(crate::item::g());"), ["agent"]);
-    assert_eq!(breaches("turn", "use crate::{Agent};"), [""]);
-    assert!(breaches("turn", "/// See [`crate::stream::seal`].\nuse crate::turn::X;").is_empty());
+    assert_eq!(layer_violations("turn", "use crate::stream::Step;"), ["stream"]);
+    assert_eq!(layer_violations("turn", "use crate::request::Request;"), ["request"]);
+    assert_eq!(
+        layer_violations("turn", "    let x = crate::agent::f(crate::item::g());"),
+        ["agent"]
+    );
+    assert_eq!(layer_violations("turn", "use crate::{Agent};"), [""]);
+    assert!(
+        layer_violations("turn", "/// See [`crate::stream::seal`].\nuse crate::turn::X;")
+            .is_empty()
+    );
 }
 
 /// The circles of a module in a crate of these files.
-fn circles(module: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
-    let mut read = Files::default();
+fn import_cycles(module: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let mut read = ImportGraph::default();
     for (file, source) in files {
-        read.add(file, source);
+        read.add_file(file, source);
     }
-    read.circles(module)
+    read.import_cycles(module)
 }
 
 #[test]
 fn the_files_of_a_module_have_no_import_cycles() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Files::default();
-    for path in sources(&src) {
+    let mut files = ImportGraph::default();
+    for path in source_files(&src) {
         let inside = path.strip_prefix(&src).unwrap().to_str().unwrap().replace('\\', "/");
-        files.add(&inside, &fs::read_to_string(&path).unwrap());
+        files.add_file(&inside, &fs::read_to_string(&path).unwrap());
     }
-    for (module, _) in FLOORS {
-        assert_eq!(files.circles(module), Vec::<Vec<String>>::new(), "in {module}");
+    for (module, _) in MODULE_LAYERS {
+        assert_eq!(files.import_cycles(module), Vec::<Vec<String>>::new(), "in {module}");
     }
 }
 
 #[test]
 fn an_import_cycle_is_detected() {
-    let found = circles(
+    let found = import_cycles(
         "m",
         &[
             ("m/mod.rs", "mod a; mod b; mod c; mod d;"),
@@ -147,11 +158,11 @@ fn a_reexported_name_is_attributed_to_its_defining_file() {
     let contents = "mod a; mod b; pub use a::A; pub(crate) use b::{B, other as renamed};";
     let below = ("m/b.rs", "pub struct B; pub fn other() {}");
     let above = ("m/a.rs", "use crate::m::{B, renamed}; pub struct A;");
-    assert!(circles("m", &[("m/mod.rs", contents), above, below]).is_empty());
+    assert!(import_cycles("m", &[("m/mod.rs", contents), above, below]).is_empty());
 
     for back in ["fn other() -> crate::m::A {}", "use super::*; fn other() -> A {}"] {
         let back = ("m/b.rs", &*format!("pub struct B; {back}"));
-        let found = circles("m", &[("m/mod.rs", contents), above, back]);
+        let found = import_cycles("m", &[("m/mod.rs", contents), above, back]);
         assert_eq!(found, [["m/a.rs", "m/b.rs"]]);
     }
 }
@@ -162,9 +173,9 @@ fn a_mod_rs_with_code_is_checked_like_any_file() {
         ("m/mod.rs", "mod a; use a::A; pub const NAME: &str = \"m\"; fn f(_: A) {}"),
         ("m/a.rs", "use super::NAME; pub struct A;"),
     ];
-    assert_eq!(circles("m", &files), [["m/a.rs", "m/mod.rs"]]);
+    assert_eq!(import_cycles("m", &files), [["m/a.rs", "m/mod.rs"]]);
     let inner = "mod a; pub const NAME: u8 = 1; mod value { use super::a::A; }";
-    assert_eq!(circles("m", &[("m/mod.rs", inner), files[1]]), [["m/a.rs", "m/mod.rs"]]);
+    assert_eq!(import_cycles("m", &[("m/mod.rs", inner), files[1]]), [["m/a.rs", "m/mod.rs"]]);
 }
 
 #[test]
@@ -181,5 +192,5 @@ fn tests_comments_and_string_literals_are_not_dependencies() {
         ("m/b.rs", "use super::a::A; pub struct B;"),
         ("m/a/tests.rs", "use crate::m::b::B;"),
     ];
-    assert!(circles("m", &files).is_empty());
+    assert!(import_cycles("m", &files).is_empty());
 }

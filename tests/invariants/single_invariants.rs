@@ -17,13 +17,13 @@ use turnstream::tool::Tool;
 use turnstream::turn::{TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, History, Item, Request, Usage};
 
-use crate::support::runs::{ending, rest};
+use crate::support::runs::{collect_rest, final_outcome};
 use crate::support::wires;
 
 /// Counts what is read from upstream.
-struct Endless(Arc<AtomicUsize>);
+struct EndlessProvider(Arc<AtomicUsize>);
 
-impl Provider for Endless {
+impl Provider for EndlessProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let read = self.0.clone();
         let words = stream::repeat_with(move || {
@@ -41,7 +41,7 @@ impl Provider for Endless {
 #[tokio::test]
 async fn law_1_bytes_are_read_only_when_polled() {
     let read = Arc::new(AtomicUsize::new(0));
-    let mut run = Agent::new(Endless(read.clone())).run("go");
+    let mut run = Agent::new(EndlessProvider(read.clone())).run("go");
     for pulled in 1..=1000 {
         run.next().await.unwrap().unwrap();
         assert!(read.load(Ordering::Relaxed) <= pulled, "read ahead at {pulled}");
@@ -78,7 +78,7 @@ fn law_1_the_core_spawns_and_queues_nothing() {
     assert!(files > 40);
 }
 
-fn script() -> Scripted {
+fn scripted_model() -> Scripted {
     Scripted::new([
         Reply::new().think("hm").say("two").call("a", json!({ "x": 1 })).call("b", json!({})),
         Reply::new().call("a", json!({ "x": 2 })),
@@ -86,8 +86,8 @@ fn script() -> Scripted {
     ])
 }
 
-async fn lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
-    let model = script();
+async fn event_lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
+    let model = scripted_model();
     let agent = Agent::new(model.clone()).with_id_generator(CountingIds::new("id"));
     let events: Vec<_> = agent.run("go").collect().await;
     let lines = events.iter().map(|event| serde_json::to_string(event.as_ref().unwrap()).unwrap());
@@ -98,19 +98,19 @@ async fn lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
 
 #[tokio::test]
 async fn law_8_equal_scripts_and_ids_give_equal_bytes() {
-    let (first, second) = (lines_and_requests().await, lines_and_requests().await);
+    let (first, second) = (event_lines_and_requests().await, event_lines_and_requests().await);
     assert!(first.0.len() > 20 && first.1.len() == 3);
     assert_eq!(first, second);
 }
 
 /// What each wire sends of a tool with these parameters.
-fn tool_on_each_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
+fn encode_tool_on_every_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
     let (name, description) = ("t".to_owned(), "d".to_owned());
     let mut request = Request::new(History::from_id("h"));
     request.context.push(Item::user("go"));
     request.tools = [ToolSpec { name, description, parameters: parameters.clone() }].into();
     for wire in Wire::ALL {
-        let body = wires::bytes(wire, "m", &request, &Dialect::OPENAI);
+        let body = wires::encode_bytes(wire, "m", &request, &Dialect::OPENAI);
         sent(wire, str::from_utf8(&body).unwrap());
     }
 }
@@ -119,7 +119,7 @@ fn tool_on_each_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
 fn law_8_a_schema_is_sent_with_its_fields_in_the_order_in_which_they_are_declared() {
     let properties = r#""properties":{"zebra":{"type":"string"},"apple":{"type":"integer"}},"#;
     let schema = format!(r#"{{"type":"object",{properties}"required":["zebra","apple"]}}"#);
-    tool_on_each_wire(&serde_json::from_str(&schema).unwrap(), |wire, body| {
+    encode_tool_on_every_wire(&serde_json::from_str(&schema).unwrap(), |wire, body| {
         assert!(body.contains(&schema), "{wire:?}: {body}");
     });
 }
@@ -142,14 +142,14 @@ fn law_8_a_derived_schema_is_sent_with_its_fields_in_the_order_in_which_they_are
         r#""description":"Words for the model."}"#,
     );
     assert_eq!(tool.spec().parameters.to_string(), schema);
-    tool_on_each_wire(&tool.spec().parameters, |wire, body| {
+    encode_tool_on_every_wire(&tool.spec().parameters, |wire, body| {
         assert!(body.contains(schema), "{wire:?}: {body}");
     });
 }
 
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
 /// count.
-fn blocks(body: &[u8]) -> Vec<(Value, Value)> {
+fn content_blocks(body: &[u8]) -> Vec<(Value, Value)> {
     let body: Value = serde_json::from_slice(body).unwrap();
     let mut blocks = Vec::new();
     for message in body["messages"].as_array().unwrap() {
@@ -175,7 +175,7 @@ fn blocks(body: &[u8]) -> Vec<(Value, Value)> {
 
 #[tokio::test]
 async fn law_9_each_request_extends_the_previous_one() {
-    let model = script();
+    let model = scripted_model();
     Agent::new(model.clone()).with_system("be brief").run("go").outcome().await;
     let requests = model.requests();
     let wires: [fn(&Request) -> Vec<u8>; 2] = [
@@ -183,7 +183,8 @@ async fn law_9_each_request_extends_the_previous_one() {
         |request| openai_chat::encode(request, "m", &Dialect::OPENAI).unwrap(),
     ];
     for encode in wires {
-        let bodies: Vec<_> = requests.iter().map(|request| blocks(&encode(request))).collect();
+        let bodies: Vec<_> =
+            requests.iter().map(|request| content_blocks(&encode(request))).collect();
         for pair in bodies.windows(2) {
             assert!(pair[1].len() > pair[0].len());
             assert_eq!(pair[1][..pair[0].len()], pair[0][..]);
@@ -206,7 +207,7 @@ async fn law_5_usage_is_counted_exactly_once_even_if_retracted() {
     ]);
     let limits = Limits { max_turn_retries: 0, ..Limits::default() };
     let mut run = Agent::new(model).with_limits(limits).run("go");
-    let outcome = ending(&rest(&mut run).await).clone();
+    let outcome = final_outcome(&collect_rest(&mut run).await).clone();
     assert_eq!((outcome.usage.input_tokens, outcome.usage.output_tokens), (4230, 3));
     assert_eq!(run.usage(), outcome.usage);
     assert_eq!((outcome.text.as_str(), outcome.turns), ("hal", 2));

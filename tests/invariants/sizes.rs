@@ -21,7 +21,7 @@ use turnstream::{
 };
 
 #[track_caller]
-fn check<T>(at_most: usize) {
+fn check_size<T>(at_most: usize) {
     let size = size_of::<T>();
     assert!(size <= at_most, "{} has {size} bytes", std::any::type_name::<T>());
 }
@@ -29,67 +29,67 @@ fn check<T>(at_most: usize) {
 #[test]
 fn events_are_small() {
     // A string, an index and a tag; `Retracted` with its usage sets the number.
-    check::<TurnEvent>(64);
-    check::<Text>(24);
-    check::<Usage>(40);
+    check_size::<TurnEvent>(64);
+    check_size::<Text>(24);
+    check_size::<Usage>(40);
     // A tool's result sets it.
-    check::<ToolEvent>(96);
-    check::<ToolResult>(96);
-    check::<ToolCall>(72);
-    check::<Event>(96);
+    check_size::<ToolEvent>(96);
+    check_size::<ToolResult>(96);
+    check_size::<ToolCall>(72);
+    check_size::<Event>(96);
 }
 
 #[test]
 fn wrappers_of_an_event_add_no_size() {
     let event = size_of::<Event>();
-    check::<Result<Event, Error>>(event);
-    check::<Option<Result<Event, Error>>>(event);
-    check::<Step<Event, History>>(event);
-    check::<Option<Result<Step<Event, History>, Error>>>(event);
-    check::<Result<TurnEvent, Error>>(size_of::<TurnEvent>());
+    check_size::<Result<Event, Error>>(event);
+    check_size::<Option<Result<Event, Error>>>(event);
+    check_size::<Step<Event, History>>(event);
+    check_size::<Option<Result<Step<Event, History>, Error>>>(event);
+    check_size::<Result<TurnEvent, Error>>(size_of::<TurnEvent>());
 }
 
 #[test]
 fn handles_are_a_few_machine_words() {
-    check::<Error>(8);
-    check::<Journal>(8);
-    check::<TurnStream>(16);
-    check::<Steps<'static, History>>(16);
-    check::<turnstream::task::InTask<Event>>(16);
-    check::<History>(40);
+    check_size::<Error>(8);
+    check_size::<Journal>(8);
+    check_size::<TurnStream>(16);
+    check_size::<Steps<'static, History>>(16);
+    check_size::<turnstream::task::InTask<Event>>(16);
+    check_size::<History>(40);
 }
 
 #[test]
 fn values_created_once_per_turn_are_small() {
-    check::<Item>(120);
-    check::<Outcome>(328);
-    check::<Run>(640);
+    check_size::<Item>(120);
+    check_size::<Outcome>(328);
+    check_size::<Run>(640);
 }
 
 /// The size of a loop, without what its body and its closure hold.
-fn overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
+fn loop_overhead<F, B, S>(_: &LoopStream<F, B, S>) -> usize {
     size_of::<LoopStream<F, B, S>>() - size_of::<F>() - size_of::<B>() - size_of::<S>()
 }
 
 #[test]
 fn a_loop_is_the_size_of_its_body_its_state_and_three_words() {
     let counting = loop_stream(3_u64, |n| stream::iter([Step::Value(n), Step::Next(n - 1)]));
-    assert!(overhead(&counting) <= 24, "{}", overhead(&counting));
+    assert!(loop_overhead(&counting) <= 24, "{}", loop_overhead(&counting));
     assert!(size_of::<Option<LoopEndReason>>() <= 1);
 
     let talking = loop_stream(History::from_id("h"), |_: History| {
         let turn: TurnStream = TurnStreamExt::seal(stream::empty(), &History::from_id("h"));
         turn.on_turn_complete(|_| -> Ready<_> { ready(Ok(Steps::<History>::stop())) })
     });
-    assert!(overhead(&talking) <= 24, "{}", overhead(&talking));
+    assert!(loop_overhead(&talking) <= 24, "{}", loop_overhead(&talking));
     assert!(size_of_val(&talking) <= 80, "{}", size_of_val(&talking));
 }
 
 #[test]
 fn on_turn_complete_is_the_size_of_its_turn_stream_and_continuation() {
-    type Then = fn(std::sync::Arc<turnstream::Turn>) -> Ready<Result<Steps<'static, u8>, Error>>;
-    type Following = Ready<Result<Steps<'static, u8>, Error>>;
-    check::<OnTurnComplete<'static, TurnStream, Then, Following, u8>>(56);
+    type ThenFn = fn(std::sync::Arc<turnstream::Turn>) -> Ready<Result<Steps<'static, u8>, Error>>;
+    type ThenFuture = Ready<Result<Steps<'static, u8>, Error>>;
+    check_size::<OnTurnComplete<'static, TurnStream, ThenFn, ThenFuture, u8>>(56);
 }
 
 #[test]

@@ -26,63 +26,63 @@ mod fixture;
 use self::fixture::*;
 
 /// A stream that has a bit of everything.
-fn everything() -> Vec<String> {
+fn full_stream() -> Vec<String> {
     let thought = r#"{"type":"thinking","thinking":"","signature":""}"#;
     let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
     let server = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
     let details = r#""container":{"id":"c1"},"stop_sequence":null"#;
     vec![
-        START.into(),
-        begin(0, thought),
-        delta(0, r#"{"type":"thinking_delta","thinking":"Hm é 👍"}"#),
-        delta(0, r#"{"type":"signature_delta","signature":"c2ln=="}"#),
-        end(0),
-        begin(1, r#"{"type":"text","text":"","citations":[]}"#),
-        text(1, "Hel"),
-        text(1, "lo \\ud83d\\udc4d"),
-        delta(1, r#"{"type":"citations_delta","citation":{"cited_text":"x"}}"#),
-        end(1),
-        begin(2, server),
-        input(2, "{\"query\":"),
-        input(2, "\"q\"}"),
-        end(2),
-        begin(3, call),
-        input(3, ""),
-        input(3, "{\"a\""),
-        input(3, ":\"é\"}"),
-        end(3),
+        MESSAGE_START.into(),
+        content_block_start(0, thought),
+        content_block_delta(0, r#"{"type":"thinking_delta","thinking":"Hm é 👍"}"#),
+        content_block_delta(0, r#"{"type":"signature_delta","signature":"c2ln=="}"#),
+        content_block_stop(0),
+        content_block_start(1, r#"{"type":"text","text":"","citations":[]}"#),
+        text_delta(1, "Hel"),
+        text_delta(1, "lo \\ud83d\\udc4d"),
+        content_block_delta(1, r#"{"type":"citations_delta","citation":{"cited_text":"x"}}"#),
+        content_block_stop(1),
+        content_block_start(2, server),
+        input_json_delta(2, "{\"query\":"),
+        input_json_delta(2, "\"q\"}"),
+        content_block_stop(2),
+        content_block_start(3, call),
+        input_json_delta(3, ""),
+        input_json_delta(3, "{\"a\""),
+        input_json_delta(3, ":\"é\"}"),
+        content_block_stop(3),
         format!(
             r#"{{"type":"message_delta","delta":{{"stop_reason":"tool_use",{details}}},"usage":{{"output_tokens":9}}}}"#
         ),
-        STOP.into(),
+        MESSAGE_STOP.into(),
     ]
 }
 
 /// All events of the stream, as they come of these pieces.
-fn events_of(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
+fn decode_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
     block_on(seal(&History::from_id("h"), decoding).collect())
 }
 
-fn whole() -> Vec<Result<TurnEvent, Error>> {
-    let events = events_of(vec![body(&everything()).into()]);
+fn decode_whole_stream() -> Vec<Result<TurnEvent, Error>> {
+    let events = decode_pieces(vec![sse_body(&full_stream()).into()]);
     assert!(matches!(events.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{events:?}");
     events
 }
 
 #[test]
 fn any_split_of_the_bytes_yields_the_same_events() {
-    let (bytes, whole) = (Bytes::from(body(&everything())), whole());
+    let (bytes, whole) = (Bytes::from(sse_body(&full_stream())), decode_whole_stream());
     for at in 0..=bytes.len() {
-        assert_eq!(events_of(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "cut at {at}");
+        assert_eq!(decode_pieces(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "cut at {at}");
     }
     let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
-    assert_eq!(events_of(single), whole);
+    assert_eq!(decode_pieces(single), whole);
 }
 
 /// What may stand between any two frames, and means nothing.
-fn noise() -> impl Strategy<Value = &'static str> {
+fn noise_frames() -> impl Strategy<Value = &'static str> {
     select(vec![
         ": keepalive\n",
         ":\n\n",
@@ -104,10 +104,10 @@ proptest! {
 
     #[test]
     fn noise_between_frames_and_arbitrary_splits_change_nothing(
-        noise in vec((any::<Index>(), noise()), 0..12),
+        noise in vec((any::<Index>(), noise_frames()), 0..12),
         lengths in vec(1_usize..200, 1..6),
     ) {
-        let mut frames: Vec<String> = everything().iter().map(|e| body(std::slice::from_ref(e))).collect();
+        let mut frames: Vec<String> = full_stream().iter().map(|e| sse_body(std::slice::from_ref(e))).collect();
         for (at, noise) in noise {
             frames.insert(at.index(frames.len() + 1), noise.to_owned());
         }
@@ -119,105 +119,107 @@ proptest! {
             }
             pieces.push(rest.split_to((*length).min(rest.len())));
         }
-        prop_assert_eq!(events_of(pieces), whole());
+        prop_assert_eq!(decode_pieces(pieces), decode_whole_stream());
     }
 }
 
 /// What happens in a conversation, in the order it can.
 #[derive(Clone, Debug)]
-enum Scene {
+enum ConversationStep {
     User(Vec<Part>),
     System(String),
     /// A turn of these items, and what its calls are answered with.
-    Turn(Vec<Said>, Vec<Part>),
+    Turn(Vec<ModelItem>, Vec<Part>),
     /// A turn that was cut off.
-    CutOff(Vec<Said>),
-    Void(String),
+    CutOff(Vec<ModelItem>),
+    Tombstone(String),
 }
 
 #[derive(Clone, Debug)]
-enum Said {
-    Text(String, Whose),
-    Thought(String, Whose),
-    Redacted(Whose),
-    Call(String, Whose),
-    Used(Whose),
+enum ModelItem {
+    Text(String, Author),
+    Reasoning(String, Author),
+    RedactedThinking(Author),
+    ToolCall(String, Author),
+    ServerToolUse(Author),
     /// The result of what was used last.
-    Found(Whose),
-    Beside(Whose),
+    ServerToolResult(Author),
+    MessageData(Author),
 }
 
 /// Who has written it.
 #[derive(Clone, Copy, Debug)]
-enum Whose {
-    Mine,
-    AnotherModels,
-    AnotherWires,
-    Nobodys,
+enum Author {
+    ThisModel,
+    OtherModel,
+    OtherProvider,
+    NoProvider,
 }
 
-fn words() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     select(vec!["a", "b \n", "", " \n", " c", "é👍"]).prop_map(str::to_owned)
 }
 
-fn parts() -> impl Strategy<Value = Vec<Part>> {
+fn any_parts() -> impl Strategy<Value = Vec<Part>> {
     let part = prop_oneof![
-        4 => words().prop_map(|text| Part::Text { text }),
+        4 => any_text().prop_map(|text| Part::Text { text }),
         1 => Just(Part::image("image/png", "AAAA")),
     ];
     vec(part, 0..3)
 }
 
-fn whose() -> impl Strategy<Value = Whose> {
+fn any_author() -> impl Strategy<Value = Author> {
     select(vec![
-        Whose::Mine,
-        Whose::Mine,
-        Whose::AnotherModels,
-        Whose::AnotherWires,
-        Whose::Nobodys,
+        Author::ThisModel,
+        Author::ThisModel,
+        Author::OtherModel,
+        Author::OtherProvider,
+        Author::NoProvider,
     ])
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn any_model_item() -> impl Strategy<Value = ModelItem> {
     prop_oneof![
-        3 => (words(), whose()).prop_map(|(text, whose)| Said::Text(text, whose)),
-        3 => (words(), whose()).prop_map(|(text, whose)| Said::Thought(text, whose)),
-        1 => whose().prop_map(Said::Redacted),
-        3 => (select(vec!["", "{}", "{\"a\":1}", "[1", "{\"a\":"]), whose())
-            .prop_map(|(arguments, whose)| Said::Call(arguments.to_owned(), whose)),
-        2 => whose().prop_map(Said::Used),
-        2 => whose().prop_map(Said::Found),
-        1 => whose().prop_map(Said::Beside),
+        3 => (any_text(), any_author()).prop_map(|(text, whose)| ModelItem::Text(text, whose)),
+        3 => (any_text(), any_author()).prop_map(|(text, whose)| ModelItem::Reasoning(text, whose)),
+        1 => any_author().prop_map(ModelItem::RedactedThinking),
+        3 => (select(vec!["", "{}", "{\"a\":1}", "[1", "{\"a\":"]), any_author())
+            .prop_map(|(arguments, whose)| ModelItem::ToolCall(arguments.to_owned(), whose)),
+        2 => any_author().prop_map(ModelItem::ServerToolUse),
+        2 => any_author().prop_map(ModelItem::ServerToolResult),
+        1 => any_author().prop_map(ModelItem::MessageData),
     ]
 }
 
-fn scene() -> impl Strategy<Value = Scene> {
+fn any_step() -> impl Strategy<Value = ConversationStep> {
     prop_oneof![
-        3 => parts().prop_map(Scene::User),
-        1 => words().prop_map(Scene::System),
-        4 => (vec(said(), 1..5), parts()).prop_map(|(said, answer)| Scene::Turn(said, answer)),
-        1 => vec(said(), 1..4).prop_map(Scene::CutOff),
-        1 => words().prop_map(Scene::Void),
+        3 => any_parts().prop_map(ConversationStep::User),
+        1 => any_text().prop_map(ConversationStep::System),
+        4 => (vec(any_model_item(), 1..5), any_parts()).prop_map(|(said, answer)| ConversationStep::Turn(said, answer)),
+        1 => vec(any_model_item(), 1..4).prop_map(ConversationStep::CutOff),
+        1 => any_text().prop_map(ConversationStep::Tombstone),
     ]
 }
 
 /// The histories that requests are made of, each the beginning of the next.
-fn histories(scenes: Vec<Scene>) -> Vec<History> {
+fn growing_histories(scenes: Vec<ConversationStep>) -> Vec<History> {
     let mut history = History::from_id("h");
     let mut calls = 0;
     let mut all = Vec::new();
     for scene in scenes {
         match scene {
-            Scene::User(parts) => history.push(Item::user(parts)),
-            Scene::System(text) => history.push(Item::system(text)),
-            Scene::Void(text) => history.push(Item::user(text).with_mark(Mark::Tombstone)),
-            Scene::CutOff(said) => {
-                let items = said.into_iter().map(|said| item(said, &mut calls));
+            ConversationStep::User(parts) => history.push(Item::user(parts)),
+            ConversationStep::System(text) => history.push(Item::system(text)),
+            ConversationStep::Tombstone(text) => {
+                history.push(Item::user(text).with_mark(Mark::Tombstone));
+            }
+            ConversationStep::CutOff(said) => {
+                let items = said.into_iter().map(|said| build_item(said, &mut calls));
                 history.extend(items.map(|item| item.with_mark(Mark::Interrupted)));
             }
-            Scene::Turn(said, answer) => {
+            ConversationStep::Turn(said, answer) => {
                 let mut items: Vec<_> =
-                    said.into_iter().map(|said| item(said, &mut calls)).collect();
+                    said.into_iter().map(|said| build_item(said, &mut calls)).collect();
                 let stop_reason = match items.len() % 2 {
                     0 => StopReason::Pause,
                     _ => StopReason::Stop,
@@ -244,42 +246,42 @@ fn histories(scenes: Vec<Scene>) -> Vec<History> {
     all
 }
 
-fn item(said: Said, calls: &mut u32) -> Item {
+fn build_item(said: ModelItem, calls: &mut u32) -> Item {
     let value: String;
     let (kind, value, whose) = match said {
-        Said::Text(text, whose) => {
+        ModelItem::Text(text, whose) => {
             (ItemKind::Text { text }, r#"{"citations":[{"z":1,"a":2}]}"#, whose)
         }
-        Said::Thought(text, whose) => {
+        ModelItem::Reasoning(text, whose) => {
             (ItemKind::Reasoning { text }, r#"{"signature":"s=="}"#, whose)
         }
-        Said::Redacted(whose) => {
+        ModelItem::RedactedThinking(whose) => {
             let kind = ItemKind::Reasoning { text: String::new() };
             (kind, r#"{"type":"redacted_thinking","data":"d=="}"#, whose)
         }
-        Said::Call(arguments, whose) => {
+        ModelItem::ToolCall(arguments, whose) => {
             *calls += 1;
             let call = Item::tool_call(format!("c{calls}"), "f", arguments);
             (call.kind, r#"{"caller":{"type":"direct"}}"#, whose)
         }
-        Said::Used(whose) => {
+        ModelItem::ServerToolUse(whose) => {
             *calls += 1;
             value = format!(r#"{{"type":"server_tool_use","id":"s{calls}"}}"#);
             (ItemKind::Other, value.as_str(), whose)
         }
-        Said::Found(whose) => {
+        ModelItem::ServerToolResult(whose) => {
             value = format!(r#"{{"type":"web_search_tool_result","tool_use_id":"s{calls}"}}"#);
             (ItemKind::Other, value.as_str(), whose)
         }
-        Said::Beside(whose) => {
+        ModelItem::MessageData(whose) => {
             (ItemKind::Other, r#"{"type":"message","container":{"id":"c"}}"#, whose)
         }
     };
     let (provider, model) = match whose {
-        Whose::Mine => ("anthropic", MODEL),
-        Whose::AnotherModels => ("anthropic", "another"),
-        Whose::AnotherWires => ("gemini", MODEL),
-        Whose::Nobodys => return Item::new(kind),
+        Author::ThisModel => ("anthropic", MODEL),
+        Author::OtherModel => ("anthropic", "another"),
+        Author::OtherProvider => ("gemini", MODEL),
+        Author::NoProvider => return Item::new(kind),
     };
     let value = RawJson::parse(value).unwrap();
     let data = ProviderData { provider: provider.into(), model: model.into(), value };
@@ -287,7 +289,7 @@ fn item(said: Said, calls: &mut u32) -> Item {
 }
 
 /// A request of the conversation; what is volatile is another each time.
-fn request(history: &History, n: usize, cache: Cache) -> Request {
+fn build_request(history: &History, n: usize, cache: Cache) -> Request {
     let spec = |name: &str| ToolSpec {
         name: name.into(),
         description: "d".into(),
@@ -304,7 +306,7 @@ fn request(history: &History, n: usize, cache: Cache) -> Request {
 }
 
 /// The text of every block, in order, each with the role of its message, its mark taken out.
-fn flat(body: &str) -> Vec<String> {
+fn block_texts(body: &str) -> Vec<String> {
     #[derive(serde::Deserialize)]
     struct Body<'a> {
         #[serde(borrow)]
@@ -332,7 +334,7 @@ fn flat(body: &str) -> Vec<String> {
 /// Whether these blocks begin with those. A use of the server's own tool that waited for its result
 /// may be left out, with the thoughts before it; words before it may then come to stand last, where
 /// they do not end in white space.
-fn begins_with(blocks: &[String], mut before: &[String]) -> bool {
+fn starts_with_blocks(blocks: &[String], mut before: &[String]) -> bool {
     let waits = |blocks: &[String]| {
         let thoughts = blocks.iter().take_while(|block| block.contains("thinking\"")).count();
         let is_use = |block: &String| block.contains("server_tool_use");
@@ -353,7 +355,7 @@ fn begins_with(blocks: &[String], mut before: &[String]) -> bool {
 }
 
 /// What the vendor refuses whatever else is asked.
-fn check_lawful(body: &str, most_marks: usize) -> Result<(), TestCaseError> {
+fn check_vendor_rules(body: &str, most_marks: usize) -> Result<(), TestCaseError> {
     prop_assert!(body.matches("\"cache_control\"").count() <= most_marks, "{}", body);
     let body: Value = serde_json::from_str(body).unwrap();
     prop_assert_eq!(body["system"][1].get("cache_control"), None);
@@ -380,11 +382,11 @@ fn check_lawful(body: &str, most_marks: usize) -> Result<(), TestCaseError> {
     let refused = lint::request(Wire::Anthropic, MODEL, &body);
     let unpaired = |refusal: &&String| refusal.contains("server") || refusal.contains("unexpected");
     prop_assert_eq!(refused.iter().find(unpaired), None, "{}", body);
-    check_pairs(messages)
+    check_call_result_pairs(messages)
 }
 
 /// Every call is answered in the next message, and every result answers one.
-fn check_pairs(messages: &[Value]) -> Result<(), TestCaseError> {
+fn check_call_result_pairs(messages: &[Value]) -> Result<(), TestCaseError> {
     let ids = |message: Option<&Value>, kind: &str, id: &str| -> Vec<Value> {
         let blocks = message.and_then(|message| message["content"].as_array());
         let blocks = blocks.into_iter().flatten().filter(|block| block["type"] == kind);
@@ -404,17 +406,17 @@ proptest! {
     /// Law 9, and that what is sent is taken.
     #[test]
     fn each_request_extends_the_previous_one(
-        scenes in vec(scene(), 1..8),
+        scenes in vec(any_step(), 1..8),
         cache in select(vec![Cache::Off, Cache::Short]),
     ) {
         let most_marks = if cache == Cache::Off { 0 } else { 3 };
         let mut before: Vec<String> = Vec::new();
-        for (n, history) in histories(scenes).iter().enumerate() {
+        for (n, history) in growing_histories(scenes).iter().enumerate() {
             // Nothing but empty messages is nothing to send.
-            let Ok(body) = encoded(&request(history, n, cache), MODEL) else { continue };
-            check_lawful(&body, most_marks)?;
-            let blocks = flat(&body);
-            prop_assert!(begins_with(&blocks, &before), "{:#?} then {:#?}", before, blocks);
+            let Ok(body) = encode_to_string(&build_request(history, n, cache), MODEL) else { continue };
+            check_vendor_rules(&body, most_marks)?;
+            let blocks = block_texts(&body);
+            prop_assert!(starts_with_blocks(&blocks, &before), "{:#?} then {:#?}", before, blocks);
             before = blocks;
         }
     }

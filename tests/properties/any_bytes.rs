@@ -14,22 +14,22 @@ mod checks;
 
 /// What is done to a stream.
 #[derive(Clone, Debug)]
-enum Harm {
+enum Mutation {
     /// Some bytes are gone.
-    Gone { at: usize, len: usize },
+    Remove { at: usize, len: usize },
     /// Some bytes stand there twice.
-    Doubled { at: usize, len: usize },
+    Duplicate { at: usize, len: usize },
     /// A byte is another one.
-    Changed { at: usize, to: u8 },
+    Replace { at: usize, byte: u8 },
     /// Words of JSON stand where none belong.
-    Put { at: usize, what: &'static str },
+    Insert { at: usize, text: &'static str },
     /// The stream ends.
-    Cut { at: usize },
+    Truncate { at: usize },
     /// Frames have changed places.
-    Swapped { one: usize, other: usize },
+    SwapFrames { first: usize, second: usize },
 }
 
-const WORDS: &[&str] = &[
+const JSON_SNIPPETS: &[&str] = &[
     "null",
     "{}",
     "[]",
@@ -51,43 +51,44 @@ const WORDS: &[&str] = &[
     "event: error\n",
 ];
 
-fn harm() -> impl Strategy<Value = Harm> {
+fn any_mutation() -> impl Strategy<Value = Mutation> {
     let at = any::<usize>;
     let len = 1..80_usize;
     prop_oneof![
-        (at(), len.clone()).prop_map(|(at, len)| Harm::Gone { at, len }),
-        (at(), len).prop_map(|(at, len)| Harm::Doubled { at, len }),
-        (at(), any::<u8>()).prop_map(|(at, to)| Harm::Changed { at, to }),
-        (at(), 0..WORDS.len()).prop_map(|(at, n)| Harm::Put { at, what: WORDS[n] }),
-        at().prop_map(|at| Harm::Cut { at }),
-        (at(), at()).prop_map(|(one, other)| Harm::Swapped { one, other }),
+        (at(), len.clone()).prop_map(|(at, len)| Mutation::Remove { at, len }),
+        (at(), len).prop_map(|(at, len)| Mutation::Duplicate { at, len }),
+        (at(), any::<u8>()).prop_map(|(at, byte)| Mutation::Replace { at, byte }),
+        (at(), 0..JSON_SNIPPETS.len())
+            .prop_map(|(at, n)| Mutation::Insert { at, text: JSON_SNIPPETS[n] }),
+        at().prop_map(|at| Mutation::Truncate { at }),
+        (at(), at()).prop_map(|(first, second)| Mutation::SwapFrames { first, second }),
     ]
 }
 
-fn harmed(mut bytes: Vec<u8>, harm: &Harm) -> Vec<u8> {
+fn mutate_bytes(mut bytes: Vec<u8>, harm: &Mutation) -> Vec<u8> {
     let within = |at: usize| at % (bytes.len() + 1);
     match *harm {
-        Harm::Gone { at, len } => {
+        Mutation::Remove { at, len } => {
             let at = within(at);
             bytes.drain(at..bytes.len().min(at + len));
         }
-        Harm::Doubled { at, len } => {
+        Mutation::Duplicate { at, len } => {
             let at = within(at);
             let piece = bytes[at..bytes.len().min(at + len)].to_vec();
             bytes.splice(at..at, piece);
         }
-        Harm::Changed { at, to } => {
+        Mutation::Replace { at, byte: to } => {
             let at = within(at);
             if let Some(byte) = bytes.get_mut(at) {
                 *byte = to;
             }
         }
-        Harm::Put { at, what } => {
+        Mutation::Insert { at, text: what } => {
             let at = within(at);
             bytes.splice(at..at, what.bytes());
         }
-        Harm::Cut { at } => bytes.truncate(within(at)),
-        Harm::Swapped { one, other } => {
+        Mutation::Truncate { at } => bytes.truncate(within(at)),
+        Mutation::SwapFrames { first: one, second: other } => {
             let mut frames: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
             if !frames.is_empty() {
                 let len = frames.len();
@@ -100,14 +101,14 @@ fn harmed(mut bytes: Vec<u8>, harm: &Harm) -> Vec<u8> {
 }
 
 /// The streams to begin from, written by hand.
-fn seeds(folder: &str) -> Vec<Vec<u8>> {
+fn seed_streams(folder: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(folder);
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn folder(wire: Wire) -> &'static str {
+fn seed_folder(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => "anthropic",
         Wire::OpenAiChat => "openai_chat",
@@ -118,21 +119,21 @@ fn folder(wire: Wire) -> &'static str {
 }
 
 /// Puts a byte in front that says how the rest is cut.
-fn with_seed(seed: u8, bytes: &[u8]) -> Vec<u8> {
+fn prefix_cut_seed(seed: u8, bytes: &[u8]) -> Vec<u8> {
     [&[seed], bytes].concat()
 }
 
 #[test]
 fn valid_streams_uphold_the_invariants() {
     for wire in Wire::ALL {
-        let seeds = seeds(folder(wire));
+        let seeds = seed_streams(seed_folder(wire));
         assert!(seeds.len() >= 4, "{wire:?} has its seeds");
         for bytes in seeds {
-            checks::decode(wire, &with_seed(1, &bytes));
+            checks::decode(wire, &prefix_cut_seed(1, &bytes));
         }
     }
-    for bytes in seeds("sse") {
-        checks::frames(&with_seed(1, &bytes));
+    for bytes in seed_streams("sse") {
+        checks::frames(&prefix_cut_seed(1, &bytes));
     }
 }
 
@@ -142,14 +143,14 @@ proptest! {
     #[test]
     fn arbitrarily_corrupted_streams_uphold_the_invariants(
         which in any::<usize>(),
-        harms in prop::collection::vec(harm(), 1..4),
+        harms in prop::collection::vec(any_mutation(), 1..4),
         seed in any::<u8>(),
     ) {
         for wire in Wire::ALL {
-            let seeds = seeds(folder(wire));
+            let seeds = seed_streams(seed_folder(wire));
             let bytes = seeds[which % seeds.len()].clone();
-            let bytes = harms.iter().fold(bytes, harmed);
-            checks::decode(wire, &with_seed(seed, &bytes));
+            let bytes = harms.iter().fold(bytes, mutate_bytes);
+            checks::decode(wire, &prefix_cut_seed(seed, &bytes));
         }
     }
 
@@ -163,6 +164,6 @@ proptest! {
         text in "(data|event|id|:|: |x|\n|\r|\r\n|\u{feff}|ä){0,40}",
         seed in any::<u8>(),
     ) {
-        checks::frames(&with_seed(seed, text.as_bytes()));
+        checks::frames(&prefix_cut_seed(seed, text.as_bytes()));
     }
 }

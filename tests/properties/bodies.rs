@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use turnstream::provider::Reply;
 use turnstream::testing::Wire;
 
-use crate::support::items::tokens;
-use crate::support::wires::{bodies, events};
+use crate::support::items::token_usage;
+use crate::support::wires::{decode_events, framing_variants};
 
 /// Says something with characters that take several bytes, or look like line ends, and calls.
-fn reply() -> Reply {
+fn multibyte_reply() -> Reply {
     let odd = "\u{e9}\u{1f44d}\u{2028} \u{feff}data:\n\n";
-    Reply::new().say(odd).call_raw("c", "t", "{\"s\":\"\u{e9}\u{2028}\"}").usage(tokens(3, 2))
+    Reply::new().say(odd).call_raw("c", "t", "{\"s\":\"\u{e9}\u{2028}\"}").usage(token_usage(3, 2))
 }
 
 proptest! {
@@ -23,8 +23,8 @@ proptest! {
         lengths in prop::collection::vec(1..40_usize, 1..8),
     ) {
         let wire = Wire::ALL[wire];
-        let bodies = bodies(wire, &reply());
-        let expected = events(wire, [bodies[0].clone()]);
+        let bodies = framing_variants(wire, &multibyte_reply());
+        let expected = decode_events(wire, [bodies[0].clone()]);
         let mut rest = body.get(&bodies).as_slice();
         let mut chunks = Vec::new();
         for length in lengths.iter().cycle() {
@@ -35,6 +35,6 @@ proptest! {
             chunks.push(chunk.to_vec());
             rest = after;
         }
-        prop_assert!(events(wire, chunks) == expected);
+        prop_assert!(decode_events(wire, chunks) == expected);
     }
 }

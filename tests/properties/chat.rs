@@ -15,16 +15,19 @@ use turnstream::request::System;
 use turnstream::stream::seal;
 use turnstream::{Error, History, Item, Request, Usage};
 
-use crate::support::wires::frames;
+use crate::support::wires::sse_body;
 
 #[path = "../wires/chat/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 
-use self::fixture::{MODEL, answer, events, read_in, sent, spec, with_data};
+use self::fixture::{
+    MODEL, answer_chunks, decode_events, decode_in_dialect, encode_messages, tool_spec,
+    with_provider_data,
+};
 
 /// Deltas of every kind, in an order that is as good as any.
-fn deltas() -> Vec<Value> {
+fn mixed_deltas() -> Vec<Value> {
     let call = |index: u64, id: &str, name: &str, arguments: &str| json!({ "tool_calls": [{ "index": index, "id": id, "function": { "name": name, "arguments": arguments } }] });
     vec![
         json!({ "role": "assistant", "content": "" }),
@@ -47,7 +50,7 @@ proptest! {
 
     #[test]
     fn any_split_and_any_comments_between_frames_yield_the_same_events(
-        picked in vec(0..deltas().len(), 1..12),
+        picked in vec(0..mixed_deltas().len(), 1..12),
         lengths in vec(1_usize..40, 1..6),
         comments in vec(any::<bool>(), 14),
         tagged in any::<bool>(),
@@ -57,11 +60,11 @@ proptest! {
             parses_text_calls: tagged,
             ..Dialect::OPENROUTER
         };
-        let all = deltas();
+        let all = mixed_deltas();
         let picked: Vec<_> = picked.into_iter().map(|at| all[at].clone()).collect();
-        let chunks = answer(&picked, "tool_calls");
-        let plain = frames(&chunks);
-        let whole = events(plain.clone(), &dialect);
+        let chunks = answer_chunks(&picked, "tool_calls");
+        let plain = sse_body(&chunks);
+        let whole = decode_events(plain.clone(), &dialect);
 
         let mut noisy = String::new();
         for (chunk, comment) in chunks.iter().zip(comments.iter().cycle()) {
@@ -69,9 +72,9 @@ proptest! {
                 noisy += ": keep-alive\n\nevent: ping\ndata:\n\n";
                 noisy += "data: {\"object\":\"moon.phase\",\"choices\":[]}\n\n";
             }
-            noisy += &frames(std::slice::from_ref(chunk));
+            noisy += &sse_body(std::slice::from_ref(chunk));
         }
-        prop_assert_eq!(&events(noisy, &dialect), &whole);
+        prop_assert_eq!(&decode_events(noisy, &dialect), &whole);
 
         let mut rest = Bytes::from(plain);
         let mut pieces: Vec<Result<Bytes, Error>> = Vec::new();
@@ -88,7 +91,7 @@ proptest! {
 
     #[test]
     fn law_9_each_request_extends_the_previous_one_in_every_dialect(
-        steps in vec(0..STEPS, 1..14),
+        steps in vec(0..STEP_KINDS, 1..14),
         volatile in any::<bool>(),
     ) {
         for dialect in Dialect::ALL {
@@ -97,7 +100,7 @@ proptest! {
             let mut before: Option<(Vec<Value>, Value)> = None;
             for (at, step) in steps.iter().enumerate() {
                 push_step(&mut items, *step, at, takes_media, dialect);
-                let (blocks, head) = blocks(&items, dialect, volatile.then_some(at));
+                let (blocks, head) = content_blocks(&items, dialect, volatile.then_some(at));
                 if let Some((before, head_before)) = before {
                     prop_assert!(blocks.len() >= before.len(), "{} {steps:?}", dialect.name);
                     prop_assert_eq!(&blocks[..before.len()], &before[..], "{}", dialect.name);
@@ -109,7 +112,7 @@ proptest! {
     }
 }
 
-const STEPS: usize = 7;
+const STEP_KINDS: usize = 7;
 
 /// What a run adds to its history between two requests.
 fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, of: &Dialect) {
@@ -129,7 +132,7 @@ fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, o
         0 => items.push(Item::user("hello")),
         1 => items.extend([Item::reasoning("hm"), info(Item::text("hi \n"))]),
         2 => {
-            let signed = with_data(Item::reasoning(""), of.name, MODEL, thought);
+            let signed = with_provider_data(Item::reasoning(""), of.name, MODEL, thought);
             let call = info(Item::tool_call(&id, "f", "{}"));
             items.extend([signed, Item::text("I look."), call, answered("r".into())]);
         }
@@ -142,17 +145,21 @@ fn push_step(items: &mut Vec<Item>, step: usize, at: usize, takes_media: bool, o
         5 => items.push(Item::user("again")),
         _ => {
             let data = r#"{"thought":"c2ln"}"#;
-            let call = with_data(Item::tool_call(&id, "f", "{"), of.name, MODEL, data);
+            let call = with_provider_data(Item::tool_call(&id, "f", "{"), of.name, MODEL, data);
             items.extend([info(call), answered("r".into())]);
         }
     }
 }
 
 /// The content blocks of a request, without marks and the volatile zone; beside them the rest of it.
-fn blocks(items: &[Item], dialect: &Dialect, volatile: Option<usize>) -> (Vec<Value>, Value) {
+fn content_blocks(
+    items: &[Item],
+    dialect: &Dialect,
+    volatile: Option<usize>,
+) -> (Vec<Value>, Value) {
     // A leading instruction joins the stable zone.
     let items = [&[Item::user("begin")], items].concat();
-    let mut request = Request::new(History::from_items("h", items)).with_tools([spec()]);
+    let mut request = Request::new(History::from_items("h", items)).with_tools([tool_spec()]);
     request.system = System {
         stable: "stable".into(),
         volatile: volatile.map(|n| format!("VOLATILE {n}")).unwrap_or_default(),
@@ -169,7 +176,7 @@ fn blocks(items: &[Item], dialect: &Dialect, volatile: Option<usize>) -> (Vec<Va
             text => vec![text],
         };
         blocks.push(rest);
-        blocks.extend(parts.into_iter().map(without_marks));
+        blocks.extend(parts.into_iter().map(without_cache_control));
     }
     let is_volatile = |block: &Value| {
         let text = block.as_str().or_else(|| block["text"].as_str());
@@ -186,20 +193,20 @@ fn blocks(items: &[Item], dialect: &Dialect, volatile: Option<usize>) -> (Vec<Va
             kept.push(text.map_or(block.clone(), |(stable, _)| json!(stable)));
         }
     }
-    (kept, without_marks(body))
+    (kept, without_cache_control(body))
 }
 
-fn without_marks(mut value: Value) -> Value {
+fn without_cache_control(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
             fields.shift_remove("cache_control");
             for value in fields.values_mut() {
-                *value = without_marks(value.take());
+                *value = without_cache_control(value.take());
             }
         }
         Value::Array(values) => {
             for value in values {
-                *value = without_marks(value.take());
+                *value = without_cache_control(value.take());
             }
         }
         _ => {}
@@ -212,8 +219,8 @@ fn every_dialect_round_trips_what_it_decodes() {
     for dialect in Dialect::ALL {
         let call = json!([{ "index": 0, "id": "abcdefghi", "function": { "name": "f", "arguments": "{\"x\": 1}" } }]);
         let said = [json!({ "content": "I look." }), json!({ "tool_calls": call })];
-        let turn = read_in(dialect, &answer(&said, "tool_calls")).unwrap();
-        let message = sent(turn.to_history_items(), dialect).remove(0);
+        let turn = decode_in_dialect(dialect, &answer_chunks(&said, "tool_calls")).unwrap();
+        let message = encode_messages(turn.to_history_items(), dialect).remove(0);
         let words = message["content"].as_str().or_else(|| message["content"][0]["text"].as_str());
         assert_eq!(words, Some("I look."), "{}", dialect.name);
         let calls = &message["tool_calls"];

@@ -9,8 +9,11 @@ use turnstream::item::{Content, ItemKind, Mark, Part, ToolCall};
 use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item};
 
-use crate::support::compaction::{call, compact, encoded, ends, signed, summarizing};
-use crate::support::items::{applied, history, result, session, turn};
+use crate::support::compaction::{
+    as_stop_turn_end, encode_history, look_call, run_compactor, scripted_summarizer,
+    with_provider_data,
+};
+use crate::support::items::{apply_compaction, history_of, look_result, look_turn, session_items};
 
 /// Turns, words, instructions, summaries, in any order and with any marks.
 fn any_session() -> impl Strategy<Value = History> {
@@ -23,13 +26,13 @@ fn any_session() -> impl Strategy<Value = History> {
                 2 => vec![Item::user("sum").with_mark(Mark::Compacted)],
                 3 => vec![Item::text(format!("half {n}")).with_mark(Mark::Interrupted)],
                 4 => vec![Item::text(format!("said {n}"))],
-                _ => turn(n),
+                _ => look_turn(n),
             };
             let void =
                 move |item: Item| if mark == 0 { item.with_mark(Mark::Tombstone) } else { item };
             items.into_iter().map(void)
         });
-        history(items).settled()
+        history_of(items).settled()
     })
 }
 
@@ -38,11 +41,11 @@ proptest! {
 
     #[test]
     fn a_summary_never_separates_a_call_from_its_result(before in any_session(), keep in 1_usize..4) {
-        let (compactor, _) = summarizing(keep);
-        let Some(compaction) = compact(&compactor, &before) else { return Ok(()) };
+        let (compactor, _) = scripted_summarizer(keep);
+        let Some(compaction) = run_compactor(&compactor, &before) else { return Ok(()) };
         compaction.validate(&before).unwrap();
         let compaction = record_stale_usage(compaction, &before);
-        let after = applied(&compaction, &before);
+        let after = apply_compaction(&compaction, &before);
         prop_assert!(after.is_settled());
         let live = |it: &History, f: fn(&Item) -> bool| -> Vec<Item> {
             it.iter().filter(|item| !item.tombstone && f(item)).cloned().collect()
@@ -53,16 +56,16 @@ proptest! {
         let (kept, said) = (live(&after, user), live(&before, user));
         prop_assert_eq!(kept.last(), said.last());
         let summaries = |it: &History| live(it, |item| item.compacted).len();
-        let stay = history(before.iter().skip(compaction.to).cloned());
+        let stay = history_of(before.iter().skip(compaction.to).cloned());
         prop_assert_eq!(summaries(&after), 1 + summaries(&stay));
         // Summarised once more, it is the same turns that stay.
-        let again = compact(&compactor, &after);
+        let again = run_compactor(&compactor, &after);
         prop_assert_eq!(again, None);
     }
 }
 
 /// The bytes that a model reads of an item.
-fn size(item: &Item) -> usize {
+fn item_size_bytes(item: &Item) -> usize {
     let media = |part: &Part| serde_json::to_string(part).unwrap().len();
     let content = |content: &Content| match content {
         Content::Text(text) => text.len(),
@@ -101,9 +104,9 @@ fn any_item() -> impl Strategy<Value = Item> {
         1 => text().prop_map(Item::system),
         2 => text().prop_map(Item::text),
         3 => text().prop_map(Item::reasoning),
-        5 => (id(), text()).prop_map(|(id, text)| call(id, &json!({ "a": text }).to_string())),
-        5 => (id(), any_content()).prop_map(|(id, content)| result(id, content)),
-        1 => Just(signed(Item::new(ItemKind::Other), "x", json!({ "own": 1 }))),
+        5 => (id(), text()).prop_map(|(id, text)| look_call(id, &json!({ "a": text }).to_string())),
+        5 => (id(), any_content()).prop_map(|(id, content)| look_result(id, content)),
+        1 => Just(with_provider_data(Item::new(ItemKind::Other), "x", json!({ "own": 1 }))),
     ];
     let mark = prop::option::weighted(
         0.1,
@@ -115,9 +118,12 @@ fn any_item() -> impl Strategy<Value = Item> {
                 item.kind,
                 ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_)
             );
-            let item = if last && !outside { ends(item) } else { item };
-            let item =
-                if sign { signed(item, "anthropic", json!({ "signature": "s" })) } else { item };
+            let item = if last && !outside { as_stop_turn_end(item) } else { item };
+            let item = if sign {
+                with_provider_data(item, "anthropic", json!({ "signature": "s" }))
+            } else {
+                item
+            };
             match mark {
                 Some(mark) => item.with_mark(mark),
                 None => item,
@@ -127,10 +133,10 @@ fn any_item() -> impl Strategy<Value = Item> {
 }
 
 /// A lawful history: anything, settled, or a session as agents have it.
-fn lawful() -> impl Strategy<Value = History> {
+fn any_settled_history() -> impl Strategy<Value = History> {
     let settled =
-        prop::collection::vec(any_item(), 0..40).prop_map(|items| history(items).settled());
-    prop_oneof![3 => settled, 1 => (0_usize..9).prop_map(|turns| history(session(turns)))]
+        prop::collection::vec(any_item(), 0..40).prop_map(|items| history_of(items).settled());
+    prop_oneof![3 => settled, 1 => (0_usize..9).prop_map(|turns| history_of(session_items(turns)))]
 }
 
 proptest! {
@@ -138,7 +144,7 @@ proptest! {
 
     #[test]
     fn shortening_keeps_a_history_settled_and_is_idempotent(
-        before in lawful(),
+        before in any_settled_history(),
         keep in 0_usize..4,
         max in prop_oneof![0_usize..60, Just(1_024)],
         arguments in 0_usize..40,
@@ -151,12 +157,12 @@ proptest! {
         }
         prop_assert!(before.is_settled());
         let Some(compaction) = shorten.plan_compaction(&before) else { return Ok(()) };
-        let after = applied(&compaction, &before);
+        let after = apply_compaction(&compaction, &before);
         prop_assert!(after.is_settled());
         prop_assert_eq!(&after.settled(), &after);
         prop_assert_eq!(shorten.plan_compaction(&after), None);
 
-        let total = |history: &History| history.iter().map(size).sum::<usize>();
+        let total = |history: &History| history.iter().map(item_size_bytes).sum::<usize>();
         prop_assert!(total(&after) < total(&before) || after.len() < before.len());
         prop_assert!(total(&after) <= total(&before));
         let ids = |history: &History| -> Vec<(bool, String)> {
@@ -187,7 +193,7 @@ proptest! {
 
     #[test]
     fn a_settled_history_stays_settled_under_any_compactor(
-        before in lawful(),
+        before in any_settled_history(),
         from in 0_usize..45,
         len in 0_usize..45,
         items in prop::collection::vec(any_item(), 0..6),
@@ -195,20 +201,20 @@ proptest! {
         let compaction = Compaction::new(from, from + len, items);
         let with_note = mark_reactive_compaction(compaction.clone(), &before);
         if compaction.validate(&before).is_ok() {
-            prop_assert!(applied(&compaction, &before).is_settled());
+            prop_assert!(apply_compaction(&compaction, &before).is_settled());
             // The note is never what makes it unlawful.
-            let after = applied(&with_note, &before);
+            let after = apply_compaction(&with_note, &before);
             prop_assert!(after.is_settled() && was_reactively_compacted(&after));
         }
     }
 
     #[test]
     fn every_wire_accepts_shortened_histories_with_the_compaction_note(turns in 5_usize..9, keep in 1_usize..4) {
-        let before = history(session(turns));
+        let before = history_of(session_items(turns));
         let compaction = Truncator::new().with_keep_turns(keep).with_max_result_bytes(4).with_max_reasoning_bytes(0).plan_compaction(&before).unwrap();
-        let after = applied(&mark_reactive_compaction(compaction, &before), &before);
+        let after = apply_compaction(&mark_reactive_compaction(compaction, &before), &before);
         for wire in Wire::ALL {
-            prop_assert_eq!(lint::request(wire, "m", &encoded(wire, &after)), [""; 0]);
+            prop_assert_eq!(lint::request(wire, "m", &encode_history(wire, &after)), [""; 0]);
         }
     }
 }

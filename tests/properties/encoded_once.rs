@@ -17,44 +17,44 @@ use turnstream::{Error, History, Item, Request, Usage};
 
 /// What happens to a history.
 #[derive(Clone, Debug)]
-enum Act {
-    Said(Vec<Item>),
+enum HistoryChange {
+    Append(Vec<Item>),
     /// A turn, with as many calls and as many results.
     Turn {
         items: Vec<Item>,
-        calls: usize,
-        answered: usize,
-        stop: StopReason,
-        whole: bool,
+        call_count: usize,
+        result_count: usize,
+        stop_reason: StopReason,
+        is_complete: bool,
     },
     /// Entries, told by two numbers, are replaced.
     Rewrite(usize, usize, Vec<Item>),
     /// Entries, told by two numbers, become void.
-    Void(usize, usize),
+    Tombstone(usize, usize),
     /// The newest entries are cut off.
-    Cut(usize),
+    Truncate(usize),
     /// It goes on as a fork.
     Fork,
     /// It goes on as a clone, and its old self says something else.
-    Part(Vec<Item>),
+    Diverge(Vec<Item>),
     /// It goes on where it was some acts before.
-    Back(usize),
+    Rewind(usize),
 }
 
 /// How it is asked.
 #[derive(Clone, Debug)]
-struct Ask {
+struct RequestSettings {
     model: &'static str,
     cache: Cache,
-    tools: bool,
-    stable: &'static str,
-    volatile: &'static str,
+    has_tools: bool,
+    stable_system: &'static str,
+    volatile_system: &'static str,
     extra: Value,
     /// How much of the newest the context of the request leaves out or replaces.
-    context: usize,
+    context_edit: usize,
 }
 
-fn text() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
         Just(" \n".to_owned()),
@@ -64,7 +64,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
+fn any_provider_data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
     let values = prop::sample::select(vec![
         ("anthropic", json!({ "signature": "c2ln" })),
         ("anthropic", json!({ "type": "redacted_thinking", "data": "x" })),
@@ -88,58 +88,58 @@ fn data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
     prop::option::of(data)
 }
 
-fn picture() -> Item {
+fn image_message() -> Item {
     let source = MediaSource::Data("iVBORw0KGgo=".into());
     let picture = Part::Image(Media { media_type: "image/png".into(), source });
     Item::user(vec![Part::from("see"), picture])
 }
 
-fn models() -> impl Strategy<Value = Vec<Item>> {
+fn any_model_items() -> impl Strategy<Value = Vec<Item>> {
     let words = prop_oneof![
-        3 => text().prop_map(Item::text),
-        2 => text().prop_map(Item::reasoning),
-        1 => data().prop_filter_map("with data", |data| Some(Item::provider_item((*data?).clone()))),
+        3 => any_text().prop_map(Item::text),
+        2 => any_text().prop_map(Item::reasoning),
+        1 => any_provider_data().prop_filter_map("with data", |data| Some(Item::provider_item((*data?).clone()))),
     ];
-    let item = (words, data()).prop_map(|(item, data)| Item {
+    let item = (words, any_provider_data()).prop_map(|(item, data)| Item {
         provider_data: item.provider_data.clone().or(data),
         ..item
     });
     prop::collection::vec(item, 0..3)
 }
 
-fn said() -> impl Strategy<Value = Vec<Item>> {
+fn any_appended_items() -> impl Strategy<Value = Vec<Item>> {
     let item = prop_oneof![
-        4 => text().prop_map(Item::user),
-        1 => Just(picture()),
-        1 => text().prop_map(Item::system),
-        1 => text().prop_map(|text| Item::user(text).with_mark(Mark::Tombstone)),
+        4 => any_text().prop_map(Item::user),
+        1 => Just(image_message()),
+        1 => any_text().prop_map(Item::system),
+        1 => any_text().prop_map(|text| Item::user(text).with_mark(Mark::Tombstone)),
         1 => Just(Item::tool_call("c1", "twice", "{}")),
-        1 => Just(result("c1", "stray", 0)),
-        1 => text().prop_map(|text| Item::text(text).with_mark(Mark::Interrupted)),
+        1 => Just(tool_result("c1", "stray", 0)),
+        1 => any_text().prop_map(|text| Item::text(text).with_mark(Mark::Interrupted)),
     ];
     // Most are lawful.
-    prop_oneof![5 => text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
+    prop_oneof![5 => any_text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
 }
 
-fn act() -> impl Strategy<Value = Act> {
-    let stop =
+fn any_change() -> impl Strategy<Value = HistoryChange> {
+    let stop_reason =
         prop::sample::select(vec![StopReason::Stop, StopReason::Pause, StopReason::MaxTokens]);
-    let turn = (models(), 0..3_usize, 0..9_usize, stop, 0..8_usize);
+    let turn = (any_model_items(), 0..3_usize, 0..9_usize, stop_reason, 0..8_usize);
     prop_oneof![
-        10 => turn.prop_map(|(items, calls, answered, stop, whole)| {
-            Act::Turn { items, calls, answered, stop, whole: whole > 0 }
+        10 => turn.prop_map(|(items, call_count, result_count, stop_reason, whole)| {
+            HistoryChange::Turn { items, call_count, result_count, stop_reason, is_complete: whole > 0 }
         }),
-        4 => said().prop_map(Act::Said),
-        1 => (any::<usize>(), 0..4_usize, said()).prop_map(|(at, n, items)| Act::Rewrite(at, n, items)),
-        2 => (any::<usize>(), any::<usize>()).prop_map(|(a, b)| Act::Void(a, b)),
-        1 => (0..4_usize).prop_map(Act::Cut),
-        1 => Just(Act::Fork),
-        1 => said().prop_map(Act::Part),
-        1 => (1..4_usize).prop_map(Act::Back),
+        4 => any_appended_items().prop_map(HistoryChange::Append),
+        1 => (any::<usize>(), 0..4_usize, any_appended_items()).prop_map(|(at, n, items)| HistoryChange::Rewrite(at, n, items)),
+        2 => (any::<usize>(), any::<usize>()).prop_map(|(a, b)| HistoryChange::Tombstone(a, b)),
+        1 => (0..4_usize).prop_map(HistoryChange::Truncate),
+        1 => Just(HistoryChange::Fork),
+        1 => any_appended_items().prop_map(HistoryChange::Diverge),
+        1 => (1..4_usize).prop_map(HistoryChange::Rewind),
     ]
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
+fn any_settings() -> impl Strategy<Value = RequestSettings> {
     let few = || prop::sample::select(vec!["", " ", "Be brief.", "Be brief."]);
     let extra = prop::sample::select(vec![
         json!({}),
@@ -150,21 +150,21 @@ fn ask() -> impl Strategy<Value = Ask> {
     let models = prop::sample::select(vec!["gemini-2.5-pro", "gemini-2.5-pro", "gemini-3-pro"]);
     let cache = prop::sample::select(vec![Cache::Off, Cache::Short, Cache::Short, Cache::Long]);
     (models, cache, any::<bool>(), few(), few(), extra, 0..12_usize).prop_map(
-        |(model, cache, tools, stable, volatile, extra, context)| Ask {
+        |(model, cache, tools, stable, volatile, extra, context)| RequestSettings {
             model,
             cache,
-            tools,
-            stable,
-            volatile,
+            has_tools: tools,
+            stable_system: stable,
+            volatile_system: volatile,
             extra,
-            context,
+            context_edit: context,
         },
     )
 }
 
-fn result(call_id: &str, text: &str, at: usize) -> Item {
+fn tool_result(call_id: &str, text: &str, at: usize) -> Item {
     let content = match at {
-        1 => match picture().as_user() {
+        1 => match image_message().as_user() {
             Some(content) => content.clone(),
             None => text.into(),
         },
@@ -180,16 +180,28 @@ fn result(call_id: &str, text: &str, at: usize) -> Item {
     })
 }
 
-fn ended(stop_reason: StopReason) -> Arc<TurnInfo> {
+fn turn_info(stop_reason: StopReason) -> Arc<TurnInfo> {
     let usage = Usage::default();
     Arc::new(TurnInfo { usage, model: None, response_id: None, stop_reason })
 }
 
 /// Does one thing to a history; `ids` counts its calls.
-fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wire: usize) {
+fn apply_change(
+    history: &mut History,
+    past: &[History],
+    ids: &mut usize,
+    act: HistoryChange,
+    wire: usize,
+) {
     match act {
-        Act::Said(items) => history.extend(items),
-        Act::Turn { mut items, calls, answered, stop, whole } => {
+        HistoryChange::Append(items) => history.extend(items),
+        HistoryChange::Turn {
+            mut items,
+            call_count: calls,
+            result_count: answered,
+            stop_reason: stop,
+            is_complete: whole,
+        } => {
             let mut called = Vec::new();
             for _ in 0..calls {
                 *ids += 1;
@@ -198,7 +210,7 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wi
             }
             match items.last_mut() {
                 Some(last) if whole => {
-                    last.turn = Some(ended(stop));
+                    last.turn = Some(turn_info(stop));
                 }
                 _ => {
                     items =
@@ -207,28 +219,29 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wi
             }
             history.extend(items);
             for (at, id) in called.iter().enumerate().take(if whole { answered } else { 0 }) {
-                history.push(result(id, "done", at + answered % 3));
+                history.push(tool_result(id, "done", at + answered % 3));
             }
         }
-        Act::Rewrite(at, n, items) => {
+        HistoryChange::Rewrite(at, n, items) => {
             let from = at % (history.len() + 1);
             history.rewrite(from..from + n, items);
         }
-        Act::Void(a, b) => {
+        HistoryChange::Tombstone(a, b) => {
             let len = history.len().max(1);
             // Not those of calls that wait.
             for tombstones in history.tombstone_edits([a % len, b % len]).unwrap_or_default() {
                 tombstones.apply(history);
             }
         }
-        Act::Cut(n) => *history = history.truncated(history.len().saturating_sub(n)),
-        Act::Fork => *history = history.fork(&CountingIds::new("f")),
-        Act::Part(items) => {
+        HistoryChange::Truncate(n) => *history = history.truncated(history.len().saturating_sub(n)),
+        HistoryChange::Fork => *history = history.fork(&CountingIds::new("f")),
+        HistoryChange::Diverge(items) => {
             let mut old = history.clone();
             old.extend(items);
-            let _ = encode(wire, &request(old, &Ask::plain()), "gemini-2.5-pro");
+            let _ =
+                encode_on(wire, &build_request(old, &RequestSettings::plain()), "gemini-2.5-pro");
         }
-        Act::Back(n) => {
+        HistoryChange::Rewind(n) => {
             if let Some(earlier) = past.len().checked_sub(n).and_then(|at| past.get(at)) {
                 *history = earlier.clone();
             }
@@ -236,16 +249,24 @@ fn happen(history: &mut History, past: &[History], ids: &mut usize, act: Act, wi
     }
 }
 
-impl Ask {
+impl RequestSettings {
     fn plain() -> Self {
         let (model, cache, extra) = ("gemini-2.5-pro", Cache::Short, json!({}));
-        Self { model, cache, tools: true, stable: "Be brief.", volatile: "", extra, context: 0 }
+        Self {
+            model,
+            cache,
+            has_tools: true,
+            stable_system: "Be brief.",
+            volatile_system: "",
+            extra,
+            context_edit: 0,
+        }
     }
 }
 
-fn request(history: History, ask: &Ask) -> Request {
+fn build_request(history: History, ask: &RequestSettings) -> Request {
     let mut request = Request::new(history);
-    match ask.context {
+    match ask.context_edit {
         1 => request.context = request.context.truncated(request.context.len() / 2),
         2 => {
             let len = request.context.len();
@@ -254,10 +275,11 @@ fn request(history: History, ask: &Ask) -> Request {
         3 => request.context.push(Item::user("by the way")),
         _ => {}
     }
-    request.system = System { stable: ask.stable.into(), volatile: ask.volatile.into() };
+    request.system =
+        System { stable: ask.stable_system.into(), volatile: ask.volatile_system.into() };
     let Value::Object(extra) = ask.extra.clone() else { unreachable!("it is one") };
     request.options = Options { cache: ask.cache, extra, ..Options::default() };
-    if ask.tools {
+    if ask.has_tools {
         let parameters = json!({ "type": "object", "properties": {} });
         let tool = ToolSpec { name: "t".into(), description: "Does".into(), parameters };
         request.tools = vec![tool].into();
@@ -269,10 +291,10 @@ const DIALECTS: [Dialect; 5] =
     [Dialect::OPENAI, Dialect::OPENROUTER, Dialect::MISTRAL, Dialect::LITELLM, Dialect::DEEPSEEK];
 
 /// How many encoders there are.
-const WIRES: usize = DIALECTS.len() + 4;
+const ENCODER_COUNT: usize = DIALECTS.len() + 4;
 
 /// What an encoder makes of a request.
-fn encode(wire: usize, request: &Request, model: &str) -> Result<String, String> {
+fn encode_on(wire: usize, request: &Request, model: &str) -> Result<String, String> {
     let told = |encoded: Result<Vec<u8>, Error>| match encoded {
         Ok(bytes) => {
             let _: Value = serde_json::from_slice(&bytes).unwrap();
@@ -290,40 +312,54 @@ fn encode(wire: usize, request: &Request, model: &str) -> Result<String, String>
 }
 
 /// Encodes a history after each of its items.
-fn check_growing(wire: usize, ask: &Ask, items: impl IntoIterator<Item = Item>) -> History {
+fn check_growing_history(
+    wire: usize,
+    ask: &RequestSettings,
+    items: impl IntoIterator<Item = Item>,
+) -> History {
     let mut history = History::from_id("h");
     for item in items {
         history.push(item);
-        let request = request(history.clone(), ask);
+        let request = build_request(history.clone(), ask);
         let mut fresh = request.clone();
-        fresh.context = rebuilt(&history);
-        assert_eq!(encode(wire, &request, ask.model), encode(wire, &fresh, ask.model));
+        fresh.context = round_trip_json(&history);
+        assert_eq!(encode_on(wire, &request, ask.model), encode_on(wire, &fresh, ask.model));
     }
     history
 }
 
 /// The same with nothing remembered beside it.
-fn rebuilt(history: &History) -> History {
+fn round_trip_json(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
 }
 
 /// What happens, without what a history does not recover from, and how it is asked each time.
-fn tame() -> impl Strategy<Value = Vec<(Act, Ask)>> {
-    let said = || prop_oneof![4 => text().prop_map(Item::user), 1 => Just(picture())];
+fn any_recoverable_changes() -> impl Strategy<Value = Vec<(HistoryChange, RequestSettings)>> {
+    let said = || prop_oneof![4 => any_text().prop_map(Item::user), 1 => Just(image_message())];
     let tamed = |act| match act {
-        Act::Said(_) => Act::Said(vec![Item::user("go on")]),
-        Act::Turn { items, calls, answered, stop, .. } => {
-            Act::Turn { items, calls, answered: answered + calls, stop, whole: true }
-        }
+        HistoryChange::Append(_) => HistoryChange::Append(vec![Item::user("go on")]),
+        HistoryChange::Turn {
+            items,
+            call_count: calls,
+            result_count: answered,
+            stop_reason: stop,
+            ..
+        } => HistoryChange::Turn {
+            items,
+            call_count: calls,
+            result_count: answered + calls,
+            stop_reason: stop,
+            is_complete: true,
+        },
         act => act,
     };
     let act = prop_oneof![
-        4 => act().prop_map(tamed),
-        1 => said().prop_map(|item| Act::Said(vec![item])),
-        1 => said().prop_map(|item| Act::Said(vec![item, Item::text("half ").with_mark(Mark::Interrupted)])),
+        4 => any_change().prop_map(tamed),
+        1 => said().prop_map(|item| HistoryChange::Append(vec![item])),
+        1 => said().prop_map(|item| HistoryChange::Append(vec![item, Item::text("half ").with_mark(Mark::Interrupted)])),
     ];
     let acts = prop::collection::vec((act, any::<bool>()), 1..24);
-    (acts, ask(), ask()).prop_map(|(acts, often, seldom)| {
+    (acts, any_settings(), any_settings()).prop_map(|(acts, often, seldom)| {
         let asks = |seldom_now| if seldom_now { seldom.clone() } else { often.clone() };
         acts.into_iter().map(|(act, seldom_now)| (act, asks(seldom_now))).collect()
     })
@@ -334,24 +370,24 @@ proptest! {
 
     #[test]
     fn the_encode_cache_changes_no_byte(
-        acts in prop_oneof![prop::collection::vec((act(), ask()), 1..14), tame(), tame()],
+        acts in prop_oneof![prop::collection::vec((any_change(), any_settings()), 1..14), any_recoverable_changes(), any_recoverable_changes()],
         leading in 0..3_usize,
-        wire in 0..WIRES,
-        other in 0..WIRES,
+        wire in 0..ENCODER_COUNT,
+        other in 0..ENCODER_COUNT,
     ) {
         let mut history = History::from_id("h");
         history.extend((0..leading).map(|n| Item::system(["", "first"][n % 2])));
         let (mut past, mut ids) = (Vec::new(), 0);
         for (act, ask) in acts {
-            happen(&mut history, &past, &mut ids, act, wire);
+            apply_change(&mut history, &past, &mut ids, act, wire);
             past.push(history.clone());
-            let request = request(history.clone(), &ask);
+            let request = build_request(history.clone(), &ask);
             let mut fresh = request.clone();
-            fresh.context = rebuilt(&request.context);
+            fresh.context = round_trip_json(&request.context);
             // Two at most, so that neither is forgotten.
             for wire in [wire, other].into_iter().take(1 + leading % 2) {
                 let (encoded, anew) =
-                    (encode(wire, &request, ask.model), encode(wire, &fresh, ask.model));
+                    (encode_on(wire, &request, ask.model), encode_on(wire, &fresh, ask.model));
                 prop_assert_eq!(encoded, anew);
             }
         }
@@ -364,9 +400,9 @@ fn a_cache_mark_can_be_placed_on_an_item_encoded_earlier() {
     history.push(Item::user("go"));
     for n in 0..5 {
         let mut call = Item::tool_call(format!("c{n}"), "t", "{}");
-        call.turn = Some(ended(StopReason::ToolCalls));
-        history.extend([call, result(&format!("c{n}"), "ok", 0)]);
-        let request = request(history.clone(), &Ask::plain());
+        call.turn = Some(turn_info(StopReason::ToolCalls));
+        history.extend([call, tool_result(&format!("c{n}"), "ok", 0)]);
+        let request = build_request(history.clone(), &RequestSettings::plain());
         let body = openai_chat::encode(&request, "m", &Dialect::OPENROUTER).unwrap();
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["messages"][1]["content"][0]["cache_control"]["type"], "ephemeral");
@@ -376,51 +412,61 @@ fn a_cache_mark_can_be_placed_on_an_item_encoded_earlier() {
 #[test]
 fn an_id_generated_for_an_earlier_item_is_not_reused() {
     let wire = DIALECTS.iter().position(|dialect| *dialect == Dialect::MISTRAL).unwrap();
-    let first = [Item::user("go"), Item::tool_call("call_1", "t", "{}"), result("call_1", "ok", 0)];
-    let history = check_growing(wire, &Ask::plain(), first.clone());
-    let body = encode(wire, &request(history, &Ask::plain()), "m").unwrap();
+    let first =
+        [Item::user("go"), Item::tool_call("call_1", "t", "{}"), tool_result("call_1", "ok", 0)];
+    let history = check_growing_history(wire, &RequestSettings::plain(), first.clone());
+    let body = encode_on(wire, &build_request(history, &RequestSettings::plain()), "m").unwrap();
     let body: Value = serde_json::from_str(&body).unwrap();
     let sent = body["messages"][2]["tool_calls"][0]["id"].as_str().unwrap();
-    let again = [Item::user("go"), Item::tool_call(sent, "t", "{}"), result(sent, "ok", 0)];
-    check_growing(wire, &Ask::plain(), first.into_iter().chain(again));
+    let again = [Item::user("go"), Item::tool_call(sent, "t", "{}"), tool_result(sent, "ok", 0)];
+    check_growing_history(wire, &RequestSettings::plain(), first.into_iter().chain(again));
 }
 
 #[test]
 fn reasoning_after_cached_results_is_sent_again() {
     let wire = DIALECTS.iter().position(|dialect| *dialect == Dialect::DEEPSEEK).unwrap();
-    let call = Item { turn: Some(ended(StopReason::ToolCalls)), ..Item::tool_call("c", "t", "{}") };
-    let items = [Item::user("go"), call, result("c", "ok", 0), Item::reasoning("Hm.")];
-    let said = Item { turn: Some(ended(StopReason::Stop)), ..Item::text("Done.") };
-    check_growing(wire, &Ask::plain(), items.into_iter().chain([said, Item::user("and?")]));
+    let call =
+        Item { turn: Some(turn_info(StopReason::ToolCalls)), ..Item::tool_call("c", "t", "{}") };
+    let items = [Item::user("go"), call, tool_result("c", "ok", 0), Item::reasoning("Hm.")];
+    let said = Item { turn: Some(turn_info(StopReason::Stop)), ..Item::text("Done.") };
+    check_growing_history(
+        wire,
+        &RequestSettings::plain(),
+        items.into_iter().chain([said, Item::user("and?")]),
+    );
 }
 
 #[test]
 fn items_of_a_turn_are_linked_to_reasoning_encoded_earlier() {
     let kept = |item: Item, value: Value| {
-        let (provider, model) = ("openai_responses".into(), Ask::plain().model.into());
+        let (provider, model) = ("openai_responses".into(), RequestSettings::plain().model.into());
         let value = RawJson::new(&value).unwrap();
         Item { provider_data: Some(Arc::new(ProviderData { provider, model, value })), ..item }
     };
     let thought = json!({ "type": "reasoning", "id": "r", "encrypted_content": "e" });
     let message = json!({ "item": { "type": "message", "id": "m" }, "after": "r" });
     let call = json!({ "item": { "type": "function_call", "id": "c" }, "after": "r" });
-    let history = check_growing(
+    let history = check_growing_history(
         DIALECTS.len(),
-        &Ask::plain(),
+        &RequestSettings::plain(),
         [
             Item::user("go"),
             kept(Item::reasoning(""), thought.clone()),
             kept(Item::text("so"), message.clone()),
             kept(Item::tool_call("c", "t", "{}"), call),
-            result("c", "ok", 0),
+            tool_result("c", "ok", 0),
             Item::text("half").with_mark(Mark::Interrupted),
         ],
     );
-    let body = encode(DIALECTS.len(), &request(history, &Ask::plain()), Ask::plain().model);
-    let cut = |item: Item| item.with_mark(Mark::Interrupted);
-    check_growing(
+    let body = encode_on(
         DIALECTS.len(),
-        &Ask::plain(),
+        &build_request(history, &RequestSettings::plain()),
+        RequestSettings::plain().model,
+    );
+    let cut = |item: Item| item.with_mark(Mark::Interrupted);
+    check_growing_history(
+        DIALECTS.len(),
+        &RequestSettings::plain(),
         [
             Item::user("go"),
             cut(kept(Item::reasoning(""), thought)),
@@ -434,9 +480,9 @@ fn items_of_a_turn_are_linked_to_reasoning_encoded_earlier() {
 #[test]
 fn an_empty_stable_prompt_moves_its_cache_mark_to_the_first_message_only() {
     let mut history = History::from_items("h", [Item::user("one")]);
-    let ask = Ask { stable: " ", ..Ask::plain() };
+    let ask = RequestSettings { stable_system: " ", ..RequestSettings::plain() };
     let marks = |history: &History| {
-        let body = encode(1, &request(history.clone(), &ask), "m").unwrap();
+        let body = encode_on(1, &build_request(history.clone(), &ask), "m").unwrap();
         let body: Value = serde_json::from_str(&body).unwrap();
         let marked = |message: &Value| !message["content"][0]["cache_control"].is_null();
         body["messages"].as_array().unwrap().iter().map(marked).collect::<Vec<_>>()
@@ -449,8 +495,8 @@ fn an_empty_stable_prompt_moves_its_cache_mark_to_the_first_message_only() {
 #[test]
 fn the_encode_cache_is_not_part_of_a_historys_value() {
     let history = History::from_items("h", [Item::user("go")]);
-    let (told, same) = (format!("{history:?}"), rebuilt(&history));
-    encode(0, &request(history.clone(), &Ask::plain()), "m").unwrap();
+    let (told, same) = (format!("{history:?}"), round_trip_json(&history));
+    encode_on(0, &build_request(history.clone(), &RequestSettings::plain()), "m").unwrap();
     assert_eq!(format!("{history:?}"), told);
     assert_eq!(history, same);
     assert_eq!(serde_json::to_string(&history).unwrap(), serde_json::to_string(&same).unwrap());

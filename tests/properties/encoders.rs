@@ -11,7 +11,7 @@ use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
 
 /// Texts as people, models and programs write them.
-fn text() -> impl Strategy<Value = String> {
+fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
         Just(" \n".to_owned()),
@@ -22,7 +22,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// Ids and names, lawful and not.
-fn id() -> impl Strategy<Value = String> {
+fn any_id() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
         "[ab]",
@@ -32,12 +32,12 @@ fn id() -> impl Strategy<Value = String> {
     ]
 }
 
-fn arguments() -> impl Strategy<Value = String> {
+fn any_arguments() -> impl Strategy<Value = String> {
     prop_oneof![Just("{}"), Just(""), Just("{\"a\":"), Just("[1]"), Just("{\"a\":1}")]
         .prop_map(str::to_owned)
 }
 
-fn picture() -> Part {
+fn image_part() -> Part {
     Part::Image(Media {
         media_type: "image/png".into(),
         source: MediaSource::Data("iVBORw0KGgo=".into()),
@@ -45,13 +45,14 @@ fn picture() -> Part {
 }
 
 /// One thing that happens in a conversation.
-fn happening() -> impl Strategy<Value = Vec<Item>> {
+fn any_conversation_step() -> impl Strategy<Value = Vec<Item>> {
     let said = prop_oneof![
-        text().prop_map(Item::text),
-        text().prop_map(Item::reasoning),
-        (id(), id(), arguments()).prop_map(|(id, name, args)| Item::tool_call(id, name, args)),
+        any_text().prop_map(Item::text),
+        any_text().prop_map(Item::reasoning),
+        (any_id(), any_id(), any_arguments())
+            .prop_map(|(id, name, args)| Item::tool_call(id, name, args)),
     ];
-    let turn = (prop::collection::vec(said, 1..4), any::<bool>(), 0..4_usize, text());
+    let turn = (prop::collection::vec(said, 1..4), any::<bool>(), 0..4_usize, any_text());
     let turn = turn.prop_map(|(mut items, whole, answered, text)| {
         if !whole {
             for item in &mut items {
@@ -69,7 +70,7 @@ fn happening() -> impl Strategy<Value = Vec<Item>> {
         // The last ones may be unanswered.
         for (at, call) in calls.into_iter().take(answered).enumerate() {
             let content = match at {
-                0 => vec![Part::Text { text: text.clone() }, picture()].into(),
+                0 => vec![Part::Text { text: text.clone() }, image_part()].into(),
                 _ => text.clone().into(),
             };
             let kind = if at == 1 { ResultKind::Error } else { ResultKind::Ok };
@@ -85,19 +86,19 @@ fn happening() -> impl Strategy<Value = Vec<Item>> {
         items
     });
     prop_oneof![
-        2 => text().prop_map(|text| vec![Item::user(text)]),
-        1 => text().prop_map(|text| vec![Item::system(text)]),
+        2 => any_text().prop_map(|text| vec![Item::user(text)]),
+        1 => any_text().prop_map(|text| vec![Item::system(text)]),
         4 => turn,
     ]
 }
 
-fn history() -> impl Strategy<Value = Vec<Item>> {
-    prop::collection::vec(happening(), 0..5).prop_map(|parts| parts.concat())
+fn any_items() -> impl Strategy<Value = Vec<Item>> {
+    prop::collection::vec(any_conversation_step(), 0..5).prop_map(|parts| parts.concat())
 }
 
 proptest! {
     #[test]
-    fn every_encoded_request_is_valid_for_its_vendor(items in history(), tools in any::<bool>(), system in text()) {
+    fn every_encoded_request_is_valid_for_its_vendor(items in any_items(), tools in any::<bool>(), system in any_text()) {
         let mut items = items;
         items.push(Item::user("go on"));
         let mut request = Request::new(History::from_items("h", items));

@@ -6,47 +6,52 @@ use turnstream::event::EndReason;
 use turnstream::provider::{Fallback, Reply, Scripted};
 use turnstream::{Agent, ErrorKind, History, Usage};
 
-use crate::support::providers::{error, spent};
-use crate::support::runs::{keep, without_retries};
+use crate::support::providers::{error_of_kind, usage_with_output};
+use crate::support::runs::{limits_without_retries, push_event};
 
 #[derive(Clone, Debug)]
-struct Try {
-    words: u32,
-    counted: Option<u64>,
-    fails: Option<ErrorKind>,
+struct Attempt {
+    word_count: u32,
+    output_tokens: Option<u64>,
+    error_kind: Option<ErrorKind>,
 }
 
-impl Try {
+impl Attempt {
     fn text(&self, who: usize) -> String {
-        let words: Vec<String> = (0..self.words).map(|word| format!("{who}.{word} ")).collect();
+        let words: Vec<String> =
+            (0..self.word_count).map(|word| format!("{who}.{word} ")).collect();
         words.concat()
     }
 
     fn reply(&self, who: usize) -> Reply {
-        let reply = self.counted.map_or_else(Reply::new, |n| Reply::new().usage(spent(n)));
+        let reply = self
+            .output_tokens
+            .map_or_else(Reply::new, |n| Reply::new().usage(usage_with_output(n)));
         let reply = reply.say(&self.text(who));
-        match self.fails {
+        match self.error_kind {
             Some(ErrorKind::IncompleteTurn) => reply.cut(),
-            Some(kind) => reply.fail(error(kind)),
+            Some(kind) => reply.fail(error_of_kind(kind)),
             None => reply.say("done"),
         }
     }
 }
 
-fn tries() -> impl Strategy<Value = Vec<Try>> {
+fn any_attempts() -> impl Strategy<Value = Vec<Attempt>> {
     let kinds = [ErrorKind::Overloaded, ErrorKind::InvalidRequest, ErrorKind::IncompleteTurn];
     let fails = proptest::option::weighted(0.8, proptest::sample::select(kinds.to_vec()));
-    let one = (0_u32..3, proptest::option::of(1_u64..100), fails)
-        .prop_map(|(words, counted, fails)| Try { words, counted, fails });
+    let one =
+        (0_u32..3, proptest::option::of(1_u64..100), fails).prop_map(|(words, counted, fails)| {
+            Attempt { word_count: words, output_tokens: counted, error_kind: fails }
+        });
     proptest::collection::vec(one, 1..5)
 }
 
 /// The text, the usage, how many are asked, and whether the last one completes.
-fn expected(tries: &[Try]) -> (String, Usage, usize, bool) {
+fn expected_result(tries: &[Attempt]) -> (String, Usage, usize, bool) {
     let mut usage = Usage::default();
     for (who, one) in tries.iter().enumerate() {
-        usage += one.counted.map(spent).unwrap_or_default();
-        match one.fails {
+        usage += one.output_tokens.map(usage_with_output).unwrap_or_default();
+        match one.error_kind {
             None => return (one.text(who) + "done", usage, who + 1, true),
             Some(ErrorKind::InvalidRequest) => return (one.text(who), usage, who + 1, false),
             Some(_) if who + 1 == tries.len() => return (one.text(who), usage, who + 1, false),
@@ -59,7 +64,7 @@ fn expected(tries: &[Try]) -> (String, Usage, usize, bool) {
 proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
     #[test]
-    fn a_run_over_a_fallback_ends_once_keeps_unretracted_text_and_counts_every_attempt(tries in tries()) {
+    fn a_run_over_a_fallback_ends_once_keeps_unretracted_text_and_counts_every_attempt(tries in any_attempts()) {
         let world = || {
             let models: Vec<Scripted> = tries
                 .iter()
@@ -68,20 +73,20 @@ proptest! {
                 .collect();
             let first = Fallback::new(models[0].clone());
             let fallback = models[1..].iter().cloned().fold(first, Fallback::or);
-            let agent = Agent::new(fallback).with_limits(without_retries());
+            let agent = Agent::new(fallback).with_limits(limits_without_retries());
             (agent.run_from(History::from_id("h"), "go"), models)
         };
         let asked = |models: &[Scripted]| models.iter().map(|model| model.requests().len()).sum::<usize>();
         let (mut run, models) = world();
         let mut events = Vec::new();
         while let Some(Some(event)) = run.next().now_or_never() {
-            keep(&mut events, event);
+            push_event(&mut events, event);
         }
         prop_assert_eq!(events.iter().filter(|event| event.outcome().is_some()).count(), 1);
         let outcome = events.last().unwrap().outcome().unwrap();
         let completed = outcome.reason == EndReason::Completed;
         let told = (outcome.text.clone(), outcome.usage, asked(&models), completed);
-        prop_assert_eq!(told, expected(&tries));
+        prop_assert_eq!(told, expected_result(&tries));
         for at in 0..events.len() {
             let (mut run, models) = world();
             for _ in 0..at {
@@ -90,7 +95,7 @@ proptest! {
             drop(run);
             let sent = asked(&models);
             prop_assert!(models.iter().all(|model| model.in_flight() == 0));
-            prop_assert!(sent <= expected(&tries).2);
+            prop_assert!(sent <= expected_result(&tries).2);
         }
     }
 }

@@ -11,13 +11,13 @@ use proptest::sample::select;
 
 use turnstream::sse::{FrameReader, FrameTooLarge, write_frame};
 
-type Read = Result<(String, String), FrameTooLarge>;
+type FrameResult = Result<(String, String), FrameTooLarge>;
 
 /// The event and the data of each frame of a body that arrives in these chunks.
-fn read<C: AsRef<[u8]>>(
+fn read_frames<C: AsRef<[u8]>>(
     reader: &mut FrameReader,
     chunks: impl IntoIterator<Item = C>,
-) -> Vec<Read> {
+) -> Vec<FrameResult> {
     let mut frames = Vec::new();
     for chunk in chunks {
         reader.feed(Bytes::copy_from_slice(chunk.as_ref()));
@@ -32,7 +32,7 @@ fn read<C: AsRef<[u8]>>(
 }
 
 /// Pieces of which streams are made, the awkward ones above all.
-fn pieces() -> impl Strategy<Value = String> {
+fn any_stream_text() -> impl Strategy<Value = String> {
     let piece = select(vec![
         "data: x\n\n",
         "event: a\r\ndata: 1\r\n\r\n",
@@ -59,7 +59,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 /// Cuts `body` into chunks of these lengths, over and over.
-fn cut<'a>(body: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
+fn split_into_chunks<'a>(body: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = body;
     lengths
         .iter()
@@ -77,21 +77,21 @@ proptest! {
 
     /// Differs from it only where it panics (a mark at the start) or waits (a CR at the end).
     #[test]
-    fn the_sse_parser_agrees_with_eventsource_stream(body in pieces(), lengths in vec(1_usize..20, 1..8)) {
+    fn the_sse_parser_agrees_with_eventsource_stream(body in any_stream_text(), lengths in vec(1_usize..20, 1..8)) {
         prop_assume!(!body.starts_with('\u{feff}'));
         let body = body + "\n\n";
-        let theirs: Vec<Read> = EventStream::new(stream::iter([Ok::<_, Infallible>(&body)]))
+        let theirs: Vec<FrameResult> = EventStream::new(stream::iter([Ok::<_, Infallible>(&body)]))
             .map(|event| event.map(|event| (event.event, event.data)).unwrap())
             .map(Ok)
             .collect()
             .now_or_never()
             .unwrap();
-        prop_assert_eq!(read(&mut FrameReader::new(), cut(body.as_bytes(), &lengths)), theirs);
+        prop_assert_eq!(read_frames(&mut FrameReader::new(), split_into_chunks(body.as_bytes(), &lengths)), theirs);
     }
 
     #[test]
     fn arbitrary_bytes_in_any_chunks_yield_the_same_frames(
-        text in pieces(),
+        text in any_stream_text(),
         junk in vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         lengths in vec(1_usize..20, 1..8),
         max in 0_usize..64,
@@ -101,8 +101,8 @@ proptest! {
             body.insert(at.index(body.len() + 1), byte);
         }
         for max in [max, usize::MAX] {
-            let whole = read(&mut FrameReader::limited_to_bytes(max), [&body]);
-            let cut = read(&mut FrameReader::limited_to_bytes(max), cut(&body, &lengths));
+            let whole = read_frames(&mut FrameReader::limited_to_bytes(max), [&body]);
+            let cut = read_frames(&mut FrameReader::limited_to_bytes(max), split_into_chunks(&body, &lengths));
             prop_assert_eq!(cut, whole);
         }
     }
@@ -113,6 +113,6 @@ proptest! {
         write_frame(&mut body, Some(&event), &data);
         let event = if event.is_empty() { "message".to_owned() } else { event };
         let data = data.replace("\r\n", "\n").replace('\r', "\n");
-        prop_assert_eq!(read(&mut FrameReader::new(), [body]), [Ok((event, data))]);
+        prop_assert_eq!(read_frames(&mut FrameReader::new(), [body]), [Ok((event, data))]);
     }
 }

@@ -16,7 +16,7 @@ struct Row {
 }
 
 /// The lines of a complete turn whose text arrives in these pieces.
-async fn lines(pieces: &[&str]) -> Vec<Result<JsonLine<Row>, Error>> {
+async fn parse_lines(pieces: &[&str]) -> Vec<Result<JsonLine<Row>, Error>> {
     let delta = |text: &&str| Ok(TurnEvent::TextDelta { index: 0, text: (*text).into() });
     let mut events: Vec<_> = pieces.iter().map(delta).collect();
     let model = Scripted::new([Reply::text("all")]);
@@ -44,7 +44,7 @@ proptest! {
         at.sort_unstable();
         let pieces: Vec<&str> = at.windows(2).map(|two| &text[two[0]..two[1]]).collect();
         let (whole, cut) = futures::executor::block_on(async {
-            (lines(&[&text]).await, lines(&pieces).await)
+            (parse_lines(&[&text]).await, parse_lines(&pieces).await)
         });
         prop_assert_eq!(whole, cut);
     }

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 #[allow(dead_code, reason = "the tests of `streams` use all of it")]
 mod script;
 
-use self::script::{Fail, Next, Stop, StopWith, Value, Wait, Word, check};
+use self::script::{BodyAction, Fail, Next, Stop, StopWith, Value, Wait, check_every_form};
 
-fn word() -> impl Strategy<Value = Word> {
+fn any_action() -> impl Strategy<Value = BodyAction> {
     prop_oneof![
         6 => any::<u32>().prop_map(Value),
         3 => any::<u32>().prop_map(Next),
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_script_yields_what_a_model_over_vectors_predicts(script in vec(vec(word(), 0..6), 0..8)) {
-        check(&script);
+    fn any_script_yields_what_a_model_over_vectors_predicts(script in vec(vec(any_action(), 0..6), 0..8)) {
+        check_every_form(&script);
     }
 }

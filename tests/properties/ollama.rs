@@ -12,44 +12,47 @@ use turnstream::{Error, Item};
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 
-use self::fixture::{END, MODEL, answer, body, calls, events_of, last, messages, text, thought};
+use self::fixture::{
+    DONE_LINE, MODEL, as_last_of_turn, decode_events, encode_messages, json_lines_body, text_line,
+    thinking_line, tool_calls_line, tool_result,
+};
 
-fn stream() -> Vec<String> {
+fn sample_lines() -> Vec<String> {
     vec![
-        thought("Hm é."),
-        text("Yes"),
-        calls(r#"{"function":{"name":"f","arguments":{"a":"ü"}}}"#),
-        calls(r#"{"function":{"index":1,"name":"g","arguments":"{\"b\""}}"#),
-        calls(r#"{"function":{"index":1,"arguments":":1}"}}"#),
-        END.to_owned(),
+        thinking_line("Hm é."),
+        text_line("Yes"),
+        tool_calls_line(r#"{"function":{"name":"f","arguments":{"a":"ü"}}}"#),
+        tool_calls_line(r#"{"function":{"index":1,"name":"g","arguments":"{\"b\""}}"#),
+        tool_calls_line(r#"{"function":{"index":1,"arguments":":1}"}}"#),
+        DONE_LINE.to_owned(),
     ]
 }
 
-fn whole(lines: &[String]) -> String {
-    body(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+fn joined_body(lines: &[String]) -> String {
+    json_lines_body(&lines.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn expected() -> Vec<Result<TurnEvent, Error>> {
-    let events = events_of([Bytes::from(whole(&stream()))]);
+fn expected_events() -> Vec<Result<TurnEvent, Error>> {
+    let events = decode_events([Bytes::from(joined_body(&sample_lines()))]);
     assert!(matches!(events.last(), Some(Ok(TurnEvent::TurnComplete { .. }))), "{events:?}");
     events
 }
 
 /// What a server may put between two lines.
-fn noise() -> impl Strategy<Value = String> {
+fn any_noise() -> impl Strategy<Value = String> {
     let lines = ["", "\n", " \r\n", "{}\n", "null\n", "[1]\n", "{\"novel\":[{\"done\":true}]}\n"];
     prop::sample::select(lines.map(str::to_owned).to_vec())
 }
 
 /// Adds an unknown field to every object of a line but the arguments.
-fn with_unknown_fields(value: &mut Value) {
+fn add_unknown_fields(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let open = fields.iter_mut().filter(|(name, _)| *name != "arguments");
-            open.for_each(|(_, value)| with_unknown_fields(value));
+            open.for_each(|(_, value)| add_unknown_fields(value));
             fields.insert("novel".into(), json!([{ "x": null }]));
         }
-        Value::Array(values) => values.iter_mut().for_each(with_unknown_fields),
+        Value::Array(values) => values.iter_mut().for_each(add_unknown_fields),
         _ => {}
     }
 }
@@ -57,15 +60,15 @@ fn with_unknown_fields(value: &mut Value) {
 proptest! {
     #[test]
     fn blank_lines_and_unknown_lines_and_fields_change_nothing(
-        noise in vec(noise(), 7),
+        noise in vec(any_noise(), 7),
         unknown in vec(any::<bool>(), 6),
         lengths in vec(1_usize..60, 1..6),
     ) {
         let mut body = noise[6].clone();
-        for ((line, noise), unknown) in stream().iter().zip(&noise).zip(unknown) {
+        for ((line, noise), unknown) in sample_lines().iter().zip(&noise).zip(unknown) {
             let mut line: Value = serde_json::from_str(line).unwrap();
             if unknown {
-                with_unknown_fields(&mut line);
+                add_unknown_fields(&mut line);
             }
             body.extend([&line.to_string(), "\n", noise.as_str()]);
         }
@@ -77,25 +80,25 @@ proptest! {
             }
             pieces.push(rest.split_to((*length).min(rest.len())));
         }
-        prop_assert_eq!(events_of(pieces), expected());
+        prop_assert_eq!(decode_events(pieces), expected_events());
     }
 
     #[test]
     fn the_decoder_never_panics(lines in vec("[{}\\[\\]\":,a-z0-9. $]{0,40}", 0..6), cut in 0_usize..80) {
-        let mut all = stream();
+        let mut all = sample_lines();
         all.extend(lines);
-        let body = whole(&all);
+        let body = joined_body(&all);
         let cut = body.floor_char_boundary(body.len().saturating_sub(cut));
-        drop(events_of([Bytes::from(body[..cut].to_owned())]));
+        drop(decode_events([Bytes::from(body[..cut].to_owned())]));
     }
 
     #[test]
-    fn each_request_extends_the_messages_of_the_previous_one(steps in vec(step(), 1..7)) {
+    fn each_request_extends_the_messages_of_the_previous_one(steps in vec(any_step(), 1..7)) {
         let mut items = vec![Item::user("go")];
         let mut before = Vec::new();
         for (at, step) in steps.iter().enumerate() {
-            step.append(at, &mut items);
-            let sent: Vec<String> = messages(items.clone())
+            step.append_to(at, &mut items);
+            let sent: Vec<String> = encode_messages(items.clone())
                 .as_array()
                 .unwrap()
                 .iter()
@@ -110,39 +113,39 @@ proptest! {
 /// What a conversation goes on with between two requests: what a model wrote, and what it got.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn on its own")]
-struct Step {
-    said: Vec<u8>,
-    calls: usize,
-    interrupted: bool,
-    foreign: bool,
-    backwards: bool,
-    user: bool,
+struct ConversationStep {
+    model_items: Vec<u8>,
+    call_count: usize,
+    is_interrupted: bool,
+    is_other_model: bool,
+    has_reversed_results: bool,
+    has_user_message: bool,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = ConversationStep> {
     let flags = (prop::bool::weighted(0.2), any::<bool>(), any::<bool>(), any::<bool>());
     (vec(0_u8..4, 0..4), 0_usize..4, flags).prop_map(
-        |(said, calls, (interrupted, foreign, backwards, user))| Step {
-            said,
-            calls,
-            interrupted,
-            foreign,
-            backwards,
-            user,
+        |(said, calls, (interrupted, foreign, backwards, user))| ConversationStep {
+            model_items: said,
+            call_count: calls,
+            is_interrupted: interrupted,
+            is_other_model: foreign,
+            has_reversed_results: backwards,
+            has_user_message: user,
         },
     )
 }
 
-impl Step {
-    fn append(&self, at: usize, items: &mut Vec<Item>) {
-        let model = if self.foreign { "another" } else { MODEL };
+impl ConversationStep {
+    fn append_to(&self, at: usize, items: &mut Vec<Item>) {
+        let model = if self.is_other_model { "another" } else { MODEL };
         let data = ProviderData {
             provider: "ollama".into(),
             model: model.into(),
             value: json!({}).into(),
         };
         let mut turn: Vec<Item> = self
-            .said
+            .model_items
             .iter()
             .map(|kind| match kind {
                 0 => Item::text(format!("text {at}")),
@@ -151,23 +154,23 @@ impl Step {
                 _ => Item { provider_data: Some(data.clone().into()), ..Item::reasoning("hm") },
             })
             .collect();
-        let ids: Vec<String> = (0..self.calls).map(|n| format!("c{at}_{n}")).collect();
+        let ids: Vec<String> = (0..self.call_count).map(|n| format!("c{at}_{n}")).collect();
         turn.extend(ids.iter().map(|id| Item::tool_call(id.as_str(), "f", "{\"b\":1,\"a\":2}")));
-        if self.interrupted {
+        if self.is_interrupted {
             items.extend(turn.into_iter().map(|item| item.with_mark(Mark::Interrupted)));
             items.push(Item::user("again"));
             return;
         }
         if let Some(item) = turn.pop() {
-            turn.push(last(item));
+            turn.push(as_last_of_turn(item));
         }
         items.extend(turn);
-        let mut results: Vec<Item> = ids.iter().map(|id| answer(id, "1")).collect();
-        if self.backwards {
+        let mut results: Vec<Item> = ids.iter().map(|id| tool_result(id, "1")).collect();
+        if self.has_reversed_results {
             results.reverse();
         }
         items.extend(results);
-        if self.user {
+        if self.has_user_message {
             items.push(Item::user(vec!["see".into(), Part::image("image/png", "AA")]));
         }
     }

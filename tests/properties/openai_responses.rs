@@ -21,56 +21,56 @@ mod fixture;
 use self::fixture::*;
 
 /// A response with an item of every kind, and one that contradicts itself.
-fn rich() -> Vec<Vec<Value>> {
+fn full_response_events() -> Vec<Vec<Value>> {
     let own = json!({ "type": "web_search_call", "id": "ws_1" });
     let rich = vec![
-        created(),
-        added(0, json!({ "type": "reasoning", "id": "rs_1" })),
+        response_created(),
+        output_item_added(0, json!({ "type": "reasoning", "id": "rs_1" })),
         json!({ "type": "response.reasoning_summary_text.delta", "output_index": 0,
             "summary_index": 0, "delta": "hé" }),
-        done(0, reasoning("rs_1", "e")),
-        done(1, own),
-        added(2, json!({ "type": "message", "id": "m" })),
+        output_item_done(0, reasoning_item("rs_1", "e")),
+        output_item_done(1, own),
+        output_item_added(2, json!({ "type": "message", "id": "m" })),
         text_delta(2, "Grüße\n"),
         text_delta(2, "\u{2028}🦀"),
-        done(2, message("m", "Grüße\n\u{2028}🦀")),
-        added(3, call("fc_1", "c", "")),
+        output_item_done(2, message_item("m", "Grüße\n\u{2028}🦀")),
+        output_item_added(3, function_call_item("fc_1", "c", "")),
         arguments_delta(3, "{\"x\":"),
         arguments_delta(3, "\"东\"}"),
         arguments_done(3, "{\"x\":\"东\"}"),
-        completed(json!([])),
+        response_completed(json!([])),
     ];
     let corrected = vec![
         text_delta(0, "a"),
         arguments_delta(1, "{}"),
-        done(1, call("fc_1", "c", "{\"x\":1}")),
-        done(0, message("m", "b")),
-        completed(json!([])),
+        output_item_done(1, function_call_item("fc_1", "c", "{\"x\":1}")),
+        output_item_done(0, message_item("m", "b")),
+        response_completed(json!([])),
     ];
     vec![rich, corrected]
 }
 
-fn read_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
+fn decode_pieces(pieces: Vec<Bytes>) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter(pieces.into_iter().map(Ok));
     block_on(seal(&History::from_id("h"), Decoding::new(body, Decoder::new(MODEL))).collect())
 }
 
 #[test]
 fn any_split_of_the_bytes_yields_the_same_events() {
-    for list in rich() {
-        let bytes = Bytes::from(body(&list));
-        let whole = events(&list);
+    for list in full_response_events() {
+        let bytes = Bytes::from(sse_body(&list));
+        let whole = decode_events(&list);
         assert!(matches!(whole.last(), Some(Ok(TurnEvent::TurnComplete { .. }))));
         for at in 0..=bytes.len() {
-            assert_eq!(read_pieces(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "{at}");
+            assert_eq!(decode_pieces(vec![bytes.slice(..at), bytes.slice(at..)]), whole, "{at}");
         }
         let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
-        assert_eq!(read_pieces(single), whole);
+        assert_eq!(decode_pieces(single), whole);
     }
 }
 
 /// What may stand between two events and says nothing.
-const NOISE: &[&str] = &[
+const NOISE_FRAMES: &[&str] = &[
     ": OPENROUTER PROCESSING\n\n",
     "\n\n",
     ":\n",
@@ -88,19 +88,19 @@ proptest! {
     #[test]
     fn noise_between_events_changes_nothing(
         which in 0..2_usize,
-        noise in vec(vec(0..NOISE.len(), 0..3), 15),
+        noise in vec(vec(0..NOISE_FRAMES.len(), 0..3), 15),
         crlf in any::<bool>(),
     ) {
-        let list = rich().swap_remove(which);
+        let list = full_response_events().swap_remove(which);
         let mut bytes = String::new();
         for (event, noise) in list.iter().zip(noise) {
-            bytes.extend(noise.iter().map(|at| NOISE[*at]));
-            bytes.push_str(&String::from_utf8(body(std::slice::from_ref(event))).unwrap());
+            bytes.extend(noise.iter().map(|at| NOISE_FRAMES[*at]));
+            bytes.push_str(&String::from_utf8(sse_body(std::slice::from_ref(event))).unwrap());
         }
         if crlf {
             bytes = bytes.replace('\n', "\r\n");
         }
-        prop_assert_eq!(read_pieces(vec![bytes.into()]), events(&list));
+        prop_assert_eq!(decode_pieces(vec![bytes.into()]), decode_events(&list));
     }
 
     #[test]
@@ -108,14 +108,14 @@ proptest! {
         order in vec(0..14_usize, 0..20),
         which in 0..2_usize,
     ) {
-        let list = rich().swap_remove(which);
+        let list = full_response_events().swap_remove(which);
         let mixed: Vec<Value> = order.iter().filter_map(|at| list.get(*at).cloned()).collect();
         let end = |event: &Value| {
             let kind = event["type"].as_str().unwrap();
             kind == "response.function_call_arguments.done"
                 || (kind == "response.output_item.done" && event["item"]["type"] == "function_call")
         };
-        let runs = runs(read(&mixed));
+        let runs = runnable_calls(decode_turn(&mixed));
         prop_assert!(runs.is_empty() || mixed.iter().any(end), "{:?} of {:?}", runs, mixed);
     }
 
@@ -124,27 +124,27 @@ proptest! {
         which in 0..2_usize,
         breaks in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        let mut bytes = body(&rich().swap_remove(which));
+        let mut bytes = sse_body(&full_response_events().swap_remove(which));
         for (at, byte) in breaks {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let read = read_pieces(vec![bytes.into()]);
+        let read = decode_pieces(vec![bytes.into()]);
         prop_assert!(!read.is_empty());
         // It is the sum of its events, or failed; `turn_of` checks that.
-        let _ = turn_of(read);
+        let _ = fold_turn(read);
     }
 
     #[test]
     fn each_request_extends_the_input_of_the_previous_one(
-        rounds in vec(round(), 1..6),
+        rounds in vec(any_round(), 1..6),
         same_model in any::<bool>(),
     ) {
         let model = if same_model { MODEL } else { "gpt-5.2" };
         let mut items = Vec::new();
         let mut before: Vec<String> = Vec::new();
         for (nth, round) in rounds.into_iter().enumerate() {
-            for step in round.items(nth) {
+            for step in round.history_items(nth) {
                 items.push(step);
                 let ends = matches!(
                     items.last().map(|item| &item.kind),
@@ -160,7 +160,7 @@ proptest! {
                     parameters: json!({}),
                 }]);
                 request.system.volatile = format!("it is {}", items.len());
-                let mut input: Vec<String> = sent(&request, model).unwrap()["input"]
+                let mut input: Vec<String> = encode_json(&request, model).unwrap()["input"]
                     .as_array().unwrap().iter().map(Value::to_string).collect();
                 let volatile = input.pop().unwrap();
                 prop_assert!(volatile.contains("it is"));
@@ -172,14 +172,14 @@ proptest! {
 
     #[test]
     fn provider_data_is_sent_back_verbatim_to_its_model_only(
-        rounds in vec(round(), 1..4),
+        rounds in vec(any_round(), 1..4),
     ) {
         for (nth, round) in rounds.into_iter().enumerate() {
-            let round = Round { interrupted: false, instructed: false, ..round };
-            let output = round.output(nth);
-            let items = [vec![Item::user("x")], round.items(nth).split_off(1)].concat();
+            let round = ConversationRound { is_interrupted: false, has_instruction: false, ..round };
+            let output = round.output_items(nth);
+            let items = [vec![Item::user("x")], round.history_items(nth).split_off(1)].concat();
             let input = |model: &str| -> Vec<Value> {
-                let input = fixture::input(items.clone(), model);
+                let input = fixture::encode_input(items.clone(), model);
                 let own = |item: &Value| item["role"] != "user" && item["type"] != "function_call_output";
                 input.into_iter().filter(own).collect()
             };
@@ -199,46 +199,51 @@ proptest! {
 /// What the user says and what follows: an instruction or none, and output of these kinds, whole
 /// or cut off.
 #[derive(Clone, Debug)]
-struct Round {
-    kinds: Vec<u8>,
-    interrupted: bool,
-    instructed: bool,
+struct ConversationRound {
+    output_kinds: Vec<u8>,
+    is_interrupted: bool,
+    has_instruction: bool,
 }
 
-fn round() -> impl Strategy<Value = Round> {
-    (vec(0..4_u8, 0..6), prop::bool::weighted(0.1), prop::bool::weighted(0.2))
-        .prop_map(|(kinds, interrupted, instructed)| Round { kinds, interrupted, instructed })
+fn any_round() -> impl Strategy<Value = ConversationRound> {
+    (vec(0..4_u8, 0..6), prop::bool::weighted(0.1), prop::bool::weighted(0.2)).prop_map(
+        |(kinds, interrupted, instructed)| ConversationRound {
+            output_kinds: kinds,
+            is_interrupted: interrupted,
+            has_instruction: instructed,
+        },
+    )
 }
 
-impl Round {
-    fn output(&self, nth: usize) -> Vec<Value> {
+impl ConversationRound {
+    fn output_items(&self, nth: usize) -> Vec<Value> {
         let item = |(at, kind): (usize, &u8)| match kind {
-            0 => reasoning(&format!("rs_{nth}_{at}"), "e"),
-            1 => message(&format!("m_{nth}_{at}"), "words"),
-            2 => call(&format!("fc_{nth}_{at}"), &format!("c_{nth}_{at}"), "{}"),
+            0 => reasoning_item(&format!("rs_{nth}_{at}"), "e"),
+            1 => message_item(&format!("m_{nth}_{at}"), "words"),
+            2 => function_call_item(&format!("fc_{nth}_{at}"), &format!("c_{nth}_{at}"), "{}"),
             _ => json!({ "type": "web_search_call", "id": format!("ws_{nth}_{at}") }),
         };
-        self.kinds.iter().enumerate().map(item).collect()
+        self.output_kinds.iter().enumerate().map(item).collect()
     }
 
     /// The items that it adds to a history: the user's first.
-    fn items(&self, nth: usize) -> Vec<Item> {
-        let output = self.output(nth);
+    fn history_items(&self, nth: usize) -> Vec<Item> {
+        let output = self.output_items(nth);
         let mut list: Vec<Value> =
-            (0..).zip(&output).map(|(at, item)| done(at, item.clone())).collect();
-        if !self.interrupted {
-            list.push(completed(json!([])));
+            (0..).zip(&output).map(|(at, item)| output_item_done(at, item.clone())).collect();
+        if !self.is_interrupted {
+            list.push(response_completed(json!([])));
         }
-        let turn = match read(&list) {
+        let turn = match decode_turn(&list) {
             Ok(turn) => turn.to_history_items(),
             Err(error) => PartialTurn::from_error(&error).unwrap().items(),
         };
         let mut items = vec![Item::user(format!("round {nth}"))];
-        if self.instructed {
+        if self.has_instruction {
             items.push(Item::system("mind the step"));
         }
         let calls = turn.iter().filter(|item| !item.interrupted).filter_map(Item::as_tool_call);
-        let results: Vec<Item> = calls.map(|call| result(&call.call_id, "r")).collect();
+        let results: Vec<Item> = calls.map(|call| tool_result(&call.call_id, "r")).collect();
         items.extend(
             turn.into_iter().filter(|item| !item.interrupted || item.as_tool_call().is_none()),
         );

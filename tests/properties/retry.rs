@@ -12,8 +12,8 @@ use turnstream::tool::Tool;
 use turnstream::{Agent, ErrorKind, History, Usage};
 
 use crate::support::clock;
-use crate::support::providers::{error, spent};
-use crate::support::runs::{keep, without_retries};
+use crate::support::providers::{error_of_kind, usage_with_output};
+use crate::support::runs::{limits_without_retries, push_event};
 use crate::support::tools::spec;
 
 fn counting_tool(ran: &std::sync::Arc<std::sync::atomic::AtomicUsize>) -> Tool {
@@ -26,100 +26,105 @@ fn counting_tool(ran: &std::sync::Arc<std::sync::atomic::AtomicUsize>) -> Tool {
 }
 
 #[derive(Clone, Debug)]
-struct Try {
-    words: u32,
-    counted: Option<u64>,
-    end: End,
+struct Attempt {
+    word_count: u32,
+    output_tokens: Option<u64>,
+    end: AttemptEnd,
 }
 
 #[derive(Clone, Debug)]
-enum End {
+enum AttemptEnd {
     Fails(ErrorKind),
     Cut,
     Completes,
-    Calls,
+    CallsTool,
 }
 
-fn tries() -> impl Strategy<Value = Vec<Try>> {
+fn any_attempts() -> impl Strategy<Value = Vec<Attempt>> {
     use proptest::prelude::{Just, prop_oneof};
     let end = prop_oneof![
-        Just(End::Fails(ErrorKind::Overloaded)),
-        Just(End::Fails(ErrorKind::Auth)),
-        Just(End::Cut),
-        Just(End::Completes),
-        Just(End::Calls),
+        Just(AttemptEnd::Fails(ErrorKind::Overloaded)),
+        Just(AttemptEnd::Fails(ErrorKind::Auth)),
+        Just(AttemptEnd::Cut),
+        Just(AttemptEnd::Completes),
+        Just(AttemptEnd::CallsTool),
     ];
     let counted = proptest::option::of(1_u64..100);
-    let one =
-        (0_u32..3, counted, end).prop_map(|(words, counted, end)| Try { words, counted, end });
+    let one = (0_u32..3, counted, end).prop_map(|(words, counted, end)| Attempt {
+        word_count: words,
+        output_tokens: counted,
+        end,
+    });
     proptest::collection::vec(one, 0..7)
 }
 
-impl Try {
+impl Attempt {
     fn text(&self, n: usize) -> String {
-        let words: Vec<String> = (0..self.words).map(|word| format!("{n}.{word} ")).collect();
+        let words: Vec<String> = (0..self.word_count).map(|word| format!("{n}.{word} ")).collect();
         words.concat()
     }
 
     fn reply(&self, n: usize) -> Reply {
-        let reply = match self.counted {
-            Some(tokens) => Reply::new().usage(spent(tokens)),
+        let reply = match self.output_tokens {
+            Some(tokens) => Reply::new().usage(usage_with_output(tokens)),
             None => Reply::new(),
         };
         let reply = reply.say(&self.text(n));
         match self.end {
-            End::Fails(kind) => reply.fail(error(kind)),
-            End::Cut => reply.cut(),
-            End::Completes => reply.say("done"),
-            End::Calls => reply.call("t", json!({})),
+            AttemptEnd::Fails(kind) => reply.fail(error_of_kind(kind)),
+            AttemptEnd::Cut => reply.cut(),
+            AttemptEnd::Completes => reply.say("done"),
+            AttemptEnd::CallsTool => reply.call("t", json!({})),
         }
     }
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Told {
-    requests: usize,
+struct RunSummary {
+    request_count: usize,
     usage: Usage,
     text: String,
-    tools: usize,
-    completed: bool,
+    tool_run_count: usize,
+    is_completed: bool,
 }
 
 /// The whole of what should happen, told again without any stream.
-fn expected(tries: &[Try], retracts: bool, attempts: u32) -> Told {
-    let mut told = Told::default();
+fn expected_summary(tries: &[Attempt], retracts: bool, attempts: u32) -> RunSummary {
+    let mut told = RunSummary::default();
     let mut failed = 0;
-    let last = Try { words: 0, counted: None, end: End::Completes };
+    let last = Attempt { word_count: 0, output_tokens: None, end: AttemptEnd::Completes };
     loop {
-        let one = tries.get(told.requests).unwrap_or(&last);
-        let text = one.text(told.requests);
-        told.requests += 1;
-        told.usage += one.counted.map(spent).unwrap_or_default();
+        let one = tries.get(told.request_count).unwrap_or(&last);
+        let text = one.text(told.request_count);
+        told.request_count += 1;
+        told.usage += one.output_tokens.map(usage_with_output).unwrap_or_default();
         match one.end {
-            End::Completes => return Told { text: text + "done", completed: true, ..told },
-            End::Calls => {
-                (told.tools, failed) = (told.tools + 1, 0);
+            AttemptEnd::Completes => {
+                return RunSummary { text: text + "done", is_completed: true, ..told };
+            }
+            AttemptEnd::CallsTool => {
+                (told.tool_run_count, failed) = (told.tool_run_count + 1, 0);
                 continue;
             }
-            End::Fails(_) | End::Cut => failed += 1,
+            AttemptEnd::Fails(_) | AttemptEnd::Cut => failed += 1,
         }
-        let passes = !matches!(one.end, End::Fails(ErrorKind::Auth));
-        if !passes || failed >= attempts || (one.words > 0 && !retracts) {
-            return Told { text, ..told };
+        let passes = !matches!(one.end, AttemptEnd::Fails(ErrorKind::Auth));
+        if !passes || failed >= attempts || (one.word_count > 0 && !retracts) {
+            return RunSummary { text, ..told };
         }
     }
 }
 
 /// A run over a script of tries, pulled by hand.
-struct World {
+struct RetryRun {
     model: Scripted,
     run: turnstream::Run,
-    ran: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    tool_runs: std::sync::Arc<std::sync::atomic::AtomicUsize>,
     events: Vec<turnstream::Event>,
 }
 
-impl World {
-    fn new(tries: &[Try], retracts: bool, attempts: u32) -> Self {
+impl RetryRun {
+    fn new(tries: &[Attempt], retracts: bool, attempts: u32) -> Self {
         let script = tries.to_vec();
         let model = Scripted::from_fn(move |_, n| match script.get(n) {
             Some(one) => one.reply(n),
@@ -130,17 +135,17 @@ impl World {
         let retry = retry.with_random(SeededRandom::new(7));
         let retry = if retracts { retry.with_retraction() } else { retry };
         let ran = std::sync::Arc::default();
-        let agent = Agent::new(retry).with_limits(without_retries());
+        let agent = Agent::new(retry).with_limits(limits_without_retries());
         let agent = agent.with_tools([counting_tool(&ran)]);
         let run = agent.run_from(History::from_id("h"), "go");
-        Self { model, run, ran, events: Vec::new() }
+        Self { model, run, tool_runs: ran, events: Vec::new() }
     }
 
     /// Polls so often, or to the end; gives how often.
-    async fn poll(&mut self, most: usize) -> usize {
+    async fn poll_up_to(&mut self, most: usize) -> usize {
         for polls in 0..most {
             match self.run.next().now_or_never() {
-                Some(Some(event)) => keep(&mut self.events, event),
+                Some(Some(event)) => push_event(&mut self.events, event),
                 Some(None) => return polls,
                 None => tokio::time::advance(Duration::from_millis(400)).await,
             }
@@ -148,14 +153,14 @@ impl World {
         most
     }
 
-    fn told(&self) -> Told {
+    fn summary(&self) -> RunSummary {
         let outcome = self.events.last().unwrap().outcome().expect("finished is last");
-        Told {
-            requests: self.model.requests().len(),
+        RunSummary {
+            request_count: self.model.requests().len(),
             usage: outcome.usage,
             text: outcome.text.clone(),
-            tools: self.ran.load(std::sync::atomic::Ordering::Relaxed),
-            completed: outcome.reason == EndReason::Completed,
+            tool_run_count: self.tool_runs.load(std::sync::atomic::Ordering::Relaxed),
+            is_completed: outcome.reason == EndReason::Completed,
         }
     }
 }
@@ -164,16 +169,16 @@ proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(64))]
     #[test]
     fn a_run_over_retries_ends_once_keeps_unretracted_text_and_counts_every_attempt(
-        tries in tries(),
+        tries in any_attempts(),
         retracts in any::<bool>(),
         attempts in 1_u32..4,
     ) {
-        let polls = clock::paused().block_on(async {
-            let mut world = World::new(&tries, retracts, attempts);
-            let polls = world.poll(10_000).await;
+        let polls = clock::paused_runtime().block_on(async {
+            let mut world = RetryRun::new(&tries, retracts, attempts);
+            let polls = world.poll_up_to(10_000).await;
             let finished = world.events.iter().filter(|event| event.outcome().is_some()).count();
             prop_assert_eq!(finished, 1);
-            prop_assert_eq!(world.told(), expected(&tries, retracts, attempts));
+            prop_assert_eq!(world.summary(), expected_summary(&tries, retracts, attempts));
             // The fold of what was seen, through JSON, is the run's own.
             let folded = turnstream::Journal::new(History::from_id("h"));
             for event in &world.events {
@@ -186,17 +191,17 @@ proptest! {
             Ok(polls)
         })?;
         for at in 0..polls {
-            clock::paused().block_on(async {
-                let mut world = World::new(&tries, retracts, attempts);
-                world.poll(at).await;
+            clock::paused_runtime().block_on(async {
+                let mut world = RetryRun::new(&tries, retracts, attempts);
+                world.poll_up_to(at).await;
                 let handle = world.run.handle();
-                let World { run, model, ran, .. } = world;
+                let RetryRun { run, model, tool_runs, .. } = world;
                 drop(run);
-                let (sent, tools) = (model.requests().len(), ran.load(std::sync::atomic::Ordering::Relaxed));
+                let (sent, tools) = (model.requests().len(), tool_runs.load(std::sync::atomic::Ordering::Relaxed));
                 prop_assert_eq!(model.in_flight(), 0);
                 tokio::time::advance(Duration::from_hours(1)).await;
                 prop_assert_eq!(model.requests().len(), sent, "a request after the drop");
-                prop_assert_eq!(ran.load(std::sync::atomic::Ordering::Relaxed), tools);
+                prop_assert_eq!(tool_runs.load(std::sync::atomic::Ordering::Relaxed), tools);
                 prop_assert!(handle.history().settled().is_settled());
                 Ok(())
             })?;

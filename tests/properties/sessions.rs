@@ -11,15 +11,15 @@ use turnstream::session::{Entry, MemoryStore, PersistExt, Session, Store, restor
 use turnstream::turn::{StopReason, Turn, TurnEvent};
 use turnstream::{Error, Event, History, Item, Journal};
 
-fn call(id: u8) -> ToolCall {
+fn tool_call(id: u8) -> ToolCall {
     ToolCall { call_id: format!("c{id}"), name: "t".into(), arguments: "{}".into() }
 }
 
-fn result(id: u8, text: &str) -> ToolResult {
-    ToolResult::for_call(&call(id), ResultKind::Ok, text)
+fn tool_result(id: u8, text: &str) -> ToolResult {
+    ToolResult::for_call(&tool_call(id), ResultKind::Ok, text)
 }
 
-fn turn(ids: &[u8]) -> Arc<Turn> {
+fn turn_with_calls(ids: &[u8]) -> Arc<Turn> {
     let items: Vec<Item> = std::iter::once(Item::text("so"))
         .chain(ids.iter().map(|id| {
             serde_json::from_value(serde_json::json!({
@@ -32,10 +32,10 @@ fn turn(ids: &[u8]) -> Arc<Turn> {
     Arc::new(serde_json::from_value(turn).unwrap())
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn any_event() -> impl Strategy<Value = Event> {
     let id = || 0_u8..6;
     let text = "[a-z]{1,3}";
-    let result = (id(), text).prop_map(|(id, text)| result(id, &text));
+    let result = (id(), text).prop_map(|(id, text)| tool_result(id, &text));
     let item = prop_oneof![
         text.prop_map(Item::user),
         result.clone().prop_map(Item::tool_result),
@@ -45,7 +45,7 @@ fn event() -> impl Strategy<Value = Event> {
     let why = AppendReason::Input;
     prop_oneof![
         3 => proptest::collection::vec(id(), 0..4).prop_map(|ids| {
-            Event::Turn(TurnEvent::TurnComplete { turn: turn(&ids) })
+            Event::Turn(TurnEvent::TurnComplete { turn: turn_with_calls(&ids) })
         }),
         6 => result.prop_map(|result| Event::Tool(ToolEvent::Output(result))),
         1 => id().prop_map(|id| Event::Tool(ToolEvent::Started { call_id: format!("c{id}"), name: "t".into() })),
@@ -66,23 +66,23 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// The same with calls whose ids no turn has twice: a stream of a provider that is sealed has none.
-fn renumbered(events: Vec<Event>) -> impl Iterator<Item = Event> {
+fn with_unique_call_ids(events: Vec<Event>) -> impl Iterator<Item = Event> {
     let mut next = 0;
     events.into_iter().map(move |event| {
         let Event::Turn(TurnEvent::TurnComplete { turn: it }) = &event else { return event };
         let from = next;
         next += u8::try_from(it.tool_calls().count()).unwrap();
         let ids: Vec<u8> = (from..next).collect();
-        Event::Turn(TurnEvent::TurnComplete { turn: turn(&ids) })
+        Event::Turn(TurnEvent::TurnComplete { turn: turn_with_calls(&ids) })
     })
 }
 
 /// What is durable behind each event, and what the fold says.
-async fn check(events: Vec<Event>) -> Result<(), TestCaseError> {
+async fn check_durable_history(events: Vec<Event>) -> Result<(), TestCaseError> {
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
     let journal = Journal::new(History::from_id("s"));
-    let mut recorded = stream::iter(renumbered(events).map(Ok)).persist_to(&session);
+    let mut recorded = stream::iter(with_unique_call_ids(events).map(Ok)).persist_to(&session);
     while let Some(event) = recorded.next().await {
         journal.observe(&event.unwrap());
         let durable = restore_history("s", store.load("s", 0).await.unwrap().unwrap_or_default());
@@ -101,14 +101,14 @@ proptest! {
 
     #[test]
     fn the_stored_events_of_any_loop_restore_to_their_fold(
-        events in proptest::collection::vec(event(), 0..25),
+        events in proptest::collection::vec(any_event(), 0..25),
     ) {
-        block_on(check(events))?;
+        block_on(check_durable_history(events))?;
     }
 
     #[test]
     fn arbitrary_entries_never_panic_and_can_be_continued(
-        events in proptest::collection::vec(event(), 0..25),
+        events in proptest::collection::vec(any_event(), 0..25),
         marks in proptest::collection::vec(0_u8..3, 25),
     ) {
         let entries = events.into_iter().zip(marks).flat_map(|(event, mark)| {
@@ -125,7 +125,7 @@ proptest! {
             };
             match mark {
                 0 => entries.push(Entry::Resumed),
-                1 => entries.push(Entry::Pending { calls: vec![call(1).into()] }),
+                1 => entries.push(Entry::Pending { calls: vec![tool_call(1).into()] }),
                 _ => {}
             }
             entries
@@ -160,12 +160,12 @@ async fn a_turn_left_incomplete_at_the_end_of_a_loop_is_stored() {
 async fn results_stored_out_of_order_are_restored_in_call_order() {
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let events = [
-        Event::Turn(TurnEvent::TurnComplete { turn: turn(&[1, 2, 3]) }),
-        Event::Tool(ToolEvent::Output(result(3, "three"))),
-        Event::Tool(ToolEvent::Output(result(1, "one"))),
-        Event::Tool(ToolEvent::Output(result(9, "stray"))),
-        Event::Tool(ToolEvent::Output(result(1, "one again"))),
-        Event::Tool(ToolEvent::Output(result(2, "two"))),
+        Event::Turn(TurnEvent::TurnComplete { turn: turn_with_calls(&[1, 2, 3]) }),
+        Event::Tool(ToolEvent::Output(tool_result(3, "three"))),
+        Event::Tool(ToolEvent::Output(tool_result(1, "one"))),
+        Event::Tool(ToolEvent::Output(tool_result(9, "stray"))),
+        Event::Tool(ToolEvent::Output(tool_result(1, "one again"))),
+        Event::Tool(ToolEvent::Output(tool_result(2, "two"))),
     ];
     let recorded = stream::iter(events.map(Ok)).persist_to(&session);
     recorded.try_for_each(|_| async { Ok(()) }).await.unwrap();

@@ -34,7 +34,7 @@ fn any_history() -> impl Strategy<Value = History> {
 }
 
 /// Law 3, told again without looking at how `settled` does it.
-fn is_paired(history: &History) -> bool {
+fn has_paired_calls(history: &History) -> bool {
     let items: Vec<_> = history.iter().filter(|item| !item.tombstone).collect();
     let calls: Vec<_> = items.iter().filter_map(|item| item.as_tool_call()).collect();
     let results: Vec<_> = items.iter().filter_map(|item| item.as_tool_result()).collect();
@@ -57,11 +57,11 @@ proptest! {
     #[test]
     fn law_3_settling_any_history_pairs_all_calls_and_is_idempotent(history in any_history()) {
         let settled = history.settled();
-        prop_assert!(is_paired(&settled), "{settled:?}");
+        prop_assert!(has_paired_calls(&settled), "{settled:?}");
         prop_assert!(settled.is_settled());
         prop_assert_eq!(&settled.settled(), &settled);
         if history.is_settled() {
-            prop_assert!(is_paired(&history));
+            prop_assert!(has_paired_calls(&history));
             prop_assert_eq!(&settled, &history);
         }
         // What was said and what was done is all still there.

@@ -19,118 +19,137 @@ const MODEL: &str = "gemini-3-pro";
 
 /// A part of a conversation.
 #[derive(Clone, Debug)]
-enum Part {
+enum ConversationPart {
     User,
     System,
-    Void,
-    Note,
-    Turn(Turn),
+    Tombstone,
+    Summary,
+    Turn(TurnShape),
     /// Items that no run leaves, told by a number.
-    Stray(usize),
+    StrayItem(usize),
 }
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
-struct Turn {
+struct TurnShape {
     /// Whose signatures it has.
-    wire: usize,
-    thinks: bool,
-    thinks_again: bool,
+    wire_index: usize,
+    has_thought: bool,
+    has_second_thought: bool,
     /// The provider ran something itself.
-    own: bool,
-    speaks: bool,
-    calls: usize,
+    has_server_tool: bool,
+    has_text: bool,
+    call_count: usize,
     /// How many of the calls have their results.
-    answered: usize,
-    whole: bool,
-    pauses: bool,
+    result_count: usize,
+    is_complete: bool,
+    is_paused: bool,
 }
 
-fn part() -> impl Strategy<Value = Part> {
+fn any_part() -> impl Strategy<Value = ConversationPart> {
     let flags = prop::array::uniform5(any::<bool>());
     let turn = (0..4_usize, flags, 0..4_usize, 0..9_usize, 0..8_usize, 0..8_usize);
     let turn =
         turn.prop_map(|(wire, [thinks, again, speaks, own, more], calls, answered, w, p)| {
             let (own, whole, pauses) = (own && more, w > 0, p == 0);
             let thinks_again = again && thinks;
-            Turn { wire, thinks, thinks_again, own, speaks, calls, answered, whole, pauses }
+            TurnShape {
+                wire_index: wire,
+                has_thought: thinks,
+                has_second_thought: thinks_again,
+                has_server_tool: own,
+                has_text: speaks,
+                call_count: calls,
+                result_count: answered,
+                is_complete: whole,
+                is_paused: pauses,
+            }
         });
     prop_oneof![
-        4 => Just(Part::User),
-        1 => Just(Part::System),
-        1 => Just(Part::Void),
-        1 => Just(Part::Note),
-        9 => turn.prop_map(Part::Turn),
-        1 => (0..4_usize).prop_map(Part::Stray),
+        4 => Just(ConversationPart::User),
+        1 => Just(ConversationPart::System),
+        1 => Just(ConversationPart::Tombstone),
+        1 => Just(ConversationPart::Summary),
+        9 => turn.prop_map(ConversationPart::Turn),
+        1 => (0..4_usize).prop_map(ConversationPart::StrayItem),
     ]
 }
 
 /// A history in which each item has a word of its own, `word` and its number.
 #[derive(Default)]
-struct Written {
+struct MarkedHistory {
     items: Vec<Item>,
-    calls: usize,
+    call_count: usize,
 }
 
-impl Written {
-    fn word(&self) -> String {
+impl MarkedHistory {
+    fn next_word(&self) -> String {
         format!("word{:04}", self.items.len())
     }
 
-    fn add(&mut self, part: &Part) {
-        let word = self.word();
+    fn push_part(&mut self, part: &ConversationPart) {
+        let word = self.next_word();
         match part {
-            Part::User => self.items.push(Item::user(word)),
-            Part::System => self.items.push(Item::system(word)),
-            Part::Void => self.items.push(Item::user(word).with_mark(Mark::Tombstone)),
-            Part::Note => self.items.push(Item::user(word).with_mark(Mark::Compacted)),
-            Part::Turn(turn) => self.turn(turn),
-            Part::Stray(0) => self.items.push(Item::tool_call("call_1", "t", self.arguments())),
-            Part::Stray(1) => self.items.push(result("call_1", word)),
-            Part::Stray(2) => {
-                self.items.push(result("call_2", word).with_mark(Mark::Tombstone));
+            ConversationPart::User => self.items.push(Item::user(word)),
+            ConversationPart::System => self.items.push(Item::system(word)),
+            ConversationPart::Tombstone => {
+                self.items.push(Item::user(word).with_mark(Mark::Tombstone));
             }
-            Part::Stray(_) => self.items.push(Item::text(word).with_mark(Mark::Interrupted)),
+            ConversationPart::Summary => {
+                self.items.push(Item::user(word).with_mark(Mark::Compacted));
+            }
+            ConversationPart::Turn(turn) => self.push_turn(turn),
+            ConversationPart::StrayItem(0) => {
+                self.items.push(Item::tool_call("call_1", "t", self.call_arguments()));
+            }
+            ConversationPart::StrayItem(1) => self.items.push(tool_result("call_1", word)),
+            ConversationPart::StrayItem(2) => {
+                self.items.push(tool_result("call_2", word).with_mark(Mark::Tombstone));
+            }
+            ConversationPart::StrayItem(_) => {
+                self.items.push(Item::text(word).with_mark(Mark::Interrupted));
+            }
         }
     }
 
-    fn arguments(&self) -> String {
-        json!({ "a": self.word() }).to_string()
+    fn call_arguments(&self) -> String {
+        json!({ "a": self.next_word() }).to_string()
     }
 
-    fn turn(&mut self, turn: &Turn) {
-        let (from, wire) = (self.items.len(), turn.wire);
+    fn push_turn(&mut self, turn: &TurnShape) {
+        let (from, wire) = (self.items.len(), turn.wire_index);
         let thought = format!("rs_{from}");
-        if turn.thinks {
-            self.think(wire, &thought);
+        if turn.has_thought {
+            self.push_thought(wire, &thought);
         }
-        if turn.own {
-            self.own(wire);
+        if turn.has_server_tool {
+            self.push_server_tool(wire);
         }
-        if turn.speaks {
-            let data = linked("message", &format!("msg_{from}"), &thought, turn.thinks);
-            let data = (wire == 1).then(|| owned(wire, &data));
-            self.items.push(with(Item::text(self.word()), data));
+        if turn.has_text {
+            let data = linked_item("message", &format!("msg_{from}"), &thought, turn.has_thought);
+            let data = (wire == 1).then(|| provider_data(wire, &data));
+            self.items.push(with_provider_data(Item::text(self.next_word()), data));
         }
-        if turn.thinks_again && turn.speaks && turn.calls > 0 && wire != 1 {
-            self.think(wire, &format!("rs_{from}_b"));
+        if turn.has_second_thought && turn.has_text && turn.call_count > 0 && wire != 1 {
+            self.push_thought(wire, &format!("rs_{from}_b"));
         }
         let mut called = Vec::new();
-        for n in 0..turn.calls {
-            self.calls += 1;
-            called.push(format!("call_{}", self.calls));
-            let id = format!("fc_{}", self.calls);
+        for n in 0..turn.call_count {
+            self.call_count += 1;
+            called.push(format!("call_{}", self.call_count));
+            let id = format!("fc_{}", self.call_count);
             let data = match wire {
-                1 => Some(linked("function_call", &id, &thought, turn.thinks)),
-                2 if n == 0 => Some(json!({ "thoughtSignature": self.word() })),
+                1 => Some(linked_item("function_call", &id, &thought, turn.has_thought)),
+                2 if n == 0 => Some(json!({ "thoughtSignature": self.next_word() })),
                 _ => None,
             };
-            let call = Item::tool_call(&called[n], "t", self.arguments());
-            self.items.push(with(call, data.map(|value| owned(wire, &value))));
+            let call = Item::tool_call(&called[n], "t", self.call_arguments());
+            self.items
+                .push(with_provider_data(call, data.map(|value| provider_data(wire, &value))));
         }
         let Some(last) = self.items[from..].last_mut() else { return };
-        if turn.whole {
-            let stop = match (turn.calls, turn.pauses) {
+        if turn.is_complete {
+            let stop = match (turn.call_count, turn.is_paused) {
                 (0, true) => StopReason::Pause,
                 (0, false) => StopReason::Stop,
                 _ => StopReason::ToolCalls,
@@ -140,13 +159,13 @@ impl Written {
             self.items[from..].iter_mut().for_each(|item| item.interrupted = true);
             return;
         }
-        for id in called.iter().take(turn.answered) {
-            self.items.push(result(id, self.word()));
+        for id in called.iter().take(turn.result_count) {
+            self.items.push(tool_result(id, self.next_word()));
         }
     }
 
-    fn think(&mut self, wire: usize, id: &str) {
-        let word = self.word();
+    fn push_thought(&mut self, wire: usize, id: &str) {
+        let word = self.next_word();
         let value = match wire {
             0 => json!({ "signature": &word }),
             1 => {
@@ -155,11 +174,12 @@ impl Written {
             2 => json!({ "thoughtSignature": &word }),
             _ => return self.items.push(Item::reasoning(word)),
         };
-        self.items.push(with(Item::reasoning(word), Some(owned(wire, &value))));
+        self.items
+            .push(with_provider_data(Item::reasoning(word), Some(provider_data(wire, &value))));
     }
 
-    fn own(&mut self, wire: usize) {
-        let (id, word) = (format!("srv_{}", self.items.len()), self.word());
+    fn push_server_tool(&mut self, wire: usize) {
+        let (id, word) = (format!("srv_{}", self.items.len()), self.next_word());
         let first = match wire {
             0 => {
                 json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": { "query": word } })
@@ -171,8 +191,8 @@ impl Written {
             2 => json!({ "executableCode": { "language": "PYTHON", "code": word } }),
             _ => return,
         };
-        self.items.push(Item::provider_item(owned(wire, &first)));
-        let word = self.word();
+        self.items.push(Item::provider_item(provider_data(wire, &first)));
+        let word = self.next_word();
         let second = match wire {
             0 => json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [{
                 "type": "web_search_result", "url": "https://a.example", "title": word,
@@ -180,16 +200,16 @@ impl Written {
             2 => json!({ "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": word } }),
             _ => return,
         };
-        self.items.push(Item::provider_item(owned(wire, &second)));
+        self.items.push(Item::provider_item(provider_data(wire, &second)));
     }
 }
 
-fn owned(wire: usize, value: &Value) -> ProviderData {
+fn provider_data(wire: usize, value: &Value) -> ProviderData {
     let provider = ["anthropic", "openai_responses", "gemini", "openai"][wire];
     ProviderData { provider: provider.into(), model: MODEL.into(), value: value.clone().into() }
 }
 
-fn linked(kind: &str, id: &str, thought: &str, thinks: bool) -> Value {
+fn linked_item(kind: &str, id: &str, thought: &str, thinks: bool) -> Value {
     let item = match kind {
         "message" => {
             json!({ "type": kind, "id": id, "role": "assistant", "status": "completed" })
@@ -199,16 +219,16 @@ fn linked(kind: &str, id: &str, thought: &str, thinks: bool) -> Value {
     json!({ "item": item, "after": if thinks { json!(thought) } else { Value::Null } })
 }
 
-fn with(item: Item, data: impl Into<Option<ProviderData>>) -> Item {
+fn with_provider_data(item: Item, data: impl Into<Option<ProviderData>>) -> Item {
     Item { provider_data: data.into().map(Arc::new), ..item }
 }
 
-fn result(id: &str, word: String) -> Item {
+fn tool_result(id: &str, word: String) -> Item {
     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: String::new() };
     Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, word))
 }
 
-fn body(wire: Wire, history: &History) -> String {
+fn encode_body(wire: Wire, history: &History) -> String {
     let parameters = json!({ "type": "object", "properties": {} });
     let tool = ToolSpec { name: "t".into(), description: "Does".into(), parameters };
     let mut request = Request::new(history.clone()).with_tools([tool]);
@@ -228,11 +248,11 @@ fn violations(wire: Wire, body: &str) -> Vec<String> {
     lint::request(wire, MODEL, &body)
 }
 
-fn rebuilt(history: &History) -> History {
+fn round_trip_json(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
 }
 
-fn is_own(item: &Item) -> bool {
+fn is_provider_item(item: &Item) -> bool {
     item.kind == ItemKind::Other
 }
 
@@ -241,13 +261,13 @@ proptest! {
 
     #[test]
     fn no_tombstoned_text_is_sent_on_any_wire_and_the_rest_stays_sendable(
-        parts in prop::collection::vec(part(), 1..9),
+        parts in prop::collection::vec(any_part(), 1..9),
         chosen in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
         wire in 0..Wire::ALL.len(),
     ) {
-        let mut written = Written::default();
+        let mut written = MarkedHistory::default();
         for part in &parts {
-            written.add(part);
+            written.push_part(part);
         }
         // It stays, so that something is sent.
         written.items.push(Item::user("go on"));
@@ -258,8 +278,8 @@ proptest! {
         let positions: BTreeSet<usize> =
             chosen.iter().map(|index| index.index(before.len() - 1)).collect();
         // What no run leaves may be refused as it is.
-        let is_taken = Wire::ALL.map(|wire| violations(wire, &body(wire, &before)).is_empty());
-        let is_of_runs = !parts.iter().any(|part| matches!(part, Part::Stray(_)));
+        let is_taken = Wire::ALL.map(|wire| violations(wire, &encode_body(wire, &before)).is_empty());
+        let is_of_runs = !parts.iter().any(|part| matches!(part, ConversationPart::StrayItem(_)));
         prop_assert!(!is_of_runs || is_taken == [true; Wire::ALL.len()], "{is_taken:?} {before:?}");
         let open = before.unanswered_calls();
         let made = match before.tombstone_edits(positions.iter().copied()) {
@@ -274,12 +294,12 @@ proptest! {
         // What is encoded before is remembered beside the history.
         let wire = Wire::ALL[wire];
         let mut after = before.clone();
-        body(wire, &after);
+        encode_body(wire, &after);
         for made in &made {
             prop_assert_eq!(made.to - made.from, made.items.len());
             made.apply(&mut after);
             prop_assert!(!before.is_settled() || after.is_settled(), "{after:?}");
-            prop_assert_eq!(body(wire, &after), body(wire, &rebuilt(&after)));
+            prop_assert_eq!(encode_body(wire, &after), encode_body(wire, &round_trip_json(&after)));
         }
         let ranges = made.windows(2).all(|pair| pair[0].to < pair[1].from);
         prop_assert!(ranges, "{made:?}");
@@ -299,7 +319,7 @@ proptest! {
             prop_assert!(!is_others || is.tombstone == (was.tombstone || positions.contains(&at)));
         }
         for wire in Wire::ALL {
-            let body = body(wire, &after);
+            let body = encode_body(wire, &after);
             let violations = violations(wire, &body);
             prop_assert!(!is_of_runs || violations.is_empty(), "{wire:?} {violations:?} {body}");
             for (at, _) in items.iter().enumerate().filter(|(_, (_, is))| is.tombstone) {
@@ -310,8 +330,8 @@ proptest! {
         // The items of a turn stay that were not chosen and that are bound to none that was.
         let mut at = 0;
         for part in &parts {
-            let mut one = Written { items: written.items[..at].to_vec(), calls: 0 };
-            one.add(part);
+            let mut one = MarkedHistory { items: written.items[..at].to_vec(), call_count: 0 };
+            one.push_part(part);
             let turn = &items[at..one.items.len()];
             let here = |at: &usize| positions.contains(at);
             let is_chosen = (at..one.items.len()).any(|at| here(&at));
@@ -319,16 +339,16 @@ proptest! {
             if !is_chosen || !before.is_settled() {
                 continue;
             }
-            let is_bound = turn.iter().any(|(was, _)| is_own(was));
+            let is_bound = turn.iter().any(|(was, _)| is_provider_item(was));
             for (was, is) in turn {
                 match &was.kind {
-                    _ if is_bound && matches!(part, Part::Turn(_)) => prop_assert!(is.tombstone),
+                    _ if is_bound && matches!(part, ConversationPart::Turn(_)) => prop_assert!(is.tombstone),
                     ItemKind::Reasoning { .. } => prop_assert!(is.tombstone),
                     _ => {}
                 }
             }
         }
-        if before.is_settled() && !before.iter().any(is_own) {
+        if before.is_settled() && !before.iter().any(is_provider_item) {
             let paired = |at: usize| match (&items[at].0.as_tool_call(), &items[at].0.as_tool_result()) {
                 (Some(call), _) => before.iter().position(|item| {
                     !item.tombstone

@@ -21,10 +21,10 @@ mod fixture;
 use self::fixture::{Rules, shapes, spec, turn};
 
 /// When each call ran, in ms: from, to.
-type Spans = Arc<Mutex<Vec<(usize, u128, u128)>>>;
+type CallSpans = Arc<Mutex<Vec<(usize, u128, u128)>>>;
 
 /// The number of its call is its id.
-fn tool(name: &str, spans: &Spans, began: tokio::time::Instant) -> Tool {
+fn span_recording_tool(name: &str, spans: &CallSpans, began: tokio::time::Instant) -> Tool {
     let spans = Arc::clone(spans);
     Tool::raw(spec(name), move |args, cx| {
         let spans = Arc::clone(&spans);
@@ -39,10 +39,13 @@ fn tool(name: &str, spans: &Spans, began: tokio::time::Instant) -> Tool {
 }
 
 /// Runs calls of `(exclusive, ms)` and checks which of them overlap.
-async fn check(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
-    let (spans, began) = (Spans::default(), tokio::time::Instant::now());
-    let kit = Toolkit::new([tool("safe", &spans, began), tool("alone", &spans, began).exclusive()])
-        .with_max_concurrency(NonZeroUsize::new(at_once).unwrap());
+async fn check_overlaps(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
+    let (spans, began) = (CallSpans::default(), tokio::time::Instant::now());
+    let kit = Toolkit::new([
+        span_recording_tool("safe", &spans, began),
+        span_recording_tool("alone", &spans, began).exclusive(),
+    ])
+    .with_max_concurrency(NonZeroUsize::new(at_once).unwrap());
     let reply = sequence.iter().enumerate().fold(Reply::new(), |reply, (at, (alone, ms))| {
         let name = if *alone { "alone" } else { "safe" };
         reply.call_raw(&at.to_string(), name, &json!({ "ms": ms }).to_string())
@@ -91,15 +94,18 @@ proptest! {
         at_once in 1_usize..6,
         gated in any::<bool>(),
     ) {
-        let runtime = clock::paused();
-        runtime.block_on(check(&sequence, at_once, gated));
+        let runtime = clock::paused_runtime();
+        runtime.block_on(check_overlaps(&sequence, at_once, gated));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn consecutive_shared_calls_run_concurrently() {
-    let (spans, began) = (Spans::default(), tokio::time::Instant::now());
-    let kit = Toolkit::new([tool("safe", &spans, began), tool("alone", &spans, began).exclusive()]);
+    let (spans, began) = (CallSpans::default(), tokio::time::Instant::now());
+    let kit = Toolkit::new([
+        span_recording_tool("safe", &spans, began),
+        span_recording_tool("alone", &spans, began).exclusive(),
+    ]);
     let calls = ["safe", "safe", "alone", "safe", "safe"];
     let reply = calls.iter().enumerate().fold(Reply::new(), |reply, (at, name)| {
         reply.call_raw(&at.to_string(), name, "{\"ms\":10}")

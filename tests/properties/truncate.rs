@@ -10,14 +10,14 @@ fn text_or_image() -> impl Strategy<Value = Part> {
     ]
 }
 
-fn content() -> impl Strategy<Value = Content> {
+fn any_content() -> impl Strategy<Value = Content> {
     prop_oneof![
         "(a|é|漢|😀|\n){0,120}".prop_map(Content::from),
         proptest::collection::vec(text_or_image(), 0..6).prop_map(Content::from),
     ]
 }
 
-fn media(content: &Content) -> Vec<Part> {
+fn media_parts(content: &Content) -> Vec<Part> {
     let parts = content.clone().into_parts();
     parts.into_iter().filter(|part| part.as_text().is_none()).collect()
 }
@@ -25,7 +25,7 @@ fn media(content: &Content) -> Vec<Part> {
 proptest! {
     #[test]
     fn truncation_keeps_head_and_tail_and_counts_the_removed_bytes(
-        content in content(),
+        content in any_content(),
         max in 0_usize..200,
         note in proptest::option::of("[a-z ]{0,10}"),
     ) {
@@ -48,7 +48,7 @@ proptest! {
         prop_assert!(text.len() <= max || text.len() == marker.len());
         // Halves, but for characters that do not fit and digits that the marker saves.
         prop_assert!(head.len().abs_diff(tail.len()) <= 5);
-        prop_assert_eq!(media(&clipped), media(&content));
+        prop_assert_eq!(media_parts(&clipped), media_parts(&content));
         if text.len() <= max {
             prop_assert_eq!(clipped.truncate_middle(max, None), None);
         }

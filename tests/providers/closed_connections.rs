@@ -15,18 +15,18 @@ use turnstream::stream::TurnStream;
 use turnstream::testing::{Answer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
-use crate::over_http::{Transport, provider};
-use crate::support::providers::request;
+use crate::over_http::{TransportSettings, http_provider};
+use crate::support::providers::user_request;
 use crate::support::seeded_random::Dice;
-use crate::support::tools::{Counter, fine};
+use crate::support::tools::{Counter, ok_tool};
 
 /// What becomes of a connection once an answer was sent on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum After {
+enum AfterAnswer {
     /// It stays open.
-    Keep,
+    KeepOpen,
     /// It is closed after other tasks had this number of turns to run.
-    Close(u64),
+    CloseAfterYields(u64),
     /// It is closed when the next request comes, before a byte of the answer.
     CloseOnRequest,
     /// The same, and the client is told by a reset.
@@ -36,47 +36,53 @@ enum After {
 /// A server that closes connections. Dropping it closes all.
 struct ClosingServer {
     url: String,
-    accepting: tokio::task::AbortHandle,
-    connections: Arc<AtomicUsize>,
+    accept_task: tokio::task::AbortHandle,
+    connection_count: Arc<AtomicUsize>,
     /// How many requests were read, and how many of them answered.
-    read: Arc<AtomicUsize>,
-    answered: Arc<AtomicUsize>,
+    requests_read: Arc<AtomicUsize>,
+    requests_answered: Arc<AtomicUsize>,
 }
 
 impl Drop for ClosingServer {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accept_task.abort();
     }
 }
 
 /// The answer to a request body, and what becomes of its connection; `None` to close it at once.
-type Script = dyn Fn(&str) -> Option<(Reply, After)> + Send + Sync;
+type AnswerScript = dyn Fn(&str) -> Option<(Reply, AfterAnswer)> + Send + Sync;
 
 impl ClosingServer {
     async fn start(
-        script: impl Fn(&str) -> Option<(Reply, After)> + Send + Sync + 'static,
+        script: impl Fn(&str) -> Option<(Reply, AfterAnswer)> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (connections, read, answered) = <(Arc<AtomicUsize>, Arc<_>, Arc<_>)>::default();
-        let script: Arc<Script> = Arc::new(script);
+        let script: Arc<AnswerScript> = Arc::new(script);
         let accepting = tokio::spawn({
             let connections = Arc::clone(&connections);
             let counts = [Arc::clone(&read), Arc::clone(&answered)];
             async move {
                 while let Ok((stream, _)) = listener.accept().await {
                     connections.fetch_add(1, Ordering::Relaxed);
-                    tokio::spawn(serve(stream, Arc::clone(&script), counts.clone()));
+                    tokio::spawn(serve_connection(stream, Arc::clone(&script), counts.clone()));
                 }
             }
         });
-        Self { url, accepting: accepting.abort_handle(), connections, read, answered }
+        Self {
+            url,
+            accept_task: accepting.abort_handle(),
+            connection_count: connections,
+            requests_read: read,
+            requests_answered: answered,
+        }
     }
 }
 
-async fn serve(
+async fn serve_connection(
     mut stream: TcpStream,
-    script: Arc<Script>,
+    script: Arc<AnswerScript>,
     [read, answered]: [Arc<AtomicUsize>; 2],
 ) {
     while let Some(body) = read_request(&mut stream).await {
@@ -92,18 +98,18 @@ async fn serve(
         }
         answered.fetch_add(1, Ordering::Relaxed);
         match after {
-            After::Keep => {}
-            After::Close(turns) => {
+            AfterAnswer::KeepOpen => {}
+            AfterAnswer::CloseAfterYields(turns) => {
                 for _ in 0..turns {
                     tokio::task::yield_now().await;
                 }
                 return;
             }
-            After::CloseOnRequest => {
+            AfterAnswer::CloseOnRequest => {
                 let _ = read_request(&mut stream).await;
                 return;
             }
-            After::ResetOnRequest => {
+            AfterAnswer::ResetOnRequest => {
                 let _ = stream.readable().await;
                 let _ = stream.set_zero_linger();
                 return;
@@ -133,12 +139,12 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-fn model(server: &ClosingServer, transport: Transport) -> Arc<dyn Provider> {
-    provider(Wire::OpenAiChat, &server.url, 0, transport)
+fn model(server: &ClosingServer, transport: TransportSettings) -> Arc<dyn Provider> {
+    http_provider(Wire::OpenAiChat, &server.url, 0, transport)
 }
 
 /// The attempts that had failed and the waits that were reported, and the error.
-async fn read(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
+async fn read_waits(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
     let mut waits = Vec::new();
     while let Some(event) = turn.next().await {
         match event {
@@ -152,14 +158,18 @@ async fn read(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
 
 #[tokio::test]
 async fn a_request_on_a_closed_connection_is_resent_immediately_on_a_new_one() {
-    for after in [After::CloseOnRequest, After::ResetOnRequest] {
+    for after in [AfterAnswer::CloseOnRequest, AfterAnswer::ResetOnRequest] {
         let server = ClosingServer::start(move |_| Some(("Hello!".into(), after))).await;
-        let model = model(&server, Transport::default());
-        assert_eq!(read(model.stream_turn(request())).await, (vec![], None));
+        let model = model(&server, TransportSettings::default());
+        assert_eq!(read_waits(model.stream_turn(user_request())).await, (vec![], None));
         // The pool has the connection, and the server waits to close it.
-        assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None), "{after:?}");
-        assert_eq!(server.connections.load(Ordering::Relaxed), 2);
-        assert_eq!(server.answered.load(Ordering::Relaxed), 2);
+        assert_eq!(
+            read_waits(model.stream_turn(user_request())).await,
+            (vec![(1, 0)], None),
+            "{after:?}"
+        );
+        assert_eq!(server.connection_count.load(Ordering::Relaxed), 2);
+        assert_eq!(server.requests_answered.load(Ordering::Relaxed), 2);
     }
 }
 
@@ -167,79 +177,90 @@ async fn a_request_on_a_closed_connection_is_resent_immediately_on_a_new_one() {
 async fn only_the_first_closed_connection_is_retried_without_a_delay() {
     let server = ClosingServer::start(|_| None).await;
     let backoff = Backoff { base_delay: Duration::from_millis(2), ..Backoff::default() };
-    let transport = Transport { backoff, ..Transport::default() };
-    let (waits, failed) = read(model(&server, transport).stream_turn(request())).await;
+    let transport = TransportSettings { backoff, ..TransportSettings::default() };
+    let (waits, failed) = read_waits(model(&server, transport).stream_turn(user_request())).await;
     assert_eq!(failed.unwrap().kind(), ErrorKind::Connect);
     assert_eq!(waits.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(waits[0].1, 0);
-    let sent = (server.read.load(Ordering::Relaxed), server.connections.load(Ordering::Relaxed));
+    let sent = (
+        server.requests_read.load(Ordering::Relaxed),
+        server.connection_count.load(Ordering::Relaxed),
+    );
     assert_eq!(sent, (3, 3), "the first of the two retries is the one at once");
 }
 
 #[tokio::test]
 async fn without_retries_a_closed_connection_is_the_error_of_the_turn() {
     let server = ClosingServer::start(|_| None).await;
-    let mut transport = Transport::default();
+    let mut transport = TransportSettings::default();
     transport.backoff.max_attempts = 1;
-    let (waits, failed) = read(model(&server, transport).stream_turn(request())).await;
+    let (waits, failed) = read_waits(model(&server, transport).stream_turn(user_request())).await;
     assert_eq!((waits, failed.unwrap().kind()), (vec![], ErrorKind::Connect));
-    assert_eq!(server.read.load(Ordering::Relaxed), 1);
+    assert_eq!(server.requests_read.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
 async fn a_closed_connection_does_not_cause_a_failover() {
-    let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
+    let server =
+        ClosingServer::start(|_| Some(("Hello!".into(), AfterAnswer::CloseOnRequest))).await;
     let other = Scripted::new(["never"]);
-    let model = Fallback::new(model(&server, Transport::default())).or(other.clone());
-    read(model.stream_turn(request())).await;
-    assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+    let model = Fallback::new(model(&server, TransportSettings::default())).or(other.clone());
+    read_waits(model.stream_turn(user_request())).await;
+    assert_eq!(read_waits(model.stream_turn(user_request())).await, (vec![(1, 0)], None));
     assert_eq!(other.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn under_a_retry_provider_a_closed_connection_is_also_replaced_immediately() {
     // The other connections of the pool are closed as well.
-    let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
-    let below = with_closed_connections(&server, 2).await;
+    let server =
+        ClosingServer::start(|_| Some(("Hello!".into(), AfterAnswer::CloseOnRequest))).await;
+    let below = model_with_closed_connections(&server, 2).await;
     let waiting = Backoff { base_delay: Duration::from_hours(1), ..Backoff::default() };
     let model = Retry::new(below).with_backoff(waiting);
     for _ in 0..2 {
-        assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+        assert_eq!(read_waits(model.stream_turn(user_request())).await, (vec![(1, 0)], None));
     }
 }
 
 /// A model whose pool has this number of connections, all of which are closed when they are used.
-async fn with_closed_connections(server: &ClosingServer, connections: usize) -> Arc<dyn Provider> {
-    let model = model(server, Transport::default());
-    let turns = (0..connections).map(|_| read(model.stream_turn(request())));
+async fn model_with_closed_connections(
+    server: &ClosingServer,
+    connections: usize,
+) -> Arc<dyn Provider> {
+    let model = model(server, TransportSettings::default());
+    let turns = (0..connections).map(|_| read_waits(model.stream_turn(user_request())));
     futures::future::join_all(turns).await;
     model
 }
 
 #[tokio::test]
 async fn a_closed_connection_is_replaced_immediately_under_any_stack_of_providers() {
-    type Make = fn(Arc<dyn Provider>, Scripted) -> Retry;
-    let makes: [Make; 3] = [
+    type MakeRetry = fn(Arc<dyn Provider>, Scripted) -> Retry;
+    let makes: [MakeRetry; 3] = [
         |model, other| Retry::new(Fallback::new(model).or(other)),
         |model, _| Retry::new(Retry::new(model)),
         |model, _| Retry::new(CircuitBreaker::new(model).with_max_failures(1)),
     ];
     for make in makes {
-        let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
-        let below = with_closed_connections(&server, 3).await;
+        let server =
+            ClosingServer::start(|_| Some(("Hello!".into(), AfterAnswer::CloseOnRequest))).await;
+        let below = model_with_closed_connections(&server, 3).await;
         let other = Scripted::new(["never"]);
         let waiting = Backoff { base_delay: Duration::from_hours(1), ..Backoff::default() };
         let model = make(below, other.clone()).with_backoff(waiting);
-        assert_eq!(read(model.stream_turn(request())).await, (vec![(1, 0)], None));
+        assert_eq!(read_waits(model.stream_turn(user_request())).await, (vec![(1, 0)], None));
         assert_eq!(other.requests().len(), 0);
     }
 }
 
 #[tokio::test]
 async fn under_a_retry_that_selects_no_errors_a_closed_connection_fails_the_turn() {
-    let server = ClosingServer::start(|_| Some(("Hello!".into(), After::CloseOnRequest))).await;
-    let below = with_closed_connections(&server, 1).await;
-    let (waits, failed) = read(Retry::new(below).retry_if(|_| false).stream_turn(request())).await;
+    let server =
+        ClosingServer::start(|_| Some(("Hello!".into(), AfterAnswer::CloseOnRequest))).await;
+    let below = model_with_closed_connections(&server, 1).await;
+    let (waits, failed) =
+        read_waits(Retry::new(below).retry_if(|_| false).stream_turn(user_request())).await;
     assert_eq!((waits, failed.unwrap().kind()), (vec![], ErrorKind::Connect));
 }
 
@@ -252,16 +273,17 @@ async fn two_hundred_tool_loops_complete_against_a_server_that_closes_at_random_
             true => Reply::text("It is done."),
         };
         let after = match dice.roll(4) {
-            0 => After::CloseOnRequest,
-            1 => After::ResetOnRequest,
-            2 => After::Close(dice.roll(40)),
-            _ => After::Keep,
+            0 => AfterAnswer::CloseOnRequest,
+            1 => AfterAnswer::ResetOnRequest,
+            2 => AfterAnswer::CloseAfterYields(dice.roll(40)),
+            _ => AfterAnswer::KeepOpen,
         };
         Some((reply, after))
     })
     .await;
     let ran = Counter::default();
-    let agent = Agent::new(model(&server, Transport::at_once())).with_tools([fine("t", &ran)]);
+    let agent = Agent::new(model(&server, TransportSettings::without_delay()))
+        .with_tools([ok_tool("t", &ran)]);
     let mut sent_again = 0;
     for n in 0..200 {
         let mut run = agent.run("go");
@@ -275,8 +297,8 @@ async fn two_hundred_tool_loops_complete_against_a_server_that_closes_at_random_
             }
         }
     }
-    assert_eq!(ran.began(), 200, "each call ran once");
-    assert_eq!(server.answered.load(Ordering::Relaxed), 400, "no answer was thrown away");
+    assert_eq!(ran.started_count(), 200, "each call ran once");
+    assert_eq!(server.requests_answered.load(Ordering::Relaxed), 400, "no answer was thrown away");
     println!("200 of 200 runs completed, {sent_again} requests were sent again");
     assert!(sent_again >= 20, "{sent_again}");
 }

@@ -14,55 +14,55 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Error, ErrorKind, History, Item};
 
-const KEY: &str = "key-12345678";
-const TOKEN: &str = "token-12345678";
+const API_KEY: &str = "key-12345678";
+const ACCESS_TOKEN: &str = "token-12345678";
 
 /// What a preset sends.
-struct Sent {
+struct SentRequest {
     url: String,
     headers: Vec<(String, String)>,
     body: Value,
 }
 
-impl Sent {
+impl SentRequest {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-async fn ask(model: &impl Provider) -> Error {
+async fn request_error(model: &impl Provider) -> Error {
     let history = History::from_items("h", [Item::user("hi")]);
     model.stream_turn(Request::new(history)).into_turn().await.unwrap_err()
 }
 
 /// The URL and the body as a signer is shown them, and the headers as a server receives them: the
 /// request goes to another server only for these.
-async fn sent<W: Wire>(preset: HttpProvider<W>) -> Sent {
+async fn capture_request<W: Wire>(preset: HttpProvider<W>) -> SentRequest {
     let seen: Arc<Mutex<Option<UnsignedRequest>>> = Arc::default();
     let kept = Arc::clone(&seen);
     let signer = Credential::signer(move |request| {
         *kept.lock().unwrap() = Some(request);
         async { Err(Error::new(ErrorKind::Other, "seen")) }
     });
-    assert_eq!(ask(&preset.clone().with_credential(signer)).await.message(), "seen");
+    assert_eq!(request_error(&preset.clone().with_credential(signer)).await.message(), "seen");
     let unsigned = seen.lock().unwrap().take().expect("a request");
 
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
     let there =
         preset.with_http_client(HttpClient::without_proxy()).with_base_url(server.url()).unwrap();
-    ask(&there).await;
+    request_error(&there).await;
     let received = server.requests().pop().expect("a request");
     assert_eq!(received.body, unsigned.body);
     let body = serde_json::from_slice(&unsigned.body).unwrap();
-    Sent { url: unsigned.url, headers: received.headers, body }
+    SentRequest { url: unsigned.url, headers: received.headers, body }
 }
 
-fn token() -> Credential {
-    Credential::token(|| async { Ok(Token::new(TOKEN)) })
+fn token_credential() -> Credential {
+    Credential::token(|| async { Ok(Token::new(ACCESS_TOKEN)) })
 }
 
 #[track_caller]
-fn check(sent: &Sent, url: &str, header: &str, value: &str) {
+fn check_sent(sent: &SentRequest, url: &str, header: &str, value: &str) {
     assert_eq!(sent.url, url);
     let known = ["authorization", "api-key", "x-api-key", "x-goog-api-key"];
     for name in known {
@@ -74,40 +74,40 @@ fn check(sent: &Sent, url: &str, header: &str, value: &str) {
 async fn azure_openai_requests_follow_its_v1_api() {
     let chat = || OpenAiChat::azure("res", "dep").unwrap();
     let url = "https://res.openai.azure.com/openai/v1/chat/completions";
-    let by_key = sent(chat().with_api_key(KEY)).await;
-    check(&by_key, url, "api-key", KEY);
+    let by_key = capture_request(chat().with_api_key(API_KEY)).await;
+    check_sent(&by_key, url, "api-key", API_KEY);
     assert_eq!(by_key.body["model"], "dep");
-    let by_token = sent(chat().with_credential(token())).await;
-    check(&by_token, url, "authorization", &format!("Bearer {TOKEN}"));
+    let by_token = capture_request(chat().with_credential(token_credential())).await;
+    check_sent(&by_token, url, "authorization", &format!("Bearer {ACCESS_TOKEN}"));
 
     let responses = || OpenAiResponses::azure("res", "dep").unwrap();
     let url = "https://res.openai.azure.com/openai/v1/responses";
-    let by_key = sent(responses().with_api_key(KEY)).await;
-    check(&by_key, url, "api-key", KEY);
+    let by_key = capture_request(responses().with_api_key(API_KEY)).await;
+    check_sent(&by_key, url, "api-key", API_KEY);
     assert_eq!(by_key.body["model"], "dep");
-    let by_token = sent(responses().with_credential(token())).await;
-    check(&by_token, url, "authorization", &format!("Bearer {TOKEN}"));
+    let by_token = capture_request(responses().with_credential(token_credential())).await;
+    check_sent(&by_token, url, "authorization", &format!("Bearer {ACCESS_TOKEN}"));
 }
 
 #[tokio::test]
 async fn azure_openai_requests_follow_its_dated_api() {
     let model = OpenAiChat::azure_classic("res", "gpt-4.1", "2024-10-21").unwrap();
-    let sent = sent(model.with_api_key(KEY)).await;
+    let sent = capture_request(model.with_api_key(API_KEY)).await;
     let url = "https://res.openai.azure.com/openai/deployments/gpt-4.1/chat/completions\
                ?api-version=2024-10-21";
-    check(&sent, url, "api-key", KEY);
+    check_sent(&sent, url, "api-key", API_KEY);
 }
 
 #[tokio::test]
 async fn claude_requests_follow_microsoft_foundry() {
     let model = || Anthropic::azure("res", "dep").unwrap();
     let url = "https://res.services.ai.azure.com/anthropic/v1/messages";
-    let by_key = sent(model().with_api_key(KEY)).await;
-    check(&by_key, url, "api-key", KEY);
+    let by_key = capture_request(model().with_api_key(API_KEY)).await;
+    check_sent(&by_key, url, "api-key", API_KEY);
     assert_eq!(by_key.header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(by_key.body["model"], "dep");
-    let by_token = sent(model().with_credential(token())).await;
-    check(&by_token, url, "authorization", &format!("Bearer {TOKEN}"));
+    let by_token = capture_request(model().with_credential(token_credential())).await;
+    check_sent(&by_token, url, "authorization", &format!("Bearer {ACCESS_TOKEN}"));
 }
 
 #[tokio::test]
@@ -119,12 +119,12 @@ async fn gemini_requests_follow_vertex_ai() {
         ("us", "aiplatform.us.rep.googleapis.com"),
     ] {
         let model = Gemini::vertex("proj", location, "gemini-3-flash").unwrap();
-        let sent = sent(model.with_credential(token())).await;
+        let sent = capture_request(model.with_credential(token_credential())).await;
         let url = format!(
             "https://{host}/v1/projects/proj/locations/{location}/publishers/google/models/\
              gemini-3-flash:streamGenerateContent?alt=sse"
         );
-        check(&sent, &url, "authorization", &format!("Bearer {TOKEN}"));
+        check_sent(&sent, &url, "authorization", &format!("Bearer {ACCESS_TOKEN}"));
         assert_eq!(sent.body["contents"][0]["parts"], json!([{ "text": "hi" }]));
     }
 }
@@ -133,10 +133,10 @@ async fn gemini_requests_follow_vertex_ai() {
 async fn claude_on_vertex_ai_sends_version_and_betas_in_the_body() {
     let model = Anthropic::vertex("proj", "us-east5", "claude-sonnet-4-5@20250929").unwrap();
     let model = model.with_beta("one").with_beta("two").with_beta("one");
-    let sent = sent(model.with_credential(token())).await;
+    let sent = capture_request(model.with_credential(token_credential())).await;
     let url = "https://us-east5-aiplatform.googleapis.com/v1/projects/proj/locations/us-east5/\
                publishers/anthropic/models/claude-sonnet-4-5@20250929:streamRawPredict";
-    check(&sent, url, "authorization", &format!("Bearer {TOKEN}"));
+    check_sent(&sent, url, "authorization", &format!("Bearer {ACCESS_TOKEN}"));
     assert_eq!(sent.body.get("model"), None);
     assert_eq!(sent.body["anthropic_version"], "vertex-2023-10-16");
     assert_eq!(sent.body["anthropic_beta"], json!(["one", "two"]));
@@ -148,30 +148,30 @@ async fn claude_on_vertex_ai_sends_version_and_betas_in_the_body() {
 #[tokio::test]
 async fn requests_for_other_models_follow_vertex_ai() {
     let model = OpenAiChat::vertex("org.com:proj", "us-central1", "meta/llama-4").unwrap();
-    let sent = sent(model.with_credential(token())).await;
+    let sent = capture_request(model.with_credential(token_credential())).await;
     let url = "https://us-central1-aiplatform.googleapis.com/v1/projects/org.com:proj/locations/\
                us-central1/endpoints/openapi/chat/completions";
-    check(&sent, url, "authorization", &format!("Bearer {TOKEN}"));
+    check_sent(&sent, url, "authorization", &format!("Bearer {ACCESS_TOKEN}"));
     assert_eq!(sent.body["model"], "meta/llama-4");
 }
 
 #[tokio::test]
 async fn requests_follow_amazon_bedrock() {
-    let bearer = format!("Bearer {KEY}");
+    let bearer = format!("Bearer {API_KEY}");
     let chat = OpenAiChat::bedrock("eu-west-1", "openai.gpt-oss-120b").unwrap();
-    let sent_chat = sent(chat.with_api_key(KEY)).await;
+    let sent_chat = capture_request(chat.with_api_key(API_KEY)).await;
     let base = "https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1";
-    check(&sent_chat, &format!("{base}/chat/completions"), "authorization", &bearer);
+    check_sent(&sent_chat, &format!("{base}/chat/completions"), "authorization", &bearer);
     assert_eq!(sent_chat.body["model"], "openai.gpt-oss-120b");
 
     let responses = OpenAiResponses::bedrock("eu-west-1", "openai.gpt-oss-120b").unwrap();
-    let sent_responses = sent(responses.with_api_key(KEY)).await;
-    check(&sent_responses, &format!("{base}/responses"), "authorization", &bearer);
+    let sent_responses = capture_request(responses.with_api_key(API_KEY)).await;
+    check_sent(&sent_responses, &format!("{base}/responses"), "authorization", &bearer);
 
     let claude = Anthropic::bedrock("us-east-1", "anthropic.claude-sonnet-5").unwrap();
-    let sent_claude = sent(claude.with_api_key(KEY)).await;
+    let sent_claude = capture_request(claude.with_api_key(API_KEY)).await;
     let url = "https://bedrock-mantle.us-east-1.api.aws/anthropic/v1/messages";
-    check(&sent_claude, url, "authorization", &bearer);
+    check_sent(&sent_claude, url, "authorization", &bearer);
     assert_eq!(sent_claude.body["model"], "anthropic.claude-sonnet-5");
     assert_eq!(sent_claude.header("anthropic-version"), Some("2023-06-01"));
 }
@@ -180,24 +180,26 @@ async fn requests_follow_amazon_bedrock() {
 /// proxy of LiteLLM, and OpenRouter.
 #[tokio::test]
 async fn openai_compatible_gateways_are_supported() {
-    let bearer = format!("Bearer {KEY}");
+    let bearer = format!("Bearer {API_KEY}");
     let base = "https://gateway.ai.cloudflare.com/v1/account/gateway/compat";
     let cloudflare = OpenAiChat::new("openai/gpt-5-mini").with_base_url(base).unwrap();
     let cloudflare = cloudflare.with_header("cf-aig-authorization", "Bearer gateway-12345678");
-    let cloudflare = sent(cloudflare.with_api_key(KEY)).await;
-    check(&cloudflare, &format!("{base}/chat/completions"), "authorization", &bearer);
+    let cloudflare = capture_request(cloudflare.with_api_key(API_KEY)).await;
+    check_sent(&cloudflare, &format!("{base}/chat/completions"), "authorization", &bearer);
     assert_eq!(cloudflare.header("cf-aig-authorization"), Some("Bearer gateway-12345678"));
     assert_eq!(cloudflare.body["model"], "openai/gpt-5-mini");
 
     let proxy = OpenAiChat::new("claude").with_dialect(Dialect::LITELLM);
-    let proxy =
-        sent(proxy.with_base_url("https://litellm.example").unwrap().with_api_key(KEY)).await;
-    check(&proxy, "https://litellm.example/chat/completions", "authorization", &bearer);
+    let proxy = capture_request(
+        proxy.with_base_url("https://litellm.example").unwrap().with_api_key(API_KEY),
+    )
+    .await;
+    check_sent(&proxy, "https://litellm.example/chat/completions", "authorization", &bearer);
 
     let routed = OpenAiChat::new("openrouter/auto").with_dialect(Dialect::OPENROUTER);
-    let routed = sent(routed.with_api_key(KEY)).await;
+    let routed = capture_request(routed.with_api_key(API_KEY)).await;
     let url = "https://openrouter.ai/api/v1/chat/completions";
-    check(&routed, url, "authorization", &bearer);
+    check_sent(&routed, url, "authorization", &bearer);
 }
 
 #[test]

@@ -13,16 +13,16 @@ use turnstream::testing::{Answer, Fault, FaultPosition, LineEnd, ModelServer, No
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
 
-use crate::over_http::{self, Transport};
-use crate::support::buffer::Buffer;
+use crate::over_http::{self, TransportSettings};
+use crate::support::buffer::SharedBuffer;
 
 /// A provider that does not wait between its attempts.
 fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {
-    over_http::provider(wire, url, number, Transport::at_once())
+    over_http::http_provider(wire, url, number, TransportSettings::without_delay())
 }
 
 /// What goes wrong.
-fn mishaps() -> Vec<Fault> {
+fn all_faults() -> Vec<Fault> {
     let places = [
         FaultPosition::Bytes(0),
         FaultPosition::Bytes(900),
@@ -60,7 +60,7 @@ fn usage() -> Usage {
 }
 
 /// Calls two tools, then says it is done. The first answer to each request has the mishap.
-async fn server(mishap: Fault) -> ModelServer {
+async fn faulty_server(mishap: Fault) -> ModelServer {
     let asked = Mutex::new([0, 0]);
     let server = ModelServer::start(move |request| {
         let second = usize::from(request.body.to_string().contains("it is fine"));
@@ -86,10 +86,16 @@ async fn server(mishap: Fault) -> ModelServer {
 }
 
 /// The layers, from the inside out.
-fn decorated(order: &str, model: Arc<dyn Provider>, next: &Arc<dyn Provider>) -> Arc<dyn Provider> {
+fn wrap_in_layers(
+    order: &str,
+    model: Arc<dyn Provider>,
+    next: &Arc<dyn Provider>,
+) -> Arc<dyn Provider> {
     order.chars().fold(model, |provider, layer| match layer {
         'r' => Arc::new(
-            Retry::new(provider).with_retraction().with_backoff(Transport::at_once().backoff),
+            Retry::new(provider)
+                .with_retraction()
+                .with_backoff(TransportSettings::without_delay().backoff),
         ),
         'f' => Arc::new(Fallback::new(provider).or(next.clone())),
         'c' => Arc::new(CircuitBreaker::new(provider)),
@@ -108,7 +114,7 @@ fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
     Agent::new(provider).with_tools([tool.unwrap()]).with_id_generator(CountingIds::new("id"))
 }
 
-async fn events(mut run: Run, name: &str) -> Vec<Event> {
+async fn collect_checked_events(mut run: Run, name: &str) -> Vec<Event> {
     let folded = Journal::new(History::from_id("h"));
     let mut events = Vec::new();
     let mut counted = Usage::default();
@@ -139,7 +145,7 @@ async fn events(mut run: Run, name: &str) -> Vec<Event> {
     events
 }
 
-fn lines(events: &[Event]) -> Vec<String> {
+fn event_lines(events: &[Event]) -> Vec<String> {
     events.iter().map(|event| serde_json::to_string(event).unwrap()).collect()
 }
 
@@ -147,34 +153,38 @@ fn lines(events: &[Event]) -> Vec<String> {
 async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
     let mut orders = ["r", "f", "wcfr", "rfcw", "rwcf"].into_iter().cycle();
     for wire in Wire::ALL {
-        for mishap in mishaps() {
+        for mishap in all_faults() {
             for order in orders.by_ref().take(1) {
                 let name = format!("{wire} {mishap:?} {order}");
-                let server = server(mishap.clone()).await;
+                let server = faulty_server(mishap.clone()).await;
                 let model = provider(wire, &server.url(), 0);
                 let next = provider(wire, &server.url(), 0);
-                let (paper, ran) = (Buffer::new(), Arc::default());
+                let (paper, ran) = (SharedBuffer::new(), Arc::default());
                 // Gzip and the like are no mishap that passes by itself.
-                let made = decorated(order, model, &next);
+                let made = wrap_in_layers(order, model, &next);
                 let made = match mishap {
                     Fault::Gzip => Arc::new(
                         Retry::new(made)
-                            .with_backoff(Transport::at_once().backoff)
+                            .with_backoff(TransportSettings::without_delay().backoff)
                             .retry_if(|_| true),
                     ),
                     _ => made,
                 };
                 let record = Arc::new(Record::to_writer(made, paper.clone()));
                 let run = agent(record, &ran).run_from(History::from_id("h"), "go");
-                let first = events(run, &name).await;
+                let first = collect_checked_events(run, &name).await;
                 assert_eq!(ran.load(Ordering::Relaxed), 2, "{name}");
                 assert_eq!(server.violations(), Vec::<String>::new(), "{name}");
 
-                let again = Buffer::new();
+                let again = SharedBuffer::new();
                 let replay = Replay::from_text(&paper.text()).unwrap();
                 let record = Arc::new(Record::to_writer(replay, again.clone()));
                 let run = agent(record, &ran).run_from(History::from_id("h"), "go");
-                assert_eq!(lines(&events(run, &name).await), lines(&first), "{name}");
+                assert_eq!(
+                    event_lines(&collect_checked_events(run, &name).await),
+                    event_lines(&first),
+                    "{name}"
+                );
                 assert_eq!(again.text(), paper.text(), "{name}");
             }
         }
@@ -182,7 +192,7 @@ async fn under_any_fault_each_call_runs_once_and_a_replay_is_identical() {
 }
 
 /// Thoughts, signed where the wire has signatures, and a call.
-fn signed(wire: Wire, x: &str) -> Reply {
+fn signed_call_reply(wire: Wire, x: &str) -> Reply {
     let thought = Reply::new().think("Hm.");
     let signed = if wire == Wire::Ollama { thought } else { thought.sign("c2lnbmVk") };
     signed.say("So.").call("ok", json!({ "x": x }))
@@ -194,18 +204,19 @@ async fn a_history_can_move_between_wires_and_back() {
         for other in Wire::ALL {
             // The first fails in the second turn, and is back in the third.
             let first = ModelServer::start(|asked| match asked.index {
-                0 => Answer::reply(signed(asked.wire, "a").usage(usage())),
+                0 => Answer::reply(signed_call_reply(asked.wire, "a").usage(usage())),
                 1 => Answer::error(503),
                 _ => Answer::reply(Reply::text("It is done, all of it.").usage(usage())),
             });
-            let second = ModelServer::start(|asked| signed(asked.wire, "b").usage(usage()));
+            let second =
+                ModelServer::start(|asked| signed_call_reply(asked.wire, "b").usage(usage()));
             let (first, second) = (first.await.unwrap(), second.await.unwrap());
             let model = provider(one, &first.url(), 0);
             let next = provider(other, &second.url(), 1);
             let (name, ran) = (format!("{one} to {other}"), Arc::default());
-            let run =
-                agent(decorated("f", model, &next), &ran).run_from(History::from_id("h"), "go");
-            events(run, &name).await;
+            let run = agent(wrap_in_layers("f", model, &next), &ran)
+                .run_from(History::from_id("h"), "go");
+            collect_checked_events(run, &name).await;
             let complaints = [first.violations(), second.violations()];
             assert_eq!(complaints, [Vec::<String>::new(), Vec::new()], "{name}");
             assert_eq!((first.requests().len(), second.requests().len()), (3, 1), "{name}");

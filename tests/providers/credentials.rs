@@ -23,12 +23,12 @@ fn request() -> Request {
     Request::new(History::from_items("h", [Item::user("hi")]))
 }
 
-async fn ask(model: &impl Provider) -> Result<Arc<Turn>, Error> {
+async fn request_turn(model: &impl Provider) -> Result<Arc<Turn>, Error> {
     model.stream_turn(request()).into_turn().await
 }
 
 /// Tokens `token-0`, `token-1`, …, each after the scheduler has run the others.
-fn tokens() -> (Arc<AtomicUsize>, Credential) {
+fn counting_credential() -> (Arc<AtomicUsize>, Credential) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let credential = Credential::token(move || {
@@ -41,12 +41,12 @@ fn tokens() -> (Arc<AtomicUsize>, Credential) {
     (calls, credential)
 }
 
-fn bearer(request: &HttpRequest) -> &str {
+fn authorization_header(request: &HttpRequest) -> &str {
     request.header("authorization").unwrap_or_default()
 }
 
 /// A server that takes one token only, the newest of `calls`.
-async fn taking_the_newest(calls: &Arc<AtomicUsize>) -> ModelServer {
+async fn newest_token_server(calls: &Arc<AtomicUsize>) -> ModelServer {
     let calls = Arc::clone(calls);
     ModelServer::start(move |asked| {
         let newest = format!("Bearer token-{}", calls.load(SeqCst) - 1);
@@ -61,23 +61,23 @@ async fn taking_the_newest(calls: &Arc<AtomicUsize>) -> ModelServer {
 
 #[tokio::test]
 async fn fifty_concurrent_requests_share_one_token_fetch() {
-    let (calls, credential) = tokens();
-    let server = taking_the_newest(&calls).await;
+    let (calls, credential) = counting_credential();
+    let server = newest_token_server(&calls).await;
     let model = model(&server.url()).with_credential(credential);
-    let turns = join_all((0..50).map(|_| ask(&model))).await;
+    let turns = join_all((0..50).map(|_| request_turn(&model))).await;
     assert!(turns.iter().all(Result::is_ok));
     assert_eq!(calls.load(SeqCst), 1);
 }
 
 #[tokio::test]
 async fn a_token_fetch_survives_the_drop_of_the_turn_that_started_it() {
-    let (calls, credential) = tokens();
-    let server = taking_the_newest(&calls).await;
+    let (calls, credential) = counting_credential();
+    let server = newest_token_server(&calls).await;
     let model = model(&server.url()).with_credential(credential);
     let mut first = model.stream_turn(request());
     assert!(first.next().now_or_never().is_none());
     assert_eq!(calls.load(SeqCst), 1);
-    let mut others: Vec<_> = (0..49).map(|_| Box::pin(ask(&model))).collect();
+    let mut others: Vec<_> = (0..49).map(|_| Box::pin(request_turn(&model))).collect();
     for other in &mut others {
         assert!(other.now_or_never().is_none());
     }
@@ -88,13 +88,13 @@ async fn a_token_fetch_survives_the_drop_of_the_turn_that_started_it() {
 
 #[tokio::test]
 async fn rejected_tokens_are_refreshed_once_and_the_requests_resent() {
-    let (calls, credential) = tokens();
-    let server = taking_the_newest(&calls).await;
+    let (calls, credential) = counting_credential();
+    let server = newest_token_server(&calls).await;
     let model = model(&server.url()).with_credential(credential).without_retries();
-    ask(&model).await.unwrap();
+    request_turn(&model).await.unwrap();
     // As if it had been revoked: the server wants another one, which no request has seen.
     calls.fetch_add(1, SeqCst);
-    let turns = join_all((0..50).map(|_| ask(&model))).await;
+    let turns = join_all((0..50).map(|_| request_turn(&model))).await;
     let errors: Vec<_> = turns.iter().filter_map(|turn| turn.as_ref().err()).collect();
     assert!(errors.is_empty(), "{errors:?}");
     assert_eq!(calls.load(SeqCst), 3);
@@ -102,14 +102,14 @@ async fn rejected_tokens_are_refreshed_once_and_the_requests_resent() {
 
 #[tokio::test]
 async fn a_rejected_fresh_token_fails_the_turn() {
-    let (calls, credential) = tokens();
+    let (calls, credential) = counting_credential();
     let server = LoopbackServer::start(|_| HttpResponse::text(401, "no")).await.unwrap();
     let model = model(&server.url()).with_credential(credential);
-    let error = ask(&model).await.unwrap_err();
+    let error = request_turn(&model).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Auth, Some(401)));
     assert_eq!((calls.load(SeqCst), server.requests().len()), (1, 1));
     // The next request does not know yet that the token is of no use; it finds out once.
-    ask(&model).await.unwrap_err();
+    request_turn(&model).await.unwrap_err();
     assert_eq!((calls.load(SeqCst), server.requests().len()), (2, 3));
 }
 
@@ -130,13 +130,15 @@ async fn an_error_of_the_token_source_is_retried_like_a_provider_error() {
     let at_once =
         turnstream::provider::Backoff { base_delay: Duration::ZERO, ..Default::default() };
     let model = model(&server.url()).with_credential(credential).with_backoff(at_once);
-    assert_eq!(ask(&model).await.unwrap().text(), "Hello.");
+    assert_eq!(request_turn(&model).await.unwrap().text(), "Hello.");
     assert_eq!(calls.load(SeqCst), 2);
 }
 
 #[tokio::test]
 async fn tokens_and_signatures_echoed_by_a_server_are_masked() {
-    let echo = |request: HttpRequest| HttpResponse::text(403, format!("no {}", bearer(&request)));
+    let echo = |request: HttpRequest| {
+        HttpResponse::text(403, format!("no {}", authorization_header(&request)))
+    };
     let server = LoopbackServer::start(echo).await.unwrap();
     let token = Credential::token(|| async { Ok(Token::new("token-12345678")) });
     let signer = Credential::signer(|_| async {
@@ -145,16 +147,18 @@ async fn tokens_and_signatures_echoed_by_a_server_are_masked() {
     for credential in [token, signer] {
         let model = model(&server.url()).with_credential(credential);
         assert!(!format!("{model:?}").contains("token-12345678"));
-        let error = ask(&model).await.unwrap_err();
+        let error = request_turn(&model).await.unwrap_err();
         assert!(!format!("{error:?} {error}").contains("token-12345678"), "{error}");
-        assert!(bearer(server.requests().last().unwrap()).ends_with("token-12345678"));
+        assert!(
+            authorization_header(server.requests().last().unwrap()).ends_with("token-12345678")
+        );
     }
 }
 
 #[tokio::test]
 async fn parts_of_a_signature_echoed_by_a_server_are_masked() {
     let server = LoopbackServer::start(|request| {
-        let part = bearer(&request).rsplit('=').next().unwrap_or_default().to_owned();
+        let part = authorization_header(&request).rsplit('=').next().unwrap_or_default().to_owned();
         HttpResponse::text(403, format!("wrong: {part}"))
     });
     let server = server.await.unwrap();
@@ -162,7 +166,7 @@ async fn parts_of_a_signature_echoed_by_a_server_are_masked() {
         let signature = "AWS4-HMAC-SHA256 Credential=AKIA1234/x, Signature=0123456789abcdef";
         Ok(vec![("authorization".to_owned(), signature.to_owned())])
     });
-    let error = ask(&model(&server.url()).with_credential(signer)).await.unwrap_err();
+    let error = request_turn(&model(&server.url()).with_credential(signer)).await.unwrap_err();
     assert!(error.message().contains("wrong: …"), "{error}");
 }
 
@@ -177,7 +181,7 @@ async fn a_signer_sees_each_header_once_with_its_final_value() {
     });
     let model = Anthropic::new("a-x").with_http_client(HttpClient::without_proxy());
     let model = model.with_base_url(server.url()).unwrap().with_credential(signer);
-    ask(&model.with_header("Anthropic-Version", "own")).await.unwrap_err();
+    request_turn(&model.with_header("Anthropic-Version", "own")).await.unwrap_err();
     let seen = seen.lock().unwrap();
     let versions: Vec<_> = seen.iter().filter(|(name, _)| name == "anthropic-version").collect();
     assert_eq!(versions, [&("anthropic-version".to_owned(), "own".to_owned())]);
@@ -195,7 +199,9 @@ async fn a_signer_sees_the_final_request_and_its_headers_replace_others() {
         async { Ok(vec![("X-Date".to_owned(), "signed".to_owned())]) }
     });
     let model = model(&url).with_credential(signer).with_header("x-date", "set");
-    ask(&model.with_query("v", "1 2").with_path("/{model}/say?fixed=yes")).await.unwrap_err();
+    request_turn(&model.with_query("v", "1 2").with_path("/{model}/say?fixed=yes"))
+        .await
+        .unwrap_err();
     let received = server.requests().pop().unwrap();
     let seen = seen.lock().unwrap().pop().unwrap();
     assert_eq!(seen.method, "POST");
@@ -218,10 +224,10 @@ async fn a_signer_cannot_set_the_headers_of_the_transport_and_its_panic_is_an_er
         Credential::signer(move |_| std::future::ready(Ok(headers.clone())))
     };
     let length = signer(vec![("Content-Length".to_owned(), "5".to_owned())]);
-    let error = ask(&model(&server.url()).with_credential(length)).await.unwrap_err();
+    let error = request_turn(&model(&server.url()).with_credential(length)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     let panics = Credential::signer(|_| async { panic!("no ink") });
-    let error = ask(&model(&server.url()).with_credential(panics)).await.unwrap_err();
+    let error = request_turn(&model(&server.url()).with_credential(panics)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);
     assert!(error.message().contains("no ink"), "{error}");
     assert_eq!(server.requests().len(), 0);
@@ -231,19 +237,20 @@ async fn a_signer_cannot_set_the_headers_of_the_transport_and_its_panic_is_an_er
 async fn an_api_key_is_sent_in_the_configured_header() {
     let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
     let model = model(&server.url()).with_api_key("key-12345678");
-    ask(&model.clone().with_key_header(KeyHeader::Named("x-own-key"))).await.unwrap_err();
+    request_turn(&model.clone().with_key_header(KeyHeader::Named("x-own-key"))).await.unwrap_err();
     let received = server.requests().pop().unwrap();
     assert_eq!(received.header("x-own-key"), Some("key-12345678"));
     assert_eq!(received.header("authorization"), None);
     // A header of the user's takes its place.
-    ask(&model.with_header("Authorization", "Basic own")).await.unwrap_err();
-    assert_eq!(bearer(server.requests().last().unwrap()), "Basic own");
+    request_turn(&model.with_header("Authorization", "Basic own")).await.unwrap_err();
+    assert_eq!(authorization_header(server.requests().last().unwrap()), "Basic own");
 }
 
 #[tokio::test]
 async fn a_token_is_not_sent_over_plain_http_to_another_host() {
-    let (calls, credential) = tokens();
-    let error = ask(&model("http://192.0.2.1/v1").with_credential(credential)).await.unwrap_err();
+    let (calls, credential) = counting_credential();
+    let error =
+        request_turn(&model("http://192.0.2.1/v1").with_credential(credential)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert!(error.message().contains("plain http"), "{error}");
     assert_eq!(calls.load(SeqCst), 0);

@@ -14,23 +14,23 @@ use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn};
 
-use crate::support::providers::{error, request, spent};
+use crate::support::providers::{error_of_kind, usage_with_output, user_request};
 use crate::support::tools::spec;
 
-fn fails(kind: ErrorKind) -> Scripted {
-    Scripted::from_fn(move |_, _| Reply::error(error(kind)))
+fn failing_model(kind: ErrorKind) -> Scripted {
+    Scripted::from_fn(move |_, _| Reply::error(error_of_kind(kind)))
 }
 
-fn says(text: &str) -> Scripted {
+fn answering_model(text: &str) -> Scripted {
     let text = text.to_owned();
     Scripted::from_fn(move |_, _| text.clone()).with_model("second")
 }
 
-async fn ask(provider: &dyn Provider) -> Result<Arc<Turn>, Error> {
-    provider.stream_turn(request()).into_turn().await
+async fn request_turn(provider: &dyn Provider) -> Result<Arc<Turn>, Error> {
+    provider.stream_turn(user_request()).into_turn().await
 }
 
-async fn read(turn: TurnStream) -> Vec<TurnEvent> {
+async fn collect_events(turn: TurnStream) -> Vec<TurnEvent> {
     turn.map(|event| event.unwrap()).collect().await
 }
 
@@ -50,33 +50,37 @@ async fn the_next_provider_is_asked_after_errors_that_another_provider_could_avo
         Protocol,
         TooLarge,
     ] {
-        let turn = ask(&Fallback::new(fails(kind)).or(says("fine"))).await;
+        let turn =
+            request_turn(&Fallback::new(failing_model(kind)).or(answering_model("fine"))).await;
         assert_eq!(turn.unwrap().text(), "fine", "{kind}");
     }
     for kind in [InvalidRequest, Unsupported, Filtered, Hook, Panic, Store, Conflict, Other] {
-        let second = says("fine");
-        let failed = ask(&Fallback::new(fails(kind)).or(second.clone())).await.unwrap_err();
-        assert_eq!((failed, second.requests().len()), (error(kind), 0));
+        let second = answering_model("fine");
+        let failed =
+            request_turn(&Fallback::new(failing_model(kind)).or(second.clone())).await.unwrap_err();
+        assert_eq!((failed, second.requests().len()), (error_of_kind(kind), 0));
     }
 }
 
 #[tokio::test]
 async fn a_closure_can_select_other_errors() {
     let on = |error: &Error| error.kind() == ErrorKind::Filtered;
-    let model = |kind| Fallback::new(fails(kind)).or(says("fine")).fall_back_if(on);
-    assert_eq!(ask(&model(ErrorKind::Filtered)).await.unwrap().text(), "fine");
-    assert!(ask(&model(ErrorKind::Server)).await.is_err());
+    let model =
+        |kind| Fallback::new(failing_model(kind)).or(answering_model("fine")).fall_back_if(on);
+    assert_eq!(request_turn(&model(ErrorKind::Filtered)).await.unwrap().text(), "fine");
+    assert!(request_turn(&model(ErrorKind::Server)).await.is_err());
 }
 
 #[tokio::test]
 async fn output_of_the_first_provider_is_retracted_and_counted() {
     let first = Scripted::new([Reply::new()
-        .usage(spent(3))
+        .usage(usage_with_output(3))
         .think("hm")
         .say("half")
         .call_raw("a", "t", "{}")
         .cut()]);
-    let model = Fallback::new(first).or(Scripted::new([Reply::text("all").usage(spent(5))]));
+    let model =
+        Fallback::new(first).or(Scripted::new([Reply::text("all").usage(usage_with_output(5))]));
     let mut run = Agent::new(model).run("go");
     let mut void = Vec::new();
     while let Some(event) = run.next().await {
@@ -84,8 +88,8 @@ async fn output_of_the_first_provider_is_retracted_and_counted() {
             void.push(usage);
         }
     }
-    assert_eq!(void, [spent(3)]);
-    assert_eq!(run.usage(), spent(3) + spent(5));
+    assert_eq!(void, [usage_with_output(3)]);
+    assert_eq!(run.usage(), usage_with_output(3) + usage_with_output(5));
     let history = run.history();
     let said: Vec<&Item> = history.iter().skip(1).collect();
     assert_eq!((said.len(), said[0].as_text()), (1, Some("all")), "nothing void is left");
@@ -93,17 +97,18 @@ async fn output_of_the_first_provider_is_retracted_and_counted() {
 
 #[tokio::test]
 async fn a_provider_that_failed_before_any_output_leaves_no_event() {
-    let model = Fallback::new(fails(ErrorKind::Server)).or(says("fine"));
-    let events = read(model.stream_turn(request())).await;
-    assert_eq!(events, read(says("fine").stream_turn(request())).await);
+    let model = Fallback::new(failing_model(ErrorKind::Server)).or(answering_model("fine"));
+    let events = collect_events(model.stream_turn(user_request())).await;
+    assert_eq!(events, collect_events(answering_model("fine").stream_turn(user_request())).await);
 }
 
 #[tokio::test]
 async fn a_model_named_in_the_request_applies_only_to_the_first_provider() {
-    let (first, second) = (fails(ErrorKind::Server).with_model("first"), says("fine"));
+    let (first, second) =
+        (failing_model(ErrorKind::Server).with_model("first"), answering_model("fine"));
     let model = Fallback::new(first.clone()).or(second.clone());
     assert_eq!(model.model(), "first");
-    let asked = Request { model: Some("bigger".into()), ..request() };
+    let asked = Request { model: Some("bigger".into()), ..user_request() };
     let turn = model.stream_turn(asked).into_turn().await.unwrap();
     assert_eq!(turn.model(), Some("second"));
     assert_eq!(first.requests()[0].model.as_deref(), Some("bigger"));
@@ -113,10 +118,10 @@ async fn a_model_named_in_the_request_applies_only_to_the_first_provider() {
 #[tokio::test]
 async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
     let cut = Scripted::new([Reply::text("half").cut()]).with_model("third");
-    let model = Fallback::new(fails(ErrorKind::RateLimited).with_model("first"))
-        .or(fails(ErrorKind::Auth).with_model("second"))
+    let model = Fallback::new(failing_model(ErrorKind::RateLimited).with_model("first"))
+        .or(failing_model(ErrorKind::Auth).with_model("second"))
         .or(cut);
-    let failed = ask(&model).await.unwrap_err();
+    let failed = request_turn(&model).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(
         PartialTurn::from_error(&failed).unwrap().text(),
@@ -136,49 +141,50 @@ async fn the_error_is_that_of_the_last_provider_and_contains_all_others() {
 
 #[tokio::test]
 async fn an_error_that_is_not_selected_ends_the_fallback() {
-    let third = says("fine");
-    let model = Fallback::new(fails(ErrorKind::Server))
-        .or(fails(ErrorKind::InvalidRequest))
+    let third = answering_model("fine");
+    let model = Fallback::new(failing_model(ErrorKind::Server))
+        .or(failing_model(ErrorKind::InvalidRequest))
         .or(third.clone());
-    let failed = ask(&model).await.unwrap_err();
+    let failed = request_turn(&model).await.unwrap_err();
     assert_eq!((failed.kind(), third.requests().len()), (ErrorKind::InvalidRequest, 0));
     assert_eq!(FallbackFailure::from_error(&failed).unwrap().errors().count(), 2);
 }
 
 #[tokio::test]
 async fn each_turn_starts_with_the_first_provider() {
-    let first = Scripted::new([Reply::error(error(ErrorKind::Server)), Reply::text("back")]);
-    let model = Fallback::new(first).or(says("stand-in"));
-    assert_eq!(ask(&model).await.unwrap().text(), "stand-in");
-    assert_eq!(ask(&model).await.unwrap().text(), "back");
+    let first =
+        Scripted::new([Reply::error(error_of_kind(ErrorKind::Server)), Reply::text("back")]);
+    let model = Fallback::new(first).or(answering_model("stand-in"));
+    assert_eq!(request_turn(&model).await.unwrap().text(), "stand-in");
+    assert_eq!(request_turn(&model).await.unwrap().text(), "back");
 }
 
 #[tokio::test]
 async fn a_call_of_the_second_provider_runs() {
     let call = Reply::new().call("nobody", serde_json::json!({}));
-    let model = Fallback::new(fails(ErrorKind::Server)).or(Scripted::new([call]));
-    assert!(ask(&model).await.unwrap().calls().veto().is_none());
+    let model = Fallback::new(failing_model(ErrorKind::Server)).or(Scripted::new([call]));
+    assert!(request_turn(&model).await.unwrap().calls().veto().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures() {
     let model = Scripted::new([
-        Reply::error(error(ErrorKind::Server)),
+        Reply::error(error_of_kind(ErrorKind::Server)),
         Reply::text("fine"),
-        Reply::error(error(ErrorKind::Server)),
+        Reply::error(error_of_kind(ErrorKind::Server)),
         // Not the provider's failure: it changes nothing.
-        Reply::error(error(ErrorKind::InvalidRequest)),
+        Reply::error(error_of_kind(ErrorKind::InvalidRequest)),
         Reply::new().cut(),
     ]);
     let breaker = CircuitBreaker::new(model.clone()).with_max_failures(2);
     for _ in 0..4 {
-        drop(ask(&breaker).await);
+        drop(request_turn(&breaker).await);
         assert!(!breaker.is_open());
     }
-    drop(ask(&breaker).await);
+    drop(request_turn(&breaker).await);
     assert!(breaker.is_open());
     tokio::time::advance(Duration::from_secs(10)).await;
-    let refused = ask(&breaker).await.unwrap_err();
+    let refused = request_turn(&breaker).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Overloaded);
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(20)));
     let last = refused.find_source::<Error>().unwrap();
@@ -190,9 +196,9 @@ async fn the_circuit_opens_after_the_configured_number_of_consecutive_failures()
 async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
     let model = Scripted::new([Reply::text("for somebody else").cut()]);
     let breaker = CircuitBreaker::new(model).with_max_failures(1);
-    let cut = ask(&breaker).await.unwrap_err();
+    let cut = request_turn(&breaker).await.unwrap_err();
     assert_eq!(PartialTurn::from_error(&cut).unwrap().text(), "for somebody else");
-    let refused = ask(&breaker).await.unwrap_err();
+    let refused = request_turn(&breaker).await.unwrap_err();
     assert!(PartialTurn::from_error(&refused).is_none());
     let last = refused.find_source::<Error>().unwrap();
     assert_eq!((last.kind(), last.message()), (cut.kind(), cut.message()));
@@ -200,13 +206,13 @@ async fn an_open_circuit_error_reveals_nothing_of_the_turn_that_opened_it() {
 }
 
 /// A breaker that is open, over a script, and its rest is over.
-async fn rested(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Scripted) {
-    let first = Reply::error(error(ErrorKind::Server));
+async fn half_open_breaker(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Scripted) {
+    let first = Reply::error(error_of_kind(ErrorKind::Server));
     let model = Scripted::new([first].into_iter().chain(replies));
     let breaker = CircuitBreaker::new(model.clone())
         .with_max_failures(1)
         .with_cooldown(Duration::from_secs(5));
-    drop(ask(&breaker).await);
+    drop(request_turn(&breaker).await);
     assert!(breaker.is_open());
     tokio::time::advance(Duration::from_secs(5)).await;
     assert!(!breaker.is_open());
@@ -215,50 +221,50 @@ async fn rested(replies: impl IntoIterator<Item = Reply>) -> (CircuitBreaker, Sc
 
 #[tokio::test(start_paused = true)]
 async fn one_successful_probe_closes_the_circuit() {
-    let (breaker, model) = rested(["fine".into(), "fine".into()]).await;
-    let mut probe = breaker.stream_turn(request());
+    let (breaker, model) = half_open_breaker(["fine".into(), "fine".into()]).await;
+    let mut probe = breaker.stream_turn(user_request());
     assert!(matches!(probe.next().now_or_never(), Some(Some(Ok(_)))));
-    let refused = ask(&breaker).await.unwrap_err();
+    let refused = request_turn(&breaker).await.unwrap_err();
     assert_eq!((refused.kind(), refused.retry_after()), (ErrorKind::Overloaded, None));
     assert_eq!(model.requests().len(), 2);
     assert!(probe.next().await.unwrap().is_ok());
     assert!(probe.next().await.is_none());
-    assert_eq!(ask(&breaker).await.unwrap().text(), "fine");
+    assert_eq!(request_turn(&breaker).await.unwrap().text(), "fine");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_probe_reopens_the_circuit() {
-    let (breaker, _) = rested([Reply::text("half").cut()]).await;
-    assert_eq!(ask(&breaker).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let (breaker, _) = half_open_breaker([Reply::text("half").cut()]).await;
+    assert_eq!(request_turn(&breaker).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
     assert!(breaker.is_open());
-    let refused = ask(&breaker).await.unwrap_err();
+    let refused = request_turn(&breaker).await.unwrap_err();
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(5)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_or_inconclusive_probe_lets_another_request_probe() {
-    let odd = Reply::error(error(ErrorKind::InvalidRequest));
-    let (breaker, model) = rested([Reply::new().hang(), odd, "fine".into()]).await;
-    let mut probe = breaker.stream_turn(request());
+    let odd = Reply::error(error_of_kind(ErrorKind::InvalidRequest));
+    let (breaker, model) = half_open_breaker([Reply::new().hang(), odd, "fine".into()]).await;
+    let mut probe = breaker.stream_turn(user_request());
     assert!(probe.next().now_or_never().is_none());
     assert!(breaker.is_open());
     drop(probe);
-    assert_eq!(ask(&breaker).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
-    assert_eq!(ask(&breaker).await.unwrap().text(), "fine");
+    assert_eq!(request_turn(&breaker).await.unwrap_err().kind(), ErrorKind::InvalidRequest);
+    assert_eq!(request_turn(&breaker).await.unwrap().text(), "fine");
     assert_eq!((model.requests().len(), model.in_flight()), (4, 0));
     // One that was never polled takes no place.
-    let _unasked = breaker.stream_turn(request());
+    let _unasked = breaker.stream_turn(user_request());
     assert!(!breaker.is_open());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_started_before_the_circuit_opened_does_not_close_it() {
     let slow = Reply::text("late").delay(Duration::from_secs(1));
-    let model = Scripted::new([slow, Reply::error(error(ErrorKind::Server))]);
+    let model = Scripted::new([slow, Reply::error(error_of_kind(ErrorKind::Server))]);
     let breaker = CircuitBreaker::new(model).with_max_failures(1);
-    let mut early = breaker.stream_turn(request());
+    let mut early = breaker.stream_turn(user_request());
     assert!(early.next().await.unwrap().is_ok());
-    drop(ask(&breaker).await);
+    drop(request_turn(&breaker).await);
     assert!(breaker.is_open());
     while let Some(event) = early.next().await {
         event.unwrap();
@@ -268,18 +274,18 @@ async fn a_turn_started_before_the_circuit_opened_does_not_close_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_around_the_breaker_waits_for_the_cooldown_and_becomes_the_probe() {
-    let (first, then) = (Reply::error(error(ErrorKind::Server)), Reply::text("fine"));
+    let (first, then) = (Reply::error(error_of_kind(ErrorKind::Server)), Reply::text("fine"));
     let model = Scripted::new([first, then]);
     let breaker = CircuitBreaker::new(model.clone())
         .with_max_failures(1)
         .with_cooldown(Duration::from_micros(7_500_300));
     let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
-    let turn = ask(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
+    let turn = request_turn(&Retry::new(breaker).with_backoff(backoff)).await.unwrap();
     assert_eq!((turn.text().as_str(), model.requests().len()), ("fine", 2));
 }
 
 /// Every order of the four decorators, outermost last.
-fn orders() -> Vec<Vec<char>> {
+fn decorator_orders() -> Vec<Vec<char>> {
     let mut orders = vec![vec![]];
     for layer in ['r', 'f', 'c', 'w'] {
         orders = orders
@@ -296,10 +302,10 @@ fn orders() -> Vec<Vec<char>> {
     orders
 }
 
-fn decorated(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
+fn wrap_in_layers(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
     order.iter().fold(Arc::new(model.clone()), |provider: Arc<dyn Provider>, layer| match layer {
         'r' => Arc::new(Retry::new(provider).with_retraction()),
-        'f' => Arc::new(Fallback::new(provider).or(says("never asked"))),
+        'f' => Arc::new(Fallback::new(provider).or(answering_model("never asked"))),
         'c' => Arc::new(CircuitBreaker::new(provider)),
         _ => Arc::new(Record::to_writer(provider, std::io::sink())),
     })
@@ -307,7 +313,7 @@ fn decorated(order: &[char], model: &Scripted) -> Arc<dyn Provider> {
 
 #[tokio::test(start_paused = true)]
 async fn layers_work_in_any_order_and_a_drop_at_every_poll_leaves_nothing_running() {
-    let orders = orders();
+    let orders = decorator_orders();
     assert_eq!(orders.len(), 24);
     for order in orders {
         let world = || {
@@ -321,7 +327,7 @@ async fn layers_work_in_any_order_and_a_drop_at_every_poll_leaves_nothing_runnin
                 count.fetch_add(1, Ordering::Relaxed);
                 async { "ran" }
             });
-            let agent = Agent::new(decorated(&order, &model)).with_tools([tool.unwrap()]);
+            let agent = Agent::new(wrap_in_layers(&order, &model)).with_tools([tool.unwrap()]);
             (agent.run_from(History::from_id("h"), "go"), model, ran)
         };
         let (mut run, model, ran) = world();
@@ -354,11 +360,12 @@ async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
     use turnstream::provider::Anthropic;
     use turnstream::testing::ModelServer;
 
-    let down =
-        ModelServer::anthropic(|_, _| Reply::error(error(ErrorKind::Overloaded).with_status(529)))
-            .await
-            .unwrap()
-            .lenient();
+    let down = ModelServer::anthropic(|_, _| {
+        Reply::error(error_of_kind(ErrorKind::Overloaded).with_status(529))
+    })
+    .await
+    .unwrap()
+    .lenient();
     let up = ModelServer::anthropic(|_, _| "fine").await.unwrap();
     // The signature is none that a model gave.
     let (down, up) = (down.lenient(), up.lenient());

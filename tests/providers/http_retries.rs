@@ -15,13 +15,13 @@ use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::testing::{Answer, Fault, FaultPosition, ModelServer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};
 
-use crate::over_http::{KEY, Transport, provider};
-use crate::support::buffer::Buffer;
-use crate::support::providers::{read, request};
-use crate::support::runs::rest;
+use crate::over_http::{API_KEY, TransportSettings, http_provider};
+use crate::support::buffer::SharedBuffer;
+use crate::support::providers::{collect_turn, user_request};
+use crate::support::runs::collect_rest;
 
 /// The number of attempts that had failed, and the wait, of each report.
-fn waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {
+fn reported_waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {
     let wait = |event: &TurnEvent| match event {
         TurnEvent::Retrying { attempt, delay_ms, .. } => Some((*attempt, *delay_ms)),
         _ => None,
@@ -31,12 +31,12 @@ fn waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {
 
 /// The first event of a turn, which is dropped then: nothing waits for real.
 async fn first_event(model: &dyn Provider) -> Result<TurnEvent, Error> {
-    model.stream_turn(request()).next().await.expect("a turn is never empty")
+    model.stream_turn(user_request()).next().await.expect("a turn is never empty")
 }
 
-async fn wait_after(answer: Answer) -> Result<u64, Error> {
+async fn wait_after_answer(answer: Answer) -> Result<u64, Error> {
     let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
-    let model = provider(Wire::Anthropic, &server.url(), 0, Transport::default());
+    let model = http_provider(Wire::Anthropic, &server.url(), 0, TransportSettings::default());
     match first_event(&*model).await? {
         TurnEvent::Retrying { delay_ms, .. } => Ok(delay_ms),
         event => panic!("it does not wait: {event:?}"),
@@ -44,12 +44,12 @@ async fn wait_after(answer: Answer) -> Result<u64, Error> {
 }
 
 /// How many requests a server gets that answers all of them so.
-async fn requests(wire: Wire, answer: Answer) -> usize {
+async fn count_requests(wire: Wire, answer: Answer) -> usize {
     let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
-    let model = provider(wire, &server.url(), 0, Transport::at_once());
-    let (events, failed) = read(model.stream_turn(request())).await;
+    let model = http_provider(wire, &server.url(), 0, TransportSettings::without_delay());
+    let (events, failed) = collect_turn(model.stream_turn(user_request())).await;
     let sent = server.requests().len();
-    assert_eq!(waits(&events).len() + 1, sent, "each retry is reported");
+    assert_eq!(reported_waits(&events).len() + 1, sent, "each retry is reported");
     assert!(failed.is_some());
     sent
 }
@@ -58,15 +58,15 @@ async fn requests(wire: Wire, answer: Answer) -> usize {
 async fn transient_errors_are_attempted_three_times_and_permanent_ones_once() {
     for wire in Wire::ALL {
         for status in [408, 409, 429, 500, 501, 502, 503, 504, 529] {
-            assert_eq!(requests(wire, Answer::error(status)).await, 3, "{wire} {status}");
+            assert_eq!(count_requests(wire, Answer::error(status)).await, 3, "{wire} {status}");
             assert_eq!(
-                requests(wire, Answer::html_page(status)).await,
+                count_requests(wire, Answer::html_page(status)).await,
                 3,
                 "{wire} {status}, a page"
             );
         }
         for status in [400, 401, 402, 403, 404, 413, 422] {
-            assert_eq!(requests(wire, Answer::error(status)).await, 1, "{wire} {status}");
+            assert_eq!(count_requests(wire, Answer::error(status)).await, 1, "{wire} {status}");
         }
     }
 }
@@ -80,9 +80,9 @@ async fn each_attempt_sends_the_same_bytes() {
             _ => Answer::from("Hello!"),
         });
         let server = server.await.unwrap();
-        let model = provider(wire, &server.url(), 0, Transport::at_once());
-        let (events, failed) = read(model.stream_turn(request())).await;
-        assert_eq!((waits(&events), failed), (vec![(1, 0), (2, 0)], None), "{wire}");
+        let model = http_provider(wire, &server.url(), 0, TransportSettings::without_delay());
+        let (events, failed) = collect_turn(model.stream_turn(user_request())).await;
+        assert_eq!((reported_waits(&events), failed), (vec![(1, 0), (2, 0)], None), "{wire}");
         assert_eq!(events.last().unwrap().turn_complete().unwrap().text(), "Hello!");
         let sent = server.http_server().requests();
         assert!(sent.len() == 3 && sent.iter().all(|it| it.body == sent[0].body), "{wire}");
@@ -95,9 +95,13 @@ async fn the_x_should_retry_header_takes_precedence() {
     for (status, word, sent) in
         [(503, "false", 1), (429, "false", 1), (400, "true", 3), (503, "true", 3)]
     {
-        assert_eq!(requests(Wire::Anthropic, told(status, word)).await, sent, "{status} {word}");
+        assert_eq!(
+            count_requests(Wire::Anthropic, told(status, word)).await,
+            sent,
+            "{status} {word}"
+        );
     }
-    assert_eq!(requests(Wire::Anthropic, told(400, "perhaps")).await, 1);
+    assert_eq!(count_requests(Wire::Anthropic, told(400, "perhaps")).await, 1);
 }
 
 #[tokio::test]
@@ -107,12 +111,12 @@ async fn the_status_takes_precedence_over_the_error_message() {
         Answer::raw("application/json", body).with_status(status)
     };
     // A gateway that calls its time-out a bad request, and one that calls a bad request a time-out.
-    assert_eq!(requests(Wire::OpenAiChat, answer(504, "timeout")).await, 3);
-    assert_eq!(requests(Wire::OpenAiChat, answer(502, "failed_generation")).await, 3);
-    assert_eq!(requests(Wire::OpenAiChat, answer(400, "timeout")).await, 1);
-    assert_eq!(requests(Wire::OpenAiChat, answer(400, "rate_limit_exceeded")).await, 1);
+    assert_eq!(count_requests(Wire::OpenAiChat, answer(504, "timeout")).await, 3);
+    assert_eq!(count_requests(Wire::OpenAiChat, answer(502, "failed_generation")).await, 3);
+    assert_eq!(count_requests(Wire::OpenAiChat, answer(400, "timeout")).await, 1);
+    assert_eq!(count_requests(Wire::OpenAiChat, answer(400, "rate_limit_exceeded")).await, 1);
     // What cannot pass is told by the words.
-    assert_eq!(requests(Wire::OpenAiChat, answer(500, "context_length_exceeded")).await, 1);
+    assert_eq!(count_requests(Wire::OpenAiChat, answer(500, "context_length_exceeded")).await, 1);
 }
 
 #[tokio::test]
@@ -122,36 +126,40 @@ data: {"type":"error","error":{"type":"timeout_error","message":"Request timed o
 
 "#;
     let answer = Answer::raw("text/event-stream", frame);
-    assert_eq!(requests(Wire::Anthropic, answer).await, 3);
+    assert_eq!(count_requests(Wire::Anthropic, answer).await, 3);
 }
 
 #[tokio::test]
 async fn retry_after_is_honoured_for_every_kind_of_retry() {
     let asks = |status| Answer::error(status).with_header("retry-after", "3");
-    assert_eq!(wait_after(asks(501)).await.unwrap(), 3_000);
-    assert_eq!(wait_after(asks(409)).await.unwrap(), 3_000);
+    assert_eq!(wait_after_answer(asks(501)).await.unwrap(), 3_000);
+    assert_eq!(wait_after_answer(asks(409)).await.unwrap(), 3_000);
     let told = asks(400).with_header("x-should-retry", "true");
-    assert_eq!(wait_after(told).await.unwrap(), 3_000);
+    assert_eq!(wait_after_answer(told).await.unwrap(), 3_000);
 }
 
 #[tokio::test]
 async fn an_exhausted_quota_is_not_retried() {
     let body = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
     let answer = Answer::raw("application/json", body).with_status(429);
-    assert_eq!(requests(Wire::OpenAiChat, answer).await, 1);
+    assert_eq!(count_requests(Wire::OpenAiChat, answer).await, 1);
 }
 
 #[tokio::test]
 async fn retry_after_is_honoured_up_to_one_minute() {
     let asks = |seconds: &str| Answer::error(429).with_header("retry-after", seconds);
-    assert_eq!(wait_after(asks("3")).await.unwrap(), 3_000);
-    assert_eq!(wait_after(asks("60")).await.unwrap(), 60_000);
-    let error = wait_after(asks("61")).await.unwrap_err();
+    assert_eq!(wait_after_answer(asks("3")).await.unwrap(), 3_000);
+    assert_eq!(wait_after_answer(asks("60")).await.unwrap(), 60_000);
+    let error = wait_after_answer(asks("61")).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(61)));
     // Without a word of the server it is at most half a second, drawn.
-    let drawn = wait_after(Answer::error(503)).await.unwrap();
+    let drawn = wait_after_answer(Answer::error(503)).await.unwrap();
     assert!((1..=500).contains(&drawn), "{drawn}");
-    assert_eq!(wait_after(Answer::error(503)).await.unwrap(), drawn, "from the given source");
+    assert_eq!(
+        wait_after_answer(Answer::error(503)).await.unwrap(),
+        drawn,
+        "from the given source"
+    );
 }
 
 #[tokio::test]
@@ -159,11 +167,11 @@ async fn an_error_in_the_stream_is_retried_only_before_any_output() {
     let busy = || Error::new(ErrorKind::Overloaded, "overloaded");
     for wire in [Wire::Anthropic, Wire::OpenAiResponses] {
         let before = Answer::from(Reply::new().fail(busy()));
-        assert_eq!(requests(wire, before).await, 3, "{wire}");
+        assert_eq!(count_requests(wire, before).await, 3, "{wire}");
         let after = Answer::from(Reply::text("It is ").fail(busy()));
-        assert_eq!(requests(wire, after).await, 1, "{wire}");
+        assert_eq!(count_requests(wire, after).await, 1, "{wire}");
         let thought = Answer::from(Reply::new().think("Hm.").fail(busy()));
-        assert_eq!(requests(wire, thought).await, 1, "{wire}");
+        assert_eq!(count_requests(wire, thought).await, 1, "{wire}");
     }
 }
 
@@ -172,7 +180,7 @@ async fn an_incomplete_turn_is_not_retried() {
     for place in [FaultPosition::Bytes(0), FaultPosition::Events(3)] {
         for mishap in [Fault::Cut(place), Fault::EndEarly(place)] {
             let answer = Answer::from("Hello, world!").with_fault(mishap);
-            assert_eq!(requests(Wire::Anthropic, answer).await, 1, "{place:?}");
+            assert_eq!(count_requests(Wire::Anthropic, answer).await, 1, "{place:?}");
         }
     }
 }
@@ -188,8 +196,8 @@ async fn a_client_side_timeout_is_not_retried() {
             body: vec![BodyPart::Hang],
         };
         let server = LoopbackServer::start(move |_| silent.clone()).await.unwrap();
-        let transport = Transport { timeouts, ..Transport::at_once() };
-        let model = provider(Wire::Anthropic, &server.url(), 0, transport);
+        let transport = TransportSettings { timeouts, ..TransportSettings::without_delay() };
+        let model = http_provider(Wire::Anthropic, &server.url(), 0, transport);
         let asked = async {
             while server.requests().is_empty() {
                 tokio::task::yield_now().await;
@@ -197,10 +205,11 @@ async fn a_client_side_timeout_is_not_retried() {
             // From here on nothing but waiting is skipped.
             tokio::time::pause();
         };
-        let ((events, failed), ()) = futures::join!(read(model.stream_turn(request())), asked);
+        let ((events, failed), ()) =
+            futures::join!(collect_turn(model.stream_turn(user_request())), asked);
         tokio::time::resume();
         assert_eq!(failed.unwrap().kind(), ErrorKind::Timeout);
-        assert_eq!((server.requests().len(), waits(&events)), (1, vec![]));
+        assert_eq!((server.requests().len(), reported_waits(&events)), (1, vec![]));
     }
 }
 
@@ -208,14 +217,14 @@ async fn a_client_side_timeout_is_not_retried() {
 async fn a_refused_connection_is_retried_after_a_delay() {
     // The port was free a moment ago.
     let url = LoopbackServer::start(|_| HttpResponse::text(200, "")).await.unwrap().url();
-    let transport = Transport {
+    let transport = TransportSettings {
         backoff: Backoff { base_delay: Duration::from_nanos(1), ..Backoff::default() },
-        ..Transport::default()
+        ..TransportSettings::default()
     };
-    let model = provider(Wire::Anthropic, &url, 0, transport);
-    let (events, failed) = read(model.stream_turn(request())).await;
-    assert_eq!((waits(&events).len(), failed.unwrap().kind()), (2, ErrorKind::Connect));
-    let model = provider(Wire::Anthropic, &url, 0, Transport::default());
+    let model = http_provider(Wire::Anthropic, &url, 0, transport);
+    let (events, failed) = collect_turn(model.stream_turn(user_request())).await;
+    assert_eq!((reported_waits(&events).len(), failed.unwrap().kind()), (2, ErrorKind::Connect));
+    let model = http_provider(Wire::Anthropic, &url, 0, TransportSettings::default());
     let Ok(TurnEvent::Retrying { delay_ms, .. }) = first_event(&*model).await else {
         panic!("it is not retried")
     };
@@ -226,97 +235,108 @@ async fn a_refused_connection_is_retried_after_a_delay() {
 async fn one_setting_disables_or_configures_retries() {
     let server = ModelServer::start(|_| Answer::error(503)).await.unwrap();
     for attempts in [0, 1, 2, 5] {
-        let mut transport = Transport::at_once();
+        let mut transport = TransportSettings::without_delay();
         transport.backoff.max_attempts = attempts;
         let before = server.requests().len();
-        read(provider(Wire::Gemini, &server.url(), 0, transport).stream_turn(request())).await;
+        collect_turn(
+            http_provider(Wire::Gemini, &server.url(), 0, transport).stream_turn(user_request()),
+        )
+        .await;
         assert_eq!(server.requests().len() - before, attempts.max(1) as usize);
     }
     let model = turnstream::provider::Anthropic::new("m").with_base_url(server.url()).unwrap();
     let model =
         model.with_http_client(turnstream::http::HttpClient::without_proxy()).without_retries();
     let before = server.requests().len();
-    let (events, _) = read(model.stream_turn(request())).await;
-    assert_eq!((server.requests().len() - before, waits(&events)), (1, vec![]));
+    let (events, _) = collect_turn(model.stream_turn(user_request())).await;
+    assert_eq!((server.requests().len() - before, reported_waits(&events)), (1, vec![]));
 }
 
 /// Two servers: the first refuses all, the second answers all. And how many requests each got.
-async fn failing_and_fine(status: u16) -> (ModelServer, ModelServer) {
+async fn failing_and_ok_servers(status: u16) -> (ModelServer, ModelServer) {
     let failing = ModelServer::start(move |_| Answer::error(status)).await.unwrap();
     let fine = ModelServer::start(|_| Answer::from("Hello!")).await.unwrap();
     (failing, fine)
 }
 
-fn at(server: &ModelServer, number: u32) -> Arc<dyn Provider> {
-    provider(Wire::Anthropic, &server.url(), number, Transport::at_once())
+fn provider_at(server: &ModelServer, number: u32) -> Arc<dyn Provider> {
+    http_provider(Wire::Anthropic, &server.url(), number, TransportSettings::without_delay())
 }
 
 #[tokio::test]
 async fn under_a_retry_provider_each_attempt_is_one_request() {
     for attempts in [1, 2, 4] {
-        let (server, _) = failing_and_fine(503).await;
-        let backoff = Backoff { max_attempts: attempts, ..Transport::at_once().backoff };
-        let retry = || Retry::new(at(&server, 0)).with_backoff(backoff);
-        read(retry().stream_turn(request())).await;
+        let (server, _) = failing_and_ok_servers(503).await;
+        let backoff =
+            Backoff { max_attempts: attempts, ..TransportSettings::without_delay().backoff };
+        let retry = || Retry::new(provider_at(&server, 0)).with_backoff(backoff);
+        collect_turn(retry().stream_turn(user_request())).await;
         assert_eq!(server.requests().len(), attempts as usize);
         // Of two, only the outer one retries.
-        let outer = Retry::new(retry()).with_backoff(Transport::at_once().backoff);
-        let (events, _) = read(outer.stream_turn(request())).await;
+        let outer = Retry::new(retry()).with_backoff(TransportSettings::without_delay().backoff);
+        let (events, _) = collect_turn(outer.stream_turn(user_request())).await;
         assert_eq!(server.requests().len(), attempts as usize + 3);
-        assert_eq!(waits(&events), [(1, 0), (2, 0)]);
+        assert_eq!(reported_waits(&events), [(1, 0), (2, 0)]);
     }
 }
 
 #[tokio::test]
 async fn a_retry_that_selects_no_errors_disables_retries_under_it() {
-    let (server, _) = failing_and_fine(503).await;
-    read(Retry::new(at(&server, 0)).retry_if(|_| false).stream_turn(request())).await;
+    let (server, _) = failing_and_ok_servers(503).await;
+    collect_turn(
+        Retry::new(provider_at(&server, 0)).retry_if(|_| false).stream_turn(user_request()),
+    )
+    .await;
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn only_the_last_provider_of_a_fallback_retries() {
-    let (first, second) = failing_and_fine(503).await;
-    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
-    let (events, failed) = read(fallback.stream_turn(request())).await;
-    assert_eq!((waits(&events), failed), (vec![], None));
+    let (first, second) = failing_and_ok_servers(503).await;
+    let fallback = Fallback::new(provider_at(&first, 0)).or(provider_at(&second, 1));
+    let (events, failed) = collect_turn(fallback.stream_turn(user_request())).await;
+    assert_eq!((reported_waits(&events), failed), (vec![], None));
     assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
 
-    let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
-    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
-    let (events, _) = read(fallback.stream_turn(request())).await;
-    assert_eq!(waits(&events), [(1, 0), (2, 0)]);
+    let (first, second) =
+        (failing_and_ok_servers(503).await.0, failing_and_ok_servers(429).await.0);
+    let fallback = Fallback::new(provider_at(&first, 0)).or(provider_at(&second, 1));
+    let (events, _) = collect_turn(fallback.stream_turn(user_request())).await;
+    assert_eq!(reported_waits(&events), [(1, 0), (2, 0)]);
     assert_eq!((first.requests().len(), second.requests().len()), (1, 3));
 }
 
 #[tokio::test]
 async fn a_fallback_can_be_configured_to_retry_its_first_provider() {
-    let (first, second) = failing_and_fine(503).await;
-    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1)).retrying_first();
-    let (events, failed) = read(fallback.stream_turn(request())).await;
-    assert_eq!((waits(&events), failed), (vec![(1, 0), (2, 0)], None));
+    let (first, second) = failing_and_ok_servers(503).await;
+    let fallback =
+        Fallback::new(provider_at(&first, 0)).or(provider_at(&second, 1)).retrying_first();
+    let (events, failed) = collect_turn(fallback.stream_turn(user_request())).await;
+    assert_eq!((reported_waits(&events), failed), (vec![(1, 0), (2, 0)], None));
     assert_eq!((first.requests().len(), second.requests().len()), (3, 1));
 }
 
 #[tokio::test]
 async fn a_retry_around_a_fallback_is_the_only_one() {
-    let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
-    let fallback = Fallback::new(at(&first, 0)).or(at(&second, 1));
-    let backoff = Backoff { max_attempts: 2, ..Transport::at_once().backoff };
-    read(Retry::new(fallback).with_backoff(backoff).stream_turn(request())).await;
+    let (first, second) =
+        (failing_and_ok_servers(503).await.0, failing_and_ok_servers(429).await.0);
+    let fallback = Fallback::new(provider_at(&first, 0)).or(provider_at(&second, 1));
+    let backoff = Backoff { max_attempts: 2, ..TransportSettings::without_delay().backoff };
+    collect_turn(Retry::new(fallback).with_backoff(backoff).stream_turn(user_request())).await;
     assert_eq!((first.requests().len(), second.requests().len()), (2, 2));
 }
 
 #[tokio::test]
 async fn an_agent_with_a_fallback_fails_over_immediately_and_only_the_last_provider_retries() {
-    let (first, second) = failing_and_fine(503).await;
-    let agent = Agent::new(at(&first, 0)).with_fallback(at(&second, 1));
+    let (first, second) = failing_and_ok_servers(503).await;
+    let agent = Agent::new(provider_at(&first, 0)).with_fallback(provider_at(&second, 1));
     let outcome = agent.run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "Hello!"));
     assert_eq!((first.requests().len(), second.requests().len()), (1, 1));
 
-    let (first, second) = (failing_and_fine(503).await.0, failing_and_fine(429).await.0);
-    let agent = Agent::new(at(&first, 0)).with_fallback(at(&second, 1));
+    let (first, second) =
+        (failing_and_ok_servers(503).await.0, failing_and_ok_servers(429).await.0);
+    let agent = Agent::new(provider_at(&first, 0)).with_fallback(provider_at(&second, 1));
     let outcome = agent.run("go").outcome().await;
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::RateLimited);
     assert_eq!((first.requests().len(), second.requests().len()), (1, 3));
@@ -324,17 +344,17 @@ async fn an_agent_with_a_fallback_fails_over_immediately_and_only_the_last_provi
 
 #[tokio::test]
 async fn a_circuit_breaker_counts_one_failure_per_request_and_forwards_retry_settings() {
-    let (server, _) = failing_and_fine(503).await;
-    let breaker = CircuitBreaker::new(at(&server, 0)).with_max_failures(2);
+    let (server, _) = failing_and_ok_servers(503).await;
+    let breaker = CircuitBreaker::new(provider_at(&server, 0)).with_max_failures(2);
     for (turn, sent) in [(1, 3), (2, 6), (3, 6)] {
-        let (_, failed) = read(breaker.stream_turn(request())).await;
+        let (_, failed) = collect_turn(breaker.stream_turn(user_request())).await;
         assert!(failed.is_some());
         assert_eq!(server.requests().len(), sent, "in turn {turn}");
     }
-    let (server, _) = failing_and_fine(503).await;
-    let breaker = CircuitBreaker::new(at(&server, 0)).with_max_failures(9);
-    let retry = Retry::new(breaker).with_backoff(Transport::at_once().backoff);
-    read(retry.stream_turn(request())).await;
+    let (server, _) = failing_and_ok_servers(503).await;
+    let breaker = CircuitBreaker::new(provider_at(&server, 0)).with_max_failures(9);
+    let retry = Retry::new(breaker).with_backoff(TransportSettings::without_delay().backoff);
+    collect_turn(retry.stream_turn(user_request())).await;
     assert_eq!(server.requests().len(), 3, "one for each attempt");
 }
 
@@ -348,8 +368,8 @@ async fn all_attempts_of_a_turn_count_as_one_model_call() {
         }
     });
     let server = server.await.unwrap();
-    let agent =
-        Agent::new(at(&server, 0)).with_limits(Limits { max_turns: 1, ..Limits::default() });
+    let agent = Agent::new(provider_at(&server, 0))
+        .with_limits(Limits { max_turns: 1, ..Limits::default() });
     let outcome = agent.run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 1));
     assert_eq!((server.requests().len(), outcome.usage.total()), (3, 12));
@@ -359,7 +379,8 @@ async fn all_attempts_of_a_turn_count_as_one_model_call() {
 async fn the_time_limit_of_a_run_spans_all_attempts() {
     let server = ModelServer::start(|_| Answer::error(503).with_header("retry-after", "50"));
     let server = server.await.unwrap();
-    let agent = Agent::new(provider(Wire::Anthropic, &server.url(), 0, Transport::default()));
+    let agent =
+        Agent::new(http_provider(Wire::Anthropic, &server.url(), 0, TransportSettings::default()));
     let mut run =
         agent.with_budget(Budget::new().with_time_limit(Duration::from_secs(20))).run("go");
     loop {
@@ -372,7 +393,7 @@ async fn the_time_limit_of_a_run_spans_all_attempts() {
     }
     tokio::time::pause();
     let began = tokio::time::Instant::now();
-    let events = rest(&mut run).await;
+    let events = collect_rest(&mut run).await;
     assert!(began.elapsed() <= Duration::from_secs(20));
     let outcome = events.last().unwrap().outcome().unwrap();
     assert_eq!(outcome.reason, EndReason::Budget);
@@ -382,16 +403,16 @@ async fn the_time_limit_of_a_run_spans_all_attempts() {
 
 #[tokio::test]
 async fn a_retry_event_shows_no_key() {
-    let body = format!(r#"{{"error":{{"message":"slow down, {KEY}"}}}}"#);
+    let body = format!(r#"{{"error":{{"message":"slow down, {API_KEY}"}}}}"#);
     let answer = Answer::raw("application/json", body).with_status(429);
     let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
     for wire in Wire::ALL {
-        let model = provider(wire, &server.url(), 0, Transport::at_once());
+        let model = http_provider(wire, &server.url(), 0, TransportSettings::without_delay());
         let event = first_event(&*model).await.unwrap();
         let TurnEvent::Retrying { error, .. } = &event else { panic!("{event:?}") };
         assert!(error.message().contains("slow down"), "{error}");
         let shown = format!("{error:#} {error:#?} {}", serde_json::to_string(&event).unwrap());
-        assert!(!shown.contains(KEY), "{shown}");
+        assert!(!shown.contains(API_KEY), "{shown}");
     }
 }
 
@@ -402,14 +423,15 @@ async fn retry_events_are_recorded_and_replayed_without_waiting() {
         _ => Answer::from("Hello!"),
     });
     let server = server.await.unwrap();
-    let paper = Buffer::new();
-    let transport = Transport {
+    let paper = SharedBuffer::new();
+    let transport = TransportSettings {
         backoff: Backoff { base_delay: Duration::from_millis(2), ..Backoff::default() },
-        ..Transport::default()
+        ..TransportSettings::default()
     };
-    let model = provider(Wire::Anthropic, &server.url(), 0, transport);
-    let recorded = read(Record::to_writer(model, paper.clone()).stream_turn(request())).await;
-    assert_eq!(waits(&recorded.0).len(), 1);
+    let model = http_provider(Wire::Anthropic, &server.url(), 0, transport);
+    let recorded =
+        collect_turn(Record::to_writer(model, paper.clone()).stream_turn(user_request())).await;
+    assert_eq!(reported_waits(&recorded.0).len(), 1);
 
     // As if the wait had been a long one.
     let text = paper.text();
@@ -418,9 +440,9 @@ async fn retry_events_are_recorded_and_replayed_without_waiting() {
     let text = format!("{}3600000{}", &text[..at], &text[end..]);
     let replay = Replay::from_text(&text).unwrap();
     let began = tokio::time::Instant::now();
-    let (events, failed) = read(replay.stream_turn(request())).await;
+    let (events, failed) = collect_turn(replay.stream_turn(user_request())).await;
     assert!(began.elapsed() < Duration::from_hours(1));
-    assert_eq!((waits(&events), failed), (vec![(1, 3_600_000)], None));
+    assert_eq!((reported_waits(&events), failed), (vec![(1, 3_600_000)], None));
     assert_eq!(events[1..], recorded.0[1..]);
 }
 
@@ -433,8 +455,8 @@ async fn a_retry_dropped_during_its_delay_sends_nothing() {
         Answer::error(503).with_header("retry-after", "9")
     });
     let server = server.await.unwrap();
-    let model = provider(Wire::Anthropic, &server.url(), 0, Transport::default());
-    let mut turn = model.stream_turn(request());
+    let model = http_provider(Wire::Anthropic, &server.url(), 0, TransportSettings::default());
+    let mut turn = model.stream_turn(user_request());
     assert!(matches!(turn.next().await, Some(Ok(TurnEvent::Retrying { .. }))));
     tokio::time::pause();
     drop(turn);

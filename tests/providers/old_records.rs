@@ -9,7 +9,7 @@ use turnstream::tool::ToolSpec;
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, Usage};
 
-use crate::support::providers::read;
+use crate::support::providers::collect_turn;
 
 const SECRET: &str = "hunter2";
 
@@ -53,12 +53,12 @@ fn requests() -> Vec<Request> {
     requests
 }
 
-async fn check(record: &str) {
+async fn check_replay(record: &str) {
     let replay = Replay::from_text(record).unwrap().with_secret(SECRET);
     assert_eq!(replay.model(), "scripted");
     let model = model();
     for (n, request) in requests().into_iter().enumerate() {
-        let (events, failed) = read(replay.stream_turn(request.clone())).await;
+        let (events, failed) = collect_turn(replay.stream_turn(request.clone())).await;
         let mut turn = model.stream_turn(request);
         match n {
             // The turn was dropped after these events.
@@ -72,7 +72,7 @@ async fn check(record: &str) {
                 assert_eq!(PartialTurn::from_error(&failed).unwrap().text(), "It is");
             }
             _ => {
-                let (recorded, error) = read(turn).await;
+                let (recorded, error) = collect_turn(turn).await;
                 let masked = |text: String| text.replace(SECRET, "…");
                 let json = |it| masked(serde_json::to_string(it).unwrap());
                 assert_eq!(json(&events), json(&recorded), "turn {n}");
@@ -87,12 +87,12 @@ async fn check(record: &str) {
 async fn version_1_records_can_be_replayed() {
     let record = include_str!("recordings/version_1.jsonl");
     assert!(record.starts_with(r#"{"type":"recording","version":1,"#));
-    check(record).await;
+    check_replay(record).await;
 }
 
 #[tokio::test]
 async fn version_2_records_can_be_replayed() {
     let record = include_str!("recordings/version_2.jsonl");
     assert!(record.starts_with(r#"{"type":"recording","version":2,"#) && record.contains("since"));
-    check(record).await;
+    check_replay(record).await;
 }

@@ -8,39 +8,39 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::programs::example;
+use crate::support::programs::example_program;
 
-const QUESTION: &str = "How many lines of Rust are in src?";
+const PROMPT: &str = "How many lines of Rust are in src?";
 
 #[test]
 fn the_example_drives_anthropic_over_two_turns_with_parallel_calls() {
-    check("anthropic", "");
+    check_agent_example("anthropic", "");
 }
 
 #[test]
 fn the_example_drives_openai_over_two_turns_with_parallel_calls() {
-    check("openai", "/v1");
+    check_agent_example("openai", "/v1");
 }
 
 #[test]
 fn the_example_drives_openai_responses_over_two_turns_with_parallel_calls() {
-    check("openai-responses", "/v1");
+    check_agent_example("openai-responses", "/v1");
 }
 
 #[test]
 fn the_example_drives_gemini_over_two_turns_with_parallel_calls() {
-    check("gemini", "");
+    check_agent_example("gemini", "");
 }
 
-fn check(provider: &str, path: &str) {
+fn check_agent_example(provider: &str, path: &str) {
     let Ok(server) = std::env::var("TURNSTREAM_OTHER_SERVER") else {
         println!("skipped: TURNSTREAM_OTHER_SERVER names no server; see tests/aimock/run.sh");
         return;
     };
     let url = format!("{server}{path}");
-    let program = example("agent").expect("`cargo build --example agent` builds it");
+    let program = example_program("agent").expect("`cargo build --example agent` builds it");
     let output = Command::new(&program)
-        .args(["--provider", provider, "--base-url", &url, "--model", "any", "--json", QUESTION])
+        .args(["--provider", provider, "--base-url", &url, "--model", "any", "--json", PROMPT])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdin(Stdio::null())
         .output()

@@ -10,29 +10,29 @@ use turnstream::provider::{
 };
 use turnstream::testing::Wire;
 
-pub(crate) const KEY: &str = "sk-12345678";
+pub(crate) const API_KEY: &str = "sk-12345678";
 
 /// How requests are sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Transport {
+pub(crate) struct TransportSettings {
     pub(crate) backoff: Backoff,
     pub(crate) timeouts: Timeouts,
 }
 
-impl Transport {
+impl TransportSettings {
     /// The default number of attempts, without any wait between them.
-    pub(crate) fn at_once() -> Self {
+    pub(crate) fn without_delay() -> Self {
         let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
         Self { backoff, ..Self::default() }
     }
 }
 
 /// A provider of a wire. Another number is another model.
-pub(crate) fn provider(
+pub(crate) fn http_provider(
     wire: Wire,
     url: &str,
     number: u32,
-    transport: Transport,
+    transport: TransportSettings,
 ) -> Arc<dyn Provider> {
     macro_rules! made {
         ($name:ident, $model:literal) => {
@@ -44,7 +44,7 @@ pub(crate) fn provider(
                     .with_backoff(transport.backoff)
                     .with_random(SeededRandom::new(7))
                     .with_timeouts(transport.timeouts)
-                    .with_api_key(KEY),
+                    .with_api_key(API_KEY),
             )
         };
     }

@@ -14,8 +14,8 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{PartialTurn, StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
 
-use crate::support::buffer::Buffer;
-use crate::support::providers::{error, read};
+use crate::support::buffer::SharedBuffer;
+use crate::support::providers::{collect_turn, error_of_kind};
 
 /// A path in the temporary folder, removed at the end.
 struct TempFile(PathBuf);
@@ -33,11 +33,11 @@ impl Drop for TempFile {
     }
 }
 
-fn ask(text: &str) -> Request {
+fn user_request(text: &str) -> Request {
     Request::new(History::from_items("h", [Item::user(text)]))
 }
 
-fn turn_of(events: &[TurnEvent]) -> &Arc<Turn> {
+fn completed_turn(events: &[TurnEvent]) -> &Arc<Turn> {
     match events.last() {
         Some(TurnEvent::TurnComplete { turn }) => turn,
         _ => panic!("no turn"),
@@ -45,14 +45,14 @@ fn turn_of(events: &[TurnEvent]) -> &Arc<Turn> {
 }
 
 /// Records one request, plays it, checks that both say the same, and gives that.
-async fn check(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Error>) {
-    let paper = Buffer::new();
+async fn check_round_trip(provider: impl Provider + 'static) -> (Vec<TurnEvent>, Option<Error>) {
+    let paper = SharedBuffer::new();
     let record = Record::to_writer(provider, paper.clone());
-    let said = read(record.stream_turn(ask("hi"))).await;
+    let said = collect_turn(record.stream_turn(user_request("hi"))).await;
     assert_eq!(record.failure(), None);
     let replay = Replay::from_text(&paper.text()).unwrap();
     assert_eq!(replay.model(), record.model());
-    let played = read(replay.stream_turn(ask("hi"))).await;
+    let played = collect_turn(replay.stream_turn(user_request("hi"))).await;
     assert_eq!(played, said);
     if let (Some(TurnEvent::TurnComplete { turn: a }), Some(TurnEvent::TurnComplete { turn: b })) =
         (said.0.last(), played.0.last())
@@ -75,33 +75,35 @@ async fn a_replay_yields_the_recorded_events() {
             .say("And words.")
             .usage(usage)
     };
-    let (events, _) = check(Scripted::new([reply()])).await;
-    let turn = turn_of(&events);
+    let (events, _) = check_round_trip(Scripted::new([reply()])).await;
+    let turn = completed_turn(&events);
     assert_eq!((turn.usage(), turn.model()), (usage, Some("scripted")));
     assert!(turn.calls().veto().is_none() && turn.calls().len() == 2);
-    check(Scripted::new([Reply::new().refuse("I will not.").stop(StopReason::Refusal)])).await;
-    check(Scripted::new([reply().stop(StopReason::MaxTokens)])).await;
-    check(Scripted::new([reply().stop(StopReason::Other("odd".into()))])).await;
-    check(Scripted::new([Reply::new()])).await;
-    check(Scripted::new([reply().retract("again").say("anew")])).await;
+    check_round_trip(Scripted::new([Reply::new().refuse("I will not.").stop(StopReason::Refusal)]))
+        .await;
+    check_round_trip(Scripted::new([reply().stop(StopReason::MaxTokens)])).await;
+    check_round_trip(Scripted::new([reply().stop(StopReason::Other("odd".into()))])).await;
+    check_round_trip(Scripted::new([Reply::new()])).await;
+    check_round_trip(Scripted::new([reply().retract("again").say("anew")])).await;
 }
 
 #[tokio::test]
 async fn a_replay_yields_the_recorded_error() {
-    let limited = error(ErrorKind::RateLimited)
+    let limited = error_of_kind(ErrorKind::RateLimited)
         .with_status(429)
         .with_retry_after(std::time::Duration::from_secs(3))
         .with_request_id("req_1");
-    let (_, failed) = check(Scripted::new([Reply::text("half").fail(limited.clone())])).await;
+    let (_, failed) =
+        check_round_trip(Scripted::new([Reply::text("half").fail(limited.clone())])).await;
     assert_eq!(failed, Some(limited));
-    let (_, failed) = check(Scripted::new([Reply::text("half").cut()])).await;
+    let (_, failed) = check_round_trip(Scripted::new([Reply::text("half").cut()])).await;
     assert_eq!(PartialTurn::from_error(&failed.unwrap()).unwrap().text(), "half");
 }
 
 /// A provider that says what a function pushes.
-struct Pushes(fn(&mut TurnBuilder));
+struct FnProvider(fn(&mut TurnBuilder));
 
-impl Provider for Pushes {
+impl Provider for FnProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let mut turn = TurnBuilder::for_history(&request.history);
         (self.0)(&mut turn);
@@ -117,30 +119,30 @@ impl Provider for Pushes {
 
 #[tokio::test]
 async fn provider_data_is_replayed_byte_for_byte() {
-    fn data(json: &str) -> ProviderData {
+    fn provider_data(json: &str) -> ProviderData {
         let value = RawJson::parse(json).unwrap();
         ProviderData { provider: "p".into(), model: "m".into(), value }
     }
-    let (events, _) = check(Pushes(|turn| {
+    let (events, _) = check_round_trip(FnProvider(|turn| {
         turn.set_model("m-1");
         turn.set_response_id("r");
-        turn.push_provider_item(data(r#"{"z":1,"a":[2]}"#));
+        turn.push_provider_item(provider_data(r#"{"z":1,"a":[2]}"#));
         // A thought without words, before and behind one with words.
-        turn.set_reasoning_data(0, data(r#"{"signature":"s0"}"#));
+        turn.set_reasoning_data(0, provider_data(r#"{"signature":"s0"}"#));
         turn.push_reasoning(1, "hm", turnstream::turn::ReasoningKind::Summary);
-        turn.set_reasoning_data(1, data(r#"{"signature":"s1"}"#));
+        turn.set_reasoning_data(1, provider_data(r#"{"signature":"s1"}"#));
         turn.push_text(7, "hi");
-        turn.set_text_data(7, data(r#"{"t":true}"#));
-        turn.push_provider_item(data(r#"{"b":{}}"#));
+        turn.set_text_data(7, provider_data(r#"{"t":true}"#));
+        turn.push_provider_item(provider_data(r#"{"b":{}}"#));
         turn.start_tool_call(3, "a", "t");
-        turn.set_tool_call_data(3, data(r#"{"signature":"s2"}"#));
+        turn.set_tool_call_data(3, provider_data(r#"{"signature":"s2"}"#));
         turn.push_tool_call_args(3, "{}");
         turn.end_tool_call(3);
-        turn.push_provider_item(data(r#"{"c":1}"#));
+        turn.push_provider_item(provider_data(r#"{"c":1}"#));
         turn.stop(StopReason::ToolCalls, "tool_use");
     }))
     .await;
-    let turn = turn_of(&events);
+    let turn = completed_turn(&events);
     assert_eq!(turn.items().len(), 7);
     assert_eq!((turn.raw_stop_reason(), turn.response_id()), (Some("tool_use"), Some("r")));
     let first = turn.items()[0].provider_data.as_ref().unwrap();
@@ -152,8 +154,8 @@ async fn calls_that_were_not_runnable_when_recorded_are_not_runnable_in_a_replay
     let json = r#"{"items":[{"type":"tool_call","call_id":"a","name":"t","arguments":"{}"}],"stop_reason":"tool_calls"}"#;
     let read_back: Turn = serde_json::from_str(json).unwrap();
     let event = TurnEvent::TurnComplete { turn: Arc::new(read_back) };
-    let (events, _) = check(Scripted::new([Reply::new().event(event)])).await;
-    assert!(turn_of(&events).calls().veto().is_some());
+    let (events, _) = check_round_trip(Scripted::new([Reply::new().event(event)])).await;
+    assert!(completed_turn(&events).calls().veto().is_some());
 }
 
 #[tokio::test]
@@ -172,7 +174,7 @@ async fn an_inconsistent_recorded_turn_is_rejected() {
     assert_eq!(failed.kind(), ErrorKind::Store);
 }
 
-fn add(ran: &Arc<Mutex<u32>>) -> Tool {
+fn add_tool(ran: &Arc<Mutex<u32>>) -> Tool {
     let spec = ToolSpec {
         name: "add".into(),
         description: "Adds".into(),
@@ -186,7 +188,7 @@ fn add(ran: &Arc<Mutex<u32>>) -> Tool {
     .unwrap()
 }
 
-async fn lines_of(agent: Agent) -> Vec<String> {
+async fn event_lines(agent: Agent) -> Vec<String> {
     let events: Vec<Event> = agent.run("go").map(|event| event.unwrap()).collect().await;
     events.iter().map(|event| serde_json::to_string(event).unwrap()).collect()
 }
@@ -210,34 +212,34 @@ async fn an_agent_over_a_replay_repeats_its_run() {
         Agent::new(provider)
             .with_system("be brief")
             .with_options(options.clone())
-            .with_tools([add(&ran)])
+            .with_tools([add_tool(&ran)])
             .with_id_generator(CountingIds::new(ids))
     };
     let record: Arc<dyn Provider> = Arc::new(Record::to_file(model, &file.0).unwrap());
-    let first = lines_of(agent(record, "id")).await;
+    let first = event_lines(agent(record, "id")).await;
     let replay = Replay::from_file(&file.0).unwrap();
-    let second = lines_of(agent(Arc::new(replay.clone()), "id")).await;
+    let second = event_lines(agent(Arc::new(replay.clone()), "id")).await;
     assert_eq!(second, first);
     assert_eq!((*ran.lock().unwrap(), replay.remaining()), (4, 0), "the calls ran again");
     // Under other ids, too.
     let replay = Replay::from_file(&file.0).unwrap();
-    let third = lines_of(agent(Arc::new(replay.clone()), "other")).await;
+    let third = event_lines(agent(Arc::new(replay.clone()), "other")).await;
     assert_eq!((third.len(), replay.remaining()), (first.len(), 0));
 }
 
 #[tokio::test]
 async fn the_first_divergence_is_reported_with_its_path() {
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let options = Options { temperature: Some(0.5), ..Options::default() };
     let spec = ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({}) };
     let asked = || {
-        ask("secret words")
+        user_request("secret words")
             .with_system("brief")
             .with_options(options.clone())
             .with_tools([spec.clone()])
     };
     let record = Record::to_writer(Scripted::new(["fine"]), paper.clone());
-    read(record.stream_turn(asked())).await;
+    collect_turn(record.stream_turn(asked())).await;
     let replay = Replay::from_text(&paper.text()).unwrap();
     let differs = async |request: Request| {
         let failed = replay.stream_turn(request).into_turn().await.unwrap_err();
@@ -263,14 +265,14 @@ async fn the_first_divergence_is_reported_with_its_path() {
     let more = r#"{"type":"text","text":"more"}"#;
     assert_eq!(differs(other).await, told("context[1]", "null", more));
     assert_eq!(replay.remaining(), 1, "nothing was played");
-    assert!(read(replay.stream_turn(asked())).await.1.is_none());
+    assert!(collect_turn(replay.stream_turn(asked())).await.1.is_none());
     let failed = replay.stream_turn(asked()).into_turn().await.unwrap_err();
     assert_eq!(failed.to_string(), "every turn of the record was played already");
 }
 
 #[tokio::test]
 async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let model = Scripted::from_fn(|request, _| match request.context.last().map(|i| &i.kind) {
         Some(turnstream::item::ItemKind::User { content }) => {
             Reply::text(&format!("you said {}", content.text()))
@@ -278,17 +280,20 @@ async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
         _ => Reply::new(),
     });
     let record = Record::to_writer(model, paper.clone());
-    let (mut a, mut b) = (record.stream_turn(ask("a")), record.clone().stream_turn(ask("b")));
+    let (mut a, mut b) =
+        (record.stream_turn(user_request("a")), record.clone().stream_turn(user_request("b")));
     loop {
         let (x, y) = (a.next().await, b.next().await);
         if x.is_none() && y.is_none() {
             break;
         }
     }
-    let turns: Vec<u64> = paper.lines().iter().filter_map(|line| line["turn"].as_u64()).collect();
+    let turns: Vec<u64> =
+        paper.json_lines().iter().filter_map(|line| line["turn"].as_u64()).collect();
     assert!(turns.windows(2).filter(|pair| pair[0] != pair[1]).count() > 4, "{turns:?}");
     let replay = Replay::from_text(&paper.text()).unwrap();
-    let (mut b, mut a) = (replay.stream_turn(ask("b")), replay.clone().stream_turn(ask("a")));
+    let (mut b, mut a) =
+        (replay.stream_turn(user_request("b")), replay.clone().stream_turn(user_request("a")));
     assert!(b.next().await.is_some() && a.next().await.is_some());
     let (a, b) = (a.into_turn().await.unwrap(), b.into_turn().await.unwrap());
     assert_eq!((a.text().as_str(), b.text().as_str()), ("you said a", "you said b"));
@@ -296,30 +301,30 @@ async fn concurrent_turns_share_a_record_and_replay_in_any_order() {
 
 #[tokio::test(start_paused = true)]
 async fn identical_requests_are_replayed_in_recorded_order() {
-    let paper = Buffer::new();
-    let busy = Reply::error(error(ErrorKind::Overloaded));
+    let paper = SharedBuffer::new();
+    let busy = Reply::error(error_of_kind(ErrorKind::Overloaded));
     let record = Record::to_writer(Scripted::new([busy, "fine".into()]), paper.clone());
     let retry = |provider: Arc<dyn Provider>| {
-        Retry::new(provider).with_random(SeededRandom::new(1)).stream_turn(ask("hi"))
+        Retry::new(provider).with_random(SeededRandom::new(1)).stream_turn(user_request("hi"))
     };
-    let first = read(retry(Arc::new(record))).await;
+    let first = collect_turn(retry(Arc::new(record))).await;
     let replay = Replay::from_text(&paper.text()).unwrap();
     assert_eq!(replay.remaining(), 2);
-    assert_eq!(read(retry(Arc::new(replay))).await, first);
+    assert_eq!(collect_turn(retry(Arc::new(replay))).await, first);
 }
 
 #[tokio::test]
 async fn a_record_dropped_at_any_poll_replays_up_to_that_point() {
     let model = || Scripted::from_fn(|_, _| Reply::text("a b c").call("t", json!({ "x": 1 })));
-    let whole = read(model().stream_turn(ask("hi"))).await.0;
+    let whole = collect_turn(model().stream_turn(user_request("hi"))).await.0;
     for secret in [None, Some("a b c d e")] {
         for at in 0..=whole.len() {
-            let paper = Buffer::new();
+            let paper = SharedBuffer::new();
             let mut record = Record::to_writer(model(), paper.clone());
             if let Some(secret) = secret {
                 record = record.with_secret(secret);
             }
-            let mut turn = record.stream_turn(ask("hi"));
+            let mut turn = record.stream_turn(user_request("hi"));
             for _ in 0..at {
                 assert!(turn.next().now_or_never().unwrap().is_some());
             }
@@ -329,7 +334,7 @@ async fn a_record_dropped_at_any_poll_replays_up_to_that_point() {
                 continue;
             }
             let replay = Replay::from_text(&paper.text()).unwrap();
-            let (events, failed) = read(replay.stream_turn(ask("hi"))).await;
+            let (events, failed) = collect_turn(replay.stream_turn(user_request("hi"))).await;
             assert_eq!(events.len(), at);
             match at == whole.len() {
                 true => assert_eq!(failed, None),
@@ -344,11 +349,11 @@ async fn a_record_dropped_at_any_poll_replays_up_to_that_point() {
 
 #[tokio::test]
 async fn a_record_truncated_at_any_byte_affects_only_its_last_turn() {
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let record = Record::to_writer(Scripted::new(["first ☃", "second"]), paper.clone());
-    read(record.stream_turn(ask("1"))).await;
+    collect_turn(record.stream_turn(user_request("1"))).await;
     let first = paper.text().len();
-    read(record.stream_turn(ask("2"))).await;
+    collect_turn(record.stream_turn(user_request("2"))).await;
     let text = paper.text();
     let header = text.find('\n').unwrap();
     let file = TempFile::new("torn");
@@ -370,8 +375,8 @@ async fn a_record_truncated_at_any_byte_affects_only_its_last_turn() {
                 continue;
             }
         };
-        let (_, one) = read(replay.stream_turn(ask("1"))).await;
-        let (events, two) = read(replay.stream_turn(ask("2"))).await;
+        let (_, one) = collect_turn(replay.stream_turn(user_request("1"))).await;
+        let (events, two) = collect_turn(replay.stream_turn(user_request("2"))).await;
         // Without its line feed a last line that is whole counts.
         assert_eq!(one.is_none(), cut + 1 >= first, "cut at {cut}: {one:?}");
         assert_eq!(two.is_none(), cut + 1 >= text.len(), "cut at {cut}: {two:?}");
@@ -410,7 +415,7 @@ fn an_invalid_record_is_rejected_with_its_line_number() {
 #[tokio::test]
 async fn secrets_never_appear_in_a_record() {
     const SECRET: &str = "s3cr\"et";
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let arguments = json!({ "key": SECRET, "n": 1 }).to_string();
     let letters: Vec<String> = SECRET.chars().map(String::from).collect();
     let mut said = Reply::new().think(&format!("it is {SECRET} then"));
@@ -425,10 +430,10 @@ async fn secrets_never_appear_in_a_record() {
     let failing = Reply::text("s3c").fail(Error::new(ErrorKind::Server, format!("bad {SECRET}")));
     let model = Scripted::new([said, failing]);
     let record = Record::to_writer(model, paper.clone()).with_secret(format!("{SECRET}\n"));
-    let asked = || ask(&format!("my key is {SECRET}, do not tell")).with_system(SECRET);
-    let (events, _) = read(record.stream_turn(asked())).await;
-    assert!(turn_of(&events).text().contains(SECRET), "what is streamed is not touched");
-    read(record.stream_turn(asked())).await;
+    let asked = || user_request(&format!("my key is {SECRET}, do not tell")).with_system(SECRET);
+    let (events, _) = collect_turn(record.stream_turn(asked())).await;
+    assert!(completed_turn(&events).text().contains(SECRET), "what is streamed is not touched");
+    collect_turn(record.stream_turn(asked())).await;
     let text = paper.text();
     for line in text.lines() {
         let value: Value = serde_json::from_str(line).unwrap();
@@ -437,7 +442,7 @@ async fn secrets_never_appear_in_a_record() {
     }
     // What comes of the pieces is what is in the turn, and the arguments are JSON still.
     let replay = Replay::from_text(&text).unwrap().with_secret(SECRET);
-    let (played, _) = read(replay.stream_turn(asked())).await;
+    let (played, _) = collect_turn(replay.stream_turn(asked())).await;
     let said: String = played
         .iter()
         .filter_map(|event| match event {
@@ -448,15 +453,15 @@ async fn secrets_never_appear_in_a_record() {
         })
         .collect();
     assert_eq!(said, "… and s3cr is none…");
-    let turn = turn_of(&played);
+    let turn = completed_turn(&played);
     assert_eq!((turn.text(), turn.reasoning().as_str()), (said, "it is … then"));
     assert_eq!(turn.tool_calls().next().unwrap().arguments, r#"{"key":"…","n":1}"#);
     assert_eq!(played.len(), events.len());
-    let (_, failed) = read(replay.stream_turn(asked())).await;
+    let (_, failed) = collect_turn(replay.stream_turn(asked())).await;
     assert_eq!(failed.unwrap().message(), "bad …");
     // Without the secret the request is another one.
     let strict = Replay::from_text(&text).unwrap();
-    assert!(read(strict.stream_turn(asked())).await.1.is_some());
+    assert!(collect_turn(strict.stream_turn(asked())).await.1.is_some());
 }
 
 #[test]
@@ -469,44 +474,44 @@ fn an_unwritable_path_is_reported_before_any_request() {
 #[tokio::test]
 async fn a_full_disk_never_fails_a_turn_and_is_reported_once() {
     let whole = {
-        let paper = Buffer::new();
+        let paper = SharedBuffer::new();
         let record = Record::to_writer(Scripted::new(["a few words"]), paper.clone());
-        read(record.stream_turn(ask("hi"))).await;
+        collect_turn(record.stream_turn(user_request("hi"))).await;
         paper.text().len()
     };
     let asked = {
-        let paper = Buffer::new();
+        let paper = SharedBuffer::new();
         let record = Record::to_writer(Scripted::new([Reply::new().hang()]), paper.clone());
-        assert!(record.stream_turn(ask("hi")).next().now_or_never().is_none());
+        assert!(record.stream_turn(user_request("hi")).next().now_or_never().is_none());
         paper.text().len()
     };
     for room in 0..whole {
         let model = Scripted::from_fn(|_, _| "a few words");
-        let record = Record::to_writer(model.clone(), Buffer::with_capacity(room));
-        let (events, failed) = read(record.stream_turn(ask("hi"))).await;
+        let record = Record::to_writer(model.clone(), SharedBuffer::with_capacity(room));
+        let (events, failed) = collect_turn(record.stream_turn(user_request("hi"))).await;
         assert_eq!(record.failure().unwrap().kind(), ErrorKind::Store, "{room}");
         if room < asked {
             // It was known before anything was sent.
             assert_eq!((model.requests().len(), events.len()), (0, 0), "{room}");
             assert_eq!(failed, record.failure());
         } else {
-            assert_eq!((turn_of(&events).text().as_str(), failed), ("a few words", None));
-            let (events, failed) = read(record.stream_turn(ask("hi"))).await;
+            assert_eq!((completed_turn(&events).text().as_str(), failed), ("a few words", None));
+            let (events, failed) = collect_turn(record.stream_turn(user_request("hi"))).await;
             assert_eq!((events.len(), failed), (0, record.failure()));
             assert_eq!(model.requests().len(), 1, "nothing was sent for it");
         }
-        let (events, failed) = read(record.stream_turn(ask("hi"))).await;
-        assert_eq!((turn_of(&events).text().as_str(), failed), ("a few words", None));
+        let (events, failed) = collect_turn(record.stream_turn(user_request("hi"))).await;
+        assert_eq!((completed_turn(&events).text().as_str(), failed), ("a few words", None));
     }
 }
 
 #[tokio::test]
 async fn each_record_line_is_one_object_in_a_stable_format() {
-    let paper = Buffer::new();
+    let paper = SharedBuffer::new();
     let record = Record::to_writer(Scripted::new(["Hi"]), paper.clone());
-    let mut asked = ask("hi");
+    let mut asked = user_request("hi");
     asked.context.push(Item::user("more"));
-    read(record.stream_turn(asked)).await;
+    collect_turn(record.stream_turn(asked)).await;
     let zero = r#"{"input_tokens":0,"output_tokens":0,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"reasoning_tokens":0}"#;
     let text = paper.text();
     let lines: Vec<&str> = text.lines().collect();
@@ -532,9 +537,10 @@ async fn the_size_of_a_record_is_linear_in_the_conversation() {
             true => Reply::new().call("add", json!({ "a": 1, "b": turn })),
             false => "Done.".into(),
         });
-        let paper = Buffer::new();
+        let paper = SharedBuffer::new();
         let ran = Arc::default();
-        let agent = Agent::new(Record::to_writer(model, paper.clone())).with_tools([add(&ran)]);
+        let agent =
+            Agent::new(Record::to_writer(model, paper.clone())).with_tools([add_tool(&ran)]);
         agent.with_max_turns(500).run("go").outcome().await;
         paper.text()
     };
@@ -545,7 +551,7 @@ async fn the_size_of_a_record_is_linear_in_the_conversation() {
 
     // It plays, and so does one of version 1, where nothing is left out.
     let replay = Replay::from_text(&texts[0]).unwrap();
-    let agent = Agent::new(replay.clone()).with_tools([add(&Arc::default())]);
+    let agent = Agent::new(replay.clone()).with_tools([add_tool(&Arc::default())]);
     assert_eq!(agent.run("go").outcome().await.text, "Done.");
     assert_eq!(replay.remaining(), 0);
     let lost = texts[0].replace("\"since\":{\"turn\":1,", "\"since\":{\"turn\":77,");

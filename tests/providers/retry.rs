@@ -10,22 +10,22 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
 
-use crate::support::providers::{error, read, request, spent};
+use crate::support::providers::{collect_turn, error_of_kind, usage_with_output, user_request};
 
 /// Waits the longest time there is.
-struct Longest;
+struct MaxRandom;
 
-impl Random for Longest {
+impl Random for MaxRandom {
     fn next_u64(&self) -> u64 {
         u64::MAX
     }
 }
 
-fn busy() -> Reply {
-    Reply::error(error(ErrorKind::Overloaded))
+fn overloaded_reply() -> Reply {
+    Reply::error(error_of_kind(ErrorKind::Overloaded))
 }
 
-fn text(events: &[TurnEvent]) -> String {
+fn remaining_text(events: &[TurnEvent]) -> String {
     let mut text = String::new();
     for event in events {
         match event {
@@ -37,7 +37,7 @@ fn text(events: &[TurnEvent]) -> String {
     text
 }
 
-fn retractions(events: &[TurnEvent]) -> Vec<Usage> {
+fn retracted_usages(events: &[TurnEvent]) -> Vec<Usage> {
     let usage = |event: &TurnEvent| match event {
         TurnEvent::Retracted { usage, .. } => Some(*usage),
         _ => None,
@@ -46,9 +46,9 @@ fn retractions(events: &[TurnEvent]) -> Vec<Usage> {
 }
 
 /// How often a provider is asked that fails with `reply`, then answers.
-async fn asked(reply: Reply, change: impl FnOnce(Retry) -> Retry) -> usize {
+async fn count_requests(reply: Reply, change: impl FnOnce(Retry) -> Retry) -> usize {
     let model = Scripted::new([reply, Reply::text("fine")]);
-    read(change(Retry::new(model.clone())).stream_turn(request())).await;
+    collect_turn(change(Retry::new(model.clone())).stream_turn(user_request())).await;
     model.requests().len()
 }
 
@@ -56,9 +56,13 @@ async fn asked(reply: Reply, change: impl FnOnce(Retry) -> Retry) -> usize {
 async fn only_transient_errors_are_retried() {
     use ErrorKind::*;
     for kind in [Connect, Timeout, RateLimited, Overloaded, Server, IncompleteTurn] {
-        assert_eq!(asked(Reply::error(error(kind)), |retry| retry).await, 2, "{kind}");
+        assert_eq!(
+            count_requests(Reply::error(error_of_kind(kind)), |retry| retry).await,
+            2,
+            "{kind}"
+        );
     }
-    assert_eq!(asked(Reply::new().cut(), |retry| retry).await, 2, "cut at once");
+    assert_eq!(count_requests(Reply::new().cut(), |retry| retry).await, 2, "cut at once");
     for kind in [
         Auth,
         Billing,
@@ -71,7 +75,11 @@ async fn only_transient_errors_are_retried() {
         Store,
         Other,
     ] {
-        assert_eq!(asked(Reply::error(error(kind)), |retry| retry).await, 1, "{kind}");
+        assert_eq!(
+            count_requests(Reply::error(error_of_kind(kind)), |retry| retry).await,
+            1,
+            "{kind}"
+        );
     }
 }
 
@@ -79,54 +87,72 @@ async fn only_transient_errors_are_retried() {
 async fn a_closure_can_select_other_errors() {
     let status = |error: &Error| error.status() == Some(409);
     let choose = move |retry: Retry| retry.retry_if(status);
-    let conflict = error(ErrorKind::InvalidRequest).with_status(409);
-    assert_eq!(asked(Reply::error(conflict), choose).await, 2);
-    assert_eq!(asked(busy(), choose).await, 1, "the closure replaces the default");
+    let conflict = error_of_kind(ErrorKind::InvalidRequest).with_status(409);
+    assert_eq!(count_requests(Reply::error(conflict), choose).await, 2);
+    assert_eq!(
+        count_requests(overloaded_reply(), choose).await,
+        1,
+        "the closure replaces the default"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn output_is_never_retracted_by_default() {
-    let model = Scripted::new([Reply::text("half of it").fail(error(ErrorKind::Server)), busy()]);
-    let (events, failed) = read(Retry::new(model.clone()).stream_turn(request())).await;
+    let model = Scripted::new([
+        Reply::text("half of it").fail(error_of_kind(ErrorKind::Server)),
+        overloaded_reply(),
+    ]);
+    let (events, failed) =
+        collect_turn(Retry::new(model.clone()).stream_turn(user_request())).await;
     assert_eq!(failed.unwrap().kind(), ErrorKind::Server);
-    assert_eq!((text(&events).as_str(), model.requests().len()), ("half of it", 1));
-    assert_eq!(retractions(&events), []);
+    assert_eq!((remaining_text(&events).as_str(), model.requests().len()), ("half of it", 1));
+    assert_eq!(retracted_usages(&events), []);
     // Thoughts, refusals and calls are said, too.
-    let failed = || error(ErrorKind::Overloaded);
-    assert_eq!(asked(Reply::new().think("hm").fail(failed()), |retry| retry).await, 1);
-    assert_eq!(asked(Reply::new().refuse("no").fail(failed()), |retry| retry).await, 1);
+    let failed = || error_of_kind(ErrorKind::Overloaded);
+    assert_eq!(count_requests(Reply::new().think("hm").fail(failed()), |retry| retry).await, 1);
+    assert_eq!(count_requests(Reply::new().refuse("no").fail(failed()), |retry| retry).await, 1);
     let called = Reply::new().call_unfinished("a", "t", "").fail(failed());
-    assert_eq!(asked(called, |retry| retry).await, 1);
+    assert_eq!(count_requests(called, |retry| retry).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn output_retracted_by_the_inner_provider_does_not_count_as_output() {
-    let void = || Reply::text("void").usage(spent(3)).retract("again");
-    assert_eq!(asked(void().fail(error(ErrorKind::Server)), |retry| retry).await, 2);
-    let anew = void().say("anew").fail(error(ErrorKind::Server));
-    assert_eq!(asked(anew, |retry| retry).await, 1);
+    let void = || Reply::text("void").usage(usage_with_output(3)).retract("again");
+    assert_eq!(
+        count_requests(void().fail(error_of_kind(ErrorKind::Server)), |retry| retry).await,
+        2
+    );
+    let anew = void().say("anew").fail(error_of_kind(ErrorKind::Server));
+    assert_eq!(count_requests(anew, |retry| retry).await, 1);
     // It was counted once, by the retraction below.
-    let model = Scripted::new([void().fail(error(ErrorKind::Server)), Reply::text("fine")]);
-    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
-    assert_eq!((retractions(&events), failed), (vec![spent(3)], None));
+    let model = Scripted::new([void().fail(error_of_kind(ErrorKind::Server)), Reply::text("fine")]);
+    let (events, failed) = collect_turn(Retry::new(model).stream_turn(user_request())).await;
+    assert_eq!((retracted_usages(&events), failed), (vec![usage_with_output(3)], None));
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_retraction_enabled_output_is_retracted_and_counted() {
     let model = Scripted::new([
-        Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),
-        Reply::text("and").usage(spent(4)).cut(),
-        Reply::text("all of it").usage(spent(5)),
+        Reply::text("half of it")
+            .usage(usage_with_output(3))
+            .fail(error_of_kind(ErrorKind::Server)),
+        Reply::text("and").usage(usage_with_output(4)).cut(),
+        Reply::text("all of it").usage(usage_with_output(5)),
     ]);
     let outcome = {
         let retry = Retry::new(model.clone()).with_retraction();
-        let (events, failed) = read(retry.stream_turn(request())).await;
+        let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
         assert_eq!(failed, None);
-        assert_eq!((text(&events).as_str(), retractions(&events).len()), ("all of it", 2));
+        assert_eq!(
+            (remaining_text(&events).as_str(), retracted_usages(&events).len()),
+            ("all of it", 2)
+        );
         let model = Scripted::from_fn(move |_, n| match n {
-            0 => Reply::text("half of it").usage(spent(3)).fail(error(ErrorKind::Server)),
-            1 => Reply::text("and").usage(spent(4)).cut(),
-            _ => Reply::text("all of it").usage(spent(5)),
+            0 => Reply::text("half of it")
+                .usage(usage_with_output(3))
+                .fail(error_of_kind(ErrorKind::Server)),
+            1 => Reply::text("and").usage(usage_with_output(4)).cut(),
+            _ => Reply::text("all of it").usage(usage_with_output(5)),
         });
         Agent::new(Retry::new(model).with_retraction()).run("go").outcome().await
     };
@@ -137,12 +163,19 @@ async fn with_retraction_enabled_output_is_retracted_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn usage_without_output_does_not_prevent_a_retry_and_is_counted_once() {
     let model = Scripted::new([
-        Reply::new().usage(spent(1)).usage(spent(2)).fail(error(ErrorKind::Overloaded)),
-        Reply::text("fine").usage(spent(7)),
+        Reply::new()
+            .usage(usage_with_output(1))
+            .usage(usage_with_output(2))
+            .fail(error_of_kind(ErrorKind::Overloaded)),
+        Reply::text("fine").usage(usage_with_output(7)),
     ]);
-    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
+    let (events, failed) = collect_turn(Retry::new(model).stream_turn(user_request())).await;
     assert_eq!(failed, None);
-    assert_eq!(retractions(&events), [spent(2)], "the count goes to the run, and no word is void");
+    assert_eq!(
+        retracted_usages(&events),
+        [usage_with_output(2)],
+        "the count goes to the run, and no word is void"
+    );
     let words = |event: &TurnEvent| matches!(event, TurnEvent::TextDelta { .. });
     let void = |event: &TurnEvent| matches!(event, TurnEvent::Retracted { .. });
     assert!(events.iter().position(void).unwrap() < events.iter().position(words).unwrap());
@@ -150,18 +183,18 @@ async fn usage_without_output_does_not_prevent_a_retry_and_is_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn attempts_without_output_report_only_their_retry_delays() {
-    let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
-    let (events, failed) = read(Retry::new(model).stream_turn(request())).await;
+    let model = Scripted::new([overloaded_reply(), overloaded_reply(), Reply::text("fine")]);
+    let (events, failed) = collect_turn(Retry::new(model).stream_turn(user_request())).await;
     let (waits, rest): (Vec<_>, Vec<_>) =
         events.into_iter().partition(|event| matches!(event, TurnEvent::Retrying { .. }));
     assert_eq!(waits.len(), 2);
-    let plain = read(Scripted::new(["fine"]).stream_turn(request())).await;
+    let plain = collect_turn(Scripted::new(["fine"]).stream_turn(user_request())).await;
     assert_eq!((rest, failed), plain);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
-    let model = Scripted::from_fn(|_, _| busy());
+    let model = Scripted::from_fn(|_, _| overloaded_reply());
     let backoff = Backoff {
         max_attempts: 6,
         base_delay: Duration::from_secs(1),
@@ -169,10 +202,10 @@ async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
         max_delay: Duration::from_secs(10),
         ..Backoff::default()
     };
-    let retry = Retry::new(model.clone()).with_backoff(backoff).with_random(Longest);
+    let retry = Retry::new(model.clone()).with_backoff(backoff).with_random(MaxRandom);
     let began = Instant::now();
-    let (_, failed) = read(retry.stream_turn(request())).await;
-    assert_eq!(failed, Some(error(ErrorKind::Overloaded)), "the last error as it is");
+    let (_, failed) = collect_turn(retry.stream_turn(user_request())).await;
+    assert_eq!(failed, Some(error_of_kind(ErrorKind::Overloaded)), "the last error as it is");
     assert_eq!(model.requests().len(), 6);
     // 1 + 3 + 9 + 10 + 10, less what the largest fraction is short of one, plus a timer's step.
     let waited = began.elapsed();
@@ -183,10 +216,10 @@ async fn the_delay_grows_with_each_attempt_up_to_the_maximum() {
 async fn equal_random_values_give_equal_delays() {
     let mut waited = Vec::new();
     for seed in [1, 1, 2] {
-        let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
+        let model = Scripted::new([overloaded_reply(), overloaded_reply(), Reply::text("fine")]);
         let retry = Retry::new(model).with_random(SeededRandom::new(seed));
         let began = Instant::now();
-        read(retry.stream_turn(request())).await;
+        collect_turn(retry.stream_turn(user_request())).await;
         waited.push(began.elapsed());
     }
     assert_eq!(waited[0], waited[1]);
@@ -195,10 +228,10 @@ async fn equal_random_values_give_equal_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn the_delay_honours_retry_after() {
-    let limited = error(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(20));
+    let limited = error_of_kind(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(20));
     let model = Scripted::new([Reply::error(limited), Reply::text("fine")]);
     let began = Instant::now();
-    let (_, failed) = read(Retry::new(model).stream_turn(request())).await;
+    let (_, failed) = collect_turn(Retry::new(model).stream_turn(user_request())).await;
     assert_eq!(failed, None);
     let waited = began.elapsed();
     assert!(waited >= Duration::from_secs(20) && waited < Duration::from_secs(21), "{waited:?}");
@@ -206,33 +239,33 @@ async fn the_delay_honours_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_above_the_maximum_yields_the_error_immediately() {
-    let limited = error(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(61));
+    let limited = error_of_kind(ErrorKind::RateLimited).with_retry_after(Duration::from_secs(61));
     let said = Reply::text("half").fail(limited.clone());
     let model = Scripted::new([said, Reply::text("fine")]);
     let began = Instant::now();
     let retry = Retry::new(model.clone()).with_retraction();
-    let (events, failed) = read(retry.stream_turn(request())).await;
+    let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
     assert_eq!(failed.unwrap().retry_after(), Some(Duration::from_secs(61)));
     assert_eq!((model.requests().len(), began.elapsed()), (1, Duration::ZERO));
-    assert_eq!(text(&events), "half", "nothing is taken back for nothing");
+    assert_eq!(remaining_text(&events), "half", "nothing is taken back for nothing");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_last_error_carries_its_partial_turn() {
     let model = Scripted::from_fn(|_, n| Reply::text(&format!("try {n}")).cut());
     let retry = Retry::new(model).with_retraction();
-    let (events, failed) = read(retry.stream_turn(request())).await;
+    let (events, failed) = collect_turn(retry.stream_turn(user_request())).await;
     let failed = failed.unwrap();
     assert_eq!(failed.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(PartialTurn::from_error(&failed).unwrap().text(), "try 2");
-    assert_eq!(text(&events), "try 2");
+    assert_eq!(remaining_text(&events), "try 2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_attempt_sends_the_same_bytes() {
-    let model = Scripted::new([busy(), busy(), Reply::text("fine")]);
-    let asked = request().with_system("be brief");
-    read(Retry::new(model.clone()).stream_turn(asked)).await;
+    let model = Scripted::new([overloaded_reply(), overloaded_reply(), Reply::text("fine")]);
+    let asked = user_request().with_system("be brief");
+    collect_turn(Retry::new(model.clone()).stream_turn(asked)).await;
     let bodies = model.requests();
     let bodies: Vec<_> = bodies.iter().map(|r| anthropic::encode(r, "m").unwrap()).collect();
     assert!(bodies.len() == 3 && bodies.iter().all(|body| *body == bodies[0]));
@@ -240,8 +273,8 @@ async fn each_attempt_sends_the_same_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_before_the_first_poll() {
-    let model = Scripted::new([busy(), Reply::text("fine")]);
-    let turn = Retry::new(model.clone()).stream_turn(request());
+    let model = Scripted::new([overloaded_reply(), Reply::text("fine")]);
+    let turn = Retry::new(model.clone()).stream_turn(user_request());
     assert_eq!(model.requests().len(), 0);
     drop(turn);
     assert_eq!(model.requests().len(), 0);
@@ -249,8 +282,8 @@ async fn nothing_is_sent_before_the_first_poll() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drop_during_the_delay_sends_no_further_request() {
-    let model = Scripted::from_fn(|_, _| busy());
-    let mut turn = Retry::new(model.clone()).stream_turn(request());
+    let model = Scripted::from_fn(|_, _| overloaded_reply());
+    let mut turn = Retry::new(model.clone()).stream_turn(user_request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retrying { .. })))));
     assert!(turn.next().now_or_never().is_none());
     assert_eq!((model.requests().len(), model.in_flight()), (1, 0), "the failed try is gone");
@@ -261,8 +294,9 @@ async fn a_drop_during_the_delay_sends_no_further_request() {
 
 #[tokio::test(start_paused = true)]
 async fn output_is_retracted_before_the_delay() {
-    let model = Scripted::from_fn(|_, _| Reply::text("void").fail(error(ErrorKind::Server)));
-    let mut turn = Retry::new(model).with_retraction().stream_turn(request());
+    let model =
+        Scripted::from_fn(|_, _| Reply::text("void").fail(error_of_kind(ErrorKind::Server)));
+    let mut turn = Retry::new(model).with_retraction().stream_turn(user_request());
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::TextDelta { .. })))));
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retracted { .. })))));
     assert!(matches!(turn.next().now_or_never(), Some(Some(Ok(TurnEvent::Retrying { .. })))));
@@ -283,9 +317,9 @@ async fn ids_generated_for_empty_or_duplicate_ones_do_not_depend_on_retries() {
     };
     let held = History::from_items("h", [Item::user("x"), Item::tool_call("old", "t", "{}")]);
     let asked = || Request::new(held.clone());
-    let plain = read(script().stream_turn(asked())).await;
+    let plain = collect_turn(script().stream_turn(asked())).await;
     let nested = Retry::new(Retry::new(Retry::new(script())));
-    assert_eq!(read(nested.stream_turn(asked())).await, plain);
+    assert_eq!(collect_turn(nested.stream_turn(asked())).await, plain);
     let Some(TurnEvent::TurnComplete { turn }) = plain.0.last() else { panic!("no turn") };
     let ids: Vec<&str> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
     assert_eq!(ids, ["call_1_1", "old_dup1", "d", "d_dup1"]);
@@ -298,7 +332,7 @@ async fn a_call_id_of_a_retracted_attempt_can_be_reused() {
         Reply::new().call_raw("a", "t", "{\"x\":2}"),
     ]);
     let turn =
-        Retry::new(model).with_retraction().stream_turn(request()).into_turn().await.unwrap();
+        Retry::new(model).with_retraction().stream_turn(user_request()).into_turn().await.unwrap();
     let call = turn.tool_calls().next().unwrap();
     assert_eq!((call.call_id.as_str(), call.arguments.as_str()), ("a", "{\"x\":2}"));
     assert!(turn.calls().veto().is_none());
@@ -314,9 +348,9 @@ mod over_http {
     #[tokio::test]
     async fn an_overloaded_server_receives_the_same_bytes_again() {
         let server = ModelServer::anthropic(|_, n| match n {
-            0 => Reply::error(error(ErrorKind::Overloaded).with_status(529)),
+            0 => Reply::error(error_of_kind(ErrorKind::Overloaded).with_status(529)),
             // In the stream, behind the count that every stream begins with.
-            1 => Reply::new().fail(error(ErrorKind::Overloaded)),
+            1 => Reply::new().fail(error_of_kind(ErrorKind::Overloaded)),
             _ => Reply::text("Hello!"),
         })
         .await
@@ -325,7 +359,7 @@ mod over_http {
         let model = model.with_http_client(HttpClient::without_proxy());
         let backoff = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
         let retry = Retry::new(model).with_backoff(backoff);
-        let turn = retry.stream_turn(request()).into_turn().await.unwrap();
+        let turn = retry.stream_turn(user_request()).into_turn().await.unwrap();
         assert_eq!(turn.text(), "Hello!");
         let bodies = server.http_server().requests();
         assert!(bodies.len() == 3 && bodies.iter().all(|sent| sent.body == bodies[0].body));

@@ -13,12 +13,12 @@ use turnstream::{Error, ErrorKind, provider};
 use crate::own_wire::Quillworks;
 
 /// A provider of the crate, whose server is the crate's own writer of the wire.
-struct OverWire<W> {
+struct CrateWireSubject<W> {
     wire: Wire,
     provider: HttpProvider<W>,
 }
 
-impl<W: provider::Wire> Subject for OverWire<W> {
+impl<W: provider::Wire> Subject for CrateWireSubject<W> {
     type Provider = HttpProvider<W>;
 
     fn provider(&self, url: &str, key: &str) -> HttpProvider<W> {
@@ -52,33 +52,39 @@ impl<W: provider::Wire> Subject for OverWire<W> {
 
 turnstream::provider_suite!(
     anthropic,
-    super::OverWire { wire: super::Wire::Anthropic, provider: super::Anthropic::new("any") }
+    super::CrateWireSubject {
+        wire: super::Wire::Anthropic,
+        provider: super::Anthropic::new("any")
+    }
 );
 turnstream::provider_suite!(
     openai_chat,
-    super::OverWire { wire: super::Wire::OpenAiChat, provider: super::OpenAiChat::new("any") }
+    super::CrateWireSubject {
+        wire: super::Wire::OpenAiChat,
+        provider: super::OpenAiChat::new("any")
+    }
 );
 turnstream::provider_suite!(
     openai_responses,
-    super::OverWire {
+    super::CrateWireSubject {
         wire: super::Wire::OpenAiResponses,
         provider: super::OpenAiResponses::new("any"),
     }
 );
 turnstream::provider_suite!(
     gemini,
-    super::OverWire { wire: super::Wire::Gemini, provider: super::Gemini::new("any") }
+    super::CrateWireSubject { wire: super::Wire::Gemini, provider: super::Gemini::new("any") }
 );
 turnstream::provider_suite!(
     ollama,
-    super::OverWire { wire: super::Wire::Ollama, provider: super::Ollama::new("any") }
+    super::CrateWireSubject { wire: super::Wire::Ollama, provider: super::Ollama::new("any") }
 );
-turnstream::provider_suite!(the_wire_of_the_example, super::OfExample);
+turnstream::provider_suite!(the_wire_of_the_example, super::ExampleWireSubject);
 
 /// The wire of the example `own_wire`.
-struct OfExample;
+struct ExampleWireSubject;
 
-impl Subject for OfExample {
+impl Subject for ExampleWireSubject {
     type Provider = HttpProvider<Quillworks>;
 
     fn provider(&self, url: &str, key: &str) -> Self::Provider {
@@ -90,10 +96,12 @@ impl Subject for OfExample {
         let mut body = String::new();
         for piece in pieces {
             body += &match piece {
-                Piece::Text(text) => event("say", &[text])?,
-                Piece::ToolCall { id, name, arguments } => event("call", &[id, name, arguments])?,
-                Piece::Stop(StopReason::Stop) => event("over", &["done"])?,
-                Piece::Stop(StopReason::ToolCalls) => event("over", &["your turn"])?,
+                Piece::Text(text) => sse_event("say", &[text])?,
+                Piece::ToolCall { id, name, arguments } => {
+                    sse_event("call", &[id, name, arguments])?
+                }
+                Piece::Stop(StopReason::Stop) => sse_event("over", &["done"])?,
+                Piece::Stop(StopReason::ToolCalls) => sse_event("over", &["your turn"])?,
                 _ => return None,
             };
         }
@@ -101,12 +109,12 @@ impl Subject for OfExample {
     }
 
     fn stream_error_frame(&self, message: &str) -> Option<Vec<u8>> {
-        event("error", &[message]).map(String::into_bytes)
+        sse_event("error", &[message]).map(String::into_bytes)
     }
 }
 
 /// One value is written as it is, several as an array.
-fn event(kind: &str, values: &[&str]) -> Option<String> {
+fn sse_event(kind: &str, values: &[&str]) -> Option<String> {
     let data = match values {
         [value] => serde_json::to_string(value),
         values => serde_json::to_string(values),

@@ -14,44 +14,44 @@ use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
 
-const KEY: &str = "sk-12345678";
-const TEXT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
-const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
-const DONE: &str = "data: [DONE]\n\n";
+const API_KEY: &str = "sk-12345678";
+const TEXT_FRAME: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
+const FINISH_FRAME: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const DONE_FRAME: &str = "data: [DONE]\n\n";
 
-fn bytes(text: &'static str) -> BodyPart {
+fn body_bytes(text: &'static str) -> BodyPart {
     BodyPart::Bytes(Bytes::from_static(text.as_bytes()))
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: Vec<BodyPart>) -> HttpResponse {
+fn http_response(status: u16, headers: &[(&str, &str)], body: Vec<BodyPart>) -> HttpResponse {
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     HttpResponse { status, headers: headers.iter().map(own).collect(), body }
 }
 
-fn stream(body: Vec<BodyPart>) -> HttpResponse {
-    answer(200, &[("content-type", "text/event-stream")], body)
+fn sse_response(body: Vec<BodyPart>) -> HttpResponse {
+    http_response(200, &[("content-type", "text/event-stream")], body)
 }
 
-async fn serve(response: HttpResponse) -> LoopbackServer {
+async fn start_server(response: HttpResponse) -> LoopbackServer {
     LoopbackServer::start(move |_| response.clone()).await.unwrap()
 }
 
 fn model(server: &LoopbackServer) -> OpenAiChat {
     let model = OpenAiChat::new("m").with_base_url(server.url()).unwrap().without_retries();
-    model.with_http_client(HttpClient::without_proxy()).with_api_key(KEY)
+    model.with_http_client(HttpClient::without_proxy()).with_api_key(API_KEY)
 }
 
-fn ask(model: &OpenAiChat) -> TurnStream {
+fn request_turn(model: &OpenAiChat) -> TurnStream {
     model.stream_turn(Request::new(History::from_items("h", [Item::user("hi")])))
 }
 
-async fn text(response: HttpResponse) -> Result<String, Error> {
-    let server = serve(response).await;
-    ask(&model(&server)).into_turn().await.map(|turn| turn.text())
+async fn response_text(response: HttpResponse) -> Result<String, Error> {
+    let server = start_server(response).await;
+    request_turn(&model(&server)).into_turn().await.map(|turn| turn.text())
 }
 
 /// Stops the clock as soon as the server has the request, so that nothing but waiting is skipped.
-async fn pause_when_asked(server: &LoopbackServer) {
+async fn pause_clock_on_request(server: &LoopbackServer) {
     while server.requests().is_empty() {
         tokio::task::yield_now().await;
     }
@@ -59,11 +59,14 @@ async fn pause_when_asked(server: &LoopbackServer) {
 }
 
 /// Asks, and waits for the error without waiting for real.
-async fn error_in_no_time(response: HttpResponse, timeouts: Timeouts) -> (Error, Duration) {
-    let server = serve(response).await;
-    let turn = ask(&model(&server).with_timeouts(timeouts)).into_turn();
+async fn timeout_error_and_elapsed(
+    response: HttpResponse,
+    timeouts: Timeouts,
+) -> (Error, Duration) {
+    let server = start_server(response).await;
+    let turn = request_turn(&model(&server).with_timeouts(timeouts)).into_turn();
     let began = tokio::time::Instant::now();
-    let (turn, ()) = futures::join!(turn, pause_when_asked(&server));
+    let (turn, ()) = futures::join!(turn, pause_clock_on_request(&server));
     let waited = began.elapsed();
     tokio::time::resume();
     (turn.unwrap_err(), waited)
@@ -78,9 +81,9 @@ fn check_timeout(error: &Error, words: &str, said: Option<&str>) {
 
 #[tokio::test]
 async fn a_json_error_body_with_status_200_is_reported_as_that_error() {
-    let body = bytes(r#" {"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#);
+    let body = body_bytes(r#" {"error":{"message":"slow down","code":"rate_limit_exceeded"}}"#);
     let headers = [("retry-after", "3"), ("x-request-id", "req_1")];
-    let error = text(answer(200, &headers, vec![body])).await.unwrap_err();
+    let error = response_text(http_response(200, &headers, vec![body])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
     assert_eq!(error.request_id(), Some("req_1"));
@@ -89,17 +92,26 @@ async fn a_json_error_body_with_status_200_is_reported_as_that_error() {
 #[tokio::test]
 async fn the_content_type_header_is_ignored() {
     for kind in ["application/json", "text/html", "text/plain", "application/octet-stream"] {
-        let body = vec![bytes(TEXT), bytes(FINISH), bytes(DONE)];
-        let turn = text(answer(200, &[("content-type", kind)], body)).await;
+        let body = vec![body_bytes(TEXT_FRAME), body_bytes(FINISH_FRAME), body_bytes(DONE_FRAME)];
+        let turn = response_text(http_response(200, &[("content-type", kind)], body)).await;
         assert_eq!(turn.unwrap(), "hi", "{kind}");
     }
-    assert_eq!(text(answer(200, &[], vec![bytes(TEXT), bytes(FINISH)])).await.unwrap(), "hi");
+    assert_eq!(
+        response_text(http_response(
+            200,
+            &[],
+            vec![body_bytes(TEXT_FRAME), body_bytes(FINISH_FRAME)]
+        ))
+        .await
+        .unwrap(),
+        "hi"
+    );
 }
 
 #[tokio::test]
 async fn an_html_or_json_document_instead_of_a_stream_is_a_protocol_error() {
     for body in ["<!DOCTYPE html><html>", " \n<html>", r#"{"choices":[]}"#, "[]", "{"] {
-        let error = text(stream(vec![bytes(body)])).await.unwrap_err();
+        let error = response_text(sse_response(vec![body_bytes(body)])).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{body}: {error}");
         assert!(error.message().contains("instead of a stream"), "{error}");
     }
@@ -110,9 +122,9 @@ async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
     for end in [BodyPart::Cut, BodyPart::Reset] {
         // The delay lets the client read what a reset would take from it.
         let wait = BodyPart::Delay(Duration::from_millis(20));
-        let body = vec![bytes(TEXT), bytes("data: {\"choi"), wait, end];
-        let server = serve(answer(200, &[("x-request-id", "req_1")], body)).await;
-        let mut turn = ask(&model(&server));
+        let body = vec![body_bytes(TEXT_FRAME), body_bytes("data: {\"choi"), wait, end];
+        let server = start_server(http_response(200, &[("x-request-id", "req_1")], body)).await;
+        let mut turn = request_turn(&model(&server));
         assert!(matches!(turn.next().await, Some(Ok(TurnEvent::TextDelta { .. }))));
         let error = turn.next().await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
@@ -127,34 +139,47 @@ async fn a_connection_lost_inside_a_frame_keeps_the_partial_turn() {
 async fn a_connection_lost_after_the_stop_reason_does_not_fail_the_turn() {
     for end in [BodyPart::Cut, BodyPart::Reset] {
         let wait = BodyPart::Delay(Duration::from_millis(20));
-        let body = vec![bytes(TEXT), bytes(FINISH), wait, end];
-        assert_eq!(text(stream(body)).await.unwrap(), "hi");
+        let body = vec![body_bytes(TEXT_FRAME), body_bytes(FINISH_FRAME), wait, end];
+        assert_eq!(response_text(sse_response(body)).await.unwrap(), "hi");
     }
 }
 
 #[tokio::test]
 async fn a_body_that_ends_inside_a_frame_is_an_incomplete_turn() {
-    let server = serve(stream(vec![bytes(TEXT), bytes("data: {\"choi")])).await;
-    let error = ask(&model(&server)).into_turn().await.unwrap_err();
+    let server =
+        start_server(sse_response(vec![body_bytes(TEXT_FRAME), body_bytes("data: {\"choi")])).await;
+    let error = request_turn(&model(&server)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
     assert_eq!(error.find_source::<Error>().unwrap().kind(), ErrorKind::Protocol);
     // Behind the stop reason it costs nothing.
     for half in ["data: {\"choi", "data: [DO"] {
         assert_eq!(
-            text(stream(vec![bytes(TEXT), bytes(FINISH), bytes(half)])).await.unwrap(),
+            response_text(sse_response(vec![
+                body_bytes(TEXT_FRAME),
+                body_bytes(FINISH_FRAME),
+                body_bytes(half)
+            ]))
+            .await
+            .unwrap(),
             "hi"
         );
     }
     // A whole frame that is no JSON is a breach.
-    let whole = stream(vec![bytes(TEXT), bytes("data: {\"choi\n\n"), bytes(TEXT)]);
-    assert_eq!(text(whole).await.unwrap_err().kind(), ErrorKind::Protocol);
+    let whole = sse_response(vec![
+        body_bytes(TEXT_FRAME),
+        body_bytes("data: {\"choi\n\n"),
+        body_bytes(TEXT_FRAME),
+    ]);
+    assert_eq!(response_text(whole).await.unwrap_err().kind(), ErrorKind::Protocol);
 }
 
 #[tokio::test]
 async fn an_error_in_the_stream_carries_the_partial_turn() {
     let broke = "data: {\"error\":{\"message\":\"busy\",\"code\":503}}\n\n";
-    let error = text(stream(vec![bytes(TEXT), bytes(broke)])).await.unwrap_err();
+    let error = response_text(sse_response(vec![body_bytes(TEXT_FRAME), body_bytes(broke)]))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
 }
@@ -163,27 +188,32 @@ async fn an_error_in_the_stream_carries_the_partial_turn() {
 async fn an_unrequested_compressed_body_is_a_protocol_error() {
     for packing in ["gzip", "br", "deflate, gzip"] {
         let packed = BodyPart::Bytes(Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0]));
-        let response = answer(200, &[("content-encoding", packing)], vec![packed.clone()]);
-        let error = text(response).await.unwrap_err();
+        let response = http_response(200, &[("content-encoding", packing)], vec![packed.clone()]);
+        let error = response_text(response).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol);
         assert!(error.message().contains(packing), "{error}");
         // The status of a refusal says enough.
         let headers = [("content-encoding", packing), ("retry-after", "1")];
-        let error = text(answer(429, &headers, vec![packed])).await.unwrap_err();
+        let error = response_text(http_response(429, &headers, vec![packed])).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RateLimited);
         assert!(error.retry_after().is_some());
         assert!(error.message().is_ascii(), "{error}");
     }
-    let plain = answer(200, &[("content-encoding", "identity")], vec![bytes(TEXT), bytes(FINISH)]);
-    let server = serve(plain).await;
-    assert_eq!(ask(&model(&server)).into_turn().await.unwrap().text(), "hi");
+    let plain = http_response(
+        200,
+        &[("content-encoding", "identity")],
+        vec![body_bytes(TEXT_FRAME), body_bytes(FINISH_FRAME)],
+    );
+    let server = start_server(plain).await;
+    assert_eq!(request_turn(&model(&server)).into_turn().await.unwrap().text(), "hi");
     assert_eq!(server.requests()[0].header("accept-encoding"), Some("identity"));
 }
 
 #[tokio::test]
 async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
     let timeouts = Timeouts { first_byte: Duration::from_mins(2), ..Timeouts::default() };
-    let (error, waited) = error_in_no_time(stream(vec![BodyPart::Hang]), timeouts).await;
+    let (error, waited) =
+        timeout_error_and_elapsed(sse_response(vec![BodyPart::Hang]), timeouts).await;
     check_timeout(&error, "did not begin", None);
     assert!((115..125).contains(&waited.as_secs()), "{waited:?}");
 }
@@ -191,19 +221,19 @@ async fn a_response_that_never_starts_hits_the_first_byte_timeout() {
 #[tokio::test]
 async fn a_model_without_output_hits_the_first_output_timeout() {
     let timeouts = Timeouts { first_output: Duration::from_secs(100), ..Timeouts::default() };
-    let response = stream(vec![bytes(": ping\n\n"), BodyPart::Hang]);
-    let (error, waited) = error_in_no_time(response, timeouts).await;
+    let response = sse_response(vec![body_bytes(": ping\n\n"), BodyPart::Hang]);
+    let (error, waited) = timeout_error_and_elapsed(response, timeouts).await;
     check_timeout(&error, "said nothing", None);
     assert!((95..105).contains(&waited.as_secs()), "{waited:?}");
     // Also before there is an answer.
-    let (error, _) = error_in_no_time(stream(vec![BodyPart::Hang]), timeouts).await;
+    let (error, _) = timeout_error_and_elapsed(sse_response(vec![BodyPart::Hang]), timeouts).await;
     check_timeout(&error, "said nothing", None);
 }
 
 /// Takes the first event, and then the error without waiting for real.
-async fn error_behind_the_first_event(timeouts: Timeouts) -> Error {
-    let server = serve(stream(vec![bytes(TEXT), BodyPart::Hang])).await;
-    let mut turn = ask(&model(&server).with_timeouts(timeouts));
+async fn error_after_first_event(timeouts: Timeouts) -> Error {
+    let server = start_server(sse_response(vec![body_bytes(TEXT_FRAME), BodyPart::Hang])).await;
+    let mut turn = request_turn(&model(&server).with_timeouts(timeouts));
     assert!(turn.next().await.unwrap().is_ok());
     tokio::time::pause();
     turn.next().await.unwrap().unwrap_err()
@@ -211,29 +241,30 @@ async fn error_behind_the_first_event(timeouts: Timeouts) -> Error {
 
 #[tokio::test]
 async fn an_idle_connection_times_out_and_partial_output_is_kept() {
-    let error = error_behind_the_first_event(Timeouts::default()).await;
+    let error = error_after_first_event(Timeouts::default()).await;
     check_timeout(&error, "silent in the middle", Some("hi"));
 }
 
 #[tokio::test]
 async fn an_idle_model_times_out_and_partial_output_is_kept() {
     let timeouts = Timeouts { idle_output: Duration::from_secs(9), ..Timeouts::default() };
-    let error = error_behind_the_first_event(timeouts).await;
+    let error = error_after_first_event(timeouts).await;
     check_timeout(&error, "the model went silent", Some("hi"));
 }
 
 #[tokio::test]
 async fn an_overlong_turn_times_out_and_partial_output_is_kept() {
     let timeouts = Timeouts { turn: Duration::from_secs(99), ..Timeouts::default() };
-    let error = error_behind_the_first_event(timeouts).await;
+    let error = error_after_first_event(timeouts).await;
     check_timeout(&error, "not complete within 99s", Some("hi"));
 }
 
 #[tokio::test]
 async fn a_slow_error_body_is_still_read() {
     let late = BodyPart::Delay(Duration::from_secs(3));
-    let body = vec![late, bytes(r#"{"error":{"message":"slow "#), bytes(r#"down"}}"#)];
-    let (error, _) = error_in_no_time(answer(429, &[], body), Timeouts::default()).await;
+    let body = vec![late, body_bytes(r#"{"error":{"message":"slow "#), body_bytes(r#"down"}}"#)];
+    let (error, _) =
+        timeout_error_and_elapsed(http_response(429, &[], body), Timeouts::default()).await;
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     assert!(error.message().ends_with("slow down"), "{error}");
 }
@@ -242,51 +273,55 @@ async fn a_slow_error_body_is_still_read() {
 async fn an_endless_error_body_is_read_for_a_bounded_time() {
     let whole = r#"{"error":{"message":"slow down"}}"#;
     for (body, said, most) in [(whole, ": slow down", 1), ("slow", ": slow", 6), ("", "429", 6)] {
-        let response = answer(429, &[], vec![bytes(body), BodyPart::Hang]);
-        let (error, waited) = error_in_no_time(response, Timeouts::default()).await;
+        let response = http_response(429, &[], vec![body_bytes(body), BodyPart::Hang]);
+        let (error, waited) = timeout_error_and_elapsed(response, Timeouts::default()).await;
         assert_eq!(error.kind(), ErrorKind::RateLimited);
         assert!(error.message().ends_with(said), "{error}");
         assert!(waited < Duration::from_secs(most), "{waited:?}");
     }
     let timeouts = Timeouts { first_byte: Duration::from_secs(2), ..Timeouts::default() };
-    let (error, waited) = error_in_no_time(answer(500, &[], vec![BodyPart::Hang]), timeouts).await;
+    let (error, waited) =
+        timeout_error_and_elapsed(http_response(500, &[], vec![BodyPart::Hang]), timeouts).await;
     assert_eq!(error.kind(), ErrorKind::Server);
     assert!(waited < Duration::from_secs(3), "{waited:?}");
 }
 
 #[tokio::test]
 async fn a_connection_is_reused_after_an_error_status() {
-    let server = serve(answer(429, &[], vec![bytes(r#"{"error":{"message":"m"}}"#)])).await;
+    let server =
+        start_server(http_response(429, &[], vec![body_bytes(r#"{"error":{"message":"m"}}"#)]))
+            .await;
     let model = model(&server);
     for _ in 0..3 {
-        ask(&model).into_turn().await.unwrap_err();
+        request_turn(&model).into_turn().await.unwrap_err();
     }
     assert_eq!(server.connection_count(), 1);
 }
 
 #[tokio::test]
 async fn nothing_is_sent_for_a_stream_that_is_never_polled() {
-    let server = serve(stream(vec![bytes(TEXT)])).await;
-    drop(ask(&model(&server)));
+    let server = start_server(sse_response(vec![body_bytes(TEXT_FRAME)])).await;
+    drop(request_turn(&model(&server)));
     // The next request is the first that is seen.
-    let _ = ask(&model(&server)).into_turn().await;
+    let _ = request_turn(&model(&server)).into_turn().await;
     assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
-    let server = serve(stream(vec![bytes(TEXT), BodyPart::Hang])).await;
-    let mut turn = ask(&model(&server));
+    let server = start_server(sse_response(vec![body_bytes(TEXT_FRAME), BodyPart::Hang])).await;
+    let mut turn = request_turn(&model(&server));
     assert!(turn.next().await.unwrap().is_ok());
     drop(turn);
     server.wait_for_early_close().await;
     assert_eq!((server.requests().len(), server.closed_early_count()), (1, 1));
     // While the head is waited for, and while the words of a refusal are.
-    for response in
-        [stream(vec![BodyPart::Hang]), answer(429, &[], vec![bytes("slow"), BodyPart::Hang])]
-    {
-        let server = serve(response).await;
-        let mut turn = ask(&model(&server));
+    for response in [
+        sse_response(vec![BodyPart::Hang]),
+        http_response(429, &[], vec![body_bytes("slow"), BodyPart::Hang]),
+    ] {
+        let server = start_server(response).await;
+        let mut turn = request_turn(&model(&server));
         while server.requests().is_empty() {
             let polled = futures::poll!(turn.next());
             assert!(polled.is_pending());
@@ -301,17 +336,17 @@ async fn dropping_the_stream_closes_the_connection_and_leaves_no_task() {
 #[tokio::test]
 async fn a_line_without_an_end_hits_the_length_limit() {
     let piece = BodyPart::Bytes(Bytes::from(vec![b'x'; 1 << 20]));
-    let mut body = vec![bytes(TEXT), bytes("data: ")];
+    let mut body = vec![body_bytes(TEXT_FRAME), body_bytes("data: ")];
     body.extend(vec![piece; 17]);
     body.push(BodyPart::Hang);
-    let error = text(stream(body)).await.unwrap_err();
+    let error = response_text(sse_response(body)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert_eq!(PartialTurn::from_error(&error).unwrap().text(), "hi");
     assert!(error.find_source::<turnstream::sse::FrameTooLarge>().is_some());
 }
 
 /// All that an error can show.
-fn shown(error: &Error) -> String {
+fn all_error_text(error: &Error) -> String {
     let mut all = format!("{error}|{error:?}|{error:#?}|{}", serde_json::to_string(error).unwrap());
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
@@ -331,12 +366,12 @@ async fn an_echoed_key_is_never_shown() {
         let id = format!("id-{}", request.header("authorization").unwrap_or_default());
         let broken = format!("data: {{\"error\":{body}}}\n\n");
         match request.path.contains("fine") {
-            true => answer(
+            true => http_response(
                 200,
                 &[("x-request-id", &id)],
-                vec![bytes(TEXT), BodyPart::Bytes(broken.into())],
+                vec![body_bytes(TEXT_FRAME), BodyPart::Bytes(broken.into())],
             ),
-            false => answer(
+            false => http_response(
                 400,
                 &[("x-request-id", &id)],
                 vec![BodyPart::Bytes(body.to_string().into())],
@@ -351,11 +386,11 @@ async fn an_echoed_key_is_never_shown() {
     });
     let inside = server.url().replace("http://", "http://me:hunter22@");
     for (base, key) in [
-        (server.url(), Some(KEY)),
-        (format!("{}/fine", server.url()), Some(KEY)),
+        (server.url(), Some(API_KEY)),
+        (format!("{}/fine", server.url()), Some(API_KEY)),
         (format!("{inside}/v1"), None),
         (format!("{inside}/fine"), None),
-        (format!("{}/v1?key={KEY}", server.url()), None),
+        (format!("{}/v1?key={API_KEY}", server.url()), None),
     ] {
         let model = OpenAiChat::new("m")
             .with_base_url(base)
@@ -366,10 +401,10 @@ async fn an_echoed_key_is_never_shown() {
             Some(key) => model.with_api_key(key),
             None => model,
         };
-        let error = ask(&model).into_turn().await.unwrap_err();
-        let all = shown(&error) + &heads.lock().unwrap();
+        let error = request_turn(&model).into_turn().await.unwrap_err();
+        let all = all_error_text(&error) + &heads.lock().unwrap();
         // "me:hunter22" in base64 is "bWU6aHVudGVyMjI".
-        for secret in [KEY, "hunter22", "bWU6aHVudGVyMjI"] {
+        for secret in [API_KEY, "hunter22", "bWU6aHVudGVyMjI"] {
             assert!(!all.contains(secret), "{secret} in {all}");
         }
     }
@@ -379,17 +414,22 @@ async fn an_echoed_key_is_never_shown() {
 #[tokio::test]
 async fn a_key_split_by_message_truncation_is_not_shown() {
     for before in 485..505 {
-        let said = format!("{}{KEY}{}", "x".repeat(before), "y".repeat(100));
-        let refusal = answer(400, &[], vec![BodyPart::Bytes(said.into())]);
-        let shown = shown(&text(refusal).await.unwrap_err());
-        assert!(!shown.contains(&KEY[..4]), "{before}: {shown}");
+        let said = format!("{}{API_KEY}{}", "x".repeat(before), "y".repeat(100));
+        let refusal = http_response(400, &[], vec![BodyPart::Bytes(said.into())]);
+        let shown = all_error_text(&response_text(refusal).await.unwrap_err());
+        assert!(!shown.contains(&API_KEY[..4]), "{before}: {shown}");
     }
 }
 
 #[tokio::test]
 async fn a_hook_sees_the_head_of_every_response() {
     let headers = [("x-request-id", "req_1"), ("X-RateLimit-Remaining-Requests", "7")];
-    let server = serve(answer(200, &headers, vec![bytes(TEXT), bytes(FINISH)])).await;
+    let server = start_server(http_response(
+        200,
+        &headers,
+        vec![body_bytes(TEXT_FRAME), body_bytes(FINISH_FRAME)],
+    ))
+    .await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let heads = seen.clone();
     let http = HttpClient::without_proxy().with_response_hook(move |head| {
@@ -397,7 +437,7 @@ async fn a_hook_sees_the_head_of_every_response() {
         let id = head.request_id().map(str::to_owned);
         heads.lock().unwrap().push((head.status(), head.host().to_owned(), id, left));
     });
-    ask(&model(&server).with_http_client(http)).into_turn().await.unwrap();
+    request_turn(&model(&server).with_http_client(http)).into_turn().await.unwrap();
     let host = server.url().replace("http://", "");
     let expected = (200, host, Some("req_1".to_owned()), Some("7".to_owned()));
     assert_eq!(*seen.lock().unwrap(), [expected]);
@@ -405,21 +445,27 @@ async fn a_hook_sees_the_head_of_every_response() {
 
 #[tokio::test]
 async fn a_panic_in_a_hook_is_an_error_of_the_turn() {
-    let server = serve(stream(vec![bytes(TEXT), bytes(FINISH)])).await;
+    let server =
+        start_server(sse_response(vec![body_bytes(TEXT_FRAME), body_bytes(FINISH_FRAME)])).await;
     let http = HttpClient::without_proxy().with_response_hook(|_| panic!("no good"));
-    let error = ask(&model(&server).with_http_client(http)).into_turn().await.unwrap_err();
+    let error = request_turn(&model(&server).with_http_client(http)).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);
     assert!(error.message().contains("no good"), "{error}");
 }
 
 #[tokio::test]
 async fn a_providers_connect_timeout_is_its_own_and_its_connections_are_reused() {
-    let server = serve(stream(vec![bytes(TEXT), bytes(FINISH), bytes(DONE)])).await;
+    let server = start_server(sse_response(vec![
+        body_bytes(TEXT_FRAME),
+        body_bytes(FINISH_FRAME),
+        body_bytes(DONE_FRAME),
+    ]))
+    .await;
     let connect = Some(Duration::from_secs(7));
     let usual = model(&server);
     let quick = usual.clone().with_timeouts(Timeouts { connect, ..Timeouts::default() });
     for model in [&usual, &usual, &quick, &quick] {
-        ask(model).into_turn().await.unwrap();
+        request_turn(model).into_turn().await.unwrap();
     }
     assert_eq!(server.connection_count(), 2);
 }
@@ -427,7 +473,7 @@ async fn a_providers_connect_timeout_is_its_own_and_its_connections_are_reused()
 #[test]
 fn a_turn_polled_outside_a_runtime_is_an_error() {
     let model = OpenAiChat::new("m").with_base_url("http://127.0.0.1:1").unwrap();
-    let mut events: Vec<_> = block_on(ask(&model.with_api_key(KEY)).collect());
+    let mut events: Vec<_> = block_on(request_turn(&model.with_api_key(API_KEY)).collect());
     let error = events.pop().unwrap().unwrap_err();
     assert!(events.is_empty(), "{events:?}");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Connect, false));

@@ -14,13 +14,13 @@ use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::turn::Turn;
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
-use crate::over_http::KEY;
+use crate::over_http::API_KEY;
 
-async fn ask(model: &dyn Provider) -> Result<Arc<Turn>, Error> {
-    ask_with(model, vec![Item::user("hi")]).await
+async fn request_turn(model: &dyn Provider) -> Result<Arc<Turn>, Error> {
+    request_turn_with(model, vec![Item::user("hi")]).await
 }
 
-async fn ask_with(model: &dyn Provider, items: Vec<Item>) -> Result<Arc<Turn>, Error> {
+async fn request_turn_with(model: &dyn Provider, items: Vec<Item>) -> Result<Arc<Turn>, Error> {
     model.stream_turn(Request::new(History::from_items("h", items))).into_turn().await
 }
 
@@ -50,28 +50,28 @@ macro_rules! each {
 }
 
 /// A server that keeps its requests and answers each with a refusal.
-async fn refusing(status: u16) -> LoopbackServer {
+async fn refusing_server(status: u16) -> LoopbackServer {
     let body = r#"{"error":{"message":"no"}}"#;
     LoopbackServer::start(move |_| HttpResponse::text(status, body)).await.unwrap()
 }
 
-fn last(server: &LoopbackServer) -> HttpRequest {
+fn last_request(server: &LoopbackServer) -> HttpRequest {
     server.requests().pop().expect("a request")
 }
 
 #[tokio::test]
 async fn a_custom_header_is_sent_by_every_provider_and_replaces_one_of_the_same_name() {
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     for model in each!(|m| m
         .with_base_url(server.url())
         .unwrap()
-        .with_api_key(KEY)
+        .with_api_key(API_KEY)
         .with_header("X-Gateway", "first")
         .with_header("x-gateway", "second")
         .with_header("anthropic-version", "2030-01-01"))
     {
-        ask(&*model).await.unwrap_err();
-        let request = last(&server);
+        request_turn(&*model).await.unwrap_err();
+        let request = last_request(&server);
         let sent = |name: &str| -> Vec<String> {
             let named = request.headers.iter().filter(|(known, _)| known == name);
             named.map(|(_, value)| value.clone()).collect()
@@ -83,13 +83,13 @@ async fn a_custom_header_is_sent_by_every_provider_and_replaces_one_of_the_same_
 
 #[tokio::test]
 async fn a_custom_header_with_the_keys_name_replaces_the_key() {
-    let server = refusing(400).await;
-    let chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_api_key(KEY);
-    ask(&chat.with_header("Authorization", "Bearer of-the-gateway")).await.unwrap_err();
-    assert_eq!(last(&server).header("authorization"), Some("Bearer of-the-gateway"));
-    let anthropic = Anthropic::new("m").with_base_url(server.url()).unwrap().with_api_key(KEY);
-    ask(&anthropic.with_header("x-api-key", "of-the-gateway")).await.unwrap_err();
-    assert_eq!(last(&server).header("x-api-key"), Some("of-the-gateway"));
+    let server = refusing_server(400).await;
+    let chat = OpenAiChat::new("m").with_base_url(server.url()).unwrap().with_api_key(API_KEY);
+    request_turn(&chat.with_header("Authorization", "Bearer of-the-gateway")).await.unwrap_err();
+    assert_eq!(last_request(&server).header("authorization"), Some("Bearer of-the-gateway"));
+    let anthropic = Anthropic::new("m").with_base_url(server.url()).unwrap().with_api_key(API_KEY);
+    request_turn(&anthropic.with_header("x-api-key", "of-the-gateway")).await.unwrap_err();
+    assert_eq!(last_request(&server).header("x-api-key"), Some("of-the-gateway"));
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn headers_with_secret_sounding_names_are_treated_as_secrets() {
     let refused = async |name: &str| {
         let model = Anthropic::new("m").with_base_url("http://gpu.invalid").unwrap();
         let model = model.without_retries().with_header(name, "some-value");
-        ask(&model).await.unwrap_err().kind() == ErrorKind::InvalidRequest
+        request_turn(&model).await.unwrap_err().kind() == ErrorKind::InvalidRequest
     };
     for name in
         ["x-portkey-api-key", "Cookie", "cf-access-client-secret", "x-jwt-assertion", "X-Bearer"]
@@ -107,20 +107,21 @@ async fn headers_with_secret_sounding_names_are_treated_as_secrets() {
     for name in ["x-portkey-provider", "x-max-tokens", "x-author", "x-keyword", "idempotency-key"] {
         assert!(!refused(name).await, "{name}");
         // Nor does it stand for a key at the vendor.
-        let error = ask(&Anthropic::new("m").with_header(name, "some-value")).await.unwrap_err();
+        let error =
+            request_turn(&Anthropic::new("m").with_header(name, "some-value")).await.unwrap_err();
         assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey), "{name}");
     }
 }
 
 #[tokio::test]
 async fn invalid_headers_are_rejected_before_any_request() {
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     for (name, value) in
         [("a b", "c"), ("", "c"), ("x-a", "b\nc"), ("Content-Type", "text/plain"), ("accept", "*")]
     {
         let models = each!(|m| m.with_base_url(server.url()).unwrap().with_header(name, value));
         for model in models {
-            let error = ask(&*model).await.unwrap_err();
+            let error = request_turn(&*model).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{name}: {error}");
         }
     }
@@ -142,7 +143,7 @@ async fn a_secret_header_never_appears_in_errors_or_debug_output() {
         .with_header("x-portkey-api-key", "pk-hunter22hunter22")
         .with_header("authorization", "Bearer tok-hunter33hunter33"));
     for model in models {
-        let error = ask(&*model).await.unwrap_err();
+        let error = request_turn(&*model).await.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter"), "{error:?}");
     }
     // Of several values in one, each is hidden; short words are not.
@@ -150,8 +151,9 @@ async fn a_secret_header_never_appears_in_errors_or_debug_output() {
         LoopbackServer::start(|_| HttpResponse::text(400, "no session hunter22session, beta"));
     let echo = echo.await.unwrap();
     let model = Anthropic::new("m").with_base_url(format!("{}?mode=beta", echo.url())).unwrap();
-    let error =
-        ask(&model.with_header("cookie", "a=b; session=hunter22session")).await.unwrap_err();
+    let error = request_turn(&model.with_header("cookie", "a=b; session=hunter22session"))
+        .await
+        .unwrap_err();
     assert!(error.message().ends_with("no session …, beta"), "{error}");
     let model = Anthropic::new("m").with_header("x-api-key", "sk-hunter22hunter22");
     assert!(!format!("{model:?}").contains("hunter"), "{model:?}");
@@ -160,29 +162,30 @@ async fn a_secret_header_never_appears_in_errors_or_debug_output() {
 #[tokio::test]
 async fn a_missing_key_for_the_vendors_own_url_is_an_error_before_any_request() {
     for model in each!(|m| m) {
-        let error = ask(&*model).await.unwrap_err();
+        let error = request_turn(&*model).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth, "{error:?}");
         assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
         assert!(error.message().ends_with("wants a key, and none is set"), "{error}");
         assert!(!error.is_retryable() && error.status().is_none());
     }
-    let error = ask(&OpenAiChat::new("m").with_dialect(Dialect::DEEPSEEK)).await.unwrap_err();
+    let error =
+        request_turn(&OpenAiChat::new("m").with_dialect(Dialect::DEEPSEEK)).await.unwrap_err();
     assert_eq!(error.message(), "api.deepseek.com wants a key, and none is set");
-    let error = ask(&Anthropic::new("m").with_api_key("")).await.unwrap_err();
+    let error = request_turn(&Anthropic::new("m").with_api_key("")).await.unwrap_err();
     assert_eq!(error.auth_problem(), Some(AuthProblem::MissingKey));
     // Elsewhere no key means no header of one.
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     for model in each!(|m| m.with_base_url(server.url()).unwrap()) {
-        ask(&*model).await.unwrap_err();
+        request_turn(&*model).await.unwrap_err();
         for name in ["authorization", "x-api-key", "api-key", "x-goog-api-key"] {
-            assert_eq!(last(&server).header(name), None);
+            assert_eq!(last_request(&server).header(name), None);
         }
     }
 }
 
 #[tokio::test]
 async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let http = HttpClient::customized(move |client| client.resolve("gpu.example", address));
@@ -193,12 +196,15 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
             (ErrorKind::InvalidRequest, Some("base_url"))
         );
         assert!(error.message().contains("allow_plain_http"), "{error}");
-        assert!(!format!("{error:?}").contains(KEY));
+        assert!(!format!("{error:?}").contains(API_KEY));
     };
-    let models =
-        each!(|m| m.with_http_client(http.clone()).with_base_url(&url).unwrap().with_api_key(KEY));
+    let models = each!(|m| m
+        .with_http_client(http.clone())
+        .with_base_url(&url)
+        .unwrap()
+        .with_api_key(API_KEY));
     for model in models {
-        refused(ask(&*model).await.unwrap_err());
+        refused(request_turn(&*model).await.unwrap_err());
     }
     let models = each!(|m| m
         .with_http_client(http.clone())
@@ -206,35 +212,35 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
         .unwrap()
         .with_header("x-token", "t-12345678"));
     for model in models {
-        refused(ask(&*model).await.unwrap_err());
+        refused(request_turn(&*model).await.unwrap_err());
     }
     let named = format!("http://me:hunter22@gpu.example:{port}?key=k-12345678");
     let model = Anthropic::new("m").with_http_client(http.clone()).with_base_url(named).unwrap();
-    refused(ask(&model).await.unwrap_err());
+    refused(request_turn(&model).await.unwrap_err());
     assert!(server.requests().is_empty());
     // Allowed, or without anything to read.
     let models = each!(|m| m
         .with_http_client(http.clone())
         .with_base_url(&url)
         .unwrap()
-        .with_api_key(KEY)
+        .with_api_key(API_KEY)
         .allow_plain_http());
     for model in models {
-        assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
+        assert_eq!(request_turn(&*model).await.unwrap_err().status(), Some(400));
     }
     for model in each!(|m| m.with_http_client(http.clone()).with_base_url(&url).unwrap()) {
-        assert_eq!(ask(&*model).await.unwrap_err().status(), Some(400));
+        assert_eq!(request_turn(&*model).await.unwrap_err().status(), Some(400));
     }
     for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
         let url = format!("http://{host}:{port}");
-        let model = Anthropic::new("m").with_base_url(url).unwrap().with_api_key(KEY);
-        assert_eq!(ask(&model).await.unwrap_err().status(), Some(400), "{host}");
+        let model = Anthropic::new("m").with_base_url(url).unwrap().with_api_key(API_KEY);
+        assert_eq!(request_turn(&model).await.unwrap_err().status(), Some(400), "{host}");
     }
 }
 
 #[tokio::test]
 async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
-    let target = refusing(400).await;
+    let target = refusing_server(400).await;
     let to = target.url();
     let server = LoopbackServer::start(move |_| HttpResponse {
         headers: vec![("location".to_owned(), to.clone())],
@@ -251,8 +257,8 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
     assert_eq!(called.load(Ordering::Relaxed), 0, "before the first request");
     let models = each!(|m| m.with_http_client(http.clone()).with_base_url(server.url()).unwrap());
     for model in &models {
-        assert_eq!(ask(&**model).await.unwrap_err().status(), Some(307));
-        assert_eq!(last(&server).header("user-agent"), Some("mine/1"));
+        assert_eq!(request_turn(&**model).await.unwrap_err().status(), Some(307));
+        assert_eq!(last_request(&server).header("user-agent"), Some("mine/1"));
     }
     assert_eq!(called.load(Ordering::Relaxed), 1);
     assert!(target.requests().is_empty());
@@ -260,7 +266,7 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
     let elsewhere = tokio::task::spawn_blocking(move || {
         let model = Anthropic::new("m").with_http_client(http).with_base_url(url).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.unwrap().block_on(ask(&model)).unwrap_err()
+        runtime.unwrap().block_on(request_turn(&model)).unwrap_err()
     });
     assert_eq!(elsewhere.await.unwrap().status(), Some(307));
     assert_eq!(called.load(Ordering::Relaxed), 2, "once for each runtime");
@@ -268,51 +274,55 @@ async fn a_client_is_customized_once_per_runtime_and_never_follows_redirects() {
 
 #[tokio::test]
 async fn a_customization_that_panics_is_an_error_of_the_turn() {
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     let http = HttpClient::customized(|_| panic!("no good"));
     let model = Anthropic::new("m").with_http_client(http).with_base_url(server.url()).unwrap();
-    let error = ask(&model.without_retries()).await.unwrap_err();
+    let error = request_turn(&model.without_retries()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic, "{error:?}");
     assert!(error.message().contains("no good"));
 }
 
 /// An address that nothing listens on.
-fn nowhere() -> String {
+fn unused_url() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
 
 /// A client with this proxy for everything.
-fn through(proxy: &str) -> HttpClient {
+fn proxied_client(proxy: &str) -> HttpClient {
     let proxy = reqwest::Proxy::all(proxy).unwrap();
     HttpClient::customized(move |client| client.proxy(proxy.clone()))
 }
 
-fn behind(proxy: &str, url: &str) -> Anthropic {
-    let model = Anthropic::new("m").with_http_client(through(proxy)).with_base_url(url).unwrap();
+fn proxied_model(proxy: &str, url: &str) -> Anthropic {
+    let model =
+        Anthropic::new("m").with_http_client(proxied_client(proxy)).with_base_url(url).unwrap();
     model.without_retries()
 }
 
 #[tokio::test]
 async fn an_error_of_a_proxy_names_the_proxy_and_not_its_password() {
-    let proxy = nowhere();
+    let proxy = unused_url();
     let with_password = proxy.replace("http://", "http://me:hunter22@");
     for url in ["http://gateway.example", "https://gateway.example"] {
-        let error = ask(&behind(&with_password, url)).await.unwrap_err();
+        let error = request_turn(&proxied_model(&with_password, url)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Connect, "{error:?}");
         assert!(error.message().contains(&format!("the proxy {proxy}")), "{error}");
         assert!(error.message().contains("gateway.example"), "{error}");
         assert!(!format!("{error:?}").contains("hunter22"), "{error:?}");
     }
     // What the proxy itself says.
-    let refuses = refusing(407).await;
-    let error = ask(&behind(&refuses.url(), "http://gateway.example")).await.unwrap_err();
+    let refuses = refusing_server(407).await;
+    let error =
+        request_turn(&proxied_model(&refuses.url(), "http://gateway.example")).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Auth, Some(407)));
     let says = format!("the proxy {} answered with status 407", refuses.url());
     assert!(error.message().starts_with(&says), "{error}");
     for status in [403, 407, 502] {
-        let refuses = refusing(status).await;
-        let error = ask(&behind(&refuses.url(), "https://gateway.example")).await.unwrap_err();
+        let refuses = refusing_server(status).await;
+        let error = request_turn(&proxied_model(&refuses.url(), "https://gateway.example"))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Connect, "{error:?}");
         let says = format!("the proxy {} did not connect to gateway.example", refuses.url());
         assert!(error.message().starts_with(&says), "{error}");
@@ -321,13 +331,13 @@ async fn an_error_of_a_proxy_names_the_proxy_and_not_its_password() {
 
 #[tokio::test]
 async fn errors_name_a_proxy_only_if_the_request_used_it() {
-    let nowhere = nowhere();
+    let nowhere = unused_url();
     let message = async |customize: fn(reqwest::ClientBuilder, &str) -> reqwest::ClientBuilder,
                          url: &str| {
         let proxy = nowhere.clone();
         let http = HttpClient::customized(move |client| customize(client, &proxy));
         let model = Anthropic::new("m").with_http_client(http).with_base_url(url).unwrap();
-        ask(&model.without_retries()).await.unwrap_err().message().to_owned()
+        request_turn(&model.without_retries()).await.unwrap_err().message().to_owned()
     };
     let http_only = |client: reqwest::ClientBuilder, proxy: &str| {
         client.proxy(reqwest::Proxy::http(proxy).unwrap()).user_agent("bot (+http://bot.example/a)")
@@ -347,9 +357,9 @@ async fn errors_name_a_proxy_only_if_the_request_used_it() {
 
 #[tokio::test]
 async fn requests_to_localhost_bypass_the_proxy() {
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
-        let error = ask(&behind(&nowhere(), &url)).await.unwrap_err();
+        let error = request_turn(&proxied_model(&unused_url(), &url)).await.unwrap_err();
         assert_eq!(error.status(), Some(400), "{error}");
     }
 }
@@ -357,19 +367,21 @@ async fn requests_to_localhost_bypass_the_proxy() {
 // What depends on the vendor's own address.
 
 /// The vendor itself, on this machine, and what it was sent.
-async fn vendor(reply: impl Fn() -> Reply + Send + Sync + 'static) -> (ModelServer, Anthropic) {
+async fn vendor_server(
+    reply: impl Fn() -> Reply + Send + Sync + 'static,
+) -> (ModelServer, Anthropic) {
     let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap().lenient();
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
-    let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(KEY);
+    let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(API_KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
     (server, model.allow_plain_http())
 }
 
 /// What was said, a turn with signed thoughts, and what was said then.
-async fn with_thoughts(model: &Anthropic) -> Vec<Item> {
-    let turn = ask(model).await.unwrap();
+async fn history_with_thoughts(model: &Anthropic) -> Vec<Item> {
+    let turn = request_turn(model).await.unwrap();
     let mut items = vec![Item::user("hi")];
     items.extend(turn.to_history_items());
     items.push(Item::user("go on"));
@@ -379,8 +391,8 @@ async fn with_thoughts(model: &Anthropic) -> Vec<Item> {
 #[tokio::test]
 async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
     use turnstream::request::{Options, Reasoning};
-    let (server, model) = vendor(|| Reply::new().think("hm").say("hi")).await;
-    let items = with_thoughts(&model).await;
+    let (server, model) = vendor_server(|| Reply::new().think("hm").say("hi")).await;
+    let items = history_with_thoughts(&model).await;
     let asked = Mutex::new(0);
     let binding = async |model: &Anthropic, items: Vec<Item>, options: Options| {
         let request = Request::new(History::from_items("h", items)).with_options(options);
@@ -411,18 +423,18 @@ async fn the_vendor_is_asked_to_drop_stale_reasoning_unless_disabled() {
 
 #[tokio::test]
 async fn the_drop_block_beta_header_is_merged_with_configured_betas() {
-    let server = refusing(400).await;
+    let server = refusing_server(400).await;
     let port = server.url().rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let http = HttpClient::customized(move |client| client.resolve("api.anthropic.com", address));
-    let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(KEY);
+    let model = Anthropic::new("claude-fable-5-1").with_http_client(http).with_api_key(API_KEY);
     let model = model.with_base_url(format!("http://api.anthropic.com:{port}")).unwrap();
     let model = model.allow_plain_http().with_beta("one-2026-01-01").with_beta("one-2026-01-01");
-    let (_thinker, thinking) = vendor(|| Reply::new().think("hm").say("hi")).await;
-    let items = with_thoughts(&thinking).await;
-    ask(&model).await.unwrap_err();
-    assert_eq!(last(&server).header("anthropic-beta"), Some("one-2026-01-01"));
-    ask_with(&model, items).await.unwrap_err();
+    let (_thinker, thinking) = vendor_server(|| Reply::new().think("hm").say("hi")).await;
+    let items = history_with_thoughts(&thinking).await;
+    request_turn(&model).await.unwrap_err();
+    assert_eq!(last_request(&server).header("anthropic-beta"), Some("one-2026-01-01"));
+    request_turn_with(&model, items).await.unwrap_err();
     let both = "one-2026-01-01,thinking-binding-controls-2026-08-01";
-    assert_eq!(last(&server).header("anthropic-beta"), Some(both));
+    assert_eq!(last_request(&server).header("anthropic-beta"), Some(both));
 }

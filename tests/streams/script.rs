@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures::stream::{self, FusedStream, Stream, StreamExt};
 use turnstream::stream::{LoopEndReason, Step, loop_over, loop_stream, loop_with_state};
 
-pub(crate) fn poll<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
+pub(crate) fn poll_once<S: Stream + Unpin>(stream: &mut S) -> Poll<Option<S::Item>> {
     stream.poll_next_unpin(&mut Context::from_waker(Waker::noop()))
 }
 
 #[derive(Default)]
-pub(crate) struct Wakes(pub(crate) AtomicUsize);
+pub(crate) struct WakeCounter(pub(crate) AtomicUsize);
 
-impl Wake for Wakes {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -25,7 +25,7 @@ impl Wake for Wakes {
 /// Polls to the end. What is pending without having woken its task would hang, and fails.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
-    let wakes = Arc::new(Wakes::default());
+    let wakes = Arc::new(WakeCounter::default());
     let counting = Waker::from(Arc::clone(&wakes));
     loop {
         let before = wakes.0.load(Ordering::Relaxed);
@@ -40,7 +40,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// One thing that a scripted body does when it is polled.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Word {
+pub(crate) enum BodyAction {
     Value(u32),
     Next(u32),
     Stop,
@@ -49,45 +49,45 @@ pub(crate) enum Word {
     /// Wakes and is pending, once.
     Wait,
 }
-pub(crate) use Word::{Fail, Next, Stop, StopWith, Value, Wait};
+pub(crate) use BodyAction::{Fail, Next, Stop, StopWith, Value, Wait};
 
 /// Which body of the script it is, and a number that every value of it is added to.
-pub(crate) type State = (usize, u32);
+pub(crate) type BodyState = (usize, u32);
 
 /// What a script must come to.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct LoopResult {
     pub(crate) items: Vec<Result<u32, u32>>,
     pub(crate) ended: LoopEndReason,
     /// The states that bodies were built with.
-    pub(crate) built: Vec<State>,
+    pub(crate) built_states: Vec<BodyState>,
     /// The last state that was seen: that of the last body, or the one that the loop left.
-    pub(crate) last: State,
+    pub(crate) last_state: BodyState,
     /// How many words were played in all.
-    pub(crate) played: usize,
+    pub(crate) action_count: usize,
 }
 
 /// The loop over plain vectors: what all forms of the loop are held against. With `inputs`, there
 /// are so many bodies at most.
-pub(crate) fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
-    let mut told = Told {
+pub(crate) fn reference_result(script: &[Vec<BodyAction>], inputs: Option<usize>) -> LoopResult {
+    let mut told = LoopResult {
         items: vec![],
         ended: LoopEndReason::NoDecision,
-        built: vec![],
-        last: (0, 0),
-        played: 0,
+        built_states: vec![],
+        last_state: (0, 0),
+        action_count: 0,
     };
     let mut state = (0, 0);
     'bodies: loop {
         if Some(state.0) == inputs {
             told.ended = LoopEndReason::InputEnded;
-            told.last = state;
+            told.last_state = state;
             return told;
         }
-        told.built.push(state);
-        told.last = state;
+        told.built_states.push(state);
+        told.last_state = state;
         for word in script.get(state.0).map_or(&[][..], Vec::as_slice) {
-            told.played += 1;
+            told.action_count += 1;
             match *word {
                 Wait => {}
                 Value(value) => told.items.push(Ok(value.wrapping_add(state.1))),
@@ -98,7 +98,7 @@ pub(crate) fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
                 Stop => told.ended = LoopEndReason::Stop,
                 StopWith(with) => {
                     told.ended = LoopEndReason::StopWith;
-                    told.last = (state.0 + 1, with);
+                    told.last_state = (state.0 + 1, with);
                 }
                 Fail(error) => {
                     told.items.push(Err(error));
@@ -113,26 +113,27 @@ pub(crate) fn reference(script: &[Vec<Word>], inputs: Option<usize>) -> Told {
     }
 }
 
-pub(crate) type Body<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
+pub(crate) type BoxedBody<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
 /// Plays scripts and writes down what was asked of it.
 #[derive(Clone, Default)]
-pub(crate) struct Player {
-    pub(crate) script: Arc<Vec<Vec<Word>>>,
-    pub(crate) built: Arc<Mutex<Vec<State>>>,
-    pub(crate) played: Arc<AtomicUsize>,
+pub(crate) struct ScriptPlayer {
+    pub(crate) script: Arc<Vec<Vec<BodyAction>>>,
+    pub(crate) built_states: Arc<Mutex<Vec<BodyState>>>,
+    pub(crate) action_count: Arc<AtomicUsize>,
 }
 
-impl Player {
-    pub(crate) fn new(script: &[Vec<Word>]) -> Self {
+impl ScriptPlayer {
+    pub(crate) fn new(script: &[Vec<BodyAction>]) -> Self {
         Self { script: Arc::new(script.to_vec()), ..Self::default() }
     }
 
-    pub(crate) fn body(&self, state: State) -> Body<Result<Step<u32, State>, u32>> {
-        self.built.lock().unwrap().push(state);
+    pub(crate) fn body(&self, state: BodyState) -> BoxedBody<Result<Step<u32, BodyState>, u32>> {
+        self.built_states.lock().unwrap().push(state);
         let (n, with) = state;
-        let mut words: VecDeque<Word> = self.script.get(n).cloned().unwrap_or_default().into();
-        let played = Arc::clone(&self.played);
+        let mut words: VecDeque<BodyAction> =
+            self.script.get(n).cloned().unwrap_or_default().into();
+        let played = Arc::clone(&self.action_count);
         Box::pin(stream::poll_fn(move |cx| {
             let Some(word) = words.pop_front() else { return Poll::Ready(None) };
             played.fetch_add(1, Ordering::Relaxed);
@@ -151,75 +152,89 @@ impl Player {
     }
 
     /// The same without errors: a body of bare steps.
-    pub(crate) fn bare_body(&self, state: State) -> Body<Step<u32, State>> {
+    pub(crate) fn infallible_body(&self, state: BodyState) -> BoxedBody<Step<u32, BodyState>> {
         self.body(state).map(|step| step.expect("the script does not fail")).boxed()
     }
 
-    pub(crate) fn told(
+    pub(crate) fn into_result(
         self,
         items: Vec<Result<u32, u32>>,
         ended: Option<LoopEndReason>,
-        last: State,
-    ) -> Told {
-        let built = std::mem::take(&mut *self.built.lock().unwrap());
-        let played = self.played.load(Ordering::Relaxed);
-        Told { items, ended: ended.expect("it has ended"), built, last, played }
+        last: BodyState,
+    ) -> LoopResult {
+        let built = std::mem::take(&mut *self.built_states.lock().unwrap());
+        let played = self.action_count.load(Ordering::Relaxed);
+        LoopResult {
+            items,
+            ended: ended.expect("it has ended"),
+            built_states: built,
+            last_state: last,
+            action_count: played,
+        }
     }
 }
 
 /// Drains a stream, and looks whether it stays over.
-pub(crate) fn drain<S: FusedStream + Unpin>(stream: &mut S) -> Vec<S::Item> {
+pub(crate) fn drain_stream<S: FusedStream + Unpin>(stream: &mut S) -> Vec<S::Item> {
     // A stream without an end fails below instead of going on for ever.
     let items = block_on(stream.by_ref().take(1000).collect());
     for _ in 0..3 {
         assert!(stream.is_terminated());
-        assert!(matches!(poll(stream), Poll::Ready(None)), "it goes on after its end");
+        assert!(matches!(poll_once(stream), Poll::Ready(None)), "it goes on after its end");
     }
     items
 }
 
 /// Runs a script through every form of the loop.
-pub(crate) fn check(script: &[Vec<Word>]) -> Told {
-    let expected = reference(script, None);
+pub(crate) fn check_every_form(script: &[Vec<BodyAction>]) -> LoopResult {
+    let expected = reference_result(script, None);
 
-    let player = Player::new(script);
+    let player = ScriptPlayer::new(script);
     let mut stream = loop_stream((0, 0), |state| player.body(state));
-    let items = drain(&mut stream);
+    let items = drain_stream(&mut stream);
     let ended = stream.end_reason();
     drop(stream);
-    assert_eq!(player.told(items, ended, expected.last), expected, "loop_stream");
+    assert_eq!(player.into_result(items, ended, expected.last_state), expected, "loop_stream");
 
-    let player = Player::new(script);
+    let player = ScriptPlayer::new(script);
     let (mut stream, cell) = loop_with_state((0, 0), |state| player.body(state));
-    let items = drain(&mut stream);
+    let items = drain_stream(&mut stream);
     assert_eq!(stream.end_reason(), cell.end_reason());
     drop(stream);
-    assert_eq!(player.told(items, cell.end_reason(), cell.get()), expected, "loop_with_state");
+    assert_eq!(
+        player.into_result(items, cell.end_reason(), cell.get()),
+        expected,
+        "loop_with_state"
+    );
 
     if !script.iter().flatten().any(|word| matches!(word, Fail(_))) {
-        let player = Player::new(script);
-        let mut stream = loop_stream((0, 0), |state| player.bare_body(state));
-        let items = drain(&mut stream).into_iter().map(Ok).collect();
+        let player = ScriptPlayer::new(script);
+        let mut stream = loop_stream((0, 0), |state| player.infallible_body(state));
+        let items = drain_stream(&mut stream).into_iter().map(Ok).collect();
         let ended = stream.end_reason();
         drop(stream);
-        assert_eq!(player.told(items, ended, expected.last), expected, "a body of bare steps");
+        assert_eq!(
+            player.into_result(items, ended, expected.last_state),
+            expected,
+            "a body of bare steps"
+        );
     }
 
     for inputs in 0..script.len() + 2 {
-        let expected = reference(script, Some(inputs));
-        let player = Player::new(script);
+        let expected = reference_result(script, Some(inputs));
+        let player = ScriptPlayer::new(script);
         let input = stream::iter(0..inputs);
-        let mut stream = loop_over(input, (0, 0), |state: State, n| {
+        let mut stream = loop_over(input, (0, 0), |state: BodyState, n| {
             assert_eq!(state.0, n, "each body has the state that the one before left");
             player.body(state)
         });
-        let items = drain(&mut stream);
+        let items = drain_stream(&mut stream);
         let ended = stream.end_reason();
         if expected.ended == LoopEndReason::InputEnded {
-            assert_eq!(stream.state(), Some(&expected.last));
+            assert_eq!(stream.state(), Some(&expected.last_state));
         }
         drop(stream);
-        assert_eq!(player.told(items, ended, expected.last), expected, "loop_over");
+        assert_eq!(player.into_result(items, ended, expected.last_state), expected, "loop_over");
     }
     expected
 }

@@ -8,18 +8,22 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{ReasoningKind, StopReason, Turn, TurnEvent};
 use turnstream::{History, Request};
 
-fn turn(reply: Reply) -> Turn {
+fn turn_from_reply(reply: Reply) -> Turn {
     let model = Scripted::new([reply]);
     let turn = model.stream_turn(Request::new(History::from_id("h"))).into_turn();
     (*block_on(turn).unwrap()).clone()
 }
 
 /// What each item brings back to its model.
-fn data(reply: Reply) -> Vec<Option<ProviderData>> {
-    turn(reply).items().iter().map(|item| item.provider_data.as_deref().cloned()).collect()
+fn item_provider_data(reply: Reply) -> Vec<Option<ProviderData>> {
+    turn_from_reply(reply)
+        .items()
+        .iter()
+        .map(|item| item.provider_data.as_deref().cloned())
+        .collect()
 }
 
-fn own(value: serde_json::Value) -> ProviderData {
+fn scripted_data(value: serde_json::Value) -> ProviderData {
     let (provider, model) = ("scripted".to_owned(), "scripted".to_owned());
     ProviderData { provider, model, value: value.into() }
 }
@@ -34,24 +38,27 @@ fn a_scripted_signature_applies_to_the_previous_part() {
         .call_raw("c1", "now", "{}")
         .sign("c")
         .say("there");
-    let signed = |signature: &str| Some(own(json!({ "signature": signature })));
-    assert_eq!(data(reply), [signed("a"), signed("b"), signed("c"), None]);
+    let signed = |signature: &str| Some(scripted_data(json!({ "signature": signature })));
+    assert_eq!(item_provider_data(reply), [signed("a"), signed("b"), signed("c"), None]);
     // What was not said cannot be signed.
-    assert_eq!(data(Reply::new().sign("a").say("Hi")), [None]);
-    assert_eq!(data(Reply::text("Hi").retract("again").sign("a").say("Ho")), [None]);
+    assert_eq!(item_provider_data(Reply::new().sign("a").say("Hi")), [None]);
+    assert_eq!(item_provider_data(Reply::text("Hi").retract("again").sign("a").say("Ho")), [None]);
 }
 
 #[test]
 fn a_signed_part_is_not_extended() {
-    let items = turn(Reply::new().think("one").sign("a").think("two").sign("b"));
+    let items = turn_from_reply(Reply::new().think("one").sign("a").think("two").sign("b"));
     assert_eq!(items.items().len(), 2);
 }
 
 #[test]
 fn hidden_reasoning_is_provider_data_without_text() {
     let reply = Reply::new().think_hidden("b3Bh").say("Hi");
-    assert_eq!(data(reply.clone()), [Some(own(json!({ "data": "b3Bh" }))), None]);
-    assert_eq!(turn(reply).reasoning(), "");
+    assert_eq!(
+        item_provider_data(reply.clone()),
+        [Some(scripted_data(json!({ "data": "b3Bh" }))), None]
+    );
+    assert_eq!(turn_from_reply(reply).reasoning(), "");
 }
 
 #[test]
@@ -71,9 +78,9 @@ fn a_reasoning_summary_is_distinguished_from_full_reasoning() {
 
 #[test]
 fn a_scripted_refusal_has_the_refusal_stop_reason() {
-    assert_eq!(turn(Reply::new().refuse("No")).stop_reason(), &StopReason::Refusal);
+    assert_eq!(turn_from_reply(Reply::new().refuse("No")).stop_reason(), &StopReason::Refusal);
     let again = Reply::new().refuse("No").retract("again").say("Yes");
-    assert_eq!(turn(again).stop_reason(), &StopReason::Stop);
+    assert_eq!(turn_from_reply(again).stop_reason(), &StopReason::Stop);
     let calls = Reply::new().refuse("No, but").call_raw("c", "f", "{}");
-    assert_eq!(turn(calls).stop_reason(), &StopReason::ToolCalls);
+    assert_eq!(turn_from_reply(calls).stop_reason(), &StopReason::ToolCalls);
 }

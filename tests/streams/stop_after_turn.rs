@@ -26,7 +26,7 @@ fn agent(model: &Scripted) -> Agent {
 }
 
 /// Stops a run at the first event that `here` wants, and gives what it leaves behind.
-async fn stopped_at(model: &Scripted, here: impl Fn(&Event) -> bool) -> (Outcome, History) {
+async fn run_stopped_at(model: &Scripted, here: impl Fn(&Event) -> bool) -> (Outcome, History) {
     let mut run = agent(model).run("Roll a die");
     let (mut outcome, mut stopped) = (None, false);
     while let Some(event) = run.next().await {
@@ -42,7 +42,12 @@ async fn stopped_at(model: &Scripted, here: impl Fn(&Event) -> bool) -> (Outcome
 }
 
 #[track_caller]
-fn check((outcome, history): &(Outcome, History), reason: EndReason, turns: u32, items: usize) {
+fn check_stopped(
+    (outcome, history): &(Outcome, History),
+    reason: EndReason,
+    turns: u32,
+    items: usize,
+) {
     assert_eq!((outcome.reason, outcome.turns, history.len()), (reason, turns, items));
     assert!(history.is_settled());
 }
@@ -57,7 +62,7 @@ async fn the_turn_and_its_tools_are_finished_and_no_request_follows() {
     ];
     for place in places {
         let model = model();
-        check(&stopped_at(&model, place).await, EndReason::Stopped, 1, 4);
+        check_stopped(&run_stopped_at(&model, place).await, EndReason::Stopped, 1, 4);
         assert_eq!(model.requests().len(), 1);
     }
 }
@@ -65,23 +70,23 @@ async fn the_turn_and_its_tools_are_finished_and_no_request_follows() {
 #[tokio::test]
 async fn a_stop_between_turns_or_before_the_first_sends_no_request() {
     let model = model();
-    let between = stopped_at(&model, |event| matches!(event, Event::Continued { .. })).await;
-    check(&between, EndReason::Stopped, 1, 4);
+    let between = run_stopped_at(&model, |event| matches!(event, Event::Continued { .. })).await;
+    check_stopped(&between, EndReason::Stopped, 1, 4);
     assert_eq!(model.requests().len(), 1);
-    let before = stopped_at(&model, |event| matches!(event, Event::Appended { .. })).await;
-    check(&before, EndReason::Stopped, 0, 1);
+    let before = run_stopped_at(&model, |event| matches!(event, Event::Appended { .. })).await;
+    check_stopped(&before, EndReason::Stopped, 0, 1);
     assert_eq!(model.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_stop_after_a_final_answer_leaves_the_run_completed() {
     let here = |event: &Event| event.text_delta().is_some_and(|text| text.as_str() == "It ");
-    check(&stopped_at(&model(), here).await, EndReason::Completed, 2, 5);
+    check_stopped(&run_stopped_at(&model(), here).await, EndReason::Completed, 2, 5);
 }
 
 #[tokio::test]
 async fn a_stopped_run_continues_from_a_file_without_new_input() {
-    let (_, history) = stopped_at(&model(), |event| event.tool_output().is_some()).await;
+    let (_, history) = run_stopped_at(&model(), |event| event.tool_output().is_some()).await;
     let file = serde_json::to_string(&history).unwrap();
     let loaded: History = serde_json::from_str(&file).unwrap();
     let outcome = agent(&model()).run_from(loaded, Input::default()).outcome().await;

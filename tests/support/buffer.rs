@@ -7,12 +7,12 @@ use serde_json::Value;
 
 /// Bytes in memory, shared by its clones.
 #[derive(Clone)]
-pub(crate) struct Buffer {
+pub(crate) struct SharedBuffer {
     bytes: Arc<Mutex<Vec<u8>>>,
     capacity: usize,
 }
 
-impl Buffer {
+impl SharedBuffer {
     pub(crate) fn new() -> Self {
         Self::with_capacity(usize::MAX)
     }
@@ -27,12 +27,12 @@ impl Buffer {
     }
 
     /// Each line as JSON.
-    pub(crate) fn lines(&self) -> Vec<Value> {
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
-impl Write for Buffer {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut written = self.bytes.lock().unwrap();
         let taken = bytes.len().min(self.capacity - written.len());

@@ -3,6 +3,6 @@
 use tokio::runtime::{Builder, Runtime};
 
 /// A runtime on this thread whose clock is paused.
-pub(crate) fn paused() -> Runtime {
+pub(crate) fn paused_runtime() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }

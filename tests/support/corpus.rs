@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The folder that `TURNSTREAM_CORPUS` names, by default `../shared/corpus`; `None`, with a
 /// message, if it does not exist.
-pub(crate) fn folder() -> Option<PathBuf> {
+pub(crate) fn corpus_folder() -> Option<PathBuf> {
     let folder = env::var_os("TURNSTREAM_CORPUS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/corpus"),
         PathBuf::from,

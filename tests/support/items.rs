@@ -6,49 +6,52 @@ use turnstream::context::Compaction;
 use turnstream::item::{Content, ResultKind, StopReason, ToolCall, ToolResult, TurnInfo};
 use turnstream::{History, Item, Usage};
 
-pub(crate) fn tokens(input_tokens: u64, output_tokens: u64) -> Usage {
+pub(crate) fn token_usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage { input_tokens, output_tokens, ..Usage::default() }
 }
 
-pub(crate) fn history(items: impl IntoIterator<Item = Item>) -> History {
+pub(crate) fn history_of(items: impl IntoIterator<Item = Item>) -> History {
     History::from_items("h", items)
 }
 
 /// The item as the last of a completed turn with calls.
-pub(crate) fn ends(item: Item, usage: Usage) -> Item {
-    ends_with(StopReason::ToolCalls, item, usage)
+pub(crate) fn as_tool_turn_end(item: Item, usage: Usage) -> Item {
+    as_turn_end(StopReason::ToolCalls, item, usage)
 }
 
 /// The item as the last of a completed turn.
-pub(crate) fn ends_with(stop_reason: StopReason, item: Item, usage: Usage) -> Item {
+pub(crate) fn as_turn_end(stop_reason: StopReason, item: Item, usage: Usage) -> Item {
     let info = TurnInfo { usage, model: None, response_id: None, stop_reason };
     Item { turn: Some(Arc::new(info)), ..item }
 }
 
-pub(crate) fn result(id: &str, content: impl Into<Content>) -> Item {
+pub(crate) fn look_result(id: &str, content: impl Into<Content>) -> Item {
     let call = ToolCall { call_id: id.into(), name: "look".into(), arguments: String::new() };
     Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, content))
 }
 
 /// One turn with a call: a thought, words, the call, its result.
-pub(crate) fn turn(n: usize) -> Vec<Item> {
+pub(crate) fn look_turn(n: usize) -> Vec<Item> {
     let id = format!("c{n}");
     vec![
         Item::reasoning(format!("thought {n}")),
         Item::text(format!("text {n}")),
-        ends(Item::tool_call(&id, "look", format!("{{\"n\":{n}}}")), tokens(100, 10)),
-        result(&id, format!("result {n}")),
+        as_tool_turn_end(
+            Item::tool_call(&id, "look", format!("{{\"n\":{n}}}")),
+            token_usage(100, 10),
+        ),
+        look_result(&id, format!("result {n}")),
     ]
 }
 
 /// A message of the user, followed by turns with calls.
-pub(crate) fn session(turns: usize) -> Vec<Item> {
+pub(crate) fn session_items(turns: usize) -> Vec<Item> {
     let mut items = vec![Item::user("Begin.")];
-    items.extend((0..turns).flat_map(turn));
+    items.extend((0..turns).flat_map(look_turn));
     items
 }
 
-pub(crate) fn applied(compaction: &Compaction, to: &History) -> History {
+pub(crate) fn apply_compaction(compaction: &Compaction, to: &History) -> History {
     compaction.validate(to).unwrap();
     let mut history = to.clone();
     compaction.apply(&mut history);
@@ -56,12 +59,12 @@ pub(crate) fn applied(compaction: &Compaction, to: &History) -> History {
 }
 
 /// Read back from a store.
-pub(crate) fn stored(history: &History) -> History {
+pub(crate) fn round_trip_json(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()
 }
 
 /// The words of users and of the model, in order.
-pub(crate) fn words(history: &History) -> Vec<String> {
+pub(crate) fn message_texts(history: &History) -> Vec<String> {
     let said = |item: &Item| item.as_user().map(Content::text).or(item.as_text().map(Into::into));
     history.iter().filter_map(said).collect()
 }

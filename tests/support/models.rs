@@ -13,40 +13,40 @@ use turnstream::stream::TurnStream;
 use turnstream::testing::{Answer, Wire, lint};
 
 use super::tools::Counter;
-use super::wires::{decode, encode, on_wire};
+use super::wires::{decode_chunks, decode_stream, encode};
 
 /// A model behind a wire: each request is answered with the next body, piece by piece.
-pub(crate) struct Bodies {
-    turns: Vec<Vec<String>>,
+pub(crate) struct ChunkedProvider {
+    chunks_by_turn: Vec<Vec<String>>,
     wire: Wire,
     /// What was asked.
-    pub(crate) asked: Arc<Mutex<Vec<Request>>>,
+    pub(crate) requests: Arc<Mutex<Vec<Request>>>,
     /// The bodies that are open.
-    pub(crate) open: Counter,
+    pub(crate) open_bodies: Counter,
     /// How many pieces were read.
-    pub(crate) read: Arc<AtomicUsize>,
+    pub(crate) chunks_read: Arc<AtomicUsize>,
 }
 
-impl Bodies {
+impl ChunkedProvider {
     pub(crate) fn new(turns: Vec<Vec<String>>, wire: Wire) -> Self {
         let (asked, open, read) = (Arc::default(), Counter::default(), Arc::default());
-        Self { turns, wire, asked, open, read }
+        Self { chunks_by_turn: turns, wire, requests: asked, open_bodies: open, chunks_read: read }
     }
 }
 
-impl Provider for Bodies {
+impl Provider for ChunkedProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let history = request.history.clone();
-        let mut asked = self.asked.lock().unwrap();
-        let body = self.turns[asked.len()].clone();
+        let mut asked = self.requests.lock().unwrap();
+        let body = self.chunks_by_turn[asked.len()].clone();
         asked.push(request);
-        let (open, read) = (self.open.count(), Arc::clone(&self.read));
+        let (open, read) = (self.open_bodies.enter(), Arc::clone(&self.chunks_read));
         let pieces = stream::iter(body).map(move |piece| {
             let _open = &open;
             read.fetch_add(1, Ordering::Relaxed);
             Ok(Bytes::from(piece))
         });
-        on_wire(self.wire, "m", &history, pieces)
+        decode_stream(self.wire, "m", &history, pieces)
     }
 
     fn model(&self) -> &'static str {
@@ -56,14 +56,14 @@ impl Provider for Bodies {
 
 /// A provider that speaks a wire and has no network: it answers with the next body.
 #[derive(Clone)]
-pub(crate) struct OnWire {
+pub(crate) struct WireProvider {
     wire: Wire,
     model: &'static str,
     bodies: Arc<Mutex<VecDeque<Vec<u8>>>>,
-    sent: Arc<Mutex<Vec<Value>>>,
+    sent_bodies: Arc<Mutex<Vec<Value>>>,
 }
 
-impl OnWire {
+impl WireProvider {
     pub(crate) fn new<A: Into<Answer>>(
         wire: Wire,
         model: &'static str,
@@ -75,13 +75,13 @@ impl OnWire {
             body.replace("_0000", &format!("_{n:04}")).into_bytes()
         };
         let bodies = answers.into_iter().enumerate().map(body).collect();
-        Self { wire, model, bodies: Arc::new(Mutex::new(bodies)), sent: Arc::default() }
+        Self { wire, model, bodies: Arc::new(Mutex::new(bodies)), sent_bodies: Arc::default() }
     }
 
     /// The bodies of the requests, none of which its vendor would refuse.
     #[track_caller]
-    pub(crate) fn sent(&self) -> Vec<Value> {
-        let sent = self.sent.lock().unwrap().clone();
+    pub(crate) fn sent_bodies(&self) -> Vec<Value> {
+        let sent = self.sent_bodies.lock().unwrap().clone();
         for body in &sent {
             assert_eq!(lint::request(self.wire, "m", body), Vec::<String>::new(), "{}", self.wire);
         }
@@ -89,12 +89,12 @@ impl OnWire {
     }
 }
 
-impl Provider for OnWire {
+impl Provider for WireProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let body = encode(self.wire, self.model, &request);
-        self.sent.lock().unwrap().push(body);
+        self.sent_bodies.lock().unwrap().push(body);
         let body = self.bodies.lock().unwrap().pop_front().expect("the script has a reply");
-        decode(self.wire, self.model, &request.history, vec![body])
+        decode_chunks(self.wire, self.model, &request.history, vec![body])
     }
 
     fn model(&self) -> &str {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// The program of an example; `None`, with a message, if `cargo` did not build it.
-pub(crate) fn example(name: &str) -> Option<PathBuf> {
+pub(crate) fn example_program(name: &str) -> Option<PathBuf> {
     let tests = std::env::current_exe().unwrap();
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let program = tests.ancestors().nth(2)?.join("examples").join(file);

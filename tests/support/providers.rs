@@ -5,22 +5,22 @@ use turnstream::stream::TurnStream;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent, Usage};
 
 /// An error whose message is the name of its kind.
-pub(crate) fn error(kind: ErrorKind) -> Error {
+pub(crate) fn error_of_kind(kind: ErrorKind) -> Error {
     Error::new(kind, kind.as_str())
 }
 
 /// The usage of a request with ten input tokens.
-pub(crate) fn spent(output_tokens: u64) -> Usage {
+pub(crate) fn usage_with_output(output_tokens: u64) -> Usage {
     Usage { input_tokens: 10, output_tokens, ..Usage::default() }
 }
 
 /// A request with one message of the user.
-pub(crate) fn request() -> Request {
+pub(crate) fn user_request() -> Request {
     Request::new(History::from_items("h", [Item::user("hi")]))
 }
 
 /// The events of a turn, and its error, after which nothing comes.
-pub(crate) async fn read(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
+pub(crate) async fn collect_turn(mut turn: TurnStream) -> (Vec<TurnEvent>, Option<Error>) {
     let mut events = Vec::new();
     while let Some(event) = turn.next().await {
         match event {

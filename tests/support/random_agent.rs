@@ -22,37 +22,37 @@ use super::tools;
 
 /// What the tools did, by idempotency key.
 #[derive(Default)]
-pub(crate) struct Tools {
-    pub(crate) ran: Mutex<Vec<(String, String, Value)>>,
-    pub(crate) running: AtomicUsize,
+pub(crate) struct ToolLog {
+    pub(crate) executed_calls: Mutex<Vec<(String, String, Value)>>,
+    pub(crate) running_count: AtomicUsize,
     /// By the history of the run that they run in.
-    in_run: Mutex<HashMap<String, usize>>,
+    running_by_run: Mutex<HashMap<String, usize>>,
     /// What the run has told.
-    pub(crate) told: Mutex<Option<Journal>>,
-    pub(crate) wrong: Mutex<Vec<String>>,
+    pub(crate) journal: Mutex<Option<Journal>>,
+    pub(crate) violations: Mutex<Vec<String>>,
 }
 
 /// Counts a tool while it runs, however it ends.
-struct Running {
-    tools: Arc<Tools>,
-    run: String,
-    alone: bool,
+struct RunningTool {
+    log: Arc<ToolLog>,
+    run_id: String,
+    is_exclusive: bool,
 }
 
-impl Running {
-    fn look(&self) {
-        let beside = self.tools.in_run.lock().unwrap()[&self.run];
-        if self.alone && beside > 1 {
-            self.tools.wrong.lock().unwrap().push(format!("{beside} beside an exclusive tool"));
+impl RunningTool {
+    fn check_exclusive(&self) {
+        let beside = self.log.running_by_run.lock().unwrap()[&self.run_id];
+        if self.is_exclusive && beside > 1 {
+            self.log.violations.lock().unwrap().push(format!("{beside} beside an exclusive tool"));
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTool {
     fn drop(&mut self) {
-        self.look();
-        self.tools.running.fetch_sub(1, Ordering::Relaxed);
-        *self.tools.in_run.lock().unwrap().get_mut(&self.run).unwrap() -= 1;
+        self.check_exclusive();
+        self.log.running_count.fetch_sub(1, Ordering::Relaxed);
+        *self.log.running_by_run.lock().unwrap().get_mut(&self.run_id).unwrap() -= 1;
     }
 }
 
@@ -66,22 +66,23 @@ fn spec(name: &str) -> ToolSpec {
     }
 }
 
-fn tool(name: &'static str, dice: &Arc<Dice>, tools: &Arc<Tools>) -> Tool {
+fn tool(name: &'static str, dice: &Arc<Dice>, tools: &Arc<ToolLog>) -> Tool {
     let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
     let run = move |args: Value, cx: ToolContext| {
         let key = cx.idempotency_key().to_owned();
         let run = key.rsplit_once('/').unwrap().0.to_owned();
-        tools.running.fetch_add(1, Ordering::Relaxed);
-        *tools.in_run.lock().unwrap().entry(run.clone()).or_default() += 1;
-        tools.ran.lock().unwrap().push((key, name.to_owned(), args));
-        let running = Running { tools: Arc::clone(&tools), run, alone: name == "alone" };
+        tools.running_count.fetch_add(1, Ordering::Relaxed);
+        *tools.running_by_run.lock().unwrap().entry(run.clone()).or_default() += 1;
+        tools.executed_calls.lock().unwrap().push((key, name.to_owned(), args));
+        let running =
+            RunningTool { log: Arc::clone(&tools), run_id: run, is_exclusive: name == "alone" };
         let (fate, pause) = (dice.roll(10), dice.roll(120));
         async move {
-            running.look();
+            running.check_exclusive();
             cx.record_change("a thing");
             if name != "quick" {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
-                running.look();
+                running.check_exclusive();
             }
             cx.record_evidence("seen");
             match fate {
@@ -96,13 +97,13 @@ fn tool(name: &'static str, dice: &Arc<Dice>, tools: &Arc<Tools>) -> Tool {
 }
 
 fn reply(dice: &Dice) -> Reply {
-    const NAMES: [&str; 9] =
+    const TOOL_NAMES: [&str; 9] =
         ["quick", "quick", "slow", "timed", "alone", "ask", "out", "strict", "sub"];
     let usage = Usage { input_tokens: dice.roll(50), output_tokens: 7, ..Usage::default() };
     let it = Reply::new().usage(usage);
     let calls = |mut it: Reply| {
         for _ in 0..=dice.roll(4) {
-            let name = NAMES[usize::try_from(dice.roll(9)).unwrap()];
+            let name = TOOL_NAMES[usize::try_from(dice.roll(9)).unwrap()];
             let id = ["", "c", "d", "e"][usize::try_from(dice.roll(4)).unwrap()];
             let arguments = match (name, dice.roll(6)) {
                 ("sub", 1..) => r#"{"prompt":"look"}"#,
@@ -137,9 +138,9 @@ fn reply(dice: &Dice) -> Reply {
 }
 
 /// Forgets the older half, or says nonsense.
-struct Forgetful(Arc<Dice>);
+struct RandomCompactor(Arc<Dice>);
 
-impl Compactor for Forgetful {
+impl Compactor for RandomCompactor {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
         let items = vec![Item::user("in short")];
         ready(match self.0.roll(5) {
@@ -152,41 +153,41 @@ impl Compactor for Forgetful {
 }
 
 /// An agent whose sub-agents are `depth` deep.
-pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Agent {
+pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: u32) -> Agent {
     let limits = Limits {
-        max_turns: if depth == 0 { 3 } else { 1 + dice.small(14) },
-        max_corrections: dice.small(4),
-        max_turn_retries: dice.small(3),
-        max_truncated_call_retries: dice.small(3),
+        max_turns: if depth == 0 { 3 } else { 1 + dice.roll_u32(14) },
+        max_corrections: dice.roll_u32(4),
+        max_turn_retries: dice.roll_u32(3),
+        max_truncated_call_retries: dice.roll_u32(3),
         nudge_after_repeats: 2,
         ..Limits::default()
     };
     let script = || {
         let (dice, tools) = (Arc::clone(dice), Arc::clone(tools));
         Scripted::from_fn(move |request, _| {
-            let told = tools.told.lock().unwrap().as_ref().map(Journal::history);
+            let told = tools.journal.lock().unwrap().as_ref().map(Journal::history);
             let is_fold = depth < 2 || told.as_ref() == Some(&request.history);
             if !is_fold || !request.history.is_settled() {
-                tools.wrong.lock().unwrap().push("a request that is not the fold".to_owned());
+                tools.violations.lock().unwrap().push("a request that is not the fold".to_owned());
             }
             reply(&dice)
         })
     };
     let mut agent = Agent::new(script())
         .with_fallback(script())
-        .with_toolkit(kit(dice, tools, pool, depth))
+        .with_toolkit(toolkit(dice, tools, pool, depth))
         .with_limits(limits)
         .with_budget(budget(dice, pool))
         .with_id_generator(CountingIds::new("id"))
-        .with_compactor(Forgetful(Arc::clone(dice)));
+        .with_compactor(RandomCompactor(Arc::clone(dice)));
     if dice.one_in(2) {
         agent = agent.interactive();
     }
-    agent = with_hooks_of_calls(agent, dice);
-    with_other_hooks(agent, dice)
+    agent = with_call_hooks(agent, dice);
+    with_run_hooks(agent, dice)
 }
 
-fn kit(dice: &Arc<Dice>, tools: &Arc<Tools>, pool: &Pool, depth: u32) -> Toolkit {
+fn toolkit(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: u32) -> Toolkit {
     let one = |name| tool(name, dice, tools);
     let mut all = vec![
         one("quick"),
@@ -231,7 +232,7 @@ fn budget(dice: &Dice, pool: &Pool) -> Budget {
         budget = budget.with_wrap_up();
     }
     if dice.one_in(6) {
-        budget = budget.with_tool_calls(dice.small(12));
+        budget = budget.with_tool_calls(dice.roll_u32(12));
     }
     if dice.one_in(6) {
         budget = budget.with_target(Target::new(80));
@@ -242,7 +243,7 @@ fn budget(dice: &Dice, pool: &Pool) -> Budget {
     budget
 }
 
-fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
+fn with_call_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     if dice.one_in(2) {
         agent = agent.with_hook(hook::unwrap_json_string());
     }
@@ -274,7 +275,7 @@ fn with_hooks_of_calls(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     agent
 }
 
-fn with_other_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
+fn with_run_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     if dice.one_in(3) {
         let at = Arc::clone(dice);
         agent = agent.with_hook(hook::after_tool(move |_, _, result| match at.roll(40) {
@@ -309,13 +310,13 @@ fn with_other_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
         }));
     }
     if dice.one_in(3) {
-        agent = with_notes_and_objections(agent, dice);
+        agent = with_note_and_stop_hooks(agent, dice);
     }
     agent
 }
 
 /// An agent with hooks that add notes after a turn and object to its end.
-pub(crate) fn with_notes_and_objections(agent: Agent, dice: &Arc<Dice>) -> Agent {
+pub(crate) fn with_note_and_stop_hooks(agent: Agent, dice: &Arc<Dice>) -> Agent {
     let (noting, stopping) = (Arc::clone(dice), Arc::clone(dice));
     agent
         .with_hook(hook::after_sampling(move |_, _| {
@@ -335,7 +336,7 @@ pub(crate) fn with_notes_and_objections(agent: Agent, dice: &Arc<Dice>) -> Agent
 }
 
 /// A result from elsewhere.
-pub(crate) fn output(dice: &Dice) -> ToolOutput {
+pub(crate) fn tool_output(dice: &Dice) -> ToolOutput {
     match dice.roll(2) {
         0 => ToolOutput::ok("from elsewhere"),
         _ => ToolOutput::error("not from elsewhere"),

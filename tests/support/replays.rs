@@ -10,46 +10,49 @@ use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_respon
 use turnstream::replay::{RecordedRun, Recorder, Recording, ReplayMismatch, ReplayRun};
 use turnstream::{Agent, ErrorKind, Event, Request};
 
-static RUNS: AtomicUsize = AtomicUsize::new(0);
-static REQUESTS: AtomicUsize = AtomicUsize::new(0);
-static SEEN: AtomicUsize = AtomicUsize::new(0);
+static REPLAYED_RUNS: AtomicUsize = AtomicUsize::new(0);
+static REPLAYED_REQUESTS: AtomicUsize = AtomicUsize::new(0);
+static SEEN_AGENTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Replays every run, where it is dropped.
-pub(crate) fn recorder() -> &'static Recorder {
+pub(crate) fn replaying_recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
-        Recorder::to_callback(|run| check(&run, run.recording.replay(&run.agent)))
+        Recorder::to_callback(|run| check_replay(&run, run.recording.replay(&run.agent)))
     });
     &RECORDER
 }
 
 /// Replays the runs of one agent in so many, where there are more than can be waited for.
-pub(crate) fn one_in(n: usize, agent: Agent) -> Agent {
-    match SEEN.fetch_add(1, Ordering::Relaxed).is_multiple_of(n) {
-        true => agent.with_recorder(recorder()),
+pub(crate) fn record_one_in(n: usize, agent: Agent) -> Agent {
+    match SEEN_AGENTS.fetch_add(1, Ordering::Relaxed).is_multiple_of(n) {
+        true => agent.with_recorder(replaying_recorder()),
         false => agent,
     }
 }
 
 /// Plays a run, which is the recorded one.
 #[track_caller]
-pub(crate) fn check(run: &RecordedRun, rerun: ReplayRun) {
+pub(crate) fn check_replay(run: &RecordedRun, rerun: ReplayRun) {
     // What fails already is not made worse.
     if std::thread::panicking() {
         return;
     }
-    let requests = replayed(&run.recording, rerun);
+    let requests = replay_requests(&run.recording, rerun);
     assert_eq!(requests.len(), run.requests.len(), "the requests of {:?}", run.recording);
     for (recorded, played) in run.requests.iter().zip(&requests) {
-        assert!(bytes(recorded) == bytes(played), "{recorded:?}\n\n{played:?}");
+        assert!(
+            encode_on_every_wire(recorded) == encode_on_every_wire(played),
+            "{recorded:?}\n\n{played:?}"
+        );
     }
-    let runs = RUNS.fetch_add(1, Ordering::Relaxed) + 1;
-    let all = REQUESTS.fetch_add(requests.len(), Ordering::Relaxed) + requests.len();
+    let runs = REPLAYED_RUNS.fetch_add(1, Ordering::Relaxed) + 1;
+    let all = REPLAYED_REQUESTS.fetch_add(requests.len(), Ordering::Relaxed) + requests.len();
     println!("replayed: {runs} runs, {all} requests");
 }
 
 /// Plays a recording to its end, which is that of the recorded run, and gives its requests.
 #[track_caller]
-fn replayed(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
+fn replay_requests(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
     let mut recorded = recording.events();
     let error = recording.events().last().and_then(Event::outcome).and_then(|it| it.error.clone());
     let mut failure = None;
@@ -62,7 +65,7 @@ fn replayed(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
         match event {
             Ok(event) => assert_eq!(Some(&event), recorded.next()),
             Err(error) if error.kind() == ErrorKind::ReplayMismatch => {
-                panic!("{error}: {:#?}", error_of(&error));
+                panic!("{error}: {:#?}", mismatch_details(&error));
             }
             Err(error) => assert!(failure.replace(error).is_none(), "a second error"),
         }
@@ -73,7 +76,7 @@ fn replayed(recording: &Recording, mut rerun: ReplayRun) -> Vec<Request> {
     rerun.requests()
 }
 
-fn error_of(error: &turnstream::Error) -> Option<String> {
+fn mismatch_details(error: &turnstream::Error) -> Option<String> {
     let mismatch = error.find_source::<ReplayMismatch>()?;
     let short =
         |json: &turnstream::item::RawJson| json.as_str().chars().take(600).collect::<String>();
@@ -81,7 +84,7 @@ fn error_of(error: &turnstream::Error) -> Option<String> {
 }
 
 /// What each wire sends for a request, or why it sends nothing.
-fn bytes(request: &Request) -> [Result<Vec<u8>, String>; 5] {
+fn encode_on_every_wire(request: &Request) -> [Result<Vec<u8>, String>; 5] {
     [
         anthropic::encode(request, "m"),
         openai_chat::encode(request, "m", &Dialect::OPENAI),

@@ -12,29 +12,32 @@ use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run};
 use super::replays;
 
 /// An agent with a model that answers so.
-pub(crate) fn scripted(
+pub(crate) fn scripted_agent(
     replies: impl IntoIterator<Item = Reply>,
     tools: Vec<Tool>,
 ) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    (agent(model.clone()).with_tools(tools), model)
+    (test_agent(model.clone()).with_tools(tools), model)
 }
 
 /// An agent that does not ask again for a turn that broke off, so that a test sees what is left of it.
-pub(crate) fn agent(model: impl Provider + 'static) -> Agent {
+pub(crate) fn test_agent(model: impl Provider + 'static) -> Agent {
     Agent::new(model)
-        .with_limits(without_retries())
+        .with_limits(limits_without_retries())
         .with_id_generator(CountingIds::new("id"))
-        .with_recorder(replays::recorder())
+        .with_recorder(replays::replaying_recorder())
 }
 
 /// The default limits, but that a turn that broke off is not asked for again.
-pub(crate) fn without_retries() -> Limits {
+pub(crate) fn limits_without_retries() -> Limits {
     Limits { max_turn_retries: 0, ..Limits::default() }
 }
 
-pub(crate) async fn outcome(replies: impl IntoIterator<Item = Reply>, tools: Vec<Tool>) -> Outcome {
-    scripted(replies, tools).0.run("go").outcome().await
+pub(crate) async fn run_outcome(
+    replies: impl IntoIterator<Item = Reply>,
+    tools: Vec<Tool>,
+) -> Outcome {
+    scripted_agent(replies, tools).0.run("go").outcome().await
 }
 
 /// Where an interrupt finds a run that has given these events: with tools if something came of the
@@ -51,11 +54,11 @@ pub(crate) fn phase_after(events: &[Event], first: InterruptedPhase) -> Interrup
 }
 
 /// The outcome, the history, and what the model was asked.
-pub(crate) async fn story(
+pub(crate) async fn run_to_end(
     replies: impl IntoIterator<Item = Reply>,
     tools: Vec<Tool>,
 ) -> (Outcome, History, Vec<Request>) {
-    let (agent, model) = scripted(replies, tools);
+    let (agent, model) = scripted_agent(replies, tools);
     let run = agent.run("go");
     let handle = run.handle();
     let outcome = run.outcome().await;
@@ -63,17 +66,17 @@ pub(crate) async fn story(
 }
 
 /// A call of a tool, under an id.
-pub(crate) fn call_of(id: &str, name: &str) -> Reply {
+pub(crate) fn reply_calling(id: &str, name: &str) -> Reply {
     Reply::new().call_raw(id, name, "{}")
 }
 
 /// A call of the tool `t`, under an id.
-pub(crate) fn call(id: &str) -> Reply {
-    call_of(id, "t")
+pub(crate) fn reply_calling_t(id: &str) -> Reply {
+    reply_calling(id, "t")
 }
 
 /// Pulls until an event fits, and gives it.
-pub(crate) async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Event {
+pub(crate) async fn pull_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -> Event {
     loop {
         match run.next().await {
             Some(Ok(event)) if fits(&event) => return event,
@@ -99,7 +102,7 @@ pub(crate) async fn events_until(run: &mut Run, fits: impl Fn(&Event) -> bool) -
 /// Keeps an event of a run. The error of a run that failed is that of its outcome, and comes after
 /// `Finished`.
 #[track_caller]
-pub(crate) fn keep(events: &mut Vec<Event>, item: Result<Event, Error>) {
+pub(crate) fn push_event(events: &mut Vec<Event>, item: Result<Event, Error>) {
     match item {
         Ok(event) => {
             assert!(events.last().is_none_or(|last| last.outcome().is_none()), "{event:?}");
@@ -114,63 +117,63 @@ pub(crate) fn keep(events: &mut Vec<Event>, item: Result<Event, Error>) {
 }
 
 /// Pulls until the run waits or is over.
-pub(crate) fn pull(run: &mut Run) -> Vec<Event> {
+pub(crate) fn pull_ready(run: &mut Run) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(Some(event)) = run.next().now_or_never() {
-        keep(&mut events, event);
+        push_event(&mut events, event);
     }
     events
 }
 
 /// Pulls the rest of any stream of events that ends as a run does.
-pub(crate) async fn rest(
+pub(crate) async fn collect_rest(
     run: &mut (impl Stream<Item = Result<Event, Error>> + Unpin),
 ) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        keep(&mut events, event);
+        push_event(&mut events, event);
     }
     events
 }
 
 /// The type of each event, as it is written.
-pub(crate) fn types(events: &[Event]) -> Vec<String> {
+pub(crate) fn event_types(events: &[Event]) -> Vec<String> {
     let name = |event| serde_json::to_value(event).unwrap()["type"].as_str().unwrap().to_owned();
     events.iter().map(name).collect()
 }
 
 /// The one ending among the events, which is the last of them.
 #[track_caller]
-pub(crate) fn ending(events: &[Event]) -> &Outcome {
+pub(crate) fn final_outcome(events: &[Event]) -> &Outcome {
     assert_eq!(events.iter().filter_map(Event::outcome).count(), 1, "one ending");
     events.last().and_then(Event::outcome).expect("the ending comes last")
 }
 
 #[track_caller]
-pub(crate) fn check(outcome: &Outcome, reason: EndReason, turns: u32) {
+pub(crate) fn check_outcome(outcome: &Outcome, reason: EndReason, turns: u32) {
     assert_eq!((outcome.reason, outcome.turns), (reason, turns), "{outcome:?}");
 }
 
-pub(crate) fn results<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a ToolResult> {
+pub(crate) fn tool_results<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a ToolResult> {
     items.into_iter().filter_map(Item::as_tool_result).collect()
 }
 
 /// The call, the kind and the text of each result.
-pub(crate) fn answers<'a>(
+pub(crate) fn result_summaries<'a>(
     items: impl IntoIterator<Item = &'a Item>,
 ) -> Vec<(&'a str, ResultKind, String)> {
     let answer = |result: &'a ToolResult| (&*result.call_id, result.kind, result.content.text());
-    results(items).into_iter().map(answer).collect()
+    tool_results(items).into_iter().map(answer).collect()
 }
 
-pub(crate) fn kinds<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<ResultKind> {
-    results(items).into_iter().map(|result| result.kind).collect()
+pub(crate) fn result_kinds<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<ResultKind> {
+    tool_results(items).into_iter().map(|result| result.kind).collect()
 }
 
-pub(crate) fn calls<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a ToolCall> {
+pub(crate) fn tool_calls<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<&'a ToolCall> {
     items.into_iter().filter_map(Item::as_tool_call).collect()
 }
 
-pub(crate) fn is_started(event: &Event) -> bool {
+pub(crate) fn is_tool_started(event: &Event) -> bool {
     matches!(event, Event::Tool(ToolEvent::Started { .. }))
 }

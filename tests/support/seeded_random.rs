@@ -25,7 +25,7 @@ impl Dice {
         self.roll(sides) == 0
     }
 
-    pub(crate) fn small(&self, sides: u64) -> u32 {
+    pub(crate) fn roll_u32(&self, sides: u64) -> u32 {
         u32::try_from(self.roll(sides)).unwrap()
     }
 }

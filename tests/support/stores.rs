@@ -63,14 +63,14 @@ pub(crate) use forward_to_inner;
 
 /// A store that counts what is written, and fails when it is told to.
 #[derive(Clone, Default)]
-pub(crate) struct Counting {
+pub(crate) struct CountingStore {
     pub(crate) inner: MemoryStore,
-    pub(crate) appends: Arc<AtomicUsize>,
-    pub(crate) entries: Arc<AtomicUsize>,
-    pub(crate) fails: Arc<AtomicBool>,
+    pub(crate) append_count: Arc<AtomicUsize>,
+    pub(crate) entry_count: Arc<AtomicUsize>,
+    pub(crate) is_failing: Arc<AtomicBool>,
 }
 
-impl Store for Counting {
+impl Store for CountingStore {
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -80,11 +80,11 @@ impl Store for Counting {
         async move {
             // Somebody else has the turn.
             tokio::task::yield_now().await;
-            if self.fails.load(Ordering::Relaxed) {
+            if self.is_failing.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Store, "the disk is full"));
             }
-            self.appends.fetch_add(1, Ordering::Relaxed);
-            self.entries.fetch_add(entries.len(), Ordering::Relaxed);
+            self.append_count.fetch_add(1, Ordering::Relaxed);
+            self.entry_count.fetch_add(entries.len(), Ordering::Relaxed);
             self.inner.append(id, expected, entries).await
         }
         .boxed()
@@ -93,15 +93,15 @@ impl Store for Counting {
     forward_to_inner!();
 }
 
-pub(crate) async fn open(store: &(impl Store + Clone + 'static)) -> Session {
+pub(crate) async fn open_session(store: &(impl Store + Clone + 'static)) -> Session {
     Session::open(store.clone(), "s").await.unwrap()
 }
 
 /// The keys under which calls ran.
-pub(crate) type Keys = Arc<Mutex<Vec<String>>>;
+pub(crate) type IdempotencyKeys = Arc<Mutex<Vec<String>>>;
 
 /// A tool that notes its key, and never ends where it is told to hang.
-pub(crate) fn tool(name: &str, keys: &Keys, hangs: bool) -> Tool {
+pub(crate) fn key_recording_tool(name: &str, keys: &IdempotencyKeys, hangs: bool) -> Tool {
     let keys = Arc::clone(keys);
     let tool = Tool::raw(spec(name), move |_args, cx| {
         keys.lock().unwrap().push(cx.idempotency_key().to_owned());

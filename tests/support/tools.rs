@@ -12,30 +12,30 @@ use turnstream::tool::{Tool, ToolContext, ToolSpec};
 /// How many of something began, and how many are there now.
 #[derive(Clone, Default)]
 pub(crate) struct Counter {
-    began: Arc<AtomicUsize>,
-    now: Arc<AtomicUsize>,
+    started_count: Arc<AtomicUsize>,
+    alive_count: Arc<AtomicUsize>,
 }
 
 /// Counts for as long as it lives.
-pub(crate) struct Counted(Arc<AtomicUsize>);
+pub(crate) struct CountGuard(Arc<AtomicUsize>);
 
 impl Counter {
-    pub(crate) fn count(&self) -> Counted {
-        self.began.fetch_add(1, Ordering::Relaxed);
-        self.now.fetch_add(1, Ordering::Relaxed);
-        Counted(Arc::clone(&self.now))
+    pub(crate) fn enter(&self) -> CountGuard {
+        self.started_count.fetch_add(1, Ordering::Relaxed);
+        self.alive_count.fetch_add(1, Ordering::Relaxed);
+        CountGuard(Arc::clone(&self.alive_count))
     }
 
-    pub(crate) fn began(&self) -> usize {
-        self.began.load(Ordering::Relaxed)
+    pub(crate) fn started_count(&self) -> usize {
+        self.started_count.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn now(&self) -> usize {
-        self.now.load(Ordering::Relaxed)
+    pub(crate) fn alive_count(&self) -> usize {
+        self.alive_count.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -44,39 +44,39 @@ impl Drop for Counted {
 /// The calls that ran, and the number of those that are running.
 #[derive(Default)]
 pub(crate) struct Executions {
-    running: AtomicUsize,
-    ran: Mutex<Vec<String>>,
+    running_count: AtomicUsize,
+    executed_call_ids: Mutex<Vec<String>>,
 }
 
 /// Counts as running until it is dropped, however the call ends.
-pub(crate) struct Running(Arc<Executions>);
+pub(crate) struct RunningGuard(Arc<Executions>);
 
 impl Executions {
-    pub(crate) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
+    pub(crate) fn running_count(&self) -> usize {
+        self.running_count.load(Ordering::Relaxed)
     }
 
     /// The ids of the calls that ran, in order.
-    pub(crate) fn ran(&self) -> Vec<String> {
-        self.ran.lock().unwrap().clone()
+    pub(crate) fn executed_call_ids(&self) -> Vec<String> {
+        self.executed_call_ids.lock().unwrap().clone()
     }
 
-    pub(crate) fn enter(self: &Arc<Self>, cx: &ToolContext) -> Running {
-        self.ran.lock().unwrap().push(cx.call_id().to_owned());
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Running(Arc::clone(self))
+    pub(crate) fn enter(self: &Arc<Self>, cx: &ToolContext) -> RunningGuard {
+        self.executed_call_ids.lock().unwrap().push(cx.call_id().to_owned());
+        self.running_count.fetch_add(1, Ordering::Relaxed);
+        RunningGuard(Arc::clone(self))
     }
 
     /// Forgets the calls that ran, none of which may still run.
-    pub(crate) fn clear(&self) {
-        assert_eq!(self.running(), 0, "law 2: a tool of an earlier run still runs");
-        self.ran.lock().unwrap().clear();
+    pub(crate) fn clear_executed(&self) {
+        assert_eq!(self.running_count(), 0, "law 2: a tool of an earlier run still runs");
+        self.executed_call_ids.lock().unwrap().clear();
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.running_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -87,12 +87,12 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
 }
 
 /// A tool that always returns `answer`.
-pub(crate) fn constant(name: &str, answer: &'static str) -> Tool {
+pub(crate) fn constant_tool(name: &str, answer: &'static str) -> Tool {
     Tool::raw(spec(name), move |_, _| ready(answer)).unwrap()
 }
 
 /// A tool that takes what `steps` says to answer, and is counted while it runs.
-pub(crate) fn answering<Fut>(
+pub(crate) fn counted_tool<Fut>(
     name: &str,
     counter: &Counter,
     steps: impl Fn(Value) -> Fut + Send + Sync + 'static,
@@ -102,7 +102,7 @@ where
 {
     let counter = counter.clone();
     let run = move |args, _cx| {
-        let (alive, answer) = (counter.count(), steps(args));
+        let (alive, answer) = (counter.enter(), steps(args));
         async move {
             let _alive = alive;
             answer.await
@@ -112,27 +112,27 @@ where
 }
 
 /// A tool that answers at once.
-pub(crate) fn fine(name: &str, counter: &Counter) -> Tool {
-    answering(name, counter, |_| async { "fine".to_owned() })
+pub(crate) fn ok_tool(name: &str, counter: &Counter) -> Tool {
+    counted_tool(name, counter, |_| async { "fine".to_owned() })
 }
 
 /// The same, where nobody counts.
-pub(crate) fn tool(name: &str) -> Tool {
-    fine(name, &Counter::default())
+pub(crate) fn uncounted_tool(name: &str) -> Tool {
+    ok_tool(name, &Counter::default())
 }
 
 /// A tool that never answers.
-pub(crate) fn endless(name: &str, counter: &Counter) -> Tool {
-    answering(name, counter, |_| std::future::pending())
+pub(crate) fn pending_tool(name: &str, counter: &Counter) -> Tool {
+    counted_tool(name, counter, |_| std::future::pending())
 }
 
 /// Gives back what it was called with.
-pub(crate) fn echo(counter: &Counter) -> Tool {
-    answering("echo", counter, |args| ready(args.to_string()))
+pub(crate) fn echo_tool(counter: &Counter) -> Tool {
+    counted_tool("echo", counter, |args| ready(args.to_string()))
 }
 
 /// A tool with a number that it needs.
-pub(crate) fn strict(counter: &Counter) -> Tool {
+pub(crate) fn strict_tool(counter: &Counter) -> Tool {
     let counter = counter.clone();
     let parameters = json!({
         "type": "object",
@@ -142,19 +142,19 @@ pub(crate) fn strict(counter: &Counter) -> Tool {
         "required": ["n"],
     });
     Tool::raw(ToolSpec { parameters, ..spec("strict") }, move |args, _| {
-        let _alive = counter.count();
+        let _alive = counter.enter();
         ready(args.to_string())
     })
     .unwrap()
 }
 
 /// A reply with a call of `nap` for each duration, in milliseconds.
-pub(crate) fn naps(times: &[u64]) -> Reply {
+pub(crate) fn reply_calling_nap(times: &[u64]) -> Reply {
     times.iter().fold(Reply::new(), |reply, ms| reply.call("nap", json!({ "ms": ms })))
 }
 
 /// A tool that returns `sum` and the sum of its arguments `a` and `b`.
-pub(crate) fn adds(name: &str) -> Tool {
+pub(crate) fn sum_tool(name: &str) -> Tool {
     let sum = |args: Value, _| async move {
         format!("sum {}", args["a"].as_i64().unwrap() + args["b"].as_i64().unwrap())
     };
@@ -162,7 +162,7 @@ pub(crate) fn adds(name: &str) -> Tool {
 }
 
 /// A tool that takes as many milliseconds as it is told, and says so.
-pub(crate) fn nap(name: &str) -> Tool {
+pub(crate) fn nap_tool(name: &str) -> Tool {
     let run = |args: Value, _| async move {
         tokio::time::sleep(Duration::from_millis(args["ms"].as_u64().unwrap_or(0))).await;
         args["ms"].to_string()

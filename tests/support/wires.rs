@@ -17,11 +17,16 @@ use turnstream::{Error, History, Request, Turn, TurnEvent};
 
 /// What the encoder of a wire makes of a request.
 pub(crate) fn encode(wire: Wire, model: &str, request: &Request) -> Value {
-    serde_json::from_slice(&bytes(wire, model, request, &Dialect::OPENAI)).unwrap()
+    serde_json::from_slice(&encode_bytes(wire, model, request, &Dialect::OPENAI)).unwrap()
 }
 
 /// The same as it is sent.
-pub(crate) fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialect) -> Vec<u8> {
+pub(crate) fn encode_bytes(
+    wire: Wire,
+    model: &str,
+    request: &Request,
+    dialect: &Dialect,
+) -> Vec<u8> {
     let bytes = match wire {
         Wire::Anthropic => anthropic::encode(request, model),
         Wire::OpenAiChat => openai_chat::encode(request, model, dialect),
@@ -33,43 +38,43 @@ pub(crate) fn bytes(wire: Wire, model: &str, request: &Request, dialect: &Dialec
 }
 
 /// The body of a request for what comes behind a history, to a server that is strict.
-pub(crate) fn encoded(wire: Wire, history: &History) -> Vec<u8> {
+pub(crate) fn encode_strict(wire: Wire, history: &History) -> Vec<u8> {
     let mut request = Request::new(history.clone());
     request.options.max_output_tokens = Some(100);
-    bytes(wire, "m", &request, &Dialect::MINIMAL)
+    encode_bytes(wire, "m", &request, &Dialect::MINIMAL)
 }
 
 /// The same as JSON, which such a server takes.
 #[track_caller]
-pub(crate) fn sendable(wire: Wire, history: &History) -> Value {
-    let body = serde_json::from_slice(&encoded(wire, history)).unwrap();
+pub(crate) fn encode_and_lint(wire: Wire, history: &History) -> Value {
+    let body = serde_json::from_slice(&encode_strict(wire, history)).unwrap();
     assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire:?}: {body}");
     body
 }
 
 /// The turn that these chunks of a body are.
-pub(crate) fn decode(
+pub(crate) fn decode_chunks(
     wire: Wire,
     model: &str,
     after: &History,
     chunks: impl IntoIterator<Item = Vec<u8>>,
 ) -> TurnStream {
     let chunks: Vec<_> = chunks.into_iter().map(|chunk| Ok(Bytes::from(chunk))).collect();
-    on_wire(wire, model, after, stream::iter(chunks))
+    decode_stream(wire, model, after, stream::iter(chunks))
 }
 
 /// The same of a body.
-pub(crate) fn on_wire(
+pub(crate) fn decode_stream(
     wire: Wire,
     model: &str,
     after: &History,
     body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
 ) -> TurnStream {
-    in_dialect(&Dialect::OPENAI, wire, model, after, body)
+    decode_in_dialect(&Dialect::OPENAI, wire, model, after, body)
 }
 
 /// The same in a dialect of Chat Completions, which the other wires ignore.
-pub(crate) fn in_dialect(
+pub(crate) fn decode_in_dialect(
     dialect: &Dialect,
     wire: Wire,
     model: &str,
@@ -93,22 +98,22 @@ pub(crate) fn in_dialect(
 }
 
 /// The turn that a decoder reads from a whole body of server-sent events.
-pub(crate) fn turn_of(
+pub(crate) fn decode_sse_turn(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
-    framed_turn_of(body, ServerSentEvents::new(), decoder)
+    decode_framed_turn(body, ServerSentEvents::new(), decoder)
 }
 
 /// The turn that a decoder reads from a whole body of JSON lines.
-pub(crate) fn turn_of_lines(
+pub(crate) fn decode_json_lines_turn(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
-    framed_turn_of(body, NdJson::default(), decoder)
+    decode_framed_turn(body, NdJson::default(), decoder)
 }
 
-fn framed_turn_of(
+fn decode_framed_turn(
     body: impl Into<Bytes>,
     framing: impl Framing + Send + 'static,
     decoder: impl Decode + Send + 'static,
@@ -120,45 +125,48 @@ fn framed_turn_of(
 }
 
 /// The body of these frames.
-pub(crate) fn frames<T: AsRef<str>>(data: &[T]) -> String {
-    data.iter().map(|data| frame(data.as_ref())).collect()
+pub(crate) fn sse_body<T: AsRef<str>>(data: &[T]) -> String {
+    data.iter().map(|data| sse_frame(data.as_ref())).collect()
 }
 
 /// One frame of a stream as a wire has it.
-pub(crate) fn frame_on(wire: Wire, data: &str) -> String {
+pub(crate) fn wire_frame(wire: Wire, data: &str) -> String {
     match wire {
         Wire::Ollama => format!("{data}\n"),
-        _ => frame(data),
+        _ => sse_frame(data),
     }
 }
 
 /// One frame of a stream of server-sent events.
-pub(crate) fn frame(data: &str) -> String {
+pub(crate) fn sse_frame(data: &str) -> String {
     format!("data: {data}\n\n")
 }
 
 /// The turn that an answer is on a wire.
-pub(crate) fn read(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, Error> {
+pub(crate) fn read_answer(wire: Wire, answer: impl Into<Answer>) -> Result<Arc<Turn>, Error> {
     read_body(wire, answer.into().to_bytes(wire))
 }
 
 /// The turn that these frames are on a wire.
 pub(crate) fn read_frames(wire: Wire, frames: &[&str]) -> Result<Arc<Turn>, Error> {
-    read_body(wire, frames.iter().map(|data| frame_on(wire, data)).collect::<String>().into())
+    read_body(wire, frames.iter().map(|data| wire_frame(wire, data)).collect::<String>().into())
 }
 
 fn read_body(wire: Wire, body: Vec<u8>) -> Result<Arc<Turn>, Error> {
-    block_on(decode(wire, "m", &History::from_id("h"), [body]).into_turn())
+    block_on(decode_chunks(wire, "m", &History::from_id("h"), [body]).into_turn())
 }
 
 /// The events of a lawful body.
-pub(crate) fn events(wire: Wire, chunks: impl IntoIterator<Item = Vec<u8>>) -> Vec<TurnEvent> {
-    let events = decode(wire, "m", &History::from_id("h"), chunks);
+pub(crate) fn decode_events(
+    wire: Wire,
+    chunks: impl IntoIterator<Item = Vec<u8>>,
+) -> Vec<TurnEvent> {
+    let events = decode_chunks(wire, "m", &History::from_id("h"), chunks);
     block_on(events.map(|event| event.expect("a lawful body")).collect())
 }
 
 /// The same answer in all the ways in which it may be framed.
-pub(crate) fn bodies(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
+pub(crate) fn framing_variants(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
     let plain = || Answer::reply(reply.clone());
     let mut bodies = vec![plain(), plain().with_fault(Fault::NoDoneMarker)];
     for end in [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr] {

@@ -6,79 +6,81 @@ use turnstream::item::{ItemKind, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Event, History, Item, Journal, Outcome, Run, RunHandle, TurnEvent, Usage};
 
-use super::runs::{agent, ending, is_started, keep, kinds, results};
-use super::tools::{Counter, fine};
+use super::runs::{
+    final_outcome, is_tool_started, push_event, result_kinds, test_agent, tool_results,
+};
+use super::tools::{Counter, ok_tool};
 
 /// A world with the tool `t`, which counts how often it ran.
-pub(crate) struct World {
+pub(crate) struct AgentFixture {
     pub(crate) agent: Agent,
     pub(crate) model: Scripted,
-    ran: Counter,
+    tool_counter: Counter,
 }
 
-impl World {
+impl AgentFixture {
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
-        Self::of(Scripted::new(replies))
+        Self::from_model(Scripted::new(replies))
     }
 
-    pub(crate) fn of(model: Scripted) -> Self {
+    pub(crate) fn from_model(model: Scripted) -> Self {
         let ran = Counter::default();
-        let agent = agent(model.clone()).with_tools([fine("t", &ran)]);
-        Self { agent, model, ran }
+        let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
+        Self { agent, model, tool_counter: ran }
     }
 
-    pub(crate) fn with(mut self, change: impl FnOnce(Agent) -> Agent) -> Self {
+    pub(crate) fn map_agent(mut self, change: impl FnOnce(Agent) -> Agent) -> Self {
         self.agent = change(self.agent);
         self
     }
 
-    pub(crate) async fn run(&self) -> Told {
-        told(self.agent.run("go")).await
+    pub(crate) async fn run(&self) -> FinishedRun {
+        finish_run(self.agent.run("go")).await
     }
 
     /// How often the tool `t` ran.
-    pub(crate) fn ran(&self) -> usize {
-        self.ran.began()
+    pub(crate) fn tool_run_count(&self) -> usize {
+        self.tool_counter.started_count()
     }
 
     /// How many requests were sent.
-    pub(crate) fn sent(&self) -> usize {
+    pub(crate) fn request_count(&self) -> usize {
         self.model.requests().len()
     }
 }
 
 /// A run that is over: what it told, and what is left of it.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct FinishedRun {
     pub(crate) events: Vec<Event>,
     pub(crate) outcome: Outcome,
     pub(crate) handle: RunHandle,
 }
 
 /// Drives a run to its end and looks at what holds for every run.
-pub(crate) async fn told(run: Run) -> Told {
-    told_from(Vec::new(), run).await
+pub(crate) async fn finish_run(run: Run) -> FinishedRun {
+    finish_run_from(Vec::new(), run).await
 }
 
 /// The same where some events were pulled already.
-pub(crate) async fn told_from(mut events: Vec<Event>, mut run: Run) -> Told {
+pub(crate) async fn finish_run_from(mut events: Vec<Event>, mut run: Run) -> FinishedRun {
     let handle = run.handle();
     while let Some(event) = run.next().await {
-        keep(&mut events, event);
+        push_event(&mut events, event);
     }
-    let outcome = ending(&events).clone();
+    let outcome = final_outcome(&events).clone();
     let history = handle.history();
     assert!(history.settled().is_settled(), "it can be sent");
     let answered = history.unanswered_calls().is_empty();
     assert!(answered || outcome.reason == EndReason::Pending, "every call has its result");
     assert_eq!(outcome.partial, outcome.reason.is_partial());
     assert_eq!(outcome.usage, handle.usage());
-    Told { events, outcome, handle }
+    FinishedRun { events, outcome, handle }
 }
 
-impl Told {
+impl FinishedRun {
     #[track_caller]
-    pub(crate) fn check(&self, reason: EndReason, turns: u32) -> &Self {
+    pub(crate) fn check_outcome(&self, reason: EndReason, turns: u32) -> &Self {
         let found = (self.outcome.reason, self.outcome.turns);
         assert_eq!(found, (reason, turns), "{:?}", self.outcome.error);
         self
@@ -113,36 +115,36 @@ impl Told {
     }
 
     /// What was appended for this reason, as texts.
-    pub(crate) fn appended(&self, wanted: AppendReason) -> Vec<String> {
+    pub(crate) fn appended_texts(&self, wanted: AppendReason) -> Vec<String> {
         let items = self.events.iter().filter_map(|event| match event {
             Event::Appended { why, items, .. } if *why == wanted => Some(items),
             _ => None,
         });
-        items.flatten().map(words).collect()
+        items.flatten().map(item_summary).collect()
     }
 
     /// The kinds of the results in the history, in its order.
-    pub(crate) fn kinds(&self) -> Vec<ResultKind> {
-        kinds(&self.handle.history())
+    pub(crate) fn result_kinds(&self) -> Vec<ResultKind> {
+        result_kinds(&self.handle.history())
     }
 
     /// The texts of the results in the history, in its order.
-    pub(crate) fn results(&self) -> Vec<String> {
+    pub(crate) fn result_texts(&self) -> Vec<String> {
         let history = self.handle.history();
-        results(&history).into_iter().map(|result| result.content.text()).collect()
+        tool_results(&history).into_iter().map(|result| result.content.text()).collect()
     }
 
     /// The texts of the results in the order in which they came.
-    pub(crate) fn results_as_they_came(&self) -> Vec<String> {
+    pub(crate) fn result_texts_by_arrival(&self) -> Vec<String> {
         self.events.iter().filter_map(Event::tool_output).map(|r| r.content.text()).collect()
     }
 
     /// What was said, as texts, in the order of the history.
-    pub(crate) fn words(&self) -> Vec<String> {
-        self.handle.history().iter().map(words).collect()
+    pub(crate) fn item_summaries(&self) -> Vec<String> {
+        self.handle.history().iter().map(item_summary).collect()
     }
 
-    pub(crate) fn retractions(&self) -> Vec<Usage> {
+    pub(crate) fn retracted_usages(&self) -> Vec<Usage> {
         let retracted = self.events.iter().filter_map(|event| match event {
             Event::Turn(TurnEvent::Retracted { usage, .. }) => Some(*usage),
             _ => None,
@@ -150,12 +152,12 @@ impl Told {
         retracted.collect()
     }
 
-    pub(crate) fn started(&self) -> usize {
-        self.events.iter().filter(|event| is_started(event)).count()
+    pub(crate) fn tool_start_count(&self) -> usize {
+        self.events.iter().filter(|event| is_tool_started(event)).count()
     }
 
     /// The history that a store would have, which sees the events as JSON.
-    pub(crate) fn folded(&self, from: History) -> History {
+    pub(crate) fn refold_history(&self, from: History) -> History {
         let journal = Journal::new(from);
         for event in &self.events {
             let line = serde_json::to_string(event).unwrap();
@@ -166,7 +168,7 @@ impl Told {
 }
 
 /// An item as a short text.
-pub(crate) fn words(item: &Item) -> String {
+pub(crate) fn item_summary(item: &Item) -> String {
     match &item.kind {
         ItemKind::System { text } => format!("system: {text}"),
         ItemKind::User { content } => format!("user: {}", content.text()),

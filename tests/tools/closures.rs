@@ -14,14 +14,14 @@ use turnstream::{ErrorKind, History, Toolkit};
 use turnstream::provider::{Provider, Scripted};
 use turnstream::stream::TurnStreamExt;
 
-use crate::support::providers::request;
+use crate::support::providers::user_request;
 use crate::support::tools::spec;
 
 /// The result of one call of a tool.
 async fn call(tool: Tool, arguments: &str) -> ToolResult {
     let name = tool.name().to_owned();
     let reply = Reply::new().call_raw("c", &name, arguments);
-    let turn = Scripted::new([reply]).stream_turn(request()).into_turn().await.unwrap();
+    let turn = Scripted::new([reply]).stream_turn(user_request()).into_turn().await.unwrap();
     let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
     while let Some(event) = run.next().await {
         if let ToolEvent::Output(result) = event {

@@ -6,8 +6,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Toolkit};
 
-use crate::support::runs::call_of;
-use crate::support::tools::{Counter, fine, spec};
+use crate::support::runs::reply_calling;
+use crate::support::tools::{Counter, ok_tool, spec};
 
 fn tool(name: &str, says: &'static str) -> Tool {
     Tool::raw(spec(name), move |_, _| async move { says }).unwrap()
@@ -38,14 +38,14 @@ async fn an_agent_with_duplicate_tool_names_sends_nothing() {
 #[tokio::test]
 async fn a_run_cannot_be_resumed_with_duplicate_tool_names() {
     let ran = Counter::default();
-    let model = Scripted::new([call_of("c", "t"), "never".into()]);
-    let agent = Agent::new(model).with_tool(fine("t", &ran).requires_approval());
+    let model = Scripted::new([reply_calling("c", "t"), "never".into()]);
+    let agent = Agent::new(model).with_tool(ok_tool("t", &ran).requires_approval());
     let paused = agent.run("go").outcome().await;
     assert_eq!(paused.reason, EndReason::Pending);
-    let doubled = agent.with_tool(fine("t", &ran));
+    let doubled = agent.with_tool(ok_tool("t", &ran));
     let verdicts = paused.pending.into_iter().map(|call| (call, Verdict::Approve));
     check_doubled(&doubled.resume(paused.history, verdicts).unwrap_err());
-    assert_eq!(ran.began(), 0);
+    assert_eq!(ran.started_count(), 0);
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn replacing_a_tool_explicitly_keeps_its_position() {
     let kit = kit.with_replaced_tool(tool("t", "new"));
     let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["a", "t", "z"]);
-    let model = Scripted::new([call_of("c", "t"), "fine".into()]);
+    let model = Scripted::new([reply_calling("c", "t"), "fine".into()]);
     let outcome = Agent::new(model).with_toolkit(kit).run("go").outcome().await;
     let result = outcome.new_items().iter().find_map(|item| item.as_tool_result()).unwrap();
     assert_eq!(result.content.text(), "new");

@@ -18,7 +18,7 @@ use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Toolkit};
 
 use super::runs::fixture::{spec, turn};
-use crate::support::tools::naps;
+use crate::support::tools::reply_calling_nap;
 
 /// Sleeps for as many milliseconds as it is told, and counts how many of it run.
 fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
@@ -73,7 +73,7 @@ fn echo() -> Tool {
 async fn results_of_parallel_calls_are_yielded_as_each_call_finishes() {
     let count = Arc::default();
     let kit = Toolkit::new([nap(&count, &Arc::default())]);
-    let events = run(&kit, naps(&[600, 50, 200])).await;
+    let events = run(&kit, reply_calling_nap(&[600, 50, 200])).await;
     let times: Vec<_> =
         outputs(&events).iter().map(|(at, result)| (*at, result.content.text())).collect();
     assert_eq!(times, [(50, "50".into()), (200, "200".into()), (600, "600".into())]);
@@ -82,7 +82,7 @@ async fn results_of_parallel_calls_are_yielded_as_each_call_finishes() {
 #[tokio::test(start_paused = true)]
 async fn results_enter_the_history_in_call_order() {
     let kit = Toolkit::new([nap(&Arc::default(), &Arc::default())]);
-    let turn = turn(naps(&[600, 50, 200])).await;
+    let turn = turn(reply_calling_nap(&[600, 50, 200])).await;
     let steps = kit.run(&History::from_id("h"), &turn).then_next(|history| history);
     let last = steps.map(Result::unwrap).collect::<Vec<_>>().await.pop();
     let Some(Step::Next(history)) = last else { panic!("no next state") };
@@ -100,7 +100,7 @@ async fn the_default_concurrency_limit_is_four_calls() {
         if let Some(limit) = limit {
             kit = kit.with_max_concurrency(NonZeroUsize::new(limit).unwrap());
         }
-        let events = run(&kit, naps(&[10; 10])).await;
+        let events = run(&kit, reply_calling_nap(&[10; 10])).await;
         assert_eq!(outputs(&events).len(), 10);
         assert_eq!(most.load(Ordering::Relaxed), expected);
     }

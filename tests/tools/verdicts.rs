@@ -12,7 +12,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Toolkit};
 
-use crate::support::runs::pull;
+use crate::support::runs::pull_ready;
 use crate::support::tools::spec;
 
 fn results(outcome: &Outcome) -> Vec<&ToolResult> {
@@ -51,10 +51,10 @@ async fn approving_an_external_call_is_an_error_and_its_output_is_still_accepted
     let agent = Agent::new(Scripted::new([reply, "done".into()]))
         .with_tools([Tool::external(spec("ask")).unwrap(), nap.unwrap()]);
     let mut run = agent.run("go");
-    pull(&mut run);
+    pull_ready(&mut run);
     let call = ToolCall { call_id: "c1".into(), name: "ask".into(), arguments: "{}".into() };
     assert_eq!(run.approve(&call).unwrap_err().kind(), ErrorKind::InvalidRequest);
-    pull(&mut run);
+    pull_ready(&mut run);
     run.handle().submit_verdict(&call, Verdict::Output(ToolOutput::ok("42"))).unwrap();
     assert_eq!(run.outcome().await.reason, EndReason::Completed);
 }
@@ -64,7 +64,7 @@ async fn no_verdict_is_accepted_while_a_run_ends() {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
     let reply = Reply::new().call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
     let mut run = Agent::new(Scripted::new([reply])).with_tools([tool]).interactive().run("go");
-    let events = pull(&mut run);
+    let events = pull_ready(&mut run);
     let asked: Vec<_> = events.iter().filter_map(Event::as_approval_request).collect();
     run.interrupt();
     let ending = run.next().await.unwrap().unwrap();

@@ -14,47 +14,49 @@ use turnstream::testing::{Answer, Wire};
 use turnstream::turn::Turn;
 use turnstream::{Error, History, Usage};
 
-use crate::support::wires::in_dialect;
+use crate::support::wires::decode_in_dialect;
 
-fn read(wire: Wire, body: String) -> Result<Turn, Error> {
+fn decode_turn(wire: Wire, body: String) -> Result<Turn, Error> {
     let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::from_id("h"));
-    let turn = in_dialect(&Dialect::OPENROUTER, wire, "m", &after, body);
+    let turn = decode_in_dialect(&Dialect::OPENROUTER, wire, "m", &after, body);
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }
 
 /// The calls that may run.
-fn runs(turn: &Turn) -> Vec<(String, String)> {
+fn runnable_calls(turn: &Turn) -> Vec<(String, String)> {
     let calls = turn.calls();
     let may = calls.iter().filter(|_| calls.veto().is_none());
     may.map(|call| (call.name.clone(), call.arguments.clone())).collect()
 }
 
 /// The paths of all values, the elements of arrays by their place.
-fn paths(value: &Value, at: &str, all: &mut Vec<String>) {
+fn collect_paths(value: &Value, at: &str, all: &mut Vec<String>) {
     all.push(at.to_owned());
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| paths(value, &format!("{at}/{name}"), all));
+            fields
+                .iter()
+                .for_each(|(name, value)| collect_paths(value, &format!("{at}/{name}"), all));
         }
         Value::Array(values) => {
             values
                 .iter()
                 .enumerate()
-                .for_each(|(n, value)| paths(value, &format!("{at}/{n}"), all));
+                .for_each(|(n, value)| collect_paths(value, &format!("{at}/{n}"), all));
         }
         _ => {}
     }
 }
 
 /// The name of a place, whichever element of an array it is in.
-fn name(frame: &Value, path: &str) -> String {
+fn field_name(frame: &Value, path: &str) -> String {
     let steps = path.split('/').map(|step| if step.parse::<u8>().is_ok() { "*" } else { step });
     let kind = frame["type"].as_str().unwrap_or_default();
     format!("{kind}{}", steps.collect::<Vec<_>>().join("/"))
 }
 
 /// The places where another value costs the turn.
-fn costly(wire: Wire) -> BTreeSet<String> {
+fn turn_breaking_fields(wire: Wire) -> BTreeSet<String> {
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let thought = Reply::new().think("Hm.");
     // Nothing is signed on Ollama's wire.
@@ -62,7 +64,7 @@ fn costly(wire: Wire) -> BTreeSet<String> {
     let reply = reply.say("Word.").usage(usage);
     let reply = reply.call("look", json!({ "x": [1, "y"] })).call("count", json!({ "z": 2 }));
     let body = String::from_utf8(Answer::reply(reply).to_bytes(wire)).unwrap();
-    let lawful = runs(&read(wire, body.clone()).unwrap());
+    let lawful = runnable_calls(&decode_turn(wire, body.clone()).unwrap());
     assert_eq!(lawful.len(), 2, "{wire}");
     let deep = "[".repeat(200) + &"]".repeat(200);
     let odd = ["null", "true", "-1", "1e400", "\"\"", "\"odd\"", "[]", "[null]", "{}", &deep];
@@ -76,7 +78,7 @@ fn costly(wire: Wire) -> BTreeSet<String> {
         };
         let Ok(frame) = serde_json::from_str::<Value>(frame) else { continue };
         let mut all = Vec::new();
-        paths(&frame, "", &mut all);
+        collect_paths(&frame, "", &mut all);
         for path in all {
             for odd in odd {
                 let mut harmed = frame.clone();
@@ -84,14 +86,15 @@ fn costly(wire: Wire) -> BTreeSet<String> {
                 let harmed = format!("{prefix}{}", harmed.to_string().replace("\"@@\"", odd));
                 let mut lines = lines.clone();
                 lines[at] = &harmed;
-                let place = name(&frame, &path);
-                match read(wire, lines.join("\n") + "\n") {
+                let place = field_name(&frame, &path);
+                match decode_turn(wire, lines.join("\n") + "\n") {
                     Err(_) => {
                         costly.insert(place);
                     }
                     // What stands where the call itself stands is a call of something else.
                     Ok(turn) => {
-                        let strange = runs(&turn).into_iter().filter(|run| !lawful.contains(run));
+                        let strange =
+                            runnable_calls(&turn).into_iter().filter(|run| !lawful.contains(run));
                         // What is as good as none may be left out: nobody can tell that it was there.
                         let is_nothing =
                             matches!(odd, "null" | "1e400" | "\"\"" | "[]" | "[null]" | "{}");
@@ -103,7 +106,7 @@ fn costly(wire: Wire) -> BTreeSet<String> {
                         assert!(
                             is_nothing || is_its_own || strange.count() == 0,
                             "{wire}: {place} = {odd} runs {:?}",
-                            runs(&turn)
+                            runnable_calls(&turn)
                         );
                     }
                 }
@@ -114,7 +117,7 @@ fn costly(wire: Wire) -> BTreeSet<String> {
 }
 
 /// What a turn is made of: its frames, its end, and what its calls are.
-const ANTHROPIC: &[&str] = &[
+const ANTHROPIC_BREAKING_FIELDS: &[&str] = &[
     "content_block_delta",
     "content_block_delta/delta",
     "content_block_delta/delta/partial_json",
@@ -129,7 +132,7 @@ const ANTHROPIC: &[&str] = &[
     "message_start",
     "message_stop",
 ];
-const CHAT: &[&str] = &[
+const CHAT_BREAKING_FIELDS: &[&str] = &[
     "",
     "/choices",
     "/choices/*",
@@ -143,7 +146,7 @@ const CHAT: &[&str] = &[
     "/choices/*/finish_reason",
 ];
 /// A frame that is a string is no event, whatever its `event:` line says.
-const RESPONSES: &[&str] = &[
+const RESPONSES_BREAKING_FIELDS: &[&str] = &[
     "response.completed",
     "response.completed/response/output/*/arguments",
     "response.completed/type",
@@ -163,7 +166,7 @@ const RESPONSES: &[&str] = &[
     "response.reasoning_text.done",
 ];
 /// A chunk with a call is not mended: what stands after `finishReason` holds a number beyond all measure there.
-const GEMINI: &[&str] = &[
+const GEMINI_BREAKING_FIELDS: &[&str] = &[
     "",
     "/candidates",
     "/candidates/*",
@@ -179,7 +182,7 @@ const GEMINI: &[&str] = &[
     "/usageMetadata/totalTokenCount",
 ];
 /// A line with a call is not mended: its `content` and its `model` hold a number beyond all measure.
-const OLLAMA: &[&str] = &[
+const OLLAMA_BREAKING_FIELDS: &[&str] = &[
     "",
     "/done",
     "/message/content",
@@ -192,12 +195,12 @@ const OLLAMA: &[&str] = &[
 ];
 
 /// Whether a number may be as large as it likes, since a crate has turned on `arbitrary_precision`.
-fn has_any_number() -> bool {
+fn has_arbitrary_precision() -> bool {
     serde_json::from_str::<serde_json::Value>("1e999").is_ok()
 }
 
 /// Whether a field costs the turn only where it holds a number beyond all measure.
-fn is_lost_to_a_number(wire: Wire, field: &str) -> bool {
+fn is_lost_to_large_number(wire: Wire, field: &str) -> bool {
     match wire {
         Wire::Gemini => {
             field == "/candidates/*/index" || !field.starts_with("/candidates") && !field.is_empty()
@@ -209,10 +212,17 @@ fn is_lost_to_a_number(wire: Wire, field: &str) -> bool {
 
 #[test]
 fn only_an_essential_field_with_a_wrong_type_fails_the_turn() {
-    for (wire, allowed) in Wire::ALL.into_iter().zip([ANTHROPIC, CHAT, RESPONSES, GEMINI, OLLAMA]) {
-        let costly = costly(wire);
+    for (wire, allowed) in Wire::ALL.into_iter().zip([
+        ANTHROPIC_BREAKING_FIELDS,
+        CHAT_BREAKING_FIELDS,
+        RESPONSES_BREAKING_FIELDS,
+        GEMINI_BREAKING_FIELDS,
+        OLLAMA_BREAKING_FIELDS,
+    ]) {
+        let costly = turn_breaking_fields(wire);
         let found: Vec<&str> = costly.iter().map(String::as_str).collect();
-        let is_allowed = |field: &&str| !has_any_number() || !is_lost_to_a_number(wire, field);
+        let is_allowed =
+            |field: &&str| !has_arbitrary_precision() || !is_lost_to_large_number(wire, field);
         let allowed: Vec<&str> = allowed.iter().copied().filter(is_allowed).collect();
         assert_eq!(found, allowed, "{wire}");
     }

@@ -12,32 +12,37 @@ use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, Usage};
 
-use crate::support::items::ends_with;
-use crate::support::wires::{frames, turn_of};
+use crate::support::items::as_turn_end;
+use crate::support::wires::{decode_sse_turn, sse_body};
 
-const FINISHED: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
-const CALLED: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#;
-const START: &str =
+const FINISH_STOP_CHUNK: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
+const FINISH_TOOL_CALLS_CHUNK: &str =
+    r#"{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#;
+const MESSAGE_START: &str =
     r#"{"type":"message_start","message":{"id":"m1","model":"m","usage":{"input_tokens":1}}}"#;
 const BLOCK_STOP: &str = r#"{"type":"content_block_stop","index":0}"#;
-const END_TURN: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
-const TOOL_USE: &str = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
-const STOP: &str = r#"{"type":"message_stop"}"#;
+const MESSAGE_DELTA_END_TURN: &str =
+    r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+const MESSAGE_DELTA_TOOL_USE: &str =
+    r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
+const MESSAGE_STOP: &str = r#"{"type":"message_stop"}"#;
 
 /// A Chat Completions stream.
-fn chat(data: &[&str]) -> Result<Turn, Error> {
-    turn_of(frames(data), openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI))
+fn decode_chat(data: &[&str]) -> Result<Turn, Error> {
+    decode_sse_turn(sse_body(data), openai_chat::Decoder::new("m", &openai_chat::Dialect::OPENAI))
 }
 
 /// A Messages stream.
-fn messages(data: &[&str]) -> Result<Turn, Error> {
-    turn_of(frames(data), anthropic::Decoder::new("m"))
+fn decode_messages(data: &[&str]) -> Result<Turn, Error> {
+    decode_sse_turn(sse_body(data), anthropic::Decoder::new("m"))
 }
 
 /// A Messages stream with one block, whose start and deltas are given.
-fn block(start: &str, deltas: &[&str], reason: &str) -> Result<Turn, Error> {
+fn decode_one_block(start: &str, deltas: &[&str], reason: &str) -> Result<Turn, Error> {
     let start = format!(r#"{{"type":"content_block_start","index":0,"content_block":{start}}}"#);
-    messages(&[&[START, &start], deltas, &[BLOCK_STOP, reason, STOP]].concat())
+    decode_messages(
+        &[&[MESSAGE_START, &start], deltas, &[BLOCK_STOP, reason, MESSAGE_STOP]].concat(),
+    )
 }
 
 /// A chunk with a piece of a call.
@@ -45,20 +50,20 @@ fn call_chunk(call: &str) -> String {
     format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,{call}}}]}}}}]}}"#)
 }
 
-fn slices(strings: &[String]) -> Vec<&str> {
+fn as_strs(strings: &[String]) -> Vec<&str> {
     strings.iter().map(String::as_str).collect()
 }
 
-fn nested(depth: usize) -> String {
+fn nested_arrays(depth: usize) -> String {
     "[".repeat(depth) + &"]".repeat(depth)
 }
 
-fn text_of(turn: Result<Turn, Error>) -> Result<String, String> {
+fn text_or_error(turn: Result<Turn, Error>) -> Result<String, String> {
     turn.map(|turn| turn.text()).map_err(|error| error.to_string())
 }
 
 /// The arguments of the calls that may run.
-fn runs(turn: Result<Turn, Error>) -> Vec<String> {
+fn runnable_arguments(turn: Result<Turn, Error>) -> Vec<String> {
     let Ok(turn) = turn else { return Vec::new() };
     let calls = turn.calls();
     match calls.veto() {
@@ -67,36 +72,43 @@ fn runs(turn: Result<Turn, Error>) -> Vec<String> {
     }
 }
 
-fn history(items: Vec<Item>) -> Request {
+fn request_with_items(items: Vec<Item>) -> Request {
     Request::new(History::from_items("h", items))
 }
 
-fn sent_to_messages(items: Vec<Item>) -> Value {
-    serde_json::from_slice(&anthropic::encode(&history(items), "m").unwrap()).unwrap()
+fn encode_for_messages(items: Vec<Item>) -> Value {
+    serde_json::from_slice(&anthropic::encode(&request_with_items(items), "m").unwrap()).unwrap()
 }
 
-fn sent_to_chat(items: Vec<Item>) -> Value {
+fn encode_for_chat(items: Vec<Item>) -> Value {
     let dialect = openai_chat::Dialect::OPENAI;
-    serde_json::from_slice(&openai_chat::encode(&history(items), "m", &dialect).unwrap()).unwrap()
+    serde_json::from_slice(&openai_chat::encode(&request_with_items(items), "m", &dialect).unwrap())
+        .unwrap()
 }
 
 /// An item that ends its turn.
-fn last(item: Item) -> Item {
-    ends_with(StopReason::Pause, item, Usage::default())
+fn as_last_of_turn(item: Item) -> Item {
+    as_turn_end(StopReason::Pause, item, Usage::default())
 }
 
 /// A call of `f` and its result.
-fn called(id: &str, name: &str, arguments: &str, text: &str, kind: ResultKind) -> Vec<Item> {
+fn call_and_result(
+    id: &str,
+    name: &str,
+    arguments: &str,
+    text: &str,
+    kind: ResultKind,
+) -> Vec<Item> {
     let (call_id, content) = (id.into(), text.into());
     vec![
         Item::user("x"),
-        last(Item::tool_call(id, name, arguments)),
+        as_last_of_turn(Item::tool_call(id, name, arguments)),
         Item::tool_result(ToolResult { call_id, name: name.into(), content, kind, report: None }),
     ]
 }
 
 #[track_caller]
-fn check_name(name: &Value) {
+fn check_tool_name(name: &Value) {
     let name = name.as_str().unwrap();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     assert!(name.len() <= 64 && name.chars().all(plain), "{name}");
@@ -107,7 +119,7 @@ fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
     #[track_caller]
     fn check(chunk: &str, text: &str) {
         assert_eq!(
-            text_of(chat(&[chunk, FINISHED, "[DONE]"])),
+            text_or_error(decode_chat(&[chunk, FINISH_STOP_CHUNK, "[DONE]"])),
             Ok(text.to_owned()),
             "{chunk:.200}"
         );
@@ -127,7 +139,7 @@ fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
         check(&format!(r#"{{"choices":[{{"index":0,"delta":{{{fields}}}}}]}}"#), "a");
     }
     // Nesting, in fields that are read and in others.
-    let deep = nested(5000);
+    let deep = nested_arrays(5000);
     check(&format!(r#"{{"x":{deep},"choices":[{{"delta":{{"content":"a"}}}}]}}"#), "a");
     let delta = format!(r#""content":"a","refusal":{deep},"tool_calls":{deep}"#);
     let chunk = format!(r#"{{"id":{deep},"usage":{deep},"choices":[{{"delta":{{{delta}}}}}]}}"#);
@@ -145,9 +157,13 @@ fn a_chat_chunk_with_unexpected_fields_loses_no_text() {
 
 #[test]
 fn chat_frames_that_are_not_chunks_are_ignored() {
-    const TEXT: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
+    const TEXT_CHUNK: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
     for odd in ["", "null", r#"{"choices":"x"}"#, r#"{"choices":5}"#, r#"{"choices":true}"#] {
-        assert_eq!(text_of(chat(&[odd, TEXT, FINISHED, "[DONE]"])), Ok("a".to_owned()), "{odd}");
+        assert_eq!(
+            text_or_error(decode_chat(&[odd, TEXT_CHUNK, FINISH_STOP_CHUNK, "[DONE]"])),
+            Ok("a".to_owned()),
+            "{odd}"
+        );
     }
 }
 
@@ -155,8 +171,8 @@ fn chat_frames_that_are_not_chunks_are_ignored() {
 fn an_anthropic_block_with_unexpected_fields_loses_no_text() {
     #[track_caller]
     fn check(start: &str, delta: &str, text: &str) {
-        let turn = block(start, &[delta], END_TURN);
-        assert_eq!(text_of(turn), Ok(text.to_owned()), "{start} {delta}");
+        let turn = decode_one_block(start, &[delta], MESSAGE_DELTA_END_TURN);
+        assert_eq!(text_or_error(turn), Ok(text.to_owned()), "{start} {delta}");
     }
     let start = r#"{"type":"text","text":""}"#;
     let delta = |fields: &str, text: &str| {
@@ -173,38 +189,59 @@ fn an_anthropic_block_with_unexpected_fields_loses_no_text() {
 #[test]
 fn a_message_stream_is_read_through_idle_frames_and_ends_without_its_last_event() {
     let idle = "event: ping\ndata:\n\nevent: keepalive\ndata: still here\n\n".to_owned();
-    let body = idle + &frames(&[START, END_TURN, STOP]);
-    assert_eq!(text_of(turn_of(body, anthropic::Decoder::new("m"))), Ok(String::new()));
-    assert_eq!(text_of(messages(&[START, END_TURN, "[DONE]"])), Ok(String::new()));
+    let body = idle + &sse_body(&[MESSAGE_START, MESSAGE_DELTA_END_TURN, MESSAGE_STOP]);
+    assert_eq!(
+        text_or_error(decode_sse_turn(body, anthropic::Decoder::new("m"))),
+        Ok(String::new())
+    );
+    assert_eq!(
+        text_or_error(decode_messages(&[MESSAGE_START, MESSAGE_DELTA_END_TURN, "[DONE]"])),
+        Ok(String::new())
+    );
 }
 
 #[test]
 fn an_error_in_a_message_stream_is_understood_in_any_shape() {
     let untyped = r#"{"error":{"type":"overloaded_error","message":"busy"}}"#;
-    assert_eq!(messages(&[START, untyped]).unwrap_err().kind(), ErrorKind::Overloaded);
-    let flat = messages(&[START, r#"{"type":"error","message":"busy now"}"#]).unwrap_err();
+    assert_eq!(
+        decode_messages(&[MESSAGE_START, untyped]).unwrap_err().kind(),
+        ErrorKind::Overloaded
+    );
+    let flat =
+        decode_messages(&[MESSAGE_START, r#"{"type":"error","message":"busy now"}"#]).unwrap_err();
     assert!(flat.message().contains("busy now"), "{flat}");
 }
 
 /// The arguments that the call below is meant to have.
-const WHOLE: &str = r#"{"path":"/x"}"#;
+const WHOLE_ARGUMENTS: &str = r#"{"path":"/x"}"#;
 
 #[test]
 fn an_anthropic_call_runs_with_its_own_arguments_or_not_at_all() {
-    const CALL: &str = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
+    const TOOL_USE_BLOCK: &str = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
     #[track_caller]
     fn check(deltas: &[&str]) {
-        let runs = runs(block(CALL, deltas, TOOL_USE));
-        assert!(runs.iter().all(|arguments| arguments == WHOLE), "{runs:?} of {deltas:?}");
+        let runs =
+            runnable_arguments(decode_one_block(TOOL_USE_BLOCK, deltas, MESSAGE_DELTA_TOOL_USE));
+        assert!(
+            runs.iter().all(|arguments| arguments == WHOLE_ARGUMENTS),
+            "{runs:?} of {deltas:?}"
+        );
     }
     let delta = |index: u32, kind: &str, json: &str| {
         let delta = format!(r#"{{{kind}"partial_json":{json}}}"#);
         format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
     };
     let (kind, json) = (r#""type":"input_json_delta","#, r#""{\"path\":\"/x\"}""#);
-    assert_eq!(runs(block(CALL, &[&delta(0, kind, json)], TOOL_USE)), [WHOLE]);
+    assert_eq!(
+        runnable_arguments(decode_one_block(
+            TOOL_USE_BLOCK,
+            &[&delta(0, kind, json)],
+            MESSAGE_DELTA_TOOL_USE
+        )),
+        [WHOLE_ARGUMENTS]
+    );
     // As an object, without the kind of the delta, for another block, behind the end of its own.
-    check(&[&delta(0, kind, WHOLE)]);
+    check(&[&delta(0, kind, WHOLE_ARGUMENTS)]);
     check(&[&delta(0, "", json)]);
     check(&[&delta(3, kind, json)]);
     check(&[BLOCK_STOP, &delta(0, kind, json)]);
@@ -215,18 +252,21 @@ fn a_chat_call_runs_with_its_own_arguments_or_not_at_all() {
     fn run(calls: &[&str], after: &[&str]) -> Vec<String> {
         let chunks = |calls: &[&str]| calls.iter().map(|call| call_chunk(call)).collect::<Vec<_>>();
         let (calls, after) = (chunks(calls), chunks(after));
-        runs(chat(&[&slices(&calls)[..], &[CALLED], &slices(&after), &["[DONE]"]].concat()))
+        runnable_arguments(decode_chat(
+            &[&as_strs(&calls)[..], &[FINISH_TOOL_CALLS_CHUNK], &as_strs(&after), &["[DONE]"]]
+                .concat(),
+        ))
     }
     #[track_caller]
     fn check(calls: &[&str], after: &[&str]) {
         let runs = run(calls, after);
-        assert!(runs.iter().all(|arguments| arguments == WHOLE), "{runs:?} of {calls:?}");
+        assert!(runs.iter().all(|arguments| arguments == WHOLE_ARGUMENTS), "{runs:?} of {calls:?}");
     }
     let whole = r#""function":{"arguments":"{\"path\":\"/x\"}"}"#;
     let named = r#""id":"a","function":{"name":"f"}"#;
-    assert_eq!(run(&[named, whole], &[]), [WHOLE]);
+    assert_eq!(run(&[named, whole], &[]), [WHOLE_ARGUMENTS]);
     // The name comes last.
-    assert_eq!(run(&[whole, named], &[]), [WHOLE]);
+    assert_eq!(run(&[whole, named], &[]), [WHOLE_ARGUMENTS]);
     // In an array, with a number in the middle, not in an object, behind the end.
     check(&[r#""id":"a","function":{"name":"f","arguments":[{"path":"/x"}]}"#], &[]);
     let begun = r#""id":"a","function":{"name":"f","arguments":"{\"n\": 1"}"#;
@@ -248,8 +288,14 @@ fn a_lone_surrogate_in_arguments_never_changes_the_call() {
             deltas.push(format!(r#"{{"type":"content_block_delta","index":0,"delta":{delta}}}"#));
         }
         let start = r#"{"type":"tool_use","id":"c","name":"sh","input":{}}"#;
-        let mut all = runs(chat(&[&slices(&chunks)[..], &[CALLED, "[DONE]"]].concat()));
-        all.extend(runs(block(start, &slices(&deltas), TOOL_USE)));
+        let mut all = runnable_arguments(decode_chat(
+            &[&as_strs(&chunks)[..], &[FINISH_TOOL_CALLS_CHUNK, "[DONE]"]].concat(),
+        ));
+        all.extend(runnable_arguments(decode_one_block(
+            start,
+            &as_strs(&deltas),
+            MESSAGE_DELTA_TOOL_USE,
+        )));
         all
     }
     #[track_caller]
@@ -271,16 +317,20 @@ fn a_lone_surrogate_in_arguments_never_changes_the_call() {
 
 #[test]
 fn an_anthropic_call_without_a_name_is_an_error() {
-    let turn = block(r#"{"type":"tool_use","id":"t1","input":{}}"#, &[], TOOL_USE);
+    let turn = decode_one_block(
+        r#"{"type":"tool_use","id":"t1","input":{}}"#,
+        &[],
+        MESSAGE_DELTA_TOOL_USE,
+    );
     assert!(turn.is_err(), "{turn:?}");
 }
 
 #[test]
 fn a_turn_with_deeply_nested_provider_data_round_trips_through_a_record() {
-    let input = nested(120);
+    let input = nested_arrays(120);
     let start =
         format!(r#"{{"type":"server_tool_use","id":"s","name":"web_search","input":{input}}}"#);
-    let turn = Arc::new(block(&start, &[], END_TURN).unwrap());
+    let turn = Arc::new(decode_one_block(&start, &[], MESSAGE_DELTA_END_TURN).unwrap());
     let record = serde_json::to_string(&Event::Turn(TurnEvent::TurnComplete { turn })).unwrap();
     let back: Result<Event, _> = serde_json::from_str(&record);
     assert!(back.is_ok(), "{back:?}");
@@ -288,50 +338,55 @@ fn a_turn_with_deeply_nested_provider_data_round_trips_through_a_record() {
 
 #[test]
 fn an_empty_error_result_is_sent_in_an_accepted_form() {
-    let sent = sent_to_messages(called("c", "f", "{}", "", ResultKind::Error));
+    let sent = encode_for_messages(call_and_result("c", "f", "{}", "", ResultKind::Error));
     let result = &sent["messages"][2]["content"][0];
     assert!(result["is_error"] != true || result["content"].is_array(), "{result}");
 }
 
 #[test]
 fn white_space_only_text_is_not_sent() {
-    let request = history(vec![Item::user("x")]).with_system(" \n");
+    let request = request_with_items(vec![Item::user("x")]).with_system(" \n");
     let sent: Value = serde_json::from_slice(&anthropic::encode(&request, "m").unwrap()).unwrap();
     assert!(sent["system"].is_null(), "{sent}");
-    let error = anthropic::encode(&history(vec![Item::user(" ")]), "m").unwrap_err();
+    let error = anthropic::encode(&request_with_items(vec![Item::user(" ")]), "m").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
 }
 
 #[test]
 fn the_first_message_is_the_users() {
-    let sent = sent_to_messages(vec![Item::user(" "), last(Item::text("a")), Item::user("b")]);
+    let sent = encode_for_messages(vec![
+        Item::user(" "),
+        as_last_of_turn(Item::text("a")),
+        Item::user("b"),
+    ]);
     assert_eq!(sent["messages"][0]["role"], "user", "{sent}");
 }
 
 #[test]
 fn ids_and_names_of_other_wires_are_sent_in_an_accepted_alphabet() {
     let id = "call.1:x y".to_owned() + &"z".repeat(80);
-    let sent = sent_to_messages(called(&id, "f", "{}", "r", ResultKind::Ok));
+    let sent = encode_for_messages(call_and_result(&id, "f", "{}", "r", ResultKind::Ok));
     let (call, result) = (&sent["messages"][1]["content"][0], &sent["messages"][2]["content"][0]);
-    check_name(&call["id"]);
+    check_tool_name(&call["id"]);
     assert_eq!(call["id"], result["tool_use_id"]);
     let name = "functions.get weather";
-    let sent = sent_to_messages(called("c", name, "{}", "r", ResultKind::UnknownTool));
-    check_name(&sent["messages"][1]["content"][0]["name"]);
+    let sent = encode_for_messages(call_and_result("c", name, "{}", "r", ResultKind::UnknownTool));
+    check_tool_name(&sent["messages"][1]["content"][0]["name"]);
 }
 
 #[test]
 fn a_history_with_calls_is_never_sent_without_tools() {
-    let mut items = called("c", "f", "{}", "r", ResultKind::Ok);
+    let mut items = call_and_result("c", "f", "{}", "r", ResultKind::Ok);
     items.push(Item::user("y"));
-    let sent = sent_to_messages(items);
+    let sent = encode_for_messages(items);
     assert!(sent["tools"].is_array(), "{sent}");
 }
 
 #[test]
 fn a_lone_surrogate_in_old_arguments_is_not_sent() {
-    let items = called("c", "f", r#"{"p":"\ud800"}"#, "r", ResultKind::Ok);
-    let body = String::from_utf8(anthropic::encode(&history(items), "m").unwrap()).unwrap();
+    let items = call_and_result("c", "f", r#"{"p":"\ud800"}"#, "r", ResultKind::Ok);
+    let body =
+        String::from_utf8(anthropic::encode(&request_with_items(items), "m").unwrap()).unwrap();
     assert!(!body.contains(r"\ud800"), "{body}");
 }
 
@@ -343,7 +398,7 @@ fn no_message_ends_in_thinking() {
         model: "m".into(),
         value: RawJson::parse(r#"{"signature":"s"}"#).unwrap(),
     }));
-    let sent = sent_to_messages(vec![Item::user("x"), thought, Item::user("y")]);
+    let sent = encode_for_messages(vec![Item::user("x"), thought, Item::user("y")]);
     for message in sent["messages"].as_array().unwrap() {
         if let Some(block) = message["content"].as_array().and_then(|blocks| blocks.last()) {
             assert_ne!(block["type"], "thinking", "{message}");
@@ -353,22 +408,22 @@ fn no_message_ends_in_thinking() {
 
 #[test]
 fn later_items_do_not_change_how_a_text_was_sent() {
-    let mut items = vec![Item::user("x"), last(Item::text("one \n"))];
-    let before = sent_to_messages(items.clone());
-    items.push(last(Item::text("two")));
-    let after = sent_to_messages(items);
+    let mut items = vec![Item::user("x"), as_last_of_turn(Item::text("one \n"))];
+    let before = encode_for_messages(items.clone());
+    items.push(as_last_of_turn(Item::text("two")));
+    let after = encode_for_messages(items);
     assert_eq!(before["messages"][1]["content"][0], after["messages"][1]["content"][0]);
 
     let mut items = vec![Item::user("x"), Item::text("one").with_mark(Mark::Interrupted)];
-    let before = sent_to_chat(items.clone());
-    items.push(last(Item::text("two")));
-    assert_eq!(before["messages"][1], sent_to_chat(items)["messages"][1]);
+    let before = encode_for_chat(items.clone());
+    items.push(as_last_of_turn(Item::text("two")));
+    assert_eq!(before["messages"][1], encode_for_chat(items)["messages"][1]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_hangs_after_its_last_chunk_is_a_complete_turn() {
     let text = r#"{"choices":[{"delta":{"content":"hey"},"finish_reason":"stop"}]}"#;
-    let body = Bytes::from(frames(&[text, "[DONE]"]));
+    let body = Bytes::from(sse_body(&[text, "[DONE]"]));
     let body = stream::iter([Ok::<_, Error>(body)]).chain(stream::pending());
     let turn = seal(
         &History::from_id("h"),
@@ -391,27 +446,27 @@ mod over_http {
     use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
     use turnstream::{Error, ErrorKind, Item, Request};
 
-    use super::history;
+    use super::request_with_items;
 
-    const KEY: &str = "sk-ab/cd+ef=12345";
+    const API_KEY: &str = "sk-ab/cd+ef=12345";
     const PROMPT: &str = "PROMPTWORD";
-    const HEY: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hey\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
-    const LONG: Duration = Duration::from_hours(1);
-    const SHORT: Duration = Duration::from_millis(50);
+    const HEY_FRAMES: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hey\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    const LONG_TIMEOUT: Duration = Duration::from_hours(1);
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(50);
 
     fn request() -> Request {
-        history(vec![Item::user(format!("hi {PROMPT}"))])
+        request_with_items(vec![Item::user(format!("hi {PROMPT}"))])
     }
 
-    fn response(status: u16, kind: &str, body: Vec<BodyPart>) -> HttpResponse {
+    fn http_response(status: u16, kind: &str, body: Vec<BodyPart>) -> HttpResponse {
         HttpResponse { status, headers: vec![("content-type".into(), kind.into())], body }
     }
 
-    fn whole(status: u16, kind: &str, body: impl Into<bytes::Bytes>) -> HttpResponse {
-        response(status, kind, vec![BodyPart::Bytes(body.into())])
+    fn whole_response(status: u16, kind: &str, body: impl Into<bytes::Bytes>) -> HttpResponse {
+        http_response(status, kind, vec![BodyPart::Bytes(body.into())])
     }
 
-    async fn serve(response: HttpResponse) -> LoopbackServer {
+    async fn start_server(response: HttpResponse) -> LoopbackServer {
         LoopbackServer::start(move |_| response.clone()).await.unwrap()
     }
 
@@ -425,18 +480,18 @@ mod over_http {
     }
 
     /// Asks, and fails rather than to wait for ever.
-    async fn ask(provider: OpenAiChat) -> Result<String, Error> {
+    async fn request_text(provider: OpenAiChat) -> Result<String, Error> {
         let turn = provider.stream_turn(request()).into_turn();
         let turn = tokio::time::timeout(Duration::from_mins(1), turn).await.expect("it hangs");
         turn.map(|turn| turn.text())
     }
 
-    async fn ask_with_key(url: impl AsRef<str>) -> Result<String, Error> {
-        ask(provider(url, LONG, LONG).with_api_key(KEY)).await
+    async fn request_text_with_key(url: impl AsRef<str>) -> Result<String, Error> {
+        request_text(provider(url, LONG_TIMEOUT, LONG_TIMEOUT).with_api_key(API_KEY)).await
     }
 
     /// All that an error can show.
-    fn shown(error: &Error) -> String {
+    fn all_error_text(error: &Error) -> String {
         let mut all = format!("{error}|{error:?}|{error:#?}|{:?}", error.parameter());
         all += &serde_json::to_string(error).unwrap();
         let mut source = std::error::Error::source(error);
@@ -457,27 +512,27 @@ mod over_http {
     #[tokio::test]
     async fn a_key_that_the_server_echoes_is_never_shown_however_it_is_escaped() {
         async fn check(response: HttpResponse) {
-            let server = serve(response).await;
-            let error = ask_with_key(server.url()).await.unwrap_err();
-            check_hidden(&shown(&error), &[KEY, "sk-ab%2F", PROMPT]);
+            let server = start_server(response).await;
+            let error = request_text_with_key(server.url()).await.unwrap_err();
+            check_hidden(&all_error_text(&error), &[API_KEY, "sk-ab%2F", PROMPT]);
         }
         for key in [
-            KEY.to_owned(),
-            KEY.replace('/', "\\/"),
-            KEY.replace('+', "\\u002b"),
-            KEY.replace('/', "%2F").replace('+', "%2B").replace('=', "%3D"),
+            API_KEY.to_owned(),
+            API_KEY.replace('/', "\\/"),
+            API_KEY.replace('+', "\\u002b"),
+            API_KEY.replace('/', "%2F").replace('+', "%2B").replace('=', "%3D"),
         ] {
             let error = format!(r#"{{"error":{{"message":"bad key {key}","param":"{key}"}}}}"#);
-            check(whole(401, "application/json", error.clone())).await;
-            check(whole(200, "text/event-stream", format!("data: {error}\n\n"))).await;
+            check(whole_response(401, "application/json", error.clone())).await;
+            check(whole_response(200, "text/event-stream", format!("data: {error}\n\n"))).await;
         }
-        let mut response = whole(401, "application/json", "{}");
-        response.headers.push(("x-request-id".into(), format!("id-{KEY}")));
+        let mut response = whole_response(401, "application/json", "{}");
+        response.headers.push(("x-request-id".into(), format!("id-{API_KEY}")));
         check(response).await;
         // Nor by the server that was asked.
-        let server = serve(whole(200, "text/event-stream", HEY)).await;
-        ask_with_key(server.url()).await.unwrap();
-        check_hidden(&format!("{server:?}"), &[KEY, PROMPT]);
+        let server = start_server(whole_response(200, "text/event-stream", HEY_FRAMES)).await;
+        request_text_with_key(server.url()).await.unwrap();
+        check_hidden(&format!("{server:?}"), &[API_KEY, PROMPT]);
     }
 
     #[tokio::test]
@@ -487,18 +542,20 @@ mod over_http {
             |url: &str| url.replace("http://", "http://me:hunter2pw@") + "/v1?api-key=QUERYSECRET";
         let server = LoopbackServer::start(|request| {
             let error = format!(r#"{{"error":{{"message":"no route {}"}}}}"#, request.path);
-            whole(400, "application/json", error)
+            whole_response(400, "application/json", error)
         })
         .await
         .unwrap();
-        let error = ask(provider(secret(&server.url()), LONG, LONG)).await.unwrap_err();
-        check_hidden(&shown(&error), SECRETS);
+        let error = request_text(provider(secret(&server.url()), LONG_TIMEOUT, LONG_TIMEOUT))
+            .await
+            .unwrap_err();
+        check_hidden(&all_error_text(&error), SECRETS);
 
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let url = secret(&format!("http://{closed}"));
-        let error = ask(provider(url, LONG, LONG)).await.unwrap_err();
+        let error = request_text(provider(url, LONG_TIMEOUT, LONG_TIMEOUT)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Connect);
-        check_hidden(&shown(&error), SECRETS);
+        check_hidden(&all_error_text(&error), SECRETS);
     }
 
     #[tokio::test]
@@ -506,28 +563,32 @@ mod over_http {
         // The delay has the client wait for the first byte before it comes.
         let delay = BodyPart::Delay(Duration::from_millis(5));
         let body = vec![delay, BodyPart::Bytes(": hi\n\n".into()), BodyPart::Hang];
-        let server = serve(response(200, "text/event-stream", body)).await;
-        let error = ask(provider(server.url(), LONG, SHORT)).await.unwrap_err();
+        let server = start_server(http_response(200, "text/event-stream", body)).await;
+        let error =
+            request_text(provider(server.url(), LONG_TIMEOUT, SHORT_TIMEOUT)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
     }
 
     #[tokio::test]
     async fn infinite_timeouts_are_no_timeouts() {
-        let server = serve(whole(200, "text/event-stream", HEY)).await;
-        let text = ask(provider(server.url(), Duration::MAX, Duration::MAX)).await.unwrap();
+        let server = start_server(whole_response(200, "text/event-stream", HEY_FRAMES)).await;
+        let text =
+            request_text(provider(server.url(), Duration::MAX, Duration::MAX)).await.unwrap();
         assert_eq!(text, "hey");
     }
 
     #[tokio::test]
     async fn an_error_status_with_a_hanging_body_is_still_reported() {
         let words = BodyPart::Bytes(r#"{"error":{"message":"slow down"}}"#.into());
-        let server = serve(response(429, "application/json", vec![words, BodyPart::Hang])).await;
-        let error = ask(provider(server.url(), LONG, SHORT)).await.unwrap_err();
+        let server =
+            start_server(http_response(429, "application/json", vec![words, BodyPart::Hang])).await;
+        let error =
+            request_text(provider(server.url(), LONG_TIMEOUT, SHORT_TIMEOUT)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::RateLimited);
         assert!(error.message().contains("slow down"), "{error}");
     }
 
-    fn runtime() -> Runtime {
+    fn current_thread_runtime() -> Runtime {
         Builder::new_current_thread().enable_all().build().unwrap()
     }
 
@@ -535,16 +596,17 @@ mod over_http {
     fn a_client_serves_a_second_runtime_while_the_first_is_idle_but_alive() {
         let (url, started) = mpsc::channel();
         std::thread::spawn(move || {
-            runtime().block_on(async move {
-                let server = serve(whole(200, "text/event-stream", HEY)).await;
+            current_thread_runtime().block_on(async move {
+                let server =
+                    start_server(whole_response(200, "text/event-stream", HEY_FRAMES)).await;
                 url.send(server.url()).unwrap();
                 std::future::pending::<()>().await;
             });
         });
-        let provider = provider(started.recv().unwrap(), LONG, LONG);
-        let (first, second) = (runtime(), runtime());
-        assert_eq!(first.block_on(ask(provider.clone())).unwrap(), "hey");
-        assert_eq!(second.block_on(ask(provider)).unwrap(), "hey");
+        let provider = provider(started.recv().unwrap(), LONG_TIMEOUT, LONG_TIMEOUT);
+        let (first, second) = (current_thread_runtime(), current_thread_runtime());
+        assert_eq!(first.block_on(request_text(provider.clone())).unwrap(), "hey");
+        assert_eq!(second.block_on(request_text(provider)).unwrap(), "hey");
         drop(first);
     }
 }

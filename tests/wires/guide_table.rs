@@ -19,13 +19,13 @@ use turnstream::request::{
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
 const MODEL: &str = "any";
-const BEGIN: &str = "<!-- the table below is made by tests/wires/guide_table.rs -->";
-const END: &str = "<!-- end of the table -->";
+const TABLE_BEGIN: &str = "<!-- the table below is made by tests/wires/guide_table.rs -->";
+const TABLE_END: &str = "<!-- end of the table -->";
 
-type Encode = fn(&Request) -> Result<Vec<u8>, Error>;
+type EncodeFn = fn(&Request) -> Result<Vec<u8>, Error>;
 
 /// The wires as the table names them, as provider data does, and their encoders.
-const WIRES: &[(&str, &str, Encode)] = &[
+const WIRES: &[(&str, &str, EncodeFn)] = &[
     ("Messages", "anthropic", |request| anthropic::encode(request, MODEL)),
     ("Chat", "openai_chat", |request| {
         openai_chat::encode(request, MODEL, &openai_chat::Dialect::OPENAI)
@@ -42,11 +42,15 @@ const WIRES: &[(&str, &str, Encode)] = &[
 fn the_guides_wire_table_matches_the_encoders() {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/wires.md");
     let text = fs::read_to_string(&guide).unwrap();
-    let (head, rest) = text.split_once(BEGIN).expect("the table has its begin");
-    let (said, tail) = rest.split_once(END).expect("the table has its end");
-    let made = format!("\n\n{}\n{}\n", table("Option", &options()), table("Content", &contents()));
+    let (head, rest) = text.split_once(TABLE_BEGIN).expect("the table has its begin");
+    let (said, tail) = rest.split_once(TABLE_END).expect("the table has its end");
+    let made = format!(
+        "\n\n{}\n{}\n",
+        render_table("Option", &option_rows()),
+        render_table("Content", &content_rows())
+    );
     if std::env::var_os("UPDATE_GUIDE").is_some() {
-        fs::write(&guide, format!("{head}{BEGIN}{made}{END}{tail}")).unwrap();
+        fs::write(&guide, format!("{head}{TABLE_BEGIN}{made}{TABLE_END}{tail}")).unwrap();
         return;
     }
     assert!(said == made, "the guide says:\n{said}\nand the encoders do:\n{made}");
@@ -55,7 +59,7 @@ fn the_guides_wire_table_matches_the_encoders() {
 /// An option that does nothing must say so where it is declared.
 #[test]
 fn no_option_is_silently_ignored_unless_documented() {
-    for (option, cells) in options() {
+    for (option, cells) in option_rows() {
         for ((wire, ..), cell) in WIRES.iter().zip(cells) {
             let may_do_nothing = option.starts_with("`cache`");
             assert!(cell != "nothing" || may_do_nothing, "{option} does nothing on {wire}");
@@ -64,9 +68,9 @@ fn no_option_is_silently_ignored_unless_documented() {
 }
 
 /// One row: its name, and what each wire makes of it.
-type Row = (String, Vec<String>);
+type TableRow = (String, Vec<String>);
 
-fn table(head: &str, rows: &[Row]) -> String {
+fn render_table(head: &str, rows: &[TableRow]) -> String {
     let mut out = format!("| {head} |");
     for (name, ..) in WIRES {
         write!(out, " {name} |").unwrap();
@@ -78,7 +82,7 @@ fn table(head: &str, rows: &[Row]) -> String {
     out
 }
 
-fn asked() -> Request {
+fn base_request() -> Request {
     let mut history = History::from_id("table");
     history.push(Item::user("hello"));
     let tool = ToolSpec {
@@ -89,7 +93,7 @@ fn asked() -> Request {
     Request::new(history).with_tools([tool])
 }
 
-fn options() -> Vec<Row> {
+fn option_rows() -> Vec<TableRow> {
     let schema = OutputSchema {
         name: "answer".into(),
         schema: json!({ "type": "object", "properties": { "n": { "type": "integer" } },
@@ -104,18 +108,18 @@ fn options() -> Vec<Row> {
         ("`frequency_penalty`", Options { frequency_penalty: Some(0.5), ..Options::default() }),
         ("`presence_penalty`", Options { presence_penalty: Some(0.5), ..Options::default() }),
         ("`stop_sequences`", Options { stop_sequences: vec!["END".into()], ..Options::default() }),
-        ("`tool_choice`: none", tool_choice(ToolChoice::None)),
-        ("`tool_choice`: required", tool_choice(ToolChoice::Required)),
-        ("`tool_choice`: one tool", tool_choice(ToolChoice::Tool("add".into()))),
+        ("`tool_choice`: none", tool_choice_options(ToolChoice::None)),
+        ("`tool_choice`: required", tool_choice_options(ToolChoice::Required)),
+        ("`tool_choice`: one tool", tool_choice_options(ToolChoice::Tool("add".into()))),
         (
             "`parallel_tool_calls`: off",
             Options { parallel_tool_calls: Some(false), ..Options::default() },
         ),
-        ("`reasoning`: off", reasoning(Reasoning::Off)),
-        ("`reasoning`: effort, minimal", reasoning(Reasoning::Effort(Effort::Minimal))),
-        ("`reasoning`: effort, high", reasoning(Reasoning::Effort(Effort::High))),
-        ("`reasoning`: effort, max", reasoning(Reasoning::Effort(Effort::Max))),
-        ("`reasoning`: budget", reasoning(Reasoning::Budget(2_000))),
+        ("`reasoning`: off", reasoning_options(Reasoning::Off)),
+        ("`reasoning`: effort, minimal", reasoning_options(Reasoning::Effort(Effort::Minimal))),
+        ("`reasoning`: effort, high", reasoning_options(Reasoning::Effort(Effort::High))),
+        ("`reasoning`: effort, max", reasoning_options(Reasoning::Effort(Effort::Max))),
+        ("`reasoning`: budget", reasoning_options(Reasoning::Budget(2_000))),
         ("`output`: JSON", Options { output: Output::Json, ..Options::default() }),
         ("`output`: schema", Options { output: Output::Schema(schema), ..Options::default() }),
         ("`cache`: off", Options { cache: Cache::Off, ..Options::default() }),
@@ -136,9 +140,9 @@ fn options() -> Vec<Row> {
     set.into_iter()
         .map(|(name, options)| {
             let cells = WIRES.iter().map(|(_, _, encode)| {
-                let without = encode(&asked()).expect("the plain request");
-                match encode(&asked().with_options(options.clone())) {
-                    Err(error) => refused(&error),
+                let without = encode(&base_request()).expect("the plain request");
+                match encode(&base_request().with_options(options.clone())) {
+                    Err(error) => refused_cell(&error),
                     Ok(body) if body == without => "nothing".to_owned(),
                     Ok(_) => "carried".to_owned(),
                 }
@@ -148,35 +152,35 @@ fn options() -> Vec<Row> {
         .collect()
 }
 
-fn tool_choice(tool_choice: ToolChoice) -> Options {
+fn tool_choice_options(tool_choice: ToolChoice) -> Options {
     Options { tool_choice, ..Options::default() }
 }
 
-fn reasoning(reasoning: Reasoning) -> Options {
+fn reasoning_options(reasoning: Reasoning) -> Options {
     Options { reasoning: Some(reasoning), ..Options::default() }
 }
 
-fn refused(error: &Error) -> String {
+fn refused_cell(error: &Error) -> String {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.parameter().is_some(), "it says which: {error}");
     "refused".to_owned()
 }
 
 /// What is looked for in a body: `MARK` in base64 and as it is.
-const MARK: &str = "TUFSSw==";
-const WORD: &str = "MARK";
+const BASE64_MARK: &str = "TUFSSw==";
+const PLAIN_MARK: &str = "MARK";
 
-const INSTRUCTION: &str = "an instruction between messages";
-const FAILED: &str = "a failed result";
+const INSTRUCTION_ROW: &str = "an instruction between messages";
+const FAILED_RESULT_ROW: &str = "a failed result";
 
 /// The items of a row, for the wire that they go to.
-type Items = Box<dyn Fn(&str) -> Vec<Item>>;
+type ItemsForWire = Box<dyn Fn(&str) -> Vec<Item>>;
 
-fn contents() -> Vec<Row> {
-    let image = || Part::image("image/png", MARK);
+fn content_rows() -> Vec<TableRow> {
+    let image = || Part::image("image/png", BASE64_MARK);
     let image_url = || Part::image_url("image/png", "https://a.example/MARK.png");
     let file = |media_type: &str| {
-        let source = MediaSource::Data(MARK.into());
+        let source = MediaSource::Data(BASE64_MARK.into());
         Part::File(Media { media_type: media_type.into(), source })
     };
     let file_url = || {
@@ -198,25 +202,25 @@ fn contents() -> Vec<Row> {
         ]
     };
     let turn = |item: Item| vec![Item::user("hello"), item, Item::text("so"), Item::user("on")];
-    let rows: Vec<(&str, Items)> = vec![
-        (INSTRUCTION, Box::new(move |_| turn(Item::system(WORD)))),
+    let rows: Vec<(&str, ItemsForWire)> = vec![
+        (INSTRUCTION_ROW, Box::new(move |_| turn(Item::system(PLAIN_MARK)))),
         ("an image", Box::new(move |_| user(image()))),
         ("an image by its address", Box::new(move |_| user(image_url()))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
         ("a PDF by its address", Box::new(move |_| user(file_url()))),
         ("a text file", Box::new(move |_| user(file("text/plain")))),
         ("audio", Box::new(move |_| user(file("audio/wav")))),
-        ("a result", Box::new(move |_| result(ResultKind::Ok, WORD.into()))),
-        (FAILED, Box::new(move |_| result(ResultKind::Error, WORD.into()))),
+        ("a result", Box::new(move |_| result(ResultKind::Ok, PLAIN_MARK.into()))),
+        (FAILED_RESULT_ROW, Box::new(move |_| result(ResultKind::Error, PLAIN_MARK.into()))),
         ("an image in a result", Box::new(move |_| result(ResultKind::Ok, vec![image()].into()))),
         (
             "a PDF in a result",
             Box::new(move |_| result(ResultKind::Ok, vec![file("application/pdf")].into())),
         ),
-        ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(WORD)))),
+        ("unsigned reasoning", Box::new(move |_| turn(Item::reasoning(PLAIN_MARK)))),
         (
             "words of a turn that was cut off",
-            Box::new(move |_| turn(Item::text(WORD).with_mark(Mark::Interrupted))),
+            Box::new(move |_| turn(Item::text(PLAIN_MARK).with_mark(Mark::Interrupted))),
         ),
         (
             "arguments that are not JSON",
@@ -228,22 +232,23 @@ fn contents() -> Vec<Row> {
         ),
         (
             "the provider's own item",
-            Box::new(move |wire| turn(Item::provider_item(own(wire, MODEL)))),
+            Box::new(move |wire| turn(Item::provider_item(provider_data(wire, MODEL)))),
         ),
         (
             "another model's own item",
-            Box::new(move |wire| turn(Item::provider_item(own(wire, "other")))),
+            Box::new(move |wire| turn(Item::provider_item(provider_data(wire, "other")))),
         ),
     ];
     rows.into_iter()
         .map(|(name, items)| {
             let cells = WIRES.iter().map(|(_, wire, encode)| {
                 let items = items(wire);
-                match encode(&about(items.clone())) {
-                    Err(error) => refused(&error),
+                match encode(&request_with_items(items.clone())) {
+                    Err(error) => refused_cell(&error),
                     Ok(body) => {
-                        let body = json_of(&body);
-                        as_such(name, &items, &body, *encode).unwrap_or_else(|| place(&body))
+                        let body = parse_json(&body);
+                        special_row_cell(name, &items, &body, *encode)
+                            .unwrap_or_else(|| mark_position(&body))
                     }
                 }
             });
@@ -252,16 +257,17 @@ fn contents() -> Vec<Row> {
         .collect()
 }
 
-fn own(wire: &str, model: &str) -> ProviderData {
-    let value = RawJson::from(json!({ "type": "web_search_call", "id": "ws", "status": WORD }));
+fn provider_data(wire: &str, model: &str) -> ProviderData {
+    let value =
+        RawJson::from(json!({ "type": "web_search_call", "id": "ws", "status": PLAIN_MARK }));
     ProviderData { provider: wire.into(), model: model.into(), value }
 }
 
 /// How the mark stands in a body.
-fn place(body: &Value) -> String {
+fn mark_position(body: &Value) -> String {
     let holds = |value: &Value| {
         let text = value.to_string();
-        text.contains(WORD) || text.contains(MARK)
+        text.contains(PLAIN_MARK) || text.contains(BASE64_MARK)
     };
     if !holds(body) {
         return "left out".to_owned();
@@ -283,35 +289,36 @@ fn place(body: &Value) -> String {
 }
 
 /// Whether what is said between messages, or that a call failed, is said as such.
-fn as_such(name: &str, items: &[Item], body: &Value, encode: Encode) -> Option<String> {
+fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) -> Option<String> {
     let said_by = |role: &str| {
         let messages =
             ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
         let mut of_role = messages.into_iter().flatten().filter(|message| message["role"] == role);
-        of_role.any(|message| message.to_string().contains(WORD))
+        of_role.any(|message| message.to_string().contains(PLAIN_MARK))
     };
     match name {
-        INSTRUCTION if said_by("user") => Some("as the user's words".to_owned()),
-        FAILED => {
+        INSTRUCTION_ROW if said_by("user") => Some("as the user's words".to_owned()),
+        FAILED_RESULT_ROW => {
             let succeeded = items.iter().cloned().map(|item| match item.kind {
                 ItemKind::ToolResult(result) => {
                     Item::tool_result(ToolResult { kind: ResultKind::Ok, ..result })
                 }
                 _ => item,
             });
-            let same = encode(&about(succeeded)).is_ok_and(|bytes| &json_of(&bytes) == body);
+            let same = encode(&request_with_items(succeeded))
+                .is_ok_and(|bytes| &parse_json(&bytes) == body);
             same.then(|| "its words".to_owned())
         }
         _ => None,
     }
 }
 
-fn about(items: impl IntoIterator<Item = Item>) -> Request {
+fn request_with_items(items: impl IntoIterator<Item = Item>) -> Request {
     let mut history = History::from_id("table");
     history.extend(items);
-    Request::new(history).with_tools(asked().tools)
+    Request::new(history).with_tools(base_request().tools)
 }
 
-fn json_of(body: &[u8]) -> Value {
+fn parse_json(body: &[u8]) -> Value {
     serde_json::from_slice(body).expect("a body is JSON")
 }

@@ -14,18 +14,18 @@ use turnstream::tool::ToolSpec;
 use turnstream::turn::{PartialTurn, Turn};
 use turnstream::{Error, History, Item, Request};
 
-use crate::support::wires::{in_dialect, sendable};
+use crate::support::wires::{decode_in_dialect, encode_and_lint};
 
 const MODEL: &str = "gemini-3-pro";
 
-fn read(wire: Wire, body: Vec<u8>, after: &History) -> Result<Turn, Error> {
+fn decode_turn(wire: Wire, body: Vec<u8>, after: &History) -> Result<Turn, Error> {
     let body = stream::iter([Ok(Bytes::from(body))]);
-    let turn = in_dialect(&Dialect::OPENROUTER, wire, MODEL, after, body);
+    let turn = decode_in_dialect(&Dialect::OPENROUTER, wire, MODEL, after, body);
     block_on(turn.into_turn()).map(|turn| (*turn).clone())
 }
 
 /// What the encoder of a wire makes of a history, and what its vendor has against that.
-fn sent(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
+fn encode_with_violations(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
     let spec = |name: &str| ToolSpec {
         name: name.into(),
         description: "d".into(),
@@ -47,7 +47,7 @@ fn sent(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
 
 /// The turns of an agent, the last but one cut off. Ollama's wire has no signatures and no hidden
 /// thoughts.
-fn replies(wire: Wire) -> Vec<Reply> {
+fn agent_replies(wire: Wire) -> Vec<Reply> {
     let has_secrets = wire != Wire::Ollama;
     let thought = Reply::new().think("Thought one.");
     let signed = if has_secrets { thought.sign("U0VDUkVU") } else { thought };
@@ -63,7 +63,7 @@ fn replies(wire: Wire) -> Vec<Reply> {
 }
 
 /// A block, a part or an item of the wire's own, as it stands in a stream of it.
-fn own(wire: Wire) -> Option<Vec<u8>> {
+fn own_block_body(wire: Wire) -> Option<Vec<u8>> {
     let frame = |data: &[&str]| -> Option<Vec<u8>> {
         Some(data.iter().flat_map(|data| ["data: ", data, "\n\n"]).collect::<String>().into())
     };
@@ -93,17 +93,17 @@ fn own(wire: Wire) -> Option<Vec<u8>> {
 }
 
 /// The history of an agent behind a wire, as its own decoder makes it.
-fn history(wire: Wire) -> Vec<Item> {
+fn agent_history(wire: Wire) -> Vec<Item> {
     let mut items = vec![Item::user("Begin.")];
     // Every response has ids of its own, as those of a server have.
     let answered = |(n, reply): (usize, Reply)| {
         let body = String::from_utf8(Answer::reply(reply).to_bytes(wire)).unwrap();
         body.replace("_0000", &format!("_{n:04}")).into_bytes()
     };
-    let bodies = replies(wire).into_iter().enumerate().map(answered);
-    for body in bodies.chain(own(wire)) {
+    let bodies = agent_replies(wire).into_iter().enumerate().map(answered);
+    for body in bodies.chain(own_block_body(wire)) {
         let after = History::from_items("h", items.clone());
-        match read(wire, body, &after) {
+        match decode_turn(wire, body, &after) {
             Ok(turn) => {
                 items.extend(turn.to_history_items());
                 for call in turn.tool_calls() {
@@ -131,17 +131,17 @@ fn history(wire: Wire) -> Vec<Item> {
 #[test]
 fn a_history_of_any_wire_is_sent_on_every_wire_without_foreign_data() {
     for from in Wire::ALL {
-        let items = history(from);
+        let items = agent_history(from);
         for to in Wire::ALL {
             for model in [MODEL, "another-model"] {
-                let (body, complaints) = sent(to, &items, model);
+                let (body, complaints) = encode_with_violations(to, &items, model);
                 assert_eq!(complaints, Vec::<String>::new(), "{from} to {to}: {body}");
                 let text = body.to_string();
                 for words in ["Word-one.", "Word-two.", "Word-four.", "Result.", "iVBORw0KGgo="] {
                     assert!(text.contains(words), "{words} of {from} to {to}: {body}");
                 }
                 assert!(text.contains("Word-three."), "{from} to {to}: {body}");
-                let own = own(from).is_some();
+                let own = own_block_body(from).is_some();
                 assert_eq!(text.contains("Word-own."), own, "{from} to {to}: {body}");
                 assert!(text.matches("\"count\"").count() >= 2, "{from} to {to}: {body}");
                 assert!(!text.contains("half"), "{from} to {to}: {body}");
@@ -173,7 +173,7 @@ mod in_a_run {
 
     use super::*;
 
-    fn model(wire: Wire, url: &str, name: &str) -> Arc<dyn Provider> {
+    fn provider_at(wire: Wire, url: &str, name: &str) -> Arc<dyn Provider> {
         let http = HttpClient::without_proxy;
         match wire {
             Wire::Anthropic => {
@@ -227,11 +227,8 @@ mod in_a_run {
                     },
                     |_, _| async { "seen" },
                 );
-                let models = Fallback::new(model(from, &first.url(), "gemini-3-one")).or(model(
-                    to,
-                    &second.url(),
-                    "gemini-3-two",
-                ));
+                let models = Fallback::new(provider_at(from, &first.url(), "gemini-3-one"))
+                    .or(provider_at(to, &second.url(), "gemini-3-two"));
                 let outcome =
                     Agent::new(models).with_tools([look.unwrap()]).run("Go.").outcome().await;
                 assert_eq!(outcome.text, "Done.", "{from} to {to}: {outcome:?}");
@@ -256,7 +253,7 @@ fn a_call_id_valid_for_the_vendor_is_sent_unchanged() {
             let result = ToolResult::for_call(&called, ResultKind::Ok, "r");
             let items =
                 [Item::user("x"), Item::tool_call(&id, "f", "{}"), Item::tool_result(result)];
-            let body = sendable(wire, &History::from_items("h", items)).to_string();
+            let body = encode_and_lint(wire, &History::from_items("h", items)).to_string();
             let issued = body.matches(&format!("\"{id}\"")).count();
             assert_eq!(issued, if length <= longest { 2 } else { 0 }, "{wire:?}, {length}: {body}");
         }

@@ -8,18 +8,18 @@ use turnstream::sse::write_frame;
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
-use crate::support::wires::turn_of;
+use crate::support::wires::decode_sse_turn;
 
-fn read(chunks: &[&str]) -> Result<Turn, Error> {
+fn decode_turn(chunks: &[&str]) -> Result<Turn, Error> {
     let mut body = Vec::new();
     for chunk in chunks {
         write_frame(&mut body, None, chunk);
     }
-    turn_of(body, Decoder::new("m", &Dialect::OPENAI))
+    decode_sse_turn(body, Decoder::new("m", &Dialect::OPENAI))
 }
 
 /// A chunk with one choice.
-fn chunk(delta: &Value, finish: Option<&str>) -> String {
+fn choice_chunk(delta: &Value, finish: Option<&str>) -> String {
     json!({ "id": "x", "model": "m", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] })
         .to_string()
 }
@@ -27,10 +27,10 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
 #[track_caller]
 fn check_calls(deltas: &[Value], expected: &[&str]) {
     let mut chunks: Vec<_> =
-        deltas.iter().map(|calls| chunk(&json!({ "tool_calls": calls }), None)).collect();
-    chunks.push(chunk(&json!({}), Some("tool_calls")));
+        deltas.iter().map(|calls| choice_chunk(&json!({ "tool_calls": calls }), None)).collect();
+    chunks.push(choice_chunk(&json!({}), Some("tool_calls")));
     chunks.push("[DONE]".to_owned());
-    let turn = read(&chunks.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let turn = decode_turn(&chunks.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     let calls: Vec<_> = turn
         .tool_calls()
         .map(|call| format!("{} {} {}", call.call_id, call.name, call.arguments))
@@ -40,11 +40,11 @@ fn check_calls(deltas: &[Value], expected: &[&str]) {
 
 #[test]
 fn text_reasoning_usage_and_the_raw_stop_reason_are_decoded() {
-    let turn = read(&[
-        &chunk(&json!({ "role": "assistant", "content": "" }), None),
-        &chunk(&json!({ "reasoning_content": "hm", "reasoning": "hm" }), None),
-        &chunk(&json!({ "content": "Hel" }), None),
-        &chunk(&json!({ "content": "lo" }), Some("stop")),
+    let turn = decode_turn(&[
+        &choice_chunk(&json!({ "role": "assistant", "content": "" }), None),
+        &choice_chunk(&json!({ "reasoning_content": "hm", "reasoning": "hm" }), None),
+        &choice_chunk(&json!({ "content": "Hel" }), None),
+        &choice_chunk(&json!({ "content": "lo" }), Some("stop")),
         r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":5},"completion_tokens_details":{"reasoning_tokens":2}}}"#,
         "[DONE]",
     ])
@@ -134,16 +134,18 @@ fn arguments_may_be_an_object_and_empty_ones_stay_empty() {
 fn a_call_without_a_name_is_a_protocol_error() {
     let calls =
         json!({ "tool_calls": [{ "index": 0, "id": "a", "function": { "arguments": "{}" } }] });
-    let error = read(&[&chunk(&calls, None), &chunk(&json!({}), Some("tool_calls"))]).unwrap_err();
+    let error =
+        decode_turn(&[&choice_chunk(&calls, None), &choice_chunk(&json!({}), Some("tool_calls"))])
+            .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
 }
 
 #[test]
 fn a_refusal_is_text_with_the_refusal_stop_reason() {
-    let turn = read(&[
-        &chunk(&json!({ "content": null, "refusal": "" }), None),
-        &chunk(&json!({ "refusal": "I can't" }), None),
-        &chunk(&json!({}), Some("stop")),
+    let turn = decode_turn(&[
+        &choice_chunk(&json!({ "content": null, "refusal": "" }), None),
+        &choice_chunk(&json!({ "refusal": "I can't" }), None),
+        &choice_chunk(&json!({}), Some("stop")),
         "[DONE]",
     ])
     .unwrap();
@@ -153,19 +155,20 @@ fn a_refusal_is_text_with_the_refusal_stop_reason() {
 
 #[test]
 fn a_stream_without_done_is_complete_if_it_had_a_finish_reason() {
-    let said = chunk(&json!({ "content": "hi" }), Some("stop"));
-    assert_eq!(read(&[&said]).unwrap().text(), "hi");
-    let error = read(&[&chunk(&json!({ "content": "hi" }), None)]).unwrap_err();
+    let said = choice_chunk(&json!({ "content": "hi" }), Some("stop"));
+    assert_eq!(decode_turn(&[&said]).unwrap().text(), "hi");
+    let error = decode_turn(&[&choice_chunk(&json!({ "content": "hi" }), None)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
-    let error = read(&[&chunk(&json!({ "content": "hi" }), None), "[DONE]"]).unwrap_err();
+    let error =
+        decode_turn(&[&choice_chunk(&json!({ "content": "hi" }), None), "[DONE]"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
 }
 
 #[test]
 fn content_after_the_finish_reason_is_ignored() {
-    let turn = read(&[
-        &chunk(&json!({ "content": "hi" }), Some("stop")),
-        &chunk(&json!({ "content": " there" }), Some("length")),
+    let turn = decode_turn(&[
+        &choice_chunk(&json!({ "content": "hi" }), Some("stop")),
+        &choice_chunk(&json!({ "content": " there" }), Some("length")),
         "[DONE]",
     ])
     .unwrap();
@@ -174,18 +177,18 @@ fn content_after_the_finish_reason_is_ignored() {
 
 #[test]
 fn an_error_in_the_stream_has_its_kind() {
-    let kind = |json: &str| read(&[json]).unwrap_err().kind();
+    let kind = |json: &str| decode_turn(&[json]).unwrap_err().kind();
     assert_eq!(kind(r#"{"error":{"message":"m","code":429}}"#), ErrorKind::RateLimited);
     assert_eq!(kind(r#"{"error":"broken"}"#), ErrorKind::Server);
     assert_eq!(kind(r#"{"error":{"code":"context_length_exceeded"}}"#), ErrorKind::ContextWindow);
     assert_eq!(kind("not json"), ErrorKind::Protocol);
-    let ended = chunk(&json!({}), Some("error"));
-    assert_eq!(read(&[&ended]).unwrap_err().kind(), ErrorKind::Server);
+    let ended = choice_chunk(&json!({}), Some("error"));
+    assert_eq!(decode_turn(&[&ended]).unwrap_err().kind(), ErrorKind::Server);
 }
 
 #[test]
 fn unusual_envelopes_do_not_fail_the_turn() {
-    let turn = read(&[
+    let turn = decode_turn(&[
         r#"{"choices":null}"#,
         r#"{"prompt_filter_results":[{}]}"#,
         r#"{"id":7,"model":null,"choices":[{"index":1,"delta":{"content":"other"}}]}"#,
@@ -199,7 +202,7 @@ fn unusual_envelopes_do_not_fail_the_turn() {
     assert_eq!(turn.usage().input_tokens, 1);
 }
 
-fn body(items: Vec<Item>) -> Result<Value, Error> {
+fn encode_json(items: Vec<Item>) -> Result<Value, Error> {
     let mut request = Request::new(History::from_items("h", items)).with_system("be brief");
     request.system.volatile = "today".into();
     request.options.max_output_tokens = Some(9);
@@ -212,7 +215,7 @@ fn body(items: Vec<Item>) -> Result<Value, Error> {
     encode(&request, "m", &Dialect::OPENAI).map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
 
-fn result(id: &str, content: impl Into<Content>) -> Item {
+fn tool_result(id: &str, content: impl Into<Content>) -> Item {
     Item::tool_result(ToolResult {
         call_id: id.into(),
         name: "f".into(),
@@ -224,15 +227,15 @@ fn result(id: &str, content: impl Into<Content>) -> Item {
 
 #[test]
 fn a_request_has_the_documented_shape() {
-    let body = body(vec![
+    let body = encode_json(vec![
         Item::user("one"),
         Item::user("two"),
         Item::reasoning("not sent"),
         Item::text("I'll look."),
         Item::tool_call("a", "f", ""),
         Item::tool_call("b", "f", "{\"x\": 1"),
-        result("a", "fine"),
-        result("b", vec!["see".into(), Part::image("image/png", "AAAA")]),
+        tool_result("a", "fine"),
+        tool_result("b", vec!["see".into(), Part::image("image/png", "AAAA")]),
         Item::text("done"),
     ])
     .unwrap();
@@ -270,7 +273,7 @@ fn a_request_has_the_documented_shape() {
 fn a_file_url_is_an_unsupported_error() {
     let source = MediaSource::Url("https://a.example/b.pdf".into());
     let file = Part::File(Media { media_type: "application/pdf".into(), source });
-    let error = body(vec![Item::user(vec![file])]).unwrap_err();
+    let error = encode_json(vec![Item::user(vec![file])]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
@@ -285,9 +288,9 @@ mod over_http {
     use turnstream::testing::http::{HttpResponse, LoopbackServer};
     use turnstream::{Agent, provider::Provider};
 
-    use crate::support::tools::adds;
+    use crate::support::tools::sum_tool;
 
-    fn sse(chunks: &[String]) -> HttpResponse {
+    fn sse_response(chunks: &[String]) -> HttpResponse {
         let frames = chunks.iter().map(|chunk| Piece::Bytes(format!("data: {chunk}\n\n").into()));
         HttpResponse {
             status: 200,
@@ -312,20 +315,23 @@ mod over_http {
             let answered = body["messages"].as_array().unwrap().len() > 1;
             if answered {
                 let text = body["messages"][2]["content"].as_str().unwrap().to_owned();
-                return sse(&[chunk(&json!({ "content": text }), Some("stop")), "[DONE]".into()]);
+                return sse_response(&[
+                    choice_chunk(&json!({ "content": text }), Some("stop")),
+                    "[DONE]".into(),
+                ]);
             }
             let call = json!([{ "index": 0, "id": "call_1", "type": "function",
                 "function": { "name": "add", "arguments": "{\"a\":2,\"b\":3}" } }]);
-            sse(&[
-                chunk(&json!({ "tool_calls": call }), None),
-                chunk(&json!({}), Some("tool_calls")),
+            sse_response(&[
+                choice_chunk(&json!({ "tool_calls": call }), None),
+                choice_chunk(&json!({}), Some("tool_calls")),
                 "[DONE]".into(),
             ])
         })
         .await
         .unwrap();
         let outcome =
-            Agent::new(model(&server)).with_tools([adds("add")]).run("2 + 3?").outcome().await;
+            Agent::new(model(&server)).with_tools([sum_tool("add")]).run("2 + 3?").outcome().await;
         assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "sum 5"));
         assert_eq!(server.connection_count(), 1);
         assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
@@ -357,11 +363,11 @@ mod over_http {
     }
 
     /// What arrives of a plain question: the path, the headers, the body.
-    async fn asked(
+    async fn received_request(
         make: impl FnOnce(OpenAiChat, String) -> OpenAiChat,
     ) -> (turnstream::testing::http::HttpRequest, Value) {
-        let answer = [chunk(&json!({ "content": "hi" }), Some("stop")), "[DONE]".to_owned()];
-        let server = LoopbackServer::start(move |_| sse(&answer)).await.unwrap();
+        let answer = [choice_chunk(&json!({ "content": "hi" }), Some("stop")), "[DONE]".to_owned()];
+        let server = LoopbackServer::start(move |_| sse_response(&answer)).await.unwrap();
         let model = OpenAiChat::new("m").with_api_key("sk-key");
         let model = make(model, server.url()).with_http_client(HttpClient::without_proxy());
         let mut request = Request::new(History::from_items("h", [Item::user("hi")]));
@@ -374,7 +380,7 @@ mod over_http {
 
     #[tokio::test]
     async fn azure_uses_its_own_key_header_and_keeps_the_url_query() {
-        let (request, _) = asked(|model, url| {
+        let (request, _) = received_request(|model, url| {
             let url = format!("{url}/openai/deployments/d?api-version=2025-01-01");
             model.with_dialect(Dialect::AZURE).with_base_url(url).unwrap()
         })
@@ -386,24 +392,29 @@ mod over_http {
 
     #[tokio::test]
     async fn dialect_and_base_url_can_be_set_in_any_order() {
-        let unknown = asked(|model, url| model.with_base_url(url).unwrap()).await.1;
+        let unknown = received_request(|model, url| model.with_base_url(url).unwrap()).await.1;
         assert_eq!(
             (&unknown["max_tokens"], &unknown["max_completion_tokens"]),
             (&json!(9), &Value::Null)
         );
         let groq = Dialect::GROQ;
-        let before = asked(|model, url| model.with_dialect(groq).with_base_url(url).unwrap()).await;
-        let behind = asked(|model, url| model.with_base_url(url).unwrap().with_dialect(groq)).await;
+        let before =
+            received_request(|model, url| model.with_dialect(groq).with_base_url(url).unwrap())
+                .await;
+        let behind =
+            received_request(|model, url| model.with_base_url(url).unwrap().with_dialect(groq))
+                .await;
         assert_eq!(before.1["max_completion_tokens"], 9);
         assert_eq!(before.1, behind.1);
     }
 
     #[tokio::test]
     async fn a_dialect_sets_its_base_url_and_without_one_nothing_is_sent() {
-        let server =
-            LoopbackServer::start(|_| sse(&[chunk(&json!({}), Some("stop")), "[DONE]".into()]))
-                .await
-                .unwrap();
+        let server = LoopbackServer::start(|_| {
+            sse_response(&[choice_chunk(&json!({}), Some("stop")), "[DONE]".into()])
+        })
+        .await
+        .unwrap();
         let url: &'static str = server.url().leak();
         let ask = |dialect: Dialect| {
             let model = OpenAiChat::new("m").with_dialect(dialect);
@@ -424,7 +435,7 @@ mod over_http {
 
 #[test]
 fn an_empty_error_result_is_sent_with_a_message() {
-    let mut failed = result("a", "");
+    let mut failed = tool_result("a", "");
     if let ItemKind::ToolResult(result) = &mut failed.kind {
         result.kind = ResultKind::Error;
     }

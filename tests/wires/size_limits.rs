@@ -7,18 +7,18 @@ use turnstream::ErrorKind;
 use turnstream::provider::openai_chat::{Dialect, ThinkTags};
 use turnstream::provider::{Decode, anthropic, gemini, ollama, openai_chat, openai_responses};
 
-use crate::support::wires::{turn_of, turn_of_lines};
+use crate::support::wires::{decode_json_lines_turn, decode_sse_turn};
 
-const MANY: usize = 200_000;
+const ITEM_COUNT: usize = 200_000;
 
 /// One frame with a list.
-fn list(head: &str, tail: &str, many: usize, element: impl Fn(usize) -> String) -> String {
+fn list_frame(head: &str, tail: &str, many: usize, element: impl Fn(usize) -> String) -> String {
     let elements: Vec<String> = (0..many).map(element).collect();
     format!("data: {head}{}{tail}\n\n", elements.join(","))
 }
 
 /// A frame for each.
-fn frames(many: usize, frame: impl Fn(usize) -> String) -> String {
+fn repeated_frames(many: usize, frame: impl Fn(usize) -> String) -> String {
     (0..many).fold(String::new(), |mut body, n| {
         write!(body, "data: {}\n\n", frame(n)).unwrap();
         body
@@ -26,11 +26,11 @@ fn frames(many: usize, frame: impl Fn(usize) -> String) -> String {
 }
 
 #[track_caller]
-fn check(body: String, decoder: impl Decode + Send + 'static) {
-    assert_eq!(turn_of(body, decoder).unwrap_err().kind(), ErrorKind::TooLarge);
+fn check_too_large(body: String, decoder: impl Decode + Send + 'static) {
+    assert_eq!(decode_sse_turn(body, decoder).unwrap_err().kind(), ErrorKind::TooLarge);
 }
 
-fn chat() -> openai_chat::Decoder {
+fn chat_decoder() -> openai_chat::Decoder {
     let dialect =
         Dialect { parses_text_calls: true, think_tags: ThinkTags::Tagged, ..Dialect::OPENROUTER };
     openai_chat::Decoder::new("m", &dialect)
@@ -40,11 +40,14 @@ fn chat() -> openai_chat::Decoder {
 fn a_chat_turn_with_too_many_calls_is_too_large() {
     let (head, tail) = ("{\"choices\":[{\"delta\":{\"tool_calls\":[", "]}}]}");
     let named = |n| format!("{{\"index\":{n},\"function\":{{\"name\":\"f\"}}}}");
-    check(list(head, tail, MANY, named), chat());
+    check_too_large(list_frame(head, tail, ITEM_COUNT, named), chat_decoder());
     let nameless = |n| format!("{{\"index\":{n},\"id\":\"{n}\"}}");
-    check(list(head, tail, MANY, nameless), chat());
+    check_too_large(list_frame(head, tail, ITEM_COUNT, nameless), chat_decoder());
     let tags = "<tool_call>{\\\"name\\\":\\\"f\\\"}</tool_call>".repeat(20_000);
-    check(format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{tags}\"}}}}]}}\n\n"), chat());
+    check_too_large(
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{tags}\"}}}}]}}\n\n"),
+        chat_decoder(),
+    );
 }
 
 #[test]
@@ -57,7 +60,7 @@ fn many_chat_calls_with_one_id_are_distinguished() {
             "{{\"index\":{n},\"id\":\"a\",\"function\":{{\"name\":\"f\",\"arguments\":\"{n}\"}}}}"
         )
     };
-    let turn = turn_of(list(head, tail, 4000, same), chat()).unwrap();
+    let turn = decode_sse_turn(list_frame(head, tail, 4000, same), chat_decoder()).unwrap();
     assert_eq!(turn.calls().len(), 4000);
     assert_eq!(turn.tool_calls().last().unwrap().call_id, "a_dup3999");
 }
@@ -68,12 +71,12 @@ fn any_number_of_chat_reasoning_details_is_merged() {
         ("{\"choices\":[{\"delta\":{\"reasoning_details\":[", "]},\"finish_reason\":\"stop\"}]}");
     let each =
         |n| format!("{{\"type\":\"reasoning.text\",\"text\":\"x\",\"index\":{}}}", n % 100_000);
-    let turn = turn_of(list(head, tail, MANY, each), chat()).unwrap();
+    let turn = decode_sse_turn(list_frame(head, tail, ITEM_COUNT, each), chat_decoder()).unwrap();
     let data = turn.items()[0].provider_data.as_ref().unwrap();
     assert_eq!(data.value.as_str().matches("\"xx\"").count(), 100_000);
-    let fields: Vec<String> = (0..MANY).map(|n| format!("\"{n}\":1")).collect();
+    let fields: Vec<String> = (0..ITEM_COUNT).map(|n| format!("\"{n}\":1")).collect();
     let wide = |_| format!("{{\"type\":\"reasoning.text\",{}}}", fields.join(","));
-    assert!(turn_of(list(head, tail, 2, wide), chat()).is_ok());
+    assert!(decode_sse_turn(list_frame(head, tail, 2, wide), chat_decoder()).is_ok());
 }
 
 #[test]
@@ -85,10 +88,10 @@ fn an_anthropic_turn_with_too_many_blocks_is_too_large() {
                 "{{\"type\":\"content_block_start\",\"index\":{n},\"content_block\":{{\"type\":\"{block}\"}}}}"
             )
         };
-        check(frames(MANY, start), decoder());
+        check_too_large(repeated_frames(ITEM_COUNT, start), decoder());
     }
     let head = "{\"type\":\"message_start\",\"message\":{\"content\":[";
-    check(list(head, "]}}", MANY, |_| "{\"type\":\"x\"}".into()), decoder());
+    check_too_large(list_frame(head, "]}}", ITEM_COUNT, |_| "{\"type\":\"x\"}".into()), decoder());
 }
 
 #[test]
@@ -100,14 +103,17 @@ fn a_responses_turn_with_too_many_items_or_parts_is_too_large() {
                 "{{\"type\":\"response.output_item.added\",\"output_index\":{n},\"item\":{{\"type\":\"{kind}\"}}}}"
             )
         };
-        check(frames(MANY, added), decoder());
+        check_too_large(repeated_frames(ITEM_COUNT, added), decoder());
         let head = "{\"type\":\"response.completed\",\"response\":{\"output\":[";
-        check(list(head, "]}}", MANY, |_| format!("{{\"type\":\"{kind}\"}}")), decoder());
+        check_too_large(
+            list_frame(head, "]}}", ITEM_COUNT, |_| format!("{{\"type\":\"{kind}\"}}")),
+            decoder(),
+        );
     }
     let part = |n| {
         format!("{{\"type\":\"response.output_text.delta\",\"content_index\":{n},\"delta\":\"x\"}}")
     };
-    check(frames(MANY, part), decoder());
+    check_too_large(repeated_frames(ITEM_COUNT, part), decoder());
 }
 
 #[test]
@@ -118,19 +124,19 @@ fn a_gemini_turn_with_too_many_parts_is_too_large() {
         "\"x\":1",
     ] {
         let head = "{\"candidates\":[{\"content\":{\"parts\":[";
-        let body = list(head, "]}}]}", MANY, |_| format!("{{{part}}}"));
-        check(body, gemini::Decoder::new("m"));
+        let body = list_frame(head, "]}}]}", ITEM_COUNT, |_| format!("{{{part}}}"));
+        check_too_large(body, gemini::Decoder::new("m"));
     }
 }
 
 #[test]
 fn an_ollama_turn_with_too_many_calls_is_too_large() {
-    let many = |call: &str| vec![call; MANY].join(",");
+    let many = |call: &str| vec![call; ITEM_COUNT].join(",");
     for call in
         [r#"{"function":{"name":"f"}}"#, r#"{"function":{"name":"f","arguments":"{}"},"id":""}"#]
     {
         let line = format!("{{\"message\":{{\"tool_calls\":[{}]}}}}\n", many(call));
-        let turn = turn_of_lines(line, ollama::Decoder::new("m"));
+        let turn = decode_json_lines_turn(line, ollama::Decoder::new("m"));
         assert_eq!(turn.unwrap_err().kind(), ErrorKind::TooLarge);
     }
 }

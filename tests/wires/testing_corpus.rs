@@ -6,7 +6,7 @@ use turnstream::testing::{Wire, lint};
 use crate::support::corpus;
 
 /// Requests that others took who speak the same wire, and that its own vendor refuses.
-const TAKEN_BY_OTHERS: &[&str] = &[
+const ACCEPTED_BY_OTHER_SERVERS: &[&str] = &[
     // Hugging Face takes an empty list of tools.
     "pydantic__test_stream_close_test_cancel_recorded_provider_stream_huggingface___1",
     // DeepSeek's reasoning items have ids that say nothing of what they are.
@@ -15,7 +15,7 @@ const TAKEN_BY_OTHERS: &[&str] = &[
 
 #[test]
 fn requests_that_a_vendor_accepted_pass_the_lint() {
-    let Some(corpus) = corpus::folder() else { return };
+    let Some(corpus) = corpus::corpus_folder() else { return };
     let mut refused = Vec::new();
     let mut seen = 0;
     for (folder, wire) in ["anthropic", "openai-chat", "openai-responses", "gemini", "ollama"]
@@ -29,7 +29,7 @@ fn requests_that_a_vendor_accepted_pass_the_lint() {
             };
             let Ok(body) = serde_json::from_slice::<Value>(&request) else { continue };
             seen += 1;
-            if TAKEN_BY_OTHERS.iter().any(|name| recording.file_name() == *name) {
+            if ACCEPTED_BY_OTHER_SERVERS.iter().any(|name| recording.file_name() == *name) {
                 continue;
             }
             let complaints = lint::request(wire, "", &body);

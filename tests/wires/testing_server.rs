@@ -7,19 +7,19 @@ use turnstream::provider::Reply;
 use turnstream::testing::{Answer, ModelServer, Wire};
 
 /// What a client that knows HTTP only gets for a request.
-struct Got {
+struct RawResponse {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Got {
+impl RawResponse {
     fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 }
 
-async fn send(server: &ModelServer, path: &str, body: impl AsRef<[u8]>) -> Got {
+async fn send_bytes(server: &ModelServer, path: &str, body: impl AsRef<[u8]>) -> RawResponse {
     let body = body.as_ref();
     let mut socket = TcpStream::connect(server.url().replace("http://", "")).await.unwrap();
     let head = format!(
@@ -38,15 +38,15 @@ async fn send(server: &ModelServer, path: &str, body: impl AsRef<[u8]>) -> Got {
         body.push_str(&chunk[..size]);
         rest = &chunk[size + 2..];
     }
-    Got { status: head[9..12].parse().unwrap(), head: head.to_owned(), body }
+    RawResponse { status: head[9..12].parse().unwrap(), head: head.to_owned(), body }
 }
 
-async fn post(server: &ModelServer, path: &str, body: &Value) -> Got {
-    send(server, path, body.to_string()).await
+async fn post_json(server: &ModelServer, path: &str, body: &Value) -> RawResponse {
+    send_bytes(server, path, body.to_string()).await
 }
 
 /// Where a vendor's own SDK sends its requests.
-const PATHS: [&str; 5] = [
+const VENDOR_PATHS: [&str; 5] = [
     "/v1/messages",
     "/v1/chat/completions",
     "/v1/responses",
@@ -55,7 +55,7 @@ const PATHS: [&str; 5] = [
 ];
 
 /// The smallest request that is lawful.
-fn hi(wire: Wire) -> Value {
+fn minimal_request(wire: Wire) -> Value {
     let messages = json!([{ "role": "user", "content": "Hi" }]);
     match wire {
         Wire::Anthropic => {
@@ -75,28 +75,28 @@ fn hi(wire: Wire) -> Value {
     }
 }
 
-fn script() -> Reply {
+fn sample_reply() -> Reply {
     Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": 1 }))
 }
 
 #[tokio::test]
 async fn one_server_speaks_every_wire_by_path() {
     let server = ModelServer::start(|asked| {
-        assert_eq!((asked.model.as_str(), &asked.body), ("scripted", &hi(asked.wire)));
-        script()
+        assert_eq!((asked.model.as_str(), &asked.body), ("scripted", &minimal_request(asked.wire)));
+        sample_reply()
     })
     .await
     .unwrap();
-    for (at, (wire, path)) in Wire::ALL.into_iter().zip(PATHS).enumerate() {
+    for (at, (wire, path)) in Wire::ALL.into_iter().zip(VENDOR_PATHS).enumerate() {
         for (n, path) in [path.to_owned(), format!("/proxy/{}", &path[1..])].iter().enumerate() {
-            let got = post(&server, path, &hi(wire)).await;
+            let got = post_json(&server, path, &minimal_request(wire)).await;
             assert_eq!(got.status, 200, "{}", got.body);
             let lines = wire == Wire::Ollama;
             let content_type = if lines { "application/x-ndjson" } else { "text/event-stream" };
             let content_type = format!("content-type: {content_type}");
             assert!(got.head.contains(&content_type), "{}", got.head);
             // The same as without a network, but for the numbers in the ids.
-            let expected = String::from_utf8(Answer::reply(script()).to_bytes(wire)).unwrap();
+            let expected = String::from_utf8(Answer::reply(sample_reply()).to_bytes(wire)).unwrap();
             let number = format!("_{:04}", 2 * at + n);
             let seen = got.body.replace(&number, "_0000");
             assert_eq!(seen.len(), expected.len(), "{wire}: {seen}");
@@ -115,7 +115,12 @@ async fn one_server_speaks_every_wire_by_path() {
 #[tokio::test]
 async fn gemini_without_alt_sse_is_one_json_array() {
     let server = ModelServer::gemini(|_, _| "Hi you").await.unwrap();
-    let got = post(&server, "/v1beta/models/m:streamGenerateContent", &hi(Wire::Gemini)).await;
+    let got = post_json(
+        &server,
+        "/v1beta/models/m:streamGenerateContent",
+        &minimal_request(Wire::Gemini),
+    )
+    .await;
     assert!(got.head.contains("content-type: application/json"), "{}", got.head);
     let chunks = got.json();
     assert_eq!(chunks.as_array().unwrap().len(), 3);
@@ -125,51 +130,51 @@ async fn gemini_without_alt_sse_is_one_json_array() {
 #[tokio::test]
 async fn usage_on_the_chat_wire_is_sent_only_if_requested() {
     let server = ModelServer::openai_chat(|_, _| "Hi").await.unwrap();
-    let mut body = hi(Wire::OpenAiChat);
-    assert!(post(&server, PATHS[1], &body).await.body.contains("\"usage\":{"));
+    let mut body = minimal_request(Wire::OpenAiChat);
+    assert!(post_json(&server, VENDOR_PATHS[1], &body).await.body.contains("\"usage\":{"));
     body["stream_options"] = Value::Null;
-    assert!(!post(&server, PATHS[1], &body).await.body.contains("usage"));
+    assert!(!post_json(&server, VENDOR_PATHS[1], &body).await.body.contains("usage"));
 }
 
 #[tokio::test]
 async fn encrypted_reasoning_is_sent_only_if_requested() {
     let server = ModelServer::openai_responses(|_, _| Reply::new().think("Hm").say("Hi"));
     let server = server.await.unwrap();
-    let mut body = hi(Wire::OpenAiResponses);
-    assert!(post(&server, PATHS[2], &body).await.body.contains("encrypted_content"));
+    let mut body = minimal_request(Wire::OpenAiResponses);
+    assert!(post_json(&server, VENDOR_PATHS[2], &body).await.body.contains("encrypted_content"));
     body["include"] = json!([]);
-    assert!(!post(&server, PATHS[2], &body).await.body.contains("encrypted_content"));
+    assert!(!post_json(&server, VENDOR_PATHS[2], &body).await.body.contains("encrypted_content"));
 }
 
 #[tokio::test]
 async fn an_invalid_request_gets_an_error_in_the_wires_shape() {
     async fn check(server: &ModelServer, path: &str, body: &str, status: u16, says: &str) {
-        let got = send(server, path, body).await;
+        let got = send_bytes(server, path, body).await;
         assert_eq!(got.status, status, "{path}: {}", got.body);
         assert!(got.body.contains(says), "{path}: {}", got.body);
     }
     let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
     check(&server, "/v1/models", "{}", 404, "no such path: POST /v1/models").await;
     let messages = r#"{"type":"error","error":{"type":"invalid_request_error","#;
-    check(&server, PATHS[0], "no JSON", 400, messages).await;
-    check(&server, PATHS[1], "[]", 400, "not a JSON object").await;
-    check(&server, PATHS[2], "{}", 400, "Missing required parameter: 'model'").await;
-    check(&server, PATHS[3], "{}", 400, r#""status":"INVALID_ARGUMENT""#).await;
-    check(&server, PATHS[4], "{}", 400, r#"{"error":"model is required; "#).await;
-    let mut whole = hi(Wire::Anthropic);
+    check(&server, VENDOR_PATHS[0], "no JSON", 400, messages).await;
+    check(&server, VENDOR_PATHS[1], "[]", 400, "not a JSON object").await;
+    check(&server, VENDOR_PATHS[2], "{}", 400, "Missing required parameter: 'model'").await;
+    check(&server, VENDOR_PATHS[3], "{}", 400, r#""status":"INVALID_ARGUMENT""#).await;
+    check(&server, VENDOR_PATHS[4], "{}", 400, r#"{"error":"model is required; "#).await;
+    let mut whole = minimal_request(Wire::Anthropic);
     whole["stream"] = false.into();
-    check(&server, PATHS[0], &whole.to_string(), 400, "this server only streams").await;
+    check(&server, VENDOR_PATHS[0], &whole.to_string(), 400, "this server only streams").await;
     let one = ModelServer::anthropic(|_, _| "Hi").await.unwrap();
-    let other = hi(Wire::OpenAiChat).to_string();
-    check(&one, PATHS[1], &other, 404, "not_found_error").await;
+    let other = minimal_request(Wire::OpenAiChat).to_string();
+    check(&one, VENDOR_PATHS[1], &other, 404, "not_found_error").await;
     assert_eq!(server.violations().iter().filter(|c| c.contains("streams")).count(), 2);
 }
 
 #[tokio::test]
 async fn a_lenient_server_accepts_any_object() {
     let server = ModelServer::start(|_| "Hi").await.unwrap().lenient();
-    for path in PATHS {
-        assert_eq!(post(&server, path, &json!({ "odd": true })).await.status, 200);
+    for path in VENDOR_PATHS {
+        assert_eq!(post_json(&server, path, &json!({ "odd": true })).await.status, 200);
     }
     assert_eq!(server.violations(), Vec::<String>::new());
 }
@@ -177,14 +182,14 @@ async fn a_lenient_server_accepts_any_object() {
 #[tokio::test]
 async fn rejected_requests_do_not_advance_the_script() {
     let server = ModelServer::start(|asked| format!("number {}", asked.index)).await.unwrap();
-    assert_eq!(post(&server, PATHS[0], &json!({})).await.status, 400);
-    let got = post(&server, PATHS[0], &hi(Wire::Anthropic)).await;
+    assert_eq!(post_json(&server, VENDOR_PATHS[0], &json!({})).await.status, 400);
+    let got = post_json(&server, VENDOR_PATHS[0], &minimal_request(Wire::Anthropic)).await;
     assert!(got.body.contains("\"text\":\"0\""), "{}", got.body);
     assert_eq!(server.requests().len(), 2);
 }
 
 /// Asks, and asks again with what came back: `turn` makes the second body of the first stream.
-async fn comes_back(
+async fn second_request_violations(
     wire: Wire,
     reply: fn() -> Reply,
     model: &str,
@@ -195,17 +200,17 @@ async fn comes_back(
         _ => Reply::text("ok"),
     });
     let server = server.await.unwrap();
-    let path = PATHS[Wire::ALL.iter().position(|w| *w == wire).unwrap()];
+    let path = VENDOR_PATHS[Wire::ALL.iter().position(|w| *w == wire).unwrap()];
     let path = path.replace("scripted", model);
-    let first = post(&server, &path, &hi(wire)).await;
+    let first = post_json(&server, &path, &minimal_request(wire)).await;
     assert_eq!(first.status, 200, "{}", first.body);
-    let second = post(&server, &path, &turn(&first.body)).await;
+    let second = post_json(&server, &path, &turn(&first.body)).await;
     assert_eq!(second.status == 200, server.violations().is_empty());
     server.violations().join("; ")
 }
 
 /// The last value of a string field in a stream.
-fn field(stream: &str, name: &str) -> String {
+fn last_string_field(stream: &str, name: &str) -> String {
     let (_, rest) = stream.rsplit_once(&format!("\"{name}\":\"")).unwrap();
     rest.split_once('"').unwrap().0.to_owned()
 }
@@ -213,12 +218,12 @@ fn field(stream: &str, name: &str) -> String {
 #[tokio::test]
 async fn a_thinking_block_is_sent_back_with_its_signature() {
     async fn check(reply: fn() -> Reply, change: fn(&mut Value)) -> String {
-        comes_back(Wire::Anthropic, reply, "m", |stream| {
-            let signature = field(stream, "signature");
+        second_request_violations(Wire::Anthropic, reply, "m", |stream| {
+            let signature = last_string_field(stream, "signature");
             let mut thinking =
                 json!({ "type": "thinking", "thinking": "Hm", "signature": signature });
             change(&mut thinking);
-            let mut body = hi(Wire::Anthropic);
+            let mut body = minimal_request(Wire::Anthropic);
             body["messages"] = json!([
                 { "role": "user", "content": "Hi" },
                 { "role": "assistant", "content": [thinking, { "type": "text", "text": "Hi" }] },
@@ -243,9 +248,9 @@ async fn a_thinking_block_is_sent_back_with_its_signature() {
 async fn a_reasoning_item_is_sent_back_encrypted_with_its_follower() {
     async fn check(change: fn(&mut Value)) -> String {
         let reply = || Reply::new().think("Hm").call_raw("c", "f", "{}");
-        comes_back(Wire::OpenAiResponses, reply, "m", |stream| {
-            let encrypted = field(stream, "encrypted_content");
-            let mut body = hi(Wire::OpenAiResponses);
+        second_request_violations(Wire::OpenAiResponses, reply, "m", |stream| {
+            let encrypted = last_string_field(stream, "encrypted_content");
+            let mut body = minimal_request(Wire::OpenAiResponses);
             body["input"] = json!([
                 { "role": "user", "content": "Hi" },
                 { "type": "reasoning", "id": "rs_0000_0", "summary": [],
@@ -277,12 +282,12 @@ async fn a_reasoning_item_is_sent_back_encrypted_with_its_follower() {
 
 #[tokio::test]
 async fn a_thought_signature_is_sent_back_on_its_part() {
-    const SKIP: &str = "skip_thought_signature_validator";
+    const SKIP_SIGNATURE: &str = "skip_thought_signature_validator";
     async fn check(change: fn(&mut Value)) -> String {
         let reply = || Reply::new().call("f", json!({ "a": 1 })).call("g", json!({}));
-        comes_back(Wire::Gemini, reply, "gemini-3-pro", |stream| {
-            let signature = field(stream, "thoughtSignature");
-            let mut body = hi(Wire::Gemini);
+        second_request_violations(Wire::Gemini, reply, "gemini-3-pro", |stream| {
+            let signature = last_string_field(stream, "thoughtSignature");
+            let mut body = minimal_request(Wire::Gemini);
             let call = |name: &str, args: Value| {
                 json!({ "functionCall": { "name": name, "args": args } })
             };
@@ -307,15 +312,15 @@ async fn a_thought_signature_is_sent_back_on_its_part() {
     assert_eq!(check(|parts| parts[0]["functionCall"]["args"]["a"] = 2.into()).await, invalid);
     let gone = check(|parts| parts[0]["thoughtSignature"] = Value::Null).await;
     assert!(gone.contains("missing a thought_signature"), "{gone}");
-    assert_eq!(check(|parts| parts[0]["thoughtSignature"] = SKIP.into()).await, "");
+    assert_eq!(check(|parts| parts[0]["thoughtSignature"] = SKIP_SIGNATURE.into()).await, "");
 }
 
 #[tokio::test]
 async fn reasoning_details_are_sent_back_as_signed() {
     async fn check(details: Value) -> String {
         let reply = || Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").say("Hi");
-        comes_back(Wire::OpenAiChat, reply, "m", |_| {
-            let mut body = hi(Wire::OpenAiChat);
+        second_request_violations(Wire::OpenAiChat, reply, "m", |_| {
+            let mut body = minimal_request(Wire::OpenAiChat);
             body["messages"] = json!([
                 { "role": "user", "content": "Hi" },
                 { "role": "assistant", "content": "Hi", "reasoning_details": details },
@@ -348,8 +353,8 @@ async fn status_and_headers_of_an_answer_are_those_of_the_script() {
         _ => Answer::raw("application/json", "[]"),
     });
     let server = server.await.unwrap();
-    let hi = hi(Wire::Anthropic);
-    let ask = || post(&server, PATHS[0], &hi);
+    let hi = minimal_request(Wire::Anthropic);
+    let ask = || post_json(&server, VENDOR_PATHS[0], &hi);
     let got = ask().await;
     assert_eq!(got.status, 529);
     assert!(got.head.contains("retry-after: 1\r\nX-Odd: yes\r\n"), "{}", got.head);
@@ -384,18 +389,18 @@ mod over_http {
 
     use super::*;
 
-    const LONG: Duration = Duration::MAX;
+    const NO_TIMEOUT: Duration = Duration::MAX;
 
     /// Every provider that there is, before one server.
-    fn models(server: &ModelServer, idle: Duration) -> Vec<(Wire, Arc<dyn Provider>)> {
+    fn all_providers(server: &ModelServer, idle: Duration) -> Vec<(Wire, Arc<dyn Provider>)> {
         // A client is dear to make, and serves every runtime.
-        static HTTP: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
-        let http = || HTTP.clone();
+        static HTTP_CLIENT: LazyLock<HttpClient> = LazyLock::new(HttpClient::without_proxy);
+        let http = || HTTP_CLIENT.clone();
         let timeouts = Timeouts {
-            first_byte: LONG,
-            first_output: LONG,
+            first_byte: NO_TIMEOUT,
+            first_output: NO_TIMEOUT,
             idle,
-            idle_output: LONG,
+            idle_output: NO_TIMEOUT,
             ..Timeouts::default()
         };
         vec![
@@ -461,7 +466,7 @@ mod over_http {
         Request::new(History::from_items("h", [Item::user("hi")]))
     }
 
-    fn add() -> Tool {
+    fn add_tool() -> Tool {
         let integer = json!({ "type": "integer" });
         let spec = ToolSpec {
             name: "add".into(),
@@ -476,10 +481,13 @@ mod over_http {
     }
 
     /// What comes of an answer on each wire.
-    async fn ask(answer: Answer, idle: Duration) -> Vec<(Wire, Result<Arc<Turn>, Error>)> {
+    async fn turns_on_every_wire(
+        answer: Answer,
+        idle: Duration,
+    ) -> Vec<(Wire, Result<Arc<Turn>, Error>)> {
         let server = ModelServer::start(move |_| answer.clone()).await.unwrap();
         let mut turns = Vec::new();
-        for (wire, model) in models(&server, idle) {
+        for (wire, model) in all_providers(&server, idle) {
             turns.push((wire, model.stream_turn(request()).into_turn().await));
         }
         turns
@@ -488,7 +496,7 @@ mod over_http {
     /// The text of the turn on each wire.
     async fn check_text(answer: Answer, text: &str) {
         let shown = format!("{answer:?}");
-        for (wire, turn) in ask(answer, LONG).await {
+        for (wire, turn) in turns_on_every_wire(answer, NO_TIMEOUT).await {
             assert_eq!(turn.unwrap().text(), text, "{wire} {shown}");
         }
     }
@@ -497,7 +505,7 @@ mod over_http {
     async fn check_error(answer: Answer, kind: ErrorKind) -> Vec<Error> {
         let shown = format!("{answer:?}");
         let mut errors = Vec::new();
-        for (wire, turn) in ask(answer, Duration::from_millis(50)).await {
+        for (wire, turn) in turns_on_every_wire(answer, Duration::from_millis(50)).await {
             let error = turn.unwrap_err();
             assert_eq!(error.kind(), kind, "{wire} {shown}: {error}");
             errors.push(error);
@@ -517,8 +525,8 @@ mod over_http {
             _ => Reply::text("3, 7 and 11."),
         });
         let server = server.await.unwrap();
-        for (wire, model) in models(&server, LONG) {
-            let outcome = Agent::new(model).with_tools([add()]).run("sum up").outcome().await;
+        for (wire, model) in all_providers(&server, NO_TIMEOUT) {
+            let outcome = Agent::new(model).with_tools([add_tool()]).run("sum up").outcome().await;
             let seen = (outcome.reason, outcome.text.as_str());
             assert_eq!(seen, (EndReason::Completed, "3, 7 and 11."), "{wire}");
             let last = server.requests().last().unwrap().to_string();
@@ -539,7 +547,9 @@ mod over_http {
             reasoning_tokens: 5,
             ..Usage::default()
         };
-        for (wire, turn) in ask(Reply::text("hi").usage(usage).into(), LONG).await {
+        for (wire, turn) in
+            turns_on_every_wire(Reply::text("hi").usage(usage).into(), NO_TIMEOUT).await
+        {
             // Ollama does not tell thoughts from words.
             let reasoning_tokens = if wire == Wire::Ollama { 0 } else { usage.reasoning_tokens };
             assert_eq!(turn.unwrap().usage(), Usage { reasoning_tokens, ..usage }, "{wire}");
@@ -549,7 +559,10 @@ mod over_http {
     #[tokio::test]
     async fn a_body_truncated_at_any_byte_is_an_error_or_the_whole_turn() {
         async fn check(cut: Fault, kinds: &[ErrorKind]) {
-            for (wire, turn) in ask(Answer::reply("Hi you").with_fault(cut.clone()), LONG).await {
+            for (wire, turn) in
+                turns_on_every_wire(Answer::reply("Hi you").with_fault(cut.clone()), NO_TIMEOUT)
+                    .await
+            {
                 match turn {
                     Ok(turn) => assert_eq!(turn.text(), "Hi you", "{wire} {cut:?}"),
                     Err(error) => {
@@ -586,7 +599,7 @@ mod over_http {
     #[tokio::test]
     async fn a_reset_is_an_error() {
         let answer = Answer::reply("Hi you").with_fault(Fault::Reset(FaultPosition::Events(2)));
-        for (wire, turn) in ask(answer, LONG).await {
+        for (wire, turn) in turns_on_every_wire(answer, NO_TIMEOUT).await {
             assert!(turn.is_err(), "{wire}");
         }
     }
@@ -609,7 +622,7 @@ mod over_http {
         // By then there are words on every wire, and more to come.
         let stall = Answer::reply(reply).with_fault(Fault::Stall(FaultPosition::Events(6)));
         let server = ModelServer::start(move |_| stall.clone()).await.unwrap();
-        for (at, (_, model)) in models(&server, LONG).into_iter().enumerate() {
+        for (at, (_, model)) in all_providers(&server, NO_TIMEOUT).into_iter().enumerate() {
             let mut turn = model.stream_turn(request());
             turn.next().await.unwrap().unwrap();
             drop(turn);
@@ -657,7 +670,9 @@ mod over_http {
 
     #[tokio::test]
     async fn an_unrequested_compressed_body_is_an_error() {
-        for (wire, turn) in ask(Answer::reply("Hi").with_fault(Fault::Gzip), LONG).await {
+        for (wire, turn) in
+            turns_on_every_wire(Answer::reply("Hi").with_fault(Fault::Gzip), NO_TIMEOUT).await
+        {
             assert!(turn.is_err(), "{wire}");
         }
     }
@@ -666,7 +681,7 @@ mod over_http {
     async fn a_server_wide_fault_applies_to_every_response() {
         let server =
             ModelServer::start(|_| "Hi").await.unwrap().with_fault(Fault::NoTerminalMarker);
-        for (wire, model) in models(&server, LONG) {
+        for (wire, model) in all_providers(&server, NO_TIMEOUT) {
             let error = model.stream_turn(request()).into_turn().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{wire}");
         }
@@ -701,7 +716,9 @@ mod over_http {
         check_error(Answer::html_page(502), ErrorKind::Server).await;
         check_error(Answer::html_page(200), ErrorKind::Protocol).await;
         check_error(Answer::error(429).with_status(200), ErrorKind::RateLimited).await;
-        for (wire, turn) in ask(Answer::raw("application/json", "{}"), LONG).await {
+        for (wire, turn) in
+            turns_on_every_wire(Answer::raw("application/json", "{}"), NO_TIMEOUT).await
+        {
             // Of lines, one document may be the first.
             let is_line = wire == Wire::Ollama;
             let kind = if is_line { ErrorKind::IncompleteTurn } else { ErrorKind::Protocol };
@@ -720,7 +737,7 @@ mod over_http {
             _ => Answer::reply("It is 3."),
         });
         let server = server.await.unwrap();
-        let (_, model) = models(&server, LONG).remove(0);
+        let (_, model) = all_providers(&server, NO_TIMEOUT).remove(0);
         let mut kinds = Vec::new();
         let text = loop {
             match model.stream_turn(request()).into_turn().await {
@@ -735,7 +752,7 @@ mod over_http {
     #[tokio::test]
     async fn requests_that_the_vendor_would_reject_never_reach_the_script() {
         let server = ModelServer::start(|_| -> Reply { panic!("nobody is asked") }).await.unwrap();
-        for (wire, model) in models(&server, LONG) {
+        for (wire, model) in all_providers(&server, NO_TIMEOUT) {
             let mut request = request();
             let temperature = json!({ "temperature": 5 });
             let temperature = match wire {

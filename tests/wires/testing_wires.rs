@@ -9,12 +9,12 @@ use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Usage};
 
 /// The stream of a reply as text.
-fn stream(wire: Wire, answer: impl Into<Answer>) -> String {
+fn stream_text(wire: Wire, answer: impl Into<Answer>) -> String {
     String::from_utf8(answer.into().to_bytes(wire)).unwrap()
 }
 
 /// The events of a stream: the name, where there is one, and the data.
-fn events(stream: &str) -> Vec<(String, Value)> {
+fn parse_events(stream: &str) -> Vec<(String, Value)> {
     let stream = stream.replace("\r\n", "\n");
     // Lines of JSON have no names.
     if stream.trim_start().starts_with('{') {
@@ -38,17 +38,17 @@ fn events(stream: &str) -> Vec<(String, Value)> {
         .collect()
 }
 
-fn said(wire: Wire, reply: impl Into<Reply>) -> Vec<(String, Value)> {
-    events(&stream(wire, reply.into()))
+fn reply_events(wire: Wire, reply: impl Into<Reply>) -> Vec<(String, Value)> {
+    parse_events(&stream_text(wire, reply.into()))
 }
 
-fn data(wire: Wire, reply: impl Into<Reply>) -> Vec<Value> {
-    said(wire, reply).into_iter().map(|(_, data)| data).collect()
+fn reply_event_data(wire: Wire, reply: impl Into<Reply>) -> Vec<Value> {
+    reply_events(wire, reply).into_iter().map(|(_, data)| data).collect()
 }
 
 /// The deltas of a chat stream that say something, and the finish reasons.
-fn chat(reply: impl Into<Reply>) -> Vec<Value> {
-    let chunks = data(Wire::OpenAiChat, reply);
+fn chat_deltas(reply: impl Into<Reply>) -> Vec<Value> {
+    let chunks = reply_event_data(Wire::OpenAiChat, reply);
     let choices = chunks.iter().filter_map(|chunk| chunk["choices"].get(0)).skip(1);
     choices
         .map(|choice| match &choice["finish_reason"] {
@@ -59,15 +59,15 @@ fn chat(reply: impl Into<Reply>) -> Vec<Value> {
 }
 
 /// The parts of a Gemini stream.
-fn parts(reply: impl Into<Reply>) -> Vec<Value> {
-    let chunks = data(Wire::Gemini, reply);
+fn gemini_parts(reply: impl Into<Reply>) -> Vec<Value> {
+    let chunks = reply_event_data(Wire::Gemini, reply);
     let parts = |chunk: &Value| chunk["candidates"][0]["content"]["parts"].as_array().cloned();
     chunks.iter().filter_map(parts).flatten().collect()
 }
 
 /// The items of a finished Responses stream.
-fn output(reply: impl Into<Reply>) -> Value {
-    data(Wire::OpenAiResponses, reply).last().unwrap()["response"]["output"].clone()
+fn responses_output(reply: impl Into<Reply>) -> Value {
+    reply_event_data(Wire::OpenAiResponses, reply).last().unwrap()["response"]["output"].clone()
 }
 
 fn usage() -> Usage {
@@ -82,7 +82,7 @@ fn usage() -> Usage {
 
 #[test]
 fn a_text_is_written_in_the_anthropic_format() {
-    let stream = stream(Wire::Anthropic, Reply::text("Hi you").usage(usage()));
+    let stream = stream_text(Wire::Anthropic, Reply::text("Hi you").usage(usage()));
     let expected = [
         r#"{"type":"message_start","message":{"id":"msg_0000","type":"message","role":"assistant","model":"scripted","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":60,"cache_read_input_tokens":30,"cache_creation_input_tokens":10,"output_tokens":1}}}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
@@ -108,7 +108,7 @@ fn reasoning_and_calls_are_written_in_the_anthropic_format() {
         .think_hidden("b3BhcXVl")
         .call("add", json!({ "a": 1, "b": "two words" }))
         .call_raw("toolu_9", "now", "");
-    let events = data(Wire::Anthropic, reply);
+    let events = reply_event_data(Wire::Anthropic, reply);
     let is = |event: &&Value| !matches!(event["type"].as_str(), Some("ping" | "message_start"));
     let events: Vec<_> = events.iter().filter(is).collect();
     let mut at = events.into_iter();
@@ -148,7 +148,7 @@ fn a_text_is_written_in_the_chat_format() {
         })
     };
     let choice = |delta: Value, reason: Value| json!([{ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason }]);
-    let events = said(Wire::OpenAiChat, Reply::text("Hi you").usage(usage()));
+    let events = reply_events(Wire::OpenAiChat, Reply::text("Hi you").usage(usage()));
     assert!(events.iter().all(|(name, _)| name.is_empty()), "this wire names no event");
     let start = json!({ "role": "assistant", "content": "", "refusal": null });
     let counted = json!({
@@ -183,13 +183,13 @@ fn calls_in_the_chat_format_have_an_index_and_deltas() {
         piece(1, "{}"),
         json!("tool_calls"),
     ];
-    assert_eq!(chat(reply), expected);
+    assert_eq!(chat_deltas(reply), expected);
 }
 
 #[test]
 fn reasoning_in_the_chat_format_is_plain_unless_signed() {
     assert_eq!(
-        chat(Reply::new().think("Hm").say("Hi")),
+        chat_deltas(Reply::new().think("Hm").say("Hi")),
         [json!({ "reasoning_content": "Hm" }), json!({ "content": "Hi" }), json!("stop")]
     );
     let detail = |mut detail: Value, index: u32| {
@@ -204,7 +204,7 @@ fn reasoning_in_the_chat_format_is_plain_unless_signed() {
     let signed = detail(json!({ "type": "reasoning.text", "signature": "c2ln" }), 0);
     let hidden = detail(json!({ "type": "reasoning.encrypted", "data": "b3Bh" }), 1);
     assert_eq!(
-        chat(Reply::new().think("Hm hm").sign("c2ln").think_hidden("b3Bh").say("Hi")),
+        chat_deltas(Reply::new().think("Hm hm").sign("c2ln").think_hidden("b3Bh").say("Hi")),
         [
             shown("Hm ", 0),
             shown("hm", 0),
@@ -214,7 +214,7 @@ fn reasoning_in_the_chat_format_is_plain_unless_signed() {
             json!("stop"),
         ]
     );
-    let google = chat(Reply::new().call_raw("c", "now", "{}").sign("c2ln"));
+    let google = chat_deltas(Reply::new().call_raw("c", "now", "{}").sign("c2ln"));
     let content = &google[0]["tool_calls"][0]["extra_content"];
     assert_eq!(*content, json!({ "google": { "thought_signature": "c2ln" } }));
 }
@@ -222,7 +222,7 @@ fn reasoning_in_the_chat_format_is_plain_unless_signed() {
 #[test]
 fn a_refusal_in_the_chat_format_has_its_own_field() {
     let refusal = [json!({ "refusal": "I " }), json!({ "refusal": "won't" }), json!("stop")];
-    assert_eq!(chat(Reply::new().refuse("I won't")), refusal);
+    assert_eq!(chat_deltas(Reply::new().refuse("I won't")), refusal);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn events_in_the_responses_format_are_numbered_and_named() {
         .call("add", json!({ "a": 1 }))
         .call_raw("c9", "now", "")
         .usage(usage());
-    let events = said(Wire::OpenAiResponses, reply);
+    let events = reply_events(Wire::OpenAiResponses, reply);
     for (at, (name, data)) in events.iter().enumerate() {
         assert_eq!(data["type"], **name, "{data}");
         assert_eq!(data["sequence_number"], at, "{data}");
@@ -306,7 +306,8 @@ fn events_in_the_responses_format_are_numbered_and_named() {
 
 #[test]
 fn reasoning_and_refusals_are_written_in_the_responses_format() {
-    let items = output(Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").refuse("No"));
+    let items =
+        responses_output(Reply::new().think("Hm").sign("c2ln").think_hidden("b3Bh").refuse("No"));
     assert_eq!(
         items,
         json!([
@@ -322,7 +323,7 @@ fn reasoning_and_refusals_are_written_in_the_responses_format() {
 #[test]
 fn a_truncated_call_is_never_marked_done_in_the_responses_format() {
     let reply = Reply::new().call_unfinished("c", "add", "{\"a\"").stop(StopReason::MaxTokens);
-    let events = said(Wire::OpenAiResponses, reply);
+    let events = reply_events(Wire::OpenAiResponses, reply);
     let last = &events.last().unwrap().1;
     assert_eq!(last["type"], "response.incomplete");
     assert_eq!(last["response"]["incomplete_details"], json!({ "reason": "max_output_tokens" }));
@@ -332,7 +333,7 @@ fn a_truncated_call_is_never_marked_done_in_the_responses_format() {
 
 #[test]
 fn a_text_in_the_gemini_format_uses_the_vendors_line_endings() {
-    let stream = stream(Wire::Gemini, Reply::text("Hi").usage(usage()));
+    let stream = stream_text(Wire::Gemini, Reply::text("Hi").usage(usage()));
     assert_eq!(
         stream,
         concat!(
@@ -351,7 +352,7 @@ fn parallel_calls_in_the_gemini_format_share_a_chunk_and_the_first_is_signed() {
         .sign("c2ln")
         .call("add", json!({ "a": 1 }))
         .call_raw("c9", "now", "");
-    let chunks = data(Wire::Gemini, reply);
+    let chunks = reply_event_data(Wire::Gemini, reply);
     let parts = |at: usize| &chunks[at]["candidates"][0]["content"]["parts"];
     assert_eq!(*parts(0), json!([{ "text": "Hm", "thought": true }]));
     assert_eq!(
@@ -369,12 +370,12 @@ fn a_signature_of_text_on_the_gemini_wire_is_an_empty_part_of_its_own() {
     let signed = json!({ "text": "", "thoughtSignature": "c2ln" });
     let last = json!({ "text": "" });
     let text = json!({ "text": "Hi" });
-    assert_eq!(parts(Reply::text("Hi").sign("c2ln")), [text.clone(), signed.clone(), last]);
+    assert_eq!(gemini_parts(Reply::text("Hi").sign("c2ln")), [text.clone(), signed.clone(), last]);
     // Thoughts that nothing follows are signed by the last part.
     let thought = json!({ "text": "Hm", "thought": true });
-    assert_eq!(parts(Reply::new().think("Hm").sign("c2ln")), [thought, signed]);
+    assert_eq!(gemini_parts(Reply::new().think("Hm").sign("c2ln")), [thought, signed]);
     let carries = json!({ "text": "Hi", "thoughtSignature": "b3Bh" });
-    assert_eq!(parts(Reply::new().think_hidden("b3Bh").say("Hi"))[0], carries);
+    assert_eq!(gemini_parts(Reply::new().think_hidden("b3Bh").say("Hi"))[0], carries);
 }
 
 #[test]
@@ -396,9 +397,9 @@ fn a_turn_in_the_ollama_format_is_json_lines_with_whole_calls() {
     let head = r#"{"model":"scripted","created_at":"2023-11-14T22:13:20Z","#;
     let lines: Vec<_> = said.iter().map(|said| format!("{head}{said}}}\n")).collect();
     let lines = lines.concat();
-    assert_eq!(stream(Wire::Ollama, reply), lines);
+    assert_eq!(stream_text(Wire::Ollama, reply), lines);
     // What is nothing is not counted.
-    let cut = stream(Wire::Ollama, Reply::text("Hi").stop(StopReason::MaxTokens));
+    let cut = stream_text(Wire::Ollama, Reply::text("Hi").stop(StopReason::MaxTokens));
     assert!(cut.ends_with("\"done\":true,\"done_reason\":\"length\"}\n"), "{cut}");
 }
 
@@ -407,7 +408,7 @@ fn every_stop_reason_is_written_or_rejected() {
     #[track_caller]
     fn check(reason: &StopReason, expected: [Option<&str>; 5]) {
         for (wire, expected) in Wire::ALL.into_iter().zip(expected) {
-            let stream = stream(wire, Reply::text("x").stop(reason.clone()));
+            let stream = stream_text(wire, Reply::text("x").stop(reason.clone()));
             match expected {
                 Some(word) => assert!(stream.contains(&format!("\"{word}\"")), "{wire}: {stream}"),
                 None => {
@@ -453,7 +454,7 @@ fn content_that_a_wire_cannot_express_is_an_error() {
     #[track_caller]
     fn check(reply: &Reply, what: &str, wires: &[Wire]) {
         for wire in Wire::ALL {
-            let stream = stream(wire, reply.clone());
+            let stream = stream_text(wire, reply.clone());
             let refused = stream.contains(&format!("the {wire} wire cannot say: {what}"));
             assert_eq!(refused, wires.contains(&wire), "{wire}: {stream}");
         }
@@ -480,7 +481,7 @@ fn content_that_a_wire_cannot_express_is_an_error() {
 fn an_error_in_the_stream_has_the_shape_of_its_wire() {
     #[track_caller]
     fn check(wire: Wire, reply: Reply, name: &str, expected: &Value) {
-        let events = said(wire, reply);
+        let events = reply_events(wire, reply);
         let (event, data) = events.last().unwrap();
         assert_eq!((event.as_str(), data), (name, expected));
     }
@@ -495,7 +496,7 @@ fn an_error_in_the_stream_has_the_shape_of_its_wire() {
     let error = json!({ "code": 503, "message": "busy", "status": "UNAVAILABLE" });
     check(Wire::Gemini, failing(), "", &json!({ "error": error }));
     check(Wire::Ollama, failing(), "", &json!({ "error": "server busy: busy" }));
-    let events = said(Wire::OpenAiResponses, failing());
+    let events = reply_events(Wire::OpenAiResponses, failing());
     let (name, data) = events.last().unwrap();
     assert_eq!((name.as_str(), &data["sequence_number"]), ("response.failed", &json!(5)));
     let error = json!({ "code": "server_is_overloaded", "message": "busy" });
@@ -540,9 +541,12 @@ fn an_error_response_has_the_vendors_shape() {
 fn the_same_script_yields_the_same_bytes() {
     let reply = || Reply::new().think("Hm").say("Hi you").call("f", json!({ "a": [1, 2, 3] }));
     for wire in Wire::ALL {
-        assert_eq!(stream(wire, reply()), stream(wire, reply()));
+        assert_eq!(stream_text(wire, reply()), stream_text(wire, reply()));
         let pieces = Fault::RandomSizeChunks { seed: 7, max_len: 9 };
-        assert_eq!(stream(wire, Answer::reply(reply()).with_fault(pieces)), stream(wire, reply()));
+        assert_eq!(
+            stream_text(wire, Answer::reply(reply()).with_fault(pieces)),
+            stream_text(wire, reply())
+        );
     }
 }
 
@@ -557,11 +561,15 @@ fn a_body_breaks_off_at_the_configured_byte() {
                 assert_eq!(answer.to_bytes(wire), kept, "{wire} {n}");
             }
         }
-        let all = events(&stream(wire, Answer::reply("Hi you")));
+        let all = parse_events(&stream_text(wire, Answer::reply("Hi you")));
         for n in 0..=all.len() + 1 {
             let answer =
                 Answer::reply("Hi you").with_fault(Fault::EndEarly(FaultPosition::Events(n)));
-            assert_eq!(events(&stream(wire, answer)), all[..n.min(all.len())], "{wire} {n}");
+            assert_eq!(
+                parse_events(&stream_text(wire, answer)),
+                all[..n.min(all.len())],
+                "{wire} {n}"
+            );
         }
     }
 }
@@ -569,8 +577,8 @@ fn a_body_breaks_off_at_the_configured_byte() {
 #[test]
 fn the_end_marker_of_a_stream_can_be_omitted() {
     let left_out = |wire, mishap| {
-        let whole = events(&stream(wire, Answer::reply("Hi")));
-        let left = events(&stream(wire, Answer::reply("Hi").with_fault(mishap)));
+        let whole = parse_events(&stream_text(wire, Answer::reply("Hi")));
+        let left = parse_events(&stream_text(wire, Answer::reply("Hi").with_fault(mishap)));
         assert_eq!(left, whole[..left.len()]);
         whole.len() - left.len()
     };
@@ -582,8 +590,8 @@ fn the_end_marker_of_a_stream_can_be_omitted() {
         Wire::ALL.into_iter().map(|wire| left_out(wire, Fault::NoDoneMarker)).collect();
     assert_eq!(last_word, [1, 1, 0, 0, 0]);
     for wire in Wire::ALL {
-        let whole = stream(wire, "Hi");
-        let short = stream(wire, Answer::reply("Hi").with_fault(Fault::NoFinalBlankLine));
+        let whole = stream_text(wire, "Hi");
+        let short = stream_text(wire, Answer::reply("Hi").with_fault(Fault::NoFinalBlankLine));
         let end = if wire == Wire::Gemini { "\r\n" } else { "\n" };
         assert_eq!(short + end, whole);
     }
@@ -592,21 +600,22 @@ fn the_end_marker_of_a_stream_can_be_omitted() {
 #[test]
 fn framing_options_change_no_content() {
     for wire in Wire::ALL {
-        let plain = stream(wire, "Hi you").replace("\r\n", "\n");
+        let plain = stream_text(wire, "Hi you").replace("\r\n", "\n");
         for (end, text) in [(LineEnd::Lf, "\n"), (LineEnd::CrLf, "\r\n"), (LineEnd::Cr, "\r")] {
-            let ended = stream(wire, Answer::reply("Hi you").with_fault(Fault::LineEnds(end)));
+            let ended = stream_text(wire, Answer::reply("Hi you").with_fault(Fault::LineEnds(end)));
             // A carriage return alone ends no line of JSON.
             let text = if wire == Wire::Ollama && text == "\r" { "\n" } else { text };
             assert_eq!(ended, plain.replace('\n', text));
         }
-        let said = events(&plain);
+        let said = parse_events(&plain);
         for noise in [Noise::Comments, Noise::BlankLines] {
-            let noisy = stream(wire, Answer::reply("Hi you").with_fault(Fault::InsertNoise(noise)));
-            assert_eq!(events(&noisy), said, "{wire}");
+            let noisy =
+                stream_text(wire, Answer::reply("Hi you").with_fault(Fault::InsertNoise(noise)));
+            assert_eq!(parse_events(&noisy), said, "{wire}");
             assert!(noisy.len() > plain.len());
         }
         let unknown = Answer::reply("Hi you").with_fault(Fault::InsertNoise(Noise::UnknownEvents));
-        let mut unknown = events(&stream(wire, unknown));
+        let mut unknown = parse_events(&stream_text(wire, unknown));
         assert_eq!(unknown.len(), 2 * said.len());
         unknown.retain(|(_, data)| !data.to_string().contains("sky"));
         assert_eq!(unknown, said);
@@ -622,7 +631,8 @@ fn keep_alives_have_the_wires_format() {
         ": keep-alive\r\n\r\n",
         "\n{",
     ]) {
-        let alive = stream(wire, Answer::reply("Hi").with_fault(Fault::InsertNoise(Noise::Pings)));
+        let alive =
+            stream_text(wire, Answer::reply("Hi").with_fault(Fault::InsertNoise(Noise::Pings)));
         assert!(alive.starts_with(sign), "{alive}");
     }
 }
@@ -631,10 +641,10 @@ fn keep_alives_have_the_wires_format() {
 fn an_error_can_be_placed_after_a_number_of_events() {
     let error = Error::new(ErrorKind::Overloaded, "busy");
     for wire in Wire::ALL {
-        let whole = events(&stream(wire, Answer::reply("Hi you")));
+        let whole = parse_events(&stream_text(wire, Answer::reply("Hi you")));
         let failing = Answer::reply("Hi you")
             .with_fault(Fault::Error(FaultPosition::Events(3), error.clone()));
-        let failed = events(&stream(wire, failing));
+        let failed = parse_events(&stream_text(wire, failing));
         assert_eq!(failed[..3], whole[..3]);
         assert_eq!(failed.len(), 4);
         assert!(failed[3].1.to_string().contains("busy"), "{wire}");

@@ -11,15 +11,15 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Wire, lint};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request};
 
-use crate::support::compaction::{encoded, signed};
-use crate::support::items::{history, tokens, turn};
-use crate::support::runs::agent;
-use crate::support::tools::constant;
-use crate::support::world::{Told, told};
+use crate::support::compaction::{encode_history, with_provider_data};
+use crate::support::items::{history_of, look_turn, token_usage};
+use crate::support::runs::test_agent;
+use crate::support::tools::constant_tool;
+use crate::support::world::{FinishedRun, finish_run};
 
 /// A turn with a long thought and a long input.
 fn long_turn(n: usize) -> Vec<Item> {
-    let mut items = turn(n);
+    let mut items = look_turn(n);
     items[0] = Item::reasoning(format!("thought {n} {}", "t".repeat(1_000)));
     let ItemKind::ToolCall(call) = &mut items[2].kind else { unreachable!("a call") };
     call.arguments = json!({ "n": n, "text": "i".repeat(3_000) }).to_string();
@@ -34,25 +34,26 @@ fn compacted(history: &History) -> usize {
 fn talk(turns: usize) -> Vec<Reply> {
     let reply = |n: usize| {
         let arguments = json!({ "text": format!("{n} {}", "i".repeat(3_000)) });
-        Reply::new().think(&"t".repeat(1_000)).call("look", arguments).usage(tokens(90, 9))
+        Reply::new().think(&"t".repeat(1_000)).call("look", arguments).usage(token_usage(90, 9))
     };
     (0..turns).map(reply).chain(["Done.".into()]).collect()
 }
 
-fn rewritten(told: &Told) -> usize {
+fn rewritten(told: &FinishedRun) -> usize {
     let is_it =
         |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
     told.events.iter().filter(is_it).count()
 }
 
-async fn aged(turns: usize, ageing: Option<Ageing>) -> (Told, Vec<Request>) {
+async fn aged(turns: usize, ageing: Option<Ageing>) -> (FinishedRun, Vec<Request>) {
     let model = Scripted::new(talk(turns));
-    let mut agent = agent(model.clone()).with_tools([constant("look", "seen")]).with_max_turns(99);
+    let mut agent =
+        test_agent(model.clone()).with_tools([constant_tool("look", "seen")]).with_max_turns(99);
     if let Some(ageing) = ageing {
         agent = agent.with_ageing(ageing);
     }
-    let told = told(agent.run("go")).await;
-    told.check(EndReason::Completed, u32::try_from(turns).unwrap() + 1);
+    let told = finish_run(agent.run("go")).await;
+    told.check_outcome(EndReason::Completed, u32::try_from(turns).unwrap() + 1);
     (told, model.requests())
 }
 
@@ -60,7 +61,7 @@ async fn aged(turns: usize, ageing: Option<Ageing>) -> (Told, Vec<Request>) {
 fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
     let ageing = Ageing::after_turns(3).with_interval(2);
     for turns in 0..12_usize {
-        let before = history((0..turns).flat_map(long_turn));
+        let before = history_of((0..turns).flat_map(long_turn));
         let old = turns.saturating_sub(3) / 2 * 2;
         let Some(compaction) = ageing.plan_compaction(&before) else {
             assert_eq!(old, 0);
@@ -76,7 +77,7 @@ fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
         assert!(before.iter().skip(4 * old).eq(after.iter().skip(4 * old)));
         assert_eq!(block_on(ageing.compact(&before)).unwrap(), Some(compaction));
         for wire in Wire::ALL {
-            assert_eq!(lint::request(wire, "m", &encoded(wire, &after)), [""; 0]);
+            assert_eq!(lint::request(wire, "m", &encode_history(wire, &after)), [""; 0]);
         }
     }
 }
@@ -91,7 +92,7 @@ async fn ageing_is_off_by_default_and_needs_no_window() {
     let marks: Vec<usize> = requests.iter().map(|it| compacted(&it.context)).collect();
     assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
     assert!(!was_reactively_compacted(&told.outcome.history));
-    assert_eq!(told.folded(History::from_id("id-1")), told.outcome.history);
+    assert_eq!(told.refold_history(History::from_id("id-1")), told.outcome.history);
 }
 
 #[tokio::test]
@@ -120,32 +121,35 @@ fn messages(wire: Wire, request: &Request) -> String {
 async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
     let too_long = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let model = Scripted::new([too_long(), "Done.".into(), too_long()]);
-    let agent = agent(model)
+    let agent = test_agent(model)
         .with_ageing(
             Ageing::after_turns(2).with_truncator(Truncator::new().with_max_reasoning_bytes(50)),
         )
         .with_compactor(Truncator::new().with_keep_turns(1));
-    let first = told(agent.run_from(history((0..5).flat_map(long_turn)), "go")).await;
-    first.check(EndReason::Completed, 2);
+    let first = finish_run(agent.run_from(history_of((0..5).flat_map(long_turn)), "go")).await;
+    first.check_outcome(EndReason::Completed, 2);
     assert_eq!(rewritten(&first), 2);
     assert!(was_reactively_compacted(&first.outcome.history));
     // Ageing goes on, and the note stays.
-    let second = told(agent.run_from(first.outcome.history.clone(), "more")).await;
-    second.check(EndReason::ContextWindow, 1);
+    let second = finish_run(agent.run_from(first.outcome.history.clone(), "more")).await;
+    second.check_outcome(EndReason::ContextWindow, 1);
     assert!(was_reactively_compacted(&second.outcome.history));
 }
 
 #[tokio::test]
 async fn usage_reported_after_a_batch_counts_and_usage_before_it_does_not() {
     let mut items: Vec<Item> = (0..4).flat_map(long_turn).collect();
-    let sign = |item: Item| signed(item, "anthropic", json!({ "signature": "s" }));
+    let sign = |item: Item| with_provider_data(item, "anthropic", json!({ "signature": "s" }));
     // Nothing but a signed thought becomes old.
-    items.splice(0..4, [sign(Item::reasoning("hm")), turn(0)[2].clone(), turn(0)[3].clone()]);
-    let before = history(items);
+    items.splice(
+        0..4,
+        [sign(Item::reasoning("hm")), look_turn(0)[2].clone(), look_turn(0)[3].clone()],
+    );
+    let before = history_of(items);
     let ageing = Ageing::after_turns(3).with_interval(1);
-    let model = Scripted::new([Reply::text("Done.").usage(tokens(700, 7))]);
-    let agent = agent(model.clone()).with_ageing(ageing).with_window(Window::new(1_000_000));
-    let told = told(agent.run_from(before.clone(), "go")).await;
+    let model = Scripted::new([Reply::text("Done.").usage(token_usage(700, 7))]);
+    let agent = test_agent(model.clone()).with_ageing(ageing).with_window(Window::new(1_000_000));
+    let told = finish_run(agent.run_from(before.clone(), "go")).await;
     assert_eq!(rewritten(&told), 1);
     assert_eq!(model.requests()[0].context.len(), before.len() + 1, "no note comes in");
     let asked = estimate_tokens(&model.requests()[0].context, &BytesDiv4);

@@ -17,7 +17,9 @@ use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
 use super::{failures, look, looks, order, told};
-use crate::support::items::{history, session, stored, tokens, words};
+use crate::support::items::{
+    history_of, message_texts, round_trip_json, session_items, token_usage,
+};
 
 /// Its requests are near the window from 800 tokens on.
 fn agent(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
@@ -33,7 +35,7 @@ fn summarizer(replies: impl IntoIterator<Item = Reply>) -> (Summarizer, Scripted
 }
 
 fn sum() -> Reply {
-    Reply::text("The name is Ada.").usage(tokens(50, 5))
+    Reply::text("The name is Ada.").usage(token_usage(50, 5))
 }
 
 /// A compactor that counts how often it is asked.
@@ -55,30 +57,30 @@ fn counted<C: Compactor + 'static>(compactor: C) -> (Arc<AtomicUsize>, impl Comp
 #[tokio::test]
 async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
     let model = Scripted::new([
-        looks(tokens(300, 10)),
-        looks(tokens(700, 10)),
-        looks(tokens(800, 10)),
-        Reply::text("You are Ada.").usage(tokens(200, 10)),
+        looks(token_usage(300, 10)),
+        looks(token_usage(700, 10)),
+        looks(token_usage(800, 10)),
+        Reply::text("You are Ada.").usage(token_usage(200, 10)),
     ]);
     let (summarize, cheap) = summarizer([sum()]);
     let (events, outcome) = told(agent(&model, summarize).run("I am Ada.")).await;
     assert_eq!((order(&events).as_str(), outcome.reason), ("tttct", EndReason::Completed));
-    assert_eq!(outcome.usage, tokens(2_050, 45), "the summary counts");
+    assert_eq!(outcome.usage, token_usage(2_050, 45), "the summary counts");
     let rewritten = events.iter().find_map(|event| match event {
         Event::Rewritten { usage, .. } => Some(*usage),
         _ => None,
     });
-    assert_eq!(rewritten, Some(tokens(50, 5)));
+    assert_eq!(rewritten, Some(token_usage(50, 5)));
     let last = &model.requests()[3].history;
-    assert!(words(last)[0].ends_with("The name is Ada."));
-    assert_eq!(words(last)[1..], ["I am Ada.", "Let me look."]);
+    assert!(message_texts(last)[0].ends_with("The name is Ada."));
+    assert_eq!(message_texts(last)[1..], ["I am Ada.", "Let me look."]);
     assert_eq!((cheap.requests().len(), outcome.turns), (1, 4));
     assert!(!was_reactively_compacted(&outcome.history), "it did not have to fail first");
 }
 
 #[tokio::test]
 async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
-    let replies = || [looks(tokens(750, 10)), looks(tokens(750, 10)), "done".into()];
+    let replies = || [looks(token_usage(750, 10)), looks(token_usage(750, 10)), "done".into()];
     let (asked, never) = counted(Truncator::new());
     let model = Scripted::new(replies());
     let (events, _) = told(agent(&model, never).run("go")).await;
@@ -88,12 +90,12 @@ async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
     let model = Scripted::new(replies());
     told(agent(&model, some).with_max_output_tokens(300).run("go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 1);
-    let model = Scripted::new([looks(tokens(9_000, 10)), "done".into()]);
+    let model = Scripted::new([looks(token_usage(9_000, 10)), "done".into()]);
     let (asked, never) = counted(Truncator::new());
     let agent = Agent::new(model).with_tools([look(4)]).with_compactor(never);
     told(agent.run("go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0);
-    let model = Scripted::new([looks(tokens(9_000, 10)), "done".into()]);
+    let model = Scripted::new([looks(token_usage(9_000, 10)), "done".into()]);
     let (_, never) = counted(Truncator::new());
     let (events, _) = told(self::agent(&model, never).without_compactor().run("go")).await;
     assert_eq!(order(&events), "tt");
@@ -101,13 +103,13 @@ async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
 
 #[tokio::test]
 async fn automatic_compaction_runs_each_time_the_window_fills_up() {
-    let full = || looks(tokens(850, 10));
+    let full = || looks(token_usage(850, 10));
     let model = Scripted::new([
-        looks(tokens(100, 1)),
+        looks(token_usage(100, 1)),
         full(),
-        looks(tokens(300, 1)),
+        looks(token_usage(300, 1)),
         full(),
-        Reply::text("done").usage(tokens(300, 1)),
+        Reply::text("done").usage(token_usage(300, 1)),
     ]);
     let (summarize, cheap) = summarizer([sum(), sum(), sum()]);
     let (events, _) = told(agent(&model, summarize).run("go")).await;
@@ -116,23 +118,23 @@ async fn automatic_compaction_runs_each_time_the_window_fills_up() {
 
 #[tokio::test]
 async fn a_stored_history_is_compacted_before_the_first_request() {
-    let mut long = session(3);
+    let mut long = session_items(3);
     long.push(Item::user("x".repeat(4_000)));
     long.push(Item::text("I have read it."));
     let model = Scripted::new(["done"]);
     let (summarize, _) = summarizer([sum()]);
-    let run = agent(&model, summarize).run_from(stored(&history(long)), "go");
+    let run = agent(&model, summarize).run_from(round_trip_json(&history_of(long)), "go");
     assert_eq!(order(&told(run).await.0), "ct");
 }
 
 #[tokio::test]
 async fn usage_from_before_a_compaction_does_not_trigger_another() {
     let model = Scripted::new([
-        looks(tokens(100, 1)),
-        looks(tokens(990, 10)),
+        looks(token_usage(100, 1)),
+        looks(token_usage(990, 10)),
         // A server that counts nothing: what was counted before is not the history any more.
-        looks(tokens(0, 0)),
-        looks(tokens(0, 0)),
+        looks(token_usage(0, 0)),
+        looks(token_usage(0, 0)),
         "done".into(),
         "more".into(),
     ]);
@@ -140,7 +142,7 @@ async fn usage_from_before_a_compaction_does_not_trigger_another() {
     let agent = agent(&model, summarize);
     let (events, outcome) = told(agent.run("go")).await;
     assert_eq!(order(&events), "ttcttt");
-    let (events, _) = told(agent.run_from(stored(&outcome.history), "on")).await;
+    let (events, _) = told(agent.run_from(round_trip_json(&outcome.history), "on")).await;
     assert_eq!(order(&events), "t");
     assert_eq!(cheap.requests().len(), 1);
 }
@@ -148,10 +150,10 @@ async fn usage_from_before_a_compaction_does_not_trigger_another() {
 #[tokio::test]
 async fn a_fruitless_compaction_is_not_retried_until_the_request_has_grown() {
     let model = Scripted::new([
-        looks(tokens(800, 10)),
-        looks(tokens(820, 10)),
-        looks(tokens(850, 10)),
-        looks(tokens(870, 10)),
+        looks(token_usage(800, 10)),
+        looks(token_usage(820, 10)),
+        looks(token_usage(850, 10)),
+        looks(token_usage(870, 10)),
         "done".into(),
     ]);
     let (asked, fails) =
@@ -166,18 +168,19 @@ async fn a_fruitless_compaction_is_not_retried_until_the_request_has_grown() {
 
 #[tokio::test]
 async fn the_usage_of_a_failed_summary_is_counted_and_the_history_is_unchanged() {
-    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(800, 10)), "done".into()]);
+    let model =
+        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(800, 10)), "done".into()]);
     let (summarize, _) = summarizer([sum().stop(StopReason::MaxTokens)]);
     let (seen, failure) = failures();
     let (events, outcome) = told(agent(&model, summarize).with_hook(failure).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.usage), ("tt0t", tokens(860, 16)));
+    assert_eq!((order(&events).as_str(), outcome.usage), ("tt0t", token_usage(860, 16)));
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::GenerationFailed]);
     assert!(!outcome.history.iter().any(|item| item.compacted));
     assert_eq!(model.requests()[2].history.len(), 7);
 }
 
 async fn fails(compactor: impl Compactor + 'static, kind: ErrorKind) {
-    let model = Scripted::new([looks(tokens(900, 10)), "done".into()]);
+    let model = Scripted::new([looks(token_usage(900, 10)), "done".into()]);
     let (seen, failure) = failures();
     let agent = agent(&model, compactor).with_hook(failure);
     assert_eq!(order(&told(agent.run("go")).await.0), "tt");
@@ -205,9 +208,9 @@ async fn a_compaction_that_does_not_shorten_is_rejected() {
 async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
     let run = async |bytes: usize| {
         let model = Scripted::new([
-            looks(tokens(300, 1)),
-            looks(tokens(450, 10)),
-            Reply::text("done").usage(tokens(1, 1)),
+            looks(token_usage(300, 1)),
+            looks(token_usage(450, 10)),
+            Reply::text("done").usage(token_usage(1, 1)),
         ]);
         let (summarize, cheap) = summarizer([sum()]);
         let chain =
@@ -225,10 +228,10 @@ async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
 #[tokio::test]
 async fn queued_input_survives_an_automatic_compaction() {
     let model = Scripted::new([
-        looks(tokens(10, 1)),
-        looks(tokens(900, 10)),
+        looks(token_usage(10, 1)),
+        looks(token_usage(900, 10)),
         "done".into(),
-        Reply::text("bye").usage(tokens(20, 1)),
+        Reply::text("bye").usage(token_usage(20, 1)),
     ]);
     let (summarize, _) = summarizer([sum()]);
     let mut run = agent(&model, summarize).run("go");
@@ -239,7 +242,7 @@ async fn queued_input_survives_an_automatic_compaction() {
             Event::Finished(outcome) => {
                 assert_eq!(outcome.reason, EndReason::Completed);
                 assert!(outcome.undelivered.is_empty());
-                let said = words(&outcome.history);
+                let said = message_texts(&outcome.history);
                 assert_eq!(said[said.len() - 4..], ["be brief", "done", "thanks", "bye"]);
             }
             _ => {}
@@ -249,7 +252,8 @@ async fn queued_input_survives_an_automatic_compaction() {
 
 #[tokio::test(start_paused = true)]
 async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
-    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "done".into()]);
+    let model =
+        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "done".into()]);
     let (summarize, cheap) = summarizer([sum().delay(Duration::from_secs(121))]);
     let (seen, failure) = failures();
     let agent = agent(&model, summarize).with_hook(failure);
@@ -261,7 +265,8 @@ async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
         (0, &[ErrorKind::Timeout][..])
     );
 
-    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "done".into()]);
+    let model =
+        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "done".into()]);
     let (summarize, _) = summarizer([sum().delay(Duration::from_secs(200))]);
     let agent = self::agent(&model, summarize).with_compactor_timeout(Duration::from_mins(5));
     assert_eq!(order(&told(agent.run("go")).await.0), "ttct");
@@ -270,7 +275,8 @@ async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn dropping_or_interrupting_the_run_drops_the_summary_request() {
     for interrupt in [true, false] {
-        let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "never".into()]);
+        let model =
+            Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "never".into()]);
         let (summarize, cheap) = summarizer([sum().delay(Duration::from_mins(1))]);
         let mut run = agent(&model, summarize).run("go");
         let handle = run.handle();
@@ -294,7 +300,8 @@ async fn dropping_or_interrupting_the_run_drops_the_summary_request() {
 
 #[tokio::test]
 async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
-    let model = Scripted::new([looks(tokens(10, 1)), looks(tokens(900, 10)), "never".into()]);
+    let model =
+        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "never".into()]);
     let (summarize, _) = summarizer([sum()]);
     let agent = agent(&model, summarize).with_budget(Budget::new().with_total_tokens(940));
     let (events, outcome) = told(agent.run("go")).await;
@@ -307,8 +314,9 @@ async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
 async fn a_summary_is_priced_by_the_model_that_wrote_it() {
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with_price("scripted", price(100.0)).with_price("cheap", price(1.0));
-    let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
-    let (summarize, _) = summarizer([Reply::text("Ada.").usage(tokens(50, 0))]);
+    let model =
+        Scripted::new([looks(token_usage(10, 0)), looks(token_usage(900, 0)), "done".into()]);
+    let (summarize, _) = summarizer([Reply::text("Ada.").usage(token_usage(50, 0))]);
     let agent = agent(&model, summarize).with_budget(Budget::new().with_cost_limit(9.0, prices));
     let (_, outcome) = told(agent.run("go")).await;
     assert_eq!(outcome.cost, Some(910 * 100 + 50));
@@ -318,12 +326,12 @@ async fn a_summary_is_priced_by_the_model_that_wrote_it() {
 async fn reactive_compaction_happens_once_regardless_of_automatic_compactions() {
     let full = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let model = Scripted::new([
-        looks(tokens(10, 1)),
-        looks(tokens(900, 10)),
-        looks(tokens(20, 1)),
+        looks(token_usage(10, 1)),
+        looks(token_usage(900, 10)),
+        looks(token_usage(20, 1)),
         full(),
-        looks(tokens(30, 1)),
-        looks(tokens(900, 10)),
+        looks(token_usage(30, 1)),
+        looks(token_usage(900, 10)),
         full(),
         "never".into(),
     ]);
@@ -338,46 +346,47 @@ async fn reactive_compaction_happens_once_regardless_of_automatic_compactions() 
 async fn a_failed_reactive_summary_is_counted_and_the_run_ends_with_the_overflow_error() {
     let full = Error::new(ErrorKind::ContextWindow, "too long");
     let model = Scripted::new([
-        looks(tokens(10, 1)),
-        looks(tokens(10, 1)),
+        looks(token_usage(10, 1)),
+        looks(token_usage(10, 1)),
         Reply::error(full.clone()),
         "never".into(),
     ]);
     let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
     let (events, outcome) = told(agent(&model, summarize).run("go")).await;
     assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", EndReason::ContextWindow));
-    assert_eq!((outcome.error, outcome.usage), (Some(full), tokens(70, 7)));
+    assert_eq!((outcome.error, outcome.usage), (Some(full), token_usage(70, 7)));
 
     // The same where a turn has said it.
     let model = Scripted::new([
-        looks(tokens(10, 1)),
-        looks(tokens(10, 1)),
+        looks(token_usage(10, 1)),
+        looks(token_usage(10, 1)),
         Reply::text("so").stop(StopReason::ContextWindow),
         "never".into(),
     ]);
     let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
     let (events, outcome) = told(agent(&model, summarize).run("go")).await;
     assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", EndReason::ContextWindow));
-    assert_eq!((outcome.error, outcome.usage), (None, tokens(70, 7)));
+    assert_eq!((outcome.error, outcome.usage), (None, token_usage(70, 7)));
 }
 
 #[tokio::test]
 async fn reported_usage_accounts_for_hooks_that_shrink_the_request() {
     // The ledger is long, what is sent is not.
-    let model = Scripted::new([looks(tokens(90, 1)), looks(tokens(95, 1)), "done".into()]);
+    let model =
+        Scripted::new([looks(token_usage(90, 1)), looks(token_usage(95, 1)), "done".into()]);
     let (asked, never) = counted(Truncator::new());
     let only = hook::transform_context(|_, mut context| async move {
         context.rewrite(0..context.len().saturating_sub(3), [Item::user("go")]);
         context
     });
     let agent = agent(&model, never).with_hook(only);
-    told(agent.run_from(history(session(40)), "go")).await;
+    told(agent.run_from(history_of(session_items(40)), "go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn a_panicking_token_counter_skips_the_compaction() {
-    let model = Scripted::new([looks(tokens(900, 10)), Reply::text("Done.")]);
+    let model = Scripted::new([looks(token_usage(900, 10)), Reply::text("Done.")]);
     let (seen, hook) = failures();
     let agent = agent(&model, Truncator::new())
         .with_window(Window::new(1_000).with_counter(|_: &str| -> u64 { panic!("no tokenizer") }))
@@ -394,7 +403,7 @@ async fn compaction_repeats_until_the_request_is_a_quarter_below_the_threshold()
     });
     let model = Scripted::new(["Done."]);
     // 29 tokens each, of which 800 have room for 27 and 600 for 20.
-    let long = history((0..40).map(|_| Item::user("x".repeat(100))));
+    let long = history_of((0..40).map(|_| Item::user("x".repeat(100))));
     let (_, outcome) = told(agent(&model, forget).run_from(long, "go")).await;
     assert_eq!(outcome.reason, EndReason::Completed);
     assert!((10..=22).contains(&outcome.history.len()), "{}", outcome.history.len());
@@ -413,10 +422,10 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
         }));
         let full = Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
         let model = Scripted::new(
-            [looks(tokens(800, 10))]
+            [looks(token_usage(800, 10))]
                 .into_iter()
                 .chain(overflows.then_some(full))
-                .chain([looks(tokens(830, 10)), "done".into()]),
+                .chain([looks(token_usage(830, 10)), "done".into()]),
         );
         let (events, outcome) = told(agent(&model, first_fails).run("go")).await;
         assert_eq!(outcome.reason, EndReason::Completed);
@@ -431,9 +440,10 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
 async fn a_failed_summary_is_priced_by_the_agents_model() {
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with_price("scripted", price(1.0)).with_price("dear", price(100.0));
-    let model = Scripted::new([looks(tokens(10, 0)), looks(tokens(900, 0)), "done".into()]);
+    let model =
+        Scripted::new([looks(token_usage(10, 0)), looks(token_usage(900, 0)), "done".into()]);
     let (summarize, _) =
-        summarizer([Reply::text("Ada.").usage(tokens(50, 0)).stop(StopReason::MaxTokens)]);
+        summarizer([Reply::text("Ada.").usage(token_usage(50, 0)).stop(StopReason::MaxTokens)]);
     // All requests are sent to another model than the agent's.
     let dear = hook::prepare_request(|_, mut request| async move {
         request.model = Some("dear".to_owned());

@@ -9,7 +9,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
 
 use super::{look, looks};
-use crate::support::items::{history, session, tokens, turn, words};
+use crate::support::items::{history_of, look_turn, message_texts, session_items, token_usage};
 
 fn candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
     ContextCandidate { source: source.into(), text: text.into(), why: why.into() }
@@ -31,7 +31,7 @@ fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
         candidate("d", "123", "w"),
         candidate("e", "", "w"),
     ];
-    let before = history([Item::user("u")]);
+    let before = history_of([Item::user("u")]);
     let narrowed = narrow(26, candidates).inject(&before);
     let chosen =
         |source: &str, tokens| SelectedCandidate { source: source.into(), why: "w".into(), tokens };
@@ -50,7 +50,7 @@ fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
             cap: 26,
         }
     );
-    assert_eq!(words(&narrowed.context), ["u", "# a\n(w)\n12345\n\n# d\n(w)\n123"]);
+    assert_eq!(message_texts(&narrowed.context), ["u", "# a\n(w)\n12345\n\n# d\n(w)\n123"]);
     let json = serde_json::to_string(&narrowed.selection).unwrap();
     assert_eq!(serde_json::from_str::<ContextSelection>(&json).unwrap(), narrowed.selection);
 }
@@ -61,8 +61,8 @@ fn the_cap_also_applies_to_constraints_and_the_step_summary() {
         let it = narrow(cap, vec![candidate("a", "12345", "w")])
             .with_constraints("Be brief.")
             .with_max_turns(1)
-            .inject(&history(session(3)));
-        let added = words(&it.context).last().unwrap().len() as u64;
+            .inject(&history_of(session_items(3)));
+        let added = message_texts(&it.context).last().unwrap().len() as u64;
         let selection = &it.selection;
         assert!(selection.tokens <= cap && (selection.tokens == added || selection.tokens == 0));
         let is_left_out = |name| selection.left_out.iter().any(|it| it.source == name);
@@ -72,7 +72,7 @@ fn the_cap_also_applies_to_constraints_and_the_step_summary() {
 
 #[test]
 fn without_context_to_inject_the_history_is_sent_unchanged() {
-    let before = history(session(2));
+    let before = history_of(session_items(2));
     let it = narrow(99, vec![candidate("a", "x", "")]).with_constraints(" \n").inject(&before);
     assert!(it.context == before);
     assert_eq!((it.selection.tokens, it.selection.left_out.len()), (0, 1));
@@ -81,20 +81,20 @@ fn without_context_to_inject_the_history_is_sent_unchanged() {
 #[test]
 fn old_turns_are_replaced_by_one_line_per_call() {
     let mut items = vec![Item::system("rule"), Item::user("old")];
-    items.extend(turn(0));
+    items.extend(look_turn(0));
     items.push(Item::user("newest"));
-    items.extend((1..4).flat_map(turn));
-    let before = history(items);
+    items.extend((1..4).flat_map(look_turn));
+    let before = history_of(items);
     let it = narrow(999, vec![]).with_constraints("Be brief.").with_max_turns(1).inject(&before);
     assert!(it.context.is_settled());
     assert_eq!(it.context.iter().next(), Some(&Item::system("rule")));
     let steps = "Done so far:\n- look {\"n\":0}: ok\n- look {\"n\":1}: ok\n- look {\"n\":2}: ok";
     let said = format!("Constraints:\nBe brief.\n\n{steps}");
-    assert_eq!(words(&it.context), ["newest", "text 3", &said]);
+    assert_eq!(message_texts(&it.context), ["newest", "text 3", &said]);
     let told = narrow(999, vec![])
         .with_max_turns(1)
         .with_step_summary(|old| format!("{} entries", old.len()));
-    assert_eq!(words(&told.inject(&before).context)[2], "Done so far:\n15 entries");
+    assert_eq!(message_texts(&told.inject(&before).context)[2], "Done so far:\n15 entries");
 }
 
 #[tokio::test]
@@ -105,14 +105,14 @@ async fn as_a_hook_it_changes_the_request_and_never_the_history() {
         vec![candidate("state", &format!("{} entries", history.len()), "it is asked for")]
     })
     .on_selection(move |selection| noted.lock().unwrap().push(selection.clone()));
-    let model = Scripted::new([looks(tokens(1, 1)), Reply::text("done")]);
+    let model = Scripted::new([looks(token_usage(1, 1)), Reply::text("done")]);
     let agent = Agent::new(model.clone()).with_tools([look(3)]).with_hook(narrow);
     let outcome = agent.run("go").outcome().await;
-    assert_eq!(words(&outcome.history), ["go", "Let me look.", "done"]);
+    assert_eq!(message_texts(&outcome.history), ["go", "Let me look.", "done"]);
     let requests = model.requests();
     assert!(requests[1].history.len() == 4 && requests[1].context.len() == 5);
     let said = "# state\n(it is asked for)\n4 entries";
-    assert_eq!(words(&requests[1].context).last().unwrap(), said);
+    assert_eq!(message_texts(&requests[1].context).last().unwrap(), said);
     let sources: Vec<_> = seen.lock().unwrap().iter().map(|it| it.chosen.len()).collect();
     assert_eq!(sources, [1, 1]);
 }

@@ -9,12 +9,15 @@ use turnstream::item::{Mark, Part, ProviderData};
 use turnstream::tool::ToolSpec;
 use turnstream::{History, Item, Request, Usage};
 
-use crate::support::items::{applied, ends, history, result, session, stored, tokens, turn};
+use crate::support::items::{
+    apply_compaction, as_tool_turn_end, history_of, look_result, look_turn, round_trip_json,
+    session_items, token_usage,
+};
 
 #[track_caller]
 fn check(history: &History, expected: u64) {
     assert_eq!(estimate_tokens(history, &BytesDiv4), expected);
-    assert_eq!(estimate_tokens(&stored(history), &BytesDiv4), expected, "read back");
+    assert_eq!(estimate_tokens(&round_trip_json(history), &BytesDiv4), expected, "read back");
 }
 
 fn guessed(history: &History) -> u64 {
@@ -23,28 +26,31 @@ fn guessed(history: &History) -> u64 {
 
 #[test]
 fn the_estimate_is_the_newest_usage_plus_a_count_of_later_items() {
-    check(&history([]), 0);
-    check(&history([Item::user("12345678")]), 2 + 4);
-    let mut it = history([Item::user("x".repeat(9_000)), ends(Item::text("a"), tokens(70, 5))]);
+    check(&history_of([]), 0);
+    check(&history_of([Item::user("12345678")]), 2 + 4);
+    let mut it = history_of([
+        Item::user("x".repeat(9_000)),
+        as_tool_turn_end(Item::text("a"), token_usage(70, 5)),
+    ]);
     check(&it, 75);
     it.push(Item::user("12345678"));
     check(&it, 75 + 6);
-    it.push(ends(Item::tool_call("c", "look", "{}"), tokens(90, 9)));
+    it.push(as_tool_turn_end(Item::tool_call("c", "look", "{}"), token_usage(90, 9)));
     check(&it, 99);
-    it.push(result("c", "x".repeat(4_000)));
+    it.push(look_result("c", "x".repeat(4_000)));
     check(&it, 99 + 1_004);
 }
 
 #[test]
 fn a_turn_without_usage_is_counted_by_the_token_counter() {
     let none = Usage::default();
-    let mut it = history([Item::user("u"), ends(Item::text("12345678"), none)]);
+    let mut it = history_of([Item::user("u"), as_tool_turn_end(Item::text("12345678"), none)]);
     check(&it, 5 + 6);
-    it = history([Item::user("u"), ends(Item::text("a"), tokens(40, 2))]);
-    it.extend([Item::user("u"), ends(Item::text("12345678"), none)]);
+    it = history_of([Item::user("u"), as_tool_turn_end(Item::text("a"), token_usage(40, 2))]);
+    it.extend([Item::user("u"), as_tool_turn_end(Item::text("12345678"), none)]);
     check(&it, 42 + 5 + 6);
     // The provider cut off what it says it has counted.
-    it.push(ends(Item::text("void"), tokens(9_999, 1)).with_mark(Mark::Tombstone));
+    it.push(as_tool_turn_end(Item::text("void"), token_usage(9_999, 1)).with_mark(Mark::Tombstone));
     check(&it, 42 + 5 + 6);
 }
 
@@ -57,11 +63,11 @@ fn every_kind_of_item_is_counted() {
         (Item::user(media), 2 + 1_600 + 4),
         (Item::reasoning("123456789"), 3 + 4),
         (Item::tool_call("a-long-id", "look", r#"{"a":1}"#), 1 + 2 + 4),
-        (result("c", "1234"), 1 + 4),
+        (look_result("c", "1234"), 1 + 4),
         (Item::provider_item(own), 2 + 4),
         (Item::user("void").with_mark(Mark::Tombstone), 0),
     ] {
-        assert_eq!(guessed(&history([item])), expected);
+        assert_eq!(guessed(&history_of([item])), expected);
     }
 }
 
@@ -71,27 +77,33 @@ fn without_usage_a_request_estimate_includes_system_prompt_and_tools() {
     let spec = ToolSpec { name: "look".into(), description: "12345678".into(), parameters };
     let request = |history| Request::new(history).with_system("1234").with_tools([spec.clone()]);
     let of = |history| estimate_request_tokens(&request(history), &BytesDiv4);
-    assert_eq!(of(history([])), 1 + (1 + 2 + 5 + 4));
-    assert_eq!(of(history([Item::user("u"), ends(Item::text("a"), tokens(70, 5))])), 75);
+    assert_eq!(of(history_of([])), 1 + (1 + 2 + 5 + 4));
+    assert_eq!(
+        of(history_of([Item::user("u"), as_tool_turn_end(Item::text("a"), token_usage(70, 5))])),
+        75
+    );
     // What is sent counts, not the ledger.
-    let narrow = Request { context: history([]), ..request(history(session(9))) };
+    let narrow = Request { context: history_of([]), ..request(history_of(session_items(9))) };
     assert_eq!(estimate_request_tokens(&narrow, &BytesDiv4), 13);
 }
 
 #[test]
 fn a_custom_tokenizer_counts_items_without_usage() {
     let words = |text: &str| text.split_whitespace().count() as u64;
-    assert_eq!(estimate_tokens(&history([Item::user("to be or not")]), &words), 4 + 4);
+    assert_eq!(estimate_tokens(&history_of([Item::user("to be or not")]), &words), 4 + 4);
     let boundless = |_: &str| u64::MAX;
     assert_eq!(boundless.count(""), u64::MAX);
-    assert_eq!(estimate_tokens(&history(session(3)), &boundless), u64::MAX);
+    assert_eq!(estimate_tokens(&history_of(session_items(3)), &boundless), u64::MAX);
 }
 
 #[test]
 fn usage_from_before_a_compaction_does_not_count() {
     let full = |n: usize| {
-        let mut it = history(session(n));
-        it.extend([ends(Item::text("full"), tokens(99_000, 10)), Item::user("more")]);
+        let mut it = history_of(session_items(n));
+        it.extend([
+            as_tool_turn_end(Item::text("full"), token_usage(99_000, 10)),
+            Item::user("more"),
+        ]);
         it
     };
     for (n, compaction) in [
@@ -113,10 +125,10 @@ fn usage_from_before_a_compaction_does_not_count() {
             record_stale_usage(compaction.clone(), &before),
             mark_reactive_compaction(compaction, &before),
         ] {
-            let mut after = applied(&compaction, &before);
+            let mut after = apply_compaction(&compaction, &before);
             check(&after, guessed(&after));
             // The next turn is counted as it was sent.
-            after.push(ends(Item::text("fine"), tokens(500, 20)));
+            after.push(as_tool_turn_end(Item::text("fine"), token_usage(500, 20)));
             check(&after, 520);
             after.push(Item::user("1234"));
             check(&after, 525);
@@ -127,36 +139,36 @@ fn usage_from_before_a_compaction_does_not_count() {
 #[test]
 fn of_several_compactions_the_newest_one_counts_at_any_position() {
     let sum = |n: usize| vec![Item::user(format!("sum {n}")).with_mark(Mark::Compacted)];
-    let mut it = history(session(6));
+    let mut it = history_of(session_items(6));
     let first = Compaction::new(0, 13, sum(1));
-    it = applied(&record_stale_usage(first, &it), &it);
+    it = apply_compaction(&record_stale_usage(first, &it), &it);
     check(&it, guessed(&it));
-    it.extend(turn(7));
+    it.extend(look_turn(7));
     check(&it, 110 + 2 + 4);
     // The second stands in front of a turn that is counted, and of the first one's place.
     let second = Compaction::new(0, 5, sum(2));
-    it = applied(&record_stale_usage(second, &it), &it);
+    it = apply_compaction(&record_stale_usage(second, &it), &it);
     check(&it, guessed(&it));
-    it.extend(turn(8));
+    it.extend(look_turn(8));
     check(&it, 110 + 2 + 4);
 }
 
 #[test]
 fn in_a_history_shortened_without_a_record_no_usage_counts() {
-    let mut it = history(session(3));
+    let mut it = history_of(session_items(3));
     it.rewrite(0..5, [Item::user("sum").with_mark(Mark::Compacted)]);
-    it.extend(turn(7));
+    it.extend(look_turn(7));
     check(&it, guessed(&it));
 }
 
 #[test]
 fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored() {
-    let before = history(session(3));
+    let before = history_of(session_items(3));
     let compaction = Compaction::new(0, 5, vec![Item::user("s").with_mark(Mark::Compacted)]);
-    let mut it = applied(&record_stale_usage(compaction, &before), &before);
-    it.extend(turn(7));
-    it.push(ends(Item::tool_call("open", "look", "{}"), tokens(300, 1)));
-    check(&it.settled(), 301 + guessed(&history([it.settled().last().unwrap().clone()])));
+    let mut it = apply_compaction(&record_stale_usage(compaction, &before), &before);
+    it.extend(look_turn(7));
+    it.push(as_tool_turn_end(Item::tool_call("open", "look", "{}"), token_usage(300, 1)));
+    check(&it.settled(), 301 + guessed(&history_of([it.settled().last().unwrap().clone()])));
 
     for value in
         [json!({ "compaction": "recorded" }), json!({ "compaction": 1, "stale_turns": -1 })]
@@ -167,8 +179,8 @@ fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored
             value: value.into(),
         };
         let note = Item { provider_data: Some(data.into()), ..Item::user("s") };
-        let mut it = history([note.with_mark(Mark::Compacted)]);
-        it.extend(turn(7));
+        let mut it = history_of([note.with_mark(Mark::Compacted)]);
+        it.extend(look_turn(7));
         check(&it, guessed(&it));
     }
 }

@@ -18,7 +18,7 @@ use turnstream::provider::Reply;
 use turnstream::tool::Tool;
 use turnstream::{ErrorKind, Event, Journal, Outcome, Run, Usage};
 
-use crate::support::runs::keep;
+use crate::support::runs::push_event;
 use crate::support::tools::spec;
 
 /// A tool `look` whose results have so many bytes.
@@ -43,7 +43,7 @@ async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
     let journal = Journal::new(run.history());
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
-        keep(&mut events, event);
+        push_event(&mut events, event);
         journal.observe(events.last().unwrap());
         assert!(run.history().settled().is_settled());
     }

@@ -14,17 +14,19 @@ use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, History, Item};
 
-use crate::support::compaction::{compact, summarizing};
-use crate::support::items::{applied, history, result, session, tokens, turn, words};
+use crate::support::compaction::{run_compactor, scripted_summarizer};
+use crate::support::items::{
+    apply_compaction, history_of, look_result, look_turn, message_texts, session_items, token_usage,
+};
 
 const HEAD: &str = "Summary of the conversation up to here, which was too long to be kept:";
 
 #[test]
 fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
-    let before = history(session(5));
-    let (compactor, model) = summarizing(2);
-    let compaction = compact(&compactor, &before).unwrap();
-    let after = applied(&compaction, &before);
+    let before = history_of(session_items(5));
+    let (compactor, model) = scripted_summarizer(2);
+    let compaction = run_compactor(&compactor, &before).unwrap();
+    let after = apply_compaction(&compaction, &before);
     assert!(after.is_settled());
     let kept: Vec<Item> = before.iter().skip(13).cloned().collect();
     let items: Vec<Item> = after.iter().cloned().collect();
@@ -36,19 +38,19 @@ fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
 
 #[test]
 fn the_summary_request_is_one_message_without_reasoning_or_tools() {
-    let mut items = session(1);
+    let mut items = session_items(1);
     items.push(Item::tool_call("c9", "look", format!("{{\"a\":\"{}\"}}", "y".repeat(9_000))));
-    items.push(result(
+    items.push(look_result(
         "c9",
         vec!["z".repeat(9_000).as_str().into(), Part::image("image/png", "AA")],
     ));
     items.push(Item::user("void").with_mark(Mark::Tombstone));
-    items.extend(turn(2));
-    let (compactor, model) = summarizing(1);
-    compact(&compactor.with_max_result_bytes(100), &history(items)).unwrap();
+    items.extend(look_turn(2));
+    let (compactor, model) = scripted_summarizer(1);
+    run_compactor(&compactor.with_max_result_bytes(100), &history_of(items)).unwrap();
     let request = &model.requests()[0];
     assert!(request.tools.is_empty() && request.system.stable.contains("what is still open"));
-    let [text] = &words(&request.context)[..] else { panic!("it is one message") };
+    let [text] = &message_texts(&request.context)[..] else { panic!("it is one message") };
     assert!(
         text.starts_with("<conversation>\n[user]\nBegin.\n\n[assistant]\ntext 0\n\n"),
         "{text}"
@@ -65,41 +67,44 @@ fn the_summary_request_is_one_message_without_reasoning_or_tools() {
 
 #[test]
 fn the_transcript_to_summarize_is_bounded() {
-    let (compactor, model) = summarizing(1);
+    let (compactor, model) = scripted_summarizer(1);
     let mut items = vec![Item::user("u".repeat(5_000))];
-    items.extend(session(3));
-    compact(&compactor.with_max_transcript_bytes(500), &history(items)).unwrap();
-    let text = &words(&model.requests()[0].context)[0];
+    items.extend(session_items(3));
+    run_compactor(&compactor.with_max_transcript_bytes(500), &history_of(items)).unwrap();
+    let text = &message_texts(&model.requests()[0].context)[0];
     assert!((500..540).contains(&text.len()), "{}", text.len());
 }
 
 #[test]
 fn an_earlier_summary_is_included_in_the_next_and_not_summarized_alone() {
-    let before = history(session(5));
-    let (compactor, model) = summarizing(2);
-    let mut it =
-        applied(&record_stale_usage(compact(&compactor, &before).unwrap(), &before), &before);
-    assert_eq!(compact(&compactor, &it), None, "there is nothing but a summary");
-    it.extend(turn(7));
-    let it = applied(&record_stale_usage(compact(&compactor, &it).unwrap(), &it), &it);
-    let asked = &words(&model.requests()[1].context)[0];
+    let before = history_of(session_items(5));
+    let (compactor, model) = scripted_summarizer(2);
+    let mut it = apply_compaction(
+        &record_stale_usage(run_compactor(&compactor, &before).unwrap(), &before),
+        &before,
+    );
+    assert_eq!(run_compactor(&compactor, &it), None, "there is nothing but a summary");
+    it.extend(look_turn(7));
+    let it =
+        apply_compaction(&record_stale_usage(run_compactor(&compactor, &it).unwrap(), &it), &it);
+    let asked = &message_texts(&model.requests()[1].context)[0];
     assert!(asked.contains("summary 1") && asked.contains("text 3"), "{asked}");
-    let said = words(&it);
+    let said = message_texts(&it);
     assert_eq!(said, [&format!("{HEAD}\n\nsummary 2"), "Begin.", "text 4", "text 7"]);
 }
 
 #[test]
 fn system_instructions_and_the_newest_prompt_are_kept() {
     let mut items = vec![Item::system("first"), Item::user("old")];
-    items.extend(turn(0));
+    items.extend(look_turn(0));
     items.push(Item::system("later"));
     items.extend([Item::user("newest"), Item::user("and this")]);
-    items.extend((1..4).flat_map(turn));
-    let before = history(items);
-    let (compactor, _) = summarizing(1);
-    let compaction = compact(&compactor, &before).unwrap();
+    items.extend((1..4).flat_map(look_turn));
+    let before = history_of(items);
+    let (compactor, _) = scripted_summarizer(1);
+    let compaction = run_compactor(&compactor, &before).unwrap();
     assert_eq!(compaction.from, 1);
-    let after: Vec<Item> = applied(&compaction, &before).iter().take(5).cloned().collect();
+    let after: Vec<Item> = apply_compaction(&compaction, &before).iter().take(5).cloned().collect();
     assert_eq!((&after[0], &after[1]), (&Item::system("first"), &Item::system("later")));
     assert!(after[2].compacted);
     assert_eq!(after[3..], [Item::user("newest"), Item::user("and this")]);
@@ -107,12 +112,12 @@ fn system_instructions_and_the_newest_prompt_are_kept() {
 
 #[test]
 fn as_many_recent_turns_are_kept_as_fit_and_at_least_one() {
-    let before = history(session(6));
+    let before = history_of(session_items(6));
     let kept = |compactor: Summarizer| {
-        let compaction = compact(&compactor, &before).unwrap();
+        let compaction = run_compactor(&compactor, &before).unwrap();
         (before.len() - compaction.to) / 4
     };
-    let all = || summarizing(4).0;
+    let all = || scripted_summarizer(4).0;
     assert_eq!(kept(all()), 4);
     assert_eq!(kept(all().with_keep_turns(0)), 1);
     // A turn is guessed at some 27 tokens.
@@ -123,9 +128,11 @@ fn as_many_recent_turns_are_kept_as_fit_and_at_least_one() {
 
 #[test]
 fn a_history_without_old_turns_is_not_summarized() {
-    let (compactor, model) = summarizing(2);
-    for items in [vec![], vec![Item::user("u")], session(2), vec![Item::system("s"), "u".into()]] {
-        assert_eq!(compact(&compactor, &history(items)), None);
+    let (compactor, model) = scripted_summarizer(2);
+    for items in
+        [vec![], vec![Item::user("u")], session_items(2), vec![Item::system("s"), "u".into()]]
+    {
+        assert_eq!(run_compactor(&compactor, &history_of(items)), None);
     }
     assert!(model.requests().is_empty());
 }
@@ -133,14 +140,14 @@ fn a_history_without_old_turns_is_not_summarized() {
 #[track_caller]
 fn fails(reply: Reply, kind: ErrorKind) {
     let compactor = Summarizer::new(Scripted::new([reply])).with_keep_turns(1);
-    let error = block_on(compactor.compact(&history(session(3)))).unwrap_err();
+    let error = block_on(compactor.compact(&history_of(session_items(3)))).unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
-    assert_eq!(CompactionFailure::usage_of(&error), tokens(70, 7), "what was used is known");
+    assert_eq!(CompactionFailure::usage_of(&error), token_usage(70, 7), "what was used is known");
 }
 
 #[test]
 fn an_empty_truncated_or_refused_summary_is_an_error() {
-    let says = |text| Reply::text(text).usage(tokens(70, 7));
+    let says = |text| Reply::text(text).usage(token_usage(70, 7));
     let said = || says("The user");
     fails(says(" \n"), ErrorKind::GenerationFailed);
     fails(said().stop(StopReason::MaxTokens), ErrorKind::GenerationFailed);
@@ -154,11 +161,12 @@ fn an_empty_truncated_or_refused_summary_is_an_error() {
 #[test]
 fn a_provider_failure_is_an_error_and_retracted_attempts_are_counted() {
     let overloaded = || Error::new(ErrorKind::Overloaded, "busy");
-    fails(Reply::text("The").usage(tokens(70, 7)).fail(overloaded()), ErrorKind::Overloaded);
-    let again = Reply::new().say("The").usage(tokens(5, 1)).retract("again").say("All.");
-    let compactor = Summarizer::new(Scripted::new([again.usage(tokens(70, 7))])).with_keep_turns(1);
-    let compaction = compact(&compactor, &history(session(3))).unwrap();
-    assert_eq!(compaction.usage, tokens(75, 8));
+    fails(Reply::text("The").usage(token_usage(70, 7)).fail(overloaded()), ErrorKind::Overloaded);
+    let again = Reply::new().say("The").usage(token_usage(5, 1)).retract("again").say("All.");
+    let compactor =
+        Summarizer::new(Scripted::new([again.usage(token_usage(70, 7))])).with_keep_turns(1);
+    let compaction = run_compactor(&compactor, &history_of(session_items(3))).unwrap();
+    assert_eq!(compaction.usage, token_usage(75, 8));
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,17 +176,17 @@ async fn a_summary_request_is_not_retried_after_a_long_retry_delay() {
         let busy = Error::new(ErrorKind::RateLimited, "busy").with_retry_after(wait);
         let model = Scripted::new([Reply::error(busy), "a summary".into()]);
         let summarize = Summarizer::new(Retry::new(model.clone())).with_keep_turns(1);
-        let made = summarize.compact(&history(session(3))).await;
+        let made = summarize.compact(&history_of(session_items(3))).await;
         assert_eq!((made.is_ok(), model.requests().len()), (asked == 2, asked), "{seconds}");
     }
 }
 
 #[test]
 fn a_custom_prompt_and_options_are_used() {
-    let (compactor, model) = summarizing(1);
+    let (compactor, model) = scripted_summarizer(1);
     let options = Options { max_output_tokens: Some(900), ..Options::default() };
     let compactor = compactor.with_prompt("In one line.").with_options(options.clone());
-    compact(&compactor, &history(session(3))).unwrap();
+    run_compactor(&compactor, &history_of(session_items(3))).unwrap();
     let request = &model.requests()[0];
     assert_eq!((request.system.stable.as_str(), &request.options), ("In one line.", &options));
 }
@@ -187,7 +195,7 @@ fn a_custom_prompt_and_options_are_used() {
 async fn the_summary_request_starts_at_the_first_poll_and_is_dropped_with_the_future() {
     let model = Scripted::new([Reply::text("never").delay(Duration::from_mins(1))]);
     let compactor = Summarizer::new(model.clone()).with_keep_turns(1);
-    let mut future = compactor.compact(&history(session(3)));
+    let mut future = compactor.compact(&history_of(session_items(3)));
     assert!(model.requests().is_empty());
     assert!(futures::poll!(&mut future).is_pending());
     assert_eq!(model.in_flight(), 1);
@@ -197,49 +205,49 @@ async fn the_summary_request_starts_at_the_first_poll_and_is_dropped_with_the_fu
 
 #[test]
 fn or_else_uses_the_second_compactor_if_the_first_yields_nothing_or_fails() {
-    let before = history(session(3));
+    let before = history_of(session_items(3));
     let none = || compactor_fn(|_: &History| Ok(None));
     let fails = || compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no")));
     let one = || compactor_fn(|_: &History| Ok(Some(Compaction::new(0, 1, vec![]))));
-    let (summarize, model) = summarizing(1);
-    assert_eq!(compact(&one().or_else(summarize.clone()), &before).unwrap().to, 1);
+    let (summarize, model) = scripted_summarizer(1);
+    assert_eq!(run_compactor(&one().or_else(summarize.clone()), &before).unwrap().to, 1);
     assert!(model.requests().is_empty());
-    assert_eq!(compact(&none().or_else(one()), &before).unwrap().to, 1);
-    assert_eq!(compact(&fails().or_else(one()), &before).unwrap().to, 1);
-    assert_eq!(compact(&none().or_else(none()), &before), None);
+    assert_eq!(run_compactor(&none().or_else(one()), &before).unwrap().to, 1);
+    assert_eq!(run_compactor(&fails().or_else(one()), &before).unwrap().to, 1);
+    assert_eq!(run_compactor(&none().or_else(none()), &before), None);
     assert!(block_on(fails().or_else(none()).compact(&before)).is_err());
     assert!(block_on(none().or_else(fails()).compact(&before)).is_err());
     // Shortening comes before a model is asked.
     let chain = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0).or_else(summarize);
-    let it = applied(&compact(&chain, &before).unwrap(), &before);
+    let it = apply_compaction(&run_compactor(&chain, &before).unwrap(), &before);
     assert!(model.requests().is_empty() && it.iter().any(|item| item.turn.is_some()));
-    assert!(compact(&chain, &it).is_some());
+    assert!(run_compactor(&chain, &it).is_some());
     assert_eq!(model.requests().len(), 1);
 }
 
 #[test]
 fn or_else_counts_the_usage_of_a_failed_first_compactor() {
     let cut = || {
-        let reply = Reply::text("The").usage(tokens(30, 3)).stop(StopReason::MaxTokens);
+        let reply = Reply::text("The").usage(token_usage(30, 3)).stop(StopReason::MaxTokens);
         Summarizer::new(Scripted::new([reply])).with_keep_turns(1)
     };
-    let before = history(session(3));
-    let second = Summarizer::new(Scripted::new([Reply::text("All.").usage(tokens(40, 4))]));
+    let before = history_of(session_items(3));
+    let second = Summarizer::new(Scripted::new([Reply::text("All.").usage(token_usage(40, 4))]));
     let chain = cut().or_else(second.with_keep_turns(1));
-    assert_eq!(compact(&chain, &before).unwrap().usage, tokens(70, 7));
+    assert_eq!(run_compactor(&chain, &before).unwrap().usage, token_usage(70, 7));
     let error = block_on(cut().or_else(cut()).compact(&before)).unwrap_err();
-    assert_eq!(CompactionFailure::usage_of(&error), tokens(60, 6));
+    assert_eq!(CompactionFailure::usage_of(&error), token_usage(60, 6));
 }
 
 #[test]
 fn the_number_of_kept_turns_can_be_unlimited() {
-    let before = history(session(6));
+    let before = history_of(session_items(6));
     let kept = |compactor: Summarizer| {
-        let compaction = compact(&compactor, &before).unwrap();
+        let compaction = run_compactor(&compactor, &before).unwrap();
         (before.len() - compaction.to) / 4
     };
-    let any = || summarizing(usize::MAX).0;
+    let any = || scripted_summarizer(usize::MAX).0;
     assert_eq!(kept(any().with_keep_tokens(60)), 2);
     assert_eq!(kept(any().with_keep_tokens(0)), 1);
-    assert_eq!(compact(&any(), &before), None);
+    assert_eq!(run_compactor(&any(), &before), None);
 }

@@ -4,7 +4,7 @@ use turnstream::context::Window;
 use turnstream::request::Options;
 use turnstream::{Item, Request};
 
-use crate::support::items::{ends, history, tokens};
+use crate::support::items::{as_tool_turn_end, history_of, token_usage};
 
 #[track_caller]
 fn check(window: &Window, max_output_tokens: Option<u32>, expected: u64) {
@@ -32,12 +32,13 @@ fn the_threshold_is_80_percent_or_where_the_answer_no_longer_fits() {
 #[test]
 fn a_window_uses_its_own_token_counter() {
     let window = Window::new(1_000).with_counter(|text: &str| text.len() as u64);
-    let mut request = Request::new(history([Item::user("12345")])).with_system("123");
+    let mut request = Request::new(history_of([Item::user("12345")])).with_system("123");
     assert_eq!(
         (window.estimate_request_tokens(&request), window.count_request_tokens(&request)),
         (12, 12)
     );
-    request.context = history([Item::user("12345"), ends(Item::text("a"), tokens(70, 5))]);
+    request.context =
+        history_of([Item::user("12345"), as_tool_turn_end(Item::text("a"), token_usage(70, 5))]);
     assert_eq!(
         (window.estimate_request_tokens(&request), window.count_request_tokens(&request)),
         (75, 17)

@@ -18,14 +18,14 @@ use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, Event, History, Item, Journal, Outcome, Run, Usage};
 
 use crate::support::clock;
-use crate::support::random_agent::{self, Tools};
+use crate::support::random_agent::{self, ToolLog};
 use crate::support::replays;
 use crate::support::seeded_random::Dice;
 
 /// All that is known of one seed.
 pub(crate) struct Mix {
     pub(crate) dice: Arc<Dice>,
-    pub(crate) tools: Arc<Tools>,
+    pub(crate) tools: Arc<ToolLog>,
     pub(crate) agent: Agent,
     pub(crate) dry: bool,
     /// By key, as all that follows.
@@ -51,12 +51,12 @@ impl Wake for Bell {
 
 /// How the runs of the seed ended.
 pub(crate) fn check(seed: u64) -> Vec<String> {
-    clock::paused().block_on(runs(seed))
+    clock::paused_runtime().block_on(runs(seed))
 }
 
 async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
-    let tools = Arc::new(Tools::default());
+    let tools = Arc::new(ToolLog::default());
     let pool = Pool::new(if dice.one_in(4) { 400 } else { u64::MAX });
     let agent = random_agent::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
     let dry = agent.toolkit().is_dry_run();
@@ -146,7 +146,7 @@ pub(crate) fn recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
         Recorder::to_callback(|run| {
             let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
-            replays::check(
+            replays::check_replay(
                 &run,
                 match run.recording.events().any(is_lap) {
                     true => run.recording.replay_with_body(&run.agent, talkative),
@@ -188,14 +188,14 @@ impl Mix {
                 let external = call.name == "out";
                 let verdict = match self.dice.roll(4) {
                     0 => Verdict::deny("no"),
-                    1 => Verdict::Output(random_agent::output(&self.dice)),
-                    _ if external => Verdict::Output(random_agent::output(&self.dice)),
+                    1 => Verdict::Output(random_agent::tool_output(&self.dice)),
+                    _ if external => Verdict::Output(random_agent::tool_output(&self.dice)),
                     _ => Verdict::Approve,
                 };
                 (call.clone(), verdict)
             })
             .collect();
-        let ran = self.tools.ran.lock().unwrap().len();
+        let ran = self.tools.executed_calls.lock().unwrap().len();
         if self.dice.one_in(3) {
             let mut wrong = given.clone();
             match self.dice.roll(3) {
@@ -216,7 +216,7 @@ impl Mix {
             0 => self.agent.resume_with_body(talkative, history.clone(), given),
             _ => self.agent.resume(history.clone(), given),
         };
-        assert_eq!(self.tools.ran.lock().unwrap().len(), ran);
+        assert_eq!(self.tools.executed_calls.lock().unwrap().len(), ran);
         run.unwrap_or_else(|error| panic!("it cannot be resumed: {error:?} {history:?}"))
     }
 
@@ -231,7 +231,7 @@ impl Mix {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
         let (handle, journal) = (run.handle(), run.journal().clone());
-        *self.tools.told.lock().unwrap() = Some(journal.clone());
+        *self.tools.journal.lock().unwrap() = Some(journal.clone());
         // A task is ahead of whoever pulls.
         let ahead = NonZero::new(usize::try_from(self.dice.roll(8)).unwrap());
         let mut run = match ahead {
@@ -241,7 +241,7 @@ impl Mix {
         let (mut given, mut silences) = (0_usize, 0);
         let (mut outcome, mut polls): (Option<Outcome>, u32) = (None, 0);
         self.asked.clear();
-        let ran_before = self.tools.ran.lock().unwrap().len();
+        let ran_before = self.tools.executed_calls.lock().unwrap().len();
         let mut is_silent = false;
         loop {
             polls += 1;
@@ -269,7 +269,7 @@ impl Mix {
                     whole.observe(&read);
                     self.note(folded.history().id(), &mut Vec::new(), &event);
                     if let Event::Finished(it) = event {
-                        assert_eq!(self.tools.running.load(Ordering::Relaxed), 0, "law 2");
+                        assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "law 2");
                         outcome = Some(*it);
                     }
                     if ahead.is_none() || outcome.is_some() {
@@ -306,7 +306,7 @@ impl Mix {
                 tokio::task::yield_now().await;
             }
             // It was ahead: not all that ran was told before the drop.
-            let ran = self.tools.ran.lock().unwrap();
+            let ran = self.tools.executed_calls.lock().unwrap();
             for (key, ..) in &ran[self.seen..] {
                 assert!(self.ran.insert(key.clone()), "law 4: {key} ran twice");
                 self.started.insert(key.clone());
@@ -314,11 +314,11 @@ impl Mix {
             }
             self.seen = ran.len();
         }
-        assert_eq!(self.tools.running.load(Ordering::Relaxed), 0, "law 2: nothing runs");
+        assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "law 2: nothing runs");
         assert!(ahead.is_some() || handle.history() == before, "law 5: a drop loses nothing");
-        let ran = self.tools.ran.lock().unwrap().len();
+        let ran = self.tools.executed_calls.lock().unwrap().len();
         tokio::time::advance(Duration::from_mins(1)).await;
-        assert_eq!(self.tools.ran.lock().unwrap().len(), ran, "law 2: nothing begins");
+        assert_eq!(self.tools.executed_calls.lock().unwrap().len(), ran, "law 2: nothing begins");
         assert!(handle.steer("late").is_err());
         for (path, _, call) in &self.asked {
             let late = at(&handle, path).map(|it| it.approve(call).is_ok());
@@ -354,7 +354,7 @@ impl Mix {
         let (path, key, call) = self.asked[at].clone();
         let verdict = match self.dice.roll(6) {
             0 => Verdict::deny("no"),
-            1 => Verdict::Output(random_agent::output(&self.dice)),
+            1 => Verdict::Output(random_agent::tool_output(&self.dice)),
             2 => {
                 let mut other = call.clone();
                 other.arguments.push(' ');

@@ -55,9 +55,9 @@ impl Mix {
         let settled = history.settled();
         assert!(settled.is_settled(), "law 3");
         assert_eq!(settled.settled(), settled, "law 3: twice");
-        let wrong = self.tools.wrong.lock().unwrap();
+        let wrong = self.tools.violations.lock().unwrap();
         assert!(wrong.is_empty(), "{wrong:?}");
-        let ran = self.tools.ran.lock().unwrap();
+        let ran = self.tools.executed_calls.lock().unwrap();
         for (key, name, args) in &ran[self.seen..] {
             assert!(self.ran.insert(key.clone()), "law 4: {key} ran twice");
             assert!(self.allowed.contains(key), "law 4: {key} ran and nothing allows it");
@@ -116,7 +116,7 @@ impl Mix {
         }
         if self.agent.toolkit().is_first_call_only() {
             let mut turns = HashSet::new();
-            for (key, ..) in &self.tools.ran.lock().unwrap()[ran_before..] {
+            for (key, ..) in &self.tools.executed_calls.lock().unwrap()[ran_before..] {
                 let (run, call_id) = key.rsplit_once('/').unwrap();
                 if run != history.id() {
                     continue;

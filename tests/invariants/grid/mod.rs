@@ -17,45 +17,52 @@ use turnstream::{Agent, Event, EventStreamExt, History, Journal, Run};
 use self::scripts::Case;
 use crate::support::clock;
 use crate::support::replays;
-use crate::support::runs::{keep, phase_after, without_retries};
+use crate::support::runs::{limits_without_retries, phase_after, push_event};
 use crate::support::tools::Executions;
 
 /// A run of a case, its model and its tools.
-struct World {
+struct CaseRun {
     run: Run,
     model: Scripted,
-    tools: Arc<Executions>,
+    executions: Arc<Executions>,
     events: Vec<Event>,
-    polls: usize,
+    poll_count: usize,
     /// Looks at the fold behind every event, not only where the world is left.
-    looks: bool,
+    checks_every_event: bool,
 }
 
 /// So many polls in a row with nothing: the model hangs.
-const HANGS: usize = 40;
+const MAX_SILENT_POLLS: usize = 40;
 
-impl World {
+impl CaseRun {
     fn new(case: &Case) -> Self {
         let tools = Arc::new(Executions::default());
         let model = Scripted::new(case.replies.clone());
-        let agent = replays::one_in(12, Agent::new(model.clone()))
-            .with_toolkit(scripts::kit(&tools, case))
-            .with_limits(Limits { max_turns: 3, ..without_retries() })
+        let agent = replays::record_one_in(12, Agent::new(model.clone()))
+            .with_toolkit(scripts::case_toolkit(&tools, case))
+            .with_limits(Limits { max_turns: 3, ..limits_without_retries() })
             .with_id_generator(CountingIds::new("id"));
         let run = agent.run_from(History::from_id("h"), "go");
-        Self { run, model, tools, events: Vec::new(), polls: 0, looks: false }
+        Self {
+            run,
+            model,
+            executions: tools,
+            events: Vec::new(),
+            poll_count: 0,
+            checks_every_event: false,
+        }
     }
 
     /// Polls up to `polls` times in all; true if the run is over.
     async fn poll_until(&mut self, polls: usize) -> bool {
         let mut silent = 0;
-        while self.polls < polls && silent < HANGS {
-            self.polls += 1;
+        while self.poll_count < polls && silent < MAX_SILENT_POLLS {
+            self.poll_count += 1;
             match self.run.next().now_or_never() {
                 Some(Some(event)) => {
                     silent = 0;
-                    keep(&mut self.events, event);
-                    if self.looks {
+                    push_event(&mut self.events, event);
+                    if self.checks_every_event {
                         self.check_fold();
                     }
                 }
@@ -97,7 +104,7 @@ impl World {
 
     /// Law 4: what ran was called by a complete turn under a reason that allows it, once.
     fn check_executions(&self, history: &History) {
-        let mut ran = self.tools.ran();
+        let mut ran = self.executions.executed_call_ids();
         let all = ran.len();
         ran.sort();
         ran.dedup();
@@ -115,7 +122,7 @@ impl World {
     /// Law 2: nothing runs.
     fn check_nothing_runs(&self) {
         assert_eq!(self.model.in_flight(), 0, "law 2: a turn streams on");
-        assert_eq!(self.tools.running(), 0, "law 2: a tool runs on");
+        assert_eq!(self.executions.running_count(), 0, "law 2: a tool runs on");
     }
 
     /// Laws 2, 3 and 6 at the end.
@@ -148,17 +155,17 @@ impl World {
 }
 
 /// Runs `check` on every case, with how many polls it takes to its end or to where it hangs.
-fn over_the_grid(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
+fn for_each_case(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
     let cases = scripts::cases();
     let mut worlds = 0;
     for case in &cases {
-        let (polls, over) = clock::paused().block_on(async {
-            let mut world = World { looks: true, ..World::new(case) };
+        let (polls, over) = clock::paused_runtime().block_on(async {
+            let mut world = CaseRun { checks_every_event: true, ..CaseRun::new(case) };
             let over = world.poll_until(usize::MAX).await;
             if over {
                 world.check_end();
             }
-            (world.polls, over)
+            (world.poll_count, over)
         });
         worlds += polls;
         check(case, polls, over);
@@ -170,7 +177,7 @@ fn over_the_grid(name: &str, mut check: impl FnMut(&Case, usize, bool)) {
 #[test]
 fn every_script_ends_with_a_settled_history() {
     let mut hanging = 0;
-    over_the_grid("to the end", |case, _, over| {
+    for_each_case("to the end", |case, _, over| {
         assert_eq!(over, !case.hangs, "{}", case.name);
         hanging += usize::from(!over);
     });
@@ -179,22 +186,22 @@ fn every_script_ends_with_a_settled_history() {
 
 #[test]
 fn a_drop_at_every_poll_leaves_a_sendable_history_and_nothing_running() {
-    over_the_grid("a drop at every poll", |case, polls, _| {
+    for_each_case("a drop at every poll", |case, polls, _| {
         for at in 0..polls {
-            clock::paused().block_on(async {
-                let mut world = World::new(case);
+            clock::paused_runtime().block_on(async {
+                let mut world = CaseRun::new(case);
                 world.poll_until(at).await;
                 world.check_fold();
                 let handle = world.run.handle();
                 let before = handle.history();
-                let World { run, model, tools, .. } = world;
+                let CaseRun { run, model, executions: tools, .. } = world;
                 drop(run);
                 assert_eq!(model.in_flight(), 0, "law 2: {} at {at}", case.name);
-                assert_eq!(tools.running(), 0, "law 2: {} at {at}", case.name);
-                let (sent, ran) = (model.requests().len(), tools.ran().len());
+                assert_eq!(tools.running_count(), 0, "law 2: {} at {at}", case.name);
+                let (sent, ran) = (model.requests().len(), tools.executed_call_ids().len());
                 tokio::time::advance(Duration::from_mins(1)).await;
                 assert_eq!(model.requests().len(), sent, "law 2: another request");
-                assert_eq!(tools.ran().len(), ran, "law 2: another tool");
+                assert_eq!(tools.executed_call_ids().len(), ran, "law 2: another tool");
                 assert_eq!(handle.history(), before, "law 5: a drop loses nothing");
                 assert!(before.settled().is_settled(), "law 3: {} at {at}", case.name);
             });
@@ -204,10 +211,10 @@ fn a_drop_at_every_poll_leaves_a_sendable_history_and_nothing_running() {
 
 #[test]
 fn an_interrupt_at_every_poll_leaves_every_call_answered() {
-    over_the_grid("an interrupt at every poll", |case, polls, over| {
+    for_each_case("an interrupt at every poll", |case, polls, over| {
         for at in 0..polls {
-            clock::paused().block_on(async {
-                let mut world = World::new(case);
+            clock::paused_runtime().block_on(async {
+                let mut world = CaseRun::new(case);
                 world.poll_until(at).await;
                 let finished = world.events.last().is_some_and(|event| event.outcome().is_some());
                 let phase = phase_after(&world.events, InterruptedPhase::Streaming);
@@ -229,7 +236,7 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
                 if !over || matches!(outcome.reason, EndReason::Interrupted(_)) {
                     assert_eq!(outcome.reason, EndReason::Interrupted(phase));
                     assert!(outcome.partial);
-                    check_answers(&world.events[cut..], calls);
+                    check_interrupted_results(&world.events[cut..], calls);
                 }
             });
         }
@@ -237,7 +244,7 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
 }
 
 /// Behind an interrupt there is an answer for each open call, and nothing else.
-fn check_answers(behind: &[Event], calls: usize) {
+fn check_interrupted_results(behind: &[Event], calls: usize) {
     let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();
     assert_eq!(answers.len(), calls);
     assert!(answers.iter().all(|answer| answer.kind == ResultKind::Interrupted));
@@ -253,12 +260,12 @@ fn a_hand_written_loop_upholds_the_same_invariants_as_the_agent() {
     use turnstream::provider::Provider;
     use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
 
-    over_the_grid("by hand", |case, polls, _| {
+    for_each_case("by hand", |case, polls, _| {
         for at in [polls / 3, polls / 2, polls] {
-            clock::paused().block_on(async {
+            clock::paused_runtime().block_on(async {
                 let tools = Arc::new(Executions::default());
                 let model = Scripted::new(case.replies.clone());
-                let kit = scripts::kit(&tools, case);
+                let kit = scripts::case_toolkit(&tools, case);
                 let journal = Journal::new(History::from_id("h"));
                 let asked = model.clone();
                 let mut turns = 0;
@@ -298,7 +305,7 @@ fn a_hand_written_loop_upholds_the_same_invariants_as_the_agent() {
                     assert!(journal.all_calls_answered());
                 }
                 drop(events);
-                assert_eq!((model.in_flight(), tools.running()), (0, 0));
+                assert_eq!((model.in_flight(), tools.running_count()), (0, 0));
             });
         }
     });

@@ -17,16 +17,16 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) replies: Vec<Reply>,
     /// How many calls of a turn run at once.
-    pub(crate) at_once: usize,
+    pub(crate) max_concurrency: usize,
     /// It never ends by itself.
     pub(crate) hangs: bool,
 }
 
-fn boom() {
+fn panic_with_boom() {
     std::panic::resume_unwind(Box::new("boom"))
 }
 
-fn spec(name: &str) -> ToolSpec {
+fn tool_spec(name: &str) -> ToolSpec {
     let parameters = json!({
         "type": "object",
         "properties": { "x": { "type": "integer" } },
@@ -35,16 +35,16 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec { name: name.into(), description: String::new(), parameters }
 }
 
-pub(crate) fn kit(seen: &Arc<Executions>, case: &Case) -> Toolkit {
-    let at_once = std::num::NonZeroUsize::new(case.at_once).unwrap();
-    Toolkit::new(tools(seen)).with_max_concurrency(at_once)
+pub(crate) fn case_toolkit(seen: &Arc<Executions>, case: &Case) -> Toolkit {
+    let at_once = std::num::NonZeroUsize::new(case.max_concurrency).unwrap();
+    Toolkit::new(counted_tools(seen)).with_max_concurrency(at_once)
 }
 
-fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
+fn counted_tools(seen: &Arc<Executions>) -> Vec<Tool> {
     let (ok, slow, bad, wild) = (seen.clone(), seen.clone(), seen.clone(), seen.clone());
     let chatty = seen.clone();
     vec![
-        Tool::raw(spec("ok"), move |_, cx| {
+        Tool::raw(tool_spec("ok"), move |_, cx| {
             let running = ok.enter(&cx);
             async move {
                 drop(running);
@@ -52,7 +52,7 @@ fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
             }
         })
         .unwrap(),
-        Tool::raw(spec("slow"), move |_, cx| {
+        Tool::raw(tool_spec("slow"), move |_, cx| {
             let running = slow.enter(&cx);
             async move {
                 tokio::time::sleep(Duration::from_millis(25)).await;
@@ -61,7 +61,7 @@ fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
             }
         })
         .unwrap(),
-        Tool::raw(spec("bad"), move |_, cx| {
+        Tool::raw(tool_spec("bad"), move |_, cx| {
             let running = bad.enter(&cx);
             async move {
                 let _running = running;
@@ -69,16 +69,16 @@ fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
             }
         })
         .unwrap(),
-        Tool::raw(spec("wild"), move |_, cx| {
+        Tool::raw(tool_spec("wild"), move |_, cx| {
             let running = wild.enter(&cx);
             async move {
                 let _running = running;
                 tokio::task::yield_now().await;
-                boom();
+                panic_with_boom();
             }
         })
         .unwrap(),
-        Tool::typed_streaming(spec("chatty"), move |_: serde_json::Value, cx| {
+        Tool::typed_streaming(tool_spec("chatty"), move |_: serde_json::Value, cx| {
             let running = chatty.enter(&cx);
             futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("done")])
                 .map(move |update| (&running, update).1)
@@ -88,7 +88,7 @@ fn tools(seen: &Arc<Executions>) -> Vec<Tool> {
 }
 
 /// The shapes of a turn: a name, the reply, and whether it hangs.
-fn turns() -> Vec<(String, Reply, bool)> {
+fn first_turns() -> Vec<(String, Reply, bool)> {
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let text = || Reply::new().think("hm").say("some words").usage(usage);
     let call = |name: &str| Reply::text("so").call(name, json!({ "x": 1 })).usage(usage);
@@ -165,16 +165,21 @@ fn continuations() -> Vec<(&'static str, Vec<Reply>, bool)> {
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (first, reply, hangs) in turns() {
+    for (first, reply, hangs) in first_turns() {
         for (then, more, hangs_then) in continuations() {
             let replies: Vec<Reply> = [reply.clone()].into_iter().chain(more).collect();
             let name = format!("{first}, {then}");
             // Whether the run gets so far is what the run itself tells.
-            let reaches = goes_on(&first);
+            let reaches = is_continued_after(&first);
             let hangs = hangs || (reaches && hangs_then);
             for at_once in [4, 1] {
                 let name = format!("{name}, {at_once} at once");
-                cases.push(Case { name, replies: replies.clone(), at_once, hangs });
+                cases.push(Case {
+                    name,
+                    replies: replies.clone(),
+                    max_concurrency: at_once,
+                    hangs,
+                });
             }
         }
     }
@@ -182,8 +187,8 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Whether a run asks again behind this first turn.
-fn goes_on(first: &str) -> bool {
-    const GO_ON: &[&str] = &[
+fn is_continued_after(first: &str) -> bool {
+    const CONTINUED_TURNS: &[&str] = &[
         "nothing",
         "thought only",
         "ok",
@@ -212,5 +217,5 @@ fn goes_on(first: &str) -> bool {
         "pause, nothing",
         "odd, calls",
     ];
-    GO_ON.contains(&first)
+    CONTINUED_TURNS.contains(&first)
 }

@@ -9,48 +9,48 @@ use turnstream::context::{Compaction, Window, compactor_fn};
 use turnstream::item::{ItemKind, Mark, ToolResult};
 use turnstream::{Event, History, Item, Request};
 
-use super::environment::{Stage, before};
-use super::oracle::wants_more;
-use super::script::{self, Ending, Script};
-use super::world::{Disturbance, World};
+use super::environment::{Environment, prior_history};
+use super::oracle::expects_more_turns;
+use super::script::{self, Script, TurnEnding};
+use super::world::{Disturbance, Simulation};
 use crate::support::clock;
 
 /// The range that is replaced, when that many requests were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    sent: usize,
+struct ReplacedRange {
+    after_requests: usize,
     from: usize,
     to: usize,
 }
 
 /// What those saw who take part in a run, in their own words.
 #[derive(Default)]
-struct Witnesses {
+struct Observations {
     /// The histories that the compactor saw, each with the place of what it wanted to replace there.
-    compacted: Mutex<Vec<(Place, Vec<Item>)>>,
+    compactor_histories: Mutex<Vec<(ReplacedRange, Vec<Item>)>>,
     /// The results that the tools' side let pass.
-    results: Mutex<Vec<ToolResult>>,
+    tool_results: Mutex<Vec<ToolResult>>,
 }
 
 #[test]
 fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
-    let lists = [script::of_one_turn(), script::of_two_turns(wants_more), {
-        script::of_three_turns(wants_more).into_iter().step_by(STEP).collect()
+    let lists = [script::one_turn_scripts(), script::two_turn_scripts(expects_more_turns), {
+        script::three_turn_scripts(expects_more_turns).into_iter().step_by(SAMPLE_STEP).collect()
     }];
-    let runtime = clock::paused();
-    let stage = Stage::new();
+    let runtime = clock::paused_runtime();
+    let stage = Environment::new();
     let (mut worlds, mut rewritten) = (0, 0);
-    for script in lists.iter().flatten().step_by(super::step()) {
-        let requests = runtime.block_on(compacted(&stage, script, None)).requests;
+    for script in lists.iter().flatten().step_by(super::sample_step()) {
+        let requests = runtime.block_on(run_with_compaction(&stage, script, None)).requests;
         worlds += 1;
         for (sent, seen) in requests.iter().enumerate() {
             // One entry more than the request of the plain run has is never there.
             for to in 1..=seen.history.len() {
                 for from in 0..to {
-                    let place = Place { sent, from, to };
-                    let world = runtime.block_on(compacted(&stage, script, Some(place)));
+                    let place = ReplacedRange { after_requests: sent, from, to };
+                    let world = runtime.block_on(run_with_compaction(&stage, script, Some(place)));
                     worlds += 1;
-                    rewritten += usize::from(world.rewritten);
+                    rewritten += usize::from(world.is_rewritten);
                 }
             }
         }
@@ -60,20 +60,24 @@ fn new_items_match_what_provider_and_tools_exchanged_at_any_compaction() {
 }
 
 /// Of the longest scripts, which take most of the time.
-const STEP: usize = 20;
+const SAMPLE_STEP: usize = 20;
 
-struct Seen {
+struct CompactedRun {
     requests: Vec<Request>,
-    rewritten: bool,
+    is_rewritten: bool,
 }
 
 /// Runs a script and compares what the run says it has added with what was seen.
-async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen {
+async fn run_with_compaction(
+    stage: &Environment,
+    script: &Script,
+    place: Option<ReplacedRange>,
+) -> CompactedRun {
     let (agent, model) = stage.agent(script, Disturbance::Nothing);
-    let witnesses = Arc::new(Witnesses::default());
+    let witnesses = Arc::new(Observations::default());
     let (seen, asked) = (Arc::clone(&witnesses), model.clone());
     let overflows: Vec<bool> =
-        script.0.iter().map(|turn| turn.stop == Ending::ContextWindow).collect();
+        script.0.iter().map(|turn| turn.ending == TurnEnding::ContextWindow).collect();
     let reacted = Mutex::new(vec![false; overflows.len()]);
     let replaced = AtomicBool::new(false);
     let compactor = compactor_fn(move |history: &History| {
@@ -84,7 +88,7 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
                 && !std::mem::replace(&mut reacted.lock().unwrap()[turn], true)
         });
         let here = place.filter(|place| {
-            place.sent == sent
+            place.after_requests == sent
                 && place.to <= history.len()
                 && (reacts || !replaced.swap(true, Ordering::Relaxed))
         });
@@ -100,35 +104,40 @@ async fn compacted(stage: &Stage, script: &Script, place: Option<Place>) -> Seen
         if is_note || compaction.validate(history).is_err() {
             return Ok(None);
         }
-        let place = Place { sent, from, to };
-        seen.compacted.lock().unwrap().push((place, history.iter().cloned().collect()));
+        let place = ReplacedRange { after_requests: sent, from, to };
+        seen.compactor_histories.lock().unwrap().push((place, history.iter().cloned().collect()));
         Ok(Some(compaction))
     });
     let seen = Arc::clone(&witnesses);
     let results = hook::after_tool(move |_, _, result| {
-        seen.results.lock().unwrap().push(result.clone());
+        seen.tool_results.lock().unwrap().push(result.clone());
     });
     let bytes = |text: &str| 1_000 * text.len() as u64;
     let agent = agent
         .with_window(Window::new(1).with_threshold_percent(0).with_counter(bytes))
         .with_compactor(compactor)
         .with_hook(results);
-    let run = agent.run_from(before(), "go");
-    let parts = (run, model.clone(), before());
-    let mut world = World::of(stage, script, Disturbance::Nothing, parts);
+    let run = agent.run_from(prior_history(), "go");
+    let parts = (run, model.clone(), prior_history());
+    let mut world = Simulation::from_run(stage, script, Disturbance::Nothing, parts);
     while world.poll(None).await {}
     let requests = model.requests();
-    let rewritten = added(&world, &requests, &witnesses, place);
-    Seen { requests, rewritten }
+    let rewritten = check_added_items(&world, &requests, &witnesses, place);
+    CompactedRun { requests, is_rewritten: rewritten }
 }
 
 /// Puts together what was added from what was seen, and compares. Returns whether items were
 /// replaced.
-fn added(world: &World, requests: &[Request], witnesses: &Witnesses, place: Option<Place>) -> bool {
+fn check_added_items(
+    world: &Simulation,
+    requests: &[Request],
+    witnesses: &Observations,
+    place: Option<ReplacedRange>,
+) -> bool {
     let mut requests = requests.iter();
-    let compacted = witnesses.compacted.lock().unwrap();
+    let compacted = witnesses.compactor_histories.lock().unwrap();
     let mut record: Vec<Item> = Vec::new();
-    let mut shown: Vec<Item> = before().iter().cloned().collect();
+    let mut shown: Vec<Item> = prior_history().iter().cloned().collect();
     let see = |record: &mut Vec<Item>, shown: &mut Vec<Item>, items: Vec<Item>| {
         let begins = items.len() >= shown.len()
             && shown.iter().zip(&items).all(|(shown, item)| shown.kind == item.kind);
@@ -146,7 +155,9 @@ fn added(world: &World, requests: &[Request], witnesses: &Witnesses, place: Opti
             }
             Event::Rewritten { from, to, items, .. } => {
                 // A range may be made longer, up to where a note may be put.
-                let is_it = |it: &Place| it.sent == sent && it.from == *from && it.to <= *to;
+                let is_it = |it: &ReplacedRange| {
+                    it.after_requests == sent && it.from == *from && it.to <= *to
+                };
                 let (_, history) = compacted.iter().find(|(at, _)| is_it(at)).expect("it asked");
                 see(&mut record, &mut shown, history.clone());
                 last = None;
@@ -161,7 +172,7 @@ fn added(world: &World, requests: &[Request], witnesses: &Witnesses, place: Opti
     let outcome = world.events.last().and_then(Event::outcome).expect("the run has ended");
     if let Some(last) = last {
         record.extend(last.to_history_items());
-        let passed = witnesses.results.lock().unwrap();
+        let passed = witnesses.tool_results.lock().unwrap();
         let tail = outcome.new_items().iter().skip(record.len());
         let mut calls = last.tool_calls();
         for item in tail {
@@ -176,6 +187,6 @@ fn added(world: &World, requests: &[Request], witnesses: &Witnesses, place: Opti
             record.push(item.clone());
         }
     }
-    world.equal(outcome.new_items(), &record[..], &format!("what was added, {place:?}"));
+    world.check_eq(outcome.new_items(), &record[..], &format!("what was added, {place:?}"));
     rewritten
 }

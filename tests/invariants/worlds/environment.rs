@@ -15,47 +15,48 @@ use turnstream::{
     Agent, Error, ErrorKind, History, Item, Request, Tool, Toolkit, TurnStream, TurnStreamExt,
 };
 
-use super::script::{Fate, Script};
-use super::world::{Disturbance, Fault, How};
+use super::script::{CallFate, Script};
+use super::world::{Disturbance, Fault, FaultKind};
 use crate::support::replays;
 use crate::support::tools::{Executions, spec};
 
 /// What the worlds of one thread stand on: the clock, which only they move, and the tools.
-pub(crate) struct Stage {
-    pub(crate) tools: Arc<Executions>,
-    kit: Toolkit,
+pub(crate) struct Environment {
+    pub(crate) executions: Arc<Executions>,
+    toolkit: Toolkit,
 }
 
-impl Stage {
+impl Environment {
     pub(crate) fn new() -> Self {
         let tools = Arc::new(Executions::default());
-        Self { kit: kit(&tools), tools }
+        Self { toolkit: fate_toolkit(&tools), executions: tools }
     }
 
     /// The agent and its model. Its limits are the oracle's.
     pub(crate) fn agent(&self, script: &Script, what: Disturbance) -> (Agent, Scripted) {
-        self.tools.clear();
+        self.executions.clear_executed();
         let mut replies = script.replies();
-        let mut limits = super::oracle::limits(script);
+        let mut limits = super::oracle::limits_for(script);
         let mut fault = None;
         if let Disturbance::Wire(wire) = what {
             fault = Some(wire);
-            if wire.retried {
+            if wire.is_retried {
                 replies.insert(wire.turn, script.0[wire.turn].reply());
                 limits = Limits { max_turn_retries: 1, max_turns: limits.max_turns + 1, ..limits };
             }
         }
         let model = Scripted::new(replies);
         let denied = hook::before_tool(|_, call| async move {
-            match call.name == Fate::Denied.tool() {
+            match call.name == CallFate::Denied.tool_name() {
                 true => CallDecision::Deny("no".into()),
                 false => CallDecision::Allow,
             }
         });
         let first = |_: &History| Ok(Some(Compaction::new(0, 1, vec![Item::user("in short")])));
-        let line = Line { model: model.clone(), fault, asked: AtomicUsize::new(0) };
-        let agent = replays::one_in(50, Agent::new(line))
-            .with_toolkit(self.kit.clone())
+        let line =
+            FaultyProvider { model: model.clone(), fault, request_count: AtomicUsize::new(0) };
+        let agent = replays::record_one_in(50, Agent::new(line))
+            .with_toolkit(self.toolkit.clone())
             .with_limits(limits)
             .with_hook(denied)
             .with_compactor(compactor_fn(first))
@@ -65,31 +66,32 @@ impl Stage {
 }
 
 /// What a run begins with: an exchange that is over.
-pub(crate) fn before() -> History {
+pub(crate) fn prior_history() -> History {
     History::from_items("h", [Item::user("before"), Item::text("said before")])
 }
 
 /// A model behind a wire that breaks.
-struct Line {
+struct FaultyProvider {
     model: Scripted,
     fault: Option<Fault>,
-    asked: AtomicUsize,
+    request_count: AtomicUsize,
 }
 
-impl Provider for Line {
+impl Provider for FaultyProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let turn = self.asked.fetch_add(1, Ordering::Relaxed);
+        let turn = self.request_count.fetch_add(1, Ordering::Relaxed);
         let history = request.history.clone();
         let events = self.model.stream_turn(request);
         let Some(fault) = self.fault.filter(|fault| fault.turn == turn) else { return events };
-        let end = match fault.how {
-            How::Cut => None,
-            How::Error => Some(Err(Error::new(ErrorKind::Overloaded, "busy"))),
+        let end = match fault.kind {
+            FaultKind::Cut => None,
+            FaultKind::Error => Some(Err(Error::new(ErrorKind::Overloaded, "busy"))),
         };
         // It breaks in the middle of the event behind these.
-        let whole = events.take(fault.behind + 1).enumerate().filter_map(move |(at, event)| {
-            futures::future::ready((at < fault.behind).then_some(event))
-        });
+        let whole =
+            events.take(fault.after_events + 1).enumerate().filter_map(move |(at, event)| {
+                futures::future::ready((at < fault.after_events).then_some(event))
+            });
         whole.chain(stream::iter(end)).seal(&history)
     }
 
@@ -98,27 +100,27 @@ impl Provider for Line {
     }
 }
 
-fn kit(tools: &Arc<Executions>) -> Toolkit {
+fn fate_toolkit(tools: &Arc<Executions>) -> Toolkit {
     Toolkit::new([
-        tool(tools, Fate::Ok, async || "fine"),
-        tool(tools, Fate::Late, async || {
+        fate_tool(tools, CallFate::Ok, async || "fine"),
+        fate_tool(tools, CallFate::PendingOnce, async || {
             tokio::task::yield_now().await;
             "late"
         }),
-        tool(tools, Fate::Error, async || Err::<&str, _>("broken")),
-        tool(tools, Fate::Timeout, std::future::pending::<&str>)
+        fate_tool(tools, CallFate::Error, async || Err::<&str, _>("broken")),
+        fate_tool(tools, CallFate::Timeout, std::future::pending::<&str>)
             .with_timeout(Duration::from_secs(1)),
-        tool(tools, Fate::Panic, async || -> &str {
+        fate_tool(tools, CallFate::Panic, async || -> &str {
             tokio::task::yield_now().await;
             std::panic::resume_unwind(Box::new("boom"))
         }),
-        tool(tools, Fate::Denied, async || "never"),
-        tool(tools, Fate::Asks, async || "allowed").requires_approval(),
-        tool(tools, Fate::Polls, async || "not yet").pollable(),
+        fate_tool(tools, CallFate::Denied, async || "never"),
+        fate_tool(tools, CallFate::NeedsApproval, async || "allowed").requires_approval(),
+        fate_tool(tools, CallFate::Pollable, async || "not yet").pollable(),
     ])
 }
 
-fn tool<F, Fut, R>(tools: &Arc<Executions>, fate: Fate, run: F) -> Tool
+fn fate_tool<F, Fut, R>(tools: &Arc<Executions>, fate: CallFate, run: F) -> Tool
 where
     F: Fn() -> Fut + Send + Sync + 'static,
     Fut: Future<Output = R> + Send + 'static,
@@ -133,5 +135,5 @@ where
             running_tool.await
         }
     };
-    Tool::raw(spec(fate.tool()), run).expect("the spec of a tool")
+    Tool::raw(spec(fate.tool_name()), run).expect("the spec of a tool")
 }

@@ -5,20 +5,20 @@ use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
 use turnstream::tool::Verdict;
 use turnstream::{Event, Item};
 
-use super::environment::{Stage, before};
+use super::environment::{Environment, prior_history};
 use super::invariants;
-use super::script::{Fate, Script};
-use super::world::{Disturbance, World};
+use super::script::{CallFate, Script};
+use super::world::{Disturbance, Simulation};
 use crate::support::runs::phase_after;
 
 /// Somebody says something behind so many polls, or wants the run to stop.
-pub(crate) async fn talked_into(
-    stage: &Stage,
+pub(crate) async fn run_with_user_input(
+    stage: &Environment,
     script: &Script,
-    plain: &World<'_>,
+    plain: &Simulation<'_>,
     what: Disturbance,
 ) {
-    let mut world = World::new(stage, script, what);
+    let mut world = Simulation::new(stage, script, what);
     let at = match what {
         Disturbance::Steer(at) | Disturbance::FollowUp(at) | Disturbance::StopAfterTurn(at) => at,
         Disturbance::Nothing
@@ -28,7 +28,7 @@ pub(crate) async fn talked_into(
     };
     world.poll_until(at, plain).await;
     let over = world.events.last().is_some_and(|event| event.outcome().is_some());
-    let began = world.starts.len();
+    let began = world.turn_start_polls.len();
     let said = match what {
         Disturbance::Steer(_) => Some((world.handle.steer("by the way"), AppendReason::Steer)),
         Disturbance::FollowUp(_) => {
@@ -40,21 +40,21 @@ pub(crate) async fn talked_into(
         }
     };
     while world.poll(None).await {
-        invariants::at_any_instant(&world);
+        invariants::check_after_poll(&world);
     }
-    invariants::one_ending(&mut world).await;
+    invariants::check_one_ending(&mut world).await;
     match said {
-        Some((Ok(receipt), why)) => heard_or_given_back(&world, &receipt, why),
+        Some((Ok(receipt), why)) => check_delivered_or_returned(&world, &receipt, why),
         Some((Err(back), _)) => {
             world.check(over, "what is said is taken until the run is over");
-            world.equal(&back.items, &vec![Item::user("by the way")], "what is said comes back");
+            world.check_eq(&back.items, &vec![Item::user("by the way")], "what is said comes back");
         }
-        None => world.equal(&world.sent(), &began, "no request behind a stop"),
+        None => world.check_eq(&world.request_count(), &began, "no request behind a stop"),
     }
 }
 
 /// What was said is in the history once, in its place; or the outcome gives it back.
-fn heard_or_given_back(world: &World, receipt: &InputReceipt, why: AppendReason) {
+fn check_delivered_or_returned(world: &Simulation, receipt: &InputReceipt, why: AppendReason) {
     let Some(outcome) = world.events.last().and_then(Event::outcome) else { return };
     let back = outcome.undelivered.iter().filter(|back| back.id == receipt.id).count();
     let told = world.events.iter().filter(|event| match event {
@@ -64,20 +64,24 @@ fn heard_or_given_back(world: &World, receipt: &InputReceipt, why: AppendReason)
     let told = told.count();
     let held = world.handle.history();
     let held = held.iter().filter(|item| **item == Item::user("by the way")).count();
-    world.equal(&(told + back), &1, "what is said is delivered or comes back");
-    world.equal(&held, &told, "what is delivered is in the history");
-    world.equal(&world.handle.delivery_turn(receipt).is_some(), &(told == 1), "the receipt knows");
+    world.check_eq(&(told + back), &1, "what is said is delivered or comes back");
+    world.check_eq(&held, &told, "what is delivered is in the history");
+    world.check_eq(
+        &world.handle.delivery_turn(receipt).is_some(),
+        &(told == 1),
+        "the receipt knows",
+    );
 }
 
 /// The run of a call that needs an approval ends as pending; then it goes on with each verdict, and
 /// is dropped and interrupted at every poll.
-pub(crate) async fn judged(stage: &Stage, script: &Script) -> usize {
+pub(crate) async fn run_with_verdicts(stage: &Environment, script: &Script) -> usize {
     let mut worlds = 0;
     for verdict in [Verdict::Approve, Verdict::Deny("no".into())] {
-        let plain = resumed(stage, script, &verdict, Disturbance::Nothing, None).await;
-        for at in 0..=plain.polls {
-            resumed(stage, script, &verdict, Disturbance::Drop(at), Some(&plain)).await;
-            resumed(stage, script, &verdict, Disturbance::Interrupt(at), Some(&plain)).await;
+        let plain = run_resumed(stage, script, &verdict, Disturbance::Nothing, None).await;
+        for at in 0..=plain.poll_count {
+            run_resumed(stage, script, &verdict, Disturbance::Drop(at), Some(&plain)).await;
+            run_resumed(stage, script, &verdict, Disturbance::Interrupt(at), Some(&plain)).await;
             worlds += 2;
         }
         worlds += 1;
@@ -85,37 +89,37 @@ pub(crate) async fn judged(stage: &Stage, script: &Script) -> usize {
     worlds
 }
 
-async fn resumed<'a>(
-    stage: &Stage,
+async fn run_resumed<'a>(
+    stage: &Environment,
     script: &'a Script,
     verdict: &Verdict,
     what: Disturbance,
-    plain: Option<&World<'_>>,
-) -> World<'a> {
+    plain: Option<&Simulation<'_>>,
+) -> Simulation<'a> {
     let (agent, model) = stage.agent(script, Disturbance::Nothing);
-    let run = agent.run_from(before(), "go");
-    let parts = (run, model.clone(), before());
-    let mut first = World::of(stage, script, Disturbance::Nothing, parts);
+    let run = agent.run_from(prior_history(), "go");
+    let parts = (run, model.clone(), prior_history());
+    let mut first = Simulation::from_run(stage, script, Disturbance::Nothing, parts);
     while first.poll(None).await {}
-    let outcome = invariants::one_ending(&mut first).await.clone();
-    first.equal(&outcome.reason, &EndReason::Pending, "a call that nobody judged is pending");
-    let asks = script.0[0].calls.iter().filter(|fate| **fate == Fate::Asks).count();
-    first.equal(&outcome.pending.len(), &asks, "exactly these are pending");
+    let outcome = invariants::check_one_ending(&mut first).await.clone();
+    first.check_eq(&outcome.reason, &EndReason::Pending, "a call that nobody judged is pending");
+    let asks = script.0[0].calls.iter().filter(|fate| **fate == CallFate::NeedsApproval).count();
+    first.check_eq(&outcome.pending.len(), &asks, "exactly these are pending");
     let history = first.handle.history();
     let verdicts = outcome.pending.iter().map(|call| (call.clone(), verdict.clone()));
     let run = match agent.resume(history.clone(), verdicts) {
         Ok(run) => run,
         Err(error) => panic!("{first:?} cannot be resumed: {error}"),
     };
-    let ran = first.tools.ran().len();
-    let mut world = World::of(stage, script, what, (run, model, history));
-    world.earlier = first.events;
+    let ran = first.executions.executed_call_ids().len();
+    let mut world = Simulation::from_run(stage, script, what, (run, model, history));
+    world.earlier_events = first.events;
     match (what, plain) {
         (Disturbance::Drop(at), Some(plain)) => {
             world.poll_until(at, plain).await;
             world.run = None;
-            invariants::nothing_runs(&world);
-            invariants::at_any_instant(&world);
+            invariants::check_nothing_runs(&world);
+            invariants::check_after_poll(&world);
         }
         (Disturbance::Interrupt(at), Some(plain)) => {
             world.poll_until(at, plain).await;
@@ -123,21 +127,21 @@ async fn resumed<'a>(
             let phase = phase_after(&world.events, InterruptedPhase::Tools);
             world.handle.interrupt();
             while world.poll(None).await {
-                invariants::nothing_runs(&world);
-                invariants::at_any_instant(&world);
+                invariants::check_nothing_runs(&world);
+                invariants::check_after_poll(&world);
             }
-            let ended = invariants::one_ending(&mut world).await.reason;
+            let ended = invariants::check_one_ending(&mut world).await.reason;
             world.check(over || ended == EndReason::Interrupted(phase), "an interrupt: the reason");
         }
         _ => {
             while world.poll(None).await {
-                invariants::at_any_instant(&world);
+                invariants::check_after_poll(&world);
             }
-            let ended = invariants::one_ending(&mut world).await.reason;
-            world.equal(&ended, &EndReason::Completed, "a run that is resumed goes on");
+            let ended = invariants::check_one_ending(&mut world).await.reason;
+            world.check_eq(&ended, &EndReason::Completed, "a run that is resumed goes on");
             let more = if *verdict == Verdict::Approve { asks } else { 0 };
-            let ran_now = world.tools.ran().len() - ran;
-            world.equal(&ran_now, &more, "exactly what was approved runs");
+            let ran_now = world.executions.executed_call_ids().len() - ran;
+            world.check_eq(&ran_now, &more, "exactly what was approved runs");
         }
     }
     world

@@ -6,36 +6,37 @@ use turnstream::provider::anthropic;
 use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Outcome, Request, TurnEvent, Usage};
 
-use super::world::World;
+use super::world::Simulation;
 
 /// Laws 3, 4, 5 and 7 behind any poll.
-pub(crate) fn at_any_instant(world: &World) {
+pub(crate) fn check_after_poll(world: &Simulation) {
     let history = world.handle.history();
-    always_sendable(world, &history);
-    no_phantom_execution(world);
-    nothing_paid_is_lost(world, &history);
-    the_story_is_the_state(world, &history);
+    check_sendable(world, &history);
+    check_no_phantom_execution(world);
+    check_no_paid_work_lost(world, &history);
+    check_journal_matches_state(world, &history);
 }
 
 /// Law 2: nothing streams and nothing runs.
-pub(crate) fn nothing_runs(world: &World) {
-    world.equal(&world.model.in_flight(), &0, "law 2: a turn streams on");
-    world.equal(&world.tools.running(), &0, "law 2: a tool runs on");
+pub(crate) fn check_nothing_runs(world: &Simulation) {
+    world.check_eq(&world.model.in_flight(), &0, "law 2: a turn streams on");
+    world.check_eq(&world.executions.running_count(), &0, "law 2: a tool runs on");
 }
 
 /// Law 3: what a reader sees settles to what can be sent.
-pub(crate) fn always_sendable(world: &World, history: &History) {
+pub(crate) fn check_sendable(world: &Simulation, history: &History) {
     let settled = history.settled();
-    world.check(is_paired(&settled), "law 3: each call has one result, each result its call");
+    world
+        .check(has_paired_calls(&settled), "law 3: each call has one result, each result its call");
     world.check(settled.is_settled(), "law 3: settled is lawful");
-    world.equal(&settled.settled(), &settled, "law 3: settling twice changes nothing");
+    world.check_eq(&settled.settled(), &settled, "law 3: settling twice changes nothing");
     if history.is_settled() {
-        world.equal(&settled, history, "law 3: a lawful history stays as it is");
+        world.check_eq(&settled, history, "law 3: a lawful history stays as it is");
     }
 }
 
 /// The same told again: each call is answered once, behind it and before the next words.
-fn is_paired(history: &History) -> bool {
+fn has_paired_calls(history: &History) -> bool {
     let mut open: Vec<&str> = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     for item in history {
@@ -56,9 +57,9 @@ fn is_paired(history: &History) -> bool {
 }
 
 /// Law 4: a tool ran only for a call of a complete turn that allows it, once, and said so first.
-fn no_phantom_execution(world: &World) {
-    let ran = world.tools.ran();
-    let all = || world.earlier.iter().chain(&world.events);
+fn check_no_phantom_execution(world: &Simulation) {
+    let ran = world.executions.executed_call_ids();
+    let all = || world.earlier_events.iter().chain(&world.events);
     for (at, call_id) in ran.iter().enumerate() {
         world.check(!ran[..at].contains(call_id), format!("law 4: {call_id} ran twice"));
         let allowed = all().filter_map(Event::turn_complete).any(|turn| {
@@ -75,7 +76,7 @@ fn no_phantom_execution(world: &World) {
 }
 
 /// Law 5: results and turns that were seen are in the history, and all usage counts.
-fn nothing_paid_is_lost(world: &World, history: &History) {
+fn check_no_paid_work_lost(world: &Simulation, history: &History) {
     let mut held = history.iter();
     let mut usage = Usage::default();
     let mut open = Usage::default();
@@ -89,67 +90,73 @@ fn nothing_paid_is_lost(world: &World, history: &History) {
                 (usage, open) = (usage + turn.usage(), Usage::default());
             }
             Event::Turn(TurnEvent::Retracted { usage: void, .. }) => {
-                world.equal(void, &open, "law 5: a void attempt costs what it did");
+                world.check_eq(void, &open, "law 5: a void attempt costs what it did");
                 (usage, open) = (usage + *void, Usage::default());
             }
             Event::Turn(TurnEvent::UsageUpdate { usage }) => open = *usage,
             Event::Tool(ToolEvent::Output(result)) => {
                 let of = |item: &Item| item.as_tool_result() == Some(result);
                 let count = history.iter().filter(|item| of(item)).count();
-                world.equal(&count, &1, "law 5: a result is in the history");
+                world.check_eq(&count, &1, "law 5: a result is in the history");
             }
             _ => {}
         }
     }
-    world.equal(&world.handle.usage(), &(usage + open), "law 5: all usage counts");
+    world.check_eq(&world.handle.usage(), &(usage + open), "law 5: all usage counts");
 }
 
 /// Law 7: the fold of the events, as a store has them, is the state.
-fn the_story_is_the_state(world: &World, history: &History) {
-    let folded = &world.folded;
-    world.equal(&folded.history(), history, "law 7: the history is the fold");
-    world.equal(&folded.usage(), &world.handle.usage(), "law 7: so is the usage");
+fn check_journal_matches_state(world: &Simulation, history: &History) {
+    let folded = &world.folded_journal;
+    world.check_eq(&folded.history(), history, "law 7: the history is the fold");
+    world.check_eq(&folded.usage(), &world.handle.usage(), "law 7: so is the usage");
     let new = folded.new_items();
-    world.equal(&new, &world.journal.new_items(), "law 7: and what is new");
+    world.check_eq(&new, &world.journal.new_items(), "law 7: and what is new");
     if let Some(outcome) = world.events.last().and_then(Event::outcome) {
-        world.equal(outcome.new_items(), &new[..], "law 7: the outcome's new items");
-        world.equal(&outcome.usage, &folded.usage(), "law 7: the outcome's usage");
+        world.check_eq(outcome.new_items(), &new[..], "law 7: the outcome's new items");
+        world.check_eq(&outcome.usage, &folded.usage(), "law 7: the outcome's usage");
     }
 }
 
 /// Law 7: each request held what was folded when its turn began.
-pub(crate) fn requests_are_the_fold(world: &World) {
+pub(crate) fn check_requests_match_fold(world: &Simulation) {
     let requests = world.model.requests();
-    for (request, folded) in requests.iter().skip(world.sent_before).zip(&world.asked_with) {
-        world.equal(&request.history, &folded.settled(), "law 7: a request is the fold, settled");
+    for (request, folded) in
+        requests.iter().skip(world.earlier_request_count).zip(&world.turn_start_histories)
+    {
+        world.check_eq(
+            &request.history,
+            &folded.settled(),
+            "law 7: a request is the fold, settled",
+        );
         world.check(request.history.is_settled(), "law 3: a request is lawful");
     }
     // A turn that began may not have been asked for yet.
-    let (sent, began) = (world.sent(), world.asked_with.len());
+    let (sent, began) = (world.request_count(), world.turn_start_histories.len());
     world.check(sent == began || sent + 1 == began, format!("{sent} requests, {began} turns"));
 }
 
 /// Law 6: one ending, then nothing for ever; and with it law 2.
-pub(crate) async fn one_ending<'w>(world: &'w mut World<'_>) -> &'w Outcome {
+pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w Outcome {
     let endings = world.events.iter().filter(|event| event.outcome().is_some()).count();
-    world.equal(&endings, &1, "law 6: it ends once");
+    world.check_eq(&endings, &1, "law 6: it ends once");
     let last = world.events.last().and_then(Event::outcome);
     world.check(last.is_some(), "law 6: nothing comes behind the ending");
-    nothing_runs(world);
+    check_nothing_runs(world);
     for _ in 0..2 {
         let over = !world.poll(None).await;
         world.check(over, "law 6: then it is over for ever");
     }
-    at_any_instant(world);
-    requests_are_the_fold(world);
+    check_after_poll(world);
+    check_requests_match_fold(world);
     let Some(outcome) = world.events.last().and_then(Event::outcome) else {
         unreachable!("it was looked at above")
     };
     let began = world.events.iter().filter(|event| matches!(event, Event::TurnStarted { .. }));
-    world.equal(&(outcome.turns as usize), &began.count(), "law 6: the turns are counted");
+    world.check_eq(&(outcome.turns as usize), &began.count(), "law 6: the turns are counted");
     let failed = matches!(outcome.reason, EndReason::ProviderError | EndReason::Incomplete);
-    world.equal(&outcome.error.is_some(), &failed, "law 6: an error says what failed");
-    world.equal(&outcome.partial, &outcome.reason.is_partial(), "law 6: partial");
+    world.check_eq(&outcome.error.is_some(), &failed, "law 6: an error says what failed");
+    world.check_eq(&outcome.partial, &outcome.reason.is_partial(), "law 6: partial");
     if outcome.reason != EndReason::Pending {
         let open = world.handle.history().unanswered_calls();
         world.check(open.is_empty(), "law 3: at the end every call has its result");
@@ -158,37 +165,42 @@ pub(crate) async fn one_ending<'w>(world: &'w mut World<'_>) -> &'w Outcome {
 }
 
 /// Law 8: a second run gives the same, byte for byte.
-pub(crate) fn same_bytes(first: &World, second: &World) {
-    first.equal(&lines(second), &lines(first), "law 8: the same events");
-    first.equal(&bodies(second), &bodies(first), "law 8: the same requests");
+pub(crate) fn check_same_bytes(first: &Simulation, second: &Simulation) {
+    first.check_eq(&event_lines(second), &event_lines(first), "law 8: the same events");
+    first.check_eq(&request_bodies(second), &request_bodies(first), "law 8: the same requests");
 }
 
-fn lines(world: &World) -> Vec<String> {
+fn event_lines(world: &Simulation) -> Vec<String> {
     let line = |event: &Event| serde_json::to_string(event).expect("an event can be written");
     world.events.iter().map(line).collect()
 }
 
-fn bodies(world: &World) -> Vec<Vec<u8>> {
+fn request_bodies(world: &Simulation) -> Vec<Vec<u8>> {
     let encode = |request: &Request| anthropic::encode(request, "m").expect("it can be sent");
     world.model.requests().iter().map(encode).collect()
 }
 
 /// What an interrupt, which came behind so many events, must lead to: an answer for each open call,
 /// and the ending.
-pub(crate) fn interrupted(world: &World, cut: usize, phase: InterruptedPhase, open: usize) {
+pub(crate) fn check_interrupted(
+    world: &Simulation,
+    cut: usize,
+    phase: InterruptedPhase,
+    open: usize,
+) {
     let behind = &world.events[cut..];
     let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();
     let made_up = answers.iter().all(|answer| answer.kind == ResultKind::Interrupted);
     world.check(made_up, "an interrupt: nothing more runs");
-    world.equal(&answers.len(), &open, "an interrupt: each open call is answered");
+    world.check_eq(&answers.len(), &open, "an interrupt: each open call is answered");
     let input = usize::from(cut == 0);
-    world.equal(&behind.len(), &(input + open + 1), "an interrupt: nothing else is told");
+    world.check_eq(&behind.len(), &(input + open + 1), "an interrupt: nothing else is told");
     let reason = behind.last().and_then(Event::outcome).map(|outcome| outcome.reason);
-    world.equal(&reason, &Some(EndReason::Interrupted(phase)), "an interrupt: the reason");
+    world.check_eq(&reason, &Some(EndReason::Interrupted(phase)), "an interrupt: the reason");
 }
 
 /// Every item of the turn that broke off is marked, and none of its calls ran.
-pub(crate) fn broken_off(world: &World) {
+pub(crate) fn check_broken_off_turn(world: &Simulation) {
     let completed = |event: &Event| event.turn_complete().is_some();
     let from = world.events.iter().rposition(completed).map_or(0, |at| at + 1);
     let ran = world.events[from..].iter().any(|event| match event {

@@ -29,45 +29,45 @@ use turnstream::event::{EndReason, InterruptedPhase, Transition};
 use turnstream::provider::anthropic;
 use turnstream::{Event, Request};
 
-use self::environment::Stage;
-use self::oracle::{foretell, wants_more};
+use self::environment::Environment;
+use self::oracle::{expects_more_turns, predict_run};
 use self::script::Script;
-use self::world::{Disturbance, Fault, How, World};
+use self::world::{Disturbance, Fault, FaultKind, Simulation};
 
 use crate::support::clock;
 use crate::support::runs::phase_after;
 
 /// By default one script in this number is walked. It shares no factor with the number of last turns
 /// of the longer scripts, so that each of these turns is in the sample.
-const STEP: usize = 13;
+const SAMPLE_STEP: usize = 13;
 
 /// Which disturbances a script is tried with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum With {
+enum DisturbanceSet {
     Breaks,
     BreaksAndRetries,
     Nothing,
-    Talk,
+    UserInput,
     Verdicts,
 }
 
 #[test]
 fn the_invariants_hold_in_all_small_scenarios() {
     let lists = [
-        (With::Nothing, script::that_repeat(wants_more)),
-        (With::Talk, script::to_talk_into(wants_more)),
-        (With::Verdicts, script::that_ask()),
-        (With::BreaksAndRetries, script::of_one_turn()),
-        (With::Breaks, script::of_two_turns(wants_more)),
-        (With::Breaks, script::of_three_turns(wants_more)),
+        (DisturbanceSet::Nothing, script::repeating_scripts(expects_more_turns)),
+        (DisturbanceSet::UserInput, script::user_input_scripts(expects_more_turns)),
+        (DisturbanceSet::Verdicts, script::approval_scripts()),
+        (DisturbanceSet::BreaksAndRetries, script::one_turn_scripts()),
+        (DisturbanceSet::Breaks, script::two_turn_scripts(expects_more_turns)),
+        (DisturbanceSet::Breaks, script::three_turn_scripts(expects_more_turns)),
     ];
-    let step = step();
+    let step = sample_step();
     let (mut walked, mut of, mut all) = (0, 0, 0);
     for (with, scripts) in lists {
         // These are few.
-        let step = if with == With::Nothing { 1 } else { step };
+        let step = if with == DisturbanceSet::Nothing { 1 } else { step };
         let sample: Vec<_> = scripts.iter().step_by(step).collect();
-        let worlds = worlds_of(&sample, with);
+        let worlds = simulate_scripts(&sample, with);
         println!("{} of {} scripts, {with:?}: {worlds} worlds", sample.len(), scripts.len());
         walked += sample.len();
         of += scripts.len();
@@ -78,25 +78,25 @@ fn the_invariants_hold_in_all_small_scenarios() {
 }
 
 /// [`STEP`], or 1 if `TURNSTREAM_WORLDS` is `all`.
-fn step() -> usize {
+fn sample_step() -> usize {
     match std::env::var("TURNSTREAM_WORLDS").as_deref() {
         Ok("all") => 1,
         Ok(other) => panic!("`TURNSTREAM_WORLDS` is `all` or absent, not `{other}`"),
-        Err(_) => STEP,
+        Err(_) => SAMPLE_STEP,
     }
 }
 
 /// Shares the scripts out among threads. Each has a clock of its own, which stands still.
-fn worlds_of(scripts: &[&Script], with: With) -> usize {
+fn simulate_scripts(scripts: &[&Script], with: DisturbanceSet) -> usize {
     let threads = std::thread::available_parallelism().map_or(2, NonZeroUsize::get);
     let (next, worlds) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let runtime = clock::paused();
-                let stage = Stage::new();
+                let runtime = clock::paused_runtime();
+                let stage = Environment::new();
                 while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let tried = runtime.block_on(every_world_of(&stage, script, with));
+                    let tried = runtime.block_on(simulate_script(&stage, script, with));
                     worlds.fetch_add(tried, Ordering::Relaxed);
                 }
             });
@@ -106,53 +106,56 @@ fn worlds_of(scripts: &[&Script], with: With) -> usize {
 }
 
 /// Returns how many there were.
-async fn every_world_of(stage: &Stage, script: &Script, with: With) -> usize {
-    let plain = undisturbed(stage, script).await;
+async fn simulate_script(stage: &Environment, script: &Script, with: DisturbanceSet) -> usize {
+    let plain = run_undisturbed(stage, script).await;
     let last = script.0.len() - 1;
     // From where the last turn is asked for, to where the next is, or to the end.
-    let from = if last == 0 { 0 } else { plain.starts[last] };
-    let to = plain.starts.get(last + 1).copied().unwrap_or(plain.polls);
+    let from = if last == 0 { 0 } else { plain.turn_start_polls[last] };
+    let to = plain.turn_start_polls.get(last + 1).copied().unwrap_or(plain.poll_count);
     let mut worlds = 1;
     match with {
-        With::Nothing => {}
-        With::Breaks | With::BreaksAndRetries => {
+        DisturbanceSet::Nothing => {}
+        DisturbanceSet::Breaks | DisturbanceSet::BreaksAndRetries => {
             for at in from..=to {
-                dropped(stage, script, &plain, at).await;
-                interrupted(stage, script, &plain, at).await;
+                run_dropped(stage, script, &plain, at).await;
+                run_interrupted(stage, script, &plain, at).await;
                 worlds += 2;
             }
-            for how in [How::Cut, How::Error] {
-                for behind in 0..events_of_turn(&plain, last) {
-                    let fault = Fault { turn: last, behind, how, retried: false };
-                    broken(stage, script, &plain, fault).await;
+            for how in [FaultKind::Cut, FaultKind::Error] {
+                for behind in 0..turn_event_count(&plain, last) {
+                    let fault =
+                        Fault { turn: last, after_events: behind, kind: how, is_retried: false };
+                    run_with_broken_stream(stage, script, &plain, fault).await;
                     worlds += 1;
-                    if with == With::BreaksAndRetries {
-                        let fault = Fault { retried: true, ..fault };
-                        retried(stage, script, &plain, fault).await;
+                    if with == DisturbanceSet::BreaksAndRetries {
+                        let fault = Fault { is_retried: true, ..fault };
+                        run_with_retry(stage, script, &plain, fault).await;
                         worlds += 1;
                     }
                 }
             }
         }
-        With::Talk => {
+        DisturbanceSet::UserInput => {
             for at in from..=to {
                 for what in [
                     Disturbance::Steer(at),
                     Disturbance::FollowUp(at),
                     Disturbance::StopAfterTurn(at),
                 ] {
-                    input_and_verdicts::talked_into(stage, script, &plain, what).await;
+                    input_and_verdicts::run_with_user_input(stage, script, &plain, what).await;
                     worlds += 1;
                 }
             }
         }
-        With::Verdicts => worlds += input_and_verdicts::judged(stage, script).await,
+        DisturbanceSet::Verdicts => {
+            worlds += input_and_verdicts::run_with_verdicts(stage, script).await;
+        }
     }
     worlds
 }
 
 /// How many events the stream of a turn gives before it is complete.
-fn events_of_turn(world: &World, turn: usize) -> usize {
+fn turn_event_count(world: &Simulation, turn: usize) -> usize {
     let starts = world
         .events
         .iter()
@@ -163,109 +166,126 @@ fn events_of_turn(world: &World, turn: usize) -> usize {
     stream.take_while(|event| event.turn_complete().is_none()).count()
 }
 
-async fn undisturbed<'a>(stage: &Stage, script: &'a Script) -> World<'a> {
-    let mut again = World::new(stage, script, Disturbance::Nothing);
+async fn run_undisturbed<'a>(stage: &Environment, script: &'a Script) -> Simulation<'a> {
+    let mut again = Simulation::new(stage, script, Disturbance::Nothing);
     while again.poll(None).await {}
-    let mut world = World::new(stage, script, Disturbance::Nothing);
+    let mut world = Simulation::new(stage, script, Disturbance::Nothing);
     while world.poll(None).await {
-        invariants::at_any_instant(&world);
+        invariants::check_after_poll(&world);
         if world.events.last().is_some_and(|event| event.outcome().is_some()) {
-            invariants::nothing_runs(&world);
+            invariants::check_nothing_runs(&world);
         }
     }
-    invariants::same_bytes(&world, &again);
-    let fortune = foretell(script);
-    let outcome = invariants::one_ending(&mut world).await.clone();
+    invariants::check_same_bytes(&world, &again);
+    let fortune = predict_run(script);
+    let outcome = invariants::check_one_ending(&mut world).await.clone();
     let reason = fortune.reason.unwrap_or(EndReason::Completed);
-    world.equal(&outcome.reason, &reason, "the ending is another than what is asked for");
+    world.check_eq(&outcome.reason, &reason, "the ending is another than what is asked for");
     let turns = script.0.len() + usize::from(fortune.reason.is_none());
-    world.equal(&(outcome.turns as usize), &turns, "it takes another number of turns");
+    world.check_eq(&(outcome.turns as usize), &turns, "it takes another number of turns");
     let results = outcome.new_items().iter().filter_map(|item| Some(item.as_tool_result()?.kind));
-    world.equal(&results.collect::<Vec<_>>(), &fortune.results, "the results are others");
+    world.check_eq(&results.collect::<Vec<_>>(), &fortune.result_kinds, "the results are others");
     world
 }
 
 /// Dropped: nothing runs from that call on, and what was seen is there and can be sent.
-async fn dropped(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
-    let mut world = World::new(stage, script, Disturbance::Drop(at));
+async fn run_dropped(stage: &Environment, script: &Script, plain: &Simulation<'_>, at: usize) {
+    let mut world = Simulation::new(stage, script, Disturbance::Drop(at));
     world.poll_until(at, plain).await;
-    let (before, new) = (world.handle.history(), world.folded.new_items());
+    let (before, new) = (world.handle.history(), world.folded_journal.new_items());
     world.run = None;
-    invariants::nothing_runs(&world);
-    let (sent, ran) = (world.sent(), world.tools.ran());
+    invariants::check_nothing_runs(&world);
+    let (sent, ran) = (world.request_count(), world.executions.executed_call_ids());
     tokio::time::advance(Duration::from_mins(1)).await;
-    world.equal(&world.sent(), &sent, "law 2: a request behind a drop");
-    world.equal(&world.tools.ran(), &ran, "law 2: a tool behind a drop");
-    world.equal(&world.handle.history(), &before, "law 5: a drop loses nothing");
-    world.equal(&world.journal.new_items(), &new, "law 7: a drop changes nothing");
-    invariants::at_any_instant(&world);
-    invariants::requests_are_the_fold(&world);
+    world.check_eq(&world.request_count(), &sent, "law 2: a request behind a drop");
+    world.check_eq(&world.executions.executed_call_ids(), &ran, "law 2: a tool behind a drop");
+    world.check_eq(&world.handle.history(), &before, "law 5: a drop loses nothing");
+    world.check_eq(&world.journal.new_items(), &new, "law 7: a drop changes nothing");
+    invariants::check_after_poll(&world);
+    invariants::check_requests_match_fold(&world);
     let request = Request::new(before.settled());
     world.check(anthropic::encode(&request, "m").is_ok(), "law 3: it can be sent");
 }
 
 /// Interrupted from elsewhere: it is woken, and its next poll drops everything and ends it.
-async fn interrupted(stage: &Stage, script: &Script, plain: &World<'_>, at: usize) {
-    let mut world = World::new(stage, script, Disturbance::Interrupt(at));
+async fn run_interrupted(stage: &Environment, script: &Script, plain: &Simulation<'_>, at: usize) {
+    let mut world = Simulation::new(stage, script, Disturbance::Interrupt(at));
     world.poll_until(at, plain).await;
     let over = world.events.last().is_some_and(|event| event.outcome().is_some());
     let (phase, cut) =
         (phase_after(&world.events, InterruptedPhase::Streaming), world.events.len());
     let open = world.handle.history().unanswered_calls().len();
-    let (sent, ran, wakes) = (world.sent(), world.tools.ran(), world.wakes());
+    let (sent, ran, wakes) =
+        (world.request_count(), world.executions.executed_call_ids(), world.wake_count());
     world.handle.interrupt();
     world.handle.interrupt();
-    if world.silent {
-        world.check(world.wakes() > wakes, "law 6: an interrupt wakes a run that waits");
+    if world.was_pending {
+        world.check(world.wake_count() > wakes, "law 6: an interrupt wakes a run that waits");
     }
     let mut known = (cut == 0).then_some(plain);
     while world.poll(known.take()).await {
-        world.check(!world.silent, "law 6: behind an interrupt nothing is waited for");
-        invariants::nothing_runs(&world);
-        invariants::at_any_instant(&world);
+        world.check(!world.was_pending, "law 6: behind an interrupt nothing is waited for");
+        invariants::check_nothing_runs(&world);
+        invariants::check_after_poll(&world);
     }
-    world.equal(&world.sent(), &sent, "law 2: a request behind an interrupt");
-    world.equal(&world.tools.ran(), &ran, "law 2: a tool behind an interrupt");
-    invariants::one_ending(&mut world).await;
+    world.check_eq(&world.request_count(), &sent, "law 2: a request behind an interrupt");
+    world.check_eq(
+        &world.executions.executed_call_ids(),
+        &ran,
+        "law 2: a tool behind an interrupt",
+    );
+    invariants::check_one_ending(&mut world).await;
     match over {
-        true => world.equal(&world.events.len(), &cut, "law 6: a late interrupt changes nothing"),
-        false => invariants::interrupted(&world, cut, phase, open),
+        true => {
+            world.check_eq(&world.events.len(), &cut, "law 6: a late interrupt changes nothing");
+        }
+        false => invariants::check_interrupted(&world, cut, phase, open),
     }
 }
 
 /// The wire breaks, and nobody asks again: the run ends with that.
-async fn broken(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault) {
-    let mut world = World::new(stage, script, Disturbance::Wire(fault));
-    world.poll_until(plain.starts[fault.turn], plain).await;
+async fn run_with_broken_stream(
+    stage: &Environment,
+    script: &Script,
+    plain: &Simulation<'_>,
+    fault: Fault,
+) {
+    let mut world = Simulation::new(stage, script, Disturbance::Wire(fault));
+    world.poll_until(plain.turn_start_polls[fault.turn], plain).await;
     while world.poll(None).await {
-        invariants::at_any_instant(&world);
+        invariants::check_after_poll(&world);
     }
-    invariants::broken_off(&world);
-    let outcome = invariants::one_ending(&mut world).await.clone();
-    let reason = match fault.how {
-        How::Cut => EndReason::Incomplete,
-        How::Error => EndReason::ProviderError,
+    invariants::check_broken_off_turn(&world);
+    let outcome = invariants::check_one_ending(&mut world).await.clone();
+    let reason = match fault.kind {
+        FaultKind::Cut => EndReason::Incomplete,
+        FaultKind::Error => EndReason::ProviderError,
     };
-    world.equal(&outcome.reason, &reason, "the ending of a turn that broke off");
-    world.equal(&(outcome.turns as usize), &(fault.turn + 1), "nobody asks again");
+    world.check_eq(&outcome.reason, &reason, "the ending of a turn that broke off");
+    world.check_eq(&(outcome.turns as usize), &(fault.turn + 1), "nobody asks again");
 }
 
 /// The wire breaks, and the agent asks again: what came is void and counts, and the run ends as it
 /// would have.
-async fn retried(stage: &Stage, script: &Script, plain: &World<'_>, fault: Fault) {
-    let mut world = World::new(stage, script, Disturbance::Wire(fault));
-    world.poll_until(plain.starts[fault.turn], plain).await;
+async fn run_with_retry(
+    stage: &Environment,
+    script: &Script,
+    plain: &Simulation<'_>,
+    fault: Fault,
+) {
+    let mut world = Simulation::new(stage, script, Disturbance::Wire(fault));
+    world.poll_until(plain.turn_start_polls[fault.turn], plain).await;
     while world.poll(None).await {
-        invariants::at_any_instant(&world);
+        invariants::check_after_poll(&world);
     }
-    let outcome = invariants::one_ending(&mut world).await.clone();
+    let outcome = invariants::check_one_ending(&mut world).await.clone();
     let retry = |event: &Event| matches!(event, Event::Continued { reason: Transition::Retry });
     let again = world.events.iter().any(retry);
-    let said_something = fault.behind > 1;
+    let said_something = fault.after_events > 1;
     world.check(again || !said_something, "a turn that broke off is asked for again");
     if again {
         let ending = plain.events.last().and_then(Event::outcome).map(|outcome| outcome.reason);
-        world.equal(&Some(outcome.reason), &ending, "the ending behind a retry");
+        world.check_eq(&Some(outcome.reason), &ending, "the ending behind a retry");
     } else {
         world.check(outcome.error.is_some(), "the ending without a retry");
     }

@@ -26,7 +26,7 @@ use turnstream::turn::StopReason;
 
 /// How a turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum TurnEnding {
     Stop,
     ToolCalls,
     MaxTokens,
@@ -39,11 +39,11 @@ pub(crate) enum Ending {
 
 /// What becomes of a call that may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum CallFate {
     /// It has its result with the first poll.
     Ok,
     /// It waits once.
-    Late,
+    PendingOnce,
     Error,
     Timeout,
     Panic,
@@ -52,24 +52,24 @@ pub(crate) enum Fate {
     /// There is no such tool.
     Unknown,
     /// It needs an approval.
-    Asks,
+    NeedsApproval,
     /// It may be called again and again.
-    Polls,
+    Pollable,
 }
 
 /// One turn of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Turn {
-    pub(crate) stop: Ending,
-    pub(crate) words: bool,
-    pub(crate) calls: Vec<Fate>,
+pub(crate) struct ScriptTurn {
+    pub(crate) ending: TurnEnding,
+    pub(crate) has_text: bool,
+    pub(crate) calls: Vec<CallFate>,
 }
 
 /// What the model says, turn by turn. Behind the last turn it says one word and stops.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Script(pub(crate) Vec<Turn>);
+pub(crate) struct Script(pub(crate) Vec<ScriptTurn>);
 
-impl Ending {
+impl TurnEnding {
     pub(crate) const ALL: [Self; 8] = [
         Self::Stop,
         Self::ToolCalls,
@@ -81,7 +81,7 @@ impl Ending {
         Self::Other,
     ];
 
-    pub(crate) fn reason(self) -> StopReason {
+    pub(crate) fn stop_reason(self) -> StopReason {
         match self {
             Self::Stop => StopReason::Stop,
             Self::ToolCalls => StopReason::ToolCalls,
@@ -95,11 +95,11 @@ impl Ending {
     }
 }
 
-impl Fate {
+impl CallFate {
     /// All but the one that ends a run, and the one that is only told apart where calls repeat.
     pub(crate) const ALL: [Self; 7] = [
         Self::Ok,
-        Self::Late,
+        Self::PendingOnce,
         Self::Error,
         Self::Timeout,
         Self::Panic,
@@ -108,125 +108,133 @@ impl Fate {
     ];
 
     /// The name of the tool that it is the fate of.
-    pub(crate) fn tool(self) -> &'static str {
+    pub(crate) fn tool_name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Late => "late",
+            Self::PendingOnce => "late",
             Self::Error => "error",
             Self::Timeout => "timeout",
             Self::Panic => "panic",
             Self::Denied => "denied",
             Self::Unknown => "unknown",
-            Self::Asks => "asks",
-            Self::Polls => "polls",
+            Self::NeedsApproval => "asks",
+            Self::Pollable => "polls",
         }
     }
 }
 
-fn turn(stop: Ending, words: bool, calls: &[Fate]) -> Turn {
-    Turn { stop, words, calls: calls.to_vec() }
+fn script_turn(stop: TurnEnding, words: bool, calls: &[CallFate]) -> ScriptTurn {
+    ScriptTurn { ending: stop, has_text: words, calls: calls.to_vec() }
 }
 
 /// All lists of up to two of these fates.
-fn calls(fates: &[Fate]) -> Vec<Vec<Fate>> {
+fn call_lists(fates: &[CallFate]) -> Vec<Vec<CallFate>> {
     let one = fates.iter().map(|fate| vec![*fate]);
     let two = fates.iter().flat_map(|a| fates.iter().map(|b| vec![*a, *b]));
     std::iter::once(Vec::new()).chain(one).chain(two).collect()
 }
 
 /// Every turn.
-fn all() -> Vec<Turn> {
+fn all_turns() -> Vec<ScriptTurn> {
     let mut turns = Vec::new();
-    for stop in Ending::ALL {
+    for stop in TurnEnding::ALL {
         for words in [false, true] {
-            turns.extend(calls(&Fate::ALL).iter().map(|calls| turn(stop, words, calls)));
+            turns.extend(
+                call_lists(&CallFate::ALL).iter().map(|calls| script_turn(stop, words, calls)),
+            );
         }
     }
     turns
 }
 
 /// Turns behind which a run goes on: every fate, every way on.
-fn goes_on() -> Vec<Turn> {
+fn continuing_turns() -> Vec<ScriptTurn> {
     vec![
-        turn(Ending::ToolCalls, false, &[Fate::Ok, Fate::Error]),
-        turn(Ending::ToolCalls, false, &[Fate::Timeout, Fate::Panic]),
-        turn(Ending::ToolCalls, true, &[Fate::Denied, Fate::Late]),
-        turn(Ending::Stop, true, &[Fate::Ok]),
-        turn(Ending::ToolCalls, false, &[Fate::Unknown]),
-        turn(Ending::Stop, false, &[]),
-        turn(Ending::MaxTokens, true, &[]),
-        turn(Ending::MaxTokens, false, &[Fate::Ok]),
-        turn(Ending::Pause, true, &[]),
-        turn(Ending::ContextWindow, true, &[]),
-        turn(Ending::Other, false, &[Fate::Ok]),
+        script_turn(TurnEnding::ToolCalls, false, &[CallFate::Ok, CallFate::Error]),
+        script_turn(TurnEnding::ToolCalls, false, &[CallFate::Timeout, CallFate::Panic]),
+        script_turn(TurnEnding::ToolCalls, true, &[CallFate::Denied, CallFate::PendingOnce]),
+        script_turn(TurnEnding::Stop, true, &[CallFate::Ok]),
+        script_turn(TurnEnding::ToolCalls, false, &[CallFate::Unknown]),
+        script_turn(TurnEnding::Stop, false, &[]),
+        script_turn(TurnEnding::MaxTokens, true, &[]),
+        script_turn(TurnEnding::MaxTokens, false, &[CallFate::Ok]),
+        script_turn(TurnEnding::Pause, true, &[]),
+        script_turn(TurnEnding::ContextWindow, true, &[]),
+        script_turn(TurnEnding::Other, false, &[CallFate::Ok]),
     ]
 }
 
 /// More of these, and one call of each fate.
-fn vetoed() -> Vec<Turn> {
-    let one = Fate::ALL.iter().map(|fate| turn(Ending::ToolCalls, false, &[*fate]));
+fn more_continuing_turns() -> Vec<ScriptTurn> {
+    let one = CallFate::ALL.iter().map(|fate| script_turn(TurnEnding::ToolCalls, false, &[*fate]));
     one.chain([
-        turn(Ending::MaxTokens, false, &[]),
-        turn(Ending::Pause, false, &[]),
-        turn(Ending::Pause, false, &[Fate::Ok]),
-        turn(Ending::ContextWindow, false, &[]),
-        turn(Ending::ContextWindow, false, &[Fate::Ok]),
+        script_turn(TurnEnding::MaxTokens, false, &[]),
+        script_turn(TurnEnding::Pause, false, &[]),
+        script_turn(TurnEnding::Pause, false, &[CallFate::Ok]),
+        script_turn(TurnEnding::ContextWindow, false, &[]),
+        script_turn(TurnEnding::ContextWindow, false, &[CallFate::Ok]),
     ])
     .collect()
 }
 
 /// Every stop reason with nothing, with words and with a call, and every fate.
-fn any() -> Vec<Turn> {
+fn last_turns() -> Vec<ScriptTurn> {
     let mut turns = Vec::new();
-    for stop in Ending::ALL {
+    for stop in TurnEnding::ALL {
         turns.extend([
-            turn(stop, false, &[]),
-            turn(stop, true, &[]),
-            turn(stop, false, &[Fate::Ok]),
+            script_turn(stop, false, &[]),
+            script_turn(stop, true, &[]),
+            script_turn(stop, false, &[CallFate::Ok]),
         ]);
     }
     turns.extend([
-        turn(Ending::ToolCalls, false, &[Fate::Ok, Fate::Error]),
-        turn(Ending::ToolCalls, false, &[Fate::Timeout, Fate::Panic]),
-        turn(Ending::ToolCalls, true, &[Fate::Denied, Fate::Late]),
-        turn(Ending::ToolCalls, false, &[Fate::Unknown]),
+        script_turn(TurnEnding::ToolCalls, false, &[CallFate::Ok, CallFate::Error]),
+        script_turn(TurnEnding::ToolCalls, false, &[CallFate::Timeout, CallFate::Panic]),
+        script_turn(TurnEnding::ToolCalls, true, &[CallFate::Denied, CallFate::PendingOnce]),
+        script_turn(TurnEnding::ToolCalls, false, &[CallFate::Unknown]),
     ]);
     turns
 }
 
 /// All scripts of one turn.
-pub(crate) fn of_one_turn() -> Vec<Script> {
-    all().into_iter().map(|turn| Script(vec![turn])).collect()
+pub(crate) fn one_turn_scripts() -> Vec<Script> {
+    all_turns().into_iter().map(|turn| Script(vec![turn])).collect()
 }
 
 /// The scripts of two turns. `wants_more` tells whether a run asks for a turn behind a script.
-pub(crate) fn of_two_turns(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
-    let first: Vec<Turn> = goes_on().into_iter().chain(vetoed()).collect();
-    grown(first.into_iter().map(|turn| Script(vec![turn])).collect(), &any(), wants_more)
+pub(crate) fn two_turn_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
+    let first: Vec<ScriptTurn> =
+        continuing_turns().into_iter().chain(more_continuing_turns()).collect();
+    extend_scripts(
+        first.into_iter().map(|turn| Script(vec![turn])).collect(),
+        &last_turns(),
+        wants_more,
+    )
 }
 
 /// The scripts of three turns.
-pub(crate) fn of_three_turns(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
-    let one: Vec<Script> = goes_on().into_iter().map(|turn| Script(vec![turn])).collect();
-    let two = grown(one, &goes_on(), &wants_more);
-    grown(two, &any(), wants_more)
+pub(crate) fn three_turn_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
+    let one: Vec<Script> = continuing_turns().into_iter().map(|turn| Script(vec![turn])).collect();
+    let two = extend_scripts(one, &continuing_turns(), &wants_more);
+    extend_scripts(two, &last_turns(), wants_more)
 }
 
 /// The smallest scripts in which something can be said at every poll.
-pub(crate) fn to_talk_into(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
-    let one: Vec<Script> = any().into_iter().map(|turn| Script(vec![turn])).collect();
-    let more = grown(one.clone(), &goes_on()[..3], wants_more);
+pub(crate) fn user_input_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
+    let one: Vec<Script> = last_turns().into_iter().map(|turn| Script(vec![turn])).collect();
+    let more = extend_scripts(one.clone(), &continuing_turns()[..3], wants_more);
     one.into_iter().chain(more).collect()
 }
 
 /// All turns of up to two calls of which one needs an approval.
-pub(crate) fn that_ask() -> Vec<Script> {
-    let fates: Vec<Fate> = Fate::ALL.into_iter().chain([Fate::Asks]).collect();
-    let calls = calls(&fates).into_iter().filter(|calls| calls.contains(&Fate::Asks));
+pub(crate) fn approval_scripts() -> Vec<Script> {
+    let fates: Vec<CallFate> = CallFate::ALL.into_iter().chain([CallFate::NeedsApproval]).collect();
+    let calls =
+        call_lists(&fates).into_iter().filter(|calls| calls.contains(&CallFate::NeedsApproval));
     let turns = calls.flat_map(|calls| {
-        [Ending::Stop, Ending::ToolCalls]
+        [TurnEnding::Stop, TurnEnding::ToolCalls]
             .into_iter()
-            .flat_map(move |stop| [false, true].map(|words| turn(stop, words, &calls)))
+            .flat_map(move |stop| [false, true].map(|words| script_turn(stop, words, &calls)))
             .collect::<Vec<_>>()
     });
     turns.map(|turn| Script(vec![turn])).collect()
@@ -235,18 +243,18 @@ pub(crate) fn that_ask() -> Vec<Script> {
 /// The scripts that go round in a cycle of one to four turns, to their ends, and with one turn less:
 /// as they are, after another turn, with another turn instead of the third or the last, with polls in
 /// turns of their own and beside the other calls. The same number of turns that only poll, too.
-pub(crate) fn that_repeat(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
-    const TURNS: usize = 11;
-    let run = |calls: &[Fate]| turn(Ending::ToolCalls, false, calls);
-    let of = |fate: Fate| run(&[fate]);
-    let other = || of(Fate::Panic);
-    let polls = || of(Fate::Polls);
-    let mut rows = vec![vec![polls(); TURNS]];
+pub(crate) fn repeating_scripts(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
+    const TURN_COUNT: usize = 11;
+    let run = |calls: &[CallFate]| script_turn(TurnEnding::ToolCalls, false, calls);
+    let of = |fate: CallFate| run(&[fate]);
+    let other = || of(CallFate::Panic);
+    let polls = || of(CallFate::Pollable);
+    let mut rows = vec![vec![polls(); TURN_COUNT]];
     for cycle in 1..=4 {
-        let fates = [Fate::Ok, Fate::Error, Fate::Late, Fate::Denied];
-        let row: Vec<Turn> = (0..TURNS).map(|at| of(fates[at % cycle])).collect();
+        let fates = [CallFate::Ok, CallFate::Error, CallFate::PendingOnce, CallFate::Denied];
+        let row: Vec<ScriptTurn> = (0..TURN_COUNT).map(|at| of(fates[at % cycle])).collect();
         let beside = row.iter().enumerate().map(|(at, turn)| match at % 3 {
-            0 => run(&[turn.calls[0], Fate::Polls]),
+            0 => run(&[turn.calls[0], CallFate::Pollable]),
             _ => turn.clone(),
         });
         rows.push(beside.collect());
@@ -264,13 +272,17 @@ pub(crate) fn that_repeat(wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
         let prefix = |turns: usize| Script(row[..turns].to_vec());
         let goes_on = |turns: &usize| wants_more(&prefix(*turns));
         // No shorter one has the limits of these.
-        let turns = (4..TURNS).take_while(goes_on).last().expect("it goes on at first");
+        let turns = (4..TURN_COUNT).take_while(goes_on).last().expect("it goes on at first");
         scripts.extend([prefix(turns), prefix(turns + 1)]);
     }
     scripts
 }
 
-fn grown(scripts: Vec<Script>, by: &[Turn], wants_more: impl Fn(&Script) -> bool) -> Vec<Script> {
+fn extend_scripts(
+    scripts: Vec<Script>,
+    by: &[ScriptTurn],
+    wants_more: impl Fn(&Script) -> bool,
+) -> Vec<Script> {
     let scripts = scripts.into_iter().filter(|script| wants_more(script));
     let longer = |script: Script| {
         by.iter().map(move |turn| {
@@ -283,7 +295,7 @@ fn grown(scripts: Vec<Script>, by: &[Turn], wants_more: impl Fn(&Script) -> bool
 }
 
 /// What every turn costs.
-const COST: Usage = Usage {
+const TURN_USAGE: Usage = Usage {
     input_tokens: 10,
     output_tokens: 3,
     cache_read_input_tokens: 2,
@@ -291,24 +303,24 @@ const COST: Usage = Usage {
     reasoning_tokens: 1,
 };
 
-impl Turn {
+impl ScriptTurn {
     /// The model is silent for a moment, and then says it.
     pub(crate) fn reply(&self) -> Reply {
-        let mut reply = Reply::new().delay(std::time::Duration::from_millis(1)).usage(COST);
-        if self.words {
+        let mut reply = Reply::new().delay(std::time::Duration::from_millis(1)).usage(TURN_USAGE);
+        if self.has_text {
             reply = reply.say("words");
         }
         for fate in &self.calls {
-            reply = reply.call(fate.tool(), serde_json::json!({}));
+            reply = reply.call(fate.tool_name(), serde_json::json!({}));
         }
-        reply.stop(self.stop.reason())
+        reply.stop(self.ending.stop_reason())
     }
 }
 
 impl Script {
     pub(crate) fn replies(&self) -> Vec<Reply> {
-        let done = turn(Ending::Stop, true, &[]);
-        self.0.iter().chain([&done]).map(Turn::reply).collect()
+        let done = script_turn(TurnEnding::Stop, true, &[]);
+        self.0.iter().chain([&done]).map(ScriptTurn::reply).collect()
     }
 }
 
@@ -317,9 +329,9 @@ impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, turn) in self.0.iter().enumerate() {
             let then = if at == 0 { "" } else { ", then " };
-            let calls: Vec<_> = turn.calls.iter().map(|fate| fate.tool()).collect();
-            let words = if turn.words { " + words" } else { "" };
-            write!(f, "{then}{}[{}]{words}", turn.stop.reason().as_str(), calls.join(","))?;
+            let calls: Vec<_> = turn.calls.iter().map(|fate| fate.tool_name()).collect();
+            let words = if turn.has_text { " + words" } else { "" };
+            write!(f, "{then}{}[{}]{words}", turn.ending.stop_reason().as_str(), calls.join(","))?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use turnstream::agent::RunHandle;
 use turnstream::provider::Scripted;
 use turnstream::{Event, History, Journal, Run};
 
-use super::environment::{Stage, before};
+use super::environment::{Environment, prior_history};
 use super::script::Script;
 use crate::support::tools::Executions;
 
@@ -38,14 +38,14 @@ pub(crate) struct Fault {
     /// In which turn, from 0.
     pub(crate) turn: usize,
     /// Behind how many of its events.
-    pub(crate) behind: usize,
-    pub(crate) how: How,
+    pub(crate) after_events: usize,
+    pub(crate) kind: FaultKind,
     /// The agent asks once more.
-    pub(crate) retried: bool,
+    pub(crate) is_retried: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum FaultKind {
     /// The stream ends without a terminal marker.
     Cut,
     Error,
@@ -53,94 +53,94 @@ pub(crate) enum How {
 
 /// Counts how often a run said that it wants to be polled.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// One run, and all that was seen of it.
-pub(crate) struct World<'a> {
+pub(crate) struct Simulation<'a> {
     script: &'a Script,
-    what: Disturbance,
+    disturbance: Disturbance,
     /// `None` once it was dropped.
     pub(crate) run: Option<Run>,
     pub(crate) handle: RunHandle,
     pub(crate) journal: Journal,
     pub(crate) model: Scripted,
-    pub(crate) tools: Arc<Executions>,
+    pub(crate) executions: Arc<Executions>,
     /// What runs before this one gave.
-    pub(crate) earlier: Vec<Event>,
+    pub(crate) earlier_events: Vec<Event>,
     pub(crate) events: Vec<Event>,
     /// The same, written and read.
-    pub(crate) read: Vec<Event>,
+    pub(crate) reparsed_events: Vec<Event>,
     /// The fold of what was read.
-    pub(crate) folded: Journal,
+    pub(crate) folded_journal: Journal,
     /// What was folded when a turn began.
-    pub(crate) asked_with: Vec<History>,
+    pub(crate) turn_start_histories: Vec<History>,
     /// Behind how many polls each turn began.
-    pub(crate) starts: Vec<usize>,
-    pub(crate) polls: usize,
+    pub(crate) turn_start_polls: Vec<usize>,
+    pub(crate) poll_count: usize,
     /// How many requests other runs had sent.
-    pub(crate) sent_before: usize,
-    woken: Arc<Woken>,
+    pub(crate) earlier_request_count: usize,
+    wake_counter: Arc<WakeCounter>,
     /// The last poll gave nothing.
-    pub(crate) silent: bool,
-    silences: usize,
+    pub(crate) was_pending: bool,
+    pending_polls: usize,
     /// The run has yielded its error.
-    failed: bool,
+    has_yielded_error: bool,
 }
 
 /// So many polls in a row without an event, each a second behind the other: it hangs.
-const HANGS: usize = 10;
+const MAX_PENDING_POLLS: usize = 10;
 
-impl<'a> World<'a> {
-    pub(crate) fn new(stage: &Stage, script: &'a Script, what: Disturbance) -> Self {
+impl<'a> Simulation<'a> {
+    pub(crate) fn new(stage: &Environment, script: &'a Script, what: Disturbance) -> Self {
         let (agent, model) = stage.agent(script, what);
-        let run = agent.run_from(before(), "go");
-        Self::of(stage, script, what, (run, model, before()))
+        let run = agent.run_from(prior_history(), "go");
+        Self::from_run(stage, script, what, (run, model, prior_history()))
     }
 
-    pub(crate) fn of(
-        stage: &Stage,
+    pub(crate) fn from_run(
+        stage: &Environment,
         script: &'a Script,
         what: Disturbance,
         (run, model, before): (Run, Scripted, History),
     ) -> Self {
         Self {
             script,
-            what,
+            disturbance: what,
             handle: run.handle(),
             journal: run.journal().clone(),
             run: Some(run),
-            sent_before: model.requests().len(),
+            earlier_request_count: model.requests().len(),
             model,
-            tools: Arc::clone(&stage.tools),
-            folded: Journal::new(before),
-            earlier: Vec::new(),
+            executions: Arc::clone(&stage.executions),
+            folded_journal: Journal::new(before),
+            earlier_events: Vec::new(),
             events: Vec::new(),
-            read: Vec::new(),
-            asked_with: Vec::new(),
-            starts: Vec::new(),
-            polls: 0,
-            woken: Arc::default(),
-            silent: false,
-            silences: 0,
-            failed: false,
+            reparsed_events: Vec::new(),
+            turn_start_histories: Vec::new(),
+            turn_start_polls: Vec::new(),
+            poll_count: 0,
+            wake_counter: Arc::default(),
+            was_pending: false,
+            pending_polls: 0,
+            has_yielded_error: false,
         }
     }
 
     /// Fails with the world's name if a law does not hold.
     #[track_caller]
     pub(crate) fn check(&self, holds: bool, law: impl fmt::Display) {
-        assert!(holds, "{law}, behind {} polls, in the world of {self:?}", self.polls);
+        assert!(holds, "{law}, behind {} polls, in the world of {self:?}", self.poll_count);
     }
 
     /// The same for two values.
     #[track_caller]
-    pub(crate) fn equal<T: PartialEq + fmt::Debug + ?Sized>(
+    pub(crate) fn check_eq<T: PartialEq + fmt::Debug + ?Sized>(
         &self,
         found: &T,
         wanted: &T,
@@ -150,54 +150,57 @@ impl<'a> World<'a> {
             found == wanted,
             "{law}, behind {} polls, in the world of {self:?}\n found: {found:?}\nwanted: \
              {wanted:?}",
-            self.polls
+            self.poll_count
         );
     }
 
     /// How often the run wanted to be polled.
-    pub(crate) fn wakes(&self) -> usize {
-        self.woken.0.load(Ordering::Relaxed)
+    pub(crate) fn wake_count(&self) -> usize {
+        self.wake_counter.0.load(Ordering::Relaxed)
     }
 
     /// How many requests this run has sent.
-    pub(crate) fn sent(&self) -> usize {
-        self.model.requests().len() - self.sent_before
+    pub(crate) fn request_count(&self) -> usize {
+        self.model.requests().len() - self.earlier_request_count
     }
 
     /// Polls once; false if the run is over. `known` is what another run of the script gave.
-    pub(crate) async fn poll(&mut self, known: Option<&World<'_>>) -> bool {
-        let wakes = self.wakes();
+    pub(crate) async fn poll(&mut self, known: Option<&Simulation<'_>>) -> bool {
+        let wakes = self.wake_count();
         let Some(run) = &mut self.run else { return false };
-        let bell = Waker::from(Arc::clone(&self.woken));
+        let bell = Waker::from(Arc::clone(&self.wake_counter));
         let polled = Pin::new(run).poll_next(&mut Context::from_waker(&bell));
-        self.polls += 1;
-        self.silent = polled.is_pending();
+        self.poll_count += 1;
+        self.was_pending = polled.is_pending();
         match polled {
             Poll::Ready(Some(Ok(event))) => {
-                self.silences = 0;
-                self.take(event, known);
+                self.pending_polls = 0;
+                self.record_event(event, known);
                 true
             }
             Poll::Ready(Some(Err(error))) => {
                 let outcome = self.events.last().and_then(Event::outcome);
                 let own = outcome.and_then(|outcome| outcome.error.clone());
-                self.equal(&Some(error), &own, "law 6: the error of a failed run");
+                self.check_eq(&Some(error), &own, "law 6: the error of a failed run");
                 let over = self.run.as_ref().is_some_and(FusedStream::is_terminated);
-                self.check(!self.failed, "law 6: a failed run yields its error once");
-                self.failed = true;
+                self.check(!self.has_yielded_error, "law 6: a failed run yields its error once");
+                self.has_yielded_error = true;
                 self.check(over, "law 6: nothing follows the error of a failed run");
                 true
             }
             Poll::Ready(None) => {
                 let outcome = self.events.last().and_then(Event::outcome);
                 let failed = outcome.is_some_and(|outcome| outcome.error.is_some());
-                self.check(self.failed == failed, "law 6: a failed run yields its error once");
+                self.check(
+                    self.has_yielded_error == failed,
+                    "law 6: a failed run yields its error once",
+                );
                 false
             }
             Poll::Pending => {
-                self.silences += 1;
-                self.check(self.silences < HANGS, "law 6: nothing hangs");
-                if self.wakes() == wakes {
+                self.pending_polls += 1;
+                self.check(self.pending_polls < MAX_PENDING_POLLS, "law 6: nothing hangs");
+                if self.wake_count() == wakes {
                     tokio::time::advance(Duration::from_secs(1)).await;
                 }
                 true
@@ -205,42 +208,42 @@ impl<'a> World<'a> {
         }
     }
 
-    fn take(&mut self, event: Event, known: Option<&World<'_>>) {
+    fn record_event(&mut self, event: Event, known: Option<&Simulation<'_>>) {
         let at = self.events.len();
         let read = match known {
             // Law 8 for the part that both have in common.
             Some(known) => {
                 let same = known.events.get(at) == Some(&event);
                 self.check(same, format!("law 8: event {at} is another: {event:?}"));
-                known.read[at].clone()
+                known.reparsed_events[at].clone()
             }
-            None => self.written_and_read(&event),
+            None => self.round_trip_json(&event),
         };
-        self.folded.observe(&read);
+        self.folded_journal.observe(&read);
         if let Event::TurnStarted { .. } = event {
-            self.asked_with.push(self.folded.history());
-            self.starts.push(self.polls);
+            self.turn_start_histories.push(self.folded_journal.history());
+            self.turn_start_polls.push(self.poll_count);
         }
         self.events.push(event);
-        self.read.push(read);
+        self.reparsed_events.push(read);
     }
 
-    fn written_and_read(&self, event: &Event) -> Event {
+    fn round_trip_json(&self, event: &Event) -> Event {
         let line = serde_json::to_string(event).expect("an event can be written");
         let read: Event = serde_json::from_str(&line).expect("an event can be read");
         let again = serde_json::to_string(&read).expect("an event can be written");
-        self.equal(&again, &line, "law 7: an event is what was written of it");
+        self.check_eq(&again, &line, "law 7: an event is what was written of it");
         read
     }
 
     /// Polls until `polls` were made in all, or to the end.
-    pub(crate) async fn poll_until(&mut self, polls: usize, known: &World<'_>) {
-        while self.polls < polls && self.poll(Some(known)).await {}
+    pub(crate) async fn poll_until(&mut self, polls: usize, known: &Simulation<'_>) {
+        while self.poll_count < polls && self.poll(Some(known)).await {}
     }
 }
 
-impl fmt::Debug for World<'_> {
+impl fmt::Debug for Simulation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} with {:?}", self.script, self.what)
+        write!(f, "{:?} with {:?}", self.script, self.disturbance)
     }
 }

@@ -8,10 +8,10 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::{Agent, ErrorKind, History, Item};
 
-use crate::support::stores::{Keys, open, tool};
+use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 
 async fn talked(store: &MemoryStore) -> Session {
-    let session = open(store).await;
+    let session = open_session(store).await;
     let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))));
     for n in 0..3 {
         session.run(&agent, format!("Question {n}?")).await.unwrap().outcome().await.unwrap();
@@ -33,7 +33,7 @@ async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
     let session = talked(&store).await;
     let summary = Item::user("Two answers.").with_mark(Mark::Compacted);
     session.checkpoint(0..4, [summary.clone()]).await.unwrap();
-    for session in [&session, &open(&store).await] {
+    for session in [&session, &open_session(&store).await] {
         assert_eq!(texts(&session.history()), ["Two answers.", "Question 2?", "Answer 2."]);
         assert_eq!(session.entries().await.unwrap()[0], Entry::Item(Item::user("Question 0?")));
     }
@@ -48,19 +48,19 @@ async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
     };
     assert!(session.compact(&compactor_fn(half)).await.unwrap().is_some());
     assert_eq!(session.compact(&compactor_fn(half)).await.unwrap(), None);
-    assert_eq!(open(&store).await.history(), session.history());
+    assert_eq!(open_session(&store).await.history(), session.history());
 }
 
 #[tokio::test]
 async fn call_ids_of_replaced_items_stay_reserved() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let session = open(&store).await;
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let session = open_session(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({})), Reply::text("Done.")]);
-    let agent = Agent::new(model).with_tools([tool("look", &keys, false)]);
+    let agent = Agent::new(model).with_tools([key_recording_tool("look", &keys, false)]);
     let outcome = session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let call = outcome.history.iter().find_map(Item::as_tool_call).unwrap().call_id.clone();
     session.checkpoint(0..3, [Item::user("in short")]).await.unwrap();
-    let history = open(&store).await.history();
+    let history = open_session(&store).await.history();
     assert!(history.has_used_call_id(&call) && history.len() == 2);
 }
 
@@ -78,7 +78,7 @@ async fn a_fork_at_any_entry_is_independent_of_its_origin() {
         let read = Session::open(store.clone(), fork.id()).await.unwrap();
         assert_eq!(read.history(), fork.history());
     }
-    assert_eq!(session.history(), open(&store).await.history());
+    assert_eq!(session.history(), open_session(&store).await.history());
     assert_eq!(session.version(), 6);
     let error = session.fork_at(1, "fork 1").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -88,10 +88,13 @@ async fn a_fork_at_any_entry_is_independent_of_its_origin() {
 
 #[tokio::test]
 async fn a_fork_between_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let session = open(&store).await;
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let session = open_session(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({})).call("hang", json!({}))]);
-    let tools = [tool("look", &keys, false), tool("hang", &keys, true).idempotent()];
+    let tools = [
+        key_recording_tool("look", &keys, false),
+        key_recording_tool("hang", &keys, true).idempotent(),
+    ];
     let agent = Agent::new(model).with_tools(tools);
     let mut run = session.run(&agent, "go").await.unwrap();
     while let Some(event) = run.next().await {
@@ -106,7 +109,7 @@ async fn a_fork_between_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
         assert!(fork.history().is_settled());
         assert!(!matches!(fork.state(), SessionState::Pending { .. }));
         let agent = Agent::new(Scripted::from_fn(|_, _| "On."))
-            .with_tools([tool("hang", &keys, false).idempotent()]);
+            .with_tools([key_recording_tool("hang", &keys, false).idempotent()]);
         fork.run(&agent, "on").await.unwrap().outcome().await.unwrap();
     }
     assert_eq!(keys.lock().unwrap().len(), ran);
@@ -116,10 +119,11 @@ async fn a_fork_between_the_calls_of_a_turn_is_settled_and_runs_none_of_them() {
 
 #[tokio::test]
 async fn a_fork_of_a_pending_session_is_pending() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let session = open(&store).await;
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let session = open_session(&store).await;
     let model = Scripted::new([Reply::new().call("look", json!({}))]);
-    let agent = Agent::new(model).with_tools([tool("look", &keys, false).requires_approval()]);
+    let agent = Agent::new(model)
+        .with_tools([key_recording_tool("look", &keys, false).requires_approval()]);
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     assert_eq!(fork.state(), session.state());
@@ -128,13 +132,16 @@ async fn a_fork_of_a_pending_session_is_pending() {
 
 #[tokio::test]
 async fn a_checkpoint_of_a_pending_session_separates_no_call_from_its_result() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let session = open(&store).await;
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let session = open_session(&store).await;
     let model = Scripted::from_fn(|request, _| match request.history.len() {
         1 => Reply::text("See.").call_raw("a", "look", "{}"),
         _ => Reply::text("And now.").call_raw("b", "ask", "{}"),
     });
-    let tools = [tool("look", &keys, false), tool("ask", &keys, false).requires_approval()];
+    let tools = [
+        key_recording_tool("look", &keys, false),
+        key_recording_tool("ask", &keys, false).requires_approval(),
+    ];
     session.run(&Agent::new(model).with_tools(tools), "go").await.unwrap().outcome().await.unwrap();
     let (state, version) = (session.state(), session.version());
     // A finished call, its result, and the call that waits.
@@ -144,5 +151,5 @@ async fn a_checkpoint_of_a_pending_session_separates_no_call_from_its_result() {
     }
     assert_eq!((session.state(), session.version()), (state.clone(), version));
     session.checkpoint(0..4, [Item::user("in short")]).await.unwrap();
-    assert_eq!((session.state(), open(&store).await.state()), (state.clone(), state));
+    assert_eq!((session.state(), open_session(&store).await.state()), (state.clone(), state));
 }

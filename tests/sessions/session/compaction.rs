@@ -12,8 +12,8 @@ use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
 use turnstream::{Agent, Error, ErrorKind, History, Item};
 
 use crate::stores::sample_entries::Folder;
-use crate::support::items::tokens;
-use crate::support::stores::open;
+use crate::support::items::token_usage;
+use crate::support::stores::open_session;
 
 fn too_long() -> Reply {
     Reply::error(Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400))
@@ -41,7 +41,7 @@ fn notes(history: &History) -> usize {
 
 /// A session in which a request did not fit once.
 async fn compacted(store: &(impl Store + Clone + 'static)) -> Session {
-    let session = open(store).await;
+    let session = open_session(store).await;
     for text in ["One.", "Two."] {
         assert_eq!(say(&session, [text.into()]).await, EndReason::Completed);
     }
@@ -59,7 +59,7 @@ async fn compacts_again_and_again(store: impl Store + Clone + 'static) {
         let history = session.history();
         assert_eq!(notes(&history), 1, "after compaction {n}: {history:?}");
         assert!(history.is_settled());
-        assert_eq!(open(&store).await.history(), history);
+        assert_eq!(open_session(&store).await.history(), history);
         assert_eq!(session.compact(&summarize()).await.unwrap(), None);
     }
     // By hand as well, of the whole history.
@@ -68,7 +68,7 @@ async fn compacts_again_and_again(store: impl Store + Clone + 'static) {
     session.checkpoint(0..all, [summary.clone()]).await.unwrap();
     assert_eq!(session.history().len(), 2);
     assert_eq!(session.history().iter().next(), Some(&summary));
-    assert_eq!(open(&store).await.history(), session.history());
+    assert_eq!(open_session(&store).await.history(), session.history());
     // Neither it nor a fork of it is compacted reactively for a second time.
     let fork = session.fork_at(session.version(), "f").await.unwrap();
     for session in [&session, &fork] {
@@ -119,13 +119,13 @@ async fn any_range_containing_the_compaction_note_can_be_replaced() {
 #[tokio::test]
 async fn usage_after_the_compaction_of_a_session_counts() {
     let store = MemoryStore::new();
-    let session = open(&store).await;
+    let session = open_session(&store).await;
     for _ in 0..3 {
-        say(&session, [Reply::text("Yes.").usage(tokens(9_000, 10))]).await;
+        say(&session, [Reply::text("Yes.").usage(token_usage(9_000, 10))]).await;
     }
     assert!(session.compact(&summarize()).await.unwrap().is_some());
     let history = session.history();
     assert_eq!(estimate_tokens(&history, &BytesDiv4), count_tokens(&history, &BytesDiv4));
-    say(&session, [Reply::text("Yes.").usage(tokens(500, 10))]).await;
-    assert_eq!(estimate_tokens(&open(&store).await.history(), &BytesDiv4), 510);
+    say(&session, [Reply::text("Yes.").usage(token_usage(500, 10))]).await;
+    assert_eq!(estimate_tokens(&open_session(&store).await.history(), &BytesDiv4), 510);
 }

@@ -13,7 +13,7 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionInfo, SessionState
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item};
 
-use crate::support::stores::{Keys, open, tool};
+use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
 
 /// A store that takes its time before and behind each append, and can be replaced by another one.
@@ -68,7 +68,7 @@ impl Store for Slow {
 }
 
 /// A tool that takes its time, too.
-fn slow_tool(name: &'static str, keys: &Keys) -> Tool {
+fn slow_tool(name: &'static str, keys: &IdempotencyKeys) -> Tool {
     let keys = Arc::clone(keys);
     let tool = Tool::raw(spec(name), move |_args, cx| {
         keys.lock().unwrap().push(format!("{} {}", name, cx.idempotency_key()));
@@ -80,7 +80,7 @@ fn slow_tool(name: &'static str, keys: &Keys) -> Tool {
     tool.unwrap()
 }
 
-fn agent(keys: &Keys) -> Agent {
+fn agent(keys: &IdempotencyKeys) -> Agent {
     let model = Scripted::from_fn(|request, _| {
         let called = request.history.iter().filter_map(Item::as_tool_call).count();
         match called {
@@ -146,8 +146,8 @@ async fn go_on(session: &Session, agent: &Agent, polls: &mut usize, told: &mut V
 }
 
 async fn check_dropped(first: usize, second: usize) -> bool {
-    let (store, keys, mut told) = (Slow::default(), Keys::default(), Vec::new());
-    let (session, agent) = (open(&store).await, agent(&keys));
+    let (store, keys, mut told) = (Slow::default(), IdempotencyKeys::default(), Vec::new());
+    let (session, agent) = (open_session(&store).await, agent(&keys));
     let (mut left, mut more) = (first, second);
     let ended = go_on(&session, &agent, &mut left, &mut told).await;
     if !ended && !go_on(&session, &agent, &mut more, &mut told).await {
@@ -163,7 +163,7 @@ async fn check_dropped(first: usize, second: usize) -> bool {
         assert!(items.any(|item| item == told), "{wrong}: {told:?} is lost");
     }
     assert!(session.history().is_settled(), "{wrong}");
-    assert_eq!(session.history(), open(&store).await.history(), "{wrong}");
+    assert_eq!(session.history(), open_session(&store).await.history(), "{wrong}");
     let mut seen = HashSet::new();
     for key in keys.lock().unwrap().iter() {
         assert!(seen.insert(key.clone()) || key.starts_with("again"), "{wrong}: {key} ran twice");
@@ -188,7 +188,7 @@ async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     for other in [0, 1] {
         let store = Slow::default();
-        let session = open(&store).await;
+        let session = open_session(&store).await;
         for _ in 0..3 {
             session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
         }
@@ -202,7 +202,7 @@ async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
         assert_eq!(error.kind(), ErrorKind::Conflict);
         let outcome = session.run(&agent, "on").await.unwrap().outcome().await.unwrap();
         assert_eq!(session.version(), other + 2);
-        assert_eq!(outcome.history, open(&store).await.history());
+        assert_eq!(outcome.history, open_session(&store).await.history());
     }
 }
 
@@ -210,7 +210,7 @@ async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
 async fn a_reload_notices_that_a_session_was_deleted() {
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     let store = Slow::default();
-    let session = open(&store).await;
+    let session = open_session(&store).await;
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     *store.inner.lock().unwrap() = MemoryStore::new();
     session.reload().await.unwrap();
@@ -221,14 +221,14 @@ async fn a_reload_notices_that_a_session_was_deleted() {
 async fn an_impossible_version_from_a_store_is_an_error_and_the_session_continues() {
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     let store = Slow::default();
-    let session = open(&store).await;
+    let session = open_session(&store).await;
     store.adds.store(7, Ordering::Relaxed);
     let error = session.run(&agent, "go").await.unwrap().outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
     store.adds.store(0, Ordering::Relaxed);
     session.run(&agent, "on").await.unwrap().outcome().await.unwrap();
     assert_eq!((session.version(), session.history().len()), (3, 3));
-    assert_eq!(session.history(), open(&store).await.history());
+    assert_eq!(session.history(), open_session(&store).await.history());
 }
 
 #[tokio::test]
@@ -276,13 +276,14 @@ async fn a_panic_of_the_store_before_it_returns_a_future_is_an_error() {
 #[tokio::test]
 async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
     for says in [false, true] {
-        let (store, keys) = (MemoryStore::new(), Keys::default());
-        let session = open(&store).await;
+        let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+        let session = open_session(&store).await;
         let model = Scripted::from_fn(|request, _| match request.history.len() {
             1 => Reply::new().call_raw("a", "again", "{}"),
             _ => Reply::text("Done."),
         });
-        let hangs = Agent::new(model.clone()).with_tools([tool("again", &keys, true).idempotent()]);
+        let hangs = Agent::new(model.clone())
+            .with_tools([key_recording_tool("again", &keys, true).idempotent()]);
         let mut run = session.run(&hangs, "go").await.unwrap();
         while keys.lock().unwrap().is_empty() {
             let _ = run.next().now_or_never();
@@ -290,7 +291,8 @@ async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
         // The process ended between the fork and what settles it.
         store.fork("s", session.version(), "f").await.unwrap();
         store.fork("f", session.version(), "g").await.unwrap();
-        let agent = Agent::new(model).with_tools([tool("again", &keys, false).idempotent()]);
+        let agent =
+            Agent::new(model).with_tools([key_recording_tool("again", &keys, false).idempotent()]);
         for fork in ["f", "g"] {
             let fork = Session::open(store.clone(), fork).await.unwrap();
             let run = match says {

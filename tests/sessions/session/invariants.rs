@@ -11,24 +11,24 @@ use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, Item, Journal, Outcome};
 
 use crate::support::clock;
-use crate::support::random_agent::{self, Tools};
+use crate::support::random_agent::{self, ToolLog};
 use crate::support::seeded_random::Dice;
 use crate::support::seeds;
 
 #[test]
 fn after_each_event_the_stored_session_restores_to_the_fold_of_the_events() {
-    let ends = seeds::endings(1..=150, drawn);
+    let ends = seeds::count_endings(1..=150, drawn);
     assert!(ends.len() > 9, "{ends:?}");
     assert!(ends["dropped"] > 9 && ends["pending resumed"] + ends["completed resumed"] > 9);
 }
 
 fn drawn(seed: u64) -> Vec<String> {
-    clock::paused().block_on(runs(seed))
+    clock::paused_runtime().block_on(runs(seed))
 }
 
 async fn runs(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
-    let tools = Arc::new(Tools::default());
+    let tools = Arc::new(ToolLog::default());
     let agent = random_agent::agent(&dice, &tools, &Pool::new(u64::MAX), 2);
     let store = MemoryStore::new();
     let mut ends = Vec::new();
@@ -36,7 +36,7 @@ async fn runs(seed: u64) -> Vec<String> {
     for _ in 0..6 {
         let (run, resumed) = begin(&session, &agent, &dice).await;
         let before = run.history();
-        *tools.told.lock().unwrap() = Some(run.journal().clone());
+        *tools.journal.lock().unwrap() = Some(run.journal().clone());
         let folded = Journal::new(before);
         let outcome = drive(run, &store, &folded, &dice).await;
         assert_eq!(session.history(), read(&store).await, "the session shows what is durable");
@@ -55,7 +55,7 @@ async fn runs(seed: u64) -> Vec<String> {
             end += " resumed";
         }
         ends.push(end);
-        let wrong = tools.wrong.lock().unwrap().clone();
+        let wrong = tools.violations.lock().unwrap().clone();
         assert!(wrong.is_empty(), "{wrong:?}");
         if dice.one_in(2) {
             let state = session.state();
@@ -64,7 +64,8 @@ async fn runs(seed: u64) -> Vec<String> {
         }
         assert!(session.history().settled().is_settled());
     }
-    let mut ran: Vec<String> = tools.ran.lock().unwrap().iter().map(|it| it.0.clone()).collect();
+    let mut ran: Vec<String> =
+        tools.executed_calls.lock().unwrap().iter().map(|it| it.0.clone()).collect();
     let all = ran.len();
     ran.sort();
     ran.dedup();
@@ -83,8 +84,8 @@ async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bo
             let verdict = |call: PendingCall| {
                 let verdict = match dice.roll(4) {
                     0 => Verdict::deny("no"),
-                    1 => Verdict::Output(random_agent::output(dice)),
-                    _ if call.name == "out" => Verdict::Output(random_agent::output(dice)),
+                    1 => Verdict::Output(random_agent::tool_output(dice)),
+                    _ if call.name == "out" => Verdict::Output(random_agent::tool_output(dice)),
                     _ => Verdict::Approve,
                 };
                 (call, verdict)

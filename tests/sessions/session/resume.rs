@@ -10,12 +10,12 @@ use turnstream::session::{MemoryStore, Session, SessionState};
 use turnstream::tool::{Tool, ToolUpdate, Verdict};
 use turnstream::{Agent, ErrorKind, Event, Item};
 
-use crate::support::stores::{Keys, open, tool};
+use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
 
 /// A session whose process ended while these tools ran, side by side.
 async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
-    let session = open(store).await;
+    let session = open_session(store).await;
     let mut run = session.run(agent, "go").await.unwrap();
     let mut started = 0;
     while started < 2 {
@@ -25,7 +25,7 @@ async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
     // They run, and do not end.
     assert!(run.next().now_or_never().is_none());
     drop(run);
-    open(store).await
+    open_session(store).await
 }
 
 fn calls_then(text: &'static str) -> Scripted {
@@ -46,8 +46,13 @@ fn kinds(session: &Session) -> Vec<(String, ResultKind)> {
 #[tokio::test]
 async fn calls_left_open_by_a_crash_are_reported_and_only_idempotent_tools_run_again() {
     for says in [false, true] {
-        let (store, keys) = (MemoryStore::new(), Keys::default());
-        let tools = |hangs| [tool("once", &keys, hangs), tool("again", &keys, hangs).idempotent()];
+        let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+        let tools = |hangs| {
+            [
+                key_recording_tool("once", &keys, hangs),
+                key_recording_tool("again", &keys, hangs).idempotent(),
+            ]
+        };
         let session =
             broken_off(&store, &Agent::new(calls_then("x")).with_tools(tools(true))).await;
         let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
@@ -74,8 +79,11 @@ async fn calls_left_open_by_a_crash_are_reported_and_only_idempotent_tools_run_a
 
 #[tokio::test]
 async fn an_idempotent_streaming_tool_runs_again_after_a_crash() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let hanging = [
+        key_recording_tool("once", &keys, true),
+        key_recording_tool("again", &keys, true).idempotent(),
+    ];
     let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
     let streams = Tool::typed_streaming(spec("again"), |_args: serde_json::Value, _cx| {
         futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("streamed")])
@@ -87,11 +95,14 @@ async fn an_idempotent_streaming_tool_runs_again_after_a_crash() {
 
 #[tokio::test]
 async fn hooks_and_approvals_apply_again_to_calls_that_run_again() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let hanging = [
+        key_recording_tool("once", &keys, true),
+        key_recording_tool("again", &keys, true).idempotent(),
+    ];
     let agent = Agent::new(calls_then("x")).with_tools(hanging);
     let denies = before_tool(|_, _| async { CallDecision::Deny("not twice".into()) });
-    let again = || tool("again", &keys, false).idempotent();
+    let again = || key_recording_tool("again", &keys, false).idempotent();
     let done = || Agent::new(calls_then("Done."));
 
     let session = broken_off(&store, &agent).await;
@@ -103,15 +114,17 @@ async fn hooks_and_approvals_apply_again_to_calls_that_run_again() {
 
     // Nobody is there to be asked: what was said comes back.
     let store = MemoryStore::new();
-    let agent = Agent::new(calls_then("x"))
-        .with_tools([tool("once", &keys, true), tool("again", &keys, true).idempotent()]);
+    let agent = Agent::new(calls_then("x")).with_tools([
+        key_recording_tool("once", &keys, true),
+        key_recording_tool("again", &keys, true).idempotent(),
+    ]);
     let session = broken_off(&store, &agent).await;
     let ran = ran + 2;
     let agent = done().with_tools([again().requires_approval()]);
     let outcome = session.run(&agent, "go on").await.unwrap().outcome().await.unwrap();
     assert_eq!((outcome.reason, outcome.undelivered.len()), (EndReason::Pending, 1));
     assert_eq!(keys.lock().unwrap().len(), ran, "it has not run");
-    let SessionState::Pending { calls } = open(&store).await.state() else { panic!() };
+    let SessionState::Pending { calls } = open_session(&store).await.state() else { panic!() };
     let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
     assert_eq!(keys.lock().unwrap().last().unwrap(), "s/b");
@@ -120,11 +133,15 @@ async fn hooks_and_approvals_apply_again_to_calls_that_run_again() {
 
 #[tokio::test]
 async fn an_external_result_answers_an_interrupted_call() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let hanging = [tool("once", &keys, true), tool("again", &keys, true).idempotent()];
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let hanging = [
+        key_recording_tool("once", &keys, true),
+        key_recording_tool("again", &keys, true).idempotent(),
+    ];
     let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
     let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
-    let agent = Agent::new(calls_then("Done.")).with_tools([tool("once", &keys, false)]);
+    let agent =
+        Agent::new(calls_then("Done.")).with_tools([key_recording_tool("once", &keys, false)]);
     let other = ToolCall { call_id: "z".into(), ..calls[0].clone() };
     for wrong in [vec![other.clone()], vec![calls[0].clone(), calls[0].clone()]] {
         let verdicts = wrong.into_iter().map(|call| (call.into(), Verdict::Approve));
@@ -146,13 +163,13 @@ async fn an_external_result_answers_an_interrupted_call() {
 #[tokio::test]
 async fn an_unanswered_prompt_is_sent_again_and_an_answered_session_has_nothing_to_resume() {
     let store = MemoryStore::new();
-    let session = open(&store).await;
+    let session = open_session(&store).await;
     let error = session.resume(&Agent::new(Scripted::new(["x"])), []).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     let mut run = session.run(&Agent::new(Scripted::new(["x"])), "Why?").await.unwrap();
     run.next().await.unwrap().unwrap();
     drop(run);
-    let session = open(&store).await;
+    let session = open_session(&store).await;
     assert_eq!(session.state(), SessionState::Unfinished { open_calls: Vec::new() });
     let agent = Agent::new(Scripted::new(["Because."]));
     let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
@@ -162,16 +179,17 @@ async fn an_unanswered_prompt_is_sent_again_and_an_answered_session_has_nothing_
 #[tokio::test]
 async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
     for says in [false, true] {
-        let (store, keys) = (MemoryStore::new(), Keys::default());
+        let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
         let model = Scripted::from_fn(|request, _| match request.history.len() {
             1 => Reply::new().call("once", json!({})),
             _ => Reply::text("Done."),
         });
-        let agent = Agent::new(model).with_tools([tool("once", &keys, false).requires_approval()]);
-        let session = open(&store).await;
+        let agent = Agent::new(model)
+            .with_tools([key_recording_tool("once", &keys, false).requires_approval()]);
+        let session = open_session(&store).await;
         session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
-        let SessionState::Pending { calls } = open(&store).await.state() else { panic!() };
-        let session = open(&store).await;
+        let SessionState::Pending { calls } = open_session(&store).await.state() else { panic!() };
+        let session = open_session(&store).await;
         let before = session.version();
         assert!(session.resume(&agent, []).await.is_err(), "a verdict is missing");
         assert_eq!(session.version(), before, "nothing was written for it");
@@ -184,7 +202,10 @@ async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
         assert_eq!(keys.lock().unwrap().len(), usize::from(!says));
         let kind = if says { ResultKind::Interrupted } else { ResultKind::Ok };
         assert_eq!(kinds(&session)[0].1, kind);
-        assert!(open(&store).await.resume(&agent, verdicts()).await.is_err(), "a second time");
+        assert!(
+            open_session(&store).await.resume(&agent, verdicts()).await.is_err(),
+            "a second time"
+        );
         assert_eq!(keys.lock().unwrap().len(), usize::from(!says));
     }
 }

@@ -11,30 +11,30 @@ use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind, History};
 
 use crate::stores::sample_entries::Folder;
-use crate::support::stores::{Counting, Keys, open, tool};
+use crate::support::stores::{CountingStore, IdempotencyKeys, key_recording_tool, open_session};
 
 fn void(history: &History) -> Vec<usize> {
     let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
     void.map(|(at, _)| at).collect()
 }
 
-fn calling(keys: &Keys) -> Agent {
+fn calling(keys: &IdempotencyKeys) -> Agent {
     let model = Scripted::new([
         Reply::new().call_raw("c", "look", "{}"),
         Reply::text("Done."),
         Reply::text("Yes."),
     ]);
-    Agent::new(model).with_tools([tool("look", keys, false)])
+    Agent::new(model).with_tools([key_recording_tool("look", keys, false)])
 }
 
 async fn at_rest(store: impl Store + Clone + 'static) {
-    let session = open(&store).await;
-    let agent = calling(&Keys::default());
+    let session = open_session(&store).await;
+    let agent = calling(&IdempotencyKeys::default());
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let version = session.version();
     // The result, and what the user said: the call goes, and its siblings would not.
     session.tombstone([2, 0]).await.unwrap();
-    for session in [&session, &open(&store).await] {
+    for session in [&session, &open_session(&store).await] {
         assert_eq!(void(&session.history()), [0, 1, 2]);
         assert_eq!((session.version(), session.state()), (version + 1, SessionState::Idle));
     }
@@ -69,8 +69,8 @@ async fn items_of_an_idle_session_are_tombstoned_permanently_in_every_store() {
 #[tokio::test]
 async fn items_tombstoned_in_a_session_run_are_tombstoned_when_reloaded() {
     let store = MemoryStore::new();
-    let session = open(&store).await;
-    let agent = calling(&Keys::default());
+    let session = open_session(&store).await;
+    let agent = calling(&IdempotencyKeys::default());
     let mut run = session.run(&agent, "go").await.unwrap();
     while let Some(event) = run.next().await {
         if event.unwrap().tool_output().is_some() {
@@ -78,20 +78,21 @@ async fn items_tombstoned_in_a_session_run_are_tombstoned_when_reloaded() {
         }
     }
     assert_eq!(void(&run.history()), [0]);
-    assert_eq!(open(&store).await.history(), run.history());
+    assert_eq!(open_session(&store).await.history(), run.history());
     assert_eq!(run.tombstone([0]).unwrap_err().message(), "the run is over");
 }
 
 #[tokio::test]
 async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
-    let (store, keys) = (MemoryStore::new(), Keys::default());
-    let session = open(&store).await;
+    let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
+    let session = open_session(&store).await;
     let model = Scripted::new([
         Reply::text("Hello!"),
         Reply::text("So.").call("look", json!({})),
         Reply::text("Done."),
     ]);
-    let agent = Agent::new(model).with_tools([tool("look", &keys, false).requires_approval()]);
+    let agent = Agent::new(model)
+        .with_tools([key_recording_tool("look", &keys, false).requires_approval()]);
     session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap();
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let SessionState::Pending { calls } = session.state() else { panic!("nothing is pending") };
@@ -101,7 +102,7 @@ async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
     assert_eq!(void(&session.history()), [0; 0]);
     // Its words are of the same turn, and nothing binds them to it.
     session.tombstone([1, 3]).await.unwrap();
-    let session = open(&store).await;
+    let session = open_session(&store).await;
     assert_eq!(void(&session.history()), [1, 3]);
     assert_eq!(session.state(), SessionState::Pending { calls: calls.clone() });
     let verdicts = slice::from_ref(&calls[0]).iter().map(|it| (it.clone(), Verdict::Approve));
@@ -111,18 +112,18 @@ async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
 
 #[tokio::test]
 async fn a_failing_store_or_concurrent_run_leaves_the_session_unchanged() {
-    let store = Counting::default();
-    let session = open(&store).await;
-    let agent = calling(&Keys::default());
+    let store = CountingStore::default();
+    let session = open_session(&store).await;
+    let agent = calling(&IdempotencyKeys::default());
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
-    store.fails.store(true, std::sync::atomic::Ordering::Relaxed);
+    store.is_failing.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(session.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Store);
-    store.fails.store(false, std::sync::atomic::Ordering::Relaxed);
+    store.is_failing.store(false, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(void(&session.history()), [0; 0]);
-    let other = open(&store).await;
+    let other = open_session(&store).await;
     session.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
     assert_eq!(other.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Conflict);
     other.reload().await.unwrap();
     other.tombstone([0]).await.unwrap();
-    assert_eq!(void(&open(&store).await.history()), [0]);
+    assert_eq!(void(&open_session(&store).await.history()), [0]);
 }

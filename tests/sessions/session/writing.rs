@@ -8,34 +8,34 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Conflict, Entry, SessionState};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
-use crate::support::stores::{Counting, Keys, open, tool};
+use crate::support::stores::{CountingStore, IdempotencyKeys, key_recording_tool, open_session};
 
 #[tokio::test]
 async fn each_entry_is_written_once_and_growth_is_linear() {
-    let store = Counting::default();
-    let session = open(&store).await;
-    let keys = Keys::default();
+    let store = CountingStore::default();
+    let session = open_session(&store).await;
+    let keys = IdempotencyKeys::default();
     let model = Scripted::from_fn(|request, _| match request.history.last() {
         Some(item) if item.as_user().is_some() => {
             Reply::text("Look.").call("look", serde_json::json!({}))
         }
         _ => Reply::text("Done."),
     });
-    let agent = Agent::new(model).with_tools([tool("look", &keys, false)]);
+    let agent = Agent::new(model).with_tools([key_recording_tool("look", &keys, false)]);
     for turn in 1..=100 {
         session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
         // What the user said, the model's words and call, the result, the model's words.
-        assert_eq!(store.entries.load(Ordering::Relaxed), turn * 5);
-        assert_eq!(store.appends.load(Ordering::Relaxed), turn * 4);
+        assert_eq!(store.entry_count.load(Ordering::Relaxed), turn * 5);
+        assert_eq!(store.append_count.load(Ordering::Relaxed), turn * 4);
     }
     assert_eq!(session.version(), 500);
-    assert_eq!(open(&store).await.history(), session.history());
+    assert_eq!(open_session(&store).await.history(), session.history());
 }
 
 #[tokio::test]
 async fn the_run_is_not_polled_while_an_append_is_in_progress() {
-    let store = Counting::default();
-    let session = open(&store).await;
+    let store = CountingStore::default();
+    let session = open_session(&store).await;
     let model = Scripted::new([Reply::text("Hello!")]);
     let mut run = session.run(&Agent::new(model.clone()), "Hi").await.unwrap();
     // The append waits; the request does not begin beside it.
@@ -47,14 +47,16 @@ async fn the_run_is_not_polled_while_an_append_is_in_progress() {
 
 #[tokio::test]
 async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
-    let store = Counting::default();
-    let session = open(&store).await;
-    let keys = Keys::default();
+    let store = CountingStore::default();
+    let session = open_session(&store).await;
+    let keys = IdempotencyKeys::default();
     let model = Scripted::new([Reply::new()
         .call("look", serde_json::json!({}))
         .call("look", serde_json::json!({}))]);
-    let agent =
-        Agent::new(model).with_tools([tool("look", &keys, false), tool("hang", &keys, true)]);
+    let agent = Agent::new(model).with_tools([
+        key_recording_tool("look", &keys, false),
+        key_recording_tool("hang", &keys, true),
+    ]);
     let mut run = session.run(&agent, "go").await.unwrap();
     let handle = run.handle();
     let mut last = None;
@@ -62,7 +64,7 @@ async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
         if let Ok(event) = &event {
             assert!(event.outcome().is_none());
             if event.turn_complete().is_some() {
-                store.fails.store(true, Ordering::Relaxed);
+                store.is_failing.store(true, Ordering::Relaxed);
             }
         }
         last = Some(event);
@@ -73,19 +75,19 @@ async fn a_store_error_drops_the_run_synchronously_without_a_finished_event() {
     assert!(run.next().await.is_none());
 
     // What is there is read again, and gone on with.
-    store.fails.store(false, Ordering::Relaxed);
+    store.is_failing.store(false, Ordering::Relaxed);
     let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
     assert_eq!(calls.len(), 2);
     let agent = Agent::new(Scripted::new(["On."]));
     let outcome = session.run(&agent, "again").await.unwrap().outcome().await.unwrap();
     assert!(outcome.history.is_settled());
-    assert_eq!(open(&store).await.history(), outcome.history);
+    assert_eq!(open_session(&store).await.history(), outcome.history);
 }
 
 #[tokio::test]
 async fn of_two_concurrent_runs_the_second_append_is_a_conflict() {
-    let store = Counting::default();
-    let (one, other) = (open(&store).await, open(&store).await);
+    let store = CountingStore::default();
+    let (one, other) = (open_session(&store).await, open_session(&store).await);
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     for (first, second) in [(one.clone(), other), (one.clone(), one.clone())] {
         second.reload().await.unwrap();
@@ -102,15 +104,15 @@ async fn of_two_concurrent_runs_the_second_append_is_a_conflict() {
         a.outcome().await.unwrap();
         // The next run of either reads what is there.
         let outcome = second.run(&agent, "c").await.unwrap().outcome().await.unwrap();
-        assert_eq!(outcome.history, open(&store).await.history());
+        assert_eq!(outcome.history, open_session(&store).await.history());
         first.reload().await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_dropped_append_is_looked_up_before_the_next_run() {
-    let store = Counting::default();
-    let session = open(&store).await;
+    let store = CountingStore::default();
+    let session = open_session(&store).await;
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     let mut run = session.run(&agent, "lost?").await.unwrap();
     assert!(run.next().now_or_never().is_none());
@@ -126,17 +128,17 @@ async fn a_dropped_append_is_looked_up_before_the_next_run() {
 
 #[tokio::test]
 async fn a_failed_session_run_ends_with_its_error_which_is_not_stored() {
-    let store = Counting::default();
-    let session = open(&store).await;
+    let store = CountingStore::default();
+    let session = open_session(&store).await;
     let refused = || Reply::error(Error::new(ErrorKind::Auth, "the key is wrong"));
     let agent = Agent::new(Scripted::new([refused(), refused(), "fine".into()]));
     let mut run = session.run(&agent, "go").await.unwrap();
     while run.next().await.unwrap().unwrap().outcome().is_none() {}
     assert!(!run.is_terminated());
-    let (entries, version) = (store.entries.load(Ordering::Relaxed), session.version());
+    let (entries, version) = (store.entry_count.load(Ordering::Relaxed), session.version());
     assert_eq!(run.next().await.unwrap().unwrap_err().kind(), ErrorKind::Auth);
     assert!(run.is_terminated() && run.next().await.is_none());
-    assert_eq!((store.entries.load(Ordering::Relaxed), session.version()), (entries, version));
+    assert_eq!((store.entry_count.load(Ordering::Relaxed), session.version()), (entries, version));
     assert_eq!(entries, 1, "what the user said");
 
     // The error of a run is not an error of the store.
@@ -190,6 +192,6 @@ async fn a_panic_in_the_store_is_an_error() {
 
 #[tokio::test]
 async fn an_empty_session_id_is_an_error() {
-    let opened = turnstream::session::Session::open(Counting::default(), "").await;
+    let opened = turnstream::session::Session::open(CountingStore::default(), "").await;
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }

@@ -19,9 +19,9 @@ use turnstream::turn::StopReason;
 use turnstream::{ErrorKind, Event, History, Item, Usage};
 
 use super::sample_entries::Folder;
-use crate::support::items::tokens;
-use crate::support::runs::{answers, calls};
-use crate::support::stores::{Keys, tool};
+use crate::support::items::token_usage;
+use crate::support::runs::{result_summaries, tool_calls};
+use crate::support::stores::{IdempotencyKeys, key_recording_tool};
 use crate::support::tools::spec;
 
 type Opens = Box<dyn Fn(&Folder) -> Arc<dyn Store> + Send + Sync>;
@@ -79,7 +79,7 @@ async fn until(run: &mut SessionRun, fits: impl Fn(&Event) -> bool) -> bool {
 }
 
 fn kinds(history: &History) -> Vec<(&str, ResultKind)> {
-    answers(history).into_iter().map(|(id, kind, _)| (id, kind)).collect()
+    result_summaries(history).into_iter().map(|(id, kind, _)| (id, kind)).collect()
 }
 
 /// What the turns of a history have used.
@@ -98,13 +98,17 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
     ];
     for moment in moments {
         for disk in disks() {
-            let keys = Keys::default();
+            let keys = IdempotencyKeys::default();
             let model = Scripted::new([
-                Reply::new().call_raw("a", "t", "{}").usage(tokens(10, 1)),
-                Reply::new().call_raw("b", "t", "{}").call_raw("c", "t", "{}").usage(tokens(20, 2)),
-                Reply::text("done").usage(tokens(30, 3)),
+                Reply::new().call_raw("a", "t", "{}").usage(token_usage(10, 1)),
+                Reply::new()
+                    .call_raw("b", "t", "{}")
+                    .call_raw("c", "t", "{}")
+                    .usage(token_usage(20, 2)),
+                Reply::text("done").usage(token_usage(30, 3)),
             ]);
-            let agent = Agent::new(model.clone()).with_tools([tool("t", &keys, false)]);
+            let agent =
+                Agent::new(model.clone()).with_tools([key_recording_tool("t", &keys, false)]);
             let session = disk.session().await;
             let mut run = session.run(&agent, "go").await.unwrap();
             assert!(until(&mut run, moment).await);
@@ -121,20 +125,24 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             assert_eq!(history, outcome.history, "{name}");
             let ok = ResultKind::Ok;
             assert_eq!(kinds(&history), [("a", ok), ("b", ok), ("c", ok)], "{name}");
-            assert_eq!((used(&history), outcome.usage), (tokens(30, 3), tokens(30, 3)), "{name}");
+            assert_eq!(
+                (used(&history), outcome.usage),
+                (token_usage(30, 3), token_usage(30, 3)),
+                "{name}"
+            );
             let unfinished = SessionState::Unfinished { open_calls: Vec::new() };
             assert_eq!(session.state(), unfinished, "{name}: the model has not answered");
             // It goes on with the third turn, and runs no call again.
             let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
             assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "done"), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (3, 3), "{name}");
-            assert_eq!(used(&disk.session().await.history()), tokens(60, 6), "{name}");
+            assert_eq!(used(&disk.session().await.history()), token_usage(60, 6), "{name}");
         }
     }
 }
 
 /// A tool that notes its key, and what another process can read of its session when it starts.
-fn reading(disk: &Arc<Disk>, keys: &Keys, seen: &Arc<Mutex<Vec<[usize; 2]>>>) -> Tool {
+fn reading(disk: &Arc<Disk>, keys: &IdempotencyKeys, seen: &Arc<Mutex<Vec<[usize; 2]>>>) -> Tool {
     let (disk, keys, seen) = (Arc::clone(disk), Arc::clone(keys), Arc::clone(seen));
     let tool = Tool::raw(spec("t"), move |_args, cx| {
         keys.lock().unwrap().push(cx.idempotency_key().to_owned());
@@ -148,7 +156,7 @@ fn reading(disk: &Arc<Disk>, keys: &Keys, seen: &Arc<Mutex<Vec<[usize; 2]>>>) ->
                 })
             };
             let results = items().filter(|item| item.as_tool_result().is_some()).count();
-            seen.lock().unwrap().push([calls(items()).len(), results]);
+            seen.lock().unwrap().push([tool_calls(items()).len(), results]);
             "fine"
         }
     });
@@ -163,7 +171,7 @@ fn two_calls() -> Scripted {
 #[tokio::test]
 async fn a_turn_is_durable_before_its_tools_start_and_each_result_before_the_next() {
     for disk in disks() {
-        let (disk, keys, seen) = (Arc::new(disk), Keys::default(), Arc::default());
+        let (disk, keys, seen) = (Arc::new(disk), IdempotencyKeys::default(), Arc::default());
         let agent = Agent::new(two_calls()).with_tools([reading(&disk, &keys, &seen)]);
         let session = disk.session().await;
         let mut run = session.run(&agent, "go").await.unwrap();
@@ -193,7 +201,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
     for memory_or_disk in 0..disks().len() {
         for len in 1.. {
             let disk = Arc::new(disks().swap_remove(memory_or_disk));
-            let (keys, seen) = (Keys::default(), Arc::default());
+            let (keys, seen) = (IdempotencyKeys::default(), Arc::default());
             let agent = |model| Agent::new(model).with_tools([reading(&disk, &keys, &seen)]);
             let session = disk.session().await;
             let mut run = session.run(&agent(two_calls()), "go").await.unwrap();
@@ -217,7 +225,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
                 let mut results = told.iter().filter_map(Event::tool_output);
                 results.any(|result| result.call_id == id)
             };
-            let expected = calls(&history).into_iter().map(|ToolCall { call_id, .. }| {
+            let expected = tool_calls(&history).into_iter().map(|ToolCall { call_id, .. }| {
                 let ok = is_told(call_id);
                 (&**call_id, if ok { ResultKind::Ok } else { ResultKind::Interrupted })
             });
@@ -244,7 +252,11 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
             Reply::new().refuse("No."),
             "Gladly.".into(),
         ]);
-        let agent = Agent::new(model).with_tools([tool("t", &Keys::default(), false)]);
+        let agent = Agent::new(model).with_tools([key_recording_tool(
+            "t",
+            &IdempotencyKeys::default(),
+            false,
+        )]);
         let session = disk.session().await;
         for input in ["hi", "more", "something bad"] {
             session.run(&agent, input).await.unwrap().outcome().await.unwrap();
@@ -265,7 +277,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
         let users: Vec<_> =
             fork.history().iter().filter_map(Item::as_user).map(Content::text).collect();
         assert_eq!(users[..2], ["hi", "more"], "{name}");
-        assert_eq!((users.len(), calls(&fork.history()).len()), (3, 1), "{name}");
+        assert_eq!((users.len(), tool_calls(&fork.history()).len()), (3, 1), "{name}");
         let outcome = fork.run(&agent, "something good").await.unwrap().outcome().await.unwrap();
         assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Gladly."), "{name}");
         // The session that was forked is as it was, and so is the fork for the next process.

@@ -15,95 +15,102 @@ use turnstream::{Error, History, Item, Request};
 /// The model that is asked in every test.
 pub(crate) const MODEL: &str = "m";
 
-pub(crate) const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":10,"output_tokens":1}}}"#;
-pub(crate) const STOP: &str = r#"{"type":"message_stop"}"#;
+pub(crate) const MESSAGE_START: &str = r#"{"type":"message_start","message":{"id":"msg_1","model":"claude-x","content":[],"stop_reason":null,"usage":{"input_tokens":10,"output_tokens":1}}}"#;
+pub(crate) const MESSAGE_STOP: &str = r#"{"type":"message_stop"}"#;
 
-pub(crate) fn begin(index: u32, block: &str) -> String {
+pub(crate) fn content_block_start(index: u32, block: &str) -> String {
     format!(r#"{{"type":"content_block_start","index":{index},"content_block":{block}}}"#)
 }
 
-pub(crate) fn delta(index: u32, delta: &str) -> String {
+pub(crate) fn content_block_delta(index: u32, delta: &str) -> String {
     format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#)
 }
 
-pub(crate) fn text(index: u32, text: &str) -> String {
-    delta(index, &format!(r#"{{"type":"text_delta","text":"{text}"}}"#))
+pub(crate) fn text_delta(index: u32, text: &str) -> String {
+    content_block_delta(index, &format!(r#"{{"type":"text_delta","text":"{text}"}}"#))
 }
 
 /// A piece of input, escaped as it stands in the delta.
-pub(crate) fn input(index: u32, piece: &str) -> String {
+pub(crate) fn input_json_delta(index: u32, piece: &str) -> String {
     let piece = Value::from(piece);
-    delta(index, &format!(r#"{{"type":"input_json_delta","partial_json":{piece}}}"#))
+    content_block_delta(index, &format!(r#"{{"type":"input_json_delta","partial_json":{piece}}}"#))
 }
 
-pub(crate) fn end(index: u32) -> String {
+pub(crate) fn content_block_stop(index: u32) -> String {
     format!(r#"{{"type":"content_block_stop","index":{index}}}"#)
 }
 
-pub(crate) fn stop(reason: &str) -> String {
+pub(crate) fn message_delta(reason: &str) -> String {
     format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"{reason}"}}}}"#)
 }
 
 /// Frames with their `event:` line, as the vendor sends them.
-pub(crate) fn body(events: &[String]) -> String {
+pub(crate) fn sse_body(events: &[String]) -> String {
     #[derive(serde::Deserialize)]
-    struct Typed {
+    struct TypedEvent {
         r#type: Option<String>,
     }
     let frame = |data: &String| {
-        let event: Typed = serde_json::from_str(data).unwrap();
+        let event: TypedEvent = serde_json::from_str(data).unwrap();
         let kind = event.r#type.unwrap_or_else(|| "message".to_owned());
         format!("event: {kind}\ndata: {data}\n\n")
     };
     events.iter().map(frame).collect()
 }
 
-pub(crate) fn read_body(body: impl Into<Bytes>) -> Result<Arc<Turn>, Error> {
+pub(crate) fn decode_body(body: impl Into<Bytes>) -> Result<Arc<Turn>, Error> {
     let body = stream::iter([Ok(body.into())]);
     let decoding = Decoding::new(body, anthropic::Decoder::new(MODEL));
     block_on(seal(&History::from_id("h"), decoding).into_turn())
 }
 
-pub(crate) fn read(events: &[String]) -> Result<Arc<Turn>, Error> {
-    read_body(body(events))
+pub(crate) fn decode_turn(events: &[String]) -> Result<Arc<Turn>, Error> {
+    decode_body(sse_body(events))
 }
 
 /// A whole message of these events between its start and its stop.
-pub(crate) fn message(events: &[String], reason: &str) -> Arc<Turn> {
-    let events = [&[START.to_owned()], events, &[stop(reason), STOP.to_owned()]].concat();
-    read(&events).unwrap()
+pub(crate) fn decode_message(events: &[String], reason: &str) -> Arc<Turn> {
+    let events =
+        [&[MESSAGE_START.to_owned()], events, &[message_delta(reason), MESSAGE_STOP.to_owned()]]
+            .concat();
+    decode_turn(&events).unwrap()
 }
 
 /// A message of one block.
-pub(crate) fn one_block(block: &str, deltas: &[String], reason: &str) -> Arc<Turn> {
-    message(&[&[begin(0, block)], deltas, &[end(0)]].concat(), reason)
+pub(crate) fn decode_one_block(block: &str, deltas: &[String], reason: &str) -> Arc<Turn> {
+    decode_message(
+        &[&[content_block_start(0, block)], deltas, &[content_block_stop(0)]].concat(),
+        reason,
+    )
 }
 
 /// A message of blocks that are whole from their beginning.
-pub(crate) fn blocks(blocks: &[&str], reason: &str) -> Arc<Turn> {
-    let events = (0..).zip(blocks).flat_map(|(at, block)| [begin(at, block), end(at)]);
-    message(&events.collect::<Vec<_>>(), reason)
+pub(crate) fn decode_blocks(blocks: &[&str], reason: &str) -> Arc<Turn> {
+    let events = (0..)
+        .zip(blocks)
+        .flat_map(|(at, block)| [content_block_start(at, block), content_block_stop(at)]);
+    decode_message(&events.collect::<Vec<_>>(), reason)
 }
 
 /// The body of a request with these items.
-pub(crate) fn sent(items: Vec<Item>) -> String {
-    sent_to(MODEL, items)
+pub(crate) fn encode_items(items: Vec<Item>) -> String {
+    encode_items_for(MODEL, items)
 }
 
-pub(crate) fn sent_to(model: &str, items: Vec<Item>) -> String {
-    encoded(&Request::new(History::from_items("h", items)), model).unwrap()
+pub(crate) fn encode_items_for(model: &str, items: Vec<Item>) -> String {
+    encode_to_string(&Request::new(History::from_items("h", items)), model).unwrap()
 }
 
-pub(crate) fn encoded(request: &Request, model: &str) -> Result<String, Error> {
+pub(crate) fn encode_to_string(request: &Request, model: &str) -> Result<String, Error> {
     anthropic::encode(request, model).map(|body| String::from_utf8(body).unwrap())
 }
 
-pub(crate) fn value(body: &str) -> Value {
+pub(crate) fn parse_json(body: &str) -> Value {
     serde_json::from_str(body).unwrap()
 }
 
 /// What a user said, this turn, and a result for each of its calls.
-pub(crate) fn answered(turn: &Turn) -> Vec<Item> {
+pub(crate) fn items_with_results(turn: &Turn) -> Vec<Item> {
     let results = turn
         .tool_calls()
         .map(|call| Item::tool_result(ToolResult::for_call(call, ResultKind::Ok, "done")));
@@ -114,19 +121,19 @@ pub(crate) fn answered(turn: &Turn) -> Vec<Item> {
 }
 
 /// The same and another word of the user.
-pub(crate) fn then_more(turn: &Turn) -> Vec<Item> {
-    let mut items = answered(turn);
+pub(crate) fn items_with_follow_up(turn: &Turn) -> Vec<Item> {
+    let mut items = items_with_results(turn);
     items.push(Item::user("go on"));
     items
 }
 
 /// The texts of the provider's own items.
-pub(crate) fn own(turn: &Turn) -> Vec<String> {
+pub(crate) fn provider_item_texts(turn: &Turn) -> Vec<String> {
     let others = turn.items().iter().filter(|item| item.kind == turnstream::item::ItemKind::Other);
     others.map(|item| item.provider_data.as_ref().unwrap().value.to_string()).collect()
 }
 
 /// A part that holds a file.
-pub(crate) fn file(media_type: &str, source: turnstream::item::MediaSource) -> Part {
+pub(crate) fn file_part(media_type: &str, source: turnstream::item::MediaSource) -> Part {
     Part::File(turnstream::item::Media { media_type: media_type.into(), source })
 }

@@ -18,7 +18,7 @@ fn request(options: Options, tools: &[&str]) -> Request {
         .with_options(options)
 }
 
-fn object(value: Value) -> Map<String, Value> {
+fn into_object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
         other => panic!("{other} is no object"),
@@ -27,10 +27,10 @@ fn object(value: Value) -> Map<String, Value> {
 
 /// What the options add to a body that has none, but for the marks.
 #[track_caller]
-fn check_with(tools: &[&str], options: Options, expected: &Value) {
+fn check_with_tools(tools: &[&str], options: Options, expected: &Value) {
     let body = |options: Options| {
-        let body = encoded(&request(options, tools), MODEL);
-        object(value(&body.unwrap_or_else(|error| panic!("{error}"))))
+        let body = encode_to_string(&request(options, tools), MODEL);
+        into_object(parse_json(&body.unwrap_or_else(|error| panic!("{error}"))))
     };
     let without = body(Options { max_output_tokens: Some(8192), ..Options::default() });
     let mut with = body(options);
@@ -40,24 +40,24 @@ fn check_with(tools: &[&str], options: Options, expected: &Value) {
 
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "expectations are written in place")]
-fn check(options: Options, expected: Value) {
-    check_with(&["f"], options, &expected);
+fn check_encoded(options: Options, expected: Value) {
+    check_with_tools(&["f"], options, &expected);
 }
 
 #[track_caller]
 fn check_refused(options: &Options, kind: ErrorKind, parameter: &str) {
-    let error = encoded(&request(options.clone(), &["f"]), MODEL).unwrap_err();
+    let error = encode_to_string(&request(options.clone(), &["f"]), MODEL).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (kind, Some(parameter)), "{options:?}");
 }
 
-fn thinking(reasoning: Reasoning) -> Options {
+fn reasoning_options(reasoning: Reasoning) -> Options {
     Options { reasoning: Some(reasoning), ..Options::default() }
 }
 
 #[test]
 fn without_options_the_required_max_tokens_is_sent() {
-    let body = value(&encoded(&request(Options::default(), &[]), MODEL).unwrap());
-    let mut names: Vec<_> = object(body.clone()).into_iter().map(|(name, _)| name).collect();
+    let body = parse_json(&encode_to_string(&request(Options::default(), &[]), MODEL).unwrap());
+    let mut names: Vec<_> = into_object(body.clone()).into_iter().map(|(name, _)| name).collect();
     names.sort();
     assert_eq!(names, ["max_tokens", "messages", "model", "stream"]);
     assert_eq!(body["max_tokens"], 8192);
@@ -74,7 +74,7 @@ fn limits_sampling_and_user_id_are_encoded() {
         user: Some("u-1".into()),
         ..Options::default()
     };
-    check(
+    check_encoded(
         options,
         json!({
             "max_tokens": 9, "temperature": 0.5, "top_p": 0.25, "top_k": 3,
@@ -88,7 +88,7 @@ fn the_tool_choice_is_encoded() {
     #[track_caller]
     fn check_choice(tool_choice: ToolChoice, parallel: Option<bool>, expected: Value) {
         let options = Options { tool_choice, parallel_tool_calls: parallel, ..Options::default() };
-        check(options, expected);
+        check_encoded(options, expected);
     }
     let tool = || ToolChoice::Tool("f".into());
     check_choice(ToolChoice::Auto, None, json!({}));
@@ -107,25 +107,26 @@ fn the_tool_choice_is_encoded() {
 #[test]
 fn a_tool_choice_without_tools_is_omitted_or_rejected() {
     let choose = |tool_choice| Options { tool_choice, ..Options::default() };
-    check_with(&[], choose(ToolChoice::None), &json!({}));
-    let error = encoded(&request(choose(ToolChoice::Required), &[]), MODEL).unwrap_err();
+    check_with_tools(&[], choose(ToolChoice::None), &json!({}));
+    let error = encode_to_string(&request(choose(ToolChoice::Required), &[]), MODEL).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("tool_choice")));
     // Tools of the server's own are tools.
     let tools = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
-    let extra = object(json!({ "tools": tools }));
+    let extra = into_object(json!({ "tools": tools }));
     let options = Options { extra, ..choose(ToolChoice::Required) };
-    check_with(&[], options, &json!({ "tool_choice": { "type": "any" }, "tools": tools }));
+    check_with_tools(&[], options, &json!({ "tool_choice": { "type": "any" }, "tools": tools }));
 }
 
 #[test]
 fn a_thinking_budget_raises_the_output_limit() {
     #[track_caller]
     fn check_budget(budget: u32, limit: Option<u32>, expected: Value) {
-        let options = Options { max_output_tokens: limit, ..thinking(Reasoning::Budget(budget)) };
-        let mut fields = object(expected);
+        let options =
+            Options { max_output_tokens: limit, ..reasoning_options(Reasoning::Budget(budget)) };
+        let mut fields = into_object(expected);
         let thinking = json!({ "type": "enabled", "budget_tokens": budget });
         fields.insert("thinking".into(), thinking);
-        check(options, Value::Object(fields));
+        check_encoded(options, Value::Object(fields));
     }
     check_budget(1024, None, json!({}));
     check_budget(8192, None, json!({ "max_tokens": 16384 }));
@@ -140,36 +141,40 @@ fn an_effort_enables_adaptive_thinking_with_visible_summaries() {
     fn check_effort(effort: Effort, word: &str) {
         let thinking_field = json!({ "type": "adaptive", "display": "summarized" });
         let expected = json!({ "thinking": thinking_field, "output_config": { "effort": word } });
-        check(thinking(Reasoning::Effort(effort)), expected);
+        check_encoded(reasoning_options(Reasoning::Effort(effort)), expected);
     }
     check_effort(Effort::Minimal, "low");
     check_effort(Effort::Low, "low");
     check_effort(Effort::Medium, "medium");
     check_effort(Effort::High, "high");
     check_effort(Effort::Max, "max");
-    check(thinking(Reasoning::Off), json!({ "thinking": { "type": "disabled" } }));
+    check_encoded(reasoning_options(Reasoning::Off), json!({ "thinking": { "type": "disabled" } }));
 }
 
 #[test]
 fn options_incompatible_with_thinking_are_rejected_locally() {
     const INVALID: ErrorKind = ErrorKind::InvalidRequest;
     for reasoning in [Reasoning::Budget(2000), Reasoning::Effort(Effort::High)] {
-        let with = || thinking(reasoning);
+        let with = || reasoning_options(reasoning);
         check_refused(&Options { temperature: Some(0.5), ..with() }, INVALID, "temperature");
         check_refused(&Options { top_k: Some(3), ..with() }, INVALID, "top_k");
         check_refused(&Options { top_p: Some(0.9), ..with() }, INVALID, "top_p");
         let fine = Options { temperature: Some(1.0), top_p: Some(0.95), ..with() };
-        assert!(encoded(&request(fine, &["f"]), MODEL).is_ok());
+        assert!(encode_to_string(&request(fine, &["f"]), MODEL).is_ok());
     }
     for tool_choice in [ToolChoice::Required, ToolChoice::Tool("f".into())] {
-        let with = |reasoning| Options { tool_choice: tool_choice.clone(), ..thinking(reasoning) };
+        let with = |reasoning| Options {
+            tool_choice: tool_choice.clone(),
+            ..reasoning_options(reasoning)
+        };
         check_refused(&with(Reasoning::Budget(2000)), INVALID, "tool_choice");
         let fine = with(Reasoning::Effort(Effort::Low));
-        assert!(encoded(&request(fine, &["f"]), MODEL).is_ok());
+        assert!(encode_to_string(&request(fine, &["f"]), MODEL).is_ok());
     }
-    check_refused(&thinking(Reasoning::Budget(1023)), INVALID, "reasoning");
-    let cold = Options { temperature: Some(0.0), top_k: Some(1), ..thinking(Reasoning::Off) };
-    assert!(encoded(&request(cold, &["f"]), MODEL).is_ok());
+    check_refused(&reasoning_options(Reasoning::Budget(1023)), INVALID, "reasoning");
+    let cold =
+        Options { temperature: Some(0.0), top_k: Some(1), ..reasoning_options(Reasoning::Off) };
+    assert!(encode_to_string(&request(cold, &["f"]), MODEL).is_ok());
 }
 
 #[test]
@@ -181,10 +186,10 @@ fn an_output_schema_is_sent_as_output_format() {
     let output = Output::Schema(OutputSchema { name: "n".into(), schema: schema.clone() });
     let format = json!({ "type": "json_schema", "schema": schema });
     let options = Options { output: output.clone(), ..Options::default() };
-    check(options, json!({ "output_config": { "format": format } }));
+    check_encoded(options, json!({ "output_config": { "format": format } }));
     // Beside an effort it stands in the same object.
-    let options = Options { output, ..thinking(Reasoning::Effort(Effort::Low)) };
-    let body = value(&encoded(&request(options, &[]), MODEL).unwrap());
+    let options = Options { output, ..reasoning_options(Reasoning::Effort(Effort::Low)) };
+    let body = parse_json(&encode_to_string(&request(options, &[]), MODEL).unwrap());
     assert_eq!(body["output_config"], json!({ "effort": "low", "format": format }));
 }
 
@@ -203,11 +208,11 @@ fn options_the_wire_cannot_express_are_typed_errors() {
 
 #[test]
 fn extra_fields_are_merged_last() {
-    let extra = object(json!({
+    let extra = into_object(json!({
         "container": "c", "output_config": { "effort": "xhigh" }, "service_tier": "auto",
     }));
-    let options = Options { extra, ..thinking(Reasoning::Effort(Effort::Max)) };
-    let body = value(&encoded(&request(options, &[]), MODEL).unwrap());
+    let options = Options { extra, ..reasoning_options(Reasoning::Effort(Effort::Max)) };
+    let body = parse_json(&encode_to_string(&request(options, &[]), MODEL).unwrap());
     assert_eq!(body["output_config"], json!({ "effort": "xhigh" }));
     assert_eq!((&body["container"], &body["service_tier"]), (&json!("c"), &json!("auto")));
 }

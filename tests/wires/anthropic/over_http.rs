@@ -23,7 +23,7 @@ fn model(server: &ModelServer) -> Anthropic {
         .without_retries()
 }
 
-fn add() -> Tool {
+fn add_tool() -> Tool {
     let spec = ToolSpec {
         name: "add".into(),
         description: "Adds".into(),
@@ -56,7 +56,7 @@ async fn a_tool_loop_over_http_reuses_one_connection() {
     })
     .await
     .unwrap();
-    let outcome = Agent::new(model(&server)).with_tools([add()]).run("sum up").outcome().await;
+    let outcome = Agent::new(model(&server)).with_tools([add_tool()]).run("sum up").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "3 and 7."));
     assert_eq!(server.http_server().connection_count(), 1);
     let second = &server.requests()[1];
@@ -100,7 +100,7 @@ async fn a_beta_invalid_in_a_header_is_an_error_of_the_turn() {
     assert_eq!(turn.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
-async fn failing(reply: fn() -> Reply) -> Error {
+async fn reply_error(reply: fn() -> Reply) -> Error {
     let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
     let error = model(&server).stream_turn(request()).into_turn().await.unwrap_err();
     let shown = format!("{error} {error:?}");
@@ -110,7 +110,7 @@ async fn failing(reply: fn() -> Reply) -> Error {
 
 #[tokio::test]
 async fn an_error_status_has_its_kind_and_details() {
-    let error = failing(|| {
+    let error = reply_error(|| {
         let wait = std::time::Duration::from_secs(7);
         let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
         Reply::error(error.with_retry_after(wait))
@@ -156,7 +156,7 @@ async fn an_html_error_page_is_classified_by_its_status() {
 
 #[tokio::test]
 async fn an_echoed_key_is_masked() {
-    let error = failing(|| {
+    let error = reply_error(|| {
         let message = "bad key sk-ant-secret-key";
         Reply::error(Error::new(ErrorKind::Auth, message).with_status(401))
     })
@@ -168,14 +168,14 @@ async fn an_echoed_key_is_masked() {
 #[tokio::test]
 async fn an_error_in_the_stream_has_its_kind() {
     let error =
-        failing(|| Reply::text("Hel").fail(Error::new(ErrorKind::Overloaded, "busy"))).await;
+        reply_error(|| Reply::text("Hel").fail(Error::new(ErrorKind::Overloaded, "busy"))).await;
     assert_eq!(error.kind(), ErrorKind::Overloaded);
     assert_eq!(error.request_id(), Some("req_0000"));
 }
 
 #[tokio::test]
 async fn a_truncated_stream_is_an_incomplete_turn_with_partial_output() {
-    let error = failing(|| Reply::text("Half a sentence").cut()).await;
+    let error = reply_error(|| Reply::text("Half a sentence").cut()).await;
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
     assert_eq!(
         turnstream::turn::PartialTurn::from_error(&error).unwrap().text(),

@@ -8,40 +8,44 @@ use turnstream::request::{Cache, Options, System, ToolSpec};
 use turnstream::{ErrorKind, History, Request, Usage};
 
 use super::fixture::*;
-use crate::support::items::ends_with;
+use crate::support::items::as_turn_end;
 
 /// An item that ends its turn.
-fn last(item: Item) -> Item {
-    ends_with(StopReason::Stop, item, Usage::default())
+fn as_last_of_turn(item: Item) -> Item {
+    as_turn_end(StopReason::Stop, item, Usage::default())
 }
 
-fn result(id: &str) -> Item {
+fn tool_result(id: &str) -> Item {
     let (call_id, name, content) = (id.into(), "f".into(), "r".into());
     Item::tool_result(ToolResult { call_id, name, content, kind: ResultKind::Ok, report: None })
 }
 
-fn messages(items: Vec<Item>) -> Vec<Value> {
-    value(&sent(items))["messages"].as_array().unwrap().clone()
+fn encode_messages(items: Vec<Item>) -> Vec<Value> {
+    parse_json(&encode_items(items))["messages"].as_array().unwrap().clone()
 }
 
 /// Each message as its role and the types of its blocks.
-fn shape(items: Vec<Item>) -> Vec<String> {
+fn message_shapes(items: Vec<Item>) -> Vec<String> {
     let types = |message: &Value| {
         let blocks = message["content"].as_array().unwrap().iter();
         blocks.map(|block| block["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
     };
     let role = |message: &Value| message["role"].as_str().unwrap().to_owned();
-    messages(items).iter().map(|message| role(message) + ": " + &types(message)).collect()
+    encode_messages(items).iter().map(|message| role(message) + ": " + &types(message)).collect()
 }
 
 #[test]
 fn results_come_first_in_one_message_right_after_their_calls() {
     let mut items = vec![Item::user("x"), Item::tool_call("a", "f", "{}")];
-    items.extend([last(Item::tool_call("b", "f", "{}")), result("a"), result("b")]);
+    items.extend([
+        as_last_of_turn(Item::tool_call("b", "f", "{}")),
+        tool_result("a"),
+        tool_result("b"),
+    ]);
     items.extend([Item::user("and"), Item::system("be brief")]);
     let expected =
         ["user: text", "assistant: tool_use tool_use", "user: tool_result tool_result text text"];
-    assert_eq!(shape(items), expected);
+    assert_eq!(message_shapes(items), expected);
 }
 
 #[test]
@@ -49,40 +53,43 @@ fn calls_come_last_in_the_assistant_message() {
     let items = vec![
         Item::user("x"),
         Item::tool_call("a", "f", "{}"),
-        last(Item::text("said behind the call")),
-        result("a"),
+        as_last_of_turn(Item::text("said behind the call")),
+        tool_result("a"),
     ];
-    assert_eq!(shape(items), ["user: text", "assistant: text tool_use", "user: tool_result"]);
+    assert_eq!(
+        message_shapes(items),
+        ["user: text", "assistant: text tool_use", "user: tool_result"]
+    );
 }
 
 #[test]
 fn consecutive_messages_of_one_role_are_merged() {
-    let mut items = vec![Item::user("a"), Item::user("b"), last(Item::text("c"))];
-    items.extend([last(Item::text("d")), Item::user("e")]);
-    assert_eq!(shape(items), ["user: text text", "assistant: text text", "user: text"]);
+    let mut items = vec![Item::user("a"), Item::user("b"), as_last_of_turn(Item::text("c"))];
+    items.extend([as_last_of_turn(Item::text("d")), Item::user("e")]);
+    assert_eq!(message_shapes(items), ["user: text text", "assistant: text text", "user: text"]);
 }
 
 #[test]
 fn empty_text_is_not_sent() {
     let parts: Vec<Part> = vec![" \n".into(), "a".into(), "".into()];
-    let items = vec![Item::user(parts), last(Item::text("\n")), Item::user("b")];
-    assert_eq!(shape(items), ["user: text text"]);
+    let items = vec![Item::user(parts), as_last_of_turn(Item::text("\n")), Item::user("b")];
+    assert_eq!(message_shapes(items), ["user: text text"]);
 }
 
 #[test]
 fn a_final_assistant_text_does_not_end_in_white_space() {
     let texts = |items: Vec<Item>| {
-        let messages = messages(items);
+        let messages = encode_messages(items);
         let blocks = messages[1]["content"].as_array().unwrap().clone();
         blocks.iter().map(|b| b["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let x = || Item::user("x");
-    assert_eq!(texts(vec![x(), last(Item::text("a \n"))]), ["a"]);
+    assert_eq!(texts(vec![x(), as_last_of_turn(Item::text("a \n"))]), ["a"]);
     assert_eq!(texts(vec![x(), Item::text("a ").with_mark(Mark::Interrupted), x()]), ["a"]);
     assert_eq!(texts(vec![x(), Item::text("begin with ")]), ["begin with"]);
     // What the turn goes on behind is left as it is.
     assert_eq!(
-        texts(vec![x(), Item::text("As "), last(Item::text("said. ")), x()]),
+        texts(vec![x(), Item::text("As "), as_last_of_turn(Item::text("said. ")), x()]),
         ["As ", "said."]
     );
 }
@@ -91,8 +98,8 @@ fn a_final_assistant_text_does_not_end_in_white_space() {
 fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
     let id = "call.1:x y".to_owned() + &"z".repeat(80);
     let mut call = Item::tool_call(&*id, "functions.get weather", "{}");
-    call = last(call);
-    let messages = messages(vec![Item::user("x"), call, result(&id)]);
+    call = as_last_of_turn(call);
+    let messages = encode_messages(vec![Item::user("x"), call, tool_result(&id)]);
     let (call, result) = (&messages[1]["content"][0], &messages[2]["content"][0]);
     for name in [&call["id"], &call["name"]] {
         let name = name.as_str().unwrap();
@@ -104,32 +111,33 @@ fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
 
 #[test]
 fn tools_are_declared_while_the_history_has_calls() {
-    let items = vec![Item::user("x"), last(Item::tool_call("a", "f", "{}")), result("a")];
-    assert_eq!(value(&sent(items))["tools"][0]["name"], "f");
-    assert_eq!(value(&sent(vec![Item::user("x")])).get("tools"), None);
+    let items =
+        vec![Item::user("x"), as_last_of_turn(Item::tool_call("a", "f", "{}")), tool_result("a")];
+    assert_eq!(parse_json(&encode_items(items))["tools"][0]["name"], "f");
+    assert_eq!(parse_json(&encode_items(vec![Item::user("x")])).get("tools"), None);
 }
 
 /// What is sent for one part, in what a user says and in what a tool returns.
-fn part(part: Part) -> Result<Value, (ErrorKind, Option<String>)> {
-    let mut in_result = result("a");
+fn encode_part(part: Part) -> Result<Value, (ErrorKind, Option<String>)> {
+    let mut in_result = tool_result("a");
     let of_user = Item::user(vec![part.clone(), "end".into()]);
     if let turnstream::item::ItemKind::ToolResult(result) = &mut in_result.kind {
         result.content = vec![part, "end".into()].into();
     }
-    let items = vec![of_user, last(Item::tool_call("a", "f", "{}")), in_result];
-    let body = encoded(&Request::new(History::from_items("h", items)), MODEL);
+    let items = vec![of_user, as_last_of_turn(Item::tool_call("a", "f", "{}")), in_result];
+    let body = encode_to_string(&Request::new(History::from_items("h", items)), MODEL);
     let body = body.map_err(|error| (error.kind(), error.parameter().map(str::to_owned)))?;
-    let body = value(&body);
+    let body = parse_json(&body);
     let sent = body["messages"][0]["content"][0].clone();
     assert_eq!(body["messages"][2]["content"][0]["content"][0], sent);
     Ok(sent)
 }
 
-fn data(base64: &str) -> MediaSource {
+fn data_source(base64: &str) -> MediaSource {
     MediaSource::Data(base64.into())
 }
 
-fn url() -> MediaSource {
+fn url_source() -> MediaSource {
     MediaSource::Url("https://x.example/a".into())
 }
 
@@ -137,20 +145,24 @@ fn url() -> MediaSource {
 fn images_and_documents_are_encoded_in_prompts_and_results() {
     #[track_caller]
     fn check(given: Part, kind: &str, source: &Value) {
-        assert_eq!(part(given), Ok(json!({ "type": kind, "source": source })));
+        assert_eq!(encode_part(given), Ok(json!({ "type": kind, "source": source })));
     }
     let base64 = |kind: &str| json!({ "type": "base64", "media_type": kind, "data": "AAAA" });
     let fetched = json!({ "type": "url", "url": "https://x.example/a" });
     check(Part::image("image/png", "AAAA"), "image", &base64("image/png"));
     check(Part::image("IMAGE/JPG", "AAAA"), "image", &base64("image/jpeg"));
-    check(file("image/webp", data("AAAA")), "image", &base64("image/webp"));
+    check(file_part("image/webp", data_source("AAAA")), "image", &base64("image/webp"));
     check(Part::image_url("image/gif", "https://x.example/a"), "image", &fetched);
-    check(file("application/pdf", data("AAAA")), "document", &base64("application/pdf"));
-    check(file("application/pdf", url()), "document", &fetched);
+    check(
+        file_part("application/pdf", data_source("AAAA")),
+        "document",
+        &base64("application/pdf"),
+    );
+    check(file_part("application/pdf", url_source()), "document", &fetched);
     let text = |data: &str| json!({ "type": "text", "media_type": "text/plain", "data": data });
-    check(file("text/plain; charset=utf-8", data("w6k=")), "document", &text("é"));
-    check(file("text/csv", data("YSxi")), "document", &text("a,b"));
-    check(file("application/json", data("e30=")), "document", &text("{}"));
+    check(file_part("text/plain; charset=utf-8", data_source("w6k=")), "document", &text("é"));
+    check(file_part("text/csv", data_source("YSxi")), "document", &text("a,b"));
+    check(file_part("application/json", data_source("e30=")), "document", &text("{}"));
 }
 
 #[test]
@@ -158,37 +170,41 @@ fn media_the_wire_cannot_express_are_a_typed_error() {
     #[track_caller]
     fn check(given: Part) {
         let expected = (ErrorKind::Unsupported, Some("content".to_owned()));
-        assert_eq!(part(given), Err(expected));
+        assert_eq!(encode_part(given), Err(expected));
     }
     check(Part::image("image/svg+xml", "AAAA"));
-    check(file("audio/wav", data("AAAA")));
-    check(file("application/zip", url()));
-    check(file("text/plain", url()));
-    check(file("", data("AAAA")));
-    assert_eq!(part(file("text/plain", data("gA=="))), Err((ErrorKind::InvalidRequest, None)));
+    check(file_part("audio/wav", data_source("AAAA")));
+    check(file_part("application/zip", url_source()));
+    check(file_part("text/plain", url_source()));
+    check(file_part("", data_source("AAAA")));
+    assert_eq!(
+        encode_part(file_part("text/plain", data_source("gA=="))),
+        Err((ErrorKind::InvalidRequest, None))
+    );
 }
 
 #[test]
 fn an_empty_document_is_omitted_like_empty_text() {
-    assert_eq!(part(file("text/plain", data("IAo="))).unwrap()["text"], "end");
+    assert_eq!(encode_part(file_part("text/plain", data_source("IAo="))).unwrap()["text"], "end");
 }
 
-fn tool(name: &str) -> ToolSpec {
+fn tool_spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
     ToolSpec { name: name.into(), description: "d".into(), parameters }
 }
 
 /// A request with two tools, both zones, and a loop in progress.
-fn in_a_loop() -> Request {
-    let calls = vec![Item::user("x"), last(Item::tool_call("a", "f", "{}")), result("a")];
+fn tool_loop_request() -> Request {
+    let calls =
+        vec![Item::user("x"), as_last_of_turn(Item::tool_call("a", "f", "{}")), tool_result("a")];
     let mut request = Request::new(History::from_items("h", calls));
-    request.tools = vec![tool("f"), tool("g")].into();
+    request.tools = vec![tool_spec("f"), tool_spec("g")].into();
     request.system = System { stable: "stable".into(), volatile: "volatile".into() };
     request
 }
 
 /// Where the marks are, and what they say.
-fn marks(request: &Request) -> Vec<(String, Value)> {
+fn cache_marks(request: &Request) -> Vec<(String, Value)> {
     fn walk(at: &str, value: &Value, found: &mut Vec<(String, Value)>) {
         match value {
             Value::Object(fields) => {
@@ -208,27 +224,28 @@ fn marks(request: &Request) -> Vec<(String, Value)> {
         }
     }
     let mut found = Vec::new();
-    walk("", &value(&encoded(request, MODEL).unwrap()), &mut found);
+    walk("", &parse_json(&encode_to_string(request, MODEL).unwrap()), &mut found);
     found
 }
 
 #[test]
 fn cache_marks_are_on_tools_stable_prompt_and_last_user_message() {
-    let request = in_a_loop();
-    let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
+    let request = tool_loop_request();
+    let at: Vec<_> = cache_marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/system/0", "/tools/1", "/messages/2/content/0"]);
     let mut request = request;
     request.system.stable.clear();
     request.tools = Arc::default();
     request.context.push(Item::user(vec!["look".into(), Part::image("image/png", "AAAA")]));
-    let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
+    let at: Vec<_> = cache_marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/tools/0", "/messages/2/content/2"]);
 }
 
 #[test]
 fn cache_marks_carry_their_ttl() {
-    let marked =
-        |cache: Cache| marks(&in_a_loop().with_options(Options { cache, ..Options::default() }));
+    let marked = |cache: Cache| {
+        cache_marks(&tool_loop_request().with_options(Options { cache, ..Options::default() }))
+    };
     assert!(marked(Cache::Off).is_empty());
     let short = json!({ "type": "ephemeral" });
     assert!(marked(Cache::Short).iter().all(|(_, mark)| *mark == short));
@@ -241,20 +258,20 @@ fn cache_marks_carry_their_ttl() {
 fn the_last_user_message_is_marked_even_if_the_assistant_is_last() {
     let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
     let own = r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#;
-    let turn = blocks(&[thought, own], "pause_turn");
+    let turn = decode_blocks(&[thought, own], "pause_turn");
     let mut items = vec![Item::user("x")];
     items.extend(turn.to_history_items());
     let request = Request::new(History::from_items("h", items));
-    let at: Vec<_> = marks(&request).into_iter().map(|(at, _)| at).collect();
+    let at: Vec<_> = cache_marks(&request).into_iter().map(|(at, _)| at).collect();
     assert_eq!(at, ["/messages/0/content/0"]);
 }
 
 #[test]
 fn the_volatile_prompt_follows_the_stable_one_and_changes_no_earlier_byte() {
     let encode = |volatile: &str| {
-        let mut request = in_a_loop();
+        let mut request = tool_loop_request();
         request.system.volatile = volatile.into();
-        value(&encoded(&request, MODEL).unwrap())
+        parse_json(&encode_to_string(&request, MODEL).unwrap())
     };
     let (one, two, none) = (encode("one"), encode("two"), encode(" "));
     assert_eq!(one["system"][1], json!({ "type": "text", "text": "one" }));

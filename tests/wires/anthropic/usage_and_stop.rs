@@ -6,22 +6,22 @@ use turnstream::provider::anthropic;
 
 use super::fixture::*;
 
-fn ends(delta: &str, beside: &str) -> Vec<String> {
+fn message_with_delta(delta: &str, beside: &str) -> Vec<String> {
     let end = format!(r#"{{"type":"message_delta","delta":{delta}{beside}}}"#);
-    vec![START.into(), end, STOP.into()]
+    vec![MESSAGE_START.into(), end, MESSAGE_STOP.into()]
 }
 
 #[test]
 fn usage_is_cumulative_and_omitted_fields_keep_their_value() {
     #[track_caller]
     fn check(end: &str, expected: [u64; 5]) {
-        let start = START.replace(
+        let start = MESSAGE_START.replace(
             r#""input_tokens":10"#,
             r#""input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":1000"#,
         );
-        let mut events = ends(r#"{"stop_reason":"end_turn"}"#, end);
+        let mut events = message_with_delta(r#"{"stop_reason":"end_turn"}"#, end);
         events[0] = start;
-        let usage = read(&events).unwrap().usage();
+        let usage = decode_turn(&events).unwrap().usage();
         let [input_tokens, output_tokens, read, written, reasoning_tokens] = expected;
         let expected = Usage {
             input_tokens,
@@ -46,28 +46,32 @@ fn usage_is_cumulative_and_omitted_fields_keep_their_value() {
 fn iterations_of_another_model_are_kept_and_not_counted() {
     let passes = r#"[{"type":"compaction","input_tokens":500,"output_tokens":80},{"type":"message","input_tokens":10,"output_tokens":7}]"#;
     let usage = format!(r#","usage":{{"output_tokens":7,"iterations":{passes}}}"#);
-    let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, &usage)).unwrap();
+    let turn = decode_turn(&message_with_delta(r#"{"stop_reason":"end_turn"}"#, &usage)).unwrap();
     assert_eq!(turn.usage().total(), 17);
-    assert_eq!(own(&turn), [format!(r#"{{"type":"message","usage":{{"iterations":{passes}}}}}"#)]);
+    assert_eq!(
+        provider_item_texts(&turn),
+        [format!(r#"{{"type":"message","usage":{{"iterations":{passes}}}}}"#)]
+    );
     // What the usage says anyhow is not kept twice.
     let usage = r#","usage":{"output_tokens":7,"iterations":[{"type":"message"}],"server_tool_use":{"web_search_requests":0}}"#;
-    let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
-    assert_eq!(own(&turn), Vec::<String>::new());
+    let turn = decode_turn(&message_with_delta(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
+    assert_eq!(provider_item_texts(&turn), Vec::<String>::new());
 }
 
 #[test]
 fn server_tool_usage_is_kept() {
     let usage = r#","usage":{"server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}}"#;
-    let turn = read(&ends(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
+    let turn = decode_turn(&message_with_delta(r#"{"stop_reason":"end_turn"}"#, usage)).unwrap();
     let kept = r#"{"server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}}"#;
-    assert_eq!(own(&turn), [format!(r#"{{"type":"message","usage":{kept}}}"#)]);
+    assert_eq!(provider_item_texts(&turn), [format!(r#"{{"type":"message","usage":{kept}}}"#)]);
 }
 
 #[test]
 fn every_stop_reason_is_decoded_and_its_raw_value_kept() {
     #[track_caller]
     fn check(word: &str, expected: &StopReason) {
-        let turn = read(&ends(&format!(r#"{{"stop_reason":"{word}"}}"#), "")).unwrap();
+        let turn = decode_turn(&message_with_delta(&format!(r#"{{"stop_reason":"{word}"}}"#), ""))
+            .unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (expected, Some(word)));
     }
     check("end_turn", &StopReason::Stop);
@@ -86,8 +90,14 @@ fn every_stop_reason_is_decoded_and_its_raw_value_kept() {
 fn a_stop_without_a_reason_runs_no_calls() {
     let call = r#"{"type":"tool_use","id":"t1","name":"f","input":{}}"#;
     let null = r#"{"type":"message_delta","delta":{"stop_reason":null}}"#;
-    let events = [START.into(), begin(0, call), end(0), null.into(), STOP.into()];
-    let turn = read(&events).unwrap();
+    let events = [
+        MESSAGE_START.into(),
+        content_block_start(0, call),
+        content_block_stop(0),
+        null.into(),
+        MESSAGE_STOP.into(),
+    ];
+    let turn = decode_turn(&events).unwrap();
     assert_eq!(turn.stop_reason(), &StopReason::Other("message_stop".into()));
     assert!(turn.calls().veto().is_some());
 }
@@ -95,8 +105,8 @@ fn a_stop_without_a_reason_runs_no_calls() {
 #[test]
 fn the_matched_stop_sequence_is_kept() {
     let delta = r#"{"stop_reason":"stop_sequence","stop_sequence":"🌊\n"}"#;
-    let turn = read(&ends(delta, "")).unwrap();
-    assert_eq!(own(&turn), ["{\"type\":\"message\",\"stop_sequence\":\"🌊\\n\"}"]);
+    let turn = decode_turn(&message_with_delta(delta, "")).unwrap();
+    assert_eq!(provider_item_texts(&turn), ["{\"type\":\"message\",\"stop_sequence\":\"🌊\\n\"}"]);
     assert_eq!(turn.raw_stop_reason(), Some("stop_sequence"));
 }
 
@@ -104,51 +114,58 @@ fn the_matched_stop_sequence_is_kept() {
 fn the_details_of_a_refusal_are_kept_and_not_sent() {
     let details = r#"{"type":"refusal","category":"cyber","explanation":"No."}"#;
     let delta = format!(r#"{{"stop_reason":"refusal","stop_details":{details}}}"#);
-    let turn = read(&ends(&delta, "")).unwrap();
+    let turn = decode_turn(&message_with_delta(&delta, "")).unwrap();
     assert_eq!(turn.stop_reason(), &StopReason::Refusal);
-    assert_eq!(own(&turn), [format!(r#"{{"type":"message","stop_details":{details}}}"#)]);
-    assert!(!sent(then_more(&turn)).contains("cyber"));
+    assert_eq!(
+        provider_item_texts(&turn),
+        [format!(r#"{{"type":"message","stop_details":{details}}}"#)]
+    );
+    assert!(!encode_items(items_with_follow_up(&turn)).contains("cyber"));
 }
 
 #[test]
 fn input_transformations_of_the_vendor_are_kept_and_decoded() {
     let dropped = r#"{"type":"thinking_dropped","path":"messages.1.content.0","reason":"prefix_binding_mismatch"}"#;
-    let at_start = START.replace(
+    let at_start = MESSAGE_START.replace(
         r#""content":[]"#,
         &format!(r#""content":[],"input_transformations":[{dropped}]"#),
     );
     let delta = r#"{"stop_reason":"end_turn"}"#;
-    let mut events = ends(delta, "");
+    let mut events = message_with_delta(delta, "");
     events[0] = at_start;
-    let turn = read(&events).unwrap();
+    let turn = decode_turn(&events).unwrap();
     assert_eq!(
-        own(&turn),
+        provider_item_texts(&turn),
         [format!(r#"{{"type":"message","input_transformations":[{dropped}]}}"#)]
     );
     let changes = anthropic::input_transformations(&turn);
     let told: Vec<_> = changes.iter().map(|c| [&*c.kind, &*c.path, &*c.reason]).collect();
     assert_eq!(told, [["thinking_dropped", "messages.1.content.0", "prefix_binding_mismatch"]]);
-    assert!(!sent(then_more(&turn)).contains("thinking_dropped"));
+    assert!(!encode_items(items_with_follow_up(&turn)).contains("thinking_dropped"));
     // It may come again at the end, from the model that has answered at last.
     let again = dropped.replace("messages.1", "messages.3");
     let top =
         format!(r#"{{"type":"message_delta","delta":{delta},"input_transformations":[{again}]}}"#);
     let last = events.len() - 2;
     events[last] = top;
-    let changes = anthropic::input_transformations(&read(&events).unwrap());
+    let changes = anthropic::input_transformations(&decode_turn(&events).unwrap());
     assert_eq!(changes[0].path, "messages.3.content.0");
     // Nothing was changed.
-    let none = START.replace(r#""content":[]"#, r#""content":[],"input_transformations":[]"#);
-    let mut events = ends(delta, "");
+    let none =
+        MESSAGE_START.replace(r#""content":[]"#, r#""content":[],"input_transformations":[]"#);
+    let mut events = message_with_delta(delta, "");
     events[0] = none;
-    assert!(own(&read(&events).unwrap()).is_empty());
+    assert!(provider_item_texts(&decode_turn(&events).unwrap()).is_empty());
 }
 
 #[test]
 fn cache_writes_are_summed_by_ttl_if_no_total_is_reported() {
     let usage = |usage: &str| {
-        let turn =
-            read(&ends(r#"{"stop_reason":"end_turn"}"#, &format!(r#","usage":{usage}"#))).unwrap();
+        let turn = decode_turn(&message_with_delta(
+            r#"{"stop_reason":"end_turn"}"#,
+            &format!(r#","usage":{usage}"#),
+        ))
+        .unwrap();
         turn.usage().cache_write_input_tokens
     };
     let by_age =

@@ -6,63 +6,99 @@ use turnstream::provider::openai_chat::{Dialect, ThinkTags, TurnEnd};
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, Usage};
 
-use super::{answer, data_of, delta, done, events, finish, read, read_in};
-use crate::support::wires::frames;
+use super::{
+    answer_chunks, decode_events, decode_in_dialect, decode_turn, delta_chunk, done_marker,
+    finish_chunk, provider_data_texts,
+};
+use crate::support::wires::sse_body;
 
-fn text(turn: Result<Turn, Error>) -> Result<String, ErrorKind> {
+fn text_or_error_kind(turn: Result<Turn, Error>) -> Result<String, ErrorKind> {
     turn.map(|turn| turn.text()).map_err(|error| error.kind())
 }
 
-fn hi() -> String {
-    delta(&json!({ "content": "hi" }))
+fn hi_chunk() -> String {
+    delta_chunk(&json!({ "content": "hi" }))
 }
 
 #[test]
 fn a_turn_ends_by_its_finish_reason_with_or_without_done_and_not_by_done_alone() {
-    assert_eq!(text(read(&[hi(), finish("stop"), done()])), Ok("hi".into()));
-    assert_eq!(text(read(&[hi(), finish("stop")])), Ok("hi".into()));
-    assert_eq!(text(read(&[hi()])), Err(ErrorKind::IncompleteTurn));
-    assert_eq!(text(read(&[hi(), done()])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(
+        text_or_error_kind(decode_turn(&[hi_chunk(), finish_chunk("stop"), done_marker()])),
+        Ok("hi".into())
+    );
+    assert_eq!(
+        text_or_error_kind(decode_turn(&[hi_chunk(), finish_chunk("stop")])),
+        Ok("hi".into())
+    );
+    assert_eq!(text_or_error_kind(decode_turn(&[hi_chunk()])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(
+        text_or_error_kind(decode_turn(&[hi_chunk(), done_marker()])),
+        Err(ErrorKind::IncompleteTurn)
+    );
 }
 
 #[test]
 fn done_ends_a_turn_without_calls_if_the_dialect_allows_it() {
     let dialect = Dialect { turn_end: TurnEnd::DoneMarker, ..Dialect::MINIMAL };
-    let turn = read_in(&dialect, &[hi(), done()]).unwrap();
+    let turn = decode_in_dialect(&dialect, &[hi_chunk(), done_marker()]).unwrap();
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
-    assert_eq!(text(read_in(&dialect, &[hi()])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(
+        text_or_error_kind(decode_in_dialect(&dialect, &[hi_chunk()])),
+        Err(ErrorKind::IncompleteTurn)
+    );
     // Nothing was answered.
-    assert_eq!(text(read_in(&dialect, &[done()])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(
+        text_or_error_kind(decode_in_dialect(&dialect, &[done_marker()])),
+        Err(ErrorKind::IncompleteTurn)
+    );
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
-    let called = delta(&json!({ "tool_calls": call }));
-    let unsaid = read_in(&dialect, &[called.clone(), done()]);
-    assert_eq!(text(unsaid), Err(ErrorKind::IncompleteTurn));
-    assert!(read_in(&dialect, &[called, finish("stop"), done()]).unwrap().calls().veto().is_none());
+    let called = delta_chunk(&json!({ "tool_calls": call }));
+    let unsaid = decode_in_dialect(&dialect, &[called.clone(), done_marker()]);
+    assert_eq!(text_or_error_kind(unsaid), Err(ErrorKind::IncompleteTurn));
+    assert!(
+        decode_in_dialect(&dialect, &[called, finish_chunk("stop"), done_marker()])
+            .unwrap()
+            .calls()
+            .veto()
+            .is_none()
+    );
     let written = Dialect { parses_text_calls: true, ..dialect };
-    let said = delta(&json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }));
-    assert_eq!(text(read_in(&written, &[said, done()])), Err(ErrorKind::IncompleteTurn));
+    let said = delta_chunk(&json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }));
+    assert_eq!(
+        text_or_error_kind(decode_in_dialect(&written, &[said, done_marker()])),
+        Err(ErrorKind::IncompleteTurn)
+    );
 }
 
 #[test]
 fn end_of_body_ends_a_turn_without_calls_if_the_dialect_allows_it() {
     let dialect = Dialect { turn_end: TurnEnd::BodyEnd, ..Dialect::MINIMAL };
-    assert_eq!(text(read_in(&dialect, &[hi()])), Ok("hi".into()));
-    assert_eq!(text(read_in(&dialect, &[hi(), done()])), Ok("hi".into()));
-    assert_eq!(text(read_in(&dialect, &[])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(text_or_error_kind(decode_in_dialect(&dialect, &[hi_chunk()])), Ok("hi".into()));
+    assert_eq!(
+        text_or_error_kind(decode_in_dialect(&dialect, &[hi_chunk(), done_marker()])),
+        Ok("hi".into())
+    );
+    assert_eq!(
+        text_or_error_kind(decode_in_dialect(&dialect, &[])),
+        Err(ErrorKind::IncompleteTurn)
+    );
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
-    let called = read_in(&dialect, &[delta(&json!({ "tool_calls": call }))]);
-    assert_eq!(text(called), Err(ErrorKind::IncompleteTurn));
+    let called = decode_in_dialect(&dialect, &[delta_chunk(&json!({ "tool_calls": call }))]);
+    assert_eq!(text_or_error_kind(called), Err(ErrorKind::IncompleteTurn));
 }
 
 #[test]
 fn comments_blank_lines_and_event_names_are_ignored() {
     let body = ": OPENROUTER PROCESSING\n\n\n\nevent: chunk\n".to_owned()
-        + &frames(&[hi()])
+        + &sse_body(&[hi_chunk()])
         + ": still here\n\n"
-        + &frames(&[finish("stop"), done()]);
+        + &sse_body(&[finish_chunk("stop"), done_marker()]);
     assert_eq!(
-        events(body, &Dialect::OPENAI),
-        events(frames(&[hi(), finish("stop"), done()]), &Dialect::OPENAI,)
+        decode_events(body, &Dialect::OPENAI),
+        decode_events(
+            sse_body(&[hi_chunk(), finish_chunk("stop"), done_marker()]),
+            &Dialect::OPENAI,
+        )
     );
 }
 
@@ -70,25 +106,29 @@ fn comments_blank_lines_and_event_names_are_ignored() {
 fn usage_is_read_at_any_position_and_the_last_one_wins() {
     #[track_caller]
     fn check(chunks: &[&str]) {
-        let mut all: Vec<String> = vec![hi()];
+        let mut all: Vec<String> = vec![hi_chunk()];
         all.extend(chunks.iter().map(|chunk| (*chunk).to_owned()));
-        all.push(done());
+        all.push(done_marker());
         let counted = Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() };
-        assert_eq!(read(&all).unwrap().usage(), counted, "{chunks:?}");
+        assert_eq!(decode_turn(&all).unwrap().usage(), counted, "{chunks:?}");
     }
-    const STOP: &str = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
-    const COUNT: &str = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
-    check(&[STOP, COUNT]);
-    check(&[COUNT, STOP]);
-    check(&[STOP, COUNT, r#"{"choices":[],"usage":null}"#]);
+    const STOP_CHUNK: &str = r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+    const USAGE_CHUNK: &str = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
+    check(&[STOP_CHUNK, USAGE_CHUNK]);
+    check(&[USAGE_CHUNK, STOP_CHUNK]);
+    check(&[STOP_CHUNK, USAGE_CHUNK, r#"{"choices":[],"usage":null}"#]);
     check(&[
         r#"{"choices":[{"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
     ]);
     check(&[
         r#"{"choices":[{"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":3,"completion_tokens":2}}]}"#,
     ]);
-    check(&[r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#, COUNT, STOP]);
-    let none = read(&[hi(), finish("stop"), done()]).unwrap();
+    check(&[
+        r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}"#,
+        USAGE_CHUNK,
+        STOP_CHUNK,
+    ]);
+    let none = decode_turn(&[hi_chunk(), finish_chunk("stop"), done_marker()]).unwrap();
     assert_eq!(none.usage(), Usage::default());
 }
 
@@ -97,7 +137,11 @@ fn usage_field_aliases_of_servers_are_recognized() {
     #[track_caller]
     fn check(usage: &str, expected: Usage) {
         let count = format!(r#"{{"choices":[],"usage":{usage}}}"#);
-        assert_eq!(read(&[finish("stop"), count]).unwrap().usage(), expected, "{usage}");
+        assert_eq!(
+            decode_turn(&[finish_chunk("stop"), count]).unwrap().usage(),
+            expected,
+            "{usage}"
+        );
     }
     let plain = Usage { input_tokens: 9, output_tokens: 7, ..Usage::default() };
     // Reasoned tokens are part of the answer's, or beside them, as the total shows.
@@ -121,8 +165,8 @@ fn usage_field_aliases_of_servers_are_recognized() {
 fn errors_in_a_stream_have_their_kind_in_every_form_and_position() {
     #[track_caller]
     fn check(error: &str, kind: ErrorKind) {
-        for chunks in [vec![error.to_owned()], vec![hi(), error.to_owned()]] {
-            assert_eq!(text(read(&chunks)), Err(kind), "{error}");
+        for chunks in [vec![error.to_owned()], vec![hi_chunk(), error.to_owned()]] {
+            assert_eq!(text_or_error_kind(decode_turn(&chunks)), Err(kind), "{error}");
         }
     }
     check(r#"{"error":{"message":"m","code":429}}"#, ErrorKind::RateLimited);
@@ -147,13 +191,13 @@ fn errors_in_a_stream_have_their_kind_in_every_form_and_position() {
 
 #[test]
 fn azures_asynchronous_filter_chunks_are_ignored() {
-    let turn = read(&[
+    let turn = decode_turn(&[
         r#"{"choices":[],"id":"","model":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{}}]}"#.into(),
-        hi(),
+        hi_chunk(),
         r#"{"choices":[{"content_filter_offsets":{"check_offset":1},"content_filter_results":{"hate":{"filtered":false}},"delta":null,"finish_reason":null,"index":0}],"id":"","model":""}"#.into(),
         r#"{"choices":[{"content_filter_offsets":{},"index":0,"finish_reason":null}]}"#.into(),
-        finish("stop"),
-        done(),
+        finish_chunk("stop"),
+        done_marker(),
     ])
     .unwrap();
     assert_eq!((turn.text().as_str(), turn.response_id(), turn.model()), ("hi", Some("x"), None));
@@ -161,17 +205,17 @@ fn azures_asynchronous_filter_chunks_are_ignored() {
 
 #[test]
 fn only_the_first_choice_is_decoded() {
-    let turn = read(&[
+    let turn = decode_turn(&[
         r#"{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"},{"index":0,"delta":{"content":"hi"}}]}"#.into(),
         r#"{"choices":[{"index":2,"delta":{"content":"no"},"finish_reason":"stop"}]}"#.into(),
-        finish("stop"),
+        finish_chunk("stop"),
     ]);
-    assert_eq!(text(turn), Ok("hi".into()));
+    assert_eq!(text_or_error_kind(turn), Ok("hi".into()));
 }
 
 #[test]
 fn ids_and_models_that_are_empty_or_change_and_fields_beside_them_change_nothing() {
-    let turn = read(&[
+    let turn = decode_turn(&[
         r#"{"id":"","created":0,"model":"","choices":[]}"#.into(),
         r#"{"id":"a","model":"m1","x_groq":{"id":"r"},"provider":"P","service_tier":null,"system_fingerprint":"fp","obfuscation":"x","moderation":{"input":[]},"choices":[{"delta":{"content":"hi"},"logprobs":{"content":[]}}]}"#.into(),
         r#"{"id":"b","model":"m2","choices":[{"delta":{},"finish_reason":"stop"}]}"#.into(),
@@ -189,7 +233,7 @@ fn empty_roles_and_contents_yield_no_events() {
         json!({ "role": "assistant", "content": null, "refusal": null, "reasoning_content": "" }),
         json!({}),
     ];
-    let said = events(frames(&answer(&silent, "stop")), &Dialect::OPENAI);
+    let said = decode_events(sse_body(&answer_chunks(&silent, "stop")), &Dialect::OPENAI);
     assert_eq!(said.len(), 1, "{said:?}");
 }
 
@@ -197,9 +241,9 @@ fn empty_roles_and_contents_yield_no_events() {
 fn white_space_before_a_call_is_kept_and_not_sent_back() {
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
     let said = [json!({ "content": "\n\n" }), json!({ "tool_calls": call })];
-    let turn = read(&answer(&said, "tool_calls")).unwrap();
+    let turn = decode_turn(&answer_chunks(&said, "tool_calls")).unwrap();
     assert_eq!(turn.text(), "\n\n");
-    let messages = super::sent(turn.to_history_items(), &Dialect::OPENAI);
+    let messages = super::encode_messages(turn.to_history_items(), &Dialect::OPENAI);
     assert!(messages[0]["content"].is_null(), "{}", messages[0]);
 }
 
@@ -210,7 +254,7 @@ fn content_parts_are_text_and_reasoning() {
         json!({ "content": [{ "type": "thinking", "thinking": [{ "text": "m" }] }, { "type": "text", "text": "hi" }] }),
         json!({ "content": [{ "type": "reference", "reference_ids": [1] }] }),
     ];
-    let turn = read(&answer(&parts, "stop")).unwrap();
+    let turn = decode_turn(&answer_chunks(&parts, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
 }
 
@@ -223,7 +267,7 @@ fn reasoning_parts_are_reasoning_and_only_text_parts_are_the_answer() {
         json!({ "content": [{ "type": "reasoning", "text": "c" }, { "type": "text", "text": "hi" }] }),
         json!({ "content": [{ "type": "output_text", "text": "!" }, { "type": "tool_reference", "text": "x" }] }),
     ];
-    let turn = read(&answer(&parts, "stop")).unwrap();
+    let turn = decode_turn(&answer_chunks(&parts, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("abc", "hi!"));
 }
 
@@ -237,40 +281,45 @@ fn generated_images_are_kept_and_count_as_an_answer() {
         json!({ "content": [{ "type": "text", "text": "hi" }, picture(3)], "images": null }),
         json!({ "images": "none" }),
     ];
-    let turn = read(&answer(&said, "stop")).unwrap();
+    let turn = decode_turn(&answer_chunks(&said, "stop")).unwrap();
     assert_eq!(turn.text(), "hi");
-    assert_eq!(data_of(&turn), [kept(1), kept(2), None, kept(3)]);
-    let alone = read(&answer(&said[..1], "stop")).unwrap();
+    assert_eq!(provider_data_texts(&turn), [kept(1), kept(2), None, kept(3)]);
+    let alone = decode_turn(&answer_chunks(&said[..1], "stop")).unwrap();
     assert_eq!((alone.text().as_str(), alone.items().len()), ("", 2));
     assert!(alone.items().iter().all(|item| item.kind == ItemKind::Other));
 }
 
 #[test]
 fn audio_is_an_unsupported_error() {
-    let sound = delta(&json!({ "audio": { "id": "a", "data": "AAAA" } }));
-    let error = read(&[sound]).unwrap_err();
+    let sound = delta_chunk(&json!({ "audio": { "id": "a", "data": "AAAA" } }));
+    let error = decode_turn(&[sound]).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("audio")));
     assert_eq!(
-        text(read(&[delta(&json!({ "audio": null, "content": "hi" })), finish("stop")])),
+        text_or_error_kind(decode_turn(&[
+            delta_chunk(&json!({ "audio": null, "content": "hi" })),
+            finish_chunk("stop")
+        ])),
         Ok("hi".into())
     );
 }
 
 #[test]
 fn annotations_and_citations_are_kept_with_the_text() {
-    let turn = read(&[
-        delta(&json!({ "content": "hi", "annotations": [{ "type": "url_citation", "a": 1 }] })),
-        delta(&json!({ "annotations": [{ "type": "url_citation", "a": 2 }] })),
+    let turn = decode_turn(&[
+        delta_chunk(
+            &json!({ "content": "hi", "annotations": [{ "type": "url_citation", "a": 1 }] }),
+        ),
+        delta_chunk(&json!({ "annotations": [{ "type": "url_citation", "a": 2 }] })),
         r#"{"citations":["u"],"choices":[]}"#.into(),
         r#"{"citations":["u","v"],"choices":[]}"#.into(),
-        finish("stop"),
+        finish_chunk("stop"),
     ])
     .unwrap();
     let kept = r#"{"annotations":[{"type":"url_citation","a":1},{"type":"url_citation","a":2}],"citations":["u","v"]}"#;
-    assert_eq!(data_of(&turn), [Some(kept.to_owned())]);
+    assert_eq!(provider_data_texts(&turn), [Some(kept.to_owned())]);
     // Without any text they are about nothing.
     let alone = [json!({ "annotations": [{ "type": "url_citation" }] })];
-    assert!(read(&answer(&alone, "stop")).unwrap().items().is_empty());
+    assert!(decode_turn(&answer_chunks(&alone, "stop")).unwrap().items().is_empty());
 }
 
 #[test]
@@ -278,7 +327,7 @@ fn finish_reasons_are_decoded_and_their_raw_values_kept() {
     use StopReason::*;
     #[track_caller]
     fn check(raw: &str, reason: &StopReason) {
-        let turn = read(&[hi(), finish(raw), done()]).unwrap();
+        let turn = decode_turn(&[hi_chunk(), finish_chunk(raw), done_marker()]).unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (reason, Some(raw)));
     }
     for raw in ["stop", "end", "eos", "end_turn"] {
@@ -297,16 +346,25 @@ fn finish_reasons_are_decoded_and_their_raw_values_kept() {
         ("network_error", ErrorKind::Server),
         ("insufficient_system_resource", ErrorKind::Overloaded),
     ] {
-        assert_eq!(text(read(&[hi(), finish(raw)])), Err(kind), "{raw}");
+        assert_eq!(
+            text_or_error_kind(decode_turn(&[hi_chunk(), finish_chunk(raw)])),
+            Err(kind),
+            "{raw}"
+        );
     }
     // An empty one is none.
-    assert_eq!(text(read(&[hi(), finish(""), done()])), Err(ErrorKind::IncompleteTurn));
+    assert_eq!(
+        text_or_error_kind(decode_turn(&[hi_chunk(), finish_chunk(""), done_marker()])),
+        Err(ErrorKind::IncompleteTurn)
+    );
 }
 
 #[test]
 fn a_finish_reason_counts_once_and_may_accompany_the_last_text() {
     let last = r#"{"choices":[{"delta":{"content":"!"},"finish_reason":"stop"}]}"#;
-    let turn = read(&[hi(), last.into(), finish("length"), hi(), done()]).unwrap();
+    let turn =
+        decode_turn(&[hi_chunk(), last.into(), finish_chunk("length"), hi_chunk(), done_marker()])
+            .unwrap();
     assert_eq!((turn.text().as_str(), turn.raw_stop_reason()), ("hi!", Some("stop")));
 }
 
@@ -317,14 +375,17 @@ fn reasoning_tags_in_text_are_split_if_the_dialect_says_so() {
         .map(|piece| json!({ "content": piece }))
         .collect();
     let tagged = Dialect { think_tags: ThinkTags::Tagged, ..Dialect::MINIMAL };
-    let turn = read_in(&tagged, &answer(&pieces, "stop")).unwrap();
+    let turn = decode_in_dialect(&tagged, &answer_chunks(&pieces, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
-    let turn = read(&answer(&pieces, "stop")).unwrap();
+    let turn = decode_turn(&answer_chunks(&pieces, "stop")).unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("", "<think>hm</think>\n\nhi"));
     let opened = Dialect { think_tags: ThinkTags::OpenedByTemplate, ..Dialect::MINIMAL };
-    let turn = read_in(&opened, &answer(&[json!({ "content": "hm</think>hi" })], "stop")).unwrap();
+    let turn =
+        decode_in_dialect(&opened, &answer_chunks(&[json!({ "content": "hm</think>hi" })], "stop"))
+            .unwrap();
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
     // What was held back comes before the end.
-    let cut = read_in(&tagged, &answer(&[json!({ "content": "<thi" })], "stop")).unwrap();
+    let cut = decode_in_dialect(&tagged, &answer_chunks(&[json!({ "content": "<thi" })], "stop"))
+        .unwrap();
     assert_eq!(cut.text(), "<thi");
 }

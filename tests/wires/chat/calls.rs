@@ -12,17 +12,20 @@ use turnstream::tool::Tool;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, ErrorKind, History, Item, Toolkit};
 
-use super::{answer, data_of, events, read, read_in, sent, spec};
-use crate::support::wires::frames;
+use super::{
+    answer_chunks, decode_events, decode_in_dialect, decode_turn, encode_messages,
+    provider_data_texts, tool_spec,
+};
+use crate::support::wires::sse_body;
 
-fn called(deltas: &[Value]) -> Result<Turn, Error> {
+fn decode_calls(deltas: &[Value]) -> Result<Turn, Error> {
     let deltas: Vec<_> = deltas.iter().map(|calls| json!({ "tool_calls": calls })).collect();
-    read(&answer(&deltas, "tool_calls"))
+    decode_turn(&answer_chunks(&deltas, "tool_calls"))
 }
 
 #[track_caller]
-fn check(deltas: &[Value], expected: &[&str]) {
-    check_turn(&called(deltas).unwrap(), expected);
+fn check_calls(deltas: &[Value], expected: &[&str]) {
+    check_turn(&decode_calls(deltas).unwrap(), expected);
 }
 
 #[track_caller]
@@ -38,36 +41,39 @@ fn an_id_may_be_in_the_first_or_every_delta_and_null_or_empty_ones_are_ignored()
     let first = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{" } }]);
     for id in [json!(null), json!(""), json!("a")] {
         let next = json!([{ "index": 0, "id": id, "function": { "arguments": "}" } }]);
-        check(&[first.clone(), next], &["a f {}"]);
+        check_calls(&[first.clone(), next], &["a f {}"]);
     }
-    check(&[first, json!([{ "index": 0, "function": { "arguments": "}" } }])], &["a f {}"]);
+    check_calls(&[first, json!([{ "index": 0, "function": { "arguments": "}" } }])], &["a f {}"]);
 }
 
 #[test]
 fn a_name_may_be_whole_split_repeated_or_late() {
     let whole = "a get_weather {}";
     let at = |name: &str, arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": name, "arguments": arguments } }]);
-    check(&[at("get_weather", "{"), at("get_weather", "}")], &[whole]);
-    check(&[at("get_", ""), at("weather", "{}")], &[whole]);
-    check(&[at("", "{"), at("", "}"), at("get_weather", "")], &[whole]);
-    assert_eq!(called(&[at("", "{}")]).unwrap_err().kind(), ErrorKind::Protocol);
+    check_calls(&[at("get_weather", "{"), at("get_weather", "}")], &[whole]);
+    check_calls(&[at("get_", ""), at("weather", "{}")], &[whole]);
+    check_calls(&[at("", "{"), at("", "}"), at("get_weather", "")], &[whole]);
+    assert_eq!(decode_calls(&[at("", "{}")]).unwrap_err().kind(), ErrorKind::Protocol);
 }
 
 #[test]
 fn calls_are_distinguished_by_index_then_id_then_order() {
     let call = |index: Value, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
     // Indices that begin at one and have gaps.
-    check(&[call(json!(1), "a", "{}"), call(json!(4), "b", "{}")], &["a f {}", "b f {}"]);
+    check_calls(&[call(json!(1), "a", "{}"), call(json!(4), "b", "{}")], &["a f {}", "b f {}"]);
     // The same index under another id.
-    check(&[call(json!(0), "a", "{}"), call(json!(0), "b", "{}")], &["a f {}", "b f {}"]);
+    check_calls(&[call(json!(0), "a", "{}"), call(json!(0), "b", "{}")], &["a f {}", "b f {}"]);
     // No index at all.
-    check(&[call(json!(null), "a", "{}"), call(json!(null), "b", "{}")], &["a f {}", "b f {}"]);
+    check_calls(
+        &[call(json!(null), "a", "{}"), call(json!(null), "b", "{}")],
+        &["a f {}", "b f {}"],
+    );
     // The same call under another index is no second one.
-    check(&[call(json!(0), "a", "{}"), call(json!(1), "a", "{}")], &["a f {}"]);
+    check_calls(&[call(json!(0), "a", "{}"), call(json!(1), "a", "{}")], &["a f {}"]);
     // Empty ids are made up, distinct.
     let made = &["call_1_1 f {}", "call_1_2 f {}"];
-    check(&[call(json!(0), "", "{}"), call(json!(1), "", "{}")], made);
-    check(&[call(json!(null), "", "{}"), call(json!(null), "", "{}")], made);
+    check_calls(&[call(json!(0), "", "{}"), call(json!(1), "", "{}")], made);
+    check_calls(&[call(json!(null), "", "{}"), call(json!(null), "", "{}")], made);
 }
 
 #[test]
@@ -78,26 +84,26 @@ fn deltas_of_parallel_calls_may_interleave() {
         { "index": 1, "id": "b", "function": { "name": "g", "arguments": "{\"y" } },
     ]);
     let rest = json!([piece(1, "\":1}"), piece(0, "\":2}")]);
-    check(&[begin, rest], &["a f {\"x\":2}", "b g {\"y\":1}"]);
+    check_calls(&[begin, rest], &["a f {\"x\":2}", "b g {\"y\":1}"]);
 }
 
 #[test]
 fn a_call_may_be_whole_without_arguments_or_followed_by_an_empty_chunk() {
     let whole = json!([{ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "{\"x\":1}" } }]);
-    check(std::slice::from_ref(&whole), &["a f {\"x\":1}"]);
+    check_calls(std::slice::from_ref(&whole), &["a f {\"x\":1}"]);
     let behind = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
-    check(&[whole, behind], &["a f {\"x\":1}"]);
+    check_calls(&[whole, behind], &["a f {\"x\":1}"]);
     for arguments in [json!(null), json!(""), json!({})] {
         let call =
             json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
-        let turn = called(&[call]).unwrap();
+        let turn = decode_calls(&[call]).unwrap();
         assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty_object(), "{}");
     }
-    let missing = called(&[json!([{ "index": 0, "id": "a", "function": { "name": "f" } }])]);
+    let missing = decode_calls(&[json!([{ "index": 0, "id": "a", "function": { "name": "f" } }])]);
     assert_eq!(missing.unwrap().tool_calls().next().unwrap().arguments_or_empty_object(), "{}");
     let object =
         json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": { "x": [1] } } }]);
-    check(&[object], &["a f {\"x\":[1]}"]);
+    check_calls(&[object], &["a f {\"x\":[1]}"]);
 }
 
 #[test]
@@ -112,7 +118,7 @@ fn a_call_without_arguments_keeps_its_position_among_parallel_calls() {
                 call(c, "c", nothing.clone()),
                 call(d, "d", json!("{\"n\":2}")),
             ];
-            let turn = called(&deltas).unwrap();
+            let turn = decode_calls(&deltas).unwrap();
             let ids: Vec<_> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
             assert_eq!(ids, ["a", "b", "c", "d"], "{nothing}");
             let arguments = turn.tool_calls().map(|call| call.parse_arguments::<Value>().unwrap());
@@ -126,16 +132,16 @@ fn a_call_without_arguments_keeps_its_position_among_parallel_calls() {
 fn the_index_determines_a_calls_position_however_late_it_starts() {
     let call = |index: u64, id: &str, arguments: &str| json!([{ "index": index, "id": id, "function": { "name": "f", "arguments": arguments } }]);
     let whole = ["a f {}", "b f {\"n\":1}"];
-    check(&[call(1, "b", "{\"n\":1}"), call(0, "a", "{}")], &whole);
-    check(
+    check_calls(&[call(1, "b", "{\"n\":1}"), call(0, "a", "{}")], &whole);
+    check_calls(
         &[call(1, "b", "{\"n\""), call(0, "a", "{"), call(1, "", ":1}"), call(0, "", "}")],
         &whole,
     );
-    check(
+    check_calls(
         &[call(2, "c", "{}"), call(1, "b", "{}"), call(0, "a", "{}")],
         &["a f {}", "b f {}", "c f {}"],
     );
-    check(&[call(7, "b", "{}"), call(3, "a", "{}")], &["a f {}", "b f {}"]);
+    check_calls(&[call(7, "b", "{}"), call(3, "a", "{}")], &["a f {}", "b f {}"]);
 }
 
 #[test]
@@ -145,7 +151,7 @@ fn a_call_streams_once_all_calls_before_it_are_known() {
         json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] })
     };
     let deltas = [call(0, "a", ""), call(1, "b", "{\"n\""), call(1, "b", ":1}"), call(2, "c", "")];
-    let events = events(frames(&answer(&deltas, "tool_calls")), &Dialect::OPENAI);
+    let events = decode_events(sse_body(&answer_chunks(&deltas, "tool_calls")), &Dialect::OPENAI);
     let said = events.into_iter().filter_map(|event| match event.unwrap() {
         TurnEvent::ToolCallStart { call_id, .. } => Some(format!("start {call_id}")),
         TurnEvent::ToolCallArgsDelta { call_id, delta } => Some(format!("{call_id} {delta}")),
@@ -159,52 +165,53 @@ fn a_call_streams_once_all_calls_before_it_are_known() {
 fn a_call_whose_kind_is_missing_or_unknown_is_a_call_and_a_custom_one_is_unsupported() {
     for kind in [json!(null), json!(""), json!("builtin_function")] {
         let call = json!([{ "index": 0, "id": "a", "type": kind, "function": { "name": "f", "arguments": "{}" } }]);
-        check(&[call], &["a f {}"]);
+        check_calls(&[call], &["a f {}"]);
     }
     for custom in [
         json!([{ "index": 0, "id": "a", "type": "custom", "custom": { "name": "f", "input": "x" } }]),
         json!([{ "index": 0, "custom": { "input": "x" } }]),
     ] {
-        assert_eq!(called(&[custom]).unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(decode_calls(&[custom]).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }
 
 #[test]
 fn a_call_is_not_complete_because_its_arguments_parse() {
     let at = |arguments: &str| json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": arguments } }]);
-    check(&[at("{}"), at(" "), at("")], &["a f {} "]);
+    check_calls(&[at("{}"), at(" "), at("")], &["a f {} "]);
     // Whole as it looks, it did not end.
-    let cut_off = super::delta(&json!({ "tool_calls": at("{}") }));
-    assert_eq!(read(&[cut_off]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let cut_off = super::delta_chunk(&json!({ "tool_calls": at("{}") }));
+    assert_eq!(decode_turn(&[cut_off]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }
 
 #[test]
 fn an_invalid_or_ambiguous_call_delta_runs_no_call() {
     let begin = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "" } }]);
     let piece = json!({ "index": 0, "function": { "arguments": "{\"x\":1}" } });
-    check(&[begin.clone(), json!([piece.clone()])], &["a f {\"x\":1}"]);
+    check_calls(&[begin.clone(), json!([piece.clone()])], &["a f {\"x\":1}"]);
     for none in
         [piece.clone(), json!("{\"x\":1}"), json!(1), json!(["{\"x\":1}"]), json!([[piece]])]
     {
-        assert_eq!(called(&[begin.clone(), none]).unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(decode_calls(&[begin.clone(), none]).unwrap_err().kind(), ErrorKind::Protocol);
     }
     // What says nothing is no piece and no call.
     for nothing in [json!(null), json!([]), json!([null]), json!([{}]), json!([{ "index": 3 }])] {
-        check(&[begin.clone(), nothing], &["a f "]);
+        check_calls(&[begin.clone(), nothing], &["a f "]);
     }
     let second = json!([{ "index": 1, "id": "b", "function": { "name": "g", "arguments": "" } }]);
     let whose = json!([{ "function": { "arguments": "{}" } }]);
-    let one = called(&[begin.clone(), whose.clone()]);
+    let one = decode_calls(&[begin.clone(), whose.clone()]);
     check_turn(&one.unwrap(), &["a f {}"]);
-    assert_eq!(called(&[begin, second, whose]).unwrap_err().kind(), ErrorKind::Protocol);
+    assert_eq!(decode_calls(&[begin, second, whose]).unwrap_err().kind(), ErrorKind::Protocol);
 }
 
 #[test]
 fn an_invalid_function_call_does_not_run() {
     let begin = json!({ "function_call": { "name": "f", "arguments": "" } });
     let doubled = r#"{"choices":[{"delta":{"function_call":{"arguments":"{","arguments":"{}"}}}]}"#;
-    let body = [super::delta(&begin), doubled.to_owned(), super::finish("function_call")];
-    assert_eq!(read(&body).unwrap_err().kind(), ErrorKind::Protocol);
+    let body =
+        [super::delta_chunk(&begin), doubled.to_owned(), super::finish_chunk("function_call")];
+    assert_eq!(decode_turn(&body).unwrap_err().kind(), ErrorKind::Protocol);
 }
 
 #[test]
@@ -216,7 +223,7 @@ fn text_may_precede_and_follow_calls() {
             json!({ "tool_calls": call }),
             json!({ "content": "two" }),
         ];
-        let turn = read(&answer(&deltas, reason)).unwrap();
+        let turn = decode_turn(&answer_chunks(&deltas, reason)).unwrap();
         assert_eq!(turn.text(), "one two");
         check_turn(&turn, &["a f {}"]);
         assert!(turn.calls().veto().is_none(), "{reason}");
@@ -225,7 +232,7 @@ fn text_may_precede_and_follow_calls() {
 
 #[test]
 fn a_tool_calls_reason_without_calls_completes_a_turn() {
-    let turn = read(&answer(&[json!({ "content": "hi" })], "tool_calls")).unwrap();
+    let turn = decode_turn(&answer_chunks(&[json!({ "content": "hi" })], "tool_calls")).unwrap();
     assert!(turn.calls().is_empty());
     assert_eq!(turn.text(), "hi");
 }
@@ -238,23 +245,23 @@ fn a_thought_signature_is_kept_on_its_call_and_sent_back() {
         { "index": 1, "id": "b", "function": { "name": "f", "arguments": "{}" } },
     ]);
     let later = json!([{ "index": 0, "function": { "arguments": "" } }]);
-    let turn = called(&[calls, later]).unwrap();
+    let turn = decode_calls(&[calls, later]).unwrap();
     let kept = r#"{"extra_content":{"google":{"thought_signature":"c2ln"}}}"#.to_owned();
-    assert_eq!(data_of(&turn), [Some(kept), None]);
-    let back = sent(turn.to_history_items(), &Dialect::OPENAI);
+    assert_eq!(provider_data_texts(&turn), [Some(kept), None]);
+    let back = encode_messages(turn.to_history_items(), &Dialect::OPENAI);
     assert_eq!(back[0]["tool_calls"][0]["extra_content"], google);
     assert!(back[0]["tool_calls"][1]["extra_content"].is_null());
     // Another vendor is not shown it.
-    let other = sent(turn.to_history_items(), &Dialect::GROQ);
+    let other = encode_messages(turn.to_history_items(), &Dialect::GROQ);
     assert!(other[0]["tool_calls"][0]["extra_content"].is_null());
 }
 
 #[test]
 fn a_call_with_a_generated_id_keeps_its_signature() {
     let delta = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","extra_content":{"z":1,"a":{"y":"s","b":2}},"function":{"name":"f","arguments":"{}"}}]}}]}"#;
-    let turn = read(&[delta.into(), super::finish("tool_calls")]).unwrap();
+    let turn = decode_turn(&[delta.into(), super::finish_chunk("tool_calls")]).unwrap();
     let bytes = turnstream::provider::openai_chat::encode(
-        &super::request(turn.to_history_items()),
+        &super::request_with_items(turn.to_history_items()),
         super::MODEL,
         &Dialect::OPENAI,
     );
@@ -268,18 +275,18 @@ fn litellms_extra_call_fields_are_sent_back_unchanged() {
     let call = json!([{ "index": 0, "id": "call_1__thought__c2ln+/=", "provider_specific_fields": fields,
         "function": { "name": "f", "arguments": "{}", "provider_specific_fields": fields } }]);
     let deltas = [json!({ "tool_calls": call })];
-    let turn = read_in(&Dialect::LITELLM, &answer(&deltas, "tool_calls")).unwrap();
+    let turn = decode_in_dialect(&Dialect::LITELLM, &answer_chunks(&deltas, "tool_calls")).unwrap();
     check_turn(&turn, &["call_1 f {}"]);
     let mut items = turn.to_history_items();
-    items.push(super::result("call_1", "r"));
-    let back = sent(items.clone(), &Dialect::LITELLM);
+    items.push(super::tool_result("call_1", "r"));
+    let back = encode_messages(items.clone(), &Dialect::LITELLM);
     let call = &back[0]["tool_calls"][0];
     assert_eq!(call["id"], "call_1__thought__c2ln+/=");
     assert_eq!(back[1]["tool_call_id"], call["id"]);
     assert_eq!(call["provider_specific_fields"], fields);
     assert_eq!(call["function"]["provider_specific_fields"], fields);
     // To another vendor it is a call.
-    let other = sent(items, &Dialect::OPENAI);
+    let other = encode_messages(items, &Dialect::OPENAI);
     assert_eq!(other[0]["tool_calls"][0]["id"], "call_1");
     assert_eq!(other[1]["tool_call_id"], "call_1");
 }
@@ -289,7 +296,7 @@ fn the_legacy_function_call_field_is_decoded() {
     let piece = |name: Value, arguments: &str| json!({ "function_call": { "name": name, "arguments": arguments } });
     for name in [json!(null), json!("f")] {
         let deltas = [piece(json!("f"), ""), piece(name.clone(), "{\"x\""), piece(name, ":1}")];
-        let turn = read(&answer(&deltas, "function_call")).unwrap();
+        let turn = decode_turn(&answer_chunks(&deltas, "function_call")).unwrap();
         check_turn(&turn, &["call_1_1 f {\"x\":1}"]);
         assert!(turn.calls().veto().is_none());
     }
@@ -305,16 +312,16 @@ fn calls_embedded_in_text_are_parsed_if_the_dialect_says_so() {
         .map(|piece| json!({ "content": String::from_utf8_lossy(piece) }))
         .collect();
     let dialect = Dialect { parses_text_calls: true, ..Dialect::MINIMAL };
-    let turn = read_in(&dialect, &answer(&pieces, "stop")).unwrap();
+    let turn = decode_in_dialect(&dialect, &answer_chunks(&pieces, "stop")).unwrap();
     check_turn(&turn, &["call_1_1 f {\"x\": 1}", "call_1_2 g {}"]);
     assert_eq!(turn.text(), "I look.\n<tool_call>{\"no\":1}</tool_call>");
     assert!(turn.calls().veto().is_none());
-    let turn = read(&answer(&pieces, "stop")).unwrap();
+    let turn = decode_turn(&answer_chunks(&pieces, "stop")).unwrap();
     assert_eq!((turn.text().as_str(), turn.calls().len()), (text, 0));
     // What was held back of the text stands before the call behind it.
     let call = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{}" } }]);
     let mixed = [json!({ "content": "<tool" }), json!({ "tool_calls": call })];
-    let turn = read_in(&dialect, &answer(&mixed, "stop")).unwrap();
+    let turn = decode_in_dialect(&dialect, &answer_chunks(&mixed, "stop")).unwrap();
     assert_eq!(turn.items()[0].as_text(), Some("<tool"));
     assert!(turn.items()[1].as_tool_call().is_some());
     // Nothing adds to a call that came whole.
@@ -323,20 +330,20 @@ fn calls_embedded_in_text_are_parsed_if_the_dialect_says_so() {
         json!({ "content": "<tool_call>{\"name\":\"f\"}</tool_call>" }),
         json!({ "tool_calls": more }),
     ];
-    let error = read_in(&dialect, &answer(&whole, "stop")).unwrap_err();
+    let error = decode_in_dialect(&dialect, &answer_chunks(&whole, "stop")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
     // Without its closing tag it is text.
     let open = [json!({ "content": "<tool_call>{\"name\":\"f\"}" })];
-    let turn = read_in(&dialect, &answer(&open, "stop")).unwrap();
+    let turn = decode_in_dialect(&dialect, &answer_chunks(&open, "stop")).unwrap();
     assert_eq!((turn.text().as_str(), turn.calls().len()), ("<tool_call>{\"name\":\"f\"}", 0));
 }
 
 #[test]
 fn truncated_arguments_with_a_normal_finish_reason_never_run() {
     let cut = json!([{ "index": 0, "id": "a", "function": { "name": "f", "arguments": "{\"path\":\"/" } }]);
-    let turn = Arc::new(called(&[cut]).unwrap());
+    let turn = Arc::new(decode_calls(&[cut]).unwrap());
     check_turn(&turn, &["a f {\"path\":\"/"]);
-    let tool = Tool::raw(spec(), |_, _| async { "it ran" }).unwrap();
+    let tool = Tool::raw(tool_spec(), |_, _| async { "it ran" }).unwrap();
     let mut history = History::from_id("h");
     history.push(Item::user("x"));
     let run = Toolkit::new([tool]).run(&history, &turn);

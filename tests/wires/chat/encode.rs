@@ -11,14 +11,14 @@ use turnstream::provider::openai_chat::{
 use turnstream::request::Cache;
 use turnstream::{ErrorKind, Item};
 
-use super::{body, request, result, sent};
+use super::{encode_json, encode_messages, request_with_items, tool_result};
 
 /// A question, a call, its result, an answer.
-fn called(id: &str) -> Vec<Item> {
-    vec![Item::user("x"), Item::tool_call(id, "f", "{}"), result(id, "r")]
+fn call_items(id: &str) -> Vec<Item> {
+    vec![Item::user("x"), Item::tool_call(id, "f", "{}"), tool_result(id, "r")]
 }
 
-fn roles(messages: &[Value]) -> Vec<&str> {
+fn message_roles(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
@@ -36,10 +36,10 @@ fn every_preset_has_a_unique_name_and_a_valid_url() {
 #[test]
 fn instructions_have_the_dialects_role_and_position() {
     let items = vec![Item::user("a"), Item::system("b"), Item::user("c")];
-    let mut request = request(items).with_system("stable");
+    let mut request = request_with_items(items).with_system("stable");
     request.system.volatile = "today".into();
     let messages = |dialect: &Dialect| {
-        let body = body(&request, dialect).unwrap();
+        let body = encode_json(&request, dialect).unwrap();
         let messages = body["messages"].as_array().unwrap().clone();
         messages
             .iter()
@@ -57,14 +57,14 @@ fn instructions_have_the_dialects_role_and_position() {
     let developer = Dialect { system_role: SystemRole::Developer, ..Dialect::OPENAI };
     assert_eq!(messages(&developer)[0], "developer: stable");
     request.system = turnstream::request::System::default();
-    assert_eq!(roles(&sent(vec![Item::user("a")], &Dialect::MINIMAL)), ["user"]);
+    assert_eq!(message_roles(&encode_messages(vec![Item::user("a")], &Dialect::MINIMAL)), ["user"]);
 }
 
 #[test]
 fn an_assistant_message_with_only_calls_has_the_dialects_content() {
     let content = |empty_content: EmptyContent| {
         let dialect = Dialect { empty_content, ..Dialect::MINIMAL };
-        sent(called("a"), &dialect)[1].get("content").cloned()
+        encode_messages(call_items("a"), &dialect)[1].get("content").cloned()
     };
     assert_eq!(content(EmptyContent::Null), Some(Value::Null));
     assert_eq!(content(EmptyContent::EmptyString), Some(json!("")));
@@ -75,19 +75,24 @@ fn an_assistant_message_with_only_calls_has_the_dialects_content() {
 fn an_empty_assistant_message_is_omitted() {
     let items = vec![Item::user("x"), Item::text(" "), Item::reasoning("hm"), Item::user("y")];
     for dialect in Dialect::ALL {
-        assert_eq!(roles(&sent(items.clone(), dialect)), ["user", "user"], "{}", dialect.name);
+        assert_eq!(
+            message_roles(&encode_messages(items.clone(), dialect)),
+            ["user", "user"],
+            "{}",
+            dialect.name
+        );
     }
 }
 
 #[test]
 fn an_empty_tool_list_is_sent_only_if_the_dialect_requires_it_after_calls() {
     let tools = |items: Vec<Item>, dialect: &Dialect| {
-        let body = body(&request(items).with_tools([]), dialect).unwrap();
+        let body = encode_json(&request_with_items(items).with_tools([]), dialect).unwrap();
         body.get("tools").cloned()
     };
     for dialect in Dialect::ALL {
         let expected = dialect.sends_empty_tools.then(|| json!([]));
-        assert_eq!(tools(called("a"), dialect), expected, "{}", dialect.name);
+        assert_eq!(tools(call_items("a"), dialect), expected, "{}", dialect.name);
         assert_eq!(tools(vec![Item::user("x")], dialect), None, "{}", dialect.name);
     }
     assert!(Dialect::ALL.iter().any(|dialect| dialect.sends_empty_tools));
@@ -95,8 +100,8 @@ fn an_empty_tool_list_is_sent_only_if_the_dialect_requires_it_after_calls() {
 
 #[test]
 fn a_result_names_its_tool_if_the_dialect_requires_it() {
-    assert_eq!(sent(called("a"), &Dialect::MISTRAL)[2]["name"], "f");
-    assert!(sent(called("a"), &Dialect::OPENAI)[2].get("name").is_none());
+    assert_eq!(encode_messages(call_items("a"), &Dialect::MISTRAL)[2]["name"], "f");
+    assert!(encode_messages(call_items("a"), &Dialect::OPENAI)[2].get("name").is_none());
 }
 
 #[test]
@@ -104,7 +109,7 @@ fn ids_have_the_dialects_format_and_results_match_their_calls() {
     let long = "call_".to_owned() + &"é.1".repeat(30);
     for dialect in Dialect::ALL {
         for id in ["a", "abcdefghi", "call_1_1", long.as_str()] {
-            let messages = sent(called(id), dialect);
+            let messages = encode_messages(call_items(id), dialect);
             let sent = messages[1]["tool_calls"][0]["id"].as_str().unwrap();
             assert_eq!(messages[2]["tool_call_id"], sent);
             let legal = match dialect.call_id_rule {
@@ -116,22 +121,28 @@ fn ids_have_the_dialects_format_and_results_match_their_calls() {
             assert!(legal, "{sent} in {}", dialect.name);
         }
     }
-    assert_eq!(sent(called("abcdefghi"), &Dialect::MISTRAL)[2]["tool_call_id"], "abcdefghi");
+    assert_eq!(
+        encode_messages(call_items("abcdefghi"), &Dialect::MISTRAL)[2]["tool_call_id"],
+        "abcdefghi"
+    );
 }
 
 #[test]
 fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
-    let mut items = called("a");
+    let mut items = call_items("a");
     items.push(Item::user("y"));
     assert_eq!(
-        roles(&sent(items.clone(), &Dialect::MISTRAL)),
+        message_roles(&encode_messages(items.clone(), &Dialect::MISTRAL)),
         ["user", "assistant", "tool", "assistant", "user"]
     );
-    assert_eq!(roles(&sent(items, &Dialect::OPENAI)), ["user", "assistant", "tool", "user"]);
+    assert_eq!(
+        message_roles(&encode_messages(items, &Dialect::OPENAI)),
+        ["user", "assistant", "tool", "user"]
+    );
     // Images of a result are the user's, too.
     let content = vec!["see".into(), Part::image("image/png", "AAAA")].into();
     let kind = ResultKind::Ok;
-    let mut items = called("a");
+    let mut items = call_items("a");
     items[2] = Item::tool_result(ToolResult {
         call_id: "a".into(),
         name: "f".into(),
@@ -139,8 +150,8 @@ fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
         kind,
         report: None,
     });
-    let messages = sent(items, &Dialect::MISTRAL);
-    assert_eq!(roles(&messages), ["user", "assistant", "tool", "assistant", "user"]);
+    let messages = encode_messages(items, &Dialect::MISTRAL);
+    assert_eq!(message_roles(&messages), ["user", "assistant", "tool", "assistant", "user"]);
     assert_eq!(messages[2]["content"], "see");
     assert_eq!(messages[4]["content"][0]["type"], "image_url");
 }
@@ -160,8 +171,8 @@ fn media_are_encoded_or_rejected_according_to_the_dialect() {
     ];
     for dialect in Dialect::ALL {
         for (needs, part) in &parts {
-            let asked = request(vec![Item::user(vec!["see".into(), part.clone()])]);
-            match body(&asked, dialect) {
+            let asked = request_with_items(vec![Item::user(vec!["see".into(), part.clone()])]);
+            match encode_json(&asked, dialect) {
                 Ok(_) => assert!(dialect.media_forms >= *needs, "{} {part:?}", dialect.name),
                 Err(error) => {
                     assert!(dialect.media_forms < *needs, "{} {part:?}", dialect.name);
@@ -172,7 +183,8 @@ fn media_are_encoded_or_rejected_according_to_the_dialect() {
         }
     }
     let all = parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>();
-    let content = sent(vec![Item::user(all)], &Dialect::OPENROUTER)[0]["content"].clone();
+    let content =
+        encode_messages(vec![Item::user(all)], &Dialect::OPENROUTER)[0]["content"].clone();
     assert_eq!(
         content,
         json!([
@@ -187,7 +199,7 @@ fn media_are_encoded_or_rejected_according_to_the_dialect() {
 
 #[test]
 fn cache_marks_are_on_tools_stable_prompt_and_newest_message() {
-    let mut asked = request(called("a")).with_system("stable");
+    let mut asked = request_with_items(call_items("a")).with_system("stable");
     asked.system.volatile = "today".into();
     let marks = |body: &Value| {
         let mut found = Vec::new();
@@ -212,16 +224,16 @@ fn cache_marks_are_on_tools_stable_prompt_and_newest_message() {
     let places = ["/messages/0/content/0", "/messages/1/content/0", "/tools/0"];
     let short = json!({ "type": "ephemeral" });
     let expected: Vec<_> = places.iter().map(|at| ((*at).to_owned(), short.clone())).collect();
-    let sent = body(&asked, &Dialect::OPENROUTER).unwrap();
+    let sent = encode_json(&asked, &Dialect::OPENROUTER).unwrap();
     assert_eq!(marks(&sent), expected);
     assert_eq!(sent["messages"][0]["content"][1]["text"], "today");
     asked.options.cache = Cache::Long;
-    let long = body(&asked, &Dialect::OPENROUTER).unwrap();
+    let long = encode_json(&asked, &Dialect::OPENROUTER).unwrap();
     assert_eq!(long["tools"][0]["cache_control"], json!({ "type": "ephemeral", "ttl": "1h" }));
     // Elsewhere the option does nothing.
-    assert!(marks(&body(&asked, &Dialect::OPENAI).unwrap()).is_empty());
+    assert!(marks(&encode_json(&asked, &Dialect::OPENAI).unwrap()).is_empty());
     asked.options.cache = Cache::Off;
-    let off = body(&asked, &Dialect::OPENROUTER).unwrap();
+    let off = encode_json(&asked, &Dialect::OPENROUTER).unwrap();
     assert!(marks(&off).is_empty());
     assert_eq!(off["messages"][1]["content"], "x");
 }
@@ -237,8 +249,10 @@ fn nothing_is_sent_between_a_call_and_its_result() {
             Item::text("So."),
             Item::user("y"),
         ];
-        let roles: Vec<Value> =
-            sent(items, &Dialect::OPENAI).iter().map(|message| message["role"].clone()).collect();
+        let roles: Vec<Value> = encode_messages(items, &Dialect::OPENAI)
+            .iter()
+            .map(|message| message["role"].clone())
+            .collect();
         assert_eq!(roles, ["user", "assistant", "tool", "user"]);
     }
 }

@@ -5,13 +5,13 @@ use turnstream::ErrorKind;
 use turnstream::provider::openai_chat::{Dialect, EffortNames, OutputForms, ToolChoices};
 use turnstream::request::{Effort, Options, Output, OutputSchema, Reasoning, ToolChoice};
 
-use super::{body, request, with_options};
+use super::{encode_json, encode_with_options, request_with_items};
 
 /// Checks that an option becomes these fields, or is refused by its name if they are `null`.
 #[track_caller]
-fn check(dialect: &Dialect, option: &str, options: Options, expected: &Value) {
-    let sent = with_options(options, dialect);
-    let plain = with_options(Options::default(), dialect).unwrap();
+fn check_option(dialect: &Dialect, option: &str, options: Options, expected: &Value) {
+    let sent = encode_with_options(options, dialect);
+    let plain = encode_with_options(Options::default(), dialect).unwrap();
     match (sent, expected) {
         (Err(error), Value::Null) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{} {error}", dialect.name);
@@ -39,26 +39,31 @@ fn sampling_options_have_the_dialects_names() {
         };
         let expected = json!({ "temperature": 0.5, "top_p": 0.25, "frequency_penalty": 1.0,
             "presence_penalty": -1.0, "stop": ["END"] });
-        check(dialect, "", options, &expected);
+        check_option(dialect, "", options, &expected);
     }
     let top_k = || Options { top_k: Some(7), ..Options::default() };
-    check(&Dialect::VLLM, "top_k", top_k(), &json!({ "top_k": 7 }));
-    check(&Dialect::OPENAI, "top_k", top_k(), &Value::Null);
+    check_option(&Dialect::VLLM, "top_k", top_k(), &json!({ "top_k": 7 }));
+    check_option(&Dialect::OPENAI, "top_k", top_k(), &Value::Null);
     let seed = || Options { seed: Some(7), ..Options::default() };
-    check(&Dialect::OPENAI, "seed", seed(), &json!({ "seed": 7 }));
-    check(&Dialect::MISTRAL, "seed", seed(), &json!({ "random_seed": 7 }));
-    check(&Dialect::DEEPSEEK, "seed", seed(), &Value::Null);
+    check_option(&Dialect::OPENAI, "seed", seed(), &json!({ "seed": 7 }));
+    check_option(&Dialect::MISTRAL, "seed", seed(), &json!({ "random_seed": 7 }));
+    check_option(&Dialect::DEEPSEEK, "seed", seed(), &Value::Null);
     let stops = |n: usize| Options { stop_sequences: vec!["x".into(); n], ..Options::default() };
-    check(&Dialect::OPENAI, "stop_sequences", stops(4), &json!({ "stop": ["x", "x", "x", "x"] }));
-    check(&Dialect::OPENAI, "stop_sequences", stops(5), &Value::Null);
-    assert!(with_options(stops(16), &Dialect::DEEPSEEK).is_ok());
+    check_option(
+        &Dialect::OPENAI,
+        "stop_sequences",
+        stops(4),
+        &json!({ "stop": ["x", "x", "x", "x"] }),
+    );
+    check_option(&Dialect::OPENAI, "stop_sequences", stops(5), &Value::Null);
+    assert!(encode_with_options(stops(16), &Dialect::DEEPSEEK).is_ok());
 }
 
 #[test]
 fn the_output_limit_has_the_dialects_name() {
     let limit = || Options { max_output_tokens: Some(9), ..Options::default() };
-    check(&Dialect::OPENAI, "", limit(), &json!({ "max_completion_tokens": 9 }));
-    check(&Dialect::MINIMAL, "", limit(), &json!({ "max_tokens": 9 }));
+    check_option(&Dialect::OPENAI, "", limit(), &json!({ "max_completion_tokens": 9 }));
+    check_option(&Dialect::MINIMAL, "", limit(), &json!({ "max_tokens": 9 }));
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
     let named = || choice(ToolChoice::Tool("f".into()));
     let function = json!({ "type": "function", "function": { "name": "f" } });
     for dialect in Dialect::ALL {
-        check(dialect, "", choice(ToolChoice::Auto), &json!({}));
+        check_option(dialect, "", choice(ToolChoice::Auto), &json!({}));
         let (none, required, tool) = match dialect.tool_choice {
             ToolChoices::None => (json!({}), Value::Null, Value::Null),
             ToolChoices::Keywords => (
@@ -81,12 +86,12 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
                 json!({ "tool_choice": function }),
             ),
         };
-        check(dialect, "tool_choice", choice(ToolChoice::None), &none);
-        check(dialect, "tool_choice", choice(ToolChoice::Required), &required);
-        check(dialect, "tool_choice", named(), &tool);
+        check_option(dialect, "tool_choice", choice(ToolChoice::None), &none);
+        check_option(dialect, "tool_choice", choice(ToolChoice::Required), &required);
+        check_option(dialect, "tool_choice", named(), &tool);
     }
     // Without the field, that none may be called is said by sending none.
-    let sent = with_options(choice(ToolChoice::None), &Dialect::OLLAMA).unwrap();
+    let sent = encode_with_options(choice(ToolChoice::None), &Dialect::OLLAMA).unwrap();
     assert!(sent.get("tools").is_none());
 }
 
@@ -100,11 +105,12 @@ fn parallel_calls_can_be_disabled_if_the_dialect_supports_it() {
             }
             false => (json!({}), Value::Null),
         };
-        check(dialect, "parallel_tool_calls", several(Some(true)), &yes);
-        check(dialect, "parallel_tool_calls", several(Some(false)), &no);
+        check_option(dialect, "parallel_tool_calls", several(Some(true)), &yes);
+        check_option(dialect, "parallel_tool_calls", several(Some(false)), &no);
         // "'parallel_tool_calls' is only allowed when 'tools' are specified".
-        let asked = request(vec!["x".into()]).with_tools([]).with_options(several(Some(false)));
-        assert!(body(&asked, dialect).unwrap().get("parallel_tool_calls").is_none());
+        let asked =
+            request_with_items(vec!["x".into()]).with_tools([]).with_options(several(Some(false)));
+        assert!(encode_json(&asked, dialect).unwrap().get("parallel_tool_calls").is_none());
     }
 }
 
@@ -112,7 +118,7 @@ fn parallel_calls_can_be_disabled_if_the_dialect_supports_it() {
 fn reasoning_is_requested_in_the_dialects_form() {
     let check = |dialect: &Dialect, reasoning: Reasoning, expected: Value| {
         let options = Options { reasoning: Some(reasoning), ..Options::default() };
-        check(dialect, "reasoning", options, &expected);
+        check_option(dialect, "reasoning", options, &expected);
     };
     let efforts = [Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Max];
     let words = ["minimal", "low", "medium", "high", "xhigh"];
@@ -159,31 +165,31 @@ fn response_format_is_encoded_as_far_as_the_dialect_supports_it() {
             OutputForms::ObjectAndSchema => (object, of_schema(None)),
             OutputForms::ObjectAndStrictSchema => (object, of_schema(Some(true))),
         };
-        check(dialect, "output", output(Output::Text), &json!({}));
-        check(dialect, "output", output(Output::Json), &json);
+        check_option(dialect, "output", output(Output::Text), &json!({}));
+        check_option(dialect, "output", output(Output::Json), &json);
         let asked = OutputSchema { name: "n".into(), schema: schema.clone() };
-        check(dialect, "output", output(Output::Schema(asked)), &fits);
+        check_option(dialect, "output", output(Output::Schema(asked)), &fits);
     }
 }
 
 #[test]
 fn user_id_and_metadata_are_sent_if_the_dialect_supports_them() {
     let user = || Options { user: Some("u1".into()), ..Options::default() };
-    check(&Dialect::OPENAI, "user", user(), &json!({ "safety_identifier": "u1" }));
-    check(&Dialect::AZURE, "user", user(), &json!({ "user": "u1" }));
-    check(&Dialect::MISTRAL, "user", user(), &Value::Null);
+    check_option(&Dialect::OPENAI, "user", user(), &json!({ "safety_identifier": "u1" }));
+    check_option(&Dialect::AZURE, "user", user(), &json!({ "user": "u1" }));
+    check_option(&Dialect::MISTRAL, "user", user(), &Value::Null);
     let metadata = || {
         let metadata = [("k".to_owned(), "v".to_owned())].into();
         Options { metadata, ..Options::default() }
     };
-    check(&Dialect::OPENAI, "metadata", metadata(), &json!({ "metadata": { "k": "v" } }));
-    check(&Dialect::GROQ, "metadata", metadata(), &Value::Null);
+    check_option(&Dialect::OPENAI, "metadata", metadata(), &json!({ "metadata": { "k": "v" } }));
+    check_option(&Dialect::GROQ, "metadata", metadata(), &Value::Null);
 }
 
 #[test]
 fn usage_is_requested_if_required_and_extra_fields_come_last() {
     for dialect in Dialect::ALL {
-        let sent = with_options(Options::default(), dialect).unwrap();
+        let sent = encode_with_options(Options::default(), dialect).unwrap();
         let asked = dialect.stream_usage.then(|| json!({ "include_usage": true }));
         assert_eq!(sent.get("stream_options").cloned(), asked, "{}", dialect.name);
         // Nothing of the vendor's own that others refuse.
@@ -194,7 +200,8 @@ fn usage_is_requested_if_required_and_extra_fields_come_last() {
     let Value::Object(extra) = json!({ "store": true, "stream_options": { "more": 1 } }) else {
         unreachable!("it is written as an object")
     };
-    let sent = with_options(Options { extra, ..Options::default() }, &Dialect::OPENAI).unwrap();
+    let sent =
+        encode_with_options(Options { extra, ..Options::default() }, &Dialect::OPENAI).unwrap();
     assert_eq!(sent["store"], true);
     assert_eq!(sent["stream_options"], json!({ "include_usage": true, "more": 1 }));
 }

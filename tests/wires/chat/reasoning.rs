@@ -5,41 +5,50 @@ use turnstream::item::Mark;
 use turnstream::provider::openai_chat::{Dialect, ReasoningEcho, encode};
 use turnstream::{Item, Turn};
 
-use super::{answer, data_of, delta, finish, read_in, request, result, sent, with_data};
+use super::{
+    answer_chunks, decode_in_dialect, delta_chunk, encode_messages, finish_chunk,
+    provider_data_texts, request_with_items, tool_result, with_provider_data,
+};
 
-fn read(deltas: &[Value]) -> Turn {
-    read_in(&Dialect::OPENROUTER, &answer(deltas, "stop")).unwrap()
+fn decode_openrouter_turn(deltas: &[Value]) -> Turn {
+    decode_in_dialect(&Dialect::OPENROUTER, &answer_chunks(deltas, "stop")).unwrap()
 }
 
 #[test]
 fn reasoning_under_any_of_three_names_is_yielded_once() {
     for name in ["reasoning_content", "reasoning", "reasoning_text"] {
-        let turn = read(&[json!({ name: "h" }), json!({ name: "m" }), json!({ "content": "hi" })]);
+        let turn = decode_openrouter_turn(&[
+            json!({ name: "h" }),
+            json!({ name: "m" }),
+            json!({ "content": "hi" }),
+        ]);
         assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"), "{name}");
     }
-    let both = read(&[json!({ "reasoning": "hm", "reasoning_content": "hm" })]);
+    let both = decode_openrouter_turn(&[json!({ "reasoning": "hm", "reasoning_content": "hm" })]);
     assert_eq!(both.reasoning(), "hm");
 }
 
 #[test]
 fn reasoning_that_is_not_text_is_ignored() {
     for odd in [json!({}), json!([1]), json!(true), json!(7), json!(null)] {
-        let turn = read(&[json!({ "reasoning": odd, "reasoning_details": odd, "content": "hi" })]);
+        let turn = decode_openrouter_turn(&[
+            json!({ "reasoning": odd, "reasoning_details": odd, "content": "hi" }),
+        ]);
         assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("", "hi"), "{odd}");
     }
 }
 
 #[test]
 fn reasoning_may_follow_the_text() {
-    let turn = read(&[json!({ "content": "hi" }), json!({ "reasoning": "hm" })]);
+    let turn = decode_openrouter_turn(&[json!({ "content": "hi" }), json!({ "reasoning": "hm" })]);
     assert_eq!((turn.reasoning().as_str(), turn.text().as_str()), ("hm", "hi"));
 }
 
 /// The body that a turn and a message of the user become, as text.
-fn back(turn: &Turn, model: &str, dialect: &Dialect) -> String {
+fn encode_follow_up(turn: &Turn, model: &str, dialect: &Dialect) -> String {
     let mut items = turn.to_history_items();
     items.push(Item::user("go on"));
-    String::from_utf8(encode(&request(items), model, dialect).unwrap()).unwrap()
+    String::from_utf8(encode(&request_with_items(items), model, dialect).unwrap()).unwrap()
 }
 
 #[test]
@@ -54,19 +63,19 @@ fn reasoning_details_are_merged_and_sent_back_to_their_model_byte_for_byte() {
         chunk(r#"[{"type":"reasoning.text","text":"We ","index":0,"format":null}]"#, "\"We \""),
         chunk(r#"[{"type":"reasoning.text","text":"need","index":0,"signature":"s"}]"#, "\"need\""),
         chunk(&format!("[{encrypted}]"), "null"),
-        delta(&json!({ "content": "hi" })),
-        finish("stop"),
+        delta_chunk(&json!({ "content": "hi" })),
+        finish_chunk("stop"),
     ];
-    let turn = read_in(&Dialect::OPENROUTER, &chunks).unwrap();
+    let turn = decode_in_dialect(&Dialect::OPENROUTER, &chunks).unwrap();
     // The words stand there twice and are said once.
     assert_eq!(turn.reasoning(), "We need");
     let sent = format!(
         r#""reasoning_details":[{{"type":"reasoning.text","text":"We need","index":0,"format":null,"signature":"s"}},{encrypted}]"#
     );
-    let own = back(&turn, "m", &Dialect::OPENROUTER);
+    let own = encode_follow_up(&turn, "m", &Dialect::OPENROUTER);
     assert!(own.contains(&sent), "{own}");
     for (model, dialect) in [("other", Dialect::OPENROUTER), ("m", Dialect::LITELLM)] {
-        let other = back(&turn, model, &dialect);
+        let other = encode_follow_up(&turn, model, &dialect);
         assert!(!other.contains("reasoning_details") && !other.contains("need"), "{other}");
     }
 }
@@ -74,33 +83,44 @@ fn reasoning_details_are_merged_and_sent_back_to_their_model_byte_for_byte() {
 #[test]
 fn encrypted_only_reasoning_is_an_item_in_order() {
     let details = json!([{ "type": "reasoning.encrypted", "data": "x" }]);
-    let turn = read(&[json!({ "reasoning_details": details }), json!({ "content": "hi" })]);
+    let turn = decode_openrouter_turn(&[
+        json!({ "reasoning_details": details }),
+        json!({ "content": "hi" }),
+    ]);
     let kept = r#"{"reasoning_details":[{"type":"reasoning.encrypted","data":"x"}]}"#;
-    assert_eq!(data_of(&turn), [Some(kept.to_owned()), None]);
+    assert_eq!(provider_data_texts(&turn), [Some(kept.to_owned()), None]);
     assert_eq!(turn.reasoning(), "");
 }
 
 #[test]
 fn details_with_another_index_are_a_separate_reasoning_item() {
     let piece = |index: u64, text: &str| json!({ "reasoning_details": [{ "type": "reasoning.text", "text": text, "index": index }] });
-    let turn = read(&[piece(0, "a"), piece(1, "b"), piece(0, "c"), json!({ "content": "hi" })]);
+    let turn = decode_openrouter_turn(&[
+        piece(0, "a"),
+        piece(1, "b"),
+        piece(0, "c"),
+        json!({ "content": "hi" }),
+    ]);
     let kept = json!([
         { "type": "reasoning.text", "text": "ac", "index": 0 },
         { "type": "reasoning.text", "text": "b", "index": 1 },
     ]);
-    assert_eq!(sent(turn.to_history_items(), &Dialect::OPENROUTER)[0]["reasoning_details"], kept);
+    assert_eq!(
+        encode_messages(turn.to_history_items(), &Dialect::OPENROUTER)[0]["reasoning_details"],
+        kept
+    );
 }
 
 #[test]
 fn text_found_only_in_the_details_is_yielded() {
     let piece = |text: &str| json!({ "reasoning_details": [{ "type": "reasoning.summary", "summary": text, "index": 0 }] });
-    let turn = read(&[piece("We "), piece("need"), json!({ "content": "hi" })]);
+    let turn = decode_openrouter_turn(&[piece("We "), piece("need"), json!({ "content": "hi" })]);
     assert_eq!(turn.reasoning(), "We need");
 }
 
 #[test]
 fn content_parts_without_reasoning_do_not_hide_the_details_text() {
-    let turn = read(&[
+    let turn = decode_openrouter_turn(&[
         json!({ "content": [{ "type": "text", "text": "hi" }] }),
         json!({ "reasoning_details": [{ "type": "reasoning.text", "text": "hm" }] }),
     ]);
@@ -120,9 +140,9 @@ fn signed_and_redacted_thinking_blocks_are_sent_back_unchanged() {
         block("second", "sig2"),
         json!({ "content": "hi" }),
     ];
-    let turn = read_in(&Dialect::LITELLM, &answer(&deltas, "stop")).unwrap();
+    let turn = decode_in_dialect(&Dialect::LITELLM, &answer_chunks(&deltas, "stop")).unwrap();
     assert_eq!(turn.reasoning(), "hmnextsecond");
-    let messages = sent(turn.to_history_items(), &Dialect::LITELLM);
+    let messages = encode_messages(turn.to_history_items(), &Dialect::LITELLM);
     assert_eq!(
         messages[0]["thinking_blocks"],
         json!([
@@ -137,12 +157,12 @@ fn signed_and_redacted_thinking_blocks_are_sent_back_unchanged() {
 #[test]
 fn reasoning_of_an_incomplete_turn_is_not_sent() {
     let value = r#"{"reasoning_details":[{"type":"reasoning.text","text":"h"}]}"#;
-    let thought = with_data(Item::reasoning("h"), "openrouter", "m", value);
+    let thought = with_provider_data(Item::reasoning("h"), "openrouter", "m", value);
     let items = |thought: Item, text: Item| vec![Item::user("x"), thought, text, Item::user("y")];
     let cut = |item: Item| item.with_mark(Mark::Interrupted);
     let whole = items(thought.clone(), Item::text("a"));
-    assert!(sent(whole, &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
-    let broken = sent(items(cut(thought), cut(Item::text("a"))), &Dialect::OPENROUTER);
+    assert!(encode_messages(whole, &Dialect::OPENROUTER)[1]["reasoning_details"].is_array());
+    let broken = encode_messages(items(cut(thought), cut(Item::text("a"))), &Dialect::OPENROUTER);
     assert_eq!(broken.len(), 3);
     assert!(broken[1]["reasoning_details"].is_null(), "{}", broken[1]);
 }
@@ -156,9 +176,9 @@ fn reasoning_text_is_sent_back_only_inside_a_tool_loop() {
         Item::user("look"),
         Item::reasoning("of a call"),
         Item::tool_call("a", "f", "{}"),
-        result("a", "r"),
+        tool_result("a", "r"),
         Item::tool_call("b", "f", "{}"),
-        result("b", "r"),
+        tool_result("b", "r"),
         Item::reasoning("behind a result"),
         Item::text("done"),
         Item::user("thanks"),
@@ -166,7 +186,7 @@ fn reasoning_text_is_sent_back_only_inside_a_tool_loop() {
         Item::text("bye"),
     ];
     let echoed = |dialect: &Dialect| {
-        let messages = sent(items.clone(), dialect);
+        let messages = encode_messages(items.clone(), dialect);
         let spoken = messages.iter().filter(|message| message["role"] == "assistant");
         spoken.map(|message| message["reasoning_content"].clone()).collect::<Vec<_>>()
     };

@@ -4,44 +4,44 @@ use serde_json::Value;
 use turnstream::item::{Item, ResultKind, ToolCall};
 use turnstream::{ErrorKind, Usage};
 
-use super::recording::{Reading, Recording, Wire};
+use super::recording::{DecodedStream, Recording, Wire};
 
 /// A recording that is read differently than by the vendor's SDK, on purpose.
 pub(crate) struct Disagreement {
     /// Whether it is one of these.
-    pub(crate) applies: fn(&Recording) -> bool,
+    pub(crate) applies_to: fn(&Recording) -> bool,
     /// The fields that may differ, and no others do.
     pub(crate) fields: &'static [&'static str],
-    pub(crate) why: &'static str,
+    pub(crate) reason: &'static str,
     /// Asserts what is read instead.
-    pub(crate) ours: fn(&Reading),
+    pub(crate) assert_ours: fn(&DecodedStream),
 }
 
 pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
     Disagreement {
-        applies: |recording| recording.name == "vercel__anthropic__spliced-message-start",
+        applies_to: |recording| recording.name == "vercel__anthropic__spliced-message-start",
         fields: &["complete", "finish_reason", "reasoning", "signatures", "tool_calls", "usage"],
-        why: "a second message begins inside the first: the SDK goes on in the blocks of the \
+        reason: "a second message begins inside the first: the SDK goes on in the blocks of the \
               first and gives two calls that nobody wrote; the turn ends there instead",
-        ours: |reading| {
+        assert_ours: |reading| {
             let error = reading.error().expect("the second message is refused");
             assert_eq!(error.kind(), ErrorKind::Protocol);
             assert_eq!(error.message(), "a second message began inside the first");
             assert_eq!(reading.turn(), None);
-            let calls = calls_of(&reading.fold().items());
+            let calls = tool_calls_of(&reading.to_partial_turn().items());
             assert_eq!(calls.len(), 1);
             assert_eq!((&*calls[0].call_id, &*calls[0].name), ("toolu_first", "test-tool"));
             assert_eq!(calls[0].arguments, r#"{"value":"Spark"#);
         },
     },
     Disagreement {
-        applies: |recording| recording.name == "anthropicsdk__incomplete_partial_json_response",
+        applies_to: |recording| recording.name == "anthropicsdk__incomplete_partial_json_response",
         fields: &["tool_calls"],
-        why: "the output limit cuts the arguments off: the SDK closes what is open, so that they \
+        reason: "the output limit cuts the arguments off: the SDK closes what is open, so that they \
               look whole; here they stay the text that came, and the call may not run",
-        ours: |reading| {
+        assert_ours: |reading| {
             let turn = reading.turn().expect("the turn is complete");
-            let calls = calls_of(turn.items());
+            let calls = tool_calls_of(turn.items());
             assert_eq!(calls.len(), 1);
             assert_eq!(
                 (&*calls[0].call_id, &*calls[0].name),
@@ -54,53 +54,55 @@ pub(crate) const DISAGREEMENTS: &[Disagreement] = &[
         },
     },
     Disagreement {
-        applies: |recording| {
+        applies_to: |recording| {
             recording.name == "pydantic__test_openai_test_openai_moderation_stream__0"
         },
         fields: &["usage"],
-        why: "a chunk with `usage: null` comes behind the one that counts: to the SDK nothing was \
+        reason: "a chunk with `usage: null` comes behind the one that counts: to the SDK nothing was \
               counted then; here `null` says nothing and the count stays",
-        ours: |reading| {
+        assert_ours: |reading| {
             let turn = reading.turn().expect("the turn is complete");
             let counted = Usage { input_tokens: 13, output_tokens: 11, ..Usage::default() };
             assert_eq!(turn.usage(), counted);
         },
     },
     Disagreement {
-        applies: |recording| {
+        applies_to: |recording| {
             let forms = [r#""type":"thinking""#, r#""reasoning_details""#];
             recording.wire == Wire::OpenAiChat
                 && forms.iter().any(|form| recording.contains(form))
-                && recording.expect["reasoning"] == ""
+                && recording.expected["reasoning"] == ""
         },
         fields: &["reasoning"],
-        why: "the thoughts are parts of the content, or details of their own, which the SDK of \
+        reason: "the thoughts are parts of the content, or details of their own, which the SDK of \
               another vendor passes over; here they are reasoning",
-        ours: |reading| {
+        assert_ours: |reading| {
             assert!(!reading.turn().expect("the turn is complete").reasoning().is_empty());
         },
     },
     Disagreement {
-        applies: |recording| recording.contains(r#""chat.completion.done""#),
+        applies_to: |recording| recording.contains(r#""chat.completion.done""#),
         fields: &["complete", "finish_reason"],
-        why: "the finish reason comes in a `chat.completion.done` chunk, which the SDK does not \
+        reason: "the finish reason comes in a `chat.completion.done` chunk, which the SDK does not \
               know and passes over",
-        ours: |reading| assert!(reading.turn().is_some()),
+        assert_ours: |reading| assert!(reading.turn().is_some()),
     },
     Disagreement {
-        applies: |recording| {
-            let types = recording.expect["item_types"].as_array();
+        applies_to: |recording| {
+            let types = recording.expected["item_types"].as_array();
             recording.wire == Wire::OpenAiResponses
-                && recording.expect["text"] == ""
-                && recording.expect["refusal"] == ""
+                && recording.expected["text"] == ""
+                && recording.expected["refusal"] == ""
                 && types.is_some_and(|types| types.iter().any(|kind| kind == "message"))
         },
         fields: &["item_types"],
-        why: "a message says nothing; here what says nothing is no item",
-        ours: |reading| assert!(reading.turn().expect("the turn is complete").text().is_empty()),
+        reason: "a message says nothing; here what says nothing is no item",
+        assert_ours: |reading| {
+            assert!(reading.turn().expect("the turn is complete").text().is_empty());
+        },
     },
 ];
 
-pub(crate) fn calls_of(items: &[Item]) -> Vec<ToolCall> {
+pub(crate) fn tool_calls_of(items: &[Item]) -> Vec<ToolCall> {
     items.iter().filter_map(Item::as_tool_call).cloned().collect()
 }

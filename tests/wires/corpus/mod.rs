@@ -20,17 +20,17 @@ use turnstream::item::{Item, ItemKind};
 use turnstream::turn::{PartialTurn, TurnEvent};
 
 use self::disagreements::DISAGREEMENTS;
-use self::recording::{Recording, Wire, read, read_whole, recordings};
-use self::sdk::unlike_fields;
+use self::recording::{Recording, Wire, decode_pieces, decode_whole, load_recordings};
+use self::sdk::differing_fields;
 
 #[test]
 fn recordings_are_decoded_as_by_the_vendors_sdk() {
-    report("agreement with the vendor's SDK", &recordings(), differences);
+    check_recordings("agreement with the vendor's SDK", &load_recordings(), unlisted_differences);
 }
 
 #[test]
 fn a_turn_is_the_sum_of_its_events() {
-    report("the sum of the events", &recordings(), breaches);
+    check_recordings("the sum of the events", &load_recordings(), event_violations);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn any_split_of_the_bytes_yields_the_same_events() {
     if cfg!(debug_assertions) {
         println!("a debug build cuts at 50 places only; --release cuts everywhere");
     }
-    report("the same events in every cut", &recordings(), unlike_readings);
+    check_recordings("the same events in every cut", &load_recordings(), chunking_differences);
 }
 
 /// The comparison is worth something only if each of its fields can fail.
@@ -63,8 +63,8 @@ fn changing_any_field_is_detected_as_a_difference() {
     let check = |expect: Value| {
         let (wire, name) = (Wire::OpenAiChat, String::new());
         let (vendor, bytes) = ("openai".to_owned(), bytes.clone());
-        let recording = Recording { wire, vendor, name, bytes, expect };
-        let unlike = unlike_fields(&recording, &read_whole(&recording));
+        let recording = Recording { wire, vendor, name, bytes, expected: expect };
+        let unlike = differing_fields(&recording, &decode_whole(&recording));
         unlike.into_iter().map(|(field, ..)| field).collect::<Vec<_>>()
     };
     assert_eq!(check(expect.clone()), Vec::<String>::new());
@@ -90,7 +90,7 @@ fn changing_any_field_is_detected_as_a_difference() {
 type Check = fn(&Recording) -> Vec<String>;
 
 /// Checks every recording and fails with all that is wrong.
-fn report(claim: &str, recordings: &[Recording], check: Check) {
+fn check_recordings(claim: &str, recordings: &[Recording], check: Check) {
     let problems: Vec<String> = recordings
         .iter()
         .flat_map(|recording| {
@@ -102,26 +102,26 @@ fn report(claim: &str, recordings: &[Recording], check: Check) {
 }
 
 /// What is read differently than by the vendor's SDK, and not listed so.
-fn differences(recording: &Recording) -> Vec<String> {
-    let reading = read_whole(recording);
-    if let Some(error) = recording.expect.get("oracle_error") {
+fn unlisted_differences(recording: &Recording) -> Vec<String> {
+    let reading = decode_whole(recording);
+    if let Some(error) = recording.expected.get("oracle_error") {
         println!("{}: the SDK refuses it, so nothing is expected: {error}", recording.name);
         return Vec::new();
     }
-    let unlike = unlike_fields(recording, &reading);
+    let unlike = differing_fields(recording, &reading);
     let fields: Vec<&str> = unlike.iter().map(|(field, ..)| field.as_str()).collect();
     if fields.is_empty() {
         return Vec::new();
     }
-    let listed = DISAGREEMENTS.iter().find(|listed| (listed.applies)(recording));
+    let listed = DISAGREEMENTS.iter().find(|listed| (listed.applies_to)(recording));
     match listed {
         Some(listed) if fields.iter().all(|field| listed.fields.contains(field)) => {
-            (listed.ours)(&reading);
-            println!("{}, in {fields:?}: {}", recording.name, listed.why);
+            (listed.assert_ours)(&reading);
+            println!("{}, in {fields:?}: {}", recording.name, listed.reason);
             Vec::new()
         }
         Some(listed) => {
-            let (expected, why) = (listed.fields, listed.why);
+            let (expected, why) = (listed.fields, listed.reason);
             vec![format!("differs in {fields:?}, and may in {expected:?} only: {why}")]
         }
         None => {
@@ -135,8 +135,8 @@ fn differences(recording: &Recording) -> Vec<String> {
 }
 
 /// How the events break the laws of a turn.
-fn breaches(recording: &Recording) -> Vec<String> {
-    let reading = read_whole(recording);
+fn event_violations(recording: &Recording) -> Vec<String> {
+    let reading = decode_whole(recording);
     let mut breaches = Vec::new();
     let is_last = |event: &Result<TurnEvent, Error>| {
         matches!(event, Err(_) | Ok(TurnEvent::TurnComplete { .. }))
@@ -144,12 +144,12 @@ fn breaches(recording: &Recording) -> Vec<String> {
     if reading.0.iter().position(is_last) != reading.0.len().checked_sub(1) {
         breaches.push("its last event or error is not the last, or not there".to_owned());
     }
-    let fold = reading.fold();
+    let fold = reading.to_partial_turn();
     let partial = reading.error().and_then(PartialTurn::from_error);
     let said = reading.turn().map(|turn| (turn.items().to_vec(), turn.usage()));
     let said = said.or_else(|| partial.map(|partial| (partial.items(), partial.usage())));
     if let Some((items, usage)) = said {
-        let (folded, items) = (said_in(fold.items()), said_in(items));
+        let (folded, items) = (streamed_item_kinds(fold.items()), streamed_item_kinds(items));
         if folded != items {
             breaches.push(format!("its events add up to {folded:?}, and its turn is {items:?}"));
         }
@@ -161,7 +161,7 @@ fn breaches(recording: &Recording) -> Vec<String> {
 }
 
 /// What no event carries is left out: provider data, the provider's own items, empty ones.
-fn said_in(items: Vec<Item>) -> Vec<ItemKind> {
+fn streamed_item_kinds(items: Vec<Item>) -> Vec<ItemKind> {
     let kinds = items.into_iter().map(|item| item.kind);
     kinds
         .filter(|kind| match kind {
@@ -172,16 +172,16 @@ fn said_in(items: Vec<Item>) -> Vec<ItemKind> {
 }
 
 /// The ways to cut the bytes that give other events than the whole.
-fn unlike_readings(recording: &Recording) -> Vec<String> {
+fn chunking_differences(recording: &Recording) -> Vec<String> {
     let bytes = &recording.bytes;
-    let whole = read_whole(recording);
+    let whole = decode_whole(recording);
     let mut unlike = Vec::new();
     let single = (0..bytes.len()).map(|at| bytes.slice(at..=at)).collect();
-    if read(recording, single) != whole {
+    if decode_pieces(recording, single) != whole {
         unlike.push("read byte by byte it gives other events than as a whole".to_owned());
     }
-    let mut at = cuts(bytes.len());
-    at.retain(|&at| read(recording, vec![bytes.slice(..at), bytes.slice(at..)]) != whole);
+    let mut at = cut_offsets(bytes.len());
+    at.retain(|&at| decode_pieces(recording, vec![bytes.slice(..at), bytes.slice(at..)]) != whole);
     if let Some(first) = at.first() {
         let places = at.len();
         unlike.push(format!(
@@ -193,7 +193,7 @@ fn unlike_readings(recording: &Recording) -> Vec<String> {
 
 /// Where bytes are cut in two: at each of the first 4 KiB and at 500 places behind them; in a
 /// debug build at 50 places in all.
-fn cuts(len: usize) -> Vec<usize> {
+fn cut_offsets(len: usize) -> Vec<usize> {
     let (dense, places) = if cfg!(debug_assertions) { (0, 50) } else { (4 << 10, 500) };
     let mut cuts: Vec<usize> = (1..=dense.min(len.saturating_sub(1))).collect();
     let behind = dense + 1..len;

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 /// One call for each name; the pieces behind it belong to it.
-pub(crate) fn assembled(shown: Vec<Value>) -> Vec<Value> {
+pub(crate) fn assemble_calls(shown: Vec<Value>) -> Vec<Value> {
     let mut calls: Vec<Map<String, Value>> = Vec::new();
     for piece in shown {
         if let Some(name) = piece.get("name") {
@@ -18,14 +18,14 @@ pub(crate) fn assembled(shown: Vec<Value>) -> Vec<Value> {
         let Some(call) = calls.last_mut() else { continue };
         let arguments = &mut call["arguments"];
         for part in piece["partial_args"].as_array().into_iter().flatten() {
-            put(arguments, part);
+            apply_partial_arg(arguments, part);
         }
     }
     calls.into_iter().map(Value::Object).collect()
 }
 
 /// Puts one value where its path says; a text is added to what is there.
-fn put(root: &mut Value, part: &Value) {
+fn apply_partial_arg(root: &mut Value, part: &Value) {
     let path = part["json_path"].as_str().unwrap_or_default().trim_start_matches('$');
     let mut at = root;
     for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {

@@ -26,7 +26,7 @@ pub(crate) enum Wire {
 }
 
 /// The folders of a corpus.
-const WIRES: [(&str, Wire); 4] = [
+const WIRE_FOLDERS: [(&str, Wire); 4] = [
     ("anthropic", Wire::Anthropic),
     ("openai-chat", Wire::OpenAiChat),
     ("openai-responses", Wire::OpenAiResponses),
@@ -39,7 +39,7 @@ pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
     /// What the vendor's SDK makes of the bytes.
-    pub(crate) expect: Value,
+    pub(crate) expected: Value,
 }
 
 impl Recording {
@@ -66,37 +66,37 @@ impl Recording {
 }
 
 /// The recordings of the corpus, or none without it.
-pub(crate) fn recordings() -> Vec<Recording> {
-    let Some(folder) = corpus::folder() else { return Vec::new() };
-    let all = WIRES.into_iter().flat_map(|(api, wire)| {
+pub(crate) fn load_recordings() -> Vec<Recording> {
+    let Some(folder) = corpus::corpus_folder() else { return Vec::new() };
+    let all = WIRE_FOLDERS.into_iter().flat_map(|(api, wire)| {
         let mut folders: Vec<PathBuf> = fs::read_dir(folder.join(api))
             .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
             .unwrap_or_default();
         folders.sort();
-        folders.into_iter().filter_map(move |folder| recording(wire, &folder))
+        folders.into_iter().filter_map(move |folder| load_recording(wire, &folder))
     });
     all.collect()
 }
 
-fn recording(wire: Wire, folder: &Path) -> Option<Recording> {
+fn load_recording(wire: Wire, folder: &Path) -> Option<Recording> {
     let bytes = fs::read(folder.join("stream.sse")).ok()?;
     let name = folder.file_name()?.to_string_lossy().into_owned();
-    let meta = json_file(&folder.join("meta.json"));
+    let meta = read_json_file(&folder.join("meta.json"));
     let vendor = meta["vendor"].as_str().unwrap_or_default().to_owned();
-    let expect = json_file(&folder.join("expect.json"));
-    Some(Recording { wire, vendor, name, bytes: bytes.into(), expect })
+    let expect = read_json_file(&folder.join("expect.json"));
+    Some(Recording { wire, vendor, name, bytes: bytes.into(), expected: expect })
 }
 
-fn json_file(path: &Path) -> Value {
+fn read_json_file(path: &Path) -> Value {
     let text = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// All that a stream gave.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Reading(pub(crate) Vec<Result<TurnEvent, Error>>);
+pub(crate) struct DecodedStream(pub(crate) Vec<Result<TurnEvent, Error>>);
 
-impl Reading {
+impl DecodedStream {
     pub(crate) fn events(&self) -> impl Iterator<Item = &TurnEvent> {
         self.0.iter().filter_map(|event| event.as_ref().ok())
     }
@@ -112,21 +112,21 @@ impl Reading {
         }
     }
 
-    pub(crate) fn fold(&self) -> PartialTurn {
+    pub(crate) fn to_partial_turn(&self) -> PartialTurn {
         let mut fold = PartialTurn::default();
         self.events().for_each(|event| fold.absorb(event));
         fold
     }
 }
 
-pub(crate) fn read_whole(recording: &Recording) -> Reading {
-    read(recording, vec![recording.bytes.clone()])
+pub(crate) fn decode_whole(recording: &Recording) -> DecodedStream {
+    decode_pieces(recording, vec![recording.bytes.clone()])
 }
 
-pub(crate) fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
+pub(crate) fn decode_pieces(recording: &Recording, pieces: Vec<Bytes>) -> DecodedStream {
     let history = History::from_id("corpus");
     let body = stream::iter(pieces.into_iter().map(Ok));
-    let model = recording.expect["model"].as_str().unwrap_or_default();
+    let model = recording.expected["model"].as_str().unwrap_or_default();
     let events = match recording.wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new(model))),
         Wire::OpenAiChat => {
@@ -138,5 +138,5 @@ pub(crate) fn read(recording: &Recording, pieces: Vec<Bytes>) -> Reading {
         }
         Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new(model))),
     };
-    Reading(block_on(events.collect()))
+    DecodedStream(block_on(events.collect()))
 }

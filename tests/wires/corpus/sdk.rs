@@ -6,15 +6,15 @@ use turnstream::item::{Item, ItemKind, ToolCall};
 use turnstream::turn::{ReasoningKind, Turn, TurnEvent};
 
 use super::partial_args;
-use super::recording::{Reading, Recording, Wire};
+use super::recording::{DecodedStream, Recording, Wire};
 
 /// The fields that differ, as they are found and as they are expected.
-pub(crate) fn unlike_fields(
+pub(crate) fn differing_fields(
     recording: &Recording,
-    reading: &Reading,
+    reading: &DecodedStream,
 ) -> Vec<(String, Value, Value)> {
     let (Value::Object(found), Value::Object(mut expected)) =
-        (found(recording.wire, reading), expected(recording))
+        (decoded_fields(recording.wire, reading), expected_fields(recording))
     else {
         unreachable!("both are written as objects")
     };
@@ -28,7 +28,7 @@ pub(crate) fn unlike_fields(
 }
 
 /// What was read, in the terms of `expect.json`.
-fn found(wire: Wire, reading: &Reading) -> Value {
+fn decoded_fields(wire: Wire, reading: &DecodedStream) -> Value {
     let (mut text, mut refusal) = (String::new(), String::new());
     let (mut reasoning, mut summary) = (String::new(), String::new());
     for event in reading.events() {
@@ -47,7 +47,7 @@ fn found(wire: Wire, reading: &Reading) -> Value {
             _ => {}
         }
     }
-    let fold = reading.fold();
+    let fold = reading.to_partial_turn();
     let turn = reading.turn();
     let items = turn.map_or_else(|| fold.items(), |turn| turn.items().to_vec());
     let calls = items.iter().filter(|item| item.as_tool_call().is_some());
@@ -55,38 +55,39 @@ fn found(wire: Wire, reading: &Reading) -> Value {
         "complete": turn.is_some(),
         "text": text,
         "reasoning": reasoning,
-        "tool_calls": calls.map(|item| call_found(wire, item)).collect::<Vec<_>>(),
+        "tool_calls": calls.map(|item| decoded_call(wire, item)).collect::<Vec<_>>(),
         "finish_reason": turn.and_then(Turn::raw_stop_reason),
         "usage": turn.map_or_else(|| fold.usage(), Turn::usage),
     });
     match wire {
         Wire::Anthropic => {
-            out["server_tool_calls"] = items.iter().filter_map(server_call).collect();
-            out["signatures"] = count(&items, |data| data["signature"].is_string());
-            out["redacted_thinking"] = count(&items, |data| data["type"] == "redacted_thinking");
+            out["server_tool_calls"] = items.iter().filter_map(server_tool_call).collect();
+            out["signatures"] = count_provider_data(&items, |data| data["signature"].is_string());
+            out["redacted_thinking"] =
+                count_provider_data(&items, |data| data["type"] == "redacted_thinking");
         }
         Wire::OpenAiChat => out["refusal"] = refusal.into(),
         Wire::OpenAiResponses => {
             out["refusal"] = refusal.into();
             // Parts of a summary are set apart by blank lines.
             out["reasoning_summary"] = summary.replace("\n\n", "").into();
-            out["custom_tool_calls"] = items.iter().filter_map(custom_call).collect();
+            out["custom_tool_calls"] = items.iter().filter_map(custom_tool_call).collect();
             out["encrypted_reasoning"] =
-                count(&items, |data| data["encrypted_content"].is_string());
+                count_provider_data(&items, |data| data["encrypted_content"].is_string());
             out["item_types"] = items.iter().map(item_type).collect();
         }
         Wire::Gemini => {
             out["reasoning"] = (reasoning + &summary).into();
             let signed = |data: &Value| data.to_string().contains("\"thoughtSignature\"");
-            out["thought_signatures"] = count(&items, signed);
+            out["thought_signatures"] = count_provider_data(&items, signed);
         }
     }
     out
 }
 
 /// What the SDK makes of it. Where the SDK breaks off with an error there is no finished turn.
-fn expected(recording: &Recording) -> Value {
-    let expect = &recording.expect;
+fn expected_fields(recording: &Recording) -> Value {
+    let expect = &recording.expected;
     let whole = expect.get("stream_error").is_none();
     let words = |field: &str| expect[field].as_str().unwrap_or_default();
     let calls = |field: &str| match &expect[field] {
@@ -119,7 +120,7 @@ fn expected(recording: &Recording) -> Value {
             out["item_types"] = expect["item_types"].clone();
         }
         Wire::Gemini => {
-            out["tool_calls"] = partial_args::assembled(calls("tool_calls")).into();
+            out["tool_calls"] = partial_args::assemble_calls(calls("tool_calls")).into();
             out["thought_signatures"] = number("thought_signatures").into();
         }
     }
@@ -145,13 +146,13 @@ fn without_item_id(mut call: Value) -> Value {
     call
 }
 
-fn count(items: &[Item], is: impl Fn(&Value) -> bool) -> Value {
+fn count_provider_data(items: &[Item], is: impl Fn(&Value) -> bool) -> Value {
     let data = items.iter().filter_map(|item| item.provider_data.as_ref());
     data.filter(|data| is(&data.value.to_value())).count().into()
 }
 
 /// Arguments that are no object are left out, as the SDKs do.
-fn call_found(wire: Wire, item: &Item) -> Value {
+fn decoded_call(wire: Wire, item: &Item) -> Value {
     let Some(call) = item.as_tool_call() else { return Value::Null };
     let data = item.provider_data.as_ref().map(|data| data.value.to_value()).unwrap_or_default();
     let wire_id = data["wire_id"].as_str().unwrap_or(&call.call_id);
@@ -173,16 +174,16 @@ fn call_found(wire: Wire, item: &Item) -> Value {
 }
 
 /// A call that the provider runs itself, kept verbatim.
-fn server_call(item: &Item) -> Option<Value> {
-    let block = own(item)?;
+fn server_tool_call(item: &Item) -> Option<Value> {
+    let block = provider_item_value(item)?;
     let is_call = matches!(block["type"].as_str(), Some("server_tool_use" | "mcp_tool_use"));
     let call = json!({ "id": block["id"], "name": block["name"], "arguments": block["input"] });
     is_call.then(|| without_nulls(call))
 }
 
 /// A call of a tool that takes text, kept verbatim.
-fn custom_call(item: &Item) -> Option<Value> {
-    let own = own(item).filter(|own| own["type"] == "custom_tool_call")?;
+fn custom_tool_call(item: &Item) -> Option<Value> {
+    let own = provider_item_value(item).filter(|own| own["type"] == "custom_tool_call")?;
     Some(without_nulls(json!({
         "id": own["call_id"], "item_id": own["id"], "name": own["name"], "input": own["input"],
     })))
@@ -193,11 +194,11 @@ fn item_type(item: &Item) -> Value {
         ItemKind::Text { .. } => "message".into(),
         ItemKind::Reasoning { .. } => "reasoning".into(),
         ItemKind::ToolCall(ToolCall { .. }) => "function_call".into(),
-        _ => own(item).map(|own| own["type"].clone()).unwrap_or_default(),
+        _ => provider_item_value(item).map(|own| own["type"].clone()).unwrap_or_default(),
     }
 }
 
-fn own(item: &Item) -> Option<Value> {
+fn provider_item_value(item: &Item) -> Option<Value> {
     let data = item.provider_data.as_ref().filter(|_| item.kind == ItemKind::Other)?;
     Some(data.value.to_value())
 }

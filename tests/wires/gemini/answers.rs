@@ -4,7 +4,10 @@ use turnstream::item::StopReason;
 use turnstream::turn::{ReasoningKind, TurnEvent};
 use turnstream::{ErrorKind, Usage, item::ItemKind};
 
-use super::{check_parts, end, events_of, parts, read, read_parts, shown, turn_of};
+use super::{
+    check_parts, decode_body, decode_events, decode_parts, decode_turn, finish_chunk,
+    item_summaries, parts_chunk,
+};
 
 #[test]
 fn text_in_several_chunks_is_one_item() {
@@ -16,15 +19,15 @@ fn text_in_several_chunks_is_one_item() {
 #[test]
 fn the_model_and_the_response_id_are_decoded() {
     let chunk = r#"{"modelVersion":"gemini-3-flash-001","responseId":"r1"}"#;
-    let turn = read(&[chunk, &end("STOP")]).unwrap();
+    let turn = decode_turn(&[chunk, &finish_chunk("STOP")]).unwrap();
     assert_eq!((turn.model(), turn.response_id()), (Some("gemini-3-flash-001"), Some("r1")));
 }
 
 #[test]
 fn a_thought_part_is_a_reasoning_summary() {
-    let thought = parts(r#"{"text":"Hm.","thought":true}"#);
-    let text = parts(r#"{"text":"Yes.","thought":false}"#);
-    let events = events_of(&[&thought, &text, &end("STOP")]);
+    let thought = parts_chunk(r#"{"text":"Hm.","thought":true}"#);
+    let text = parts_chunk(r#"{"text":"Yes.","thought":false}"#);
+    let events = decode_events(&[&thought, &text, &finish_chunk("STOP")]);
     let summary = ReasoningKind::Summary;
     let is_summary = |event: &TurnEvent| matches!(event, TurnEvent::ReasoningDelta { text, kind, .. } if **text == *"Hm." && *kind == summary);
     assert!(is_summary(events[0].as_ref().unwrap()), "{events:?}");
@@ -36,7 +39,10 @@ fn a_thought_part_is_a_reasoning_summary() {
 
 #[test]
 fn an_empty_text_yields_nothing_and_does_not_split_items() {
-    let events = events_of(&[&parts(r#"{"text":""},{"text":"","thought":true}"#), &end("STOP")]);
+    let events = decode_events(&[
+        &parts_chunk(r#"{"text":""},{"text":"","thought":true}"#),
+        &finish_chunk("STOP"),
+    ]);
     assert_eq!(events.len(), 1, "{events:?}");
     check_parts(&[r#"{"text":"a"}"#, r#"{"text":""}"#, r#"{"text":"b"}"#], &["text ab"]);
 }
@@ -115,7 +121,7 @@ fn every_finish_reason_is_distinguished() {
         ("NO_IMAGE", StopReason::Other("NO_IMAGE".into())),
         ("NOVEL", StopReason::Other("NOVEL".into())),
     ] {
-        let turn = read(&[&parts(r#"{"text":"a"}"#), &end(raw)]).unwrap();
+        let turn = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), &finish_chunk(raw)]).unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&reason, Some(raw)));
     }
 }
@@ -124,13 +130,16 @@ fn every_finish_reason_is_distinguished() {
 fn a_finish_reason_may_be_alone_or_with_the_last_text() {
     let with_text =
         r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
-    assert_eq!(read(&[&parts(r#"{"text":"a"}"#), with_text]).unwrap().text(), "ab");
-    assert_eq!(read(&[&parts(r#"{"text":"a"}"#), &end("STOP")]).unwrap().text(), "a");
+    assert_eq!(decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), with_text]).unwrap().text(), "ab");
+    assert_eq!(
+        decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), &finish_chunk("STOP")]).unwrap().text(),
+        "a"
+    );
 }
 
 #[test]
 fn a_blocked_prompt_is_a_filtered_turn() {
-    let turn = read(&[
+    let turn = decode_turn(&[
         r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}"#,
     ]);
     let turn = turn.unwrap();
@@ -142,7 +151,12 @@ fn a_blocked_prompt_is_a_filtered_turn() {
 #[test]
 fn prompt_feedback_without_a_block_reason_is_ignored() {
     let looked = r#"{"promptFeedback":{"safetyRatings":[]}}"#;
-    assert_eq!(read(&[looked, &parts(r#"{"text":"a"}"#), &end("STOP")]).unwrap().text(), "a");
+    assert_eq!(
+        decode_turn(&[looked, &parts_chunk(r#"{"text":"a"}"#), &finish_chunk("STOP")])
+            .unwrap()
+            .text(),
+        "a"
+    );
 }
 
 #[test]
@@ -160,34 +174,41 @@ fn a_candidate_without_content_or_parts_is_ignored() {
         "{}",
         "null",
     ] {
-        let turn = read(&[odd, &parts(r#"{"text":"a"}"#), odd, &end("STOP"), odd]).unwrap();
-        assert_eq!(shown(&turn), ["text a"], "{odd}");
+        let turn =
+            decode_turn(&[odd, &parts_chunk(r#"{"text":"a"}"#), odd, &finish_chunk("STOP"), odd])
+                .unwrap();
+        assert_eq!(item_summaries(&turn), ["text a"], "{odd}");
     }
 }
 
 #[test]
 fn only_the_first_candidate_is_read() {
     let two = r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"b"}]}},{"index":0,"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}"#;
-    assert_eq!(read(&[two]).unwrap().text(), "a");
+    assert_eq!(decode_turn(&[two]).unwrap().text(), "a");
 }
 
 #[test]
 fn content_after_a_finish_reason_reopens_the_turn_until_another_one() {
-    let (a, b) = (parts(r#"{"text":"a"}"#), parts(r#"{"text":"b"}"#));
-    let turn = read(&[&a, &end("STOP"), &b, &end("MAX_TOKENS")]).unwrap();
+    let (a, b) = (parts_chunk(r#"{"text":"a"}"#), parts_chunk(r#"{"text":"b"}"#));
+    let turn = decode_turn(&[&a, &finish_chunk("STOP"), &b, &finish_chunk("MAX_TOKENS")]).unwrap();
     assert_eq!((turn.text().as_str(), turn.stop_reason()), ("ab", &StopReason::MaxTokens));
-    let thought = parts(r#"{"text":"hm","thought":true}"#);
-    let code = parts(r#"{"executableCode":{"language":"PYTHON","code":"1"}}"#);
+    let thought = parts_chunk(r#"{"text":"hm","thought":true}"#);
+    let code = parts_chunk(r#"{"executableCode":{"language":"PYTHON","code":"1"}}"#);
     for more in [&b, &thought, &code] {
-        let error = read(&[&a, &end("STOP"), more]).unwrap_err();
+        let error = decode_turn(&[&a, &finish_chunk("STOP"), more]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{more}");
-        assert!(read(&[&a, &end("STOP"), more, &end("STOP")]).is_ok(), "{more}");
+        assert!(
+            decode_turn(&[&a, &finish_chunk("STOP"), more, &finish_chunk("STOP")]).is_ok(),
+            "{more}"
+        );
     }
     // The reason may stand in the chunk that says more.
     let both = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
-    assert_eq!(read(&[&a, &end("STOP"), both]).unwrap().text(), "ab");
+    assert_eq!(decode_turn(&[&a, &finish_chunk("STOP"), both]).unwrap().text(), "ab");
     // A call that could not be written is told after a reason as well.
-    let failed = read(&[&a, &end("STOP"), &end("MALFORMED_FUNCTION_CALL")]).unwrap_err();
+    let failed =
+        decode_turn(&[&a, &finish_chunk("STOP"), &finish_chunk("MALFORMED_FUNCTION_CALL")])
+            .unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::GenerationFailed);
 }
 
@@ -195,11 +216,11 @@ fn content_after_a_finish_reason_reopens_the_turn_until_another_one() {
 fn empty_chunks_after_a_finish_reason_leave_the_turn_complete() {
     let usage = r#"{"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2}}"#;
     let (empty, signature) =
-        (parts(r#"{"text":""}"#), parts(r#"{"text":"","thoughtSignature":"s"}"#));
-    let a = parts(r#"{"text":"a"}"#);
-    let turn = read(&[&a, &end("STOP"), &empty, &signature, "{}", usage]).unwrap();
+        (parts_chunk(r#"{"text":""}"#), parts_chunk(r#"{"text":"","thoughtSignature":"s"}"#));
+    let a = parts_chunk(r#"{"text":"a"}"#);
+    let turn = decode_turn(&[&a, &finish_chunk("STOP"), &empty, &signature, "{}", usage]).unwrap();
     assert_eq!((turn.text().as_str(), turn.usage().output_tokens), ("a", 2));
-    let twice = read(&[&a, &end("STOP"), &end("MAX_TOKENS")]).unwrap();
+    let twice = decode_turn(&[&a, &finish_chunk("STOP"), &finish_chunk("MAX_TOKENS")]).unwrap();
     assert_eq!(twice.stop_reason(), &StopReason::MaxTokens, "the last one counts");
 }
 
@@ -207,8 +228,14 @@ fn empty_chunks_after_a_finish_reason_leave_the_turn_complete() {
 fn provider_executed_code_may_be_between_two_finish_reasons() {
     // As the API sends it with code execution: the reason stands beside the code.
     let code = r#"{"candidates":[{"content":{"parts":[{"executableCode":{"language":"PYTHON","code":"print(2)"}}]},"finishReason":"STOP"}]}"#;
-    let result = parts(r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2\n"}}"#);
-    let turn = read(&[code, &result, &parts(r#"{"text":"It is 2."}"#), &end("STOP")]).unwrap();
+    let result = parts_chunk(r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"2\n"}}"#);
+    let turn = decode_turn(&[
+        code,
+        &result,
+        &parts_chunk(r#"{"text":"It is 2."}"#),
+        &finish_chunk("STOP"),
+    ])
+    .unwrap();
     assert_eq!((turn.text().as_str(), turn.items().len()), ("It is 2.", 3));
 }
 
@@ -220,8 +247,9 @@ fn consistent_usage_replaces_all_earlier_usage() {
     );
     let whole = usage(r#"{"promptTokenCount":12,"candidatesTokenCount":6,"totalTokenCount":18}"#);
     let part = usage(r#"{"promptTokenCount":12,"candidatesTokenCount":6,"totalTokenCount":27}"#);
-    let a = parts(r#"{"text":"a"}"#);
-    let read = |last: &str| read(&[&a, &first, last, &end("STOP")]).unwrap().usage();
+    let a = parts_chunk(r#"{"text":"a"}"#);
+    let read =
+        |last: &str| decode_turn(&[&a, &first, last, &finish_chunk("STOP")]).unwrap().usage();
     assert_eq!((read(&whole).output_tokens, read(&whole).reasoning_tokens), (6, 0));
     assert_eq!((read(&part).output_tokens, read(&part).reasoning_tokens), (15, 9));
 }
@@ -231,7 +259,9 @@ fn usage_is_cumulative_and_counts_thoughts_and_tools() {
     let first = r#"{"usageMetadata":{"trafficType":"ON_DEMAND"}}"#;
     let second = r#"{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}"#;
     let last = r#"{"usageMetadata":{"promptTokenCount":20,"candidatesTokenCount":5,"thoughtsTokenCount":7,"toolUsePromptTokenCount":100,"cachedContentTokenCount":8,"totalTokenCount":132}}"#;
-    let turn = read(&[&parts(r#"{"text":"a"}"#), first, second, last, &end("STOP")]).unwrap();
+    let turn =
+        decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), first, second, last, &finish_chunk("STOP")])
+            .unwrap();
     let counted = Usage {
         input_tokens: 120,
         output_tokens: 12,
@@ -249,13 +279,18 @@ fn grounding_metadata_is_kept_with_the_last_text() {
             r#"{{"candidates":[{{"groundingMetadata":{{"groundingChunks":[{{"web":{{"uri":"{uri}"}}}}]}},"urlContextMetadata":{{}}}}]}}"#
         )
     };
-    let text = parts(r#"{"text":"a"}"#);
-    let before = read(&[&grounding("x"), &text, &grounding("x"), &end("STOP")]).unwrap();
+    let text = parts_chunk(r#"{"text":"a"}"#);
+    let before =
+        decode_turn(&[&grounding("x"), &text, &grounding("x"), &finish_chunk("STOP")]).unwrap();
     let with_x = r#"text a | {"groundingMetadata":[{"groundingChunks":[{"web":{"uri":"x"}}]}]}"#;
-    assert_eq!(shown(&before), [with_x]);
-    assert_eq!(shown(&read(&[&text, &end("STOP"), &grounding("x")]).unwrap()), [with_x]);
-    let signed = parts(r#"{"text":"a","thoughtSignature":"czE="}"#);
-    let both = read(&[&signed, &grounding("x"), &grounding("y"), &end("STOP")]).unwrap();
+    assert_eq!(item_summaries(&before), [with_x]);
+    assert_eq!(
+        item_summaries(&decode_turn(&[&text, &finish_chunk("STOP"), &grounding("x")]).unwrap()),
+        [with_x]
+    );
+    let signed = parts_chunk(r#"{"text":"a","thoughtSignature":"czE="}"#);
+    let both =
+        decode_turn(&[&signed, &grounding("x"), &grounding("y"), &finish_chunk("STOP")]).unwrap();
     let data = both.items()[0].provider_data.as_ref().unwrap().value.to_value();
     assert_eq!(data["thoughtSignature"], "czE=");
     assert_eq!(data["groundingMetadata"].as_array().unwrap().len(), 2);
@@ -264,8 +299,8 @@ fn grounding_metadata_is_kept_with_the_last_text() {
 #[test]
 fn a_finish_message_is_kept_with_the_last_text() {
     let end = r#"{"candidates":[{"finishReason":"SAFETY","finishMessage":"Too dark."}]}"#;
-    let turn = read(&[&parts(r#"{"text":"a"}"#), end]).unwrap();
-    assert_eq!(shown(&turn), [r#"text a | {"finishMessage":"Too dark."}"#]);
+    let turn = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), end]).unwrap();
+    assert_eq!(item_summaries(&turn), [r#"text a | {"finishMessage":"Too dark."}"#]);
 }
 
 #[test]
@@ -282,11 +317,11 @@ fn provider_executed_parts_and_files_are_kept_verbatim_in_order() {
     let mut all = vec![r#"{"text":"a"}"#];
     all.extend(own);
     all.push(r#"{"text":"b"}"#);
-    let turn = read_parts(&all).unwrap();
+    let turn = decode_parts(&all).unwrap();
     let mut expected = vec!["text a".to_owned()];
     expected.extend(own.map(|part| format!("own | {part}")));
     expected.push("text b".to_owned());
-    assert_eq!(shown(&turn), expected);
+    assert_eq!(item_summaries(&turn), expected);
     // None of it is a call of ours.
     assert_eq!(turn.stop_reason(), &StopReason::Stop);
     assert_eq!(turn.tool_calls().count(), 0);
@@ -300,7 +335,8 @@ fn unexpected_values_of_known_fields_do_not_fail_the_turn() {
         let chunk = format!(
             r#"{{"candidates":[{{"content":{{"parts":[{part}],"role":{odd}}},"safetyRatings":{odd},"finishMessage":{odd}}}],"usageMetadata":{odd},"modelVersion":{odd},"promptFeedback":{odd}}}"#,
         );
-        let turn = read(&[&chunk, &end("STOP")]).unwrap_or_else(|error| panic!("{odd}: {error}"));
+        let turn = decode_turn(&[&chunk, &finish_chunk("STOP")])
+            .unwrap_or_else(|error| panic!("{odd}: {error}"));
         assert_eq!(turn.text() + &turn.reasoning(), "a", "{odd}");
     }
 }
@@ -313,19 +349,19 @@ fn text_with_a_lone_surrogate_is_decoded() {
 
 #[test]
 fn an_array_of_chunks_in_one_frame_is_decoded() {
-    let list = format!("[{},{}]", parts(r#"{"text":"a"}"#), end("STOP"));
-    assert_eq!(read(&[&list]).unwrap().text(), "a");
+    let list = format!("[{},{}]", parts_chunk(r#"{"text":"a"}"#), finish_chunk("STOP"));
+    assert_eq!(decode_turn(&[&list]).unwrap().text(), "a");
 }
 
 #[test]
 fn frames_with_either_line_ending_comments_and_an_end_marker_are_decoded() {
-    let text = parts(r#"{"text":"a"}"#);
-    let end = end("STOP");
+    let text = parts_chunk(r#"{"text":"a"}"#);
+    let end = finish_chunk("STOP");
     for body in [
         format!(": hi\n\ndata: {text}\n\ndata: {end}\n\n"),
         format!("data: {text}\r\n\r\n: hi\r\n\r\ndata: {end}\r\n\r\ndata: [DONE]\r\n\r\n"),
         format!("data: {text}\r\rdata: {end}"),
     ] {
-        assert_eq!(turn_of(body).unwrap().text(), "a");
+        assert_eq!(decode_body(body).unwrap().text(), "a");
     }
 }

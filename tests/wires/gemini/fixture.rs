@@ -11,53 +11,54 @@ use turnstream::stream::seal;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, History, Item, Request, Usage};
 
-use crate::support::items::ends;
+use crate::support::items::as_tool_turn_end;
 use crate::support::wires;
 
 /// The model that is asked.
 pub(crate) const MODEL: &str = "gemini-3-flash";
 
 /// The body of a stream, framed as the vendor does.
-pub(crate) fn framed(chunks: &[&str]) -> String {
+pub(crate) fn sse_body(chunks: &[&str]) -> String {
     chunks.iter().flat_map(|chunk| ["data: ", chunk, "\r\n\r\n"]).collect()
 }
 
-pub(crate) fn turn_of(body: impl Into<Bytes>) -> Result<Turn, Error> {
-    wires::turn_of(body, gemini::Decoder::new(MODEL))
+pub(crate) fn decode_body(body: impl Into<Bytes>) -> Result<Turn, Error> {
+    wires::decode_sse_turn(body, gemini::Decoder::new(MODEL))
 }
 
-pub(crate) fn events_of(chunks: &[&str]) -> Vec<Result<TurnEvent, Error>> {
-    let body = stream::iter([Ok(Bytes::from(framed(chunks)))]);
+pub(crate) fn decode_events(chunks: &[&str]) -> Vec<Result<TurnEvent, Error>> {
+    let body = stream::iter([Ok(Bytes::from(sse_body(chunks)))]);
     let decoding = Decoding::new(body, gemini::Decoder::new(MODEL));
     block_on(seal(&History::from_id("h"), decoding).collect())
 }
 
-pub(crate) fn read(chunks: &[&str]) -> Result<Turn, Error> {
-    turn_of(framed(chunks))
+pub(crate) fn decode_turn(chunks: &[&str]) -> Result<Turn, Error> {
+    decode_body(sse_body(chunks))
 }
 
 /// A chunk with parts.
-pub(crate) fn parts(parts: &str) -> String {
+pub(crate) fn parts_chunk(parts: &str) -> String {
     format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":[{parts}]}},"index":0}}]}}"#)
 }
 
 /// A chunk that ends the turn.
-pub(crate) fn end(reason: &str) -> String {
+pub(crate) fn finish_chunk(reason: &str) -> String {
     format!(r#"{{"candidates":[{{"finishReason":"{reason}"}}]}}"#)
 }
 
 /// Reads parts, one chunk each, and an end by `STOP`.
-pub(crate) fn read_parts(all: &[&str]) -> Result<Turn, Error> {
-    let chunks: Vec<String> = all.iter().map(|part| parts(part)).chain([end("STOP")]).collect();
-    read(&slices(&chunks))
+pub(crate) fn decode_parts(all: &[&str]) -> Result<Turn, Error> {
+    let chunks: Vec<String> =
+        all.iter().map(|part| parts_chunk(part)).chain([finish_chunk("STOP")]).collect();
+    decode_turn(&as_strs(&chunks))
 }
 
-pub(crate) fn slices(strings: &[String]) -> Vec<&str> {
+pub(crate) fn as_strs(strings: &[String]) -> Vec<&str> {
     strings.iter().map(String::as_str).collect()
 }
 
 /// The items in words: their kind, what they say, and what goes back with them.
-pub(crate) fn shown(turn: &Turn) -> Vec<String> {
+pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     let data = |item: &Item| match &item.provider_data {
         Some(data) => format!(" | {}", data.value),
         None => String::new(),
@@ -77,33 +78,33 @@ pub(crate) fn shown(turn: &Turn) -> Vec<String> {
 /// Checks what parts, one chunk each, are read as.
 #[track_caller]
 pub(crate) fn check_parts(all: &[&str], expected: &[&str]) -> Turn {
-    let turn = read_parts(all).unwrap();
-    assert_eq!(shown(&turn), expected);
+    let turn = decode_parts(all).unwrap();
+    assert_eq!(item_summaries(&turn), expected);
     turn
 }
 
-pub(crate) fn history(items: Vec<Item>) -> Request {
+pub(crate) fn request_with_items(items: Vec<Item>) -> Request {
     Request::new(History::from_items("h", items))
 }
 
-pub(crate) fn options(options: Options) -> Request {
-    history(vec![Item::user("hi")]).with_options(options)
+pub(crate) fn request_with_options(options: Options) -> Request {
+    request_with_items(vec![Item::user("hi")]).with_options(options)
 }
 
-pub(crate) fn sent_to(model: &str, request: &Request) -> Value {
+pub(crate) fn encode_for_model(model: &str, request: &Request) -> Value {
     serde_json::from_slice(&gemini::encode(request, model).unwrap()).unwrap()
 }
 
-pub(crate) fn contents(items: Vec<Item>) -> Value {
-    sent_to(MODEL, &history(items))["contents"].take()
+pub(crate) fn encode_contents(items: Vec<Item>) -> Value {
+    encode_for_model(MODEL, &request_with_items(items))["contents"].take()
 }
 
 /// An item that ends its turn.
-pub(crate) fn last(item: Item) -> Item {
-    ends(item, Usage::default())
+pub(crate) fn as_last_of_turn(item: Item) -> Item {
+    as_tool_turn_end(item, Usage::default())
 }
 
-pub(crate) fn answer(call_id: &str, kind: turnstream::item::ResultKind, text: &str) -> Item {
+pub(crate) fn tool_result(call_id: &str, kind: turnstream::item::ResultKind, text: &str) -> Item {
     Item::tool_result(ToolResult {
         call_id: call_id.into(),
         name: "f".into(),

@@ -6,13 +6,13 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind, Item, event::EndReason};
 
-use super::{end, framed, history, parts, slices};
+use super::{as_strs, finish_chunk, parts_chunk, request_with_items, sse_body};
 
-async fn serve(chunks: Vec<String>) -> LoopbackServer {
-    serve_with(200, "text/event-stream", framed(&slices(&chunks))).await
+async fn serve_chunks(chunks: Vec<String>) -> LoopbackServer {
+    serve_response(200, "text/event-stream", sse_body(&as_strs(&chunks))).await
 }
 
-async fn serve_with(status: u16, content_type: &str, body: String) -> LoopbackServer {
+async fn serve_response(status: u16, content_type: &str, body: String) -> LoopbackServer {
     let content_type = content_type.to_owned();
     LoopbackServer::start(move |_| HttpResponse {
         status,
@@ -23,26 +23,27 @@ async fn serve_with(status: u16, content_type: &str, body: String) -> LoopbackSe
     .unwrap()
 }
 
-fn hello() -> Vec<String> {
-    vec![parts(r#"{"text":"hello"}"#), end("STOP")]
+fn hello_chunks() -> Vec<String> {
+    vec![parts_chunk(r#"{"text":"hello"}"#), finish_chunk("STOP")]
 }
 
-fn at(url: &str, model: &str) -> Gemini {
+fn gemini_at(url: &str, model: &str) -> Gemini {
     let gemini = Gemini::new(model).with_api_key("AIza-secret-key").with_base_url(url).unwrap();
     gemini.with_http_client(HttpClient::without_proxy()).without_retries()
 }
 
 #[track_caller]
-fn check_path(server: &LoopbackServer, path: &str) {
+fn check_request_path(server: &LoopbackServer, path: &str) {
     assert_eq!(server.requests().last().unwrap().path, path);
 }
 
 #[tokio::test]
 async fn the_model_is_in_the_url_and_the_key_in_a_header() {
-    let server = serve(hello()).await;
-    let turn = at(&server.url(), "gemini-3-flash").stream_turn(history(vec![Item::user("hi")]));
+    let server = serve_chunks(hello_chunks()).await;
+    let turn = gemini_at(&server.url(), "gemini-3-flash")
+        .stream_turn(request_with_items(vec![Item::user("hi")]));
     assert_eq!(turn.into_turn().await.unwrap().text(), "hello");
-    check_path(&server, "/v1beta/models/gemini-3-flash:streamGenerateContent?alt=sse");
+    check_request_path(&server, "/v1beta/models/gemini-3-flash:streamGenerateContent?alt=sse");
     let request = &server.requests()[0];
     assert_eq!(request.header("x-goog-api-key"), Some("AIza-secret-key"));
     let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
@@ -51,35 +52,47 @@ async fn the_model_is_in_the_url_and_the_key_in_a_header() {
 
 #[tokio::test]
 async fn a_request_may_name_another_model() {
-    let server = serve(hello()).await;
-    let mut request = history(vec![Item::user("hi")]);
+    let server = serve_chunks(hello_chunks()).await;
+    let mut request = request_with_items(vec![Item::user("hi")]);
     for (model, path) in [
         ("tunedModels/mine", "/v1beta/tunedModels/mine:streamGenerateContent?alt=sse"),
         ("models/m", "/v1beta/models/m:streamGenerateContent?alt=sse"),
         ("a?b#c%2F", "/v1beta/models/a%3Fb%23c%252F:streamGenerateContent?alt=sse"),
     ] {
         request.model = Some(model.into());
-        at(&server.url(), "x").stream_turn(request.clone()).into_turn().await.unwrap();
-        check_path(&server, path);
+        gemini_at(&server.url(), "x").stream_turn(request.clone()).into_turn().await.unwrap();
+        check_request_path(&server, path);
     }
 }
 
 #[tokio::test]
 async fn a_base_url_keeps_its_path_and_its_query() {
-    let server = serve(hello()).await;
+    let server = serve_chunks(hello_chunks()).await;
     let url = format!("{}/proxy/?tenant=a%20b", server.url());
-    at(&url, "m").stream_turn(history(vec![Item::user("hi")])).into_turn().await.unwrap();
-    check_path(&server, "/proxy/v1beta/models/m:streamGenerateContent?tenant=a%20b&alt=sse");
+    gemini_at(&url, "m")
+        .stream_turn(request_with_items(vec![Item::user("hi")]))
+        .into_turn()
+        .await
+        .unwrap();
+    check_request_path(
+        &server,
+        "/proxy/v1beta/models/m:streamGenerateContent?tenant=a%20b&alt=sse",
+    );
     let url = format!("{}?alt=sse", server.url());
-    at(&url, "m").stream_turn(history(vec![Item::user("hi")])).into_turn().await.unwrap();
-    check_path(&server, "/v1beta/models/m:streamGenerateContent?alt=sse");
+    gemini_at(&url, "m")
+        .stream_turn(request_with_items(vec![Item::user("hi")]))
+        .into_turn()
+        .await
+        .unwrap();
+    check_request_path(&server, "/v1beta/models/m:streamGenerateContent?alt=sse");
 }
 
 #[tokio::test]
 async fn a_model_name_invalid_in_a_url_is_rejected_before_any_request() {
-    let server = serve(hello()).await;
+    let server = serve_chunks(hello_chunks()).await;
     for odd in ["", "../x", "a b", "a//b"] {
-        let turn = at(&server.url(), odd).stream_turn(history(vec![Item::user("hi")]));
+        let turn =
+            gemini_at(&server.url(), odd).stream_turn(request_with_items(vec![Item::user("hi")]));
         let error = turn.into_turn().await.unwrap_err();
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("model")));
     }
@@ -89,8 +102,9 @@ async fn a_model_name_invalid_in_a_url_is_rejected_before_any_request() {
 #[tokio::test]
 async fn an_error_in_an_array_has_its_kind_and_no_key() {
     let body = r#"[{"error":{"code":429,"message":"AIza-secret-key used up","status":"RESOURCE_EXHAUSTED"}}]"#;
-    let server = serve_with(429, "application/json", body.to_owned()).await;
-    let turn = at(&server.url(), "m").stream_turn(history(vec![Item::user("hi")]));
+    let server = serve_response(429, "application/json", body.to_owned()).await;
+    let turn =
+        gemini_at(&server.url(), "m").stream_turn(request_with_items(vec![Item::user("hi")]));
     let error = turn.into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::RateLimited);
     assert!(error.message().ends_with("… used up"), "{error}");
@@ -99,7 +113,8 @@ async fn an_error_in_an_array_has_its_kind_and_no_key() {
 
 #[tokio::test]
 async fn an_agent_whose_prompt_is_blocked_ends_filtered() {
-    let server = serve(vec![r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned()]).await;
-    let outcome = Agent::new(at(&server.url(), "m")).run("hi").outcome().await;
+    let server =
+        serve_chunks(vec![r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned()]).await;
+    let outcome = Agent::new(gemini_at(&server.url(), "m")).run("hi").outcome().await;
     assert_eq!(outcome.reason, EndReason::Filtered);
 }

@@ -8,41 +8,44 @@ use turnstream::request::{
 };
 use turnstream::{ErrorKind, Item};
 
-use super::{MODEL, answer, contents, history, last, options, sent_to};
+use super::{
+    MODEL, as_last_of_turn, encode_contents, encode_for_model, request_with_items,
+    request_with_options, tool_result,
+};
 
 /// The field of the body that options become.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
-fn check(given: Options, pointer: &str, expected: Value) {
-    let body = sent_to(MODEL, &options(given));
+fn check_option_field(given: Options, pointer: &str, expected: Value) {
+    let body = encode_for_model(MODEL, &request_with_options(given));
     assert_eq!(body.pointer(pointer).cloned().unwrap_or_default(), expected, "{body}");
 }
 
 #[track_caller]
 fn check_unsupported(given: Options, parameter: &str) {
-    let error = gemini::encode(&options(given), MODEL).unwrap_err();
+    let error = gemini::encode(&request_with_options(given), MODEL).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(parameter)));
 }
 
-fn tool() -> ToolSpec {
+fn tool_spec() -> ToolSpec {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
     ToolSpec { name: "f".into(), description: "Does".into(), parameters }
 }
 
 #[test]
 fn a_plain_request_has_only_its_contents() {
-    let body = gemini::encode(&options(Options::default()), MODEL).unwrap();
+    let body = gemini::encode(&request_with_options(Options::default()), MODEL).unwrap();
     let body = String::from_utf8(body).unwrap();
     assert_eq!(body, r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#);
 }
 
 #[test]
 fn the_system_prompt_ends_with_its_volatile_part() {
-    let mut request = history(vec![Item::system("Be brief."), Item::user("hi")]);
+    let mut request = request_with_items(vec![Item::system("Be brief."), Item::user("hi")]);
     request.system.stable = "You are a bot.".into();
     request.system.volatile = "It is Monday.".into();
     assert_eq!(
-        sent_to(MODEL, &request)["systemInstruction"],
+        encode_for_model(MODEL, &request)["systemInstruction"],
         json!({ "parts": [{ "text": "You are a bot.\n\nBe brief." }, { "text": "It is Monday." }] })
     );
 }
@@ -50,12 +53,12 @@ fn the_system_prompt_ends_with_its_volatile_part() {
 #[test]
 fn consecutive_messages_of_one_role_are_merged() {
     assert_eq!(
-        contents(vec![
+        encode_contents(vec![
             Item::user("a"),
             Item::system("b"),
             Item::user("c"),
             Item::text("d"),
-            last(Item::text("e")),
+            as_last_of_turn(Item::text("e")),
             Item::user("f"),
         ]),
         json!([
@@ -68,24 +71,25 @@ fn consecutive_messages_of_one_role_are_merged() {
 
 #[test]
 fn the_first_content_is_the_users_and_empty_ones_are_omitted() {
-    let said = contents(vec![Item::user(""), last(Item::text("a")), Item::text(" \n")]);
+    let said =
+        encode_contents(vec![Item::user(""), as_last_of_turn(Item::text("a")), Item::text(" \n")]);
     assert_eq!(said[0]["role"], "user");
     assert_eq!(said[1], json!({ "role": "model", "parts": [{ "text": "a" }] }));
     assert_eq!(said.as_array().unwrap().len(), 2);
-    let error = gemini::encode(&history(vec![Item::user("")]), MODEL).unwrap_err();
+    let error = gemini::encode(&request_with_items(vec![Item::user("")]), MODEL).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
 }
 
 #[test]
 fn results_of_a_turn_are_one_content_in_the_order_of_the_calls() {
     assert_eq!(
-        contents(vec![
+        encode_contents(vec![
             Item::user("go"),
             Item::text("So."),
             Item::tool_call("c1", "f", r#"{"a":1}"#),
-            last(Item::tool_call("c2", "g", "")),
-            answer("c2", ResultKind::Error, "broken"),
-            answer("c1", ResultKind::Ok, r#"{"n":12345678901234567890}"#),
+            as_last_of_turn(Item::tool_call("c2", "g", "")),
+            tool_result("c2", ResultKind::Error, "broken"),
+            tool_result("c1", ResultKind::Ok, r#"{"n":12345678901234567890}"#),
             Item::user("and?"),
         ]),
         json!([
@@ -109,10 +113,10 @@ fn results_of_a_turn_are_one_content_in_the_order_of_the_calls() {
 fn an_empty_error_result_is_sent_with_a_message() {
     let items = vec![
         Item::user("go"),
-        last(Item::tool_call("c", "f", "{}")),
-        answer("c", ResultKind::Panic, ""),
+        as_last_of_turn(Item::tool_call("c", "f", "{}")),
+        tool_result("c", ResultKind::Panic, ""),
     ];
-    let response = &contents(items)[2]["parts"][0]["functionResponse"]["response"];
+    let response = &encode_contents(items)[2]["parts"][0]["functionResponse"]["response"];
     assert!(!response["error"].as_str().unwrap().is_empty());
 }
 
@@ -120,10 +124,10 @@ fn an_empty_error_result_is_sent_with_a_message() {
 fn non_object_arguments_are_wrapped() {
     let items = vec![
         Item::user("go"),
-        last(Item::tool_call("c", "f", "[1")),
-        answer("c", ResultKind::Ok, ""),
+        as_last_of_turn(Item::tool_call("c", "f", "[1")),
+        tool_result("c", ResultKind::Ok, ""),
     ];
-    let call = &contents(items)[1]["parts"][0]["functionCall"];
+    let call = &encode_contents(items)[1]["parts"][0]["functionCall"];
     assert_eq!(call["args"], json!({ "INVALID_JSON": "[1" }));
 }
 
@@ -132,16 +136,16 @@ fn an_unsigned_call_carries_the_skip_signature_value() {
     let items = || {
         vec![
             Item::user("go"),
-            last(Item::tool_call("c1", "f", "{}")),
-            answer("c1", ResultKind::Ok, "1"),
+            as_last_of_turn(Item::tool_call("c1", "f", "{}")),
+            tool_result("c1", ResultKind::Ok, "1"),
             Item::tool_call("c2", "f", "{}"),
-            last(Item::tool_call("c3", "f", "{}")),
-            answer("c2", ResultKind::Ok, "2"),
-            answer("c3", ResultKind::Ok, "3"),
+            as_last_of_turn(Item::tool_call("c3", "f", "{}")),
+            tool_result("c2", ResultKind::Ok, "2"),
+            tool_result("c3", ResultKind::Ok, "3"),
         ]
     };
     let signatures = |model: &str| -> Vec<Value> {
-        let body = sent_to(model, &history(items()));
+        let body = encode_for_model(model, &request_with_items(items()));
         let parts = body["contents"].as_array().unwrap().iter().flat_map(|content| {
             content["parts"].as_array().unwrap().iter().filter(|p| p.get("functionCall").is_some())
         });
@@ -161,7 +165,7 @@ fn images_and_files_are_sent_as_bytes_or_url() {
         Part::File(Media { media_type: "application/pdf".into(), source: url }),
     ];
     assert_eq!(
-        contents(vec![Item::user(parts)])[0]["parts"],
+        encode_contents(vec![Item::user(parts)])[0]["parts"],
         json!([
             { "text": "look" },
             { "inlineData": { "mimeType": "image/png", "data": "AAAA" } },
@@ -181,7 +185,7 @@ fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
         vec![
             Item::user("go"),
             Item::tool_call("c1", "f", "{}"),
-            last(Item::tool_call("c2", "f", "{}")),
+            as_last_of_turn(Item::tool_call("c2", "f", "{}")),
             result(
                 "c1",
                 vec![
@@ -198,7 +202,7 @@ fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
         json!({ "fileData": { "mimeType": "image/png", "fileUri": "https://a.example/b.png" } });
     let second = json!({ "functionResponse": { "name": "f", "response": { "output": "2" } } });
     assert_eq!(
-        sent_to("gemini-3-pro", &history(items()))["contents"][2]["parts"],
+        encode_for_model("gemini-3-pro", &request_with_items(items()))["contents"][2]["parts"],
         json!([
             { "functionResponse":
                 { "name": "f", "response": { "output": "see" }, "parts": [inline] } },
@@ -207,7 +211,7 @@ fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
         ])
     );
     assert_eq!(
-        sent_to("gemini-2.5-pro", &history(items()))["contents"][2]["parts"],
+        encode_for_model("gemini-2.5-pro", &request_with_items(items()))["contents"][2]["parts"],
         json!([
             { "functionResponse": { "name": "f", "response": { "output": "see" } } },
             second,
@@ -221,13 +225,13 @@ fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
 fn tools_and_tool_choice_are_encoded() {
     let choose = |tool_choice: ToolChoice| {
         let given = Options { tool_choice, ..Options::default() };
-        sent_to(MODEL, &options(given).with_tools([tool()]))
+        encode_for_model(MODEL, &request_with_options(given).with_tools([tool_spec()]))
     };
     let body = choose(ToolChoice::Auto);
     assert_eq!(
         body["tools"],
         json!([{ "functionDeclarations": [{
-            "name": "f", "description": "Does", "parametersJsonSchema": tool().parameters,
+            "name": "f", "description": "Does", "parametersJsonSchema": tool_spec().parameters,
         }] }])
     );
     assert_eq!(body.get("toolConfig"), None);
@@ -238,7 +242,7 @@ fn tools_and_tool_choice_are_encoded() {
     ] {
         assert_eq!(choose(choice)["toolConfig"], json!({ "functionCallingConfig": config }));
     }
-    check(
+    check_option_field(
         Options { tool_choice: ToolChoice::None, ..Options::default() },
         "/toolConfig",
         Value::Null,
@@ -258,7 +262,8 @@ fn sampling_and_limits_are_encoded() {
         stop_sequences: vec!["END".into()],
         ..Options::default()
     };
-    let body = String::from_utf8(gemini::encode(&options(given), MODEL).unwrap()).unwrap();
+    let body =
+        String::from_utf8(gemini::encode(&request_with_options(given), MODEL).unwrap()).unwrap();
     let config = r#""generationConfig":{"maxOutputTokens":100,"temperature":0.7,"topP":0.9,"topK":40,"seed":7,"frequencyPenalty":0.5,"presencePenalty":-0.5,"stopSequences":["END"]}"#;
     assert!(body.contains(config), "{body}");
 }
@@ -267,7 +272,8 @@ fn sampling_and_limits_are_encoded() {
 fn thinking_is_a_budget_or_a_level() {
     let config = |model: &str, reasoning| {
         let given = Options { reasoning: Some(reasoning), ..Options::default() };
-        sent_to(model, &options(given))["generationConfig"]["thinkingConfig"].take()
+        encode_for_model(model, &request_with_options(given))["generationConfig"]["thinkingConfig"]
+            .take()
     };
     for (reasoning, third, second) in [
         (Reasoning::Effort(Effort::Minimal), json!({ "thinkingLevel": "minimal" }), 1_024),
@@ -291,14 +297,14 @@ fn thinking_is_a_budget_or_a_level() {
 #[test]
 fn the_response_format_is_json_or_a_schema() {
     let form = |output| Options { output, ..Options::default() };
-    check(
+    check_option_field(
         form(Output::Json),
         "/generationConfig",
         json!({ "responseMimeType": "application/json" }),
     );
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } } });
     let output = OutputSchema { name: "answer".into(), schema: schema.clone() };
-    check(
+    check_option_field(
         form(Output::Schema(output)),
         "/generationConfig",
         json!({ "responseMimeType": "application/json", "responseJsonSchema": schema }),
@@ -314,14 +320,21 @@ fn options_the_wire_cannot_express_are_rejected() {
     check_unsupported(Options { seed: Some(u64::MAX), ..none() }, "seed");
     let parallel_tool_calls = Some(false);
     check_unsupported(Options { parallel_tool_calls, ..none() }, "parallel_tool_calls");
-    check(Options { parallel_tool_calls: Some(true), ..none() }, "/toolConfig", Value::Null);
+    check_option_field(
+        Options { parallel_tool_calls: Some(true), ..none() },
+        "/toolConfig",
+        Value::Null,
+    );
 }
 
 #[test]
 fn caching_does_nothing_and_extra_fields_are_merged() {
-    let plain = sent_to(MODEL, &options(Options::default()));
+    let plain = encode_for_model(MODEL, &request_with_options(Options::default()));
     for cache in [Cache::Off, Cache::Short, Cache::Long] {
-        assert_eq!(sent_to(MODEL, &options(Options { cache, ..Options::default() })), plain);
+        assert_eq!(
+            encode_for_model(MODEL, &request_with_options(Options { cache, ..Options::default() })),
+            plain
+        );
     }
     let Value::Object(extra) =
         json!({ "safetySettings": [], "generationConfig": { "candidateCount": 1 } })
@@ -329,6 +342,10 @@ fn caching_does_nothing_and_extra_fields_are_merged() {
         unreachable!("it is written as an object")
     };
     let given = Options { top_k: Some(1), extra, ..Options::default() };
-    check(given.clone(), "/generationConfig", json!({ "topK": 1, "candidateCount": 1 }));
-    check(given, "/safetySettings", json!([]));
+    check_option_field(
+        given.clone(),
+        "/generationConfig",
+        json!({ "topK": 1, "candidateCount": 1 }),
+    );
+    check_option_field(given, "/safetySettings", json!([]));
 }

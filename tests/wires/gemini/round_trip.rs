@@ -4,38 +4,38 @@ use serde_json::{Value, json};
 use turnstream::item::ResultKind;
 use turnstream::{History, Item};
 
-use super::{MODEL, answer, history, read_parts, sent_to};
+use super::{MODEL, decode_parts, encode_for_model, request_with_items, tool_result};
 
 /// The part of the model in a request to `model` that follows a turn of `MODEL`.
-fn sent_back(model: &str, written: &[&str]) -> Value {
-    let turn = read_parts(written).unwrap();
+fn encode_follow_up(model: &str, written: &[&str]) -> Value {
+    let turn = decode_parts(written).unwrap();
     let mut items = vec![Item::user("go")];
     items.extend(turn.to_history_items());
     let calls: Vec<_> = turn.tool_calls().map(|call| call.call_id.clone()).collect();
-    items.extend(calls.iter().map(|id| answer(id, ResultKind::Ok, "1")));
-    sent_to(model, &history(items))["contents"].take()
+    items.extend(calls.iter().map(|id| tool_result(id, ResultKind::Ok, "1")));
+    encode_for_model(model, &request_with_items(items))["contents"].take()
 }
 
 /// Checks that parts go back byte for byte to their model, and what another one sees.
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
-fn check(written: &[&str], to_another: Value) {
+fn check_round_trip(written: &[&str], to_another: Value) {
     let parts: Vec<Value> =
         written.iter().map(|part| serde_json::from_str(part).unwrap()).collect();
-    assert_eq!(sent_back(MODEL, written)[1]["parts"], Value::from(parts));
-    assert_eq!(sent_back("gemini-2.5-pro", written)[1]["parts"], to_another);
+    assert_eq!(encode_follow_up(MODEL, written)[1]["parts"], Value::from(parts));
+    assert_eq!(encode_follow_up("gemini-2.5-pro", written)[1]["parts"], to_another);
 }
 
-const SIG: &str = "CiMBjz1rX+/25==";
+const SIGNATURE: &str = "CiMBjz1rX+/25==";
 
 #[test]
 fn signatures_are_sent_back_on_their_part() {
-    check(
+    check_round_trip(
         &[
-            &format!(r#"{{"text":"Hm.","thought":true,"thoughtSignature":"{SIG}1"}}"#),
-            &format!(r#"{{"text":"a","thoughtSignature":"{SIG}2"}}"#),
+            &format!(r#"{{"text":"Hm.","thought":true,"thoughtSignature":"{SIGNATURE}1"}}"#),
+            &format!(r#"{{"text":"a","thoughtSignature":"{SIGNATURE}2"}}"#),
             r#"{"text":"b"}"#,
-            &format!(r#"{{"text":"","thoughtSignature":"{SIG}3"}}"#),
+            &format!(r#"{{"text":"","thoughtSignature":"{SIGNATURE}3"}}"#),
             r#"{"text":"c"}"#,
         ],
         json!([{ "text": "a" }, { "text": "b" }, { "text": "c" }]),
@@ -44,10 +44,10 @@ fn signatures_are_sent_back_on_their_part() {
 
 #[test]
 fn only_the_first_of_parallel_calls_is_sent_back_signed() {
-    check(
+    check_round_trip(
         &[
             &format!(
-                r#"{{"functionCall":{{"name":"f","args":{{"a":1}}}},"thoughtSignature":"{SIG}"}}"#
+                r#"{{"functionCall":{{"name":"f","args":{{"a":1}}}},"thoughtSignature":"{SIGNATURE}"}}"#
             ),
             r#"{"functionCall":{"name":"g","args":{}}}"#,
         ],
@@ -61,17 +61,17 @@ fn only_the_first_of_parallel_calls_is_sent_back_signed() {
 #[test]
 fn a_vendor_id_is_sent_back_on_the_call_and_its_result() {
     let written = &[r#"{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"x"}"#];
-    check(written, json!([{ "functionCall": { "name": "f", "args": {} } }]));
+    check_round_trip(written, json!([{ "functionCall": { "name": "f", "args": {} } }]));
     let response = |contents: Value| contents[2]["parts"][0]["functionResponse"]["id"].clone();
-    assert_eq!(response(sent_back(MODEL, written)), "c1");
-    assert_eq!(response(sent_back("gemini-2.5-pro", written)), Value::Null);
+    assert_eq!(response(encode_follow_up(MODEL, written)), "c1");
+    assert_eq!(response(encode_follow_up("gemini-2.5-pro", written)), Value::Null);
     let without = &[r#"{"functionCall":{"name":"f","args":{}},"thoughtSignature":"x"}"#];
-    assert_eq!(response(sent_back(MODEL, without)), Value::Null);
+    assert_eq!(response(encode_follow_up(MODEL, without)), Value::Null);
 }
 
 #[test]
 fn calls_with_a_shared_id_are_sent_back_with_distinct_ids() {
-    let contents = sent_back(
+    let contents = encode_follow_up(
         MODEL,
         &[
             r#"{"functionCall":{"id":"c","name":"f","args":{"a":1}},"thoughtSignature":"x"}"#,
@@ -88,7 +88,7 @@ fn calls_with_a_shared_id_are_sent_back_with_distinct_ids() {
 
 #[test]
 fn provider_parts_are_sent_back_verbatim() {
-    check(
+    check_round_trip(
         &[
             r#"{"executableCode":{"language":"PYTHON","code":"1"},"thoughtSignature":"x"}"#,
             r#"{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"1\n"}}"#,
@@ -103,18 +103,18 @@ fn provider_parts_are_sent_back_verbatim() {
 
 #[test]
 fn unsigned_reasoning_is_not_sent() {
-    let said = sent_back(MODEL, &[r#"{"text":"Hm.","thought":true}"#, r#"{"text":"a"}"#]);
+    let said = encode_follow_up(MODEL, &[r#"{"text":"Hm.","thought":true}"#, r#"{"text":"a"}"#]);
     assert_eq!(said[1]["parts"], json!([{ "text": "a" }]));
 }
 
 #[test]
 fn signatures_survive_a_store() {
-    let written = format!(r#"{{"text":"","thoughtSignature":"{SIG}"}}"#);
-    let turn = read_parts(&[r#"{"text":"a"}"#, &written]).unwrap();
+    let written = format!(r#"{{"text":"","thoughtSignature":"{SIGNATURE}"}}"#);
+    let turn = decode_parts(&[r#"{"text":"a"}"#, &written]).unwrap();
     let mut items = vec![Item::user("go")];
     items.extend(turn.to_history_items());
     let stored = serde_json::to_string(&History::from_items("h", items)).unwrap();
     let restored: History = serde_json::from_str(&stored).unwrap();
-    let body = sent_to(MODEL, &turnstream::Request::new(restored));
-    assert_eq!(body["contents"][1]["parts"][1]["thoughtSignature"], SIG);
+    let body = encode_for_model(MODEL, &turnstream::Request::new(restored));
+    assert_eq!(body["contents"][1]["parts"][1]["thoughtSignature"], SIGNATURE);
 }

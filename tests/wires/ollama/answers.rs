@@ -4,31 +4,36 @@ use turnstream::item::StopReason;
 use turnstream::turn::{ReasoningKind, TurnEvent};
 use turnstream::{ErrorKind, Usage};
 
-use super::{END, body, check, end, events_of, message, read, read_ended, shown, text, thought};
+use super::{
+    DONE_LINE, check_items, decode_ended_turn, decode_events, decode_turn, done_line,
+    item_summaries, json_lines_body, message_line, text_line, thinking_line,
+};
 
 #[test]
 fn text_in_several_lines_is_one_item() {
-    let turn = check(&[&text("Hel"), &text("lo")], &["text Hello"]);
+    let turn = check_items(&[&text_line("Hel"), &text_line("lo")], &["text Hello"]);
     assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, Some("stop")));
     assert_eq!(turn.model(), Some("qwen3:8b"));
 }
 
 #[test]
 fn thinking_is_reasoning_before_the_text() {
-    let turn =
-        check(&[&thought("H"), &thought("m."), &text("Yes.")], &["thought Hm.", "text Yes."]);
+    let turn = check_items(
+        &[&thinking_line("H"), &thinking_line("m."), &text_line("Yes.")],
+        &["thought Hm.", "text Yes."],
+    );
     let data = turn.items()[0].provider_data.as_ref().unwrap();
     assert_eq!((data.provider.as_str(), data.model.as_str()), ("ollama", "qwen3:8b"));
-    let both = message(r#""content":"Yes.","thinking":"Hm.""#);
-    let events = events_of([body(&[&both, END]).into()]);
+    let both = message_line(r#""content":"Yes.","thinking":"Hm.""#);
+    let events = decode_events([json_lines_body(&[&both, DONE_LINE]).into()]);
     let is_trace = |event: &TurnEvent| matches!(event, TurnEvent::ReasoningDelta { text, kind: ReasoningKind::Trace, .. } if **text == *"Hm.");
     assert!(is_trace(events[0].as_ref().unwrap()), "{events:?}");
 }
 
 #[test]
 fn the_last_line_may_have_text() {
-    let last = END.replace(r#""content":"""#, r#""content":"b""#);
-    assert_eq!(read(&[&text("a"), &last]).unwrap().text(), "ab");
+    let last = DONE_LINE.replace(r#""content":"""#, r#""content":"b""#);
+    assert_eq!(decode_turn(&[&text_line("a"), &last]).unwrap().text(), "ab");
 }
 
 #[test]
@@ -40,7 +45,7 @@ fn every_done_reason_is_distinguished() {
         ("unload", StopReason::Other("unload".into())),
         ("novel", StopReason::Other("novel".into())),
     ] {
-        let turn = read(&[&text("a"), &end(raw)]).unwrap();
+        let turn = decode_turn(&[&text_line("a"), &done_line(raw)]).unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&reason, Some(raw)));
     }
 }
@@ -48,7 +53,7 @@ fn every_done_reason_is_distinguished() {
 #[test]
 fn old_servers_end_without_a_reason() {
     for last in [r#"{"done":true}"#, r#"{"done":true,"done_reason":""}"#] {
-        let turn = read(&[&text("a"), last]).unwrap();
+        let turn = decode_turn(&[&text_line("a"), last]).unwrap();
         assert_eq!((turn.stop_reason(), turn.raw_stop_reason()), (&StopReason::Stop, None));
     }
 }
@@ -57,18 +62,18 @@ fn old_servers_end_without_a_reason() {
 fn a_body_that_ends_before_done_is_an_incomplete_turn() {
     for not_done in ["", "null", "false", "\"true\"", "1"] {
         let last = format!(r#"{{"done_reason":"stop","done":{not_done}}}"#);
-        let lines = [text("a"), last.replace(r#","done":}"#, "}")];
-        let error = read(&[&lines[0], &lines[1]]).unwrap_err();
+        let lines = [text_line("a"), last.replace(r#","done":}"#, "}")];
+        let error = decode_turn(&[&lines[0], &lines[1]]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IncompleteTurn, "{not_done}");
     }
-    assert_eq!(read(&[]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    assert_eq!(decode_turn(&[]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }
 
 #[test]
 fn usage_includes_cached_tokens() {
     let counted = |fields: &str| {
         let last = format!(r#"{{"done":true,"done_reason":"stop",{fields}}}"#);
-        read(&[&text("a"), &last]).unwrap().usage()
+        decode_turn(&[&text_line("a"), &last]).unwrap().usage()
     };
     let usage = |input_tokens, cache_read_input_tokens, output_tokens| Usage {
         input_tokens,
@@ -89,14 +94,17 @@ fn usage_includes_cached_tokens() {
 #[test]
 fn an_error_at_any_position_ends_the_turn() {
     let error = r#"{"error":"an error was encountered while running the model"}"#;
-    for lines in [vec![error], vec![text("a").as_str(), error]] {
-        let told = read_ended(&lines).unwrap_err();
+    for lines in [vec![error], vec![text_line("a").as_str(), error]] {
+        let told = decode_ended_turn(&lines).unwrap_err();
         assert_eq!(told.kind(), ErrorKind::Server);
         assert!(told.message().contains("while running the model"), "{told}");
     }
     for none in ["null", "\"\"", "false"] {
         let line = format!(r#"{{"error":{none}}}"#);
-        assert_eq!(shown(&read_ended(&[&line, &text("a")]).unwrap()), ["text a"]);
+        assert_eq!(
+            item_summaries(&decode_ended_turn(&[&line, &text_line("a")]).unwrap()),
+            ["text a"]
+        );
     }
 }
 
@@ -119,31 +127,33 @@ fn unknown_fields_and_malformed_values_do_not_fail_the_turn() {
         r#"{"message":{"content":"","content":""}}"#,
         r#"{"novel":"\ud800","eval_count":1e999}"#,
     ] {
-        let turn = read(&[odd, &text("a"), odd, END, odd]);
-        assert_eq!(shown(&turn.unwrap()), ["text a"], "{odd}");
+        let turn = decode_turn(&[odd, &text_line("a"), odd, DONE_LINE, odd]);
+        assert_eq!(item_summaries(&turn.unwrap()), ["text a"], "{odd}");
     }
 }
 
 #[test]
 fn a_lone_surrogate_in_text_is_replaced() {
-    check(&[&text("a\\ud800b")], &["text a\u{fffd}b"]);
+    check_items(&[&text_line("a\\ud800b")], &["text a\u{fffd}b"]);
 }
 
 #[test]
 fn invalid_json_is_a_protocol_error_and_a_truncated_line_is_not() {
     for odd in ["x", "{\"message\":", "<html>", "[DONE]"] {
-        assert_eq!(read_ended(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
+        assert_eq!(decode_ended_turn(&[odd]).unwrap_err().kind(), ErrorKind::Protocol, "{odd}");
     }
-    let cut = &END[..END.len() - 1];
-    let events = events_of([format!("{}\n{cut}", text("a")).into()]);
+    let cut = &DONE_LINE[..DONE_LINE.len() - 1];
+    let events = decode_events([format!("{}\n{cut}", text_line("a")).into()]);
     let error = events.last().unwrap().as_ref().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::IncompleteTurn);
 }
 
 #[test]
 fn lines_after_the_end_are_ignored() {
-    for late in [text("b"), thought("b"), "x".to_owned(), r#"{"error":"late"}"#.to_owned()] {
-        let turn = read(&[&text("a"), END, &late]).unwrap();
-        assert_eq!(shown(&turn), ["text a"], "{late}");
+    for late in
+        [text_line("b"), thinking_line("b"), "x".to_owned(), r#"{"error":"late"}"#.to_owned()]
+    {
+        let turn = decode_turn(&[&text_line("a"), DONE_LINE, &late]).unwrap();
+        assert_eq!(item_summaries(&turn), ["text a"], "{late}");
     }
 }

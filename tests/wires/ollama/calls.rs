@@ -4,22 +4,28 @@ use turnstream::item::StopReason;
 use turnstream::turn::TurnEvent;
 use turnstream::{ErrorKind, History, Item};
 
-use super::{END, answer, body, calls, check, end, events_after, read, read_ended, shown, text};
+use super::{
+    DONE_LINE, check_items, decode_ended_turn, decode_events_after, decode_turn, done_line,
+    item_summaries, json_lines_body, text_line, tool_calls_line, tool_result,
+};
 
 /// A call with these fields in its `function`.
-fn function(fields: &str) -> String {
-    calls(&format!(r#"{{"function":{{{fields}}}}}"#))
+fn function_call_line(fields: &str) -> String {
+    tool_calls_line(&format!(r#"{{"function":{{{fields}}}}}"#))
 }
 
 #[track_caller]
-fn refused(lines: &[&str]) {
-    assert_eq!(read_ended(lines).unwrap_err().kind(), ErrorKind::Protocol, "{lines:?}");
+fn check_refused(lines: &[&str]) {
+    assert_eq!(decode_ended_turn(lines).unwrap_err().kind(), ErrorKind::Protocol, "{lines:?}");
 }
 
 #[test]
 fn a_whole_call_has_the_tool_calls_stop_reason() {
-    let line = calls(r#"{"id":"c1","function":{"index":0,"name":"f","arguments":{"b":1, "a":2}}}"#);
-    let turn = check(&[&text("So."), &line], &["text So.", r#"call c1 f {"b":1, "a":2}"#]);
+    let line = tool_calls_line(
+        r#"{"id":"c1","function":{"index":0,"name":"f","arguments":{"b":1, "a":2}}}"#,
+    );
+    let turn =
+        check_items(&[&text_line("So."), &line], &["text So.", r#"call c1 f {"b":1, "a":2}"#]);
     assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
     assert_eq!(turn.raw_stop_reason(), Some("stop"));
     assert!(turn.calls().veto().is_none());
@@ -28,35 +34,37 @@ fn a_whole_call_has_the_tool_calls_stop_reason() {
 #[test]
 fn a_call_may_be_in_the_last_line() {
     let call = r#""tool_calls":[{"function":{"name":"f","arguments":{}}}],"content":"""#;
-    let last = END.replace(r#""content":"""#, call);
-    assert_eq!(shown(&read(&[&last]).unwrap()), ["call call_1_1 f {}"]);
+    let last = DONE_LINE.replace(r#""content":"""#, call);
+    assert_eq!(item_summaries(&decode_turn(&[&last]).unwrap()), ["call call_1_1 f {}"]);
 }
 
 #[test]
 fn calls_that_the_output_limit_cut_short_may_not_run() {
-    let turn = read(&[&function(r#""name":"f","arguments":{}"#), &end("length")]).unwrap();
+    let turn =
+        decode_turn(&[&function_call_line(r#""name":"f","arguments":{}"#), &done_line("length")])
+            .unwrap();
     assert_eq!(turn.stop_reason(), &StopReason::MaxTokens);
     assert!(turn.calls().veto().is_some());
 }
 
 #[test]
 fn calls_without_ids_get_deterministic_ids_unique_in_the_history() {
-    let line = calls(
+    let line = tool_calls_line(
         r#"{"function":{"name":"f","arguments":{"a":1}}},{"id":"","function":{"name":"f","arguments":{"a":1}}}"#,
     );
     let expected = [r#"call call_1_1 f {"a":1}"#, r#"call call_1_2 f {"a":1}"#];
-    check(&[&line], &expected);
-    check(&[&line], &expected);
+    check_items(&[&line], &expected);
+    check_items(&[&line], &expected);
     let taken = vec![
         Item::user("go"),
         Item::tool_call("call_1_1", "f", "{}"),
-        answer("call_1_1", "1"),
+        tool_result("call_1_1", "1"),
         Item::tool_call("c1", "f", "{}"),
-        answer("c1", "1"),
+        tool_result("c1", "1"),
     ];
-    let given = calls(r#"{"id":"c1","function":{"name":"f","arguments":{}}}"#);
-    let body = body(&[&line, &given, END]);
-    let events = events_after(&History::from_items("h", taken), [body.into()]);
+    let given = tool_calls_line(r#"{"id":"c1","function":{"name":"f","arguments":{}}}"#);
+    let body = json_lines_body(&[&line, &given, DONE_LINE]);
+    let events = decode_events_after(&History::from_items("h", taken), [body.into()]);
     let Some(Ok(TurnEvent::TurnComplete { turn })) = events.last() else { panic!("{events:?}") };
     let ids: Vec<_> = turn.tool_calls().map(|call| call.call_id.as_str()).collect();
     assert_eq!(ids, ["call_1_1_dup1", "call_1_2", "c1_dup1"]);
@@ -64,18 +72,18 @@ fn calls_without_ids_get_deterministic_ids_unique_in_the_history() {
 
 #[test]
 fn a_call_that_is_repeated_under_its_id_is_one_call() {
-    let line = calls(r#"{"id":"c1","function":{"name":"f","arguments":{"a":1}}}"#);
-    check(&[&line, &line], &[r#"call c1 f {"a":1}"#]);
+    let line = tool_calls_line(r#"{"id":"c1","function":{"name":"f","arguments":{"a":1}}}"#);
+    check_items(&[&line, &line], &[r#"call c1 f {"a":1}"#]);
     let other = line.replace(":1}", ":2}");
-    check(&[&line, &other], &[r#"call c1 f {"a":1}"#, r#"call c1_dup1 f {"a":2}"#]);
+    check_items(&[&line, &other], &[r#"call c1 f {"a":1}"#, r#"call c1_dup1 f {"a":2}"#]);
 }
 
 #[test]
 fn calls_of_several_lines_are_in_their_order() {
-    let lines =
-        ["a", "b", "c"].map(|name| function(&format!(r#""name":"{name}","arguments":{{}}"#)));
-    check(
-        &[&lines[0], &text("x"), &lines[1], &lines[2]],
+    let lines = ["a", "b", "c"]
+        .map(|name| function_call_line(&format!(r#""name":"{name}","arguments":{{}}"#)));
+    check_items(
+        &[&lines[0], &text_line("x"), &lines[1], &lines[2]],
         &["call call_1_1 a {}", "text x", "call call_1_2 b {}", "call call_1_3 c {}"],
     );
 }
@@ -83,70 +91,73 @@ fn calls_of_several_lines_are_in_their_order() {
 #[test]
 fn missing_arguments_are_empty() {
     for arguments in ["", r#","arguments":null"#, r#","arguments":{}"#] {
-        check(&[&function(&format!(r#""name":"f"{arguments}"#))], &["call call_1_1 f {}"]);
+        check_items(
+            &[&function_call_line(&format!(r#""name":"f"{arguments}"#))],
+            &["call call_1_1 f {}"],
+        );
     }
 }
 
 #[test]
 fn arguments_in_a_string_are_parsed_as_an_object() {
-    let line = function(r#""name":"f","arguments":"{\"a\":1}""#);
-    check(&[&line], &[r#"call call_1_1 f {"a":1}"#]);
+    let line = function_call_line(r#""name":"f","arguments":"{\"a\":1}""#);
+    check_items(&[&line], &[r#"call call_1_1 f {"a":1}"#]);
     // Arguments that are not JSON are the model's own mistake, which it is told of.
-    check(&[&function(r#""name":"f","arguments":"{a""#)], &["call call_1_1 f {a"]);
+    check_items(&[&function_call_line(r#""name":"f","arguments":"{a""#)], &["call call_1_1 f {a"]);
 }
 
 #[test]
 fn arguments_in_a_string_may_be_split() {
-    let first = function(r#""index":0,"name":"f","arguments":"{\"a\"""#);
-    let more = function(r#""index":0,"arguments":":1}""#);
-    check(&[&first, &more], &[r#"call call_1_1 f {"a":1}"#]);
-    let second = function(r#""index":1,"name":"g","arguments":"{}""#);
-    check(&[&first, &more, &second], &[r#"call call_1_1 f {"a":1}"#, "call call_1_2 g {}"]);
+    let first = function_call_line(r#""index":0,"name":"f","arguments":"{\"a\"""#);
+    let more = function_call_line(r#""index":0,"arguments":":1}""#);
+    check_items(&[&first, &more], &[r#"call call_1_1 f {"a":1}"#]);
+    let second = function_call_line(r#""index":1,"name":"g","arguments":"{}""#);
+    check_items(&[&first, &more, &second], &[r#"call call_1_1 f {"a":1}"#, "call call_1_2 g {}"]);
     // A piece of another call, of one that is whole, or of none.
-    refused(&[&first, &function(r#""index":1,"arguments":":1}""#)]);
-    refused(&[&first, &second, &more]);
-    refused(&[&function(r#""name":"f","arguments":{}"#), &more]);
-    refused(&[&first, &function(r#""index":0,"arguments":{}"#)]);
-    refused(&[&more]);
+    check_refused(&[&first, &function_call_line(r#""index":1,"arguments":":1}""#)]);
+    check_refused(&[&first, &second, &more]);
+    check_refused(&[&function_call_line(r#""name":"f","arguments":{}"#), &more]);
+    check_refused(&[&first, &function_call_line(r#""index":0,"arguments":{}"#)]);
+    check_refused(&[&more]);
 }
 
 #[test]
 fn an_invalid_call_is_an_error_and_not_skipped() {
-    let good = function(r#""name":"f","arguments":{}"#);
+    let good = function_call_line(r#""name":"f","arguments":{}"#);
     for odd in [
-        function(r#""arguments":{}"#),
-        function(r#""name":"","arguments":{}"#),
-        function(r#""name":5,"arguments":{}"#),
-        function(r#""name":"f","arguments":[]"#),
-        function(r#""name":"f","arguments":5"#),
-        function(r#""name":"f","arguments":true"#),
-        calls("5"),
-        calls("[]"),
-        calls("{}"),
-        calls(r#"{"function":"f"}"#),
+        function_call_line(r#""arguments":{}"#),
+        function_call_line(r#""name":"","arguments":{}"#),
+        function_call_line(r#""name":5,"arguments":{}"#),
+        function_call_line(r#""name":"f","arguments":[]"#),
+        function_call_line(r#""name":"f","arguments":5"#),
+        function_call_line(r#""name":"f","arguments":true"#),
+        tool_calls_line("5"),
+        tool_calls_line("[]"),
+        tool_calls_line("{}"),
+        tool_calls_line(r#"{"function":"f"}"#),
         r#"{"message":{"tool_calls":{"function":{"name":"f"}}}}"#.to_owned(),
         r#"{"message":{"tool_calls":"f"}}"#.to_owned(),
         // What a strict reader trips over is not mended where a call is.
-        calls(r#"{"id":"a","id":"b","function":{"name":"f"}}"#),
+        tool_calls_line(r#"{"id":"a","id":"b","function":{"name":"f"}}"#),
         r#"{"message":{"content":"\ud800","tool_calls":[{"function":{"name":"f"}}]}}"#.to_owned(),
     ] {
-        refused(&[&odd]);
-        refused(&[&good, &odd]);
+        check_refused(&[&odd]);
+        check_refused(&[&good, &odd]);
     }
-    check(&[&calls("null"), &good], &["call call_1_1 f {}"]);
+    check_items(&[&tool_calls_line("null"), &good], &["call call_1_1 f {}"]);
 }
 
 #[test]
 fn a_call_after_the_end_is_an_error_and_does_not_run() {
-    let late = function(r#""name":"f","arguments":{}"#);
-    for lines in [[&text("a"), END, &late], [&late, END, &late]] {
-        assert_eq!(read(&lines).unwrap_err().kind(), ErrorKind::Protocol);
+    let late = function_call_line(r#""name":"f","arguments":{}"#);
+    for lines in [[&text_line("a"), DONE_LINE, &late], [&late, DONE_LINE, &late]] {
+        assert_eq!(decode_turn(&lines).unwrap_err().kind(), ErrorKind::Protocol);
     }
-    assert!(read(&[&text("a"), END, r#"{"message":{"tool_calls":[]}}"#]).is_ok());
+    assert!(decode_turn(&[&text_line("a"), DONE_LINE, r#"{"message":{"tool_calls":[]}}"#]).is_ok());
 }
 
 #[test]
 fn no_call_runs_before_the_end() {
-    let line = function(r#""name":"f","arguments":{}"#);
-    assert_eq!(read(&[&line]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let line = function_call_line(r#""name":"f","arguments":{}"#);
+    assert_eq!(decode_turn(&[&line]).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }

@@ -14,11 +14,13 @@ use turnstream::testing::ModelServer;
 use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Agent, Error, ErrorKind, Item, Turn};
 
-use super::{END, body, calls, history, text, thought};
-use crate::support::tools::{Counter, fine};
+use super::{
+    DONE_LINE, json_lines_body, request_with_items, text_line, thinking_line, tool_calls_line,
+};
+use crate::support::tools::{Counter, ok_tool};
 
 /// Answers one request after the other.
-async fn serve(answers: Vec<(u16, String)>) -> LoopbackServer {
+async fn serve_in_order(answers: Vec<(u16, String)>) -> LoopbackServer {
     let asked = AtomicUsize::new(0);
     LoopbackServer::start(move |_| {
         let (status, body) = answers[asked.fetch_add(1, Ordering::Relaxed) % answers.len()].clone();
@@ -32,29 +34,31 @@ async fn serve(answers: Vec<(u16, String)>) -> LoopbackServer {
     .unwrap()
 }
 
-fn at(url: &str) -> Ollama {
+fn ollama_at(url: &str) -> Ollama {
     let ollama = Ollama::new("qwen3:8b").with_base_url(url).unwrap();
     ollama.with_http_client(HttpClient::without_proxy()).without_retries()
 }
 
-async fn asked(model: &Ollama) -> Result<Arc<Turn>, Error> {
-    model.stream_turn(history(vec![Item::user("hi")])).into_turn().await
+async fn request_turn(model: &Ollama) -> Result<Arc<Turn>, Error> {
+    model.stream_turn(request_with_items(vec![Item::user("hi")])).into_turn().await
 }
 
-fn body_of(server: &LoopbackServer, at: usize) -> Value {
+fn request_body(server: &LoopbackServer, at: usize) -> Value {
     serde_json::from_slice(&server.requests()[at].body).unwrap()
 }
 
 #[tokio::test]
 async fn a_request_goes_to_api_chat_with_its_settings_and_without_a_key() {
-    let server = serve(vec![(200, body(&[&text("hello"), END]))]).await;
-    let model = at(&server.url()).with_num_ctx(32_768).with_keep_alive(Duration::from_mins(1));
-    assert_eq!(asked(&model).await.unwrap().text(), "hello");
+    let server =
+        serve_in_order(vec![(200, json_lines_body(&[&text_line("hello"), DONE_LINE]))]).await;
+    let model =
+        ollama_at(&server.url()).with_num_ctx(32_768).with_keep_alive(Duration::from_mins(1));
+    assert_eq!(request_turn(&model).await.unwrap().text(), "hello");
     let request = &server.requests()[0];
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/api/chat"));
     assert_eq!(request.header("authorization"), None);
     assert_eq!(request.header("accept"), Some("application/x-ndjson"));
-    let sent = body_of(&server, 0);
+    let sent = request_body(&server, 0);
     assert_eq!((&sent["options"]["num_ctx"], &sent["keep_alive"]), (&json!(32_768), &json!("60s")));
     let same = HttpProvider::from_wire(*model.wire(), "qwen3:8b");
     assert_eq!(
@@ -65,9 +69,10 @@ async fn a_request_goes_to_api_chat_with_its_settings_and_without_a_key() {
 
 #[tokio::test]
 async fn a_key_is_a_bearer_token_and_a_base_url_keeps_its_path() {
-    let server = serve(vec![(200, body(&[&text("hello"), END]))]).await;
-    let model = at(&format!("{}/ollama/", server.url())).with_api_key("secret-key");
-    asked(&model).await.unwrap();
+    let server =
+        serve_in_order(vec![(200, json_lines_body(&[&text_line("hello"), DONE_LINE]))]).await;
+    let model = ollama_at(&format!("{}/ollama/", server.url())).with_api_key("secret-key");
+    request_turn(&model).await.unwrap();
     let request = &server.requests()[0];
     assert_eq!(request.header("authorization"), Some("Bearer secret-key"));
     assert_eq!(request.path, "/ollama/api/chat");
@@ -75,16 +80,16 @@ async fn a_key_is_a_bearer_token_and_a_base_url_keeps_its_path() {
 
 #[tokio::test]
 async fn an_agent_runs_a_tool_and_sends_back_reasoning_and_result() {
-    let call = calls(r#"{"function":{"name":"look","arguments":{"x":1}}}"#);
-    let first = body(&[&thought("I have to look."), &call, END]);
-    let second = body(&[&text("It is fine."), END]);
-    let server = serve(vec![(200, first), (200, second)]).await;
+    let call = tool_calls_line(r#"{"function":{"name":"look","arguments":{"x":1}}}"#);
+    let first = json_lines_body(&[&thinking_line("I have to look."), &call, DONE_LINE]);
+    let second = json_lines_body(&[&text_line("It is fine."), DONE_LINE]);
+    let server = serve_in_order(vec![(200, first), (200, second)]).await;
     let ran = Counter::default();
-    let agent = Agent::new(at(&server.url())).with_tools([fine("look", &ran)]);
+    let agent = Agent::new(ollama_at(&server.url())).with_tools([ok_tool("look", &ran)]);
     let outcome = agent.run("Look.").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "It is fine."));
-    assert_eq!((ran.began(), outcome.turns, outcome.usage.input_tokens), (1, 2, 20));
-    let (first, second) = (body_of(&server, 0), body_of(&server, 1));
+    assert_eq!((ran.started_count(), outcome.turns, outcome.usage.input_tokens), (1, 2, 20));
+    let (first, second) = (request_body(&server, 0), request_body(&server, 1));
     assert_eq!(first["tools"][0]["function"]["name"], "look");
     let (before, after) =
         (first["messages"].as_array().unwrap(), second["messages"].as_array().unwrap());
@@ -107,10 +112,11 @@ async fn an_agent_runs_a_tool_against_a_strict_server_that_gives_calls_no_ids() 
     });
     let server = server.await.unwrap();
     let ran = Counter::default();
-    let model = at(&server.url()).with_num_ctx(32_768);
-    let outcome = Agent::new(model).with_tools([fine("look", &ran)]).run("Look.").outcome().await;
+    let model = ollama_at(&server.url()).with_num_ctx(32_768);
+    let outcome =
+        Agent::new(model).with_tools([ok_tool("look", &ran)]).run("Look.").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "It is fine."));
-    assert_eq!((ran.began(), outcome.turns), (1, 2));
+    assert_eq!((ran.started_count(), outcome.turns), (1, 2));
     let [first, second] = &server.requests()[..] else { panic!("two requests") };
     assert_eq!(
         (first["options"]["num_ctx"].as_u64(), &first["tools"]),
@@ -128,24 +134,24 @@ async fn an_agent_runs_a_tool_against_a_strict_server_that_gives_calls_no_ids() 
 #[tokio::test]
 async fn an_error_in_the_stream_and_a_truncated_body_are_distinguished() {
     let error = r#"{"error":"an error was encountered while running the model"}"#;
-    let server = serve(vec![
-        (200, body(&[&text("Hel"), error])),
-        (200, body(&[&text("Hel")])),
+    let server = serve_in_order(vec![
+        (200, json_lines_body(&[&text_line("Hel"), error])),
+        (200, json_lines_body(&[&text_line("Hel")])),
         (404, r#"{"error":"model 'qwen3:8b' not found"}"#.to_owned()),
     ])
     .await;
-    let model = at(&server.url());
-    assert_eq!(asked(&model).await.unwrap_err().kind(), ErrorKind::Server);
-    assert_eq!(asked(&model).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
-    let missing = asked(&model).await.unwrap_err();
+    let model = ollama_at(&server.url());
+    assert_eq!(request_turn(&model).await.unwrap_err().kind(), ErrorKind::Server);
+    assert_eq!(request_turn(&model).await.unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let missing = request_turn(&model).await.unwrap_err();
     assert_eq!((missing.kind(), missing.parameter()), (ErrorKind::InvalidRequest, Some("model")));
 }
 
 #[tokio::test]
 async fn requests_the_wire_cannot_express_are_not_sent() {
-    let server = serve(vec![(200, body(&[END]))]).await;
-    let mut request = history(vec![Item::user("hi")]);
+    let server = serve_in_order(vec![(200, json_lines_body(&[DONE_LINE]))]).await;
+    let mut request = request_with_items(vec![Item::user("hi")]);
     request.options.user = Some("u".into());
-    let error = at(&server.url()).stream_turn(request).into_turn().await.unwrap_err();
+    let error = ollama_at(&server.url()).stream_turn(request).into_turn().await.unwrap_err();
     assert_eq!((error.kind(), server.connection_count()), (ErrorKind::Unsupported, 0));
 }

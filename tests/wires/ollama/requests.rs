@@ -11,22 +11,25 @@ use turnstream::request::{
 };
 use turnstream::{ErrorKind, Item, Request};
 
-use super::{MODEL, answer, encoded, history, last, messages, options, sent};
+use super::{
+    MODEL, as_last_of_turn, encode_json, encode_messages, request_with_items, request_with_options,
+    tool_result, try_encode_json,
+};
 
 #[track_caller]
-fn unsupported(request: &Request, parameter: &str) {
-    let error = encoded(request).unwrap_err();
+fn check_unsupported(request: &Request, parameter: &str) {
+    let error = try_encode_json(request).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(parameter)));
 }
 
-fn with_tool(choice: ToolChoice) -> Request {
+fn request_with_tool_choice(choice: ToolChoice) -> Request {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
     let tool = ToolSpec { name: "f".into(), description: "adds".into(), parameters };
-    options(Options { tool_choice: choice, ..Options::default() }).with_tools([tool])
+    request_with_options(Options { tool_choice: choice, ..Options::default() }).with_tools([tool])
 }
 
-fn in_settings(chat: Chat) -> Value {
-    let bytes = ollama::encode(&options(Options::default()), MODEL, &chat).unwrap();
+fn encode_with_settings(chat: Chat) -> Value {
+    let bytes = ollama::encode(&request_with_options(Options::default()), MODEL, &chat).unwrap();
     serde_json::from_slice(&bytes).unwrap()
 }
 
@@ -34,7 +37,7 @@ fn in_settings(chat: Chat) -> Value {
 fn a_plain_request_has_only_a_model_and_messages() {
     let messages = json!([{ "role": "user", "content": "hi" }]);
     let expected = json!({ "model": MODEL, "stream": true, "messages": messages });
-    assert_eq!(sent(&options(Options::default())), expected);
+    assert_eq!(encode_json(&request_with_options(Options::default())), expected);
 }
 
 #[test]
@@ -52,12 +55,15 @@ fn every_option_has_the_name_that_the_server_reads() {
     };
     let expected = json!({ "num_predict": 77, "temperature": 0.5, "top_p": 0.25, "top_k": 5,
         "seed": 6, "frequency_penalty": 1.5, "presence_penalty": -1.5, "stop": ["END"] });
-    assert_eq!(sent(&options(asked))["options"], expected);
+    assert_eq!(encode_json(&request_with_options(asked))["options"], expected);
 }
 
 #[test]
 fn the_settings_of_the_wire_are_sent() {
-    assert_eq!(in_settings(Chat::default().with_num_ctx(8_192))["options"]["num_ctx"], 8_192);
+    assert_eq!(
+        encode_with_settings(Chat::default().with_num_ctx(8_192))["options"]["num_ctx"],
+        8_192
+    );
     for (keep_alive, written) in [
         (KeepAlive::Forever, json!(-1)),
         (KeepAlive::Unload, json!(0)),
@@ -67,7 +73,7 @@ fn the_settings_of_the_wire_are_sent() {
         (Duration::MAX.into(), json!(-1)),
     ] {
         let chat = Chat::default().with_keep_alive(keep_alive);
-        assert_eq!(in_settings(chat)["keep_alive"], written, "{keep_alive:?}");
+        assert_eq!(encode_with_settings(chat)["keep_alive"], written, "{keep_alive:?}");
     }
 }
 
@@ -75,7 +81,8 @@ fn the_settings_of_the_wire_are_sent() {
 fn extra_is_merged_into_the_options_of_the_model() {
     let extra = json!({ "options": { "mirostat": 1, "num_ctx": 5 }, "truncate": false });
     let extra = extra.as_object().cloned().unwrap();
-    let request = options(Options { extra, temperature: Some(0.0), ..Options::default() });
+    let request =
+        request_with_options(Options { extra, temperature: Some(0.0), ..Options::default() });
     let chat = Chat::default().with_num_ctx(8_192);
     let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
     let body: Value = serde_json::from_slice(&bytes).unwrap();
@@ -85,7 +92,9 @@ fn extra_is_merged_into_the_options_of_the_model() {
 
 #[test]
 fn reasoning_is_a_bool_or_a_level() {
-    let think = |reasoning| options(Options { reasoning: Some(reasoning), ..Options::default() });
+    let think = |reasoning| {
+        request_with_options(Options { reasoning: Some(reasoning), ..Options::default() })
+    };
     for (effort, level) in [
         (Effort::Minimal, "low"),
         (Effort::Low, "low"),
@@ -94,20 +103,23 @@ fn reasoning_is_a_bool_or_a_level() {
         (Effort::Max, "high"),
     ] {
         let request = think(Reasoning::Effort(effort));
-        assert_eq!(sent(&request)["think"], level);
+        assert_eq!(encode_json(&request)["think"], level);
         let chat = Chat::default().with_think(Think::Boolean);
         let bytes = ollama::encode(&request, MODEL, &chat).unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(body["think"], true);
     }
-    assert_eq!(sent(&think(Reasoning::Off))["think"], false);
-    assert_eq!(sent(&options(Options::default()))["think"], Value::Null);
-    unsupported(&think(Reasoning::Budget(5)), "reasoning");
+    assert_eq!(encode_json(&think(Reasoning::Off))["think"], false);
+    assert_eq!(encode_json(&request_with_options(Options::default()))["think"], Value::Null);
+    check_unsupported(&think(Reasoning::Budget(5)), "reasoning");
 }
 
 #[test]
 fn the_response_format_is_json_or_a_schema() {
-    let format = |output| sent(&options(Options { output, ..Options::default() }))["format"].take();
+    let format = |output| {
+        encode_json(&request_with_options(Options { output, ..Options::default() }))["format"]
+            .take()
+    };
     let schema = json!({ "type": "object", "properties": { "n": { "$ref": "#/$defs/N" } },
         "$defs": { "N": { "type": "integer" } } });
     assert_eq!(format(Output::Text), Value::Null);
@@ -121,10 +133,10 @@ fn tools_are_declared_or_omitted_and_a_required_call_is_rejected() {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
     let tool = json!({ "type": "function", "function":
         { "name": "f", "description": "adds", "parameters": parameters } });
-    assert_eq!(sent(&with_tool(ToolChoice::Auto))["tools"], json!([tool]));
-    assert_eq!(sent(&with_tool(ToolChoice::None))["tools"], Value::Null);
-    unsupported(&with_tool(ToolChoice::Required), "tool_choice");
-    unsupported(&with_tool(ToolChoice::Tool("f".into())), "tool_choice");
+    assert_eq!(encode_json(&request_with_tool_choice(ToolChoice::Auto))["tools"], json!([tool]));
+    assert_eq!(encode_json(&request_with_tool_choice(ToolChoice::None))["tools"], Value::Null);
+    check_unsupported(&request_with_tool_choice(ToolChoice::Required), "tool_choice");
+    check_unsupported(&request_with_tool_choice(ToolChoice::Tool("f".into())), "tool_choice");
 }
 
 #[test]
@@ -132,27 +144,33 @@ fn options_the_wire_cannot_express_are_rejected() {
     let with = |change: &dyn Fn(&mut Options)| {
         let mut asked = Options::default();
         change(&mut asked);
-        options(asked)
+        request_with_options(asked)
     };
-    unsupported(&with(&|o| o.user = Some("u".into())), "user");
-    unsupported(&with(&|o| o.metadata = BTreeMap::from([("k".into(), "v".into())])), "metadata");
-    unsupported(&with(&|o| o.parallel_tool_calls = Some(false)), "parallel_tool_calls");
-    unsupported(&with(&|o| o.seed = Some(1 << 53)), "seed");
-    assert!(encoded(&with(&|o| o.seed = Some((1 << 53) - 1))).is_ok());
-    assert!(encoded(&with(&|o| o.parallel_tool_calls = Some(true))).is_ok());
+    check_unsupported(&with(&|o| o.user = Some("u".into())), "user");
+    check_unsupported(
+        &with(&|o| o.metadata = BTreeMap::from([("k".into(), "v".into())])),
+        "metadata",
+    );
+    check_unsupported(&with(&|o| o.parallel_tool_calls = Some(false)), "parallel_tool_calls");
+    check_unsupported(&with(&|o| o.seed = Some(1 << 53)), "seed");
+    assert!(try_encode_json(&with(&|o| o.seed = Some((1 << 53) - 1))).is_ok());
+    assert!(try_encode_json(&with(&|o| o.parallel_tool_calls = Some(true))).is_ok());
 }
 
 #[test]
 fn a_request_without_messages_is_rejected() {
     for items in [vec![], vec![Item::text(" ")], vec![Item::system("")]] {
-        assert_eq!(encoded(&history(items)).unwrap_err().kind(), ErrorKind::InvalidRequest);
+        assert_eq!(
+            try_encode_json(&request_with_items(items)).unwrap_err().kind(),
+            ErrorKind::InvalidRequest
+        );
     }
-    assert!(encoded(&history(vec![Item::system("Begin.")])).is_ok());
+    assert!(try_encode_json(&request_with_items(vec![Item::system("Begin.")])).is_ok());
 }
 
 #[test]
 fn leading_instructions_come_first_and_later_ones_stay_in_position() {
-    let mut request = history(vec![
+    let mut request = request_with_items(vec![
         Item::system("First."),
         Item::user("hi"),
         Item::system("Now in French."),
@@ -165,7 +183,7 @@ fn leading_instructions_come_first_and_later_ones_stay_in_position() {
         { "role": "system", "content": "Now in French." },
         { "role": "user", "content": "go" },
     ]);
-    assert_eq!(sent(&request)["messages"], expected);
+    assert_eq!(encode_json(&request)["messages"], expected);
 }
 
 #[test]
@@ -175,13 +193,13 @@ fn a_turn_is_one_message_and_a_result_names_its_tool_and_its_call() {
         Item::text("So. "),
         Item::text("Two calls."),
         Item::tool_call("c1", "f", "{\"b\": 1,\"a\":2}"),
-        last(Item::tool_call("c2", "f", "")),
-        answer("c2", "two"),
-        answer("c1", "one"),
+        as_last_of_turn(Item::tool_call("c2", "f", "")),
+        tool_result("c2", "two"),
+        tool_result("c1", "one"),
     ];
     let call = |id: &str, arguments: Value| json!({ "id": id, "function": { "name": "f", "arguments": arguments } });
     let result = |id: &str, content: &str| json!({ "role": "tool", "content": content, "tool_name": "f", "tool_call_id": id });
-    let found = messages(items);
+    let found = encode_messages(items);
     assert_eq!(
         found[1],
         json!({ "role": "assistant", "content": "So. Two calls.", "tool_calls":
@@ -195,9 +213,12 @@ fn a_turn_is_one_message_and_a_result_names_its_tool_and_its_call() {
 #[test]
 fn object_arguments_are_sent_byte_for_byte_and_others_are_wrapped() {
     let body = |arguments: &str| {
-        let items =
-            vec![Item::user("go"), last(Item::tool_call("c", "f", arguments)), answer("c", "1")];
-        let bytes = ollama::encode(&history(items), MODEL, &Chat::default()).unwrap();
+        let items = vec![
+            Item::user("go"),
+            as_last_of_turn(Item::tool_call("c", "f", arguments)),
+            tool_result("c", "1"),
+        ];
+        let bytes = ollama::encode(&request_with_items(items), MODEL, &Chat::default()).unwrap();
         String::from_utf8(bytes).unwrap()
     };
     assert!(body("{\"z\": 1e2,\"a\":[]}").contains(r#""arguments":{"z": 1e2,"a":[]}"#));
@@ -215,7 +236,8 @@ fn images_are_sent_beside_the_text_of_prompts_and_results() {
         kind: ResultKind::Ok,
         report: None,
     });
-    let found = messages(vec![user, last(Item::tool_call("c", "f", "{}")), result]);
+    let found =
+        encode_messages(vec![user, as_last_of_turn(Item::tool_call("c", "f", "{}")), result]);
     let twice = json!(["TUFSSw==", "TUFSSw=="]);
     assert_eq!(found[0], json!({ "role": "user", "content": "see it", "images": twice }));
     assert_eq!((&found[2]["content"], &found[2]["images"]), (&json!("seen"), &json!(["TUFSSw=="])));
@@ -233,7 +255,10 @@ fn other_media_are_rejected() {
         file("audio/wav"),
         file("text/plain"),
     ] {
-        unsupported(&history(vec![Item::user(vec!["look".into(), part])]), "content");
+        check_unsupported(
+            &request_with_items(vec![Item::user(vec!["look".into(), part])]),
+            "content",
+        );
     }
 }
 
@@ -242,10 +267,10 @@ fn an_interrupted_text_is_a_separate_message() {
     let items = vec![
         Item::user("go"),
         Item::text("Half ").with_mark(Mark::Interrupted),
-        last(Item::text("Whole.")),
+        as_last_of_turn(Item::text("Whole.")),
         Item::user("on"),
     ];
-    let found = messages(items);
+    let found = encode_messages(items);
     let contents: Vec<_> = found.as_array().unwrap().iter().map(|it| &it["content"]).collect();
     assert_eq!(contents, ["go", "Half ", "Whole.", "on"]);
 }

@@ -6,25 +6,33 @@ use turnstream::provider::ollama::{self, Chat};
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::{History, Item, Request};
 
-use super::{MODEL, answer, calls, history, last, messages, read_ended, text, thought};
+use super::{
+    MODEL, as_last_of_turn, decode_ended_turn, encode_messages, request_with_items, text_line,
+    thinking_line, tool_calls_line, tool_result,
+};
 
 /// A history that ends with the turn of these lines and the results of its calls.
-fn after(lines: &[&str]) -> Vec<Item> {
-    let turn = read_ended(lines).unwrap();
+fn history_after(lines: &[&str]) -> Vec<Item> {
+    let turn = decode_ended_turn(lines).unwrap();
     let mut items = vec![Item::user("go")];
     items.extend(turn.to_history_items());
-    items.extend(turn.tool_calls().map(|call| answer(&call.call_id, "1")));
+    items.extend(turn.tool_calls().map(|call| tool_result(&call.call_id, "1")));
     items
 }
 
-fn sent_to(model: &str, items: Vec<Item>) -> Value {
-    let bytes = ollama::encode(&history(items), model, &Chat::default()).unwrap();
+fn encode_messages_for(model: &str, items: Vec<Item>) -> Value {
+    let bytes = ollama::encode(&request_with_items(items), model, &Chat::default()).unwrap();
     serde_json::from_slice::<Value>(&bytes).unwrap()["messages"].take()
 }
 
-fn looped() -> Vec<Item> {
+fn tool_loop_history() -> Vec<Item> {
     let call = r#"{"id":"c1","function":{"name":"f","arguments":{"a":1}}},{"function":{"name":"g","arguments":{}}}"#;
-    after(&[&thought("Hm. "), &thought("Yes."), &text("So."), &calls(call)])
+    history_after(&[
+        &thinking_line("Hm. "),
+        &thinking_line("Yes."),
+        &text_line("So."),
+        &tool_calls_line(call),
+    ])
 }
 
 #[test]
@@ -35,14 +43,14 @@ fn a_turn_is_sent_back_to_its_model_unchanged() {
     ]);
     let expected = json!({ "role": "assistant", "content": "So.", "thinking": "Hm. Yes.",
         "tool_calls": tool_calls });
-    let found = messages(looped());
+    let found = encode_messages(tool_loop_history());
     assert_eq!(found[1], expected);
     assert_eq!([&found[2]["tool_call_id"], &found[3]["tool_call_id"]], ["c1", "call_1_2"]);
 }
 
 #[test]
 fn reasoning_is_not_sent_to_another_model() {
-    let found = sent_to("llama4", looped());
+    let found = encode_messages_for("llama4", tool_loop_history());
     assert_eq!(found[1]["thinking"], Value::Null);
     assert_eq!(
         (&found[1]["content"], found[1]["tool_calls"][0]["id"].as_str()),
@@ -54,23 +62,28 @@ fn reasoning_is_not_sent_to_another_model() {
         Item { provider_data: Some(data.into()), ..Item::reasoning("Foreign.") }
     };
     for thought in [foreign("anthropic"), Item::reasoning("Foreign.")] {
-        let body = messages(vec![Item::user("go"), thought, last(Item::text("a"))]).to_string();
+        let body =
+            encode_messages(vec![Item::user("go"), thought, as_last_of_turn(Item::text("a"))])
+                .to_string();
         assert!(!body.contains("Foreign") && !body.contains("U0VDUkVU"), "{body}");
     }
 }
 
 #[test]
 fn incomplete_or_trailing_reasoning_is_not_sent() {
-    let cut: Vec<Item> =
-        looped().into_iter().take(3).map(|item| item.with_mark(Mark::Interrupted)).collect();
-    assert!(!messages(cut).to_string().contains("thinking"));
-    let alone = after(&[&thought("Hm.")]);
-    assert_eq!(messages(alone), json!([{ "role": "user", "content": "go" }]));
+    let cut: Vec<Item> = tool_loop_history()
+        .into_iter()
+        .take(3)
+        .map(|item| item.with_mark(Mark::Interrupted))
+        .collect();
+    assert!(!encode_messages(cut).to_string().contains("thinking"));
+    let alone = history_after(&[&thinking_line("Hm.")]);
+    assert_eq!(encode_messages(alone), json!([{ "role": "user", "content": "go" }]));
 }
 
 #[test]
 fn a_turn_survives_a_store() {
-    let history = History::from_items("h", looped());
+    let history = History::from_items("h", tool_loop_history());
     let stored = serde_json::to_string(&history).unwrap();
     let restored: History = serde_json::from_str(&stored).unwrap();
     let encode = |history| ollama::encode(&Request::new(history), MODEL, &Chat::default()).unwrap();
@@ -79,7 +92,7 @@ fn a_turn_survives_a_store() {
 
 #[test]
 fn a_history_of_this_wire_is_sent_on_every_other_wire() {
-    let request = history(looped());
+    let request = request_with_items(tool_loop_history());
     for bytes in [
         anthropic::encode(&request, MODEL),
         openai_chat::encode(&request, MODEL, &openai_chat::Dialect::OPENAI),
@@ -103,13 +116,13 @@ fn a_history_of_every_other_wire_is_sent_on_this_one_without_foreign_data() {
         let value = RawJson::parse(value).unwrap();
         let data = ProviderData { provider: provider.into(), model: MODEL.into(), value };
         let with = |item| Item { provider_data: Some(data.clone().into()), ..item };
-        let found = messages(vec![
+        let found = encode_messages(vec![
             Item::user("go"),
             with(Item::reasoning("FOREIGN")),
             with(Item::text("So.")),
             Item::provider_item(data.clone()),
-            last(with(Item::tool_call("c1", "f", "{}"))),
-            answer("c1", "1"),
+            as_last_of_turn(with(Item::tool_call("c1", "f", "{}"))),
+            tool_result("c1", "1"),
         ]);
         let call = json!([{ "id": "c1", "function": { "name": "f", "arguments": {} } }]);
         let turn = json!({ "role": "assistant", "content": "So.", "tool_calls": call });

@@ -5,25 +5,25 @@ use turnstream::ErrorKind;
 use turnstream::item::ToolCall;
 use turnstream::turn::StopReason;
 
-const WHOLE: &str = r#"{"path":"/x"}"#;
+const WHOLE_ARGUMENTS: &str = r#"{"path":"/x"}"#;
 
-fn begun(index: u64, call_id: &str) -> Value {
-    let mut item = call(&format!("fc_{call_id}"), call_id, "");
+fn call_added(index: u64, call_id: &str) -> Value {
+    let mut item = function_call_item(&format!("fc_{call_id}"), call_id, "");
     item["status"] = "in_progress".into();
-    added(index, item)
+    output_item_added(index, item)
 }
 
 #[track_caller]
-fn check(list: &[Value], expected: &[&str]) {
-    let list = [list, &[completed(json!([]))]].concat();
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), expected);
+fn check_calls(list: &[Value], expected: &[&str]) {
+    let list = [list, &[response_completed(json!([]))]].concat();
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), expected);
     assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
     assert_eq!(turn.calls().veto(), None);
 }
 
 /// The events of calls in short.
-fn told(list: &[Value]) -> Vec<String> {
+fn call_event_summaries(list: &[Value]) -> Vec<String> {
     let short = |event: &Result<TurnEvent, Error>| match event {
         Ok(TurnEvent::ToolCallStart { call_id, name }) => Some(format!("start {call_id} {name}")),
         Ok(TurnEvent::ToolCallArgsDelta { call_id, delta }) => {
@@ -33,55 +33,64 @@ fn told(list: &[Value]) -> Vec<String> {
         Ok(TurnEvent::Retracted { .. }) => Some("retracted".to_owned()),
         _ => None,
     };
-    events(list).iter().filter_map(short).collect()
+    decode_events(list).iter().filter_map(short).collect()
 }
 
 #[test]
 fn a_call_in_the_documented_shape_streams_its_arguments() {
     let list = [
-        begun(0, "call_1"),
+        call_added(0, "call_1"),
         arguments_delta(0, r#"{"path":"#),
         arguments_delta(0, r#""/x"}"#),
-        arguments_done(0, WHOLE),
-        done(0, call("fc_1", "call_1", WHOLE)),
-        completed(json!([call("fc_1", "call_1", WHOLE)])),
+        arguments_done(0, WHOLE_ARGUMENTS),
+        output_item_done(0, function_call_item("fc_1", "call_1", WHOLE_ARGUMENTS)),
+        response_completed(json!([function_call_item("fc_1", "call_1", WHOLE_ARGUMENTS)])),
     ];
     assert_eq!(
-        told(&list),
+        call_event_summaries(&list),
         ["start call_1 f", r#"args call_1 {"path":"#, r#"args call_1 "/x"}"#, "end call_1"]
     );
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), [r#"call_1 f {"path":"/x"}"#]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), [r#"call_1 f {"path":"/x"}"#]);
     let kept = json!({ "item": { "type": "function_call", "id": "fc_1", "status": "completed" } });
-    assert_eq!(data(&turn.items()[0]), kept);
+    assert_eq!(provider_data_value(&turn.items()[0]), kept);
 }
 
 #[test]
 fn arguments_may_be_present_in_only_one_of_several_events() {
-    let whole = call("fc_1", "c", WHOLE);
-    let unfinished = call("fc_1", "c", "");
+    let whole = function_call_item("fc_1", "c", WHOLE_ARGUMENTS);
+    let unfinished = function_call_item("fc_1", "c", "");
     // Only at the end of the arguments, at that of the item, at its beginning, in pieces.
-    check(&[begun(0, "c"), arguments_done(0, WHOLE)], &[r#"c f {"path":"/x"}"#]);
-    check(&[begun(0, "c"), done(0, whole.clone())], &[r#"c f {"path":"/x"}"#]);
-    check(&[done(0, whole.clone())], &[r#"c f {"path":"/x"}"#]);
-    check(&[added(0, whole), done(0, unfinished.clone())], &[r#"c f {"path":"/x"}"#]);
-    check(
-        &[begun(0, "c"), arguments_delta(0, WHOLE), arguments_done(0, Value::Null)],
+    check_calls(
+        &[call_added(0, "c"), arguments_done(0, WHOLE_ARGUMENTS)],
         &[r#"c f {"path":"/x"}"#],
     );
-    check(
-        &[begun(0, "c"), arguments_delta(0, WHOLE), done(0, unfinished)],
+    check_calls(
+        &[call_added(0, "c"), output_item_done(0, whole.clone())],
+        &[r#"c f {"path":"/x"}"#],
+    );
+    check_calls(&[output_item_done(0, whole.clone())], &[r#"c f {"path":"/x"}"#]);
+    check_calls(
+        &[output_item_added(0, whole), output_item_done(0, unfinished.clone())],
+        &[r#"c f {"path":"/x"}"#],
+    );
+    check_calls(
+        &[call_added(0, "c"), arguments_delta(0, WHOLE_ARGUMENTS), arguments_done(0, Value::Null)],
+        &[r#"c f {"path":"/x"}"#],
+    );
+    check_calls(
+        &[call_added(0, "c"), arguments_delta(0, WHOLE_ARGUMENTS), output_item_done(0, unfinished)],
         &[r#"c f {"path":"/x"}"#],
     );
 }
 
 #[test]
 fn deltas_take_precedence_over_the_arguments_of_the_added_event() {
-    check(
+    check_calls(
         &[
-            added(0, call("fc_1", "c", "{}")),
+            output_item_added(0, function_call_item("fc_1", "c", "{}")),
             arguments_delta(0, r#"{"a":1}"#),
-            done(0, call("fc_1", "c", "")),
+            output_item_done(0, function_call_item("fc_1", "c", "")),
         ],
         &[r#"c f {"a":1}"#],
     );
@@ -90,41 +99,44 @@ fn deltas_take_precedence_over_the_arguments_of_the_added_event() {
 #[test]
 fn a_call_without_arguments_runs_with_an_empty_object() {
     let none = json!({ "type": "function_call", "call_id": "c", "name": "f" });
-    let turn = read(&[done(0, none), completed(json!([]))]).unwrap();
+    let turn = decode_turn(&[output_item_done(0, none), response_completed(json!([]))]).unwrap();
     assert_eq!(turn.tool_calls().next().unwrap().arguments_or_empty_object(), "{}");
     assert_eq!(turn.calls().veto(), None);
 }
 
 #[test]
 fn arguments_may_be_a_json_object() {
-    let mut item = call("fc_1", "c", "");
+    let mut item = function_call_item("fc_1", "c", "");
     item["arguments"] = json!({ "a": 1 });
-    check(&[begun(0, "c"), done(0, item)], &[r#"c f {"a":1}"#]);
+    check_calls(&[call_added(0, "c"), output_item_done(0, item)], &[r#"c f {"a":1}"#]);
 }
 
 #[test]
 fn arguments_added_by_the_done_event_are_yielded() {
     let list = [
-        begun(0, "c"),
+        call_added(0, "c"),
         arguments_delta(0, r#"{"path":"#),
-        arguments_done(0, WHOLE),
-        completed(json!([])),
+        arguments_done(0, WHOLE_ARGUMENTS),
+        response_completed(json!([])),
     ];
-    assert_eq!(told(&list), ["start c f", r#"args c {"path":"#, r#"args c "/x"}"#, "end c"]);
+    assert_eq!(
+        call_event_summaries(&list),
+        ["start c f", r#"args c {"path":"#, r#"args c "/x"}"#, "end c"]
+    );
 }
 
 #[test]
 fn a_call_contradicted_by_its_done_event_is_retracted_and_replaced() {
     let list = [
         text_delta(0, "Let me see."),
-        begun(1, "c"),
+        call_added(1, "c"),
         arguments_delta(1, r#"{"path":"/y"}"#),
-        arguments_done(1, WHOLE),
-        done(1, call("fc_1", "c", WHOLE)),
-        completed(json!([])),
+        arguments_done(1, WHOLE_ARGUMENTS),
+        output_item_done(1, function_call_item("fc_1", "c", WHOLE_ARGUMENTS)),
+        response_completed(json!([])),
     ];
     assert_eq!(
-        told(&list),
+        call_event_summaries(&list),
         [
             "start c f",
             r#"args c {"path":"/y"}"#,
@@ -134,58 +146,68 @@ fn a_call_contradicted_by_its_done_event_is_retracted_and_replaced() {
             "end c"
         ]
     );
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), ["text Let me see.", r#"c f {"path":"/x"}"#]);
-    assert_eq!(data(&turn.items()[1])["item"]["id"], "fc_1");
-    assert_eq!(runs(Ok(turn)), [r#"f {"path":"/x"}"#]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), ["text Let me see.", r#"c f {"path":"/x"}"#]);
+    assert_eq!(provider_data_value(&turn.items()[1])["item"]["id"], "fc_1");
+    assert_eq!(runnable_calls(Ok(turn)), [r#"f {"path":"/x"}"#]);
 }
 
 #[test]
 fn a_retracted_call_does_not_run_if_the_stream_breaks_off() {
-    let list =
-        [begun(0, "c"), arguments_delta(0, r#"{"path":"/y"}"#), done(0, call("fc_1", "c", WHOLE))];
-    assert_eq!(read(&list).unwrap_err().kind(), ErrorKind::IncompleteTurn);
+    let list = [
+        call_added(0, "c"),
+        arguments_delta(0, r#"{"path":"/y"}"#),
+        output_item_done(0, function_call_item("fc_1", "c", WHOLE_ARGUMENTS)),
+    ];
+    assert_eq!(decode_turn(&list).unwrap_err().kind(), ErrorKind::IncompleteTurn);
 }
 
 #[test]
 fn item_done_overrides_arguments_done_and_the_terminal_event_overrides_both() {
-    let end = |arguments: &str| done(0, call("fc_1", "c", arguments));
-    check(&[begun(0, "c"), arguments_done(0, "{}"), end(WHOLE)], &[r#"c f {"path":"/x"}"#]);
-    let list = [begun(0, "c"), end("{}"), completed(json!([call("fc_1", "c", WHOLE)]))];
-    assert_eq!(runs(read(&list)), [r#"f {"path":"/x"}"#]);
+    let end = |arguments: &str| output_item_done(0, function_call_item("fc_1", "c", arguments));
+    check_calls(
+        &[call_added(0, "c"), arguments_done(0, "{}"), end(WHOLE_ARGUMENTS)],
+        &[r#"c f {"path":"/x"}"#],
+    );
+    let list = [
+        call_added(0, "c"),
+        end("{}"),
+        response_completed(json!([function_call_item("fc_1", "c", WHOLE_ARGUMENTS)])),
+    ];
+    assert_eq!(runnable_calls(decode_turn(&list)), [r#"f {"path":"/x"}"#]);
 }
 
 #[test]
 fn equal_arguments_in_another_notation_are_not_a_contradiction() {
     let list = [
-        begun(0, "c"),
+        call_added(0, "c"),
         arguments_delta(0, r#"{"path":"/x"}"#),
         arguments_done(0, r#"{ "path": "\/x" }"#),
-        completed(json!([])),
+        response_completed(json!([])),
     ];
-    assert_eq!(told(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
+    assert_eq!(call_event_summaries(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
 }
 
 #[test]
 fn deltas_after_the_end_of_a_call_are_ignored() {
     let list = [
-        begun(0, "c"),
-        arguments_delta(0, WHOLE),
-        arguments_done(0, WHOLE),
+        call_added(0, "c"),
+        arguments_delta(0, WHOLE_ARGUMENTS),
+        arguments_done(0, WHOLE_ARGUMENTS),
         arguments_delta(0, "x"),
         arguments_delta(0, 5),
-        done(0, call("fc_1", "c", WHOLE)),
-        completed(json!([])),
+        output_item_done(0, function_call_item("fc_1", "c", WHOLE_ARGUMENTS)),
+        response_completed(json!([])),
     ];
-    assert_eq!(told(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
+    assert_eq!(call_event_summaries(&list), ["start c f", r#"args c {"path":"/x"}"#, "end c"]);
 }
 
 #[test]
 fn interleaved_calls_are_kept_separate() {
-    check(
+    check_calls(
         &[
-            begun(0, "a"),
-            begun(1, "b"),
+            call_added(0, "a"),
+            call_added(1, "b"),
             arguments_delta(0, r#"{"x""#),
             arguments_delta(1, r#"{"y""#),
             text_delta(2, "and"),
@@ -200,26 +222,32 @@ fn interleaved_calls_are_kept_separate() {
 
 #[test]
 fn the_call_id_differs_from_the_item_id_which_may_be_missing() {
-    let mut item = call("", "call_1", WHOLE);
+    let mut item = function_call_item("", "call_1", WHOLE_ARGUMENTS);
     item.as_object_mut().unwrap().shift_remove("id");
-    check(&[added(0, item.clone()), done(0, item)], &[r#"call_1 f {"path":"/x"}"#]);
+    check_calls(
+        &[output_item_added(0, item.clone()), output_item_done(0, item)],
+        &[r#"call_1 f {"path":"/x"}"#],
+    );
 }
 
 #[test]
 fn a_call_without_an_id_gets_a_generated_one() {
-    let mut item = call("fc_1", "", WHOLE);
+    let mut item = function_call_item("fc_1", "", WHOLE_ARGUMENTS);
     item.as_object_mut().unwrap().shift_remove("call_id");
-    let begun = added(0, item.clone());
-    check(&[begun, arguments_delta(0, WHOLE), done(0, item)], &[r#"call_1_1 f {"path":"/x"}"#]);
+    let begun = output_item_added(0, item.clone());
+    check_calls(
+        &[begun, arguments_delta(0, WHOLE_ARGUMENTS), output_item_done(0, item)],
+        &[r#"call_1_1 f {"path":"/x"}"#],
+    );
 }
 
 #[test]
 fn a_call_without_its_added_event_is_yielded_at_its_end() {
-    check(
+    check_calls(
         &[
             arguments_delta(0, r#"{"path":"#),
             arguments_delta(0, r#""/x"}"#),
-            done(0, call("fc_1", "c", WHOLE)),
+            output_item_done(0, function_call_item("fc_1", "c", WHOLE_ARGUMENTS)),
         ],
         &[r#"c f {"path":"/x"}"#],
     );
@@ -227,77 +255,99 @@ fn a_call_without_its_added_event_is_yielded_at_its_end() {
 
 #[test]
 fn calls_with_one_output_index_are_distinguished_by_id() {
-    check(
-        &[done(0, call("fc_1", "a", "{}")), done(0, call("fc_2", "b", "{}"))],
+    check_calls(
+        &[
+            output_item_done(0, function_call_item("fc_1", "a", "{}")),
+            output_item_done(0, function_call_item("fc_2", "b", "{}")),
+        ],
         &["a f {}", "b f {}"],
     );
 }
 
 #[test]
 fn a_duplicate_id_means_two_calls_only_if_they_differ() {
-    check(
-        &[done(0, call("fc_1", "a", "{}")), done(1, call("fc_2", "a", r#"{"x":1}"#))],
+    check_calls(
+        &[
+            output_item_done(0, function_call_item("fc_1", "a", "{}")),
+            output_item_done(1, function_call_item("fc_2", "a", r#"{"x":1}"#)),
+        ],
         &["a f {}", r#"a_dup1 f {"x":1}"#],
     );
-    check(&[done(0, call("fc_1", "a", "{}")), done(1, call("fc_2", "a", "{}"))], &["a f {}"]);
+    check_calls(
+        &[
+            output_item_done(0, function_call_item("fc_1", "a", "{}")),
+            output_item_done(1, function_call_item("fc_2", "a", "{}")),
+        ],
+        &["a f {}"],
+    );
 }
 
 #[test]
 fn a_call_without_its_done_event_never_runs() {
     #[track_caller]
     fn check(list: &[Value]) {
-        let error = read(list).unwrap_err();
+        let error = decode_turn(list).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
     }
-    let streamed = [begun(0, "c"), arguments_delta(0, WHOLE)];
+    let streamed = [call_added(0, "c"), arguments_delta(0, WHOLE_ARGUMENTS)];
     // The text parses, and still nobody said that it is all.
-    check(&[&streamed[..], &[completed(json!([]))]].concat());
-    let mut cut_off = call("fc_1", "c", WHOLE);
+    check(&[&streamed[..], &[response_completed(json!([]))]].concat());
+    let mut cut_off = function_call_item("fc_1", "c", WHOLE_ARGUMENTS);
     cut_off["status"] = "incomplete".into();
-    check(&[&streamed[..], &[done(0, cut_off.clone()), completed(json!([]))]].concat());
-    check(&[&streamed[..], &[completed(json!([cut_off]))]].concat());
+    check(
+        &[&streamed[..], &[output_item_done(0, cut_off.clone()), response_completed(json!([]))]]
+            .concat(),
+    );
+    check(&[&streamed[..], &[response_completed(json!([cut_off]))]].concat());
     // The terminal event tells of another call.
-    check(&[&streamed[..], &[completed(json!([call("fc_2", "d", "{}")]))]].concat());
+    check(
+        &[&streamed[..], &[response_completed(json!([function_call_item("fc_2", "d", "{}")]))]]
+            .concat(),
+    );
 }
 
 #[test]
 fn a_call_in_the_terminal_event_is_complete() {
-    let streamed = [begun(0, "c"), arguments_delta(0, r#"{"path":"#)];
-    let end = completed(json!([call("fc_1", "c", WHOLE)]));
-    assert_eq!(runs(read(&[&streamed[..], &[end]].concat())), [r#"f {"path":"/x"}"#]);
+    let streamed = [call_added(0, "c"), arguments_delta(0, r#"{"path":"#)];
+    let end = response_completed(json!([function_call_item("fc_1", "c", WHOLE_ARGUMENTS)]));
+    assert_eq!(
+        runnable_calls(decode_turn(&[&streamed[..], &[end]].concat())),
+        [r#"f {"path":"/x"}"#]
+    );
 }
 
 #[test]
 fn a_call_with_ambiguous_arguments_never_runs() {
     #[track_caller]
     fn check(list: &[Value]) {
-        let runs = runs(read(&[list, &[completed(json!([]))]].concat()));
+        let runs = runnable_calls(decode_turn(&[list, &[response_completed(json!([]))]].concat()));
         assert!(runs.iter().all(|run| run == r#"f {"path":"/x"}"#), "{runs:?}");
     }
-    let mut listed = call("fc_1", "c", "");
+    let mut listed = function_call_item("fc_1", "c", "");
     listed["arguments"] = json!([{ "path": "/y" }]);
-    check(&[begun(0, "c"), done(0, listed.clone())]);
-    check(&[begun(0, "c"), arguments_delta(0, "{}"), done(0, listed)]);
-    check(&[begun(0, "c"), arguments_done(0, 5)]);
+    check(&[call_added(0, "c"), output_item_done(0, listed.clone())]);
+    check(&[call_added(0, "c"), arguments_delta(0, "{}"), output_item_done(0, listed)]);
+    check(&[call_added(0, "c"), arguments_done(0, 5)]);
     check(&[
-        begun(0, "c"),
+        call_added(0, "c"),
         arguments_delta(0, "{"),
         arguments_delta(0, 5),
         arguments_delta(0, "}"),
         arguments_done(0, Value::Null),
     ]);
     // Another event makes good what a piece lacked.
-    check(&[begun(0, "c"), arguments_delta(0, 5), arguments_done(0, WHOLE)]);
+    check(&[call_added(0, "c"), arguments_delta(0, 5), arguments_done(0, WHOLE_ARGUMENTS)]);
     // Behind the end.
-    check(&[begun(0, "c"), arguments_done(0, WHOLE), arguments_delta(0, "x")]);
+    check(&[call_added(0, "c"), arguments_done(0, WHOLE_ARGUMENTS), arguments_delta(0, "x")]);
 }
 
 #[test]
 fn a_call_without_a_name_is_a_protocol_error() {
-    for end in
-        [arguments_done(0, "{}"), done(0, json!({ "type": "function_call", "call_id": "c" }))]
-    {
-        let error = read(&[end, completed(json!([]))]).unwrap_err();
+    for end in [
+        arguments_done(0, "{}"),
+        output_item_done(0, json!({ "type": "function_call", "call_id": "c" })),
+    ] {
+        let error = decode_turn(&[end, response_completed(json!([]))]).unwrap_err();
         assert_eq!(error.message(), "a tool call has no name");
         assert_eq!(error.kind(), ErrorKind::Protocol);
     }
@@ -307,27 +357,27 @@ fn a_call_without_a_name_is_a_protocol_error() {
 fn the_arguments_done_event_may_carry_the_name() {
     let mut end = arguments_done(0, "{}");
     end["name"] = "g".into();
-    let begun = added(0, json!({ "type": "function_call", "call_id": "c" }));
-    check(&[begun, end], &["c g {}"]);
+    let begun = output_item_added(0, json!({ "type": "function_call", "call_id": "c" }));
+    check_calls(&[begun, end], &["c g {}"]);
 }
 
-fn wrapper(name: &str, uses: &Value) -> Value {
-    let mut item = call("fc_1", "c", &json!({ "tool_uses": uses }).to_string());
+fn parallel_wrapper_call(name: &str, uses: &Value) -> Value {
+    let mut item = function_call_item("fc_1", "c", &json!({ "tool_uses": uses }).to_string());
     item["name"] = name.into();
     item
 }
 
 #[track_caller]
 fn check_wrapper(declared: &[&str], name: &str, uses: &Value, expected: &[&str]) {
-    let item = wrapper(name, uses);
+    let item = parallel_wrapper_call(name, uses);
     let list = [
-        added(0, wrapper(name, &json!([]))),
+        output_item_added(0, parallel_wrapper_call(name, &json!([]))),
         arguments_delta(0, item["arguments"].clone()),
-        done(0, item),
-        completed(json!([])),
+        output_item_done(0, item),
+        response_completed(json!([])),
     ];
     let decoder = Decoder::new(MODEL).with_tools(declared.iter().copied());
-    let turn = turn_of(read_with(decoder, body(&list))).unwrap();
+    let turn = fold_turn(decode_events_with(decoder, sse_body(&list))).unwrap();
     let short = |call: &ToolCall| format!("{} {} {}", call.call_id, call.name, call.arguments);
     let calls: Vec<String> = turn.tool_calls().map(short).collect();
     assert_eq!(calls, expected);
@@ -361,13 +411,13 @@ fn a_malformed_parallel_call_wrapper_is_a_call_of_an_unknown_tool() {
 #[test]
 fn a_truncated_parallel_call_wrapper_is_not_expanded() {
     let list = [
-        added(0, wrapper("parallel", &json!([]))),
+        output_item_added(0, parallel_wrapper_call("parallel", &json!([]))),
         arguments_delta(0, r#"{"tool_uses":[{"recipient_name":"f","parameters":{}}]}"#),
         json!({ "type": "response.incomplete", "response": { "status": "incomplete",
             "incomplete_details": { "reason": "max_output_tokens" } } }),
     ];
     let decoder = Decoder::new(MODEL).with_tools(["f"]);
-    let turn = turn_of(read_with(decoder, body(&list))).unwrap();
+    let turn = fold_turn(decode_events_with(decoder, sse_body(&list))).unwrap();
     assert_eq!(turn.tool_calls().next().unwrap().name, "parallel");
     assert!(turn.calls().veto().is_some());
 }

@@ -7,13 +7,13 @@ use turnstream::request::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
 };
 
-fn hello(options: Options) -> Request {
+fn hello_request(options: Options) -> Request {
     Request::new(History::from_items("h", [Item::user("hello")])).with_options(options)
 }
 
 /// The fields of the body that options make.
-fn fields(options: Options) -> Value {
-    let mut body = sent(&hello(options), MODEL).unwrap();
+fn option_fields(options: Options) -> Value {
+    let mut body = encode_json(&hello_request(options), MODEL).unwrap();
     for always in ["model", "stream", "store", "include", "input"] {
         body.as_object_mut().unwrap().shift_remove(always).expect(always);
     }
@@ -31,8 +31,11 @@ fn a_request_has_the_documented_shape() {
             Item::text("I'll look."),
             Item::tool_call("a", "f", ""),
             Item::tool_call("b", "f", "{\"x\": 1"),
-            result("a", "fine"),
-            result("b", vec!["see".into(), Part::image_url("image/png", "https://a.example/b")]),
+            tool_result("a", "fine"),
+            tool_result(
+                "b",
+                vec!["see".into(), Part::image_url("image/png", "https://a.example/b")],
+            ),
             Item::system("be kind"),
             Item::text("done"),
             Item::user(""),
@@ -51,7 +54,7 @@ fn a_request_has_the_documented_shape() {
     };
     let image = |url: &str| json!({ "type": "input_image", "image_url": url, "detail": "auto" });
     assert_eq!(
-        sent(&request, MODEL).unwrap(),
+        encode_json(&request, MODEL).unwrap(),
         json!({
             "model": MODEL,
             "stream": true,
@@ -99,11 +102,11 @@ fn files_are_encoded_in_messages_and_results() {
         { "type": "input_file", "filename": "file.txt", "file_data": "data:text/x-rust;base64,BBBB" },
         { "type": "input_file", "file_url": "https://a.example/b.pdf" },
     ]);
-    let input = input(
+    let input = encode_input(
         [
             Item::user(parts.clone()),
             Item::tool_call("a", "f", "{}"),
-            result("a", Content::Parts(parts)),
+            tool_result("a", Content::Parts(parts)),
         ],
         MODEL,
     );
@@ -112,18 +115,18 @@ fn files_are_encoded_in_messages_and_results() {
 
 #[test]
 fn an_empty_error_result_is_sent_with_a_message() {
-    let mut failed = result("a", "");
+    let mut failed = tool_result("a", "");
     if let ItemKind::ToolResult(result) = &mut failed.kind {
         result.kind = ResultKind::Error;
     }
-    let input = input([Item::tool_call("a", "f", "{}"), failed], MODEL);
+    let input = encode_input([Item::tool_call("a", "f", "{}"), failed], MODEL);
     assert_eq!(input[1]["output"], "It failed without a word.");
 }
 
 #[test]
 fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
     let id = "resp_yqqp:call 0|".repeat(9);
-    let input = input([Item::tool_call(&*id, "a tool", "{}"), result(&id, "x")], MODEL);
+    let input = encode_input([Item::tool_call(&*id, "a tool", "{}"), tool_result(&id, "x")], MODEL);
     let wire_id = input[0]["call_id"].as_str().unwrap();
     assert!(wire_id.len() <= 64 && wire_id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
     assert_eq!(input[1]["call_id"], wire_id);
@@ -133,8 +136,8 @@ fn ids_and_names_are_sanitized_consistently_for_calls_and_results() {
 #[test]
 fn no_call_without_result_and_no_result_without_call_is_sent() {
     let cut_off = Item::tool_call("b", "f", "{").with_mark(Mark::Interrupted);
-    let input = input(
-        [Item::user("x"), result("nobody", "?"), Item::tool_call("a", "f", "{}"), cut_off],
+    let input = encode_input(
+        [Item::user("x"), tool_result("nobody", "?"), Item::tool_call("a", "f", "{}"), cut_off],
         MODEL,
     );
     let types: Vec<_> = input.iter().map(|item| item["type"].as_str().unwrap()).collect();
@@ -152,7 +155,7 @@ fn an_empty_request_is_rejected() {
 fn options_are_encoded() {
     #[track_caller]
     fn check(options: Options, expected: impl Into<Value>) {
-        assert_eq!(fields(options), expected.into());
+        assert_eq!(option_fields(options), expected.into());
     }
     let default = Options::default;
     check(default(), json!({}));
@@ -199,7 +202,7 @@ fn an_output_schema_is_strict() {
     let schema = json!({ "type": "object", "properties": { "a": { "type": "string" } },
         "required": ["a"], "additionalProperties": false });
     let output = Output::Schema(OutputSchema { name: "answer".into(), schema: schema.clone() });
-    let format = &fields(Options { output, ..Options::default() })["text"]["format"];
+    let format = &option_fields(Options { output, ..Options::default() })["text"]["format"];
     let expected =
         json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": true });
     assert_eq!(format, &expected);
@@ -216,7 +219,7 @@ fn options_the_wire_cannot_express_are_rejected_by_name() {
         (Options { presence_penalty: Some(0.0), ..default() }, "presence_penalty"),
         (Options { reasoning: Some(Reasoning::Budget(9)), ..default() }, "reasoning"),
     ] {
-        let error = encode(&hello(options), MODEL).unwrap_err();
+        let error = encode(&hello_request(options), MODEL).unwrap_err();
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some(name)));
     }
 }
@@ -227,15 +230,16 @@ fn extra_fields_are_merged_last() {
     else {
         unreachable!("it is written as an object")
     };
-    let body = sent(&hello(Options { extra, ..Options::default() }), MODEL).unwrap();
+    let body = encode_json(&hello_request(Options { extra, ..Options::default() }), MODEL).unwrap();
     assert_eq!((&body["store"], &body["include"]), (&json!(true), &json!([])));
     assert_eq!(body["service_tier"], "flex");
 }
 
 #[test]
 fn encrypted_reasoning_is_requested_only_from_reasoning_models() {
-    let asks =
-        |model: &str| sent(&hello(Options::default()), model).unwrap().get("include").is_some();
+    let asks = |model: &str| {
+        encode_json(&hello_request(Options::default()), model).unwrap().get("include").is_some()
+    };
     for model in [
         "gpt-4o-mini",
         "gpt-4.1",
@@ -262,7 +266,7 @@ fn a_provider_item_that_answers_another_is_sent_verbatim() {
         Item::provider_item(data(r#"{"type":"local_shell_call","id":"lsh_1","call_id":"c"}"#));
     let answer =
         Item::provider_item(data(r#"{"type":"local_shell_call_output","id":"c","output":"x"}"#));
-    let input = input([Item::user("x"), call, answer], MODEL);
+    let input = encode_input([Item::user("x"), call, answer], MODEL);
     assert_eq!(input[1]["type"], "local_shell_call");
     assert_eq!(input[2], json!({ "type": "local_shell_call_output", "id": "c", "output": "x" }));
 }

@@ -16,7 +16,7 @@ use turnstream::{Error, History, Item, Request};
 pub(crate) const MODEL: &str = "gpt-5.1";
 
 /// The body of a stream of these events, the type of each on its `event:` line, too.
-pub(crate) fn body(events: &[Value]) -> Vec<u8> {
+pub(crate) fn sse_body(events: &[Value]) -> Vec<u8> {
     let mut body = Vec::new();
     for event in events {
         write_frame(&mut body, event["type"].as_str(), &event.to_string());
@@ -24,23 +24,30 @@ pub(crate) fn body(events: &[Value]) -> Vec<u8> {
     body
 }
 
-pub(crate) fn read_with(decoder: Decoder, body: impl Into<Bytes>) -> Vec<Result<TurnEvent, Error>> {
+pub(crate) fn decode_events_with(
+    decoder: Decoder,
+    body: impl Into<Bytes>,
+) -> Vec<Result<TurnEvent, Error>> {
     let body = stream::iter([Ok(body.into())]);
     block_on(seal(&History::from_id("h"), Decoding::new(body, decoder)).collect())
 }
 
-pub(crate) fn events(events: &[Value]) -> Vec<Result<TurnEvent, Error>> {
-    read_with(Decoder::new(MODEL), body(events))
+pub(crate) fn decode_events(events: &[Value]) -> Vec<Result<TurnEvent, Error>> {
+    decode_events_with(Decoder::new(MODEL), sse_body(events))
 }
 
 /// The turn, checked to be the sum of its events.
-pub(crate) fn turn_of(events: Vec<Result<TurnEvent, Error>>) -> Result<Turn, Error> {
+pub(crate) fn fold_turn(events: Vec<Result<TurnEvent, Error>>) -> Result<Turn, Error> {
     let mut fold = PartialTurn::default();
     for event in events {
         let event = event?;
         fold.absorb(&event);
         if let TurnEvent::TurnComplete { turn } = event {
-            assert_eq!(said(&fold.items()), said(turn.items()), "the fold of the events");
+            assert_eq!(
+                streamed_item_kinds(&fold.items()),
+                streamed_item_kinds(turn.items()),
+                "the fold of the events"
+            );
             assert_eq!(fold.usage(), turn.usage());
             return Ok((*turn).clone());
         }
@@ -48,12 +55,12 @@ pub(crate) fn turn_of(events: Vec<Result<TurnEvent, Error>>) -> Result<Turn, Err
     panic!("a stream ends with a turn or an error")
 }
 
-pub(crate) fn read(list: &[Value]) -> Result<Turn, Error> {
-    turn_of(events(list))
+pub(crate) fn decode_turn(list: &[Value]) -> Result<Turn, Error> {
+    fold_turn(decode_events(list))
 }
 
 /// What events carry.
-pub(crate) fn said(items: &[Item]) -> Vec<ItemKind> {
+pub(crate) fn streamed_item_kinds(items: &[Item]) -> Vec<ItemKind> {
     let kinds = items.iter().map(|item| item.kind.clone());
     kinds
         .filter(|kind| match kind {
@@ -64,23 +71,25 @@ pub(crate) fn said(items: &[Item]) -> Vec<ItemKind> {
 }
 
 /// The items of a turn in short.
-pub(crate) fn items(turn: &Turn) -> Vec<String> {
+pub(crate) fn item_summaries(turn: &Turn) -> Vec<String> {
     let short = |item: &Item| match &item.kind {
         ItemKind::Text { text } => format!("text {text}"),
         ItemKind::Reasoning { text } => format!("reasoning {text}"),
         ItemKind::ToolCall(call) => format!("{} {} {}", call.call_id, call.name, call.arguments),
-        ItemKind::Other => format!("own {}", data(item)["type"].as_str().unwrap_or_default()),
+        ItemKind::Other => {
+            format!("own {}", provider_data_value(item)["type"].as_str().unwrap_or_default())
+        }
         kind => format!("{kind:?}"),
     };
     turn.items().iter().map(short).collect()
 }
 
-pub(crate) fn data(item: &Item) -> Value {
+pub(crate) fn provider_data_value(item: &Item) -> Value {
     item.provider_data.as_ref().map(|data| data.value.to_value()).unwrap_or_default()
 }
 
 /// The calls that may run.
-pub(crate) fn runs(turn: Result<Turn, Error>) -> Vec<String> {
+pub(crate) fn runnable_calls(turn: Result<Turn, Error>) -> Vec<String> {
     let Ok(turn) = turn else { return Vec::new() };
     let calls = turn.calls();
     match calls.veto() {
@@ -89,33 +98,33 @@ pub(crate) fn runs(turn: Result<Turn, Error>) -> Vec<String> {
     }
 }
 
-pub(crate) fn created() -> Value {
+pub(crate) fn response_created() -> Value {
     json!({ "type": "response.created", "response":
         { "id": "resp_1", "model": "gpt-5.1-2025", "status": "in_progress", "output": [] } })
 }
 
-pub(crate) fn completed(output: impl Into<Value>) -> Value {
-    terminal("completed", output)
+pub(crate) fn response_completed(output: impl Into<Value>) -> Value {
+    terminal_event("completed", output)
 }
 
-pub(crate) fn terminal(status: &str, output: impl Into<Value>) -> Value {
+pub(crate) fn terminal_event(status: &str, output: impl Into<Value>) -> Value {
     let output = output.into();
     json!({ "type": format!("response.{status}"), "response":
         { "id": "resp_1", "model": "gpt-5.1-2025", "status": status, "output": output } })
 }
 
-pub(crate) fn added(index: u64, item: impl Into<Value>) -> Value {
+pub(crate) fn output_item_added(index: u64, item: impl Into<Value>) -> Value {
     let item = item.into();
     json!({ "type": "response.output_item.added", "output_index": index, "item": item })
 }
 
-pub(crate) fn done(index: u64, item: impl Into<Value>) -> Value {
+pub(crate) fn output_item_done(index: u64, item: impl Into<Value>) -> Value {
     let item = item.into();
     json!({ "type": "response.output_item.done", "output_index": index, "item": item })
 }
 
 /// A function call as an item.
-pub(crate) fn call(id: &str, call_id: &str, arguments: &str) -> Value {
+pub(crate) fn function_call_item(id: &str, call_id: &str, arguments: &str) -> Value {
     json!({ "type": "function_call", "id": id, "call_id": call_id, "name": "f",
         "arguments": arguments, "status": "completed" })
 }
@@ -131,7 +140,7 @@ pub(crate) fn arguments_done(index: u64, arguments: impl Into<Value>) -> Value {
 }
 
 /// A message as an item.
-pub(crate) fn message(id: &str, text: &str) -> Value {
+pub(crate) fn message_item(id: &str, text: &str) -> Value {
     json!({ "type": "message", "id": id, "role": "assistant", "status": "completed",
         "content": [{ "type": "output_text", "text": text, "annotations": [] }] })
 }
@@ -141,11 +150,11 @@ pub(crate) fn text_delta(index: u64, delta: impl Into<Value>) -> Value {
         "content_index": 0, "delta": delta.into() })
 }
 
-pub(crate) fn reasoning(id: &str, encrypted: &str) -> Value {
+pub(crate) fn reasoning_item(id: &str, encrypted: &str) -> Value {
     json!({ "type": "reasoning", "id": id, "summary": [], "encrypted_content": encrypted })
 }
 
-pub(crate) fn result(call_id: &str, content: impl Into<turnstream::item::Content>) -> Item {
+pub(crate) fn tool_result(call_id: &str, content: impl Into<turnstream::item::Content>) -> Item {
     Item::tool_result(ToolResult {
         call_id: call_id.into(),
         name: "f".into(),
@@ -156,12 +165,12 @@ pub(crate) fn result(call_id: &str, content: impl Into<turnstream::item::Content
 }
 
 /// The body that is sent for a request.
-pub(crate) fn sent(request: &Request, model: &str) -> Result<Value, Error> {
+pub(crate) fn encode_json(request: &Request, model: &str) -> Result<Value, Error> {
     encode(request, model).map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
 
 /// The input that is sent for a history.
-pub(crate) fn input(items: impl IntoIterator<Item = Item>, model: &str) -> Vec<Value> {
+pub(crate) fn encode_input(items: impl IntoIterator<Item = Item>, model: &str) -> Vec<Value> {
     let request = Request::new(History::from_items("h", items));
-    sent(&request, model).unwrap()["input"].as_array().unwrap().clone()
+    encode_json(&request, model).unwrap()["input"].as_array().unwrap().clone()
 }

@@ -4,9 +4,9 @@ use super::*;
 use turnstream::turn::StopReason;
 
 #[track_caller]
-fn check(list: &[Value], expected: &[&Value]) {
-    let turn = read(list).unwrap();
-    let kept: Vec<Value> = turn.items().iter().map(data).collect();
+fn check_opaque_items(list: &[Value], expected: &[&Value]) {
+    let turn = decode_turn(list).unwrap();
+    let kept: Vec<Value> = turn.items().iter().map(provider_data_value).collect();
     assert_eq!(kept.iter().collect::<Vec<_>>(), expected);
     assert!(turn.items().iter().all(|item| item.kind == ItemKind::Other));
     assert_eq!(turn.stop_reason(), &StopReason::Stop);
@@ -35,9 +35,11 @@ fn hosted_tool_items_are_kept_verbatim_as_of_their_done_event() {
     ] {
         let item = json!({ "type": kind, "id": "x_1", "z": [1, { "b": 2, "a": "1" }],
             "pending_safety_checks": [{ "id": "s" }], "status": "completed" });
-        let begun = added(0, json!({ "type": kind, "id": "x_1", "status": "in_progress" }));
-        let list = [begun, done(0, item.clone()), completed(vec![item.clone()])];
-        check(&list, &[&item]);
+        let begun =
+            output_item_added(0, json!({ "type": kind, "id": "x_1", "status": "in_progress" }));
+        let list =
+            [begun, output_item_done(0, item.clone()), response_completed(vec![item.clone()])];
+        check_opaque_items(&list, &[&item]);
     }
 }
 
@@ -56,35 +58,44 @@ fn progress_events_of_hosted_tools_are_ignored() {
             "delta": { "stdout": "x" } }),
         json!({ "type": "response.web_search_call.searching", "output_index": 0 }),
     ];
-    let list = [&on_its_way[..], &[done(0, item.clone()), completed(json!([]))]].concat();
-    check(&list, &[&item]);
+    let list =
+        [&on_its_way[..], &[output_item_done(0, item.clone()), response_completed(json!([]))]]
+            .concat();
+    check_opaque_items(&list, &[&item]);
 }
 
 #[test]
 fn an_item_without_its_done_event_is_omitted() {
-    let begun = added(0, json!({ "type": "web_search_call", "id": "ws_1" }));
-    check(&[begun, completed(json!([]))], &[]);
+    let begun = output_item_added(0, json!({ "type": "web_search_call", "id": "ws_1" }));
+    check_opaque_items(&[begun, response_completed(json!([]))], &[]);
 }
 
 #[test]
 fn values_that_are_not_items_are_ignored() {
     let odd = [json!(null), json!(5), json!("x"), json!([]), json!({}), json!({ "type": 5 })];
-    let list: Vec<Value> =
-        odd.iter().flat_map(|item| [added(0, item.clone()), done(0, item.clone())]).collect();
-    check(&[&list[..], &[completed(odd.to_vec())]].concat(), &[]);
+    let list: Vec<Value> = odd
+        .iter()
+        .flat_map(|item| [output_item_added(0, item.clone()), output_item_done(0, item.clone())])
+        .collect();
+    check_opaque_items(&[&list[..], &[response_completed(odd.to_vec())]].concat(), &[]);
 }
 
 #[test]
 fn an_item_only_in_the_terminal_event_is_decoded() {
     let own = json!({ "type": "mcp_list_tools", "id": "mcpl_1", "tools": [{ "name": "t" }] });
     let list = [
-        added(0, json!({ "type": "mcp_list_tools", "id": "mcpl_1" })),
+        output_item_added(0, json!({ "type": "mcp_list_tools", "id": "mcpl_1" })),
         text_delta(1, "a"),
-        done(1, message("m", "a")),
-        completed(json!([own, message("m", "a"), call("fc_1", "c", "{}"), reasoning("r", "e")])),
+        output_item_done(1, message_item("m", "a")),
+        response_completed(json!([
+            own,
+            message_item("m", "a"),
+            function_call_item("fc_1", "c", "{}"),
+            reasoning_item("r", "e")
+        ])),
     ];
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), ["text a", "own mcp_list_tools", "c f {}", "reasoning "]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), ["text a", "own mcp_list_tools", "c f {}", "reasoning "]);
     assert_eq!(turn.stop_reason(), &StopReason::ToolCalls);
 }
 
@@ -93,35 +104,38 @@ fn a_missing_mcp_tool_list_is_taken_from_the_terminal_event() {
     let bare = json!({ "type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s" });
     let mut whole = bare.clone();
     whole["tools"] = json!([{ "name": "t" }]);
-    let list = |output: Value| [done(0, bare.clone()), completed(output)];
-    check(&list(json!([whole])), &[&whole]);
-    check(&list(json!([])), &[&bare]);
+    let list = |output: Value| [output_item_done(0, bare.clone()), response_completed(output)];
+    check_opaque_items(&list(json!([whole])), &[&whole]);
+    check_opaque_items(&list(json!([])), &[&bare]);
 }
 
 #[test]
 fn streamed_items_are_kept_if_the_terminal_event_has_none() {
     let own = json!({ "type": "web_search_call", "id": "ws_1" });
-    for mut end in [completed(json!([])), completed(Value::Null)] {
+    for mut end in [response_completed(json!([])), response_completed(Value::Null)] {
         let list = [
-            done(0, own.clone()),
+            output_item_done(0, own.clone()),
             text_delta(1, "a"),
-            done(2, call("fc_1", "c", "{}")),
+            output_item_done(2, function_call_item("fc_1", "c", "{}")),
             end.take(),
         ];
-        let turn = read(&list).unwrap();
-        assert_eq!(items(&turn), ["own web_search_call", "text a", "c f {}"]);
+        let turn = decode_turn(&list).unwrap();
+        assert_eq!(item_summaries(&turn), ["own web_search_call", "text a", "c f {}"]);
     }
 }
 
 #[test]
 fn differently_numbered_output_items_are_matched() {
     let list = [
-        done(0, reasoning("rs_1", "e")),
+        output_item_done(0, reasoning_item("rs_1", "e")),
         text_delta(1, "a"),
-        done(2, call("fc_1", "c", "{}")),
+        output_item_done(2, function_call_item("fc_1", "c", "{}")),
         // Without the reasoning, under other ids, in another order.
-        completed(json!([call("fc_9", "c", "{}"), message("m_9", "a")])),
+        response_completed(json!([
+            function_call_item("fc_9", "c", "{}"),
+            message_item("m_9", "a")
+        ])),
     ];
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), ["reasoning ", "text a", "c f {}"]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), ["reasoning ", "text a", "c f {}"]);
 }

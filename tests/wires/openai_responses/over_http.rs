@@ -9,9 +9,9 @@ use turnstream::testing::http::BodyPart as Piece;
 use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind};
 
-use crate::support::tools::adds;
+use crate::support::tools::sum_tool;
 
-fn answer(status: u16, media_type: &str, body: impl Into<Bytes>) -> HttpResponse {
+fn http_response(status: u16, media_type: &str, body: impl Into<Bytes>) -> HttpResponse {
     HttpResponse {
         status,
         headers: vec![
@@ -39,23 +39,24 @@ async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
         let input = asked["input"].as_array().unwrap();
         let list = match input.last().unwrap()["type"].as_str() {
             Some("function_call_output") => {
-                assert_eq!(input[1], reasoning("rs_1", "e"));
+                assert_eq!(input[1], reasoning_item("rs_1", "e"));
                 assert_eq!(input[2]["id"], "fc_1");
                 let sum = input[3]["output"].as_str().unwrap();
-                vec![text_delta(0, sum), completed(json!([]))]
+                vec![text_delta(0, sum), response_completed(json!([]))]
             }
             _ => vec![
-                created(),
-                done(0, reasoning("rs_1", "e")),
-                done(1, call("fc_1", "call_1", r#"{"a":2,"b":3}"#)),
-                completed(json!([])),
+                response_created(),
+                output_item_done(0, reasoning_item("rs_1", "e")),
+                output_item_done(1, function_call_item("fc_1", "call_1", r#"{"a":2,"b":3}"#)),
+                response_completed(json!([])),
             ],
         };
-        answer(200, "text/event-stream", body(&list))
+        http_response(200, "text/event-stream", sse_body(&list))
     })
     .await
     .unwrap();
-    let outcome = Agent::new(model(&server)).with_tools([adds("f")]).run("2 + 3?").outcome().await;
+    let outcome =
+        Agent::new(model(&server)).with_tools([sum_tool("f")]).run("2 + 3?").outcome().await;
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "sum 5"));
     assert_eq!(server.connection_count(), 1);
     assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-key"));
@@ -65,9 +66,13 @@ async fn a_tool_loop_runs_through_the_agent_and_sends_its_reasoning_back() {
 async fn a_parallel_call_wrapper_is_expanded_using_the_requests_tools() {
     let server = LoopbackServer::start(|_| {
         let arguments = r#"{"tool_uses":[{"recipient_name":"functions.g","parameters":{}}]}"#;
-        let mut wrapper = call("fc_1", "c", arguments);
+        let mut wrapper = function_call_item("fc_1", "c", arguments);
         wrapper["name"] = "parallel".into();
-        answer(200, "text/event-stream", body(&[done(0, wrapper), completed(json!([]))]))
+        http_response(
+            200,
+            "text/event-stream",
+            sse_body(&[output_item_done(0, wrapper), response_completed(json!([]))]),
+        )
     })
     .await
     .unwrap();
@@ -107,7 +112,7 @@ async fn a_response_that_is_not_a_stream_is_a_clear_error() {
         ),
     ] {
         let server =
-            LoopbackServer::start(move |_| answer(status, media_type, body)).await.unwrap();
+            LoopbackServer::start(move |_| http_response(status, media_type, body)).await.unwrap();
         let request = Request::new(History::from_items("h", [Item::user("hi")]));
         let error = model(&server).stream_turn(request).into_turn().await.unwrap_err();
         assert_eq!((error.kind(), error.request_id()), (kind, Some("req_1")), "{error}");
@@ -118,7 +123,11 @@ async fn a_response_that_is_not_a_stream_is_a_clear_error() {
 #[tokio::test]
 async fn a_stream_with_another_content_type_is_decoded() {
     let server = LoopbackServer::start(|_| {
-        answer(200, "application/json", body(&[text_delta(0, "a"), completed(json!([]))]))
+        http_response(
+            200,
+            "application/json",
+            sse_body(&[text_delta(0, "a"), response_completed(json!([]))]),
+        )
     })
     .await
     .unwrap();
@@ -132,8 +141,9 @@ async fn a_request_may_name_another_model() {
     let server = LoopbackServer::start(|request| {
         let asked: Value = serde_json::from_slice(&request.body).unwrap();
         assert_eq!(asked["model"], "gpt-5.2");
-        let list = [done(0, reasoning("rs_1", "e")), completed(json!([]))];
-        answer(200, "text/event-stream", body(&list))
+        let list =
+            [output_item_done(0, reasoning_item("rs_1", "e")), response_completed(json!([]))];
+        http_response(200, "text/event-stream", sse_body(&list))
     })
     .await
     .unwrap();

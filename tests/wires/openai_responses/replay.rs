@@ -4,60 +4,66 @@ use super::*;
 
 const PLAIN_CALL: &str = r#"{"arguments":"{}","call_id":"c","name":"f","type":"function_call"}"#;
 
-fn assistant(text: &str) -> Value {
+fn assistant_message(text: &str) -> Value {
     json!({ "type": "message", "role": "assistant", "content":
         [{ "type": "output_text", "text": text }] })
 }
 
 /// The items of the turn that these items of an output make.
-fn turn(output: &[Value]) -> Vec<Item> {
-    let mut list: Vec<Value> = (0..).zip(output).map(|(at, item)| done(at, item.clone())).collect();
-    list.push(completed(json!([])));
-    read(&list).unwrap().to_history_items()
+fn decode_output_items(output: &[Value]) -> Vec<Item> {
+    let mut list: Vec<Value> =
+        (0..).zip(output).map(|(at, item)| output_item_done(at, item.clone())).collect();
+    list.push(response_completed(json!([])));
+    decode_turn(&list).unwrap().to_history_items()
 }
 
 /// What is sent of a turn, without the user's message before and the results behind it.
-fn replayed(items: Vec<Item>, model: &str) -> Vec<Value> {
+fn encode_replayed(items: Vec<Item>, model: &str) -> Vec<Value> {
     let results: Vec<Item> = items
         .iter()
         .filter_map(Item::as_tool_call)
-        .map(|call| result(&call.call_id, "r"))
+        .map(|call| tool_result(&call.call_id, "r"))
         .collect();
     let history = [vec![Item::user("x")], items, results].concat();
-    let mut input = input(history, model);
+    let mut input = encode_input(history, model);
     input.retain(|item| item["role"] != "user" && item["type"] != "function_call_output");
     input
 }
 
 #[track_caller]
-fn check(output: &[Value], expected: &[Value]) {
-    assert_eq!(replayed(turn(output), MODEL), expected);
+fn check_replayed(output: &[Value], expected: &[Value]) {
+    assert_eq!(encode_replayed(decode_output_items(output), MODEL), expected);
 }
 
 #[test]
 fn a_turn_is_sent_back_verbatim_to_its_model() {
-    let mut said = message("msg_1", "Let me see.");
+    let mut said = message_item("msg_1", "Let me see.");
     said["phase"] = "commentary".into();
     let own = json!({ "type": "web_search_call", "id": "ws_1", "status": "completed" });
     let output = [
-        reasoning("rs_1", "e1"),
+        reasoning_item("rs_1", "e1"),
         said,
         own,
-        reasoning("rs_2", "e2"),
-        call("fc_1", "c", "{}"),
-        call("fc_2", "d", "{\"x\":1}"),
+        reasoning_item("rs_2", "e2"),
+        function_call_item("fc_1", "c", "{}"),
+        function_call_item("fc_2", "d", "{\"x\":1}"),
     ];
-    check(&output, &output);
+    check_replayed(&output, &output);
 }
 
 #[test]
 fn another_model_receives_text_and_calls() {
     let own = json!({ "type": "web_search_call", "id": "ws_1" });
-    let output = [reasoning("rs_1", "e1"), message("msg_1", "a"), own, call("fc_1", "c", "{}")];
-    let expected = [assistant("a"), serde_json::from_str(PLAIN_CALL).unwrap()];
-    assert_eq!(replayed(turn(&output), "gpt-5.2"), expected);
+    let output = [
+        reasoning_item("rs_1", "e1"),
+        message_item("msg_1", "a"),
+        own,
+        function_call_item("fc_1", "c", "{}"),
+    ];
+    let expected = [assistant_message("a"), serde_json::from_str(PLAIN_CALL).unwrap()];
+    assert_eq!(encode_replayed(decode_output_items(&output), "gpt-5.2"), expected);
     // What came over another wire is as foreign.
-    let mut items = turn(&output);
+    let mut items = decode_output_items(&output);
     for item in &mut items {
         let data = item.provider_data.as_deref().cloned();
         item.provider_data = data.map(|data| {
@@ -65,7 +71,7 @@ fn another_model_receives_text_and_calls() {
             turnstream::item::ProviderData { provider, ..data }.into()
         });
     }
-    assert_eq!(replayed(items, MODEL), expected);
+    assert_eq!(encode_replayed(items, MODEL), expected);
 }
 
 #[test]
@@ -77,18 +83,21 @@ fn multi_part_content_is_sent_back_verbatim() {
     let refused = json!({ "type": "message", "id": "m", "role": "assistant", "content":
         [{ "type": "refusal", "refusal": "no" }] });
     for message in [&annotated, &refused] {
-        check(std::slice::from_ref(message), std::slice::from_ref(message));
+        check_replayed(std::slice::from_ref(message), std::slice::from_ref(message));
     }
     // Words that were changed since are not those of that message.
-    let mut items = turn(&[annotated]);
+    let mut items = decode_output_items(&[annotated]);
     items[0].kind = ItemKind::Text { text: "shorter".into() };
-    assert_eq!(replayed(items, MODEL), [assistant("shorter")]);
+    assert_eq!(encode_replayed(items, MODEL), [assistant_message("shorter")]);
 }
 
 #[test]
 fn reasoning_without_its_follower_is_not_sent() {
-    check(&[message("m", "a"), reasoning("rs_1", "e")], &[message("m", "a")]);
-    check(&[reasoning("rs_1", "e")], &[]);
+    check_replayed(
+        &[message_item("m", "a"), reasoning_item("rs_1", "e")],
+        &[message_item("m", "a")],
+    );
+    check_replayed(&[reasoning_item("rs_1", "e")], &[]);
 }
 
 #[test]
@@ -96,87 +105,95 @@ fn unusable_reasoning_is_omitted_together_with_dependent_ids() {
     let empty = json!({ "type": "reasoning", "id": "rs_1", "summary":
         [{ "type": "summary_text", "text": "hm" }] });
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
-    check(&[empty.clone(), message("m", "a")], &[assistant("a")]);
-    check(&[empty, call("fc_1", "c", "{}")], &[plain]);
+    check_replayed(&[empty.clone(), message_item("m", "a")], &[assistant_message("a")]);
+    check_replayed(&[empty, function_call_item("fc_1", "c", "{}")], &[plain]);
 }
 
 #[test]
 fn plain_reasoning_is_sent_back_unencrypted() {
     let thought = json!({ "type": "reasoning", "id": "r", "summary": [],
         "content": [{ "type": "reasoning_text", "text": "hm" }] });
-    let output = [thought, call("fc_1", "c", "{}")];
-    check(&output, &output);
+    let output = [thought, function_call_item("fc_1", "c", "{}")];
+    check_replayed(&output, &output);
 }
 
 #[test]
 fn an_item_whose_reasoning_is_gone_is_sent_without_its_id() {
-    let output = [reasoning("rs_1", "e"), call("fc_1", "c", "{}")];
+    let output = [reasoning_item("rs_1", "e"), function_call_item("fc_1", "c", "{}")];
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
-    let mut items = turn(&output);
+    let mut items = decode_output_items(&output);
     items[0].tombstone = true;
-    assert_eq!(replayed(items, MODEL), std::slice::from_ref(&plain));
+    assert_eq!(encode_replayed(items, MODEL), std::slice::from_ref(&plain));
     // As if somebody had cut the history there.
-    assert_eq!(replayed(turn(&output).split_off(1), MODEL), [plain]);
+    assert_eq!(encode_replayed(decode_output_items(&output).split_off(1), MODEL), [plain]);
 }
 
 #[test]
 fn reasoning_with_a_changed_follower_is_not_sent() {
-    let output = [reasoning("rs_1", "e"), message("m", "a"), call("fc_1", "c", "{}")];
+    let output = [
+        reasoning_item("rs_1", "e"),
+        message_item("m", "a"),
+        function_call_item("fc_1", "c", "{}"),
+    ];
     let plain: Value = serde_json::from_str(PLAIN_CALL).unwrap();
-    let mut items = turn(&output);
+    let mut items = decode_output_items(&output);
     items[1].provider_data = None;
-    assert_eq!(replayed(items, MODEL), [assistant("a"), plain]);
+    assert_eq!(encode_replayed(items, MODEL), [assistant_message("a"), plain]);
 }
 
 #[test]
 fn reasoning_is_never_linked_to_the_next_turn() {
-    let first = turn(&[message("m1", "a"), reasoning("rs_1", "e1")]);
-    let second = turn(&[message("m2", "b")]);
+    let first = decode_output_items(&[message_item("m1", "a"), reasoning_item("rs_1", "e1")]);
+    let second = decode_output_items(&[message_item("m2", "b")]);
     let items = [first, second].concat();
-    assert_eq!(replayed(items, MODEL), [message("m1", "a"), message("m2", "b")]);
+    assert_eq!(encode_replayed(items, MODEL), [message_item("m1", "a"), message_item("m2", "b")]);
 }
 
 #[test]
 fn a_turn_without_reasoning_after_one_with_it_is_sent_back_verbatim() {
-    let (first, second) = ([reasoning("rs_1", "e1"), message("m1", "a")], [message("m2", "b")]);
-    let items = [turn(&first), turn(&second)].concat();
-    assert_eq!(replayed(items, MODEL), [&first[..], &second].concat());
+    let (first, second) =
+        ([reasoning_item("rs_1", "e1"), message_item("m1", "a")], [message_item("m2", "b")]);
+    let items = [decode_output_items(&first), decode_output_items(&second)].concat();
+    assert_eq!(encode_replayed(items, MODEL), [&first[..], &second].concat());
 }
 
 #[test]
 fn reasoning_separated_from_its_follower_is_not_linked_to_the_next_turn() {
-    let error = read(&[done(0, reasoning("rs_1", "e1"))]).unwrap_err();
+    let error = decode_turn(&[output_item_done(0, reasoning_item("rs_1", "e1"))]).unwrap_err();
     let cut_off = PartialTurn::from_error(&error).unwrap().items();
-    let items = [cut_off, turn(&[message("m2", "b")])].concat();
-    assert_eq!(replayed(items, MODEL), [message("m2", "b")]);
+    let items = [cut_off, decode_output_items(&[message_item("m2", "b")])].concat();
+    assert_eq!(encode_replayed(items, MODEL), [message_item("m2", "b")]);
 }
 
 #[test]
 fn of_an_incomplete_turn_only_finished_items_are_sent_back_verbatim() {
     let list = [
-        done(0, reasoning("rs_1", "e1")),
-        done(1, message("m1", "a")),
-        done(2, reasoning("rs_2", "e2")),
+        output_item_done(0, reasoning_item("rs_1", "e1")),
+        output_item_done(1, message_item("m1", "a")),
+        output_item_done(2, reasoning_item("rs_2", "e2")),
         text_delta(3, "half"),
     ];
-    let error = read(&list).unwrap_err();
+    let error = decode_turn(&list).unwrap_err();
     let items = PartialTurn::from_error(&error).unwrap().items();
-    let expected = [reasoning("rs_1", "e1"), message("m1", "a"), assistant("half")];
-    assert_eq!(replayed(items, MODEL), expected);
+    let expected =
+        [reasoning_item("rs_1", "e1"), message_item("m1", "a"), assistant_message("half")];
+    assert_eq!(encode_replayed(items, MODEL), expected);
 }
 
 #[test]
 fn a_call_that_was_renamed_keeps_its_item_and_its_result() {
-    let mut items = turn(&[call("fc_1", "c", "{}")]);
-    items.push(result("c", "r"));
+    let mut items = decode_output_items(&[function_call_item("fc_1", "c", "{}")]);
+    items.push(tool_result("c", "r"));
     let before = History::from_items("h", items);
-    let list = [done(0, call("fc_2", "c", "{}")), completed(json!([]))];
-    let decoding = Decoding::new(stream::iter([Ok(Bytes::from(body(&list)))]), Decoder::new(MODEL));
-    let second = turn_of(block_on(seal(&before, decoding).collect())).unwrap();
+    let list =
+        [output_item_done(0, function_call_item("fc_2", "c", "{}")), response_completed(json!([]))];
+    let decoding =
+        Decoding::new(stream::iter([Ok(Bytes::from(sse_body(&list)))]), Decoder::new(MODEL));
+    let second = fold_turn(block_on(seal(&before, decoding).collect())).unwrap();
     let mut history = before;
     history.extend(second.to_history_items());
-    history.push(result("c_dup1", "s"));
-    let input = sent(&Request::new(history), MODEL).unwrap()["input"].clone();
+    history.push(tool_result("c_dup1", "s"));
+    let input = encode_json(&Request::new(history), MODEL).unwrap()["input"].clone();
     assert_eq!((&input[2]["id"], &input[2]["call_id"]), (&json!("fc_2"), &json!("c_dup1")));
     assert_eq!(
         input[3],
@@ -187,10 +204,10 @@ fn a_call_that_was_renamed_keeps_its_item_and_its_result() {
 
 #[test]
 fn nothing_is_sent_by_reference() {
-    let items = turn(&[reasoning("rs_1", "e"), message("m", "a")]);
+    let items = decode_output_items(&[reasoning_item("rs_1", "e"), message_item("m", "a")]);
     let history = [vec![Item::user("x")], items, vec![Item::user("y")]].concat();
     let request = Request::new(History::from_items("h", history));
-    let body = sent(&request, MODEL).unwrap();
+    let body = encode_json(&request, MODEL).unwrap();
     assert_eq!(body.get("previous_response_id"), None);
     assert!(!body.to_string().contains("item_reference"));
     assert_eq!(body["store"], false);
@@ -201,7 +218,12 @@ fn a_too_deeply_nested_provider_item_round_trips_through_a_record() {
     for depth in 50..140 {
         let action = (0..depth).fold(json!([]), |inner, _| json!([inner]));
         let item = json!({ "type": "web_search_call", "id": "ws_1", "action": action });
-        let turn = read(&[created(), done(0, item.clone()), completed(json!([item]))]).unwrap();
+        let turn = decode_turn(&[
+            response_created(),
+            output_item_done(0, item.clone()),
+            response_completed(json!([item])),
+        ])
+        .unwrap();
         let record = serde_json::to_string(&turnstream::Event::from(TurnEvent::TurnComplete {
             turn: std::sync::Arc::new(turn),
         }));

@@ -5,12 +5,12 @@ use turnstream::turn::{ReasoningKind, StopReason};
 use turnstream::{ErrorKind, Usage};
 
 #[track_caller]
-fn check(list: &[Value], expected: &[&str]) {
-    assert_eq!(items(&read(list).unwrap()), expected);
+fn check_items(list: &[Value], expected: &[&str]) {
+    assert_eq!(item_summaries(&decode_turn(list).unwrap()), expected);
 }
 
 /// The pieces of all deltas, a retraction as `!`.
-fn pieces(list: &[Value]) -> Vec<String> {
+fn delta_pieces(list: &[Value]) -> Vec<String> {
     let piece = |event: &Result<TurnEvent, Error>| match event.as_ref().unwrap() {
         TurnEvent::TextDelta { text, .. } => Some(text.to_string()),
         TurnEvent::RefusalDelta { text, .. } => Some(format!("refusal {text:?}")),
@@ -23,7 +23,7 @@ fn pieces(list: &[Value]) -> Vec<String> {
         TurnEvent::Retracted { .. } => Some("!".to_owned()),
         _ => None,
     };
-    events(list).iter().filter_map(piece).collect()
+    decode_events(list).iter().filter_map(piece).collect()
 }
 
 fn summary_delta(index: u64, part: u64, delta: &str) -> Value {
@@ -35,27 +35,30 @@ fn summary_delta(index: u64, part: u64, delta: &str) -> Value {
 fn a_message_in_the_documented_shape_is_decoded() {
     let part = json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] });
     let list = [
-        created(),
+        response_created(),
         json!({ "type": "response.in_progress", "response": { "id": "resp_1" } }),
-        added(0, json!({ "type": "message", "id": "msg_1", "content": [], "role": "assistant" })),
+        output_item_added(
+            0,
+            json!({ "type": "message", "id": "msg_1", "content": [], "role": "assistant" }),
+        ),
         json!({ "type": "response.content_part.added", "output_index": 0, "part": part }),
         text_delta(0, "Hel"),
         text_delta(0, "lo"),
         json!({ "type": "response.output_text.done", "output_index": 0, "text": "Hello" }),
         json!({ "type": "response.content_part.done", "output_index": 0, "part":
             { "type": "output_text", "text": "Hello" } }),
-        done(0, message("msg_1", "Hello")),
+        output_item_done(0, message_item("msg_1", "Hello")),
         json!({ "type": "response.completed", "response": {
             "id": "resp_1", "model": "gpt-5.1-2025", "status": "completed",
-            "service_tier": "default", "output": [message("msg_1", "Hello")],
+            "service_tier": "default", "output": [message_item("msg_1", "Hello")],
             "usage": { "input_tokens": 9, "input_tokens_details":
                     { "cached_tokens": 5, "cache_write_tokens": 1 },
                 "output_tokens": 4, "output_tokens_details": { "reasoning_tokens": 2 } },
         } }),
     ];
-    assert_eq!(pieces(&list), ["Hel", "lo"]);
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), ["text Hello"]);
+    assert_eq!(delta_pieces(&list), ["Hel", "lo"]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), ["text Hello"]);
     assert_eq!((turn.model(), turn.response_id()), (Some("gpt-5.1-2025"), Some("resp_1")));
     assert_eq!(
         (turn.stop_reason(), turn.raw_stop_reason()),
@@ -75,50 +78,63 @@ fn a_message_in_the_documented_shape_is_decoded() {
 
 #[test]
 fn a_null_delta_is_ignored() {
-    check(
-        &[text_delta(0, "a"), text_delta(0, Value::Null), text_delta(0, "b"), completed(json!([]))],
+    check_items(
+        &[
+            text_delta(0, "a"),
+            text_delta(0, Value::Null),
+            text_delta(0, "b"),
+            response_completed(json!([])),
+        ],
         &["text ab"],
     );
 }
 
 #[test]
 fn a_message_without_deltas_is_yielded_at_its_end() {
-    let completed = completed(json!([]));
+    let completed = response_completed(json!([]));
     let text_done = json!({ "type": "response.output_text.done", "output_index": 0, "text": "a" });
     let part_done = json!({ "type": "response.content_part.done", "output_index": 0, "part":
         { "type": "output_text", "text": "a" } });
-    for whole in [text_done, part_done, done(0, message("m", "a"))] {
-        check(&[whole, completed.clone()], &["text a"]);
+    for whole in [text_done, part_done, output_item_done(0, message_item("m", "a"))] {
+        check_items(&[whole, completed.clone()], &["text a"]);
     }
 }
 
 #[test]
 fn text_added_by_the_done_event_is_yielded() {
-    let list = [text_delta(0, "Hel"), done(0, message("m", "Hello")), completed(json!([]))];
-    assert_eq!(pieces(&list), ["Hel", "lo"]);
+    let list = [
+        text_delta(0, "Hel"),
+        output_item_done(0, message_item("m", "Hello")),
+        response_completed(json!([])),
+    ];
+    assert_eq!(delta_pieces(&list), ["Hel", "lo"]);
 }
 
 #[test]
 fn a_message_contradicted_by_its_done_event_is_retracted_once_and_repeated() {
     let list = [
         text_delta(0, "one"),
-        done(0, message("m", "One")),
+        output_item_done(0, message_item("m", "One")),
         text_delta(1, "two"),
-        done(1, message("n", "Two")),
-        completed(json!([])),
+        output_item_done(1, message_item("n", "Two")),
+        response_completed(json!([])),
     ];
-    assert_eq!(pieces(&list), ["one", "two", "!", "One", "Two"]);
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), ["text One", "text Two"]);
+    assert_eq!(delta_pieces(&list), ["one", "two", "!", "One", "Two"]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), ["text One", "text Two"]);
     assert_eq!((turn.model(), turn.response_id()), (Some("gpt-5.1-2025"), Some("resp_1")));
-    assert_eq!(data(&turn.items()[1])["item"]["id"], "n");
+    assert_eq!(provider_data_value(&turn.items()[1])["item"]["id"], "n");
 }
 
 #[test]
 fn surrounding_white_space_and_an_empty_done_event_are_not_contradictions() {
     for whole in ["a", "a \n", ""] {
-        let list = [text_delta(0, "a "), done(0, message("m", whole)), completed(json!([]))];
-        assert_eq!(pieces(&list), ["a "], "{whole:?}");
+        let list = [
+            text_delta(0, "a "),
+            output_item_done(0, message_item("m", whole)),
+            response_completed(json!([])),
+        ];
+        assert_eq!(delta_pieces(&list), ["a "], "{whole:?}");
     }
 }
 
@@ -128,17 +144,22 @@ fn deltas_after_the_end_of_their_part_or_item_are_ignored() {
     let list = [
         text_done,
         text_delta(0, "x"),
-        done(0, message("m", "a")),
+        output_item_done(0, message_item("m", "a")),
         text_delta(0, "y"),
-        completed(json!([])),
+        response_completed(json!([])),
     ];
-    assert_eq!(pieces(&list), ["a"]);
+    assert_eq!(delta_pieces(&list), ["a"]);
 }
 
 #[test]
 fn interleaved_messages_are_kept_separate() {
-    check(
-        &[text_delta(0, "a"), text_delta(1, "x"), text_delta(0, "b"), completed(json!([]))],
+    check_items(
+        &[
+            text_delta(0, "a"),
+            text_delta(1, "x"),
+            text_delta(0, "b"),
+            response_completed(json!([])),
+        ],
         &["text ab", "text x"],
     );
 }
@@ -151,14 +172,14 @@ fn items_with_changing_ids_are_distinguished_by_output_index() {
         delta
     };
     let list = [
-        added(0, json!({ "type": "message", "id": "m1" })),
+        output_item_added(0, json!({ "type": "message", "id": "m1" })),
         delta("m2", "a"),
         delta("m3", "b"),
-        done(0, message("m4", "ab")),
-        completed(json!([message("m5", "ab")])),
+        output_item_done(0, message_item("m4", "ab")),
+        response_completed(json!([message_item("m5", "ab")])),
     ];
-    check(&list, &["text ab"]);
-    assert_eq!(data(&read(&list).unwrap().items()[0])["item"]["id"], "m4");
+    check_items(&list, &["text ab"]);
+    assert_eq!(provider_data_value(&decode_turn(&list).unwrap().items()[0])["item"]["id"], "m4");
 }
 
 #[test]
@@ -172,16 +193,16 @@ fn without_an_output_index_an_item_is_found_by_id_or_is_the_newest() {
         delta["item_id"] = id.into();
         delta
     };
-    check(
+    check_items(
         &[
-            placeless(added(0, json!({ "type": "message", "id": "m1" }))),
-            placeless(added(0, json!({ "type": "message", "id": "m2" }))),
+            placeless(output_item_added(0, json!({ "type": "message", "id": "m1" }))),
+            placeless(output_item_added(0, json!({ "type": "message", "id": "m2" }))),
             delta("m1", "a"),
             delta("m2", "x"),
             delta("", "y"),
             delta("m1", "b"),
-            placeless(done(0, message("m1", "ab"))),
-            completed(json!([])),
+            placeless(output_item_done(0, message_item("m1", "ab"))),
+            response_completed(json!([])),
         ],
         &["text ab", "text xy"],
     );
@@ -189,15 +210,15 @@ fn without_an_output_index_an_item_is_found_by_id_or_is_the_newest() {
 
 #[test]
 fn a_reused_output_index_is_another_item() {
-    check(
+    check_items(
         &[
-            added(0, json!({ "type": "message", "id": "m1" })),
+            output_item_added(0, json!({ "type": "message", "id": "m1" })),
             text_delta(0, "a"),
-            done(0, message("m1", "a")),
-            added(0, json!({ "type": "message", "id": "m2" })),
+            output_item_done(0, message_item("m1", "a")),
+            output_item_added(0, json!({ "type": "message", "id": "m2" })),
             text_delta(0, "b"),
-            done(0, message("m2", "b")),
-            completed(json!([])),
+            output_item_done(0, message_item("m2", "b")),
+            response_completed(json!([])),
         ],
         &["text a", "text b"],
     );
@@ -205,14 +226,14 @@ fn a_reused_output_index_is_another_item() {
 
 #[test]
 fn a_repeated_added_or_done_event_is_one_item() {
-    check(
+    check_items(
         &[
-            added(0, json!({ "type": "message", "id": "m1" })),
-            added(0, json!({ "type": "message", "id": "m1" })),
+            output_item_added(0, json!({ "type": "message", "id": "m1" })),
+            output_item_added(0, json!({ "type": "message", "id": "m1" })),
             text_delta(0, "a"),
-            done(0, message("m1", "a")),
-            done(0, message("m1", "a")),
-            completed(json!([message("m1", "a")])),
+            output_item_done(0, message_item("m1", "a")),
+            output_item_done(0, message_item("m1", "a")),
+            response_completed(json!([message_item("m1", "a")])),
         ],
         &["text a"],
     );
@@ -224,12 +245,12 @@ fn sequence_numbers_are_ignored() {
         event["sequence_number"] = number.into();
         event
     };
-    check(
+    check_items(
         &[
             numbered(text_delta(0, "a"), 4),
             numbered(text_delta(0, "b"), 9),
             numbered(text_delta(0, "c"), 9),
-            numbered(completed(json!([])), 0),
+            numbered(response_completed(json!([])), 0),
         ],
         &["text abc"],
     );
@@ -241,15 +262,15 @@ fn unknown_events_are_ignored() {
         event: response.new_thing.delta\ndata: {\"type\":\"response.new_thing.delta\",\"delta\":{}}\n\n\
         data: {\"type\":\"keepalive\",\"sequence_number\":3}\n\ndata: null\n\ndata:\n\n"
         .to_vec();
-    bytes.extend(body(&[text_delta(0, "a"), completed(json!([]))]));
-    let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
-    assert_eq!(items(&turn), ["text a"]);
+    bytes.extend(sse_body(&[text_delta(0, "a"), response_completed(json!([]))]));
+    let turn = fold_turn(decode_events_with(Decoder::new(MODEL), bytes)).unwrap();
+    assert_eq!(item_summaries(&turn), ["text a"]);
 }
 
 /// As over a web socket, whose messages are the events without a name beside them.
 #[test]
 fn events_are_recognized_by_type_field_or_event_name() {
-    let list = [text_delta(0, "a"), completed(json!([]))];
+    let list = [text_delta(0, "a"), response_completed(json!([]))];
     let (mut nameless, mut typeless) = (Vec::new(), Vec::new());
     for event in &list {
         write_frame(&mut nameless, None, &event.to_string());
@@ -258,8 +279,8 @@ fn events_are_recognized_by_type_field_or_event_name() {
         write_frame(&mut typeless, event["type"].as_str(), &bare.to_string());
     }
     for bytes in [nameless, typeless] {
-        let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
-        assert_eq!(items(&turn), ["text a"]);
+        let turn = fold_turn(decode_events_with(Decoder::new(MODEL), bytes)).unwrap();
+        assert_eq!(item_summaries(&turn), ["text a"]);
     }
 }
 
@@ -267,10 +288,10 @@ fn events_are_recognized_by_type_field_or_event_name() {
 fn unexpected_fields_lose_no_text() {
     #[track_caller]
     fn check(delta: &str) {
-        let done = completed(json!([])).to_string();
+        let done = response_completed(json!([])).to_string();
         let bytes = format!("data: {delta}\n\ndata: {done}\n\n");
-        let turn = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap();
-        assert_eq!(items(&turn), ["text a"], "{delta:.100}");
+        let turn = fold_turn(decode_events_with(Decoder::new(MODEL), bytes)).unwrap();
+        assert_eq!(item_summaries(&turn), ["text a"], "{delta:.100}");
     }
     let delta = |fields: &str| {
         format!(r#"{{"type":"response.output_text.delta",{fields}"output_index":0,"delta":"a"}}"#)
@@ -288,15 +309,15 @@ fn annotations_are_kept_and_logprobs_are_not() {
     let part = json!({ "type": "output_text", "text": "a", "logprobs": [{ "token": "a" }],
         "annotations": [{ "type": "url_citation", "url": "https://a.example" }] });
     let item = json!({ "type": "message", "id": "m", "role": "assistant", "content": [part] });
-    let turn = read(&[
+    let turn = decode_turn(&[
         text_delta(0, "a"),
         json!({ "type": "response.output_text.annotation.added", "output_index": 0,
             "annotation": { "type": "url_citation" } }),
-        done(0, item),
-        completed(json!([])),
+        output_item_done(0, item),
+        response_completed(json!([])),
     ])
     .unwrap();
-    let kept = data(&turn.items()[0]);
+    let kept = provider_data_value(&turn.items()[0]);
     assert_eq!(
         kept.pointer("/item/content/0/annotations/0/url"),
         Some(&json!("https://a.example"))
@@ -306,12 +327,12 @@ fn annotations_are_kept_and_logprobs_are_not() {
 
 #[test]
 fn the_phase_of_a_message_is_kept() {
-    let mut item = message("m", "a");
+    let mut item = message_item("m", "a");
     item["phase"] = "commentary".into();
-    let turn = read(&[done(0, item), completed(json!([]))]).unwrap();
-    assert_eq!(data(&turn.items()[0])["item"]["phase"], "commentary");
+    let turn = decode_turn(&[output_item_done(0, item), response_completed(json!([]))]).unwrap();
+    assert_eq!(provider_data_value(&turn.items()[0])["item"]["phase"], "commentary");
     // The words are in the item of the history already.
-    assert_eq!(data(&turn.items()[0])["item"].get("content"), None);
+    assert_eq!(provider_data_value(&turn.items()[0])["item"].get("content"), None);
 }
 
 #[test]
@@ -322,12 +343,12 @@ fn a_refusal_is_text_with_the_refusal_stop_reason() {
         refusal("delta", "delta", "I "),
         refusal("delta", "delta", "can"),
         refusal("done", "refusal", "I can't"),
-        done(0, json!({ "type": "message", "id": "m", "content": content })),
-        completed(json!([])),
+        output_item_done(0, json!({ "type": "message", "id": "m", "content": content })),
+        response_completed(json!([])),
     ];
-    assert_eq!(pieces(&list), [r#"refusal "I ""#, r#"refusal "can""#, r#"refusal "'t""#]);
-    let turn = read(&list).unwrap();
-    assert_eq!(items(&turn), ["text I can't"]);
+    assert_eq!(delta_pieces(&list), [r#"refusal "I ""#, r#"refusal "can""#, r#"refusal "'t""#]);
+    let turn = decode_turn(&list).unwrap();
+    assert_eq!(item_summaries(&turn), ["text I can't"]);
     assert_eq!(turn.stop_reason(), &StopReason::Refusal);
     assert_eq!(turn.raw_stop_reason(), Some("completed"));
 }
@@ -339,7 +360,7 @@ fn the_parts_of_a_summary_are_paragraphs() {
             "summary_index": index, "part": { "type": "summary_text", "text": "" } })
     };
     let list = [
-        added(0, json!({ "type": "reasoning", "id": "rs_1", "summary": [] })),
+        output_item_added(0, json!({ "type": "reasoning", "id": "rs_1", "summary": [] })),
         part("added", 0),
         summary_delta(0, 0, "First"),
         summary_delta(0, 0, " I"),
@@ -348,13 +369,13 @@ fn the_parts_of_a_summary_are_paragraphs() {
         summary_delta(0, 1, "Then"),
         json!({ "type": "response.reasoning_summary_text.done", "output_index": 0,
             "summary_index": 1, "text": "Then." }),
-        done(
+        output_item_done(
             0,
             json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "gA==",
             "summary": [{ "type": "summary_text", "text": "First I" },
                 { "type": "summary_text", "text": "Then." }] }),
         ),
-        completed(json!([])),
+        response_completed(json!([])),
     ];
     let summary = [
         r#"summary "First""#,
@@ -363,8 +384,8 @@ fn the_parts_of_a_summary_are_paragraphs() {
         r#"summary "Then""#,
         r#"summary ".""#,
     ];
-    assert_eq!(pieces(&list), summary);
-    check(&list, &["reasoning First I\n\nThen."]);
+    assert_eq!(delta_pieces(&list), summary);
+    check_items(&list, &["reasoning First I\n\nThen."]);
 }
 
 #[test]
@@ -373,34 +394,42 @@ fn plain_reasoning_text_is_full_reasoning_and_not_a_summary() {
         json!({ "type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm" });
     let item = json!({ "type": "reasoning", "id": "r", "summary": [],
         "content": [{ "type": "reasoning_text", "text": "hm" }] });
-    let list = [delta, done(0, item.clone()), completed(json!([]))];
-    assert_eq!(pieces(&list), [r#"trace "hm""#]);
-    assert_eq!(data(&read(&list).unwrap().items()[0]), item);
+    let list = [delta, output_item_done(0, item.clone()), response_completed(json!([]))];
+    assert_eq!(delta_pieces(&list), [r#"trace "hm""#]);
+    assert_eq!(provider_data_value(&decode_turn(&list).unwrap().items()[0]), item);
 }
 
 #[test]
 fn reasoning_without_deltas_is_yielded_once_at_its_end() {
     let parts = |kind: &str| json!([{ "type": kind, "text": "hm" }]);
     let item = |summary: Value, content: Value| {
-        done(0, json!({ "type": "reasoning", "id": "r", "summary": summary, "content": content }))
+        output_item_done(
+            0,
+            json!({ "type": "reasoning", "id": "r", "summary": summary, "content": content }),
+        )
     };
     for (item, piece) in [
         (item(parts("summary_text"), json!([])), r#"summary "hm""#),
         (item(json!([]), parts("reasoning_text")), r#"trace "hm""#),
         (item(parts("summary_text"), parts("reasoning_text")), r#"summary "hm""#),
     ] {
-        assert_eq!(pieces(&[item, completed(json!([]))]), [piece]);
+        assert_eq!(delta_pieces(&[item, response_completed(json!([]))]), [piece]);
     }
 }
 
 #[test]
 fn empty_reasoning_is_an_item_with_its_encrypted_content() {
-    let mut early = reasoning("rs_1", "early");
+    let mut early = reasoning_item("rs_1", "early");
     early["status"] = "in_progress".into();
-    let item = reasoning("rs_1", "gA==");
-    let turn = read(&[added(0, early), done(0, item.clone()), completed(json!([]))]).unwrap();
-    assert_eq!(items(&turn), ["reasoning "]);
-    assert_eq!(data(&turn.items()[0]), item);
+    let item = reasoning_item("rs_1", "gA==");
+    let turn = decode_turn(&[
+        output_item_added(0, early),
+        output_item_done(0, item.clone()),
+        response_completed(json!([])),
+    ])
+    .unwrap();
+    assert_eq!(item_summaries(&turn), ["reasoning "]);
+    assert_eq!(provider_data_value(&turn.items()[0]), item);
     let data = turn.items()[0].provider_data.as_ref().unwrap();
     // Bound to the model that was asked, not to the name that answers.
     assert_eq!((data.provider.as_str(), data.model.as_str()), ("openai_responses", MODEL));
@@ -410,7 +439,7 @@ fn empty_reasoning_is_an_item_with_its_encrypted_content() {
 fn a_chat_completions_response_is_a_protocol_error() {
     let chunk = json!({ "id": "x", "object": "chat.completion.chunk", "choices":
         [{ "index": 0, "delta": { "content": "a" } }] });
-    let error = read(&[chunk]).unwrap_err();
+    let error = decode_turn(&[chunk]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
     assert!(error.message().contains("Chat Completions"), "{error}");
 }
@@ -418,14 +447,14 @@ fn a_chat_completions_response_is_a_protocol_error() {
 #[test]
 fn invalid_json_is_a_protocol_error() {
     let bytes = "event: response.output_text.delta\ndata: {\"delta\":\n\n";
-    let error = turn_of(read_with(Decoder::new(MODEL), bytes)).unwrap_err();
+    let error = fold_turn(decode_events_with(Decoder::new(MODEL), bytes)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
 }
 
 #[test]
 fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
     let phased = |id: &str, text: &str, phase: &str| {
-        let mut message = message(id, text);
+        let mut message = message_item(id, text);
         message["phase"] = phase.into();
         message
     };
@@ -434,14 +463,17 @@ fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
         phased("msg_2", "{\"n\":7}", "final_answer"),
     );
     let list = [
-        created(),
-        added(0, json!({ "type": "message", "id": "msg_1", "content": [], "role": "assistant" })),
+        response_created(),
+        output_item_added(
+            0,
+            json!({ "type": "message", "id": "msg_1", "content": [], "role": "assistant" }),
+        ),
         text_delta(0, "Let me see. "),
-        done(0, on_the_way.clone()),
-        done(1, answer.clone()),
-        completed(json!([on_the_way.clone(), answer.clone()])),
+        output_item_done(0, on_the_way.clone()),
+        output_item_done(1, answer.clone()),
+        response_completed(json!([on_the_way.clone(), answer.clone()])),
     ];
-    let turn = read(&list).unwrap();
+    let turn = decode_turn(&list).unwrap();
     assert_eq!(turn.text(), "Let me see. {\"n\":7}");
     assert_eq!(turn.answer(), "{\"n\":7}");
     assert_eq!(turn.parse::<std::collections::HashMap<String, u32>>().unwrap()["n"], 7);
@@ -459,7 +491,11 @@ fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
         sent["input"].as_array().unwrap().iter().map(|i| i["phase"].clone()).collect();
     assert_eq!(sent_phases, [Value::Null, json!("commentary"), json!("final_answer")]);
     // Without an answer the commentary is all that there is to read.
-    let only =
-        read(&[created(), done(0, on_the_way.clone()), completed(json!([on_the_way]))]).unwrap();
+    let only = decode_turn(&[
+        response_created(),
+        output_item_done(0, on_the_way.clone()),
+        response_completed(json!([on_the_way])),
+    ])
+    .unwrap();
     assert_eq!(only.answer(), "Let me see. ");
 }
