@@ -20,9 +20,9 @@ use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_resp
 use turnstream::stream::{TurnStream, seal};
 use turnstream::{Error, ErrorKind, History, TurnEvent};
 
-const SIZE: usize = 64 << 20;
-const SMALL: usize = 32 << 20;
-const CUTS: [(&str, usize); 3] =
+const LARGE_STREAM_BYTES: usize = 64 << 20;
+const SMALL_STREAM_BYTES: usize = 32 << 20;
+const CHUNK_SIZES: [(&str, usize); 3] =
     [("one chunk", usize::MAX), ("16 KiB", 16 << 10), ("byte by byte", 1)];
 
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +39,17 @@ fn main() {
         "wire", "stream", "cut", "ns/byte", "pieces", "x", "growth"
     );
     for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Gemini] {
-        for (name, make) in streams(wire) {
-            let (small, large) = (Bytes::from(make(SMALL)), Bytes::from(make(SIZE)));
+        for (name, make) in stream_builders(wire) {
+            let (small, large) =
+                (Bytes::from(make(SMALL_STREAM_BYTES)), Bytes::from(make(LARGE_STREAM_BYTES)));
             let per_byte = |bytes: &Bytes, cut: usize| {
-                nanos(best(|| read(wire, bytes, cut))) / nanos_len(bytes)
+                nanos(best_of_three(|| decode_to_end(wire, bytes, cut))) / len_as_f64(bytes)
             };
-            let alone = |cut: usize| nanos(best(|| pull(&large, cut))) / nanos_len(&large);
+            let alone = |cut: usize| {
+                nanos(best_of_three(|| drain_chunks(&large, cut))) / len_as_f64(&large)
+            };
             let usual = per_byte(&large, 16 << 10) - alone(16 << 10);
-            for (cut_name, cut) in CUTS {
+            for (cut_name, cut) in CHUNK_SIZES {
                 let (cost, pieces) = (per_byte(&large, cut), alone(cut));
                 let (x, growth) = (cost / (usual + pieces), cost / per_byte(&small, cut));
                 println!(
@@ -55,17 +58,17 @@ fn main() {
                 );
             }
         }
-        endless_line(wire);
+        measure_endless_line(wire);
     }
 }
 
-type Make = Box<dyn Fn(usize) -> Vec<u8>>;
+type StreamBuilder = Box<dyn Fn(usize) -> Vec<u8>>;
 
 /// Words in small events, the arguments of one call in small events, and words in events of 1 MiB.
-fn streams(wire: Wire) -> [(&'static str, Make); 3] {
-    let small = move |size| words(wire, size, "streams of words ");
-    let large = move |size| words(wire, size, &"a long piece of words ".repeat(48_000));
-    let call = move |size| call(wire, size);
+fn stream_builders(wire: Wire) -> [(&'static str, StreamBuilder); 3] {
+    let small = move |size| text_stream(wire, size, "streams of words ");
+    let large = move |size| text_stream(wire, size, &"a long piece of words ".repeat(48_000));
+    let call = move |size| tool_call_stream(wire, size);
     [
         ("words", Box::new(small)),
         ("words, 1 MiB an event", Box::new(large)),
@@ -73,26 +76,28 @@ fn streams(wire: Wire) -> [(&'static str, Make); 3] {
     ]
 }
 
-fn words(wire: Wire, size: usize, piece: &str) -> Vec<u8> {
+fn text_stream(wire: Wire, size: usize, piece: &str) -> Vec<u8> {
     let (head, event, tail) = match wire {
         Wire::Anthropic => {
             let text = json!({ "type": "text", "text": "" });
             let delta = json!({ "type": "text_delta", "text": piece });
             (anthropic_head(&text), anthropic_delta(&delta), anthropic_tail())
         }
-        Wire::OpenAiChat => (String::new(), chat(&json!({ "content": piece })), chat_tail()),
+        Wire::OpenAiChat => (String::new(), chat_delta(&json!({ "content": piece })), chat_tail()),
         Wire::OpenAiResponses => (
-            added(&json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": [] })),
-            named(&json!({ "type": "response.output_text.delta", "output_index": 0,
+            output_item_added(
+                &json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": [] }),
+            ),
+            named_frame(&json!({ "type": "response.output_text.delta", "output_index": 0,
                 "content_index": 0, "item_id": "msg_1", "delta": piece })),
             responses_tail(),
         ),
-        Wire::Gemini => (String::new(), part(&json!({ "text": piece })), gemini_tail()),
+        Wire::Gemini => (String::new(), gemini_part(&json!({ "text": piece })), gemini_tail()),
     };
-    fill(size, head, &event, &tail)
+    repeat_event_to_size(size, head, &event, &tail)
 }
 
-fn call(wire: Wire, size: usize) -> Vec<u8> {
+fn tool_call_stream(wire: Wire, size: usize) -> Vec<u8> {
     let piece = "\"some argument\",";
     let (head, event, tail) = match wire {
         Wire::Anthropic => {
@@ -102,16 +107,22 @@ fn call(wire: Wire, size: usize) -> Vec<u8> {
         }
         Wire::OpenAiChat => {
             let delta = |function: Value, id: Value| {
-                chat(&json!({ "tool_calls": [{ "index": 0, "id": id, "function": function }] }))
+                chat_delta(
+                    &json!({ "tool_calls": [{ "index": 0, "id": id, "function": function }] }),
+                )
             };
             let head = delta(json!({ "name": "add", "arguments": "" }), json!("c"));
             (head, delta(json!({ "arguments": piece }), Value::Null), chat_tail())
         }
         Wire::OpenAiResponses => (
-            added(&json!({ "type": "function_call", "id": "fc_1", "call_id": "c", "name": "add",
-                "arguments": "" })),
-            named(&json!({ "type": "response.function_call_arguments.delta", "output_index": 0,
-                "item_id": "fc_1", "delta": piece })),
+            output_item_added(
+                &json!({ "type": "function_call", "id": "fc_1", "call_id": "c", "name": "add",
+                "arguments": "" }),
+            ),
+            named_frame(
+                &json!({ "type": "response.function_call_arguments.delta", "output_index": 0,
+                "item_id": "fc_1", "delta": piece }),
+            ),
             responses_tail(),
         ),
         // Calls come whole; those in pieces are Vertex's.
@@ -119,13 +130,13 @@ fn call(wire: Wire, size: usize) -> Vec<u8> {
             let piece = json!({ "functionCall": { "willContinue": true, "partialArgs": [
                 { "jsonPath": "$.a", "stringValue": piece, "willContinue": true }] } });
             let head = json!({ "functionCall": { "name": "add", "willContinue": true } });
-            (part(&head), part(&piece), gemini_tail())
+            (gemini_part(&head), gemini_part(&piece), gemini_tail())
         }
     };
-    fill(size, head, &event, &tail)
+    repeat_event_to_size(size, head, &event, &tail)
 }
 
-fn fill(size: usize, mut stream: String, event: &str, tail: &str) -> Vec<u8> {
+fn repeat_event_to_size(size: usize, mut stream: String, event: &str, tail: &str) -> Vec<u8> {
     while stream.len() + event.len() + tail.len() <= size {
         stream.push_str(event);
     }
@@ -133,49 +144,52 @@ fn fill(size: usize, mut stream: String, event: &str, tail: &str) -> Vec<u8> {
     stream.into_bytes()
 }
 
-fn data(value: &Value) -> String {
+fn data_frame(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
-fn named(value: &Value) -> String {
-    format!("event: {}\n{}", value["type"].as_str().unwrap_or_default(), data(value))
+fn named_frame(value: &Value) -> String {
+    format!("event: {}\n{}", value["type"].as_str().unwrap_or_default(), data_frame(value))
 }
 
 fn anthropic_head(block: &Value) -> String {
     let start = json!({ "type": "content_block_start", "index": 0, "content_block": block });
-    named(&json!({ "type": "message_start", "message": { "id": "m" } })) + &named(&start)
+    named_frame(&json!({ "type": "message_start", "message": { "id": "m" } }))
+        + &named_frame(&start)
 }
 
 fn anthropic_delta(delta: &Value) -> String {
-    named(&json!({ "type": "content_block_delta", "index": 0, "delta": delta }))
+    named_frame(&json!({ "type": "content_block_delta", "index": 0, "delta": delta }))
 }
 
 fn anthropic_tail() -> String {
-    named(&json!({ "type": "content_block_stop", "index": 0 }))
-        + &named(&json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }))
-        + &named(&json!({ "type": "message_stop" }))
+    named_frame(&json!({ "type": "content_block_stop", "index": 0 }))
+        + &named_frame(&json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }))
+        + &named_frame(&json!({ "type": "message_stop" }))
 }
 
-fn chat(delta: &Value) -> String {
-    data(&json!({ "id": "c", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }))
+fn chat_delta(delta: &Value) -> String {
+    data_frame(
+        &json!({ "id": "c", "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] }),
+    )
 }
 
 fn chat_tail() -> String {
-    data(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }))
+    data_frame(&json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }))
         + "data: [DONE]\n\n"
 }
 
-fn added(item: &Value) -> String {
-    named(&json!({ "type": "response.output_item.added", "output_index": 0, "item": item }))
+fn output_item_added(item: &Value) -> String {
+    named_frame(&json!({ "type": "response.output_item.added", "output_index": 0, "item": item }))
 }
 
 /// The item never ends on the wire, which costs nothing here.
 fn responses_tail() -> String {
-    named(&json!({ "type": "response.incomplete", "response": { "id": "r", "output": [],
+    named_frame(&json!({ "type": "response.incomplete", "response": { "id": "r", "output": [],
         "status": "incomplete", "incomplete_details": { "reason": "max_output_tokens" } } }))
 }
 
-fn part(part: &Value) -> String {
+fn gemini_part(part: &Value) -> String {
     let content = json!({ "role": "model", "parts": [part] });
     format!("data: {}\r\n\r\n", json!({ "candidates": [{ "content": content }] }))
 }
@@ -184,7 +198,10 @@ fn gemini_tail() -> String {
     format!("data: {}\r\n\r\n", json!({ "candidates": [{ "finishReason": "MAX_TOKENS" }] }))
 }
 
-fn turn(wire: Wire, body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static) -> TurnStream {
+fn decode_turn(
+    wire: Wire,
+    body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
+) -> TurnStream {
     let history = History::from_id("bench");
     match wire {
         Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new("any"))),
@@ -199,7 +216,10 @@ fn turn(wire: Wire, body: impl Stream<Item = Result<Bytes, Error>> + Send + 'sta
     }
 }
 
-fn pieces(bytes: &Bytes, cut: usize) -> impl Stream<Item = Result<Bytes, Error>> + Send + use<> {
+fn chunk_stream(
+    bytes: &Bytes,
+    cut: usize,
+) -> impl Stream<Item = Result<Bytes, Error>> + Send + use<> {
     let mut rest = bytes.clone();
     stream::iter(std::iter::from_fn(move || {
         let len = rest.len().min(cut);
@@ -208,30 +228,32 @@ fn pieces(bytes: &Bytes, cut: usize) -> impl Stream<Item = Result<Bytes, Error>>
 }
 
 /// Pulls the pieces as a provider does, from behind a pointer, and reads nothing.
-fn pull(bytes: &Bytes, cut: usize) {
-    let pieces = pieces(bytes, cut).boxed();
+fn drain_chunks(bytes: &Bytes, cut: usize) {
+    let pieces = chunk_stream(bytes, cut).boxed();
     let len = block_on(pieces.fold(0, async |len, piece| len + piece.map_or(0, |p| p.len())));
     assert_eq!(std::hint::black_box(len), bytes.len());
 }
 
-fn read(wire: Wire, bytes: &Bytes, cut: usize) {
-    let last = block_on(turn(wire, pieces(bytes, cut)).fold(None, async |_, event| Some(event)));
+fn decode_to_end(wire: Wire, bytes: &Bytes, cut: usize) {
+    let last = block_on(
+        decode_turn(wire, chunk_stream(bytes, cut)).fold(None, async |_, event| Some(event)),
+    );
     assert!(matches!(last, Some(Ok(TurnEvent::TurnComplete { .. }))), "{wire:?}: {last:?}");
 }
 
 /// A line without an end, as fast as it is read.
-fn endless_line(wire: Wire) {
+fn measure_endless_line(wire: Wire) {
     let head = Bytes::from_static(b"data: {\"x\":\"");
     let more = Bytes::from(vec![b'x'; 16 << 10]);
     let body = stream::iter(std::iter::once(head).chain(std::iter::repeat(more))).map(Ok);
     let began = Instant::now();
-    let last = block_on(turn(wire, body).fold(None, async |_, event| Some(event)));
+    let last = block_on(decode_turn(wire, body).fold(None, async |_, event| Some(event)));
     let Some(Err(error)) = last else { panic!("{wire:?}: {last:?}") };
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     println!("{:<18} an endless line: {error} ({:.0?})", format!("{wire:?}"), began.elapsed());
 }
 
-fn best(mut f: impl FnMut()) -> Duration {
+fn best_of_three(mut f: impl FnMut()) -> Duration {
     let once = || {
         let began = Instant::now();
         f();
@@ -245,6 +267,6 @@ fn nanos(time: Duration) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "64 MiB are exact")]
-fn nanos_len(bytes: &Bytes) -> f64 {
+fn len_as_f64(bytes: &Bytes) -> f64 {
     bytes.len() as f64
 }

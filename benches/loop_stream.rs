@@ -14,8 +14,8 @@ use pin_project::pin_project;
 
 use turnstream::stream::{Step, loop_over, loop_stream, loop_with_state};
 
-const TURNS: u64 = 1000;
-const ITEMS: u64 = 1000;
+const TURN_COUNT: u64 = 1000;
+const ITEMS_PER_TURN: u64 = 1000;
 
 fn main() {
     divan::main();
@@ -26,13 +26,13 @@ struct Item(u64, #[expect(dead_code, reason = "only its size counts")] [u64; 3])
 
 /// One turn: so many ready items, and then the next.
 struct Turn {
-    n: u64,
-    said: u64,
+    index: u64,
+    emitted_count: u64,
 }
 
 impl Turn {
     fn new(n: u64) -> Self {
-        Self { n, said: 0 }
+        Self { index: n, emitted_count: 0 }
     }
 }
 
@@ -41,20 +41,20 @@ impl Stream for Turn {
 
     #[inline]
     fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let said = self.said;
-        self.said += 1;
+        let said = self.emitted_count;
+        self.emitted_count += 1;
         Poll::Ready(match said {
-            0..ITEMS => Some(Step::Value(Item(black_box(said), [said; 3]))),
-            ITEMS if self.n + 1 < TURNS => Some(Step::Next(self.n + 1)),
-            ITEMS => Some(Step::Stop),
+            0..ITEMS_PER_TURN => Some(Step::Value(Item(black_box(said), [said; 3]))),
+            ITEMS_PER_TURN if self.index + 1 < TURN_COUNT => Some(Step::Next(self.index + 1)),
+            ITEMS_PER_TURN => Some(Step::Stop),
             _ => None,
         })
     }
 }
 
 /// Pulls everything there is.
-fn drained<S: Stream<Item = Item>>(bencher: Bencher, make: impl Fn() -> S + Sync) {
-    bencher.counter(ItemsCount::new(TURNS * ITEMS)).bench(|| {
+fn bench_drain<S: Stream<Item = Item>>(bencher: Bencher, make: impl Fn() -> S + Sync) {
+    bencher.counter(ItemsCount::new(TURN_COUNT * ITEMS_PER_TURN)).bench(|| {
         let sum = block_on(async {
             // Else whatever is inlined whole never makes its items.
             let mut items: Pin<&mut dyn Stream<Item = Item>> = pin!(make());
@@ -64,20 +64,20 @@ fn drained<S: Stream<Item = Item>>(bencher: Bencher, make: impl Fn() -> S + Sync
             }
             sum
         });
-        assert_eq!(sum, TURNS * (ITEMS * (ITEMS - 1) / 2));
+        assert_eq!(sum, TURN_COUNT * (ITEMS_PER_TURN * (ITEMS_PER_TURN - 1) / 2));
     });
 }
 
 /// The least that a loop can do: no panic is caught, no ending told, nobody yields.
 #[pin_project]
-struct Handwritten<F, B, S> {
-    make: F,
+struct HandwrittenLoop<F, B, S> {
+    make_body: F,
     state: Option<S>,
     #[pin]
     body: Option<B>,
 }
 
-impl<F, B, S, A> Stream for Handwritten<F, B, S>
+impl<F, B, S, A> Stream for HandwrittenLoop<F, B, S>
 where
     F: FnMut(S) -> B,
     B: Stream<Item = Step<A, S>>,
@@ -102,39 +102,39 @@ where
                 }
             }
             let Some(state) = this.state.take() else { return Poll::Ready(None) };
-            this.body.set(Some((this.make)(state)));
+            this.body.set(Some((this.make_body)(state)));
         }
     }
 }
 
 #[divan::bench]
-fn by_hand(bencher: Bencher) {
-    drained(bencher, || Handwritten { make: Turn::new, state: Some(0), body: None });
+fn handwritten_loop(bencher: Bencher) {
+    bench_drain(bencher, || HandwrittenLoop { make_body: Turn::new, state: Some(0), body: None });
 }
 
 #[divan::bench(name = "loop_stream")]
 fn with_loop_stream(bencher: Bencher) {
-    drained(bencher, || loop_stream(0, Turn::new));
+    bench_drain(bencher, || loop_stream(0, Turn::new));
 }
 
 #[divan::bench(name = "loop_stream_of_boxed_bodies")]
 fn with_boxed_bodies(bencher: Bencher) {
-    drained(bencher, || loop_stream(0, |n| Turn::new(n).boxed()));
+    bench_drain(bencher, || loop_stream(0, |n| Turn::new(n).boxed()));
 }
 
 #[divan::bench(name = "loop_with_state")]
 fn with_loop_with_state(bencher: Bencher) {
-    drained(bencher, || loop_with_state(0, Turn::new).0);
+    bench_drain(bencher, || loop_with_state(0, Turn::new).0);
 }
 
 #[divan::bench(name = "loop_over")]
 fn with_loop_over(bencher: Bencher) {
-    drained(bencher, || loop_over(futures::stream::repeat(()), 0, |n, ()| Turn::new(n)));
+    bench_drain(bencher, || loop_over(futures::stream::repeat(()), 0, |n, ()| Turn::new(n)));
 }
 
 #[divan::bench]
 fn async_stream(bencher: Bencher) {
-    drained(bencher, || {
+    bench_drain(bencher, || {
         async_stream::stream! {
             let mut n = 0;
             'turns: loop {

@@ -17,18 +17,18 @@ use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Store};
 
 /// Items of the session that is loaded.
-const ITEMS: usize = 10_000;
+const ITEM_COUNT: usize = 10_000;
 
 fn main() {
     divan::main();
-    let _ = fs::remove_dir_all(folder());
+    let _ = fs::remove_dir_all(bench_folder());
 }
 
-fn folder() -> PathBuf {
+fn bench_folder() -> PathBuf {
     env::temp_dir().join(format!("turnstream-bench-session-{}", process::id()))
 }
 
-fn entries() -> Vec<Entry> {
+fn sample_entries() -> Vec<Entry> {
     let item = |n: usize| match n % 4 {
         0 => Item::user(format!("Look at module {n}, please.")),
         1 => Item::text("I read the module, to see what it exports."),
@@ -42,19 +42,19 @@ fn entries() -> Vec<Entry> {
             Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, "fn f() {}\n".repeat(40)))
         }
     };
-    (0..ITEMS).map(item).map(Entry::from).collect()
+    (0..ITEM_COUNT).map(item).map(Entry::from).collect()
 }
 
-fn load(bencher: Bencher, store: &dyn Store) {
-    block_on(store.append("loaded", 0, entries())).unwrap();
-    bencher.counter(ItemsCount::new(ITEMS)).bench_local(|| {
+fn bench_load(bencher: Bencher, store: &dyn Store) {
+    block_on(store.append("loaded", 0, sample_entries())).unwrap();
+    bencher.counter(ItemsCount::new(ITEM_COUNT)).bench_local(|| {
         let loaded = block_on(store.load("loaded", 0)).unwrap().unwrap();
-        assert_eq!(loaded.len(), ITEMS);
+        assert_eq!(loaded.len(), ITEM_COUNT);
         loaded
     });
 }
 
-fn append(bencher: Bencher, store: &dyn Store) {
+fn bench_append(bencher: Bencher, store: &dyn Store) {
     let mut version = 0;
     bencher.bench_local(|| {
         let entry = Item::text("I read the module, to see what it exports.").into();
@@ -62,45 +62,46 @@ fn append(bencher: Bencher, store: &dyn Store) {
     });
 }
 
-fn json_lines() -> JsonLinesStore {
-    JsonLinesStore::open(folder().join(unique())).unwrap()
+fn open_json_lines() -> JsonLinesStore {
+    JsonLinesStore::open(bench_folder().join(unique_name())).unwrap()
 }
 
-fn unique() -> String {
+fn unique_name() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    LAST.fetch_add(1, Ordering::Relaxed).to_string()
+    static NEXT_ID: AtomicU32 = AtomicU32::new(0);
+    NEXT_ID.fetch_add(1, Ordering::Relaxed).to_string()
 }
 
 #[divan::bench]
 fn load_from_memory(bencher: Bencher) {
-    load(bencher, &MemoryStore::new());
+    bench_load(bencher, &MemoryStore::new());
 }
 
 #[divan::bench]
 fn load_from_json_lines(bencher: Bencher) {
-    load(bencher, &json_lines());
+    bench_load(bencher, &open_json_lines());
 }
 
 #[divan::bench]
 fn append_to_json_lines(bencher: Bencher) {
-    append(bencher, &json_lines());
+    bench_append(bencher, &open_json_lines());
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite() -> turnstream::session::SqliteStore {
-    fs::create_dir_all(folder()).unwrap();
-    turnstream::session::SqliteStore::open(folder().join(format!("{}.db", unique()))).unwrap()
+fn open_sqlite() -> turnstream::session::SqliteStore {
+    fs::create_dir_all(bench_folder()).unwrap();
+    turnstream::session::SqliteStore::open(bench_folder().join(format!("{}.db", unique_name())))
+        .unwrap()
 }
 
 #[cfg(feature = "sqlite")]
 #[divan::bench]
 fn load_from_sqlite(bencher: Bencher) {
-    load(bencher, &sqlite());
+    bench_load(bencher, &open_sqlite());
 }
 
 #[cfg(feature = "sqlite")]
 #[divan::bench]
 fn append_to_sqlite(bencher: Bencher) {
-    append(bencher, &sqlite());
+    bench_append(bencher, &open_sqlite());
 }

@@ -19,10 +19,10 @@ use turnstream::stream::seal;
 use turnstream::{History, Item, Request};
 
 #[global_allocator]
-static ALLOCATIONS: AllocProfiler = AllocProfiler::system();
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
 /// Text events of one turn.
-const EVENTS: usize = 10_000;
+const EVENT_COUNT: usize = 10_000;
 
 fn main() {
     divan::main();
@@ -42,14 +42,14 @@ fn chat_chunk(delta: &serde_json::Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-fn chat() -> Vec<String> {
-    let mut frames = vec![chat_chunk(&json!({ "content": " streams" }), None); EVENTS];
+fn chat_frames() -> Vec<String> {
+    let mut frames = vec![chat_chunk(&json!({ "content": " streams" }), None); EVENT_COUNT];
     frames.push(chat_chunk(&json!({}), Some("stop")));
     frames.push("data: [DONE]\n\n".to_owned());
     frames
 }
 
-fn messages() -> Vec<String> {
+fn anthropic_frames() -> Vec<String> {
     let frame = |data: serde_json::Value| {
         format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
     };
@@ -59,7 +59,7 @@ fn messages() -> Vec<String> {
         "delta": { "type": "text_delta", "text": " streams" } });
     let mut frames = vec![frame(json!({ "type": "message_start", "message": { "id": "m" } }))];
     frames.push(frame(start));
-    frames.extend(vec![frame(delta); EVENTS]);
+    frames.extend(vec![frame(delta); EVENT_COUNT]);
     frames.push(frame(json!({ "type": "content_block_stop", "index": 0 })));
     frames.push(frame(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } })));
     frames.push(frame(json!({ "type": "message_stop" })));
@@ -67,13 +67,13 @@ fn messages() -> Vec<String> {
 }
 
 /// `per_chunk` frames at a time, as they come out of a socket.
-fn chunks(frames: &[String], per_chunk: usize) -> Vec<Bytes> {
+fn group_into_chunks(frames: &[String], per_chunk: usize) -> Vec<Bytes> {
     frames.chunks(per_chunk).map(|frames| Bytes::from(frames.concat())).collect()
 }
 
-fn decode(bencher: Bencher<'_, '_>, chunks: &[Bytes], chat: bool) {
+fn bench_decode(bencher: Bencher<'_, '_>, chunks: &[Bytes], chat: bool) {
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
-    bencher.counter(ItemsCount::new(EVENTS)).counter(BytesCount::new(bytes)).bench(|| {
+    bencher.counter(ItemsCount::new(EVENT_COUNT)).counter(BytesCount::new(bytes)).bench(|| {
         let history = History::from_id("bench");
         let body = stream::iter(chunks.to_vec()).map(Ok);
         let events = match chat {
@@ -84,23 +84,23 @@ fn decode(bencher: Bencher<'_, '_>, chunks: &[Bytes], chat: bool) {
             false => seal(&history, Decoding::new(body, anthropic::Decoder::new("bench"))),
         };
         let events = block_on(events.count());
-        assert!(events > EVENTS);
+        assert!(events > EVENT_COUNT);
         events
     });
 }
 
 #[divan::bench(args = [1, 16])]
 fn decode_chat(bencher: Bencher<'_, '_>, frames_a_chunk: usize) {
-    decode(bencher, &chunks(&chat(), frames_a_chunk), true);
+    bench_decode(bencher, &group_into_chunks(&chat_frames(), frames_a_chunk), true);
 }
 
 #[divan::bench(args = [1, 16])]
 fn decode_anthropic(bencher: Bencher<'_, '_>, frames_a_chunk: usize) {
-    decode(bencher, &chunks(&messages(), frames_a_chunk), false);
+    bench_decode(bencher, &group_into_chunks(&anthropic_frames(), frames_a_chunk), false);
 }
 
 /// A history of so many turns: words, a call, its result.
-fn request(turns: usize) -> Request {
+fn request_with_turns(turns: usize) -> Request {
     let mut history = History::from_id("bench");
     history.push(Item::user("Add the numbers one after another and tell me the result."));
     for turn in 0..turns {
@@ -121,7 +121,7 @@ fn request(turns: usize) -> Request {
 
 #[divan::bench(args = [10, 100, 1000])]
 fn encode_chat(bencher: Bencher<'_, '_>, turns: usize) {
-    let request = request(turns);
+    let request = request_with_turns(turns);
     bencher
         .counter(ItemsCount::new(turns))
         .bench(|| openai_chat::encode(&request, "bench", &Dialect::OPENAI));
@@ -129,6 +129,6 @@ fn encode_chat(bencher: Bencher<'_, '_>, turns: usize) {
 
 #[divan::bench(args = [10, 100, 1000])]
 fn encode_anthropic(bencher: Bencher<'_, '_>, turns: usize) {
-    let request = request(turns);
+    let request = request_with_turns(turns);
     bencher.counter(ItemsCount::new(turns)).bench(|| anthropic::encode(&request, "bench"));
 }

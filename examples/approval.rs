@@ -19,12 +19,12 @@ use turnstream::{Agent, History, Item, Outcome};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct File {
+struct DeleteArgs {
     name: String,
 }
 
 /// An agent that tidies up. Its words are scripted; the files are really deleted.
-fn tidy(folder: &Path) -> Agent {
+fn cleanup_agent(folder: &Path) -> Agent {
     let model = Scripted::from_fn(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("I did what I may do."),
         _ => Reply::text("Two files can go.")
@@ -32,7 +32,7 @@ fn tidy(folder: &Path) -> Agent {
             .call("delete", json!({ "name": "thesis.txt" })),
     });
     let folder = folder.to_owned();
-    let delete = Tool::new("delete", "Deletes a file", move |file: File, _cx| {
+    let delete = Tool::new("delete", "Deletes a file", move |file: DeleteArgs, _cx| {
         let path = folder.join(file.name);
         async move { fs::remove_file(path) }
     });
@@ -44,7 +44,7 @@ fn is_allowed(call: &ToolCall) -> bool {
     print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
     let mut said = env::args().nth(1).unwrap_or_default();
     if said.is_empty() && stdin().is_terminal() {
-        forget_what_was_typed();
+        discard_typed_input();
         let _ = stdout().flush().and_then(|()| stdin().read_line(&mut said));
     } else {
         println!("{said}");
@@ -53,13 +53,13 @@ fn is_allowed(call: &ToolCall) -> bool {
 }
 
 /// What was typed before the question was not meant as its answer.
-fn forget_what_was_typed() {
+fn discard_typed_input() {
     #[cfg(unix)]
     let _ = rustix::termios::tcflush(stdin(), rustix::termios::QueueSelector::IFlush);
 }
 
 /// The run ends as `pending`; it may be resumed by another process, tomorrow.
-async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
+async fn run_suspended(agent: Agent, store: &Path) -> Result<Outcome> {
     let run = agent.run("Tidy up, please");
     let handle = run.handle();
     let outcome = run.outcome().await;
@@ -80,7 +80,7 @@ async fn suspended(agent: Agent, store: &Path) -> Result<Outcome> {
 }
 
 /// The run waits while its owner asks, between two pulls.
-async fn interactive(agent: Agent) -> Result<Outcome> {
+async fn run_interactive(agent: Agent) -> Result<Outcome> {
     let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {
         if let Some(call) = event.as_approval_request() {
@@ -105,8 +105,10 @@ async fn main() -> Result<()> {
             fs::write(folder.join(file), "words")?;
         }
         let outcome = match form {
-            "suspended" => suspended(tidy(&folder), &temp.join("history.json")).await?,
-            _ => interactive(tidy(&folder)).await?,
+            "suspended" => {
+                run_suspended(cleanup_agent(&folder), &temp.join("history.json")).await?
+            }
+            _ => run_interactive(cleanup_agent(&folder)).await?,
         };
         for result in outcome.new_items().iter().filter_map(Item::as_tool_result) {
             println!("The model reads: {}", result.content.text());

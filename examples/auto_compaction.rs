@@ -15,32 +15,32 @@ use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Event, Item, Request, TurnEvent, Usage};
 
 /// Tokens. A real model has a hundred times as many.
-const WINDOW: u64 = 2_000;
-const FACT: &str = "My boat is called ";
+const WINDOW_TOKENS: u64 = 2_000;
+const FACT_PREFIX: &str = "My boat is called ";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Page {
+struct PageArgs {
     number: usize,
 }
 
 /// A scripted model: it reads page after page, and knows what is in its request and nothing else.
-fn reader() -> Scripted {
+fn reader_model() -> Scripted {
     Scripted::from_fn(|request, n| {
         let reply = match request.context.newest_first().find_map(Item::as_user) {
-            Some(asked) if asked.text().contains("boat called?") => recall(request),
+            Some(asked) if asked.text().contains("boat called?") => answer_from_context(request),
             _ if n < 8 => Reply::text("One more page.").call("read", json!({ "number": n })),
             _ => Reply::text("That was the whole book."),
         };
-        let input_tokens = window().count_request_tokens(request);
+        let input_tokens = context_window().count_request_tokens(request);
         reply.usage(Usage { input_tokens, output_tokens: 10, ..Usage::default() })
     })
 }
 
 /// The answer as it can be found in what is sent.
-fn recall(request: &Request) -> Reply {
+fn answer_from_context(request: &Request) -> Reply {
     let found = request.context.iter().find_map(|item| {
         let text = item.as_user()?.text();
-        let name = text.split(FACT).nth(1)?.split('.').next()?.to_owned();
+        let name = text.split(FACT_PREFIX).nth(1)?.split('.').next()?.to_owned();
         Some((name, if item.compacted { "the summary says so" } else { "you said so" }))
     });
     match found {
@@ -50,39 +50,43 @@ fn recall(request: &Request) -> Reply {
 }
 
 /// Another scripted model, which writes down what the user said.
-fn summarizer() -> Scripted {
+fn summarizer_model() -> Scripted {
     let model = Scripted::from_fn(|request, _| {
         let text = request.context.last().and_then(Item::as_user).map(Content::text);
-        let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT));
+        let facts = text.iter().flat_map(|text| text.lines()).filter(|it| it.contains(FACT_PREFIX));
         let facts: Vec<_> = facts.collect();
         let summary = format!("The user said: {} Some pages were read.", facts.join(" "));
-        let usage =
-            Usage { input_tokens: window().count_request_tokens(request), ..Usage::default() };
+        let usage = Usage {
+            input_tokens: context_window().count_request_tokens(request),
+            ..Usage::default()
+        };
         Reply::text(&summary).usage(usage)
     });
     model.with_model("summarizer")
 }
 
-fn window() -> Window {
-    Window::new(WINDOW)
+fn context_window() -> Window {
+    Window::new(WINDOW_TOKENS)
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The words of both models are scripted; the counting and the compaction are real.");
-    let read = Tool::new("read", "Reads a page of the book", async |page: Page, _cx| {
+    let read = Tool::new("read", "Reads a page of the book", async |page: PageArgs, _cx| {
         let lines = include_str!("budget.rs").lines().skip(10 * page.number).take(20);
         lines.collect::<Vec<_>>().join("\n")
     });
     // By rule first; a model is asked only where that is not enough.
     let compactor = Truncator::new()
         .with_max_result_bytes(512)
-        .or_else(Summarizer::new(summarizer()).with_keep_turns(2));
-    let agent =
-        Agent::new(reader()).with_tools([read]).with_window(window()).with_compactor(compactor);
+        .or_else(Summarizer::new(summarizer_model()).with_keep_turns(2));
+    let agent = Agent::new(reader_model())
+        .with_tools([read])
+        .with_window(context_window())
+        .with_compactor(compactor);
     println!(
-        "The window has {WINDOW} tokens and is nearly full at {}.",
-        window().threshold(&<_>::default())
+        "The window has {WINDOW_TOKENS} tokens and is nearly full at {}.",
+        context_window().threshold(&<_>::default())
     );
 
     let mut history = turnstream::History::new(&turnstream::env::SystemIds);

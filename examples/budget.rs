@@ -15,51 +15,56 @@ use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, Item, Outcome, Request, Usage};
 
 /// Dollars for a million tokens. The numbers are yours to give.
-const PRICE: Price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
+const PRICE_PER_MILLION: Price =
+    Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Page {
+struct PageArgs {
     number: usize,
 }
 
 /// Reads this very file, fifteen lines a page.
-fn read() -> Tool {
-    Tool::new("read", "Reads a page of the book", async |page: Page, _cx| {
+fn read_tool() -> Tool {
+    Tool::new("read", "Reads a page of the book", async |page: PageArgs, _cx| {
         let lines = include_str!("budget.rs").lines().skip(15 * page.number).take(15);
         lines.collect::<Vec<_>>().join("\n")
     })
 }
 
 /// A scripted model that never has enough, unless it is told to wrap up.
-fn reader() -> Scripted {
+fn reader_model() -> Scripted {
     Scripted::from_fn(|request, n| {
         let reply = match request.options.tool_choice == ToolChoice::None {
             true => Reply::text("That is what I found in the pages that I could afford."),
             false => Reply::text("One more page.").call("read", json!({ "number": n })),
         };
-        reply.usage(estimated(request))
+        reply.usage(estimate_usage(request))
     })
 }
 
 /// Four bytes of what is really sent are about a token.
-fn estimated(request: &Request) -> Usage {
+fn estimate_usage(request: &Request) -> Usage {
     let bytes = serde_json::to_string(&request.history).map_or(0, |json| json.len());
     Usage { input_tokens: bytes as u64 / 4, output_tokens: 20, ..Usage::default() }
 }
 
 /// A run that its budget ended has not failed; one with an error has.
-fn report(outcome: &Outcome) -> Result<(), Error> {
+fn print_outcome(outcome: &Outcome) -> Result<(), Error> {
     if let Some(error) = &outcome.error {
         return Err(error.clone());
     }
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
     for (who, usage) in [("itself", outcome.usage), ("sub-agents", outcome.nested_usage)] {
-        println!("  {who}: {} tokens, {}", usage.total(), dollars(PRICE.cost(&usage)));
+        println!(
+            "  {who}: {} tokens, {}",
+            usage.total(),
+            format_dollars(PRICE_PER_MILLION.cost(&usage))
+        );
     }
     match &outcome.budget {
         Some(exceeded) => match exceeded.kind {
             BudgetKind::Money => {
-                let (used, limit) = (dollars(exceeded.used), dollars(exceeded.limit));
+                let (used, limit) = (format_dollars(exceeded.used), format_dollars(exceeded.limit));
                 println!("  ended by Money: {used} of {limit} used");
             }
             kind => println!("  ended by {kind:?}: {exceeded}"),
@@ -69,24 +74,24 @@ fn report(outcome: &Outcome) -> Result<(), Error> {
     Ok(())
 }
 
-fn dollars(millionths: u64) -> String {
+fn format_dollars(millionths: u64) -> String {
     format!("${}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The model is scripted, its tokens are estimated; limits and sums are real.");
-    let prices = Prices::new().with_price("scripted", PRICE);
-    let agent = Agent::new(reader()).with_tools([read()]);
+    let prices = Prices::new().with_price("scripted", PRICE_PER_MILLION);
+    let agent = Agent::new(reader_model()).with_tools([read_tool()]);
 
     println!("\n# tokens end it");
     let budget = Budget::new().with_total_tokens(2_000).with_cost_limit(1.0, prices.clone());
-    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
+    print_outcome(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
     println!("\n# money ends it, behind one more turn to wrap up");
     let budget =
         Budget::new().with_total_tokens(50_000).with_cost_limit(0.01, prices).with_wrap_up();
-    report(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
+    print_outcome(&agent.clone().with_budget(budget).run("Read the book").outcome().await)?;
 
     println!("\n# a pool of 4,000 tokens ends the sub-agent, and then its parent");
     let pool = Pool::new(4_000);
@@ -97,11 +102,11 @@ async fn main() -> Result<(), Error> {
             true => Reply::text("My reader ran out of tokens, and so did I."),
             false => Reply::new().call("reader", json!({ "prompt": "Read the book" })),
         };
-        reply.usage(estimated(request))
+        reply.usage(estimate_usage(request))
     });
     let boss = Agent::new(boss).with_tools([child.as_tool("reader", "Reads")?]);
     let outcome = boss.with_budget(budget).run("What is in the book?").outcome().await;
-    report(&outcome)?;
+    print_outcome(&outcome)?;
     for result in outcome.new_items().iter().filter_map(Item::as_tool_result) {
         println!("  the boss reads: {}", result.content.text().replace("\n\n", " "));
     }

@@ -25,33 +25,33 @@ use turnstream::{Agent, Error, Event, History, Item, Run, Tool, env::SystemIds};
 
 /// What comes over the channel.
 enum Message {
-    Say(String),
-    Later(String),
-    Stop,
+    Text(String),
+    FollowUp(String),
+    Interrupt,
 }
 
 impl Message {
-    fn read(line: &str) -> Self {
+    fn parse(line: &str) -> Self {
         match (line.trim(), line.strip_prefix("later:")) {
-            ("stop", _) => Self::Stop,
-            (_, Some(later)) => Self::Later(later.trim().to_owned()),
-            (line, None) => Self::Say(line.to_owned()),
+            ("stop", _) => Self::Interrupt,
+            (_, Some(later)) => Self::FollowUp(later.trim().to_owned()),
+            (line, None) => Self::Text(line.to_owned()),
         }
     }
 }
 
 /// The whole chat: it ends when the channel does, or with the error of a run.
-async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Error> {
+async fn run_chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Error> {
     let mut history = History::new(&SystemIds);
     let mut late = VecDeque::new();
     loop {
         let input: Input = match late.pop_front() {
             Some(input) => input,
             None => {
-                prompt();
+                print_prompt();
                 match heard.recv().await {
-                    Some(Message::Say(text) | Message::Later(text)) => text.into(),
-                    Some(Message::Stop) => continue,
+                    Some(Message::Text(text) | Message::FollowUp(text)) => text.into(),
+                    Some(Message::Interrupt) => continue,
                     None => return Ok(history),
                 }
             }
@@ -64,10 +64,10 @@ async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Er
                         println!(" ({})", outcome.reason);
                         late.extend(outcome.undelivered.into_iter().map(|it| it.items.into()));
                     }
-                    Some(event) => show(&event),
+                    Some(event) => print_event(&event),
                     None => break,
                 },
-                Some(message) = heard.recv() => late.extend(tell(&run, message)),
+                Some(message) = heard.recv() => late.extend(deliver_to_run(&run, message)),
             }
         }
         history = run.history();
@@ -75,11 +75,11 @@ async fn chat(agent: &Agent, mut heard: Receiver<Message>) -> Result<History, Er
 }
 
 /// Tells a run in the middle; gives back what it does not take any more.
-fn tell(run: &Run, message: Message) -> Option<Input> {
+fn deliver_to_run(run: &Run, message: Message) -> Option<Input> {
     let taken = match message {
-        Message::Say(text) => run.steer(text),
-        Message::Later(text) => run.follow_up(text),
-        Message::Stop => {
+        Message::Text(text) => run.steer(text),
+        Message::FollowUp(text) => run.follow_up(text),
+        Message::Interrupt => {
             run.interrupt();
             return None;
         }
@@ -88,14 +88,14 @@ fn tell(run: &Run, message: Message) -> Option<Input> {
 }
 
 /// On a terminal, shows that a message can be typed.
-fn prompt() {
+fn print_prompt() {
     if io::stdin().is_terminal() {
         print!("\n> ");
         let _ = io::stdout().flush();
     }
 }
 
-fn show(event: &Event) {
+fn print_event(event: &Event) {
     match event {
         // It was typed at the prompt.
         Event::Appended { why: AppendReason::Input, .. } if io::stdin().is_terminal() => {}
@@ -110,7 +110,7 @@ fn show(event: &Event) {
 }
 
 /// A slow speaker that repeats what it hears. Before it answers a question, it looks.
-fn model() -> Scripted {
+fn echo_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         let looked = request.history.last().is_some_and(|item| item.as_tool_result().is_some());
         let heard = request.history.newest_first().find_map(Item::as_user);
@@ -125,7 +125,7 @@ fn model() -> Scripted {
 }
 
 /// What is said where nobody sits: how many milliseconds behind the one before, and what.
-const SCRIPT: [(u64, &str); 6] = [
+const SCRIPTED_INPUT: [(u64, &str); 6] = [
     (0, "How is the log?"),
     (1_500, "Only the errors, please"),
     (1_000, "later: Thanks!"),
@@ -134,41 +134,41 @@ const SCRIPT: [(u64, &str); 6] = [
     (0, "Sorry, I had to go"),
 ];
 
-async fn script(say: Sender<Message>) {
-    for (wait, line) in SCRIPT {
+async fn send_scripted_input(say: Sender<Message>) {
+    for (wait, line) in SCRIPTED_INPUT {
         tokio::time::sleep(Duration::from_millis(wait)).await;
-        let _ = say.send(Message::read(line)).await;
+        let _ = say.send(Message::parse(line)).await;
     }
 }
 
 /// Standard input cannot be awaited without a thread, and this one may wait for ever.
-fn read_lines(say: Sender<Message>) {
+fn send_stdin_lines(say: Sender<Message>) {
     std::thread::spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);
-        lines.all(|line| say.blocking_send(Message::read(&line)).is_ok())
+        lines.all(|line| say.blocking_send(Message::parse(&line)).is_ok())
     });
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArgs {}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The model's words are scripted: it repeats yours. `stop` interrupts it.");
-    let look = Tool::new("look", "Looks at the log", async |_: Nothing, _cx| {
+    let look = Tool::new("look", "Looks at the log", async |_: NoArgs, _cx| {
         tokio::time::sleep(Duration::from_secs(3)).await;
         "3 errors"
     });
-    let agent = Agent::new(model()).with_tools([look]);
+    let agent = Agent::new(echo_model()).with_tools([look]);
     let (say, heard) = channel(16);
     let speaker = match io::stdin().is_terminal() {
-        true => Either::Left(async { read_lines(say) }),
+        true => Either::Left(async { send_stdin_lines(say) }),
         false => {
             tokio::time::pause();
-            Either::Right(script(say))
+            Either::Right(send_scripted_input(say))
         }
     };
-    let (history, ()) = tokio::join!(chat(&agent, heard), speaker);
+    let (history, ()) = tokio::join!(run_chat(&agent, heard), speaker);
     let history = history?;
     println!("{} items are kept, lawful: {}", history.len(), history.is_settled());
     Ok(())

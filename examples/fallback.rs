@@ -14,10 +14,10 @@ use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, Item, Run, TurnEvent, Usage};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArgs {}
 
 /// Can call a tool, and breaks off whenever it has a result to report.
-fn shaky() -> impl Provider {
+fn unreliable_provider() -> impl Provider {
     let model = Scripted::from_fn(|request, _n| match request.history.last() {
         Some(item) if item.as_tool_result().is_some() => Reply::text("The clock says that it ")
             .usage(Usage { input_tokens: 40, output_tokens: 6, ..Usage::default() })
@@ -32,7 +32,7 @@ fn shaky() -> impl Provider {
 }
 
 /// Looks once more before it answers.
-fn steady() -> Scripted {
+fn reliable_model() -> Scripted {
     let model = Scripted::from_fn(|request, _n| {
         let times: Vec<_> = request.history.iter().filter_map(Item::as_tool_result).collect();
         match times.as_slice() {
@@ -46,7 +46,7 @@ fn steady() -> Scripted {
 }
 
 /// What a user sees. Only the open turn can be taken back; what stands in `lines` stays.
-async fn show(mut run: Run) -> Result<(), Error> {
+async fn print_run(mut run: Run) -> Result<(), Error> {
     let (mut lines, mut open) = (Vec::new(), String::new());
     while let Some(event) = run.try_next().await? {
         match event {
@@ -79,16 +79,18 @@ async fn show(mut run: Run) -> Result<(), Error> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("Both models are scripted; the retries and the clock are real.");
-    let clock = Tool::new("clock", "Seconds since 1970", async |_: Nothing, _cx| {
+    let clock = Tool::new("clock", "Seconds since 1970", async |_: NoArgs, _cx| {
         SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
     });
 
     println!("\n# with_fallback: the run goes on with the other model at once, and stays with it");
-    let agent = Agent::new(shaky()).with_fallback(steady()).with_tools([clock.clone()]);
-    show(agent.run("What time is it?")).await?;
+    let agent = Agent::new(unreliable_provider())
+        .with_fallback(reliable_model())
+        .with_tools([clock.clone()]);
+    print_run(agent.run("What time is it?")).await?;
 
     println!("\n# Fallback: inside of a turn, each of which begins with two attempts of the first");
-    let model = Fallback::new(shaky()).or(steady()).retrying_first();
+    let model = Fallback::new(unreliable_provider()).or(reliable_model()).retrying_first();
     let agent = Agent::new(model).with_tools([clock]);
-    show(agent.run("What time is it?")).await
+    print_run(agent.run("What time is it?")).await
 }

@@ -13,13 +13,13 @@ use turnstream::tool::{Tool, Toolkit};
 use turnstream::{Error, Event, EventStreamExt, History, Item, Journal, Request, env::SystemIds};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Word {
+struct CountArgs {
     /// The word whose letters are counted.
     word: String,
 }
 
 /// The whole loop: ask, run what was called, go on with the history that holds the results.
-fn turns(
+fn loop_events(
     model: Scripted,
     kit: Toolkit,
     start: History,
@@ -40,12 +40,12 @@ fn turns(
 async fn main() -> Result<(), Error> {
     let call = Reply::text("My words are scripted.").call("count", json!({ "word": "stream" }));
     let model = Scripted::new([call, Reply::text("The tool has really counted.")]);
-    let count = Tool::new("count", "Counts letters", async |it: Word, _cx| it.word.len());
+    let count = Tool::new("count", "Counts letters", async |it: CountArgs, _cx| it.word.len());
     let mut history = History::new(&SystemIds);
     history.push(Item::user("How many letters has `stream`?"));
     let journal = Journal::new(history.clone());
 
-    let events = turns(model, Toolkit::new([count]), history).journal_to(&journal);
+    let events = loop_events(model, Toolkit::new([count]), history).journal_to(&journal);
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.try_next().await? {
         match &event {

@@ -19,10 +19,10 @@ use turnstream::{Agent, Event, History, Run, Tool, TurnEvent};
 const STOP_WORD: &str = "password";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArgs {}
 
 /// Pulls until the word is there, also when it comes in pieces.
-async fn until_the_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
+async fn pull_until_stop_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
     let mut said = String::new();
     while let Some(event) = run.next().await {
         let event = event?;
@@ -42,7 +42,7 @@ async fn until_the_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
 }
 
 /// What is sent of a history: no call of a turn that broke off, and a result for every other.
-fn show(history: &History) {
+fn print_settled_history(history: &History) {
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();
     let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
@@ -50,7 +50,7 @@ fn show(history: &History) {
 }
 
 /// A server that is in the middle of an answer, and a run against it.
-async fn begin() -> Result<(ModelServer, Run), Box<dyn Error>> {
+async fn start_run() -> Result<(ModelServer, Run), Box<dyn Error>> {
     let server = ModelServer::anthropic(|_body, n| match n {
         0 => Reply::text("I look it up.").call("look_up", json!({})),
         // A call that never runs, since its turn never completes; and then it talks and talks.
@@ -58,7 +58,7 @@ async fn begin() -> Result<(ModelServer, Run), Box<dyn Error>> {
     })
     .await?;
     let model = Anthropic::new("any").with_base_url(server.url())?;
-    let look_up = Tool::new("look_up", "Looks it up", async |_: Nothing, _cx| {
+    let look_up = Tool::new("look_up", "Looks it up", async |_: NoArgs, _cx| {
         println!("look_up runs");
         "open sesame"
     });
@@ -71,18 +71,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("The model's words are scripted; the server and its connections are real.");
 
     println!("\nBy a drop:");
-    let (server, mut run) = begin().await?;
+    let (server, mut run) = start_run().await?;
     let handle = run.handle();
-    until_the_word(&mut run).await?;
+    pull_until_stop_word(&mut run).await?;
     drop(run);
     server.http_server().wait_for_early_close().await;
     println!("the server saw {} connection close early", server.http_server().closed_early_count());
     // The run is gone; what was said until then is not.
-    show(&handle.history());
+    print_settled_history(&handle.history());
 
     println!("\nBy an interrupt:");
-    let (server, mut run) = begin().await?;
-    until_the_word(&mut run).await?;
+    let (server, mut run) = start_run().await?;
+    pull_until_stop_word(&mut run).await?;
     run.interrupt();
     while let Some(event) = run.next().await {
         if let Some(outcome) = event?.outcome() {
@@ -91,6 +91,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     server.http_server().wait_for_early_close().await;
     println!("the server saw {} connection close early", server.http_server().closed_early_count());
-    show(&run.history());
+    print_settled_history(&run.history());
     Ok(())
 }

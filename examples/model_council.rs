@@ -24,7 +24,7 @@ struct Verdict {
 
 /// All events of all members, each with the name of the member. The outcome of a member that failed
 /// has its error, which is not the council's.
-fn council(
+fn council_events(
     members: &[(&'static str, Agent)],
     question: &str,
 ) -> impl Stream<Item = Result<(&'static str, Event), Error>> + use<> {
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Error> {
     ];
 
     let mut answers = Vec::new();
-    let mut events = council(&members, QUESTION);
+    let mut events = council_events(&members, QUESTION);
     while let Some((name, event)) = events.try_next().await? {
         match event {
             // A member that failed is a member less, and not the end of the council.
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Error> {
 
     // Whoever has heard enough drops the stream.
     let in_flight = || models.iter().map(Scripted::in_flight).sum::<usize>();
-    let mut events = council(&members, QUESTION);
+    let mut events = council_events(&members, QUESTION);
     while let Some((name, event)) = events.try_next().await? {
         if name == "careful" && event.text_delta().is_some() {
             break;

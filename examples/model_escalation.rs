@@ -16,17 +16,17 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Event, History, Item};
 
-const CHEAP: &str = "cheap";
-const STRONG: &str = "strong";
+const CHEAP_MODEL: &str = "cheap";
+const STRONG_MODEL: &str = "strong";
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Why {
+struct EscalateArgs {
     /// What is too hard, for whoever takes over.
     reason: String,
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nth {
+struct NthPrimeArgs {
     n: usize,
 }
 
@@ -41,10 +41,10 @@ fn has_escalated(history: &History) -> bool {
 }
 
 /// The rule: where it is said once that the task is too hard, the stronger model is asked.
-fn escalation() -> impl hook::Hook {
+fn escalation_hook() -> impl hook::Hook {
     hook::prepare_request(|state, mut request| async move {
         if has_escalated(&state.history) {
-            request.model = Some(STRONG.to_owned());
+            request.model = Some(STRONG_MODEL.to_owned());
             // Nobody is left to escalate to.
             let tools = request.tools.iter().filter(|tool| tool.name != "escalate");
             request.tools = tools.cloned().collect();
@@ -54,34 +54,35 @@ fn escalation() -> impl hook::Hook {
 }
 
 /// Both models of one vendor, scripted.
-fn models() -> Scripted {
+fn scripted_model() -> Scripted {
     let model = Scripted::from_fn(|request, _n| {
         let last = request.history.last().and_then(Item::as_tool_result);
         match (request.model.as_deref(), last) {
-            (Some(STRONG), Some(result)) if result.name == "nth_prime" => {
+            (Some(STRONG_MODEL), Some(result)) if result.name == "nth_prime" => {
                 Reply::text(&format!("The 10,001st prime is {}.", result.content.text()))
             }
-            (Some(STRONG), _) => {
+            (Some(STRONG_MODEL), _) => {
                 Reply::text("I take over.").call("nth_prime", json!({ "n": 10_001 }))
             }
             _ => Reply::text("That is too hard for me.")
                 .call("escalate", json!({ "reason": "I cannot count primes" })),
         }
     });
-    model.with_model(CHEAP)
+    model.with_model(CHEAP_MODEL)
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("Both models are scripted; the prime is computed.");
     let escalate =
-        Tool::new("escalate", "Hands over to a stronger model", async |why: Why, _cx| {
+        Tool::new("escalate", "Hands over to a stronger model", async |why: EscalateArgs, _cx| {
             format!("A stronger model goes on. It knows: {}", why.reason)
         });
-    let prime = Tool::new("nth_prime", "The nth prime", async |args: Nth, _cx| {
+    let prime = Tool::new("nth_prime", "The nth prime", async |args: NthPrimeArgs, _cx| {
         nth_prime(args.n).ok_or("n counts from 1")
     });
-    let agent = Agent::new(models()).with_tools([escalate, prime]).with_hook(escalation());
+    let agent =
+        Agent::new(scripted_model()).with_tools([escalate, prime]).with_hook(escalation_hook());
 
     let mut run = agent.run("What is the 10,001st prime?");
     while let Some(event) = run.try_next().await? {
@@ -91,7 +92,7 @@ async fn main() -> Result<(), Error> {
             event => print!("{}", event.text_delta().map_or("", |text| text)),
         }
     }
-    let next = if has_escalated(&run.history()) { STRONG } else { CHEAP };
+    let next = if has_escalated(&run.history()) { STRONG_MODEL } else { CHEAP_MODEL };
     println!("\n\nWhoever goes on with this history asks {next}.");
     Ok(())
 }

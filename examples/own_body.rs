@@ -23,7 +23,7 @@ use turnstream::turn::PartialTurn;
 use turnstream::{Agent, History, Tool};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Word {
+struct CountArgs {
     word: String,
 }
 
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Error> {
         Reply::text("Once more.").call("count", json!({ "word": "turn" })),
         Reply::text("Six and four."),
     ]);
-    let count = Tool::new("count", "Counts letters", async |it: Word, _cx| it.word.len());
+    let count = Tool::new("count", "Counts letters", async |it: CountArgs, _cx| it.word.len());
     let agent = Agent::new(model).with_tools([count]);
 
     let run = agent.run_with_body(

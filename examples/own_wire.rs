@@ -11,17 +11,17 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::TurnBuilder;
 use turnstream::{Agent, Error, Request};
 
-const NAME: &str = "quillworks";
+const PROVIDER_NAME: &str = "quillworks";
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quillworks;
+pub(crate) struct QuillworksWire;
 
-impl Wire for Quillworks {
+impl Wire for QuillworksWire {
     type Framing = ServerSentEvents;
-    type Decoder = Reader;
+    type Decoder = QuillworksDecoder;
 
     fn name(&self) -> &str {
-        NAME
+        PROVIDER_NAME
     }
 
     fn path(&self, _model: &str) -> &'static str {
@@ -31,10 +31,10 @@ impl Wire for Quillworks {
     /// A request has lines, which say whose they are: `["user", "Hello"]`.
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
         // What the wire cannot express is an error: here all options, images and files.
-        request.options.ensure_only_supported(NAME, &[])?;
+        request.options.ensure_only_supported(PROVIDER_NAME, &[])?;
         let text = |content: &Content| match content {
             Content::Text(text) => Ok(text.clone()),
-            Content::Parts(_) => Err(unsupported_error(NAME, "content")),
+            Content::Parts(_) => Err(unsupported_error(PROVIDER_NAME, "content")),
         };
         let mut lines = vec![json!(["director", request.system.stable, request.system.volatile])];
         // Settled, each call has its result. An item that is void is never sent.
@@ -54,29 +54,29 @@ impl Wire for Quillworks {
         EncodedRequest::from_json(&body, &request.options.extra)
     }
 
-    fn decoder(&self, _request: &Request, to: Destination<'_>) -> Reader {
-        Reader { model: to.model.to_owned(), calls: 0 }
+    fn decoder(&self, _request: &Request, to: Destination<'_>) -> QuillworksDecoder {
+        QuillworksDecoder { model: to.model.to_owned(), call_count: 0 }
     }
 }
 
-pub(crate) struct Reader {
+pub(crate) struct QuillworksDecoder {
     model: String,
-    calls: u32,
+    call_count: u32,
 }
 
 /// An answer has events, whose type says what their data is.
-impl Decode for Reader {
+impl Decode for QuillworksDecoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
-        turn.set_provider(NAME);
+        turn.set_provider(PROVIDER_NAME);
         turn.set_model(&self.model);
         match frame.event {
-            "say" => turn.push_text(self.calls, &frame.json::<String>()?), // After a call a new item.
+            "say" => turn.push_text(self.call_count, &frame.json::<String>()?), // After a call a new item.
             "call" => {
                 let [id, name, arguments] = frame.json::<[String; 3]>()?;
-                turn.start_tool_call(self.calls, &id, &name);
-                turn.push_tool_call_args(self.calls, &arguments);
-                turn.end_tool_call(self.calls);
-                self.calls += 1;
+                turn.start_tool_call(self.call_count, &id, &name);
+                turn.push_tool_call_args(self.call_count, &arguments);
+                turn.end_tool_call(self.call_count);
+                self.call_count += 1;
             }
             "over" => {
                 let word: String = frame.json()?;
@@ -94,7 +94,7 @@ impl Decode for Reader {
     }
 }
 
-fn script(request: &HttpRequest) -> HttpResponse {
+fn scripted_response(request: &HttpRequest) -> HttpResponse {
     let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     let [event, data, word] = match body["lines"].as_array().and_then(|lines| lines.last()) {
         Some(line) if line[0] == "result" => ["say", &line[2].to_string(), "done"],
@@ -107,8 +107,8 @@ fn script(request: &HttpRequest) -> HttpResponse {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("Quillworks is made up and its words are scripted; the wire and the tool are real.");
-    let server = LoopbackServer::start(|request| script(&request)).await?;
-    let model = HttpProvider::<Quillworks>::new("quill-1").with_base_url(server.url())?;
+    let server = LoopbackServer::start(|request| scripted_response(&request)).await?;
+    let model = HttpProvider::<QuillworksWire>::new("quill-1").with_base_url(server.url())?;
     let spec = ToolSpec {
         name: "length".into(),
         description: "How many bytes a text has".into(),

@@ -14,16 +14,16 @@ use turnstream::event::ToolEvent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Event, History, Item, Tool, agent::Input};
 
-const TEXT: [&str; 2] = ["It was a dark and stormy night.", "The rain fell in torrents."];
+const PAGES: [&str; 2] = ["It was a dark and stormy night.", "The rain fell in torrents."];
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Page {
+struct PageArgs {
     number: usize,
 }
 
 /// It reads one page after the other. Its words are scripted, and depend on the history alone, as
 /// those of any model.
-fn model() -> Scripted {
+fn scripted_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         match request.history.iter().filter_map(Item::as_tool_result).count() {
             read @ (0 | 1) => Reply::text("Next page.").call("count", json!({ "number": read })),
@@ -32,16 +32,16 @@ fn model() -> Scripted {
     })
 }
 
-fn count() -> Tool {
-    Tool::new("count", "Counts the words of a page", async |page: Page, _cx| {
-        TEXT.get(page.number).map_or(0, |text| text.split_whitespace().count())
+fn count_tool() -> Tool {
+    Tool::new("count", "Counts the words of a page", async |page: PageArgs, _cx| {
+        PAGES.get(page.number).map_or(0, |text| text.split_whitespace().count())
     })
 }
 
 /// Pausing is not pulling, and stopping is a wish: the turn and its tools are finished first.
-async fn stop(file: &Path) -> Result<(), Box<dyn Error>> {
-    let model = model();
-    let mut run = Agent::new(model.clone()).with_tools([count()]).run("Count the words");
+async fn stop_and_save(file: &Path) -> Result<(), Box<dyn Error>> {
+    let model = scripted_model();
+    let mut run = Agent::new(model.clone()).with_tools([count_tool()]).run("Count the words");
     while let Some(event) = run.next().await {
         match event? {
             Event::Tool(ToolEvent::Started { name, .. }) => {
@@ -60,10 +60,10 @@ async fn stop(file: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// All that the other process has is the file.
-async fn go_on(file: &Path) -> Result<(), Box<dyn Error>> {
+async fn resume_from_file(file: &Path) -> Result<(), Box<dyn Error>> {
     let history: History = serde_json::from_slice(&fs::read(file)?)?;
     println!("  another process begins with {} items", history.len());
-    let agent = Agent::new(model()).with_tools([count()]);
+    let agent = Agent::new(scripted_model()).with_tools([count_tool()]);
     // The results of the tools are what the model waits for: nobody has to say anything.
     let run = agent.run_from(history, Input::default());
     let handle = run.handle();
@@ -75,10 +75,11 @@ async fn go_on(file: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Without any wish: the run is dropped, and with it the tool, wherever it is.
-async fn drop_it() -> Result<(), Box<dyn Error>> {
-    let stuck =
-        Tool::new("count", "Never ends", async |_: Page, _cx| std::future::pending::<u8>().await);
-    let mut run = Agent::new(model()).with_tools([stuck]).run("Count the words");
+async fn drop_mid_tool() -> Result<(), Box<dyn Error>> {
+    let stuck = Tool::new("count", "Never ends", async |_: PageArgs, _cx| {
+        std::future::pending::<u8>().await
+    });
+    let mut run = Agent::new(scripted_model()).with_tools([stuck]).run("Count the words");
     let handle = run.handle();
     while let Some(event) = run.next().await {
         if matches!(event?, Event::Tool(ToolEvent::Started { .. })) {
@@ -96,7 +97,7 @@ async fn drop_it() -> Result<(), Box<dyn Error>> {
     let result = settled.last().and_then(Item::as_tool_result).ok_or("no result")?;
     println!("settled: `{}`, lawful: {}", result.content.text(), settled.is_settled());
     // `run_from` settles by itself.
-    let agent = Agent::new(model()).with_tools([count()]);
+    let agent = Agent::new(scripted_model()).with_tools([count_tool()]);
     let outcome = agent.run_from(left, "Never mind, go on").outcome().await.into_result()?;
     println!("continued: {}", outcome.text);
     Ok(())
@@ -105,15 +106,15 @@ async fn drop_it() -> Result<(), Box<dyn Error>> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     if let Some(file) = env::args_os().nth(1) {
-        return go_on(Path::new(&file)).await;
+        return resume_from_file(Path::new(&file)).await;
     }
     println!("The model's words are scripted; tools, file and process are real.");
     let file = env::temp_dir().join(format!("pause_and_resume-{}.json", process::id()));
-    stop(&file).await?;
+    stop_and_save(&file).await?;
     let status = process::Command::new(env::current_exe()?).arg(&file).status();
     fs::remove_file(&file)?;
     match status?.success() {
-        true => drop_it().await,
+        true => drop_mid_tool().await,
         false => Err("the other process failed".into()),
     }
 }

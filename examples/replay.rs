@@ -15,7 +15,7 @@ use turnstream::{Agent, Error, Item};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The model's words are scripted.");
-    let agent = agent()?;
+    let agent = timetable_agent()?;
     let path = std::env::temp_dir().join(format!("turnstream-replay-{}.jsonl", std::process::id()));
 
     let recorder = Recorder::to_file(&path)?;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Looks the duration up, and says it.
-fn agent() -> Result<Agent, Error> {
+fn timetable_agent() -> Result<Agent, Error> {
     let model = Scripted::from_fn(|request, _| {
         match request.history.last().and_then(Item::as_tool_result) {
             Some(result) => Reply::text(&format!("It takes {}.", result.content.text())),

@@ -26,7 +26,7 @@ struct Summary {
 }
 
 /// The lines come in pieces, one of them is no city, and once the model starts over.
-fn model() -> Scripted {
+fn scripted_model() -> Scripted {
     let first = "{ \"name\": \"Atlantis\", \"people\": 0 }\n";
     let list = "Here they are:\n{ \"name\": \"Oslo\", \"people\": 717710 }\n\
                 { \"name\": \"Bergen\", \"people\": 291940 }\n\
@@ -40,7 +40,7 @@ fn model() -> Scripted {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("The model's words are scripted; the parsing is real.");
-    let model = model();
+    let model = scripted_model();
     let mut history = History::new(&SystemIds);
     history.push(Item::user("List cities of Norway: `name` and `people`, one JSON object a line."));
 

@@ -20,13 +20,13 @@ use turnstream::{Agent, Error, Event, Item};
 const FOLDERS: [&str; 3] = ["benches", "examples", "tests"];
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Folder {
+struct CountArgs {
     name: String,
 }
 
 /// Counts the lines of a folder of this crate, for real.
-fn count() -> Tool {
-    Tool::new("count", "Counts the lines of a folder's files", async |folder: Folder, _cx| {
+fn count_tool() -> Tool {
+    Tool::new("count", "Counts the lines of a folder's files", async |folder: CountArgs, _cx| {
         let mut lines = 0;
         for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder.name))? {
             let path = entry?.path();
@@ -37,7 +37,7 @@ fn count() -> Tool {
 }
 
 /// Prints what tools gave back. The label says whose tool it was.
-fn log() -> impl Hook {
+fn result_log_hook() -> impl Hook {
     hook::after_tool(|state, call, result| {
         let who = if state.label.is_empty() { "coordinator" } else { &*state.label };
         println!("  ({who}: `{}` gave {} bytes)", call.name, result.content.text().len());
@@ -45,7 +45,7 @@ fn log() -> impl Hook {
 }
 
 /// A sub-agent for one folder. The pauses let all speak at once; who counts the tests never stops.
-fn counter(folder: &'static str) -> Agent {
+fn counting_agent(folder: &'static str) -> Agent {
     let pause = Duration::from_millis(5);
     let model = Scripted::from_fn(move |request, _n| {
         match request.history.last().and_then(Item::as_tool_result) {
@@ -58,12 +58,12 @@ fn counter(folder: &'static str) -> Agent {
                 .call("count", json!({ "name": folder })),
         }
     });
-    let agent = Agent::new(model).with_tools([count()]).with_max_turns(2);
-    agent.with_hook(log())
+    let agent = Agent::new(model).with_tools([count_tool()]).with_max_turns(2);
+    agent.with_hook(result_log_hook())
 }
 
 /// Asks all of them in one turn, and tells what they said.
-fn coordinator() -> Scripted {
+fn coordinator_model() -> Scripted {
     Scripted::from_fn(|request, _n| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let told: Vec<_> = results.map(|it| it.content.text().replace("\n\n", " ")).collect();
@@ -76,9 +76,9 @@ fn coordinator() -> Scripted {
 }
 
 /// Whose event it is, and the event itself: sub-agents may have sub-agents.
-fn unwrapped(who: String, event: Event) -> (String, Event) {
+fn unwrap_nested(who: String, event: Event) -> (String, Event) {
     match event {
-        Event::Nested { name, event, .. } => unwrapped(format!("{who}/{name}"), *event),
+        Event::Nested { name, event, .. } => unwrap_nested(format!("{who}/{name}"), *event),
         event => (who, event),
     }
 }
@@ -86,15 +86,16 @@ fn unwrapped(who: String, event: Event) -> (String, Event) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     println!("All models are scripted; the files are counted for real.\n");
-    let tools = FOLDERS.into_iter().map(|name| counter(name).as_tool(name, "Counts its lines"));
+    let tools =
+        FOLDERS.into_iter().map(|name| counting_agent(name).as_tool(name, "Counts its lines"));
     let tools = tools.collect::<Result<Vec<_>, _>>()?;
-    let mut run = Agent::new(coordinator())
-        .with_hook(log())
+    let mut run = Agent::new(coordinator_model())
+        .with_hook(result_log_hook())
         .with_tools(tools)
         .run("How many lines are in benches, examples and tests?");
     let mut lines: BTreeMap<String, String> = BTreeMap::new();
     while let Some(event) = run.try_next().await? {
-        let (who, event) = unwrapped("coordinator".to_owned(), event);
+        let (who, event) = unwrap_nested("coordinator".to_owned(), event);
         if let Some(text) = event.text_delta() {
             // The tokens of several come in turns, so each has a line of its own.
             lines.entry(who.clone()).or_default().push_str(text);

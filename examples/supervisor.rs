@@ -10,15 +10,15 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Event, Item, Usage};
 
-const BUDGET: u64 = 1_000;
+const BUDGET_TOKENS: u64 = 1_000;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Page {
+struct PageArgs {
     number: u32,
 }
 
 /// A scripted model that never has enough: it asks for one page more, 300 tokens each time.
-fn insatiable() -> Scripted {
+fn insatiable_model() -> Scripted {
     Scripted::from_fn(|_request, n| {
         let usage = Usage { input_tokens: 250, output_tokens: 50, ..Usage::default() };
         Reply::text("One more page.").call("read", json!({ "number": n + 1 })).usage(usage)
@@ -27,15 +27,17 @@ fn insatiable() -> Scripted {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    println!("The model is scripted, the supervision is real. The budget is {BUDGET} tokens.");
-    let read = Tool::new("read", "Reads a page", async |page: Page, _cx| {
+    println!(
+        "The model is scripted, the supervision is real. The budget is {BUDGET_TOKENS} tokens."
+    );
+    let read = Tool::new("read", "Reads a page", async |page: PageArgs, _cx| {
         format!("the text of page {}", page.number)
     });
-    let mut run = Agent::new(insatiable()).with_tools([read]).run("Read the book");
+    let mut run = Agent::new(insatiable_model()).with_tools([read]).run("Read the book");
     let mut noted = false;
     while let Some(event) = run.try_next().await? {
         let spent = run.usage().total();
-        if spent > BUDGET {
+        if spent > BUDGET_TOKENS {
             run.interrupt();
         }
         match event {

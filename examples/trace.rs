@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use turnstream::trace::read_jsonl;
 
 fn main() -> ExitCode {
-    match print() {
+    match print_trace() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn print() -> Result<(), Box<dyn std::error::Error>> {
+fn print_trace() -> Result<(), Box<dyn std::error::Error>> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     let whole = args.iter().position(|arg| arg == "--all").map(|at| args.remove(at)).is_some();
     let from: Box<dyn BufRead> = match &args[..] {

@@ -12,30 +12,30 @@ use turnstream::env::{Ids, SystemIds};
 use turnstream::tool::Verdict;
 
 use crate::args::Args;
-use crate::lines::Lines;
-use crate::text::exactly;
+use crate::lines::InputReader;
+use crate::text::escape_invisible;
 
 /// How long nothing may be entered before a question is open. A user who answers a text of the model
 /// that looks like a question, just before the real one is asked, does not answer the real one.
-const QUIET: Duration = Duration::from_millis(500);
+const MIN_QUIET_TIME: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Approval {
+pub(crate) enum ApprovalMode {
     /// The user is asked, call by call.
-    Ask { mark: String },
+    AskUser { mark: String },
     /// Every call is allowed.
-    Yes,
+    ApproveAll,
     /// Without a terminal: the run ends as `pending`.
     Suspend,
 }
 
-impl Approval {
+impl ApprovalMode {
     /// `terminal` is whether a user sees a question and can answer it.
     pub(crate) fn new(args: &Args, terminal: bool) -> Self {
         match (args.yes, args.json, terminal) {
-            (true, _, _) => Self::Yes,
+            (true, _, _) => Self::ApproveAll,
             (false, false, true) => {
-                Self::Ask { mark: SystemIds.next_id().chars().take(4).collect() }
+                Self::AskUser { mark: SystemIds.next_id().chars().take(4).collect() }
             }
             (false, true, _) | (false, false, false) => Self::Suspend,
         }
@@ -44,33 +44,37 @@ impl Approval {
     /// Whether the run waits for a verdict.
     pub(crate) fn is_interactive(&self) -> bool {
         match self {
-            Self::Ask { .. } | Self::Yes => true,
+            Self::AskUser { .. } | Self::ApproveAll => true,
             Self::Suspend => false,
         }
     }
 
     /// What the user should know before the model says anything.
-    pub(crate) fn notice(&self) -> Option<String> {
+    pub(crate) fn startup_notice(&self) -> Option<String> {
         match self {
-            Self::Ask { mark } => Some(format!(
+            Self::AskUser { mark } => Some(format!(
                 "You are asked before a file is written. A question without the mark [{mark}] is the \
                  model's."
             )),
-            Self::Yes | Self::Suspend => None,
+            Self::ApproveAll | Self::Suspend => None,
         }
     }
 
     /// Decides on a call, which `shown` describes line by line; `None` if there is no user to ask. The
     /// run is not pulled meanwhile, and so nothing of it runs. Dropping the future leaves the call
     /// waiting.
-    pub(crate) async fn verdict(&self, shown: &[String], lines: &mut Lines) -> Option<Verdict> {
+    pub(crate) async fn verdict(
+        &self,
+        shown: &[String],
+        lines: &mut InputReader,
+    ) -> Option<Verdict> {
         let mark = match self {
-            Self::Ask { mark } => mark,
-            Self::Yes => return Some(Verdict::Approve),
+            Self::AskUser { mark } => mark,
+            Self::ApproveAll => return Some(Verdict::Approve),
             Self::Suspend => return None,
         };
         // An input that cannot be read allows nothing.
-        let answer = ask(mark, shown, lines).await.unwrap_or_default();
+        let answer = ask_user(mark, shown, lines).await.unwrap_or_default();
         Some(match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => Verdict::Approve,
             _ => Verdict::deny("the user does not allow it"),
@@ -79,20 +83,20 @@ impl Approval {
 }
 
 /// The answer; empty at the end of the input.
-async fn ask(mark: &str, shown: &[String], lines: &mut Lines) -> io::Result<String> {
+async fn ask_user(mark: &str, shown: &[String], lines: &mut InputReader) -> io::Result<String> {
     let mut question = format!("[{mark}] The model wants to call:\n");
     for line in shown {
         question.extend(["  ", line, "\n"]);
     }
     let _ = write!(io::stderr(), "{question}").and_then(|()| io::stderr().flush());
-    lines.quiet(QUIET).await?;
+    lines.wait_for_quiet(MIN_QUIET_TIME).await?;
     let early = lines.take_typed()?;
     if !early.trim().is_empty() {
-        let early = exactly(early.trim(), 200);
+        let early = escape_invisible(early.trim(), 200);
         let _ = writeln!(io::stderr(), "\n  typed before the question, and so no answer: {early}");
     }
     let _ = write!(io::stderr(), "[{mark}] allow it? [y/N] ").and_then(|()| io::stderr().flush());
-    match lines.next().await? {
+    match lines.next_entry().await? {
         Some(answer) => Ok(answer),
         None => {
             let _ = writeln!(io::stderr());
@@ -109,23 +113,28 @@ mod tests {
     fn the_user_is_asked_only_on_a_terminal() {
         for (yes, json, terminal, expected) in [
             (false, false, true, None),
-            (false, false, false, Some(Approval::Suspend)),
-            (false, true, true, Some(Approval::Suspend)),
-            (true, false, true, Some(Approval::Yes)),
-            (true, true, false, Some(Approval::Yes)),
+            (false, false, false, Some(ApprovalMode::Suspend)),
+            (false, true, true, Some(ApprovalMode::Suspend)),
+            (true, false, true, Some(ApprovalMode::ApproveAll)),
+            (true, true, false, Some(ApprovalMode::ApproveAll)),
         ] {
             let args = Args { yes, json, ..Args::default() };
-            let approval = Approval::new(&args, terminal);
+            let approval = ApprovalMode::new(&args, terminal);
             match expected {
                 Some(expected) => assert_eq!(approval, expected, "{args:?} {terminal}"),
-                None => assert!(matches!(approval, Approval::Ask { .. }), "{args:?} {terminal}"),
+                None => {
+                    assert!(
+                        matches!(approval, ApprovalMode::AskUser { .. }),
+                        "{args:?} {terminal}"
+                    );
+                }
             }
         }
     }
 
     #[test]
     fn approval_markers_are_unique_per_process() {
-        let marks = || Approval::new(&Args::default(), true);
+        let marks = || ApprovalMode::new(&Args::default(), true);
         // One of 65,536 is the same by chance; three in a row are not.
         assert!((0..3).any(|_| marks() != marks()));
     }

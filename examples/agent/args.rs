@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::provider::{self, Dialect, Name};
+use crate::provider::{self, Dialect, ProviderName};
 use crate::session;
 
 pub(crate) const HELP: &str = "\
@@ -60,7 +60,7 @@ pub(crate) enum Command {
 #[derive(Debug, Default, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
-    pub(crate) provider: Option<Name>,
+    pub(crate) provider: Option<ProviderName>,
     pub(crate) dialect: Option<&'static Dialect>,
     pub(crate) base_url: Option<String>,
     /// Whether the key may be sent over plain http to another machine.
@@ -68,7 +68,7 @@ pub(crate) struct Args {
     pub(crate) model: Option<String>,
     pub(crate) system: Option<String>,
     /// The file of the session.
-    pub(crate) session: Option<String>,
+    pub(crate) session_file: Option<String>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) no_tools: bool,
     pub(crate) yes: bool,
@@ -113,15 +113,15 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
         };
         match flag {
             "--help" | "-h" => return alone(&value).map(|()| Command::Help),
-            "--provider" => args.provider = Some(Name::parse(&given()?)?),
-            "--dialect" => args.dialect = Some(provider::dialect(&given()?)?),
-            "--base-url" => args.base_url = Some(filled(flag, given()?)?),
+            "--provider" => args.provider = Some(ProviderName::parse(&given()?)?),
+            "--dialect" => args.dialect = Some(provider::parse_dialect(&given()?)?),
+            "--base-url" => args.base_url = Some(ensure_not_empty(flag, given()?)?),
             "--plain-http" => args.plain_http = alone(&value).map(|()| true)?,
-            "--model" => args.model = Some(filled(flag, given()?)?),
+            "--model" => args.model = Some(ensure_not_empty(flag, given()?)?),
             "--session" => {
-                let file = filled(flag, given()?)?;
-                session::check(&file)?;
-                args.session = Some(file);
+                let file = ensure_not_empty(flag, given()?)?;
+                session::check_file_format(&file)?;
+                args.session_file = Some(file);
             }
             "--system" => args.system = Some(given()?),
             "--max-turns" => {
@@ -149,7 +149,7 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     Ok(Command::Run(args))
 }
 
-fn filled(flag: &str, value: String) -> Result<String, String> {
+fn ensure_not_empty(flag: &str, value: String) -> Result<String, String> {
     match value.trim() {
         "" => Err(format!("`{flag}` is empty")),
         _ => Ok(value),
@@ -160,12 +160,12 @@ fn filled(flag: &str, value: String) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str]) -> Result<Command, String> {
+    fn parse_words(words: &[&str]) -> Result<Command, String> {
         parse(words.iter().map(OsString::from))
     }
 
-    fn args(words: &[&str]) -> Args {
-        match read(words) {
+    fn parse_run_args(words: &[&str]) -> Args {
+        match parse_words(words) {
             Ok(Command::Run(args)) => args,
             other => panic!("{words:?}: {other:?}"),
         }
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn a_value_follows_its_flag_or_an_equals_sign() {
         let whole = Args {
-            provider: Some(Name::OpenAi),
+            provider: Some(ProviderName::OpenAi),
             dialect: Some(&Dialect::GROQ),
             base_url: Some("http://localhost:1/v1?a=b".to_owned()),
             model: Some("m".to_owned()),
             system: Some(String::new()),
-            session: Some("s.jsonl".to_owned()),
+            session_file: Some("s.jsonl".to_owned()),
             max_turns: Some(3),
             no_tools: true,
             plain_http: true,
@@ -204,28 +204,28 @@ mod tests {
             "are",
             "you",
         ]);
-        assert_eq!(args(&apart), whole);
+        assert_eq!(parse_run_args(&apart), whole);
         let joined = "how --provider=openai --dialect=groq --base-url=http://localhost:1/v1?a=b \
                       --model=m are --system= --session=s.jsonl --max-turns=3 --no-tools --plain-http --yes --json you";
-        assert_eq!(args(&joined.split(' ').collect::<Vec<_>>()), whole);
+        assert_eq!(parse_run_args(&joined.split(' ').collect::<Vec<_>>()), whole);
     }
 
     #[test]
     fn without_arguments_there_is_no_prompt() {
-        assert_eq!(args(&[]), Args::default());
-        assert_eq!(args(&["--"]), Args::default());
+        assert_eq!(parse_run_args(&[]), Args::default());
+        assert_eq!(parse_run_args(&["--"]), Args::default());
     }
 
     #[test]
     fn two_dashes_end_the_flags() {
-        assert_eq!(args(&["--", "--json", "-x"]).prompt.as_deref(), Some("--json -x"));
-        assert_eq!(args(&["-"]).prompt.as_deref(), Some("-"));
+        assert_eq!(parse_run_args(&["--", "--json", "-x"]).prompt.as_deref(), Some("--json -x"));
+        assert_eq!(parse_run_args(&["-"]).prompt.as_deref(), Some("-"));
     }
 
     #[test]
     fn the_help_flag_selects_help() {
-        assert_eq!(read(&["--json", "--help", "--nonsense"]), Ok(Command::Help));
-        assert_eq!(read(&["-h"]), Ok(Command::Help));
+        assert_eq!(parse_words(&["--json", "--help", "--nonsense"]), Ok(Command::Help));
+        assert_eq!(parse_words(&["-h"]), Ok(Command::Help));
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
             (&["--dialect", "acme"], "there is no dialect `acme`; there are openai_compatible, "),
             (&["", " "], "the prompt is empty"),
         ] {
-            let error = read(words).unwrap_err();
+            let error = parse_words(words).unwrap_err();
             assert!(error.contains(wrong), "{words:?}: {error}");
         }
     }

@@ -31,20 +31,20 @@ use turnstream::session::{Session, SessionRun, SessionState};
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
-use approval::Approval;
+use approval::ApprovalMode;
 use args::{Args, Command};
 use ctrl_c::CtrlC;
-use lines::Lines;
-use provider::{Choice, Name};
-use render::{Human, Screen};
+use lines::InputReader;
+use provider::{ProviderChoice, ProviderName};
+use render::{EventPrinter, TextPrinter};
 use tools::Root;
 
 /// A longer prompt on stdin is taken for a mistake.
-const LONGEST_PROMPT: u64 = 4 * 1024 * 1024;
+const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Why the program ends, as its exit code.
 #[derive(Clone, Copy, PartialEq)]
-enum Exit {
+enum ExitStatus {
     Done = 0,
     Failed = 1,
     BadUsage = 2,
@@ -54,21 +54,21 @@ enum Exit {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let exit = start().await;
+    let exit = run_program().await;
     // A thread that waits for a line of stdin would keep the runtime from shutting down.
     std::process::exit(exit as i32);
 }
 
-async fn start() -> Exit {
+async fn run_program() -> ExitStatus {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let command = args::parse(env::args_os().skip(1));
     let decided = command.and_then(|command| match command {
         Command::Help => Ok(None),
         Command::Run(args) => {
-            let choice = Choice::new(&args, variable)?;
-            let prompt = prompt(&args)?;
+            let choice = ProviderChoice::from_args(&args, variable)?;
+            let prompt = read_prompt(&args)?;
             match &prompt {
-                Prompt::Missing(why) if args.session.is_none() => Err(why.clone()),
+                Prompt::Missing(why) if args.session_file.is_none() => Err(why.clone()),
                 _ => Ok(Some((args, choice, prompt))),
             }
         }
@@ -78,106 +78,110 @@ async fn start() -> Exit {
         Ok(None) => {
             let mut out = io::stdout();
             let printed = out.write_all(args::HELP.as_bytes()).and_then(|()| out.flush());
-            return printed.map_or(Exit::Failed, |()| Exit::Done);
+            return printed.map_or(ExitStatus::Failed, |()| ExitStatus::Done);
         }
         Err(message) => {
-            render::error(&message);
-            return Exit::BadUsage;
+            render::print_error(&message);
+            return ExitStatus::BadUsage;
         }
     };
     let is_terminal = io::stdin().is_terminal();
     let approval = match args.no_tools {
         // There is nothing to ask about.
-        true => Approval::Suspend,
-        false => Approval::new(&args, is_terminal && io::stderr().is_terminal()),
+        true => ApprovalMode::Suspend,
+        false => ApprovalMode::new(&args, is_terminal && io::stderr().is_terminal()),
     };
     let screen = match args.json {
-        true => Screen::Json,
+        true => EventPrinter::Json,
         false => {
             let plain =
                 variable("NO_COLOR").is_some() || variable("TERM").as_deref() == Some("dumb");
-            Screen::Human(Human::new(plain, choice.name == Name::Offline, approval.clone()))
+            EventPrinter::Text(TextPrinter::new(
+                plain,
+                choice.name == ProviderName::Offline,
+                approval.clone(),
+            ))
         }
     };
-    let variable = choice.variable;
+    let variable = choice.key_variable;
     let title = format!("{}, {}", choice.name.as_str(), choice.model);
     let made = async {
         let here = env::current_dir().map_err(|error| {
             let message = format!("the working directory cannot be read: {error}");
             Error::new(ErrorKind::Other, message)
         })?;
-        let root = Root::new(here, args.session.as_ref().map(PathBuf::from));
-        Ok::<_, Error>((agent(&args, choice, &approval, root.clone()).await?, root))
+        let root = Root::new(here, args.session_file.as_ref().map(PathBuf::from));
+        Ok::<_, Error>((build_agent(&args, choice, &approval, root.clone()).await?, root))
     };
     let (agent, root) = match made.await {
         Ok(made) => made,
         Err(error) => {
-            render::error(error.message());
+            render::print_error(error.message());
             return match error.kind() {
                 // A base URL that is none, for example.
-                ErrorKind::InvalidRequest => Exit::BadUsage,
-                _ => Exit::Failed,
+                ErrorKind::InvalidRequest => ExitStatus::BadUsage,
+                _ => ExitStatus::Failed,
             };
         }
     };
-    let mut user = User {
-        screen,
+    let mut user = UserInterface {
+        printer: screen,
         approval,
         root,
-        variable,
-        lines: Lines::new(),
+        key_variable: variable,
+        input: InputReader::new(),
         // With stdout elsewhere a pager may read the keys.
-        types: is_terminal && !args.json && io::stdout().is_terminal(),
-        ended: false,
+        can_steer: is_terminal && !args.json && io::stdout().is_terminal(),
+        is_input_ended: false,
         ctrl_c: CtrlC::new(),
         undelivered: Vec::new(),
     };
     let exit = async {
-        let session = session::open(args.session.as_deref()).await?;
-        if let Some(notice) = user.approval.notice() {
+        let session = session::open(args.session_file.as_deref()).await?;
+        if let Some(notice) = user.approval.startup_notice() {
             let _ = writeln!(io::stderr(), "{notice}");
         }
-        if let Some(exit) = take_up(&session, &agent, &mut user, &prompt).await? {
+        if let Some(exit) = resume_session(&session, &agent, &mut user, &prompt).await? {
             return Ok(exit);
         }
         match prompt {
             Prompt::Given(prompt) => {
-                let exit = drive(session.run(&agent, prompt).await?, &mut user).await;
-                user.undelivered.drain(..).for_each(|text| render::undelivered(&text));
+                let exit = drive_run(session.run(&agent, prompt).await?, &mut user).await;
+                user.undelivered.drain(..).for_each(|text| render::print_undelivered(&text));
                 exit
             }
-            Prompt::Chat => chat(&session, &agent, &mut user, &title).await,
+            Prompt::Chat => run_chat(&session, &agent, &mut user, &title).await,
             Prompt::Missing(why) => {
-                render::error(&why);
-                Ok(Exit::BadUsage)
+                render::print_error(&why);
+                Ok(ExitStatus::BadUsage)
             }
         }
     };
     exit.await.unwrap_or_else(|error| {
-        render::error(&session::shown(&error));
-        Exit::Failed
+        render::print_error(&session::store_error_message(&error));
+        ExitStatus::Failed
     })
 }
 
 /// Reports what the last run of a session has left. The user is asked about calls that wait, and with
 /// the verdicts the run continues; one that was broken off continues unless there is a new prompt.
 /// `Some` if the program ends then.
-async fn take_up(
+async fn resume_session(
     session: &Session,
     agent: &Agent,
-    user: &mut User,
+    user: &mut UserInterface,
     prompt: &Prompt,
-) -> Result<Option<Exit>, Error> {
+) -> Result<Option<ExitStatus>, Error> {
     let state = session.state();
-    if let Some(left) = session::left(&state) {
-        render::notice(&left);
+    if let Some(left) = session::resume_notice(&state) {
+        render::print_session_notice(&left);
     }
     match &state {
         SessionState::Idle => {}
         SessionState::Pending { calls } => {
-            user.screen.expect(calls.iter().map(PendingCall::to_tool_call).collect());
+            user.printer.expect_calls(calls.iter().map(PendingCall::to_tool_call).collect());
         }
-        SessionState::Unfinished { open_calls: open } => user.screen.expect(open.clone()),
+        SessionState::Unfinished { open_calls: open } => user.printer.expect_calls(open.clone()),
     }
     let verdicts = match state {
         SessionState::Idle => return Ok(None),
@@ -192,33 +196,33 @@ async fn take_up(
                     |(_, verdict): &&(PendingCall, Verdict)| *verdict == Verdict::Approve;
                 let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.to_tool_call());
                 let allowed: Vec<ToolCall> = allowed.collect();
-                let shown = tools::describe(&user.root, &call.to_tool_call(), &allowed);
+                let shown = tools::describe_call(&user.root, &call.to_tool_call(), &allowed);
                 let verdict = tokio::select! {
                     biased;
                     () = user.ctrl_c.pressed() => {
                         let _ = writeln!(io::stderr());
-                        return Ok(Some(Exit::Quit));
+                        return Ok(Some(ExitStatus::Quit));
                     }
-                    verdict = user.approval.verdict(&shown, &mut user.lines) => verdict,
+                    verdict = user.approval.verdict(&shown, &mut user.input) => verdict,
                 };
                 let Some(verdict) = verdict else { break };
                 verdicts.push((call.clone(), verdict));
             }
             match prompt {
                 Prompt::Missing(_) if verdicts.len() < calls.len() => {
-                    render::pending(&calls);
-                    return Ok(Some(Exit::Failed));
+                    render::print_pending(&calls);
+                    return Ok(Some(ExitStatus::Failed));
                 }
                 Prompt::Given(_) | Prompt::Chat if verdicts.len() < calls.len() => return Ok(None),
                 Prompt::Given(_) | Prompt::Chat | Prompt::Missing(_) => verdicts,
             }
         }
     };
-    let exit = drive(session.resume(agent, verdicts).await?, user).await?;
-    user.undelivered.drain(..).for_each(|text| render::undelivered(&text));
+    let exit = drive_run(session.resume(agent, verdicts).await?, user).await?;
+    user.undelivered.drain(..).for_each(|text| render::print_undelivered(&text));
     Ok(match prompt {
         Prompt::Missing(_) => Some(exit),
-        Prompt::Given(_) | Prompt::Chat => (exit == Exit::Quit).then_some(exit),
+        Prompt::Given(_) | Prompt::Chat => (exit == ExitStatus::Quit).then_some(exit),
     })
 }
 
@@ -231,7 +235,7 @@ enum Prompt {
     Missing(String),
 }
 
-fn prompt(args: &Args) -> Result<Prompt, String> {
+fn read_prompt(args: &Args) -> Result<Prompt, String> {
     if let Some(prompt) = &args.prompt {
         return Ok(Prompt::Given(prompt.clone()));
     }
@@ -243,9 +247,9 @@ fn prompt(args: &Args) -> Result<Prompt, String> {
         });
     }
     let mut bytes = Vec::new();
-    let read = stdin.lock().take(LONGEST_PROMPT + 1).read_to_end(&mut bytes);
+    let read = stdin.lock().take(MAX_PROMPT_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| format!("stdin cannot be read: {error}"))?;
-    if bytes.len() as u64 > LONGEST_PROMPT {
+    if bytes.len() as u64 > MAX_PROMPT_BYTES {
         return Err("the prompt on stdin is too long".to_owned());
     }
     let text = String::from_utf8(bytes).map_err(|_| "the prompt on stdin is not UTF-8")?;
@@ -255,13 +259,13 @@ fn prompt(args: &Args) -> Result<Prompt, String> {
     })
 }
 
-async fn agent(
+async fn build_agent(
     args: &Args,
-    choice: Choice,
-    approval: &Approval,
+    choice: ProviderChoice,
+    approval: &ApprovalMode,
     root: Root,
 ) -> Result<Agent, Error> {
-    let provider = choice.connect().await?;
+    let provider = choice.build_provider().await?;
     let system = match (&args.system, args.no_tools) {
         (Some(system), _) => system,
         (None, true) => "Answer briefly.",
@@ -273,7 +277,7 @@ async fn agent(
     };
     let mut agent = Agent::new(provider).with_system(system);
     if !args.no_tools {
-        agent = agent.with_toolkit(tools::kit(root));
+        agent = agent.with_toolkit(tools::toolkit(root));
     }
     if let Some(turns) = args.max_turns {
         agent = agent.with_max_turns(turns);
@@ -282,18 +286,18 @@ async fn agent(
 }
 
 /// The user: what is shown, and what comes back.
-struct User {
-    screen: Screen,
-    approval: Approval,
+struct UserInterface {
+    printer: EventPrinter,
+    approval: ApprovalMode,
     /// Where the files are that the user is asked about.
     root: Root,
     /// The environment variable of the key.
-    variable: &'static str,
-    lines: Lines,
+    key_variable: &'static str,
+    input: InputReader,
     /// Whether what is typed during a run is for the model.
-    types: bool,
+    can_steer: bool,
     /// Whether the user pressed Ctrl-D during a run.
-    ended: bool,
+    is_input_ended: bool,
     ctrl_c: CtrlC,
     /// What was typed for the model, and came too late for it.
     undelivered: Vec<String>,
@@ -304,10 +308,20 @@ struct User {
 /// # Errors
 ///
 /// If it cannot be kept any more, and has ended for that.
-async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
+async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<ExitStatus, Error> {
     let handle = run.handle();
-    let User { screen, approval, root, variable, lines, types, ended, ctrl_c, undelivered } = user;
-    let mut silence = Silence::default();
+    let UserInterface {
+        printer: screen,
+        approval,
+        root,
+        key_variable: variable,
+        input: lines,
+        can_steer: types,
+        is_input_ended: ended,
+        ctrl_c,
+        undelivered,
+    } = user;
+    let mut silence = ResponseTimer::default();
     let mut interrupted = false;
     let mut typing = *types;
     // The calls that the user allowed and that have not ended.
@@ -317,19 +331,19 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
             biased;
             () = ctrl_c.pressed() => {
                 if interrupted {
-                    return Ok(Exit::Quit);
+                    return Ok(ExitStatus::Quit);
                 }
                 interrupted = true;
                 run.interrupt();
                 continue;
             }
-            entered = lines.next(), if typing => {
+            entered = lines.next_entry(), if typing => {
                 match entered {
                     Ok(Some(text)) if text.trim().is_empty() => {}
                     Ok(Some(text)) => match run.steer(text.trim()) {
                         Ok(_) => {
-                            if let Err(error) = screen.steered(&text) {
-                                return Ok(closed(&error));
+                            if let Err(error) = screen.report_steered(&text) {
+                                return Ok(stdout_error_exit(&error));
                             }
                         }
                         Err(_) => undelivered.push(text),
@@ -339,23 +353,23 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                 continue;
             }
             event = run.next() => event,
-            waited = silence.lasts() => {
-                if let Err(error) = screen.still_waiting(waited) {
-                    return Ok(closed(&error));
+            waited = silence.next_wait_report() => {
+                if let Err(error) = screen.report_wait(waited) {
+                    return Ok(stdout_error_exit(&error));
                 }
                 continue;
             }
         };
-        let Some(event) = event.transpose()? else { return Ok(Exit::Failed) };
+        let Some(event) = event.transpose()? else { return Ok(ExitStatus::Failed) };
         silence.observe(&event);
-        if let Err(error) = screen.show(&event) {
-            return Ok(closed(&error));
+        if let Err(error) = screen.print_event(&event) {
+            return Ok(stdout_error_exit(&error));
         }
         if let Some(result) = event.tool_output() {
             allowed.retain(|call| call.call_id != result.call_id);
         }
         if let Some(call) = event.as_approval_request() {
-            let shown = tools::describe(root, call, &allowed);
+            let shown = tools::describe_call(root, call, &allowed);
             let decided = tokio::select! {
                 biased;
                 () = ctrl_c.pressed() => {
@@ -376,7 +390,7 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
                 },
             };
             if let Err(error) = decided {
-                render::error(error.message());
+                render::print_error(error.message());
             }
         }
         let Some(outcome) = event.outcome() else { continue };
@@ -384,36 +398,36 @@ async fn drive(mut run: SessionRun, user: &mut User) -> Result<Exit, Error> {
         let texts = texts.filter_map(|item| item.as_user().map(Content::text));
         undelivered.extend(texts);
         match outcome.reason {
-            EndReason::Completed => return Ok(Exit::Done),
-            EndReason::Interrupted(_) => render::interrupted(&run.history()),
-            EndReason::Pending => render::pending(&outcome.pending),
-            _ => render::failed(outcome, variable),
+            EndReason::Completed => return Ok(ExitStatus::Done),
+            EndReason::Interrupted(_) => render::print_interrupted(&run.history()),
+            EndReason::Pending => render::print_pending(&outcome.pending),
+            _ => render::print_failure(outcome, variable),
         }
-        return Ok(Exit::Failed);
+        return Ok(ExitStatus::Failed);
     }
 }
 
 /// Stdout cannot be written any more.
-fn closed(error: &io::Error) -> Exit {
+fn stdout_error_exit(error: &io::Error) -> ExitStatus {
     if error.kind() != io::ErrorKind::BrokenPipe {
-        render::error(&format!("stdout cannot be written: {error}"));
+        render::print_error(&format!("stdout cannot be written: {error}"));
     }
-    Exit::Failed
+    ExitStatus::Failed
 }
 
 /// How long the model has not begun its answer.
 #[derive(Default)]
-struct Silence {
+struct ResponseTimer {
     /// When the request was sent, and how many times its wait was reported.
-    since: Option<(Instant, u32)>,
+    waiting_since: Option<(Instant, u32)>,
 }
 
-impl Silence {
+impl ResponseTimer {
     /// After so long a wait is reported, and again after each so long.
-    const LONG: Duration = Duration::from_secs(10);
+    const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
     fn observe(&mut self, event: &Event) {
-        self.since = match event {
+        self.waiting_since = match event {
             // A retry begins when its own wait is over.
             Event::Turn(TurnEvent::Retrying { delay_ms, .. }) => {
                 let again = Instant::now().checked_add(Duration::from_millis(*delay_ms));
@@ -425,9 +439,11 @@ impl Silence {
     }
 
     /// Ready when the model has not begun its answer for another long while.
-    async fn lasts(&mut self) -> Duration {
-        let Some((since, reported)) = &mut self.since else { return std::future::pending().await };
-        let waited = Self::LONG * (*reported + 1);
+    async fn next_wait_report(&mut self) -> Duration {
+        let Some((since, reported)) = &mut self.waiting_since else {
+            return std::future::pending().await;
+        };
+        let waited = Self::REPORT_INTERVAL * (*reported + 1);
         tokio::time::sleep_until(*since + waited).await;
         *reported += 1;
         waited
@@ -435,50 +451,50 @@ impl Silence {
 }
 
 /// One run for each thing that the user says, in one session.
-async fn chat(
+async fn run_chat(
     session: &Session,
     agent: &Agent,
-    user: &mut User,
+    user: &mut UserInterface,
     title: &str,
-) -> Result<Exit, Error> {
+) -> Result<ExitStatus, Error> {
     let title = text::one_line(title, 200);
     let _ = writeln!(
         io::stderr(),
         "{title}. What you type during a run is for the model. Ctrl-C ends a run, Ctrl-D the chat."
     );
-    while !std::mem::take(&mut user.ended) {
+    while !std::mem::take(&mut user.is_input_ended) {
         let _ = write!(io::stderr(), "\n> ").and_then(|()| io::stderr().flush());
         let read = tokio::select! {
             biased;
             () = user.ctrl_c.pressed() => {
                 let _ = writeln!(io::stderr());
-                return Ok(Exit::Quit);
+                return Ok(ExitStatus::Quit);
             }
-            read = user.lines.next() => read,
+            read = user.input.next_entry() => read,
         };
         let mut prompt = match read {
             Ok(None) => {
                 let _ = writeln!(io::stderr());
-                return Ok(Exit::Done);
+                return Ok(ExitStatus::Done);
             }
             Ok(Some(text)) => text,
             Err(error) => {
-                render::error(&format!("stdin cannot be read: {error}"));
-                return Ok(Exit::Failed);
+                render::print_error(&format!("stdin cannot be read: {error}"));
+                return Ok(ExitStatus::Failed);
             }
         };
         while !prompt.trim().is_empty() {
-            let exit = drive(session.run(agent, prompt.trim()).await?, user).await?;
-            if exit == Exit::Quit {
-                return Ok(Exit::Quit);
+            let exit = drive_run(session.run(agent, prompt.trim()).await?, user).await?;
+            if exit == ExitStatus::Quit {
+                return Ok(ExitStatus::Quit);
             }
             // What came too late for a run begins the next one, unless it was interrupted or failed.
             prompt = std::mem::take(&mut user.undelivered).join("\n");
-            if exit != Exit::Done && !prompt.is_empty() {
-                render::undelivered(&prompt);
+            if exit != ExitStatus::Done && !prompt.is_empty() {
+                render::print_undelivered(&prompt);
                 break;
             }
         }
     }
-    Ok(Exit::Done)
+    Ok(ExitStatus::Done)
 }

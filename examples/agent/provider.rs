@@ -14,7 +14,7 @@ use crate::args::Args;
 use crate::offline;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Name {
+pub(crate) enum ProviderName {
     Offline,
     Anthropic,
     OpenAi,
@@ -24,58 +24,64 @@ pub(crate) enum Name {
 }
 
 /// What is known of a provider without asking anybody.
-struct Entry {
-    name: Name,
-    written: &'static str,
+struct ProviderDefaults {
+    name: ProviderName,
+    cli_name: &'static str,
     model: &'static str,
     /// The environment variables of its key and its address; empty for none.
-    key: &'static str,
-    base_url: &'static str,
+    key_variable: &'static str,
+    base_url_variable: &'static str,
 }
 
 /// The order is that in which keys are looked for; that of Ollama, which needs none, is not.
-const TABLE: &[Entry] = &[
-    Entry {
-        name: Name::Anthropic,
-        written: "anthropic",
+const PROVIDERS: &[ProviderDefaults] = &[
+    ProviderDefaults {
+        name: ProviderName::Anthropic,
+        cli_name: "anthropic",
         model: "claude-sonnet-4-5",
-        key: "ANTHROPIC_API_KEY",
-        base_url: "ANTHROPIC_BASE_URL",
+        key_variable: "ANTHROPIC_API_KEY",
+        base_url_variable: "ANTHROPIC_BASE_URL",
     },
-    Entry {
-        name: Name::OpenAi,
-        written: "openai",
+    ProviderDefaults {
+        name: ProviderName::OpenAi,
+        cli_name: "openai",
         model: "gpt-5-mini",
-        key: "OPENAI_API_KEY",
-        base_url: "OPENAI_BASE_URL",
+        key_variable: "OPENAI_API_KEY",
+        base_url_variable: "OPENAI_BASE_URL",
     },
-    Entry {
-        name: Name::OpenAiResponses,
-        written: "openai-responses",
+    ProviderDefaults {
+        name: ProviderName::OpenAiResponses,
+        cli_name: "openai-responses",
         model: "gpt-5-mini",
-        key: "OPENAI_API_KEY",
-        base_url: "OPENAI_BASE_URL",
+        key_variable: "OPENAI_API_KEY",
+        base_url_variable: "OPENAI_BASE_URL",
     },
-    Entry {
-        name: Name::Gemini,
-        written: "gemini",
+    ProviderDefaults {
+        name: ProviderName::Gemini,
+        cli_name: "gemini",
         model: "gemini-2.5-flash",
-        key: "GEMINI_API_KEY",
-        base_url: "GEMINI_BASE_URL",
+        key_variable: "GEMINI_API_KEY",
+        base_url_variable: "GEMINI_BASE_URL",
     },
-    Entry {
-        name: Name::Ollama,
-        written: "ollama",
+    ProviderDefaults {
+        name: ProviderName::Ollama,
+        cli_name: "ollama",
         model: "qwen3:8b",
-        key: "OLLAMA_API_KEY",
-        base_url: "OLLAMA_BASE_URL",
+        key_variable: "OLLAMA_API_KEY",
+        base_url_variable: "OLLAMA_BASE_URL",
     },
-    Entry { name: Name::Offline, written: "offline", model: "offline", key: "", base_url: "" },
+    ProviderDefaults {
+        name: ProviderName::Offline,
+        cli_name: "offline",
+        model: "offline",
+        key_variable: "",
+        base_url_variable: "",
+    },
 ];
 
 /// What is known of the vendors of dialects beside OpenAI: the variable of the key, and a model that
 /// they have.
-const VENDORS: &[(&Dialect, &str, &str)] = &[
+const DIALECT_VENDORS: &[(&Dialect, &str, &str)] = &[
     (&Dialect::AZURE, "AZURE_OPENAI_API_KEY", "gpt-5-mini"),
     (&Dialect::OPENROUTER, "OPENROUTER_API_KEY", "openrouter/auto"),
     (&Dialect::GROQ, "GROQ_API_KEY", "openai/gpt-oss-20b"),
@@ -85,7 +91,7 @@ const VENDORS: &[(&Dialect, &str, &str)] = &[
 ];
 
 /// Hosts of vendors that are not those of a dialect's usual address; with a dot, of all below it.
-const HOSTS: &[(&str, &Dialect)] = &[
+const DIALECT_HOSTS: &[(&str, &Dialect)] = &[
     (".openai.azure.com", &Dialect::AZURE),
     (".cognitiveservices.azure.com", &Dialect::AZURE),
     (".services.ai.azure.com", &Dialect::AZURE),
@@ -93,7 +99,7 @@ const HOSTS: &[(&str, &Dialect)] = &[
 ];
 
 /// The dialect of that name.
-pub(crate) fn dialect(word: &str) -> Result<&'static Dialect, String> {
+pub(crate) fn parse_dialect(word: &str) -> Result<&'static Dialect, String> {
     let word = word.trim().to_lowercase().replace('-', "_");
     // The vendor's own is called as its provider is.
     let name = if word == "openai" { Dialect::OPENAI.name } else { &word };
@@ -104,19 +110,19 @@ pub(crate) fn dialect(word: &str) -> Result<&'static Dialect, String> {
 }
 
 /// The dialect that the server at an address speaks, if its host tells.
-fn dialect_of(url: &str) -> Option<&'static Dialect> {
-    let host = authority(url)?;
-    let is_usual = |dialect: &&Dialect| authority(dialect.base_url).as_ref() == Some(&host);
+fn dialect_for_url(url: &str) -> Option<&'static Dialect> {
+    let host = host_and_port(url)?;
+    let is_usual = |dialect: &&Dialect| host_and_port(dialect.base_url).as_ref() == Some(&host);
     let known = |(name, _): &&(&str, &Dialect)| match name.starts_with('.') {
         true => host.ends_with(name),
         false => host == *name,
     };
     let usual = Dialect::ALL.iter().find(is_usual);
-    usual.or_else(|| HOSTS.iter().find(known).map(|(_, dialect)| *dialect))
+    usual.or_else(|| DIALECT_HOSTS.iter().find(known).map(|(_, dialect)| *dialect))
 }
 
 /// The host of an address, and its port if it has one.
-fn authority(url: &str) -> Option<String> {
+fn host_and_port(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?.to_lowercase();
     let authority = authority.trim_end_matches(":443").trim_end_matches('.');
@@ -126,26 +132,26 @@ fn authority(url: &str) -> Option<String> {
     })
 }
 
-impl Name {
+impl ProviderName {
     pub(crate) fn parse(word: &str) -> Result<Self, String> {
-        let Some(entry) = TABLE.iter().find(|entry| entry.written == word) else {
-            let names: Vec<_> = TABLE.iter().map(|entry| entry.written).collect();
+        let Some(entry) = PROVIDERS.iter().find(|entry| entry.cli_name == word) else {
+            let names: Vec<_> = PROVIDERS.iter().map(|entry| entry.cli_name).collect();
             return Err(format!("there is no provider `{word}`; there are {}", names.join(", ")));
         };
         Ok(entry.name)
     }
 
     pub(crate) fn as_str(self) -> &'static str {
-        self.entry().map_or("?", |entry| entry.written)
+        self.defaults().map_or("?", |entry| entry.cli_name)
     }
 
-    fn entry(self) -> Option<&'static Entry> {
-        TABLE.iter().find(|entry| entry.name == self)
+    fn defaults(self) -> Option<&'static ProviderDefaults> {
+        PROVIDERS.iter().find(|entry| entry.name == self)
     }
 }
 
 /// The providers are told the same things, each by methods of its own.
-macro_rules! configured {
+macro_rules! configure_provider {
     ($provider:expr, $base_url:expr, $key:expr, $plain_http:expr) => {{
         let mut provider = $provider;
         if $plain_http {
@@ -163,102 +169,117 @@ macro_rules! configured {
 
 /// Whom to ask, decided.
 #[derive(PartialEq)]
-pub(crate) struct Choice {
-    pub(crate) name: Name,
+pub(crate) struct ProviderChoice {
+    pub(crate) name: ProviderName,
     pub(crate) model: String,
     /// `None` if nothing is known of the server.
     dialect: Option<&'static Dialect>,
     base_url: Option<String>,
-    key: Option<String>,
+    api_key: Option<String>,
     plain_http: bool,
     /// The environment variable of the key; empty for none.
-    pub(crate) variable: &'static str,
+    pub(crate) key_variable: &'static str,
 }
 
-impl Choice {
+impl ProviderChoice {
     /// Decides. `env` gives environment variables; empty ones count as unset.
-    pub(crate) fn new(args: &Args, env: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub(crate) fn from_args(
+        args: &Args,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
         let env = |name: &str| {
             let value = (!name.is_empty()).then(|| env(name)).flatten()?;
             let value = value.trim();
             (!value.is_empty()).then(|| value.to_owned())
         };
-        let decides = |entry: &&Entry| entry.name != Name::Ollama && env(entry.key).is_some();
-        let with_key = || TABLE.iter().find(decides);
+        let decides = |entry: &&ProviderDefaults| {
+            entry.name != ProviderName::Ollama && env(entry.key_variable).is_some()
+        };
+        let with_key = || PROVIDERS.iter().find(decides);
         let is_chat = args.base_url.is_some() || args.dialect.is_some();
         let name = match (args.provider, is_chat) {
             (Some(name), _) => name,
-            (None, true) => Name::OpenAi,
+            (None, true) => ProviderName::OpenAi,
             (None, false) => match with_key() {
                 Some(entry) => entry.name,
-                None if env("OPENAI_BASE_URL").is_some() => Name::OpenAi,
-                None => Name::Offline,
+                None if env("OPENAI_BASE_URL").is_some() => ProviderName::OpenAi,
+                None => ProviderName::Offline,
             },
         };
-        if name == Name::Offline && args.base_url.is_some() {
+        if name == ProviderName::Offline && args.base_url.is_some() {
             return Err("the offline model has no `--base-url`".to_owned());
         }
-        let entry = name.entry().ok_or("there is no such provider")?;
-        let base_url = args.base_url.clone().or_else(|| env(entry.base_url));
+        let entry = name.defaults().ok_or("there is no such provider")?;
+        let base_url = args.base_url.clone().or_else(|| env(entry.base_url_variable));
         let dialect = match (name, args.dialect) {
-            (Name::OpenAi, None) => base_url.as_deref().and_then(dialect_of),
-            (Name::OpenAi, Some(dialect)) if dialect.base_url.is_empty() && base_url.is_none() => {
+            (ProviderName::OpenAi, None) => base_url.as_deref().and_then(dialect_for_url),
+            (ProviderName::OpenAi, Some(dialect))
+                if dialect.base_url.is_empty() && base_url.is_none() =>
+            {
                 return Err(format!(
                     "the dialect `{}` has no address of its own; give `--base-url`",
                     dialect.name
                 ));
             }
-            (Name::OpenAi, given @ Some(_)) => given,
+            (ProviderName::OpenAi, given @ Some(_)) => given,
             (_, None) => None,
             (_, Some(_)) => {
                 return Err(format!(
                     "`--dialect` is for `openai`, and not for `{}`",
-                    entry.written
+                    entry.cli_name
                 ));
             }
         };
-        let vendor = VENDORS.iter().find(|(its, ..)| dialect.is_some_and(|of| of.name == its.name));
+        let vendor =
+            DIALECT_VENDORS.iter().find(|(its, ..)| dialect.is_some_and(|of| of.name == its.name));
         let model = vendor.map_or(entry.model, |(_, _, model)| model);
         // The key of one vendor is not sent to the usual address of another.
         let elsewhere = base_url.is_none() && vendor.is_some();
-        let variable = vendor.map_or(entry.key, |(_, key, _)| key);
+        let variable = vendor.map_or(entry.key_variable, |(_, key, _)| key);
         let key = vendor.and_then(|(_, key, _)| env(key));
         Ok(Self {
             name,
-            key: key.or_else(|| env(entry.key).filter(|_| !elsewhere)),
+            api_key: key.or_else(|| env(entry.key_variable).filter(|_| !elsewhere)),
             model: args.model.clone().unwrap_or_else(|| model.to_owned()),
             dialect,
             base_url,
             plain_http: args.plain_http,
-            variable,
+            key_variable: variable,
         })
     }
 
     /// Makes the provider. Nothing is asked yet; only the offline model starts its server here.
-    pub(crate) async fn connect(self) -> Result<Arc<dyn Provider>, Error> {
-        let Self { name, model, dialect, base_url, key, plain_http, variable: _ } = self;
+    pub(crate) async fn build_provider(self) -> Result<Arc<dyn Provider>, Error> {
+        let Self { name, model, dialect, base_url, api_key: key, plain_http, key_variable: _ } =
+            self;
         match name {
-            Name::Offline => Ok(Arc::new(Offline::start(&model).await?)),
-            Name::Anthropic => configured!(Anthropic::new(model), base_url, key, plain_http),
-            Name::OpenAi => {
+            ProviderName::Offline => Ok(Arc::new(OfflineProvider::start(&model).await?)),
+            ProviderName::Anthropic => {
+                configure_provider!(Anthropic::new(model), base_url, key, plain_http)
+            }
+            ProviderName::OpenAi => {
                 let chat = OpenAiChat::new(model);
                 let chat = match dialect {
                     Some(dialect) => chat.with_dialect(*dialect),
                     None => chat,
                 };
-                configured!(chat, base_url, key, plain_http)
+                configure_provider!(chat, base_url, key, plain_http)
             }
-            Name::OpenAiResponses => {
-                configured!(OpenAiResponses::new(model), base_url, key, plain_http)
+            ProviderName::OpenAiResponses => {
+                configure_provider!(OpenAiResponses::new(model), base_url, key, plain_http)
             }
-            Name::Gemini => configured!(Gemini::new(model), base_url, key, plain_http),
-            Name::Ollama => configured!(Ollama::new(model), base_url, key, plain_http),
+            ProviderName::Gemini => {
+                configure_provider!(Gemini::new(model), base_url, key, plain_http)
+            }
+            ProviderName::Ollama => {
+                configure_provider!(Ollama::new(model), base_url, key, plain_http)
+            }
         }
     }
 }
 
 /// An error in the words of the command line. `variable` is that of the key.
-pub(crate) fn advised(error: &Error, variable: &str) -> String {
+pub(crate) fn describe_error(error: &Error, variable: &str) -> String {
     let message = error.message().replace("`allow_plain_http`", "`--plain-http`");
     match error.auth_problem() {
         Some(AuthProblem::MissingKey) if !variable.is_empty() => {
@@ -269,13 +290,13 @@ pub(crate) fn advised(error: &Error, variable: &str) -> String {
 }
 
 /// A scripted model behind a server of its own, so that the whole path runs without a network.
-struct Offline {
+struct OfflineProvider {
     client: Anthropic,
     /// Dropping it closes its connections.
     _server: ModelServer,
 }
 
-impl Offline {
+impl OfflineProvider {
     async fn start(model: &str) -> Result<Self, Error> {
         let server =
             ModelServer::anthropic(|body, _| offline::reply(body)).await.map_err(|error| {
@@ -290,7 +311,7 @@ impl Offline {
     }
 }
 
-impl Provider for Offline {
+impl Provider for OfflineProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         self.client.stream_turn(request)
     }
@@ -304,21 +325,21 @@ impl Provider for Offline {
 mod tests {
     use super::*;
 
-    fn choose(args: &Args, env: &[(&str, &str)]) -> Result<Choice, String> {
+    fn choose_provider(args: &Args, env: &[(&str, &str)]) -> Result<ProviderChoice, String> {
         let get = |name: &str| {
             env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        Choice::new(args, get)
+        ProviderChoice::from_args(args, get)
     }
 
-    fn check(
+    fn assert_choice(
         args: &Args,
         env: &[(&str, &str)],
-        expected: (Name, &str, Option<&str>, Option<&str>),
+        expected: (ProviderName, &str, Option<&str>, Option<&str>),
     ) {
-        let Ok(choice) = choose(args, env) else { panic!("{args:?} is bad usage") };
+        let Ok(choice) = choose_provider(args, env) else { panic!("{args:?} is bad usage") };
         let base_url = choice.base_url.as_deref();
-        let found = (choice.name, choice.model.as_str(), base_url, choice.key.as_deref());
+        let found = (choice.name, choice.model.as_str(), base_url, choice.api_key.as_deref());
         assert_eq!(found, expected, "{args:?} {env:?}");
     }
 
@@ -326,40 +347,56 @@ mod tests {
     fn the_provider_flag_takes_precedence_over_the_url_and_the_keys() {
         let none = Args::default();
         let keys = [("OPENAI_API_KEY", "o"), ("ANTHROPIC_API_KEY", "a"), ("GEMINI_API_KEY", "g")];
-        check(&none, &[], (Name::Offline, "offline", None, None));
-        check(&none, &keys, (Name::Anthropic, "claude-sonnet-4-5", None, Some("a")));
-        check(&none, &keys[..1], (Name::OpenAi, "gpt-5-mini", None, Some("o")));
-        check(&none, &keys[2..], (Name::Gemini, "gemini-2.5-flash", None, Some("g")));
+        assert_choice(&none, &[], (ProviderName::Offline, "offline", None, None));
+        assert_choice(
+            &none,
+            &keys,
+            (ProviderName::Anthropic, "claude-sonnet-4-5", None, Some("a")),
+        );
+        assert_choice(&none, &keys[..1], (ProviderName::OpenAi, "gpt-5-mini", None, Some("o")));
+        assert_choice(
+            &none,
+            &keys[2..],
+            (ProviderName::Gemini, "gemini-2.5-flash", None, Some("g")),
+        );
         let url = Args { base_url: Some("u".to_owned()), ..Args::default() };
-        check(&url, &keys, (Name::OpenAi, "gpt-5-mini", Some("u"), Some("o")));
-        check(&url, &[], (Name::OpenAi, "gpt-5-mini", Some("u"), None));
-        let offline = Args { provider: Some(Name::Offline), ..Args::default() };
-        check(&offline, &keys, (Name::Offline, "offline", None, None));
-        let both = Args { provider: Some(Name::Anthropic), ..url };
-        check(&both, &keys, (Name::Anthropic, "claude-sonnet-4-5", Some("u"), Some("a")));
+        assert_choice(&url, &keys, (ProviderName::OpenAi, "gpt-5-mini", Some("u"), Some("o")));
+        assert_choice(&url, &[], (ProviderName::OpenAi, "gpt-5-mini", Some("u"), None));
+        let offline = Args { provider: Some(ProviderName::Offline), ..Args::default() };
+        assert_choice(&offline, &keys, (ProviderName::Offline, "offline", None, None));
+        let both = Args { provider: Some(ProviderName::Anthropic), ..url };
+        assert_choice(
+            &both,
+            &keys,
+            (ProviderName::Anthropic, "claude-sonnet-4-5", Some("u"), Some("a")),
+        );
     }
 
     #[test]
     fn a_base_url_variable_applies_only_to_its_provider() {
         let env = [("OPENAI_BASE_URL", "o"), ("ANTHROPIC_BASE_URL", "a")];
-        check(&Args::default(), &env[1..], (Name::Offline, "offline", None, None));
-        let args = Args { provider: Some(Name::OpenAi), ..Args::default() };
-        check(&args, &env, (Name::OpenAi, "gpt-5-mini", Some("o"), None));
+        assert_choice(&Args::default(), &env[1..], (ProviderName::Offline, "offline", None, None));
+        let args = Args { provider: Some(ProviderName::OpenAi), ..Args::default() };
+        assert_choice(&args, &env, (ProviderName::OpenAi, "gpt-5-mini", Some("o"), None));
         let args = Args { base_url: Some("flag".to_owned()), ..args };
-        check(&args, &env, (Name::OpenAi, "gpt-5-mini", Some("flag"), None));
-        let args = Args { provider: Some(Name::Anthropic), ..Args::default() };
-        check(&args, &env, (Name::Anthropic, "claude-sonnet-4-5", Some("a"), None));
+        assert_choice(&args, &env, (ProviderName::OpenAi, "gpt-5-mini", Some("flag"), None));
+        let args = Args { provider: Some(ProviderName::Anthropic), ..Args::default() };
+        assert_choice(&args, &env, (ProviderName::Anthropic, "claude-sonnet-4-5", Some("a"), None));
     }
 
     #[test]
     fn an_openai_base_url_without_a_key_selects_openai() {
         let none = Args::default();
         let mut env = vec![("OPENAI_BASE_URL", "o"), ("ANTHROPIC_BASE_URL", "a")];
-        check(&none, &env, (Name::OpenAi, "gpt-5-mini", Some("o"), None));
+        assert_choice(&none, &env, (ProviderName::OpenAi, "gpt-5-mini", Some("o"), None));
         env.push(("ANTHROPIC_API_KEY", "k"));
-        check(&none, &env, (Name::Anthropic, "claude-sonnet-4-5", Some("a"), Some("k")));
-        let offline = Args { provider: Some(Name::Offline), ..none };
-        check(&offline, &env, (Name::Offline, "offline", None, None));
+        assert_choice(
+            &none,
+            &env,
+            (ProviderName::Anthropic, "claude-sonnet-4-5", Some("a"), Some("k")),
+        );
+        let offline = Args { provider: Some(ProviderName::Offline), ..none };
+        assert_choice(&offline, &env, (ProviderName::Offline, "offline", None, None));
     }
 
     #[test]
@@ -380,13 +417,14 @@ mod tests {
             ("https://api.deepseek.com", Some("LM-Studio"), Some("lm_studio")),
             ("http://localhost:8080", Some("openai"), Some("openai_chat")),
         ] {
-            let given = given.map(|name| dialect(name).unwrap());
+            let given = given.map(|name| parse_dialect(name).unwrap());
             let args = Args { base_url: Some(url.to_owned()), dialect: given, ..Args::default() };
-            let choice = choose(&args, &[]).unwrap_or_else(|error| panic!("{url}: {error}"));
+            let choice =
+                choose_provider(&args, &[]).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert_eq!(choice.dialect.map(|dialect| dialect.name), expected, "{url}");
             let args = Args { dialect: given, ..Args::default() };
-            let choice =
-                choose(&args, &[("OPENAI_BASE_URL", url)]).unwrap_or_else(|e| panic!("{e}"));
+            let choice = choose_provider(&args, &[("OPENAI_BASE_URL", url)])
+                .unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(choice.dialect.map(|dialect| dialect.name), expected, "{url}");
         }
     }
@@ -395,55 +433,67 @@ mod tests {
     fn a_dialect_has_its_own_url_model_and_key() {
         let args = Args { dialect: Some(&Dialect::DEEPSEEK), ..Args::default() };
         let mut env = vec![("ANTHROPIC_API_KEY", "a"), ("OPENAI_API_KEY", "o")];
-        check(&args, &env, (Name::OpenAi, "deepseek-chat", None, None));
+        assert_choice(&args, &env, (ProviderName::OpenAi, "deepseek-chat", None, None));
         let url = "http://localhost:1";
         let proxy = Args { base_url: Some(url.to_owned()), ..args };
-        check(&proxy, &env, (Name::OpenAi, "deepseek-chat", Some(url), Some("o")));
+        assert_choice(&proxy, &env, (ProviderName::OpenAi, "deepseek-chat", Some(url), Some("o")));
         let args = Args { base_url: None, ..proxy };
         env.push(("DEEPSEEK_API_KEY", "d"));
-        check(&args, &env, (Name::OpenAi, "deepseek-chat", None, Some("d")));
+        assert_choice(&args, &env, (ProviderName::OpenAi, "deepseek-chat", None, Some("d")));
         let nowhere = Args { dialect: Some(&Dialect::LITELLM), ..Args::default() };
-        assert!(choose(&nowhere, &[]).err().unwrap().contains("`litellm` has no address"));
-        let other = Args { provider: Some(Name::Gemini), ..args };
-        assert!(choose(&other, &[]).err().unwrap().contains("not for `gemini`"));
+        assert!(choose_provider(&nowhere, &[]).err().unwrap().contains("`litellm` has no address"));
+        let other = Args { provider: Some(ProviderName::Gemini), ..args };
+        assert!(choose_provider(&other, &[]).err().unwrap().contains("not for `gemini`"));
     }
 
     #[test]
     fn an_empty_variable_counts_as_unset() {
         let env = [("ANTHROPIC_API_KEY", ""), ("OPENAI_API_KEY", " o\n"), ("OPENAI_BASE_URL", " ")];
-        check(&Args::default(), &env, (Name::OpenAi, "gpt-5-mini", None, Some("o")));
+        assert_choice(
+            &Args::default(),
+            &env,
+            (ProviderName::OpenAi, "gpt-5-mini", None, Some("o")),
+        );
     }
 
     #[test]
     fn a_model_flag_is_used() {
         let args = Args { model: Some("m".to_owned()), ..Args::default() };
-        check(&args, &[], (Name::Offline, "m", None, None));
+        assert_choice(&args, &[], (ProviderName::Offline, "m", None, None));
     }
 
     #[test]
     fn the_responses_api_is_selected_by_name_and_uses_the_openai_key() {
         let env = [("OPENAI_API_KEY", "o"), ("OPENAI_BASE_URL", "u")];
-        let args = Args { provider: Some(Name::OpenAiResponses), ..Args::default() };
-        check(&args, &env, (Name::OpenAiResponses, "gpt-5-mini", Some("u"), Some("o")));
+        let args = Args { provider: Some(ProviderName::OpenAiResponses), ..Args::default() };
+        assert_choice(
+            &args,
+            &env,
+            (ProviderName::OpenAiResponses, "gpt-5-mini", Some("u"), Some("o")),
+        );
     }
 
     #[test]
     fn ollama_is_selected_only_by_name_and_needs_no_key() {
         let env = [("OLLAMA_API_KEY", "k"), ("OLLAMA_BASE_URL", "u")];
-        check(&Args::default(), &env, (Name::Offline, "offline", None, None));
-        let args = Args { provider: Some(Name::Ollama), ..Args::default() };
-        check(&args, &[("OPENAI_API_KEY", "o")], (Name::Ollama, "qwen3:8b", None, None));
-        check(&args, &env, (Name::Ollama, "qwen3:8b", Some("u"), Some("k")));
+        assert_choice(&Args::default(), &env, (ProviderName::Offline, "offline", None, None));
+        let args = Args { provider: Some(ProviderName::Ollama), ..Args::default() };
+        assert_choice(
+            &args,
+            &[("OPENAI_API_KEY", "o")],
+            (ProviderName::Ollama, "qwen3:8b", None, None),
+        );
+        assert_choice(&args, &env, (ProviderName::Ollama, "qwen3:8b", Some("u"), Some("k")));
     }
 
     #[test]
     fn an_unknown_provider_or_dialect_is_bad_usage() {
-        assert!(Name::parse("acme").unwrap_err().contains("there are anthropic, openai, "));
+        assert!(ProviderName::parse("acme").unwrap_err().contains("there are anthropic, openai, "));
         let args = Args {
-            provider: Some(Name::Offline),
+            provider: Some(ProviderName::Offline),
             base_url: Some("u".to_owned()),
             ..Args::default()
         };
-        assert!(choose(&args, &[]).is_err());
+        assert!(choose_provider(&args, &[]).is_err());
     }
 }

@@ -13,55 +13,54 @@ use turnstream::item::{PendingCall, ToolCall};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, ErrorKind, Event, History, Outcome, Usage};
 
-use crate::approval::Approval;
-use crate::provider::advised;
-use crate::text::{exactly, json_line, many_lines, one_line};
+use crate::approval::ApprovalMode;
+use crate::provider::describe_error;
+use crate::text::{escape_invisible, escape_json_line, one_line, sanitize_lines};
 
 /// How many characters of a call are shown while it runs, and of one that waits.
-const SHORT: usize = 120;
-const LONG: usize = 1_000;
+const MAX_RUNNING_CALL_CHARS: usize = 120;
+const MAX_PENDING_CALL_CHARS: usize = 1_000;
 
 /// Prints the events of a run.
-pub(crate) enum Screen {
+pub(crate) enum EventPrinter {
     /// Every event as one line on stdout.
     Json,
-    Human(Human),
+    Text(TextPrinter),
 }
 
-impl Screen {
+impl EventPrinter {
     /// Tells of calls that run again without a turn of the model.
-    pub(crate) fn expect(&mut self, calls: Vec<ToolCall>) {
+    pub(crate) fn expect_calls(&mut self, calls: Vec<ToolCall>) {
         match self {
             Self::Json => {}
-            Self::Human(human) => human.calls = calls,
+            Self::Text(human) => human.calls = calls,
         }
     }
 
     /// Says that the model has not begun its answer for so long.
-    pub(crate) fn still_waiting(&mut self, waited: Duration) -> io::Result<()> {
+    pub(crate) fn report_wait(&mut self, waited: Duration) -> io::Result<()> {
         match self {
             Self::Json => Ok(()),
-            Self::Human(human) => {
-                human.note(&format!("  still waiting for the model, for {} s", waited.as_secs()))
-            }
+            Self::Text(human) => human
+                .print_note(&format!("  still waiting for the model, for {} s", waited.as_secs())),
         }
     }
 
     /// Says that what the user entered during a run is for the model.
-    pub(crate) fn steered(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn report_steered(&mut self, text: &str) -> io::Result<()> {
         match self {
             Self::Json => Ok(()),
-            Self::Human(human) => {
-                human.note(&format!("  (the model will read: {})", one_line(text, 200)))
+            Self::Text(human) => {
+                human.print_note(&format!("  (the model will read: {})", one_line(text, 200)))
             }
         }
     }
 
     /// An error means that stdout was closed; what stderr shows is never missed.
-    pub(crate) fn show(&mut self, event: &Event) -> io::Result<()> {
+    pub(crate) fn print_event(&mut self, event: &Event) -> io::Result<()> {
         match self {
-            Self::Json => show_json(event),
-            Self::Human(human) => human.show(event),
+            Self::Json => print_json_event(event),
+            Self::Text(human) => human.print_event(event),
         }
     }
 }
@@ -73,13 +72,13 @@ struct ErrorLine<'a> {
     error: &'a Error,
 }
 
-fn show_json(event: &Event) -> io::Result<()> {
+fn print_json_event(event: &Event) -> io::Result<()> {
     let mut lines = String::new();
     if let Some(error) = event.outcome().and_then(|outcome| outcome.error.as_ref()) {
-        lines += &json_line(&serde_json::to_string(&ErrorLine { r#type: "error", error })?);
+        lines += &escape_json_line(&serde_json::to_string(&ErrorLine { r#type: "error", error })?);
         lines.push('\n');
     }
-    lines += &json_line(&serde_json::to_string(event)?);
+    lines += &escape_json_line(&serde_json::to_string(event)?);
     lines.push('\n');
     let mut out = io::stdout().lock();
     out.write_all(lines.as_bytes())?;
@@ -87,115 +86,119 @@ fn show_json(event: &Event) -> io::Result<()> {
 }
 
 /// Tokens as they come, and lines for everything else.
-pub(crate) struct Human {
+pub(crate) struct TextPrinter {
     /// Whether stdout may reach a terminal, which control characters must not: also through another
     /// program, such as `tee`, while the user is asked there.
-    terminal: bool,
-    colours: bool,
+    is_terminal: bool,
+    has_colours: bool,
     /// Whether figures of usage are only estimated.
-    estimated: bool,
+    is_usage_estimated: bool,
     /// A call that needs approval is shown in the question, or when it runs.
-    approval: Approval,
+    approval: ApprovalMode,
     /// The calls of the last turn, or those that a session had left open: a tool that starts says only its id and name.
     calls: Vec<ToolCall>,
-    open: Open,
+    open_line: OpenLine,
 }
 
 /// Where a line has begun that is not ended.
 #[derive(Clone, Copy, PartialEq)]
-enum Open {
-    Nowhere,
+enum OpenLine {
+    Neither,
     Stdout,
     Stderr,
 }
 
-impl Human {
+impl TextPrinter {
     /// `plain` is whether the user, or the terminal, wants no colours.
-    pub(crate) fn new(plain: bool, estimated: bool, approval: Approval) -> Self {
-        let asks = matches!(approval, Approval::Ask { .. });
+    pub(crate) fn new(plain: bool, estimated: bool, approval: ApprovalMode) -> Self {
+        let asks = matches!(approval, ApprovalMode::AskUser { .. });
         let terminal = io::stdout().is_terminal();
         let colours = terminal && io::stderr().is_terminal() && !plain;
         Self {
-            terminal: terminal || asks,
-            colours,
-            estimated,
+            is_terminal: terminal || asks,
+            has_colours: colours,
+            is_usage_estimated: estimated,
             approval,
             calls: Vec::new(),
-            open: Open::Nowhere,
+            open_line: OpenLine::Neither,
         }
     }
 
-    fn show(&mut self, event: &Event) -> io::Result<()> {
+    fn print_event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Turn(
                 TurnEvent::TextDelta { text, .. } | TurnEvent::RefusalDelta { text, .. },
-            ) => self.say(text),
-            Event::Turn(TurnEvent::ReasoningDelta { text, .. }) => self.think(text),
+            ) => self.print_text(text),
+            Event::Turn(TurnEvent::ReasoningDelta { text, .. }) => self.print_reasoning(text),
             Event::Turn(TurnEvent::Retrying { delay_ms, error, .. }) => {
-                self.note(&format!("  {}", retrying(error, *delay_ms)))
+                self.print_note(&format!("  {}", retry_message(error, *delay_ms)))
             }
             Event::Turn(TurnEvent::Retracted { why, .. }) => {
-                self.note(&format!("  (void, the model starts over: {})", one_line(why, 200)))
+                self.print_note(&format!("  (void, the model starts over: {})", one_line(why, 200)))
             }
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.calls = turn.tool_calls().cloned().collect();
                 self.end_line()
             }
-            Event::Tool(event) => self.tool(event),
-            Event::Finished(outcome) => self.note(&self.summary(outcome)),
+            Event::Tool(event) => self.print_tool_event(event),
+            Event::Finished(outcome) => self.print_note(&self.summary(outcome)),
             _ => Ok(()),
         }
     }
 
-    fn say(&mut self, text: &str) -> io::Result<()> {
-        if self.open == Open::Stderr {
+    fn print_text(&mut self, text: &str) -> io::Result<()> {
+        if self.open_line == OpenLine::Stderr {
             self.end_line()?;
         }
         let mut out = io::stdout().lock();
-        match self.terminal {
-            true => out.write_all(many_lines(text).as_bytes())?,
+        match self.is_terminal {
+            true => out.write_all(sanitize_lines(text).as_bytes())?,
             false => out.write_all(text.as_bytes())?,
         }
         out.flush()?;
-        self.open = match text.chars().next_back() {
-            None => self.open,
-            Some('\n') => Open::Nowhere,
-            Some(_) => Open::Stdout,
+        self.open_line = match text.chars().next_back() {
+            None => self.open_line,
+            Some('\n') => OpenLine::Neither,
+            Some(_) => OpenLine::Stdout,
         };
         Ok(())
     }
 
-    fn think(&mut self, text: &str) -> io::Result<()> {
-        if self.open == Open::Stdout {
+    fn print_reasoning(&mut self, text: &str) -> io::Result<()> {
+        if self.open_line == OpenLine::Stdout {
             self.end_line()?;
         }
-        let text = many_lines(text);
+        let text = sanitize_lines(text);
         let _ = io::stderr().write_all(self.dimmed(&text).as_bytes());
         if !text.is_empty() {
-            self.open = if text.ends_with('\n') { Open::Nowhere } else { Open::Stderr };
+            self.open_line =
+                if text.ends_with('\n') { OpenLine::Neither } else { OpenLine::Stderr };
         }
         Ok(())
     }
 
-    fn tool(&mut self, event: &ToolEvent) -> io::Result<()> {
+    fn print_tool_event(&mut self, event: &ToolEvent) -> io::Result<()> {
         match event {
             ToolEvent::Started { call_id, name } => {
                 let call = self.calls.iter().find(|call| call.call_id == *call_id);
-                let arguments = call.map_or(String::new(), |call| arguments(call, SHORT));
-                self.note(&format!("  > {} {arguments}", one_line(name, 64)))
+                let arguments = call
+                    .map_or(String::new(), |call| format_arguments(call, MAX_RUNNING_CALL_CHARS));
+                self.print_note(&format!("  > {} {arguments}", one_line(name, 64)))
             }
             ToolEvent::Progress { name, data, .. } => {
                 let data = one_line(data.as_str(), 120);
-                self.note(&format!("  . {} {data}", one_line(name, 64)))
+                self.print_note(&format!("  . {} {data}", one_line(name, 64)))
             }
             ToolEvent::Output(result) => {
                 let mark = if result.is_error() { '!' } else { '<' };
                 let text = one_line(&result.content.text(), 160);
-                self.note(&format!("  {mark} {} {text}", one_line(&result.name, 64)))
+                self.print_note(&format!("  {mark} {} {text}", one_line(&result.name, 64)))
             }
             ToolEvent::ApprovalRequested(call) => match self.approval {
-                Approval::Ask { .. } | Approval::Yes => self.end_line(),
-                Approval::Suspend => self.note(&format!("  ? {} needs to be allowed", shown(call))),
+                ApprovalMode::AskUser { .. } | ApprovalMode::ApproveAll => self.end_line(),
+                ApprovalMode::Suspend => {
+                    self.print_note(&format!("  ? {} needs to be allowed", describe_call(call)))
+                }
             },
             _ => Ok(()),
         }
@@ -212,35 +215,35 @@ impl Human {
                 more.extend([", ", &tokens.to_string(), " ", what]);
             }
         }
-        let estimated = if self.estimated { " (estimated)" } else { "" };
+        let estimated = if self.is_usage_estimated { " (estimated)" } else { "" };
         let turns = if outcome.turns == 1 { "turn" } else { "turns" };
         let mut summary = format!(
             "-- {}: {} {turns}, {input_tokens} tokens in, {output_tokens} out{more}{estimated}",
-            in_words(outcome.reason),
+            end_reason_text(outcome.reason),
             outcome.turns
         );
         for call in &outcome.pending {
-            summary.extend(["\n   waiting: ", &shown(&call.to_tool_call())]);
+            summary.extend(["\n   waiting: ", &describe_call(&call.to_tool_call())]);
         }
         summary
     }
 
     /// A line of decoration.
-    fn note(&mut self, line: &str) -> io::Result<()> {
+    fn print_note(&mut self, line: &str) -> io::Result<()> {
         self.end_line()?;
         let _ = writeln!(io::stderr(), "{}", self.dimmed(line));
         Ok(())
     }
 
     fn end_line(&mut self) -> io::Result<()> {
-        match std::mem::replace(&mut self.open, Open::Nowhere) {
-            Open::Nowhere => {}
-            Open::Stdout => {
+        match std::mem::replace(&mut self.open_line, OpenLine::Neither) {
+            OpenLine::Neither => {}
+            OpenLine::Stdout => {
                 let mut out = io::stdout().lock();
                 out.write_all(b"\n")?;
                 out.flush()?;
             }
-            Open::Stderr => {
+            OpenLine::Stderr => {
                 let _ = io::stderr().write_all(b"\n");
             }
         }
@@ -248,34 +251,34 @@ impl Human {
     }
 
     fn dimmed(&self, text: &str) -> String {
-        if self.colours { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.has_colours { format!("\u{1b}[2m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 }
 
 /// A call that waits to be allowed.
-fn shown(call: &ToolCall) -> String {
-    format!("{} {}", one_line(&call.name, 64), arguments(call, LONG))
+fn describe_call(call: &ToolCall) -> String {
+    format!("{} {}", one_line(&call.name, 64), format_arguments(call, MAX_PENDING_CALL_CHARS))
 }
 
 /// The arguments of a call in one line. A long text among them is shortened for itself, so that it
 /// does not hide the others.
-fn arguments(call: &ToolCall, most: usize) -> String {
+fn format_arguments(call: &ToolCall, most: usize) -> String {
     let given = call.arguments_or_empty_object();
     let Ok(mut values) = serde_json::from_str::<serde_json::Map<String, Value>>(given) else {
         return one_line(given, most);
     };
     for value in values.values_mut() {
         if let Value::String(text) = value
-            && text.chars().count() > SHORT
+            && text.chars().count() > MAX_RUNNING_CALL_CHARS
         {
-            *text = exactly(text, SHORT / 2);
+            *text = escape_invisible(text, MAX_RUNNING_CALL_CHARS / 2);
         }
     }
     one_line(&Value::Object(values).to_string(), most)
 }
 
 /// Why a request is sent again, and when: "rate limited, trying again in 3 s".
-fn retrying(error: &Error, delay_ms: u64) -> String {
+fn retry_message(error: &Error, delay_ms: u64) -> String {
     let what = match error.kind() {
         ErrorKind::RateLimited => "rate limited".to_owned(),
         ErrorKind::Overloaded => "the model is overloaded".to_owned(),
@@ -290,12 +293,12 @@ fn retrying(error: &Error, delay_ms: u64) -> String {
 }
 
 /// One clear line on stderr.
-pub(crate) fn error(message: &str) {
+pub(crate) fn print_error(message: &str) {
     let _ = writeln!(io::stderr(), "error: {}", one_line(message, 1_000));
 }
 
 /// Why a run ended, for the user.
-fn in_words(reason: EndReason) -> &'static str {
+fn end_reason_text(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Completed => "completed",
         EndReason::MaxTurns => "stopped at the limit of --max-turns",
@@ -318,41 +321,41 @@ fn in_words(reason: EndReason) -> &'static str {
 }
 
 /// Why a run failed, and when to come back if the server says so. `variable` is that of the key.
-pub(crate) fn failed(outcome: &Outcome, variable: &str) {
+pub(crate) fn print_failure(outcome: &Outcome, variable: &str) {
     let Some(failure) = &outcome.error else {
         let why = outcome.why.as_deref().unwrap_or_default();
         let gap = if why.is_empty() { "" } else { ": " };
-        return error(&format!("{}{gap}{why}", in_words(outcome.reason)));
+        return print_error(&format!("{}{gap}{why}", end_reason_text(outcome.reason)));
     };
-    let message = advised(failure, variable);
+    let message = describe_error(failure, variable);
     // A time in the past is not a wait.
     match failure.retry_after().map_or(0, |wait| wait.as_millis().div_ceil(1_000)) {
-        0 => error(&message),
-        seconds => error(&format!("{message} (again in {seconds} s)")),
+        0 => print_error(&message),
+        seconds => print_error(&format!("{message} (again in {seconds} s)")),
     }
 }
 
 /// What a person should know who continues a session.
-pub(crate) fn notice(message: &str) {
+pub(crate) fn print_session_notice(message: &str) {
     let _ = writeln!(io::stderr(), "session: {}", one_line(message, 2_000));
 }
 
 /// What the model was to read, and did not.
-pub(crate) fn undelivered(text: &str) {
+pub(crate) fn print_undelivered(text: &str) {
     let _ = writeln!(io::stderr(), "not sent to the model: {}", one_line(text, 2_000));
 }
 
 /// A run that ended because it could not ask for approval.
-pub(crate) fn pending(calls: &[PendingCall]) {
+pub(crate) fn print_pending(calls: &[PendingCall]) {
     let names: Vec<_> = calls.iter().map(|call| format!("`{}`", call.name)).collect();
-    error(&format!(
+    print_error(&format!(
         "nothing was written: {} must be allowed, by --yes or on a terminal",
         names.join(", ")
     ));
 }
 
 /// What an interrupted run leaves behind: with every call answered, it can be sent again.
-pub(crate) fn interrupted(history: &History) {
+pub(crate) fn print_interrupted(history: &History) {
     // What the next request would send: a call of a turn that never ended is not in it.
     let history = history.settled();
     let calls = history.iter().filter(|item| item.as_tool_call().is_some()).count();

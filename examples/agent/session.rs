@@ -7,7 +7,7 @@ use turnstream::env::{Ids, SystemIds};
 use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, SessionState};
 
 /// Whether a file can be used as far as its name tells. An error is one line for a person.
-pub(crate) fn check(file: &str) -> Result<(), String> {
+pub(crate) fn check_file_format(file: &str) -> Result<(), String> {
     match is_sqlite(file) && cfg!(not(feature = "sqlite")) {
         true => Err(format!(
             "`{file}` would be an SQLite file, which needs the feature `sqlite`; any other ending \
@@ -43,7 +43,7 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
 }
 
 /// What is to be said about a session that is gone on with; `None` if the last run came to its end.
-pub(crate) fn left(state: &SessionState) -> Option<String> {
+pub(crate) fn resume_notice(state: &SessionState) -> Option<String> {
     let names = |names: Vec<&str>| {
         let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
         names.join(", ")
@@ -66,7 +66,7 @@ pub(crate) fn left(state: &SessionState) -> Option<String> {
 }
 
 /// A failure of the store, for a person.
-pub(crate) fn shown(error: &Error) -> String {
+pub(crate) fn store_error_message(error: &Error) -> String {
     match Conflict::from_error(error) {
         Some(_) => {
             "another program has written to the session; start again to go on from there".to_owned()

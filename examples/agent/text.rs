@@ -1,7 +1,7 @@
 //! Text of models, tools and files, made fit for a terminal.
 
 /// What stands where a character was that a terminal would act on.
-const HIDDEN: char = '\u{fffd}';
+const REPLACEMENT_CHAR: char = '\u{fffd}';
 
 /// One line of at most `most` characters: white space collapses, control characters are hidden.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
@@ -14,7 +14,7 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
                 line.push('…');
                 return line;
             }
-            line.push(shown(c));
+            line.push(replace_control_char(c));
             chars += 1;
         }
     }
@@ -22,20 +22,20 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 }
 
 /// The same text with its lines and tabs, and without anything else that moves a cursor.
-pub(crate) fn many_lines(text: &str) -> String {
+pub(crate) fn sanitize_lines(text: &str) -> String {
     text.chars()
         .filter(|c| *c != '\r')
-        .map(|c| if matches!(c, '\n' | '\t') { c } else { shown(c) })
+        .map(|c| if matches!(c, '\n' | '\t') { c } else { replace_control_char(c) })
         .collect()
 }
 
-fn shown(c: char) -> char {
-    if acts(c) { HIDDEN } else { c }
+fn replace_control_char(c: char) -> char {
+    if is_control_or_bidi(c) { REPLACEMENT_CHAR } else { c }
 }
 
 /// Whether a terminal acts on the character, or it changes how others beside it read: those that move
 /// the cursor, C1 among them, and marks of direction.
-fn acts(c: char) -> bool {
+fn is_control_or_bidi(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2066}'..='\u{2069}')
@@ -54,8 +54,8 @@ fn is_invisible(c: char) -> bool {
 
 /// The same text with every character to be seen: those that are not are written as `\u{202e}`.
 /// Of more than `most` characters, most of the beginning and some of the end.
-pub(crate) fn exactly(text: &str, most: usize) -> String {
-    let escaped = |c: char, into: &mut String| match acts(c) || is_invisible(c) {
+pub(crate) fn escape_invisible(text: &str, most: usize) -> String {
+    let escaped = |c: char, into: &mut String| match is_control_or_bidi(c) || is_invisible(c) {
         true => into.extend(c.escape_default()),
         false => into.push(c),
     };
@@ -73,11 +73,11 @@ pub(crate) fn exactly(text: &str, most: usize) -> String {
 }
 
 /// A line of JSON in which what a terminal acts on is escaped: the same value for a program.
-pub(crate) fn json_line(json: &str) -> String {
+pub(crate) fn escape_json_line(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for c in json.chars() {
         // None of them stands outside a string, and none is longer than one unit of UTF-16.
-        match acts(c) {
+        match is_control_or_bidi(c) {
             true => line.extend(["\\u", &format!("{:04x}", u32::from(c))]),
             false => line.push(c),
         }
@@ -87,7 +87,7 @@ pub(crate) fn json_line(json: &str) -> String {
 
 /// A path in quotes, so that its end is seen. Only ASCII, letters and digits stand for themselves; of
 /// several spaces each is escaped, as is one at either end.
-pub(crate) fn quoted(path: &str) -> String {
+pub(crate) fn quote_path(path: &str) -> String {
     let is_mark = |c| matches!(c, '\u{300}'..='\u{36f}');
     let is_plain = |c: char| match c {
         '"' | '\\' => false,
@@ -112,16 +112,16 @@ pub(crate) fn quoted(path: &str) -> String {
 
 /// The lines of a text as [`exactly`] writes them; of a long text the first and the last.
 pub(crate) fn head_and_tail(text: &str) -> Vec<String> {
-    const HEAD: usize = 8;
-    const TAIL: usize = 4;
-    const WIDE: usize = 240;
+    const HEAD_LINES: usize = 8;
+    const TAIL_LINES: usize = 4;
+    const MAX_LINE_CHARS: usize = 240;
     let all = text.lines().count();
     let mut lines = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        if all <= HEAD + TAIL + 1 || at < HEAD || at >= all - TAIL {
-            lines.push(exactly(line, WIDE));
-        } else if at == HEAD {
-            lines.push(format!("… ({} lines more) …", all - HEAD - TAIL));
+        if all <= HEAD_LINES + TAIL_LINES + 1 || at < HEAD_LINES || at >= all - TAIL_LINES {
+            lines.push(escape_invisible(line, MAX_LINE_CHARS));
+        } else if at == HEAD_LINES {
+            lines.push(format!("… ({} lines more) …", all - HEAD_LINES - TAIL_LINES));
         }
     }
     lines
@@ -135,7 +135,7 @@ mod tests {
     fn escape_sequences_are_removed() {
         let evil = "a\u{1b}[31mb\u{9b}2Jc\u{202e}d\u{7}";
         assert_eq!(one_line(evil, 99), "a\u{fffd}[31mb\u{fffd}2Jc\u{fffd}d\u{fffd}");
-        assert_eq!(many_lines("a\r\n\tb\u{1b}]0;x\u{7}"), "a\n\tb\u{fffd}]0;x\u{fffd}");
+        assert_eq!(sanitize_lines("a\r\n\tb\u{1b}]0;x\u{7}"), "a\n\tb\u{fffd}]0;x\u{fffd}");
     }
 
     #[test]
@@ -147,17 +147,17 @@ mod tests {
         for mark in marks {
             let text = format!("a{mark}b");
             let escaped = format!("a{}b", mark.escape_default());
-            assert_eq!(many_lines(&text), "a\u{fffd}b", "{escaped}");
+            assert_eq!(sanitize_lines(&text), "a\u{fffd}b", "{escaped}");
             assert!(!one_line(&text, 99).contains(mark), "{escaped}");
-            assert_eq!(exactly(&text, 99), escaped);
+            assert_eq!(escape_invisible(&text, 99), escaped);
         }
     }
 
     #[test]
     fn exactly_escapes_invisible_characters_and_keeps_both_ends() {
-        assert_eq!(exactly("a  b \n\u{200b}\u{a0}c", 99), "a  b \\n\\u{200b}\\u{a0}c");
+        assert_eq!(escape_invisible("a  b \n\u{200b}\u{a0}c", 99), "a  b \\n\\u{200b}\\u{a0}c");
         let long = format!("{}{}{}", "a".repeat(6), "b".repeat(500), "c".repeat(3));
-        assert_eq!(exactly(&long, 9), "aaaaaa … (500 characters more) … ccc");
+        assert_eq!(escape_invisible(&long, 9), "aaaaaa … (500 characters more) … ccc");
         let lines: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         let shown = head_and_tail(&lines.join("\n"));
         assert_eq!((shown.len(), shown[0].as_str(), shown[12].as_str()), (13, "0", "99"));
@@ -170,8 +170,8 @@ mod tests {
         let evil =
             "a\u{1b}[2J\u{7f}\u{9b}2J\u{61c}\u{2028}\u{2029}\u{202e}\u{2066} \\ \" ö \u{1f600}";
         let value = serde_json::json!({ evil: [evil] });
-        let line = json_line(&value.to_string());
-        assert!(!line.contains(acts), "{}", line.escape_default());
+        let line = escape_json_line(&value.to_string());
+        assert!(!line.contains(is_control_or_bidi), "{}", line.escape_default());
         assert!(line.contains(r"\u009b2J\u061c\u2028\u2029\u202e\u2066"), "{line}");
         assert!(line.contains("ö \u{1f600}"), "{line}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
@@ -182,8 +182,8 @@ mod tests {
         let unseen = "\u{ad}\u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180e}\u{200b}\u{2065}\u{206a}\
                       \u{206f}\u{2800}\u{3164}\u{fe0f}\u{feff}\u{ffa0}\u{fff9}\u{fffb}\u{1d173}\
                       \u{1d17a}\u{e0001}\u{e0fff}";
-        assert_eq!(exactly(unseen, 99), unseen.escape_default().to_string());
-        assert_eq!(quoted(unseen), format!("\"{}\"", unseen.escape_default()));
+        assert_eq!(escape_invisible(unseen, 99), unseen.escape_default().to_string());
+        assert_eq!(quote_path(unseen), format!("\"{}\"", unseen.escape_default()));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             ("a\u{2044}b\u{202e}c\u{1f600}", r#""a\u{2044}b\u{202e}c\u{1f600}""#),
             ("", r#""""#),
         ] {
-            assert_eq!(quoted(path), expected);
+            assert_eq!(quote_path(path), expected);
         }
     }
 

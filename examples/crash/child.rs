@@ -15,15 +15,15 @@ use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
 use crate::dice::Dice;
-use crate::place::{Place, SESSION};
+use crate::place::{SESSION_ID, StoreLocation};
 
 /// A longer history is made shorter between two runs.
-const LONGEST: usize = 60;
+const MAX_HISTORY_ITEMS: usize = 60;
 
-pub(crate) async fn run(place: Place, seed: u64) -> Result<Infallible, Error> {
+pub(crate) async fn run(place: StoreLocation, seed: u64) -> Result<Infallible, Error> {
     let mut dice = Dice::new(seed);
-    let session = Session::open(place.store()?, SESSION).await?;
-    let agent = agent(&place)?;
+    let session = Session::open(place.open_store()?, SESSION_ID).await?;
+    let agent = build_agent(&place)?;
     loop {
         let input = format!("Go on, at {}.", session.version());
         let run = match session.state() {
@@ -41,15 +41,15 @@ pub(crate) async fn run(place: Place, seed: u64) -> Result<Infallible, Error> {
                 session.run(&agent, input).await?
             }
         };
-        tell(run).await?;
-        if session.history().len() > LONGEST {
-            session.compact(&compactor_fn(shorter)).await?;
+        print_items(run).await?;
+        if session.history().len() > MAX_HISTORY_ITEMS {
+            session.compact(&compactor_fn(compact_older_half)).await?;
         }
     }
 }
 
 /// Prints what is told, an entry a line. Whoever reads a line may rely on it.
-async fn tell(mut run: SessionRun) -> Result<(), Error> {
+async fn print_items(mut run: SessionRun) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     while let Some(event) = run.next().await {
         let items: Vec<Item> = match event? {
@@ -59,33 +59,37 @@ async fn tell(mut run: SessionRun) -> Result<(), Error> {
         };
         for item in items {
             let entry = Entry::Item(item);
-            let line = serde_json::to_string(&entry).map_err(failed)?;
-            writeln!(out, "{line}").and_then(|()| out.flush()).map_err(failed)?;
+            let line = serde_json::to_string(&entry).map_err(write_error)?;
+            writeln!(out, "{line}").and_then(|()| out.flush()).map_err(write_error)?;
         }
     }
     Ok(())
 }
 
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+fn write_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Other, "a line cannot be written").with_source(error)
 }
 
-fn agent(place: &Place) -> Result<Agent, Error> {
-    let model = Scripted::from_fn(|request, _| reply(next(&request.history)));
-    let inner = Agent::new(asking("asked")).with_tools([tool(place, "asked")?.requires_approval()]);
+fn build_agent(place: &StoreLocation) -> Result<Agent, Error> {
+    let model = Scripted::from_fn(|request, _| reply_for_turn(next_turn_number(&request.history)));
+    let inner = Agent::new(single_call_model("asked"))
+        .with_tools([effect_tool(place, "asked")?.requires_approval()]);
     let tools = [
-        tool(place, "once")?,
-        tool(place, "again")?.idempotent(),
-        tool(place, "asked")?.requires_approval(),
-        Tool::external(spec("outside"))?,
-        delegate(&inner, "sub")?,
-        delegate(&Agent::new(asking("sub")).with_tools([delegate(&inner, "sub")?]), "deep")?,
+        effect_tool(place, "once")?,
+        effect_tool(place, "again")?.idempotent(),
+        effect_tool(place, "asked")?.requires_approval(),
+        Tool::external(tool_spec("outside"))?,
+        sub_agent_tool(&inner, "sub")?,
+        sub_agent_tool(
+            &Agent::new(single_call_model("sub")).with_tools([sub_agent_tool(&inner, "sub")?]),
+            "deep",
+        )?,
     ];
     Ok(Agent::new(model).with_tools(tools))
 }
 
 /// A model that makes one call, and is done when it has its result.
-fn asking(name: &'static str) -> Scripted {
+fn single_call_model(name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => Reply::text("Done."),
@@ -94,22 +98,22 @@ fn asking(name: &'static str) -> Scripted {
     })
 }
 
-fn delegate(agent: &Agent, name: &str) -> Result<Tool, Error> {
+fn sub_agent_tool(agent: &Agent, name: &str) -> Result<Tool, Error> {
     agent.as_tool(name, "It asks first, and then leaves a trace")
 }
 
-fn spec(name: &str) -> ToolSpec {
+fn tool_spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
     ToolSpec { name: name.to_owned(), description: "It leaves a trace".to_owned(), parameters }
 }
 
-fn tool(place: &Place, name: &'static str) -> Result<Tool, Error> {
+fn effect_tool(place: &StoreLocation, name: &'static str) -> Result<Tool, Error> {
     let place = place.clone();
-    Tool::raw(spec(name), move |_args, cx| {
+    Tool::raw(tool_spec(name), move |_args, cx| {
         let place = place.clone();
         async move {
             tokio::time::sleep(Duration::from_micros(200)).await;
-            place.take_effect(name, cx.idempotency_key()).map_err(|error| error.to_string())?;
+            place.record_effect(name, cx.idempotency_key()).map_err(|error| error.to_string())?;
             tokio::time::sleep(Duration::from_micros(200)).await;
             Ok::<String, String>(format!("done for {}", cx.call_id()))
         }
@@ -117,13 +121,13 @@ fn tool(place: &Place, name: &'static str) -> Result<Tool, Error> {
 }
 
 /// The number of the next turn. The last one is never folded away.
-fn next(history: &History) -> u64 {
+fn next_turn_number(history: &History) -> u64 {
     let number =
         |item: &Item| item.as_text()?.strip_prefix("Turn ")?.strip_suffix('.')?.parse().ok();
     history.newest_first().find_map(number).map_or(0, |last: u64| last + 1)
 }
 
-fn reply(number: u64) -> Reply {
+fn reply_for_turn(number: u64) -> Reply {
     let calls: &[&str] = match number % 7 {
         0 => &["once", "again"],
         1 => &["once", "again", "once", "again"],
@@ -141,7 +145,7 @@ fn reply(number: u64) -> Reply {
 
 /// Folds the older half, up to something that the user said.
 #[expect(clippy::unnecessary_wraps, reason = "a compactor may fail")]
-fn shorter(history: &History) -> Result<Option<Compaction>, Error> {
+fn compact_older_half(history: &History) -> Result<Option<Compaction>, Error> {
     let mut half = history.iter().take(history.len() / 2);
     let to = half.rposition(|item| item.as_user().is_some());
     let items = || vec![Item::user("Much was done.").with_mark(Mark::Compacted)];

@@ -19,7 +19,7 @@ mod place;
 
 use std::path::PathBuf;
 
-use place::{Kind, Place};
+use place::{StoreKind, StoreLocation};
 
 const HELP: &str = "\
 crash [--store jsonl|sqlite] [--kills N] [--seed S]
@@ -36,20 +36,20 @@ for if it could not go on. Exit code: 0 if none is lost or doubled, 2 for bad us
 enum Command {
     Help,
     Parent {
-        kind: Kind,
+        kind: StoreKind,
         kills: u32,
         seed: u64,
     },
     /// What the parent starts.
     Child {
-        place: Place,
+        place: StoreLocation,
         seed: u64,
     },
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let code = match parse(std::env::args().skip(1)) {
+    let code = match parse_args(std::env::args().skip(1)) {
         Ok(Command::Help) => {
             print!("{HELP}");
             0
@@ -70,8 +70,8 @@ async fn main() {
     std::process::exit(code);
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
-    let (mut kind, mut kills, mut seed, mut folder) = (Kind::JsonLines, 200, 1, None);
+fn parse_args(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
+    let (mut kind, mut kills, mut seed, mut folder) = (StoreKind::JsonLines, 200, 1, None);
     while let Some(word) = words.next() {
         if word == "--help" {
             return Ok(Command::Help);
@@ -79,7 +79,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
         let not_a_number = |_| format!("`{word}` needs a number");
         match word.as_str() {
-            "--store" => kind = Kind::parse(&value()?)?,
+            "--store" => kind = StoreKind::parse(&value()?)?,
             "--kills" => kills = value()?.parse().map_err(not_a_number)?,
             "--seed" => seed = value()?.parse().map_err(not_a_number)?,
             "--child" => folder = Some(PathBuf::from(value()?)),
@@ -87,7 +87,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, String> {
         }
     }
     Ok(match folder {
-        Some(folder) => Command::Child { place: Place { kind, folder }, seed },
+        Some(folder) => Command::Child { place: StoreLocation { kind, folder }, seed },
         None => Command::Parent { kind, kills, seed },
     })
 }

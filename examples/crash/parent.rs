@@ -11,56 +11,63 @@ use turnstream::Error;
 use turnstream::session::{Entry, Session, Store, restore_history};
 
 use crate::dice::Dice;
-use crate::place::{Kind, Place, SESSION};
+use crate::place::{SESSION_ID, StoreKind, StoreLocation};
 
 /// What was found wrong, and what was tried.
 #[derive(Default)]
 struct Report {
     /// How often a process was killed.
-    kills: u32,
+    kill_count: u32,
     /// What was told and is not there, by its place among all that was told.
-    lost: HashSet<usize>,
-    doubled: HashSet<String>,
+    lost_lines: HashSet<usize>,
+    duplicates: HashSet<String>,
     /// How many kills have left a history that cannot be sent.
-    unlawful: usize,
-    torn: u32,
+    invalid_history_count: usize,
+    torn_line_count: u32,
     /// How many runs were broken off in the middle.
-    unfinished: u32,
+    unfinished_run_count: u32,
 }
 
 impl Report {
-    fn is_fine(&self) -> bool {
-        self.lost.is_empty() && self.doubled.is_empty() && self.unlawful == 0
+    fn has_no_failures(&self) -> bool {
+        self.lost_lines.is_empty() && self.duplicates.is_empty() && self.invalid_history_count == 0
     }
 
     /// What is wrong is counted once, however often it is seen.
-    fn lose(&mut self, at: usize, line: &str) {
-        if self.lost.insert(at) {
+    fn record_lost(&mut self, at: usize, line: &str) {
+        if self.lost_lines.insert(at) {
             println!("lost: {line}");
         }
     }
 
-    fn double(&mut self, what: &str) {
-        if self.doubled.insert(what.to_owned()) {
+    fn record_duplicate(&mut self, what: &str) {
+        if self.duplicates.insert(what.to_owned()) {
             println!("doubled: {what}");
         }
     }
 }
 
 /// Gives the exit code.
-pub(crate) async fn run(kind: Kind, kills: u32, seed: u64) -> i32 {
+pub(crate) async fn run(kind: StoreKind, kills: u32, seed: u64) -> i32 {
     let name = format!("turnstream-crash-{}-{}", kind.name(), std::process::id());
-    let place = Place { kind, folder: std::env::temp_dir().join(name) };
+    let place = StoreLocation { kind, folder: std::env::temp_dir().join(name) };
     let mut report = Report::default();
     let result = match fs::create_dir_all(&place.folder) {
-        Ok(()) => kill_and_look(&place, kills, seed, &mut report).await,
+        Ok(()) => kill_and_verify(&place, kills, seed, &mut report).await,
         Err(error) => Err(format!("`{}` cannot be made: {error}", place.folder.display())),
     };
-    let is_fine = result.is_ok() && report.is_fine();
+    let is_fine = result.is_ok() && report.has_no_failures();
     if let Err(message) = result {
         eprintln!("error: {message}");
     }
-    let Report { kills, lost, doubled, unlawful, torn, unfinished } = report;
+    let Report {
+        kill_count: kills,
+        lost_lines: lost,
+        duplicates: doubled,
+        invalid_history_count: unlawful,
+        torn_line_count: torn,
+        unfinished_run_count: unfinished,
+    } = report;
     println!("broken off {unfinished}, torn lines {torn}, unlawful {unlawful}");
     println!("kills {kills}, lost {}, doubled {}", lost.len(), doubled.len());
     match is_fine {
@@ -75,8 +82,8 @@ pub(crate) async fn run(kind: Kind, kills: u32, seed: u64) -> i32 {
 /// # Errors
 ///
 /// If it cannot go on: no child starts, one ends by itself, or the store cannot be read.
-async fn kill_and_look(
-    place: &Place,
+async fn kill_and_verify(
+    place: &StoreLocation,
     kills: u32,
     seed: u64,
     report: &mut Report,
@@ -84,27 +91,28 @@ async fn kill_and_look(
     let mut dice = Dice::new(seed);
     let mut told = Vec::new();
     for kill in 1..=kills {
-        told.extend(child(place, &mut dice)?);
-        report.kills = kill;
-        if let Some(lines) = place.lines()
+        told.extend(run_and_kill_child(place, &mut dice)?);
+        report.kill_count = kill;
+        if let Some(lines) = place.session_file()
             && dice.roll(5) == 0
         {
             // A write that a crash has cut in the middle.
-            let torn = tear(&lines).map_err(|error| format!("no line can be torn: {error}"))?;
-            report.torn += u32::from(torn);
+            let torn = append_torn_line(&lines)
+                .map_err(|error| format!("no line can be torn: {error}"))?;
+            report.torn_line_count += u32::from(torn);
         }
-        let was_fine = report.is_fine();
-        look(place, &told, report).await.map_err(|error| error.to_string())?;
-        if was_fine && !report.is_fine() {
+        let was_fine = report.has_no_failures();
+        verify_store(place, &told, report).await.map_err(|error| error.to_string())?;
+        if was_fine && !report.has_no_failures() {
             println!("first after kill {kill}");
         }
     }
     // It can be written again, whatever the last kill has left.
-    write_again(place).await.map_err(|error| error.to_string())
+    ensure_writable(place).await.map_err(|error| error.to_string())
 }
 
 /// Starts a child and kills it. Gives the lines that it printed.
-fn child(place: &Place, dice: &mut Dice) -> Result<Vec<String>, String> {
+fn run_and_kill_child(place: &StoreLocation, dice: &mut Dice) -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command.args(["--store", place.kind.name(), "--seed", &dice.roll(1 << 30).to_string()]);
@@ -143,7 +151,7 @@ fn child(place: &Place, dice: &mut Dice) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-fn tear(lines: &Path) -> std::io::Result<bool> {
+fn append_torn_line(lines: &Path) -> std::io::Result<bool> {
     // What the kill itself has cut is torn already: a writer would have cut it off first.
     if !fs::read(lines).is_ok_and(|text| text.ends_with(b"\n")) {
         return Ok(false);
@@ -153,24 +161,28 @@ fn tear(lines: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-async fn look(place: &Place, told: &[String], report: &mut Report) -> Result<(), Error> {
-    let entries = place.store()?.load(SESSION, 0).await?.unwrap_or_default();
-    compare(&entries, told, report);
+async fn verify_store(
+    place: &StoreLocation,
+    told: &[String],
+    report: &mut Report,
+) -> Result<(), Error> {
+    let entries = place.open_store()?.load(SESSION_ID, 0).await?.unwrap_or_default();
+    verify_entries(&entries, told, report);
     for tool in ["once", "asked"] {
-        let effects = fs::read_to_string(place.effects(tool)).unwrap_or_default();
+        let effects = fs::read_to_string(place.effect_file(tool)).unwrap_or_default();
         let mut keys = HashSet::new();
         for key in effects.lines().filter(|key| !keys.insert(*key)) {
-            report.double(&format!("the effect of {key}"));
+            report.record_duplicate(&format!("the effect of {key}"));
         }
     }
-    let history = restore_history(SESSION, entries);
-    report.unfinished += u32::from(!history.unanswered_calls().is_empty());
-    report.unlawful += usize::from(!history.settled().is_settled());
+    let history = restore_history(SESSION_ID, entries);
+    report.unfinished_run_count += u32::from(!history.unanswered_calls().is_empty());
+    report.invalid_history_count += usize::from(!history.settled().is_settled());
     Ok(())
 }
 
 /// What was told is there, in that order, and each item once.
-fn compare(entries: &[Entry], told: &[String], report: &mut Report) {
+fn verify_entries(entries: &[Entry], told: &[String], report: &mut Report) {
     let (mut items, mut seen) = (Vec::new(), HashSet::new());
     for entry in entries {
         let Entry::Item(item) = entry else { continue };
@@ -182,7 +194,7 @@ fn compare(entries: &[Entry], told: &[String], report: &mut Report) {
             (None, None) => items.last().cloned().unwrap_or_default(),
         };
         if !seen.insert(once.clone()) {
-            report.double(&once);
+            report.record_duplicate(&once);
         }
     }
     let mut written = items.iter();
@@ -190,13 +202,13 @@ fn compare(entries: &[Entry], told: &[String], report: &mut Report) {
         let mut ahead = written.clone();
         match ahead.any(|item| item == line) {
             true => written = ahead,
-            false => report.lose(at, line),
+            false => report.record_lost(at, line),
         }
     }
 }
 
-async fn write_again(place: &Place) -> Result<(), Error> {
-    let session = Session::open(place.store()?, SESSION).await?;
+async fn ensure_writable(place: &StoreLocation) -> Result<(), Error> {
+    let session = Session::open(place.open_store()?, SESSION_ID).await?;
     let last = session.history().len();
     session.checkpoint(last..last, []).await
 }

@@ -9,16 +9,16 @@ use turnstream::Error;
 use turnstream::session::{JsonLinesStore, Store};
 
 /// The session's id.
-pub(crate) const SESSION: &str = "crash";
+pub(crate) const SESSION_ID: &str = "crash";
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum StoreKind {
     JsonLines,
     #[cfg(feature = "sqlite")]
     Sqlite,
 }
 
-impl Kind {
+impl StoreKind {
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         match name {
             "jsonl" => Ok(Self::JsonLines),
@@ -41,35 +41,35 @@ impl Kind {
 
 /// A folder with the store and what the tools did.
 #[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) kind: Kind,
+pub(crate) struct StoreLocation {
+    pub(crate) kind: StoreKind,
     pub(crate) folder: PathBuf,
 }
 
-impl Place {
-    pub(crate) fn store(&self) -> Result<Arc<dyn Store>, Error> {
+impl StoreLocation {
+    pub(crate) fn open_store(&self) -> Result<Arc<dyn Store>, Error> {
         Ok(match self.kind {
-            Kind::JsonLines => Arc::new(JsonLinesStore::open(&self.folder)?),
+            StoreKind::JsonLines => Arc::new(JsonLinesStore::open(&self.folder)?),
             #[cfg(feature = "sqlite")]
-            Kind::Sqlite => {
+            StoreKind::Sqlite => {
                 Arc::new(turnstream::session::SqliteStore::open(self.folder.join("crash.db"))?)
             }
         })
     }
 
     /// The file of the session, where the store has one for each.
-    pub(crate) fn lines(&self) -> Option<PathBuf> {
-        (self.kind == Kind::JsonLines).then(|| self.folder.join(format!("{SESSION}.jsonl")))
+    pub(crate) fn session_file(&self) -> Option<PathBuf> {
+        (self.kind == StoreKind::JsonLines).then(|| self.folder.join(format!("{SESSION_ID}.jsonl")))
     }
 
     /// Where a tool writes the key of each call.
-    pub(crate) fn effects(&self, tool: &str) -> PathBuf {
+    pub(crate) fn effect_file(&self, tool: &str) -> PathBuf {
         self.folder.join(format!("{tool}.txt"))
     }
 
     /// What a tool does to the world: it writes a line that stays.
-    pub(crate) fn take_effect(&self, tool: &str, key: &str) -> io::Result<()> {
-        let path = self.effects(tool);
+    pub(crate) fn record_effect(&self, tool: &str, key: &str) -> io::Result<()> {
+        let path = self.effect_file(tool);
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(format!("{key}\n").as_bytes())?;
         file.sync_data()

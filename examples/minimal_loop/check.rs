@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) fn main(file: &Path) -> ExitCode {
+pub(crate) fn check_file(file: &Path) -> ExitCode {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) => {
@@ -14,7 +14,7 @@ pub(crate) fn main(file: &Path) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let complaints = complaints(&text);
+    let complaints = glossary_violations(&text);
     for complaint in &complaints {
         eprintln!("{complaint}");
     }
@@ -22,7 +22,7 @@ pub(crate) fn main(file: &Path) -> ExitCode {
 }
 
 /// What is wrong with a glossary: its terms are the headings of the second level.
-fn complaints(text: &str) -> Vec<String> {
+fn glossary_violations(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut last: Option<&str> = None;
     for term in text.lines().filter_map(|line| line.strip_prefix("## ")) {

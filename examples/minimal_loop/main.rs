@@ -32,9 +32,9 @@ use turnstream::{Agent, EventStreamExt, Toolkit};
 use crate::tools::{Root, apply_patch, markdown_check, read_file};
 
 const GOAL: &str = "Add two glossary terms and ensure formatting";
-const FILE: &str = "book/glossary.md";
+const GLOSSARY_PATH: &str = "book/glossary.md";
 
-const GLOSSARY: &str = "\
+const INITIAL_GLOSSARY: &str = "\
 # Glossary
 
 ## Agent loop
@@ -52,24 +52,24 @@ One event for every step.
 
 /// How a run is shown.
 #[derive(Clone, Copy, PartialEq)]
-enum Shown {
+enum OutputFormat {
     Yaml,
     Json,
 }
 
 /// A folder that is gone when the program is.
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new() -> io::Result<Self> {
         let path = env::temp_dir().join(format!("minimal_loop-{}", std::process::id()));
         fs::create_dir_all(path.join("book"))?;
-        fs::write(path.join(FILE), GLOSSARY)?;
+        fs::write(path.join(GLOSSARY_PATH), INITIAL_GLOSSARY)?;
         Ok(Self(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -80,17 +80,17 @@ async fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (shown, hasty) = match args[..] {
-        ["--check", file] => return check::main(Path::new(file)),
-        [] => (Shown::Yaml, false),
-        ["--json"] => (Shown::Json, false),
-        ["--hasty"] => (Shown::Yaml, true),
-        ["--json", "--hasty"] | ["--hasty", "--json"] => (Shown::Json, true),
+        ["--check", file] => return check::check_file(Path::new(file)),
+        [] => (OutputFormat::Yaml, false),
+        ["--json"] => (OutputFormat::Json, false),
+        ["--hasty"] => (OutputFormat::Yaml, true),
+        ["--json", "--hasty"] | ["--hasty", "--json"] => (OutputFormat::Json, true),
         _ => {
             eprintln!("usage: minimal_loop [--json] [--hasty] | --check FILE");
             return ExitCode::from(2);
         }
     };
-    match run(shown, hasty).await {
+    match run_agent(shown, hasty).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -101,11 +101,11 @@ async fn main() -> ExitCode {
 }
 
 /// Whether it was a success with evidence.
-async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Error>> {
-    let folder = Folder::new()?;
+async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std::error::Error>> {
+    let folder = TempFolder::new()?;
     let root = Root::new(folder.0.clone());
     let tools = [read_file(&root), apply_patch(&root), markdown_check(&root)];
-    let agent = Agent::new(if hasty { model::hasty() } else { model::thorough() })
+    let agent = Agent::new(if hasty { model::hasty_model() } else { model::thorough_model() })
         .with_system("You keep the glossary of a book. One action at a time.")
         .with_toolkit(Toolkit::new(tools).first_call_only())
         .with_max_turns(19)
@@ -113,18 +113,20 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
         .with_rationale();
 
     let trace = agent.new_trace();
-    trace.add_input(json!({ "goal": GOAL, "files": [FILE], "why": "the goal names the glossary" }));
-    if shown == Shown::Json {
+    trace.add_input(
+        json!({ "goal": GOAL, "files": [GLOSSARY_PATH], "why": "the goal names the glossary" }),
+    );
+    if shown == OutputFormat::Json {
         trace.write_to(io::stdout());
     } else {
         println!("The model is scripted; files, patches and the check are real.\n");
     }
     let mut steps = 0;
-    let mut run = agent.run(format!("{GOAL}. The file is {FILE}.")).trace_to(&trace);
+    let mut run = agent.run(format!("{GOAL}. The file is {GLOSSARY_PATH}.")).trace_to(&trace);
     while let Some(event) = run.next().await {
         event?;
         let all = trace.events();
-        for step in all.iter().skip(steps).filter(|_| shown == Shown::Yaml) {
+        for step in all.iter().skip(steps).filter(|_| shown == OutputFormat::Yaml) {
             println!("{step}");
         }
         steps = all.len();
@@ -132,7 +134,7 @@ async fn run(shown: Shown, hasty: bool) -> Result<bool, Box<dyn std::error::Erro
     let Some(last) = trace.last_event() else { return Ok(false) };
     let TraceAction::Stop { stop_reason, .. } = &last.action else { return Ok(false) };
     let proof = last.result.verification_evidence.as_ref();
-    if shown == Shown::Yaml {
+    if shown == OutputFormat::Yaml {
         let proof = proof.map_or_else(|| "none".to_owned(), |it| format!("`{}`", it.command));
         println!("{stop_reason} after {steps} steps; evidence: {proof}");
         if let Some(missing) = &last.result.missing {

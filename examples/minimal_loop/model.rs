@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use turnstream::provider::{Reply, Scripted};
 
-use crate::FILE;
+use crate::GLOSSARY_PATH;
 
-const ADD: &str = " One event for every step.
+const ADD_PATCH: &str = " One event for every step.
 +
 +
 +## Budget
@@ -17,7 +17,7 @@ const ADD: &str = " One event for every step.
 +What has to be true before the work is done.
 ";
 
-const MEND: &str = " # Glossary
+const FIX_PATCH: &str = " # Glossary
 
 +## Acceptance criteria
 +
@@ -43,38 +43,39 @@ const MEND: &str = " # Glossary
 -What has to be true before the work is done.
 ";
 
-const STOP: &str = "After the markdown check passes";
+const STOP_CONDITION: &str = "After the markdown check passes";
 
-fn act(tool: &str, expected: &str, risk: &str, mut args: Value) -> Reply {
-    args["path"] = json!(FILE);
-    args["_why"] = json!({ "expected_outcome": expected, "stop_condition": STOP, "risk": risk });
+fn tool_call_reply(tool: &str, expected: &str, risk: &str, mut args: Value) -> Reply {
+    args["path"] = json!(GLOSSARY_PATH);
+    args["_why"] =
+        json!({ "expected_outcome": expected, "stop_condition": STOP_CONDITION, "risk": risk });
     Reply::new().call(tool, args)
 }
 
-fn check() -> Reply {
-    act("markdown_check", "No markdown errors", "low", json!({}))
+fn check_reply() -> Reply {
+    tool_call_reply("markdown_check", "No markdown errors", "low", json!({}))
 }
 
 /// Learns the format, adds the terms, checks, and mends what the check complains of.
-fn begin() -> Vec<Reply> {
+fn editing_replies() -> Vec<Reply> {
     let added = "Glossary updated with Acceptance criteria and Budget";
     let mended = "Fix ordering/blank lines; markdown check passes";
     vec![
-        act("read_file", "The current format is known", "low", json!({})),
-        act("apply_patch", added, "low", json!({ "input": ADD })),
-        check(),
-        act("apply_patch", mended, "low", json!({ "input": MEND })),
+        tool_call_reply("read_file", "The current format is known", "low", json!({})),
+        tool_call_reply("apply_patch", added, "low", json!({ "input": ADD_PATCH })),
+        check_reply(),
+        tool_call_reply("apply_patch", mended, "low", json!({ "input": FIX_PATCH })),
     ]
 }
 
 /// Stops when the check has passed.
-pub(crate) fn thorough() -> Scripted {
+pub(crate) fn thorough_model() -> Scripted {
     let done = Reply::text("The terms are added, and `minimal_loop --check` passes.");
-    Scripted::new(begin().into_iter().chain([check(), done]))
+    Scripted::new(editing_replies().into_iter().chain([check_reply(), done]))
 }
 
 /// Takes its intention for the outcome, and insists on it.
-pub(crate) fn hasty() -> Scripted {
+pub(crate) fn hasty_model() -> Scripted {
     let done = ["The terms are added and everything is in order.", "It is certainly in order."];
-    Scripted::new(begin().into_iter().chain(done.map(Reply::text)))
+    Scripted::new(editing_replies().into_iter().chain(done.map(Reply::text)))
 }

@@ -2,67 +2,71 @@
 
 /// What a patch makes of a text.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Patched {
+pub(crate) enum PatchOutcome {
     /// The text that it becomes.
     Changed(String),
     /// All of it is there already: it was applied before.
-    AlreadyThere,
+    AlreadyApplied,
 }
 
 struct Hunk<'a> {
-    old: Vec<&'a str>,
-    new: Vec<&'a str>,
-    adds: bool,
+    old_lines: Vec<&'a str>,
+    new_lines: Vec<&'a str>,
+    has_additions: bool,
 }
 
 /// Applies all hunks, or none.
-pub(crate) fn apply(text: &str, patch: &str) -> Result<Patched, String> {
+pub(crate) fn apply(text: &str, patch: &str) -> Result<PatchOutcome, String> {
     let mut lines: Vec<&str> = text.lines().collect();
     let mut changed = false;
-    for hunk in hunks(patch)? {
-        let found = places(&lines, &hunk.old);
+    for hunk in parse_hunks(patch)? {
+        let found = match_positions(&lines, &hunk.old_lines);
         match found[..] {
-            _ if hunk.adds && !places(&lines, &hunk.new).is_empty() => {}
+            _ if hunk.has_additions && !match_positions(&lines, &hunk.new_lines).is_empty() => {}
             [at] => {
-                lines.splice(at..at + hunk.old.len(), hunk.new);
+                lines.splice(at..at + hunk.old_lines.len(), hunk.new_lines);
                 changed = true;
             }
-            [] if !hunk.adds => {}
-            [] => return Err(format!("these lines are not in the file: {:?}", hunk.old)),
+            [] if !hunk.has_additions => {}
+            [] => return Err(format!("these lines are not in the file: {:?}", hunk.old_lines)),
             _ => {
-                return Err(format!("these lines are there {} times: {:?}", found.len(), hunk.old));
+                return Err(format!(
+                    "these lines are there {} times: {:?}",
+                    found.len(),
+                    hunk.old_lines
+                ));
             }
         }
     }
     Ok(match changed {
-        true => Patched::Changed(lines.join("\n") + "\n"),
-        false => Patched::AlreadyThere,
+        true => PatchOutcome::Changed(lines.join("\n") + "\n"),
+        false => PatchOutcome::AlreadyApplied,
     })
 }
 
-fn hunks(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
+fn parse_hunks(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
     let mut hunks = Vec::new();
     for part in patch.split("@@\n").filter(|part| !part.is_empty()) {
-        let mut hunk = Hunk { old: Vec::new(), new: Vec::new(), adds: false };
+        let mut hunk = Hunk { old_lines: Vec::new(), new_lines: Vec::new(), has_additions: false };
         for line in part.lines() {
             match (line.get(..1), line.get(1..)) {
                 (Some("+"), Some(line)) => {
-                    hunk.new.push(line);
-                    hunk.adds = true;
+                    hunk.new_lines.push(line);
+                    hunk.has_additions = true;
                 }
-                (Some("-"), Some(line)) => hunk.old.push(line),
+                (Some("-"), Some(line)) => hunk.old_lines.push(line),
                 (Some(" "), Some(line)) => {
-                    hunk.old.push(line);
-                    hunk.new.push(line);
+                    hunk.old_lines.push(line);
+                    hunk.new_lines.push(line);
                 }
                 (None, _) => {
-                    hunk.old.push("");
-                    hunk.new.push("");
+                    hunk.old_lines.push("");
+                    hunk.new_lines.push("");
                 }
                 _ => return Err(format!("a line begins with none of ` `, `-` and `+`: {line:?}")),
             }
         }
-        if hunk.old.is_empty() {
+        if hunk.old_lines.is_empty() {
             return Err("a hunk needs a line that is there, to know where it belongs".to_owned());
         }
         hunks.push(hunk);
@@ -73,7 +77,7 @@ fn hunks(patch: &str) -> Result<Vec<Hunk<'_>>, String> {
     }
 }
 
-fn places(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
+fn match_positions(lines: &[&str], wanted: &[&str]) -> Vec<usize> {
     let windows = lines.windows(wanted.len()).enumerate();
     windows.filter(|(_, window)| *window == wanted).map(|(at, _)| at).collect()
 }
@@ -83,25 +87,25 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, patch: &str, expected: &Result<Patched, String>) {
+    fn assert_applies(text: &str, patch: &str, expected: &Result<PatchOutcome, String>) {
         let got = apply(text, patch);
         assert!(got == *expected || (got.is_err() && expected.is_err()), "{got:?}");
     }
 
     #[test]
     fn a_patch_is_applied_once() {
-        let changed = |text: &str| Ok(Patched::Changed(text.to_owned()));
-        check("a\nb\n", " a\n+x\n b\n", &changed("a\nx\nb\n"));
-        check("a\nx\nb\n", " a\n+x\n b\n", &Ok(Patched::AlreadyThere));
-        check("a\nb\nc\n", "-a\n b\n@@\n-c\n+d\n b\n", &Err(String::new()));
-        check("a\nb\nc\n", " a\n-b\n", &changed("a\nc\n"));
-        check("a\nc\n", " a\n-b\n", &Ok(Patched::AlreadyThere));
+        let changed = |text: &str| Ok(PatchOutcome::Changed(text.to_owned()));
+        assert_applies("a\nb\n", " a\n+x\n b\n", &changed("a\nx\nb\n"));
+        assert_applies("a\nx\nb\n", " a\n+x\n b\n", &Ok(PatchOutcome::AlreadyApplied));
+        assert_applies("a\nb\nc\n", "-a\n b\n@@\n-c\n+d\n b\n", &Err(String::new()));
+        assert_applies("a\nb\nc\n", " a\n-b\n", &changed("a\nc\n"));
+        assert_applies("a\nc\n", " a\n-b\n", &Ok(PatchOutcome::AlreadyApplied));
     }
 
     #[test]
     fn an_ambiguous_patch_changes_nothing() {
         for patch in ["", "+x\n", "?x\n", " z\n+x\n", " a\n+x\n"] {
-            check("a\na\n", patch, &Err(String::new()));
+            assert_applies("a\na\n", patch, &Err(String::new()));
         }
     }
 }

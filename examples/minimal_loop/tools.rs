@@ -9,7 +9,7 @@ use std::{env, fs, io};
 use turnstream::item::Evidence;
 use turnstream::tool::{Tool, ToolContext};
 
-use crate::patch::{self, Patched};
+use crate::patch::{self, PatchOutcome};
 
 /// The folder that the tools work in, and cannot leave.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Root {
         Self(Arc::new(path))
     }
 
-    fn file(&self, path: &str) -> Result<PathBuf, String> {
+    fn resolve_path(&self, path: &str) -> Result<PathBuf, String> {
         match Path::new(path).components().all(|part| matches!(part, Component::Normal(_))) {
             true => Ok(self.0.join(path)),
             false => Err(format!("`{path}` is not a path inside of the project")),
@@ -28,17 +28,17 @@ impl Root {
     }
 
     fn read(&self, path: &str) -> Result<String, String> {
-        fs::read_to_string(self.file(path)?).map_err(|error| format!("`{path}`: {error}"))
+        fs::read_to_string(self.resolve_path(path)?).map_err(|error| format!("`{path}`: {error}"))
     }
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct File {
+struct FileArgs {
     path: String,
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Patch {
+struct PatchArgs {
     path: String,
     /// Lines that stay (` `), go (`-`) or come (`+`); `@@` stands between two places.
     input: String,
@@ -46,50 +46,58 @@ struct Patch {
 
 pub(crate) fn read_file(root: &Root) -> Tool {
     let root = root.clone();
-    let read = move |file: File, _| std::future::ready(root.read(&file.path));
+    let read = move |file: FileArgs, _| std::future::ready(root.read(&file.path));
     Tool::new("read_file", "Reads a file", read).with_dry_run_support()
 }
 
 /// Applied twice, it changes something once. In a dry run it says what it would change.
 pub(crate) fn apply_patch(root: &Root) -> Tool {
     let root = root.clone();
-    let apply = move |args: Patch, cx: ToolContext| std::future::ready(apply(&root, &args, &cx));
+    let apply = move |args: PatchArgs, cx: ToolContext| {
+        std::future::ready(apply_to_file(&root, &args, &cx))
+    };
     Tool::new("apply_patch", "Applies a patch to a file", apply).exclusive().with_dry_run_support()
 }
 
-fn apply(root: &Root, Patch { path, input }: &Patch, cx: &ToolContext) -> Result<String, String> {
+fn apply_to_file(
+    root: &Root,
+    PatchArgs { path, input }: &PatchArgs,
+    cx: &ToolContext,
+) -> Result<String, String> {
     let text = match patch::apply(&root.read(path)?, input)? {
-        Patched::AlreadyThere => return Ok(format!("`{path}` is as the patch wants it already")),
-        Patched::Changed(text) => text,
+        PatchOutcome::AlreadyApplied => {
+            return Ok(format!("`{path}` is as the patch wants it already"));
+        }
+        PatchOutcome::Changed(text) => text,
     };
     if cx.is_dry_run() {
         return Ok(format!("`{path}` would have {} lines", text.lines().count()));
     }
     // Told first: a write that fails may have changed something.
     cx.record_change(path.clone());
-    fs::write(root.file(path)?, text).map_err(|error| format!("`{path}`: {error}"))?;
+    fs::write(root.resolve_path(path)?, text).map_err(|error| format!("`{path}`: {error}"))?;
     Ok(format!("`{path}` is changed"))
 }
 
 /// Runs the check, this program in a process of its own, and puts on record what came of it.
 pub(crate) fn markdown_check(root: &Root) -> Tool {
     let root = root.clone();
-    let check = move |file: File, cx| {
+    let check = move |file: FileArgs, cx| {
         let root = root.clone();
-        async move { check(&root, &file.path, &cx).await }
+        async move { run_check(&root, &file.path, &cx).await }
     };
     Tool::new("markdown_check", "Checks the format of a glossary", check)
         .with_timeout(Duration::from_mins(1))
         .with_dry_run_support()
 }
 
-async fn check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, String> {
-    root.file(path)?;
+async fn run_check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, String> {
+    root.resolve_path(path)?;
     let cannot = |error: io::Error| format!("the check cannot be run: {error}");
     let program = env::current_exe().map_err(cannot)?;
     let name = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut child = Running::start(&program, path, &root.0).map_err(cannot)?;
-    let (code, stderr) = child.ended().await.map_err(cannot)?;
+    let mut child = CheckProcess::spawn(&program, path, &root.0).map_err(cannot)?;
+    let (code, stderr) = child.wait().await.map_err(cannot)?;
     let evidence = Evidence {
         command: format!("{name} --check {path}"),
         exit_code: code,
@@ -103,10 +111,10 @@ async fn check(root: &Root, path: &str, cx: &ToolContext) -> Result<String, Stri
 }
 
 /// A process that ends when it is dropped.
-struct Running(Child);
+struct CheckProcess(Child);
 
-impl Running {
-    fn start(program: &Path, path: &str, folder: &Path) -> io::Result<Self> {
+impl CheckProcess {
+    fn spawn(program: &Path, path: &str, folder: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
         command.args(["--check", path]).current_dir(folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -114,7 +122,7 @@ impl Running {
     }
 
     /// Its exit code and its complaints, which are few.
-    async fn ended(&mut self) -> io::Result<(Option<i32>, String)> {
+    async fn wait(&mut self) -> io::Result<(Option<i32>, String)> {
         let status = loop {
             match self.0.try_wait()? {
                 Some(status) => break status,
@@ -127,7 +135,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for CheckProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

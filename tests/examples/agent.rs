@@ -20,39 +20,39 @@ use crate::support::programs::example_program;
 #[cfg(target_os = "linux")]
 use crate::terminal::Terminal;
 
-const QUESTION: &str = "How many lines of Rust are in src, and which file is the longest?";
+const LINE_COUNT_PROMPT: &str = "How many lines of Rust are in src, and which file is the longest?";
 
 /// A directory to ask about, gone when dropped.
-struct Temp(PathBuf);
+struct TempProject(PathBuf);
 
-impl Temp {
+impl TempProject {
     fn new() -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("example-agent-{}-{number}", std::process::id());
         let temp = Self(std::env::temp_dir().join(name));
-        temp.write("src/short.rs", "fn a() {}\n");
-        temp.write("src/deep/long.rs", &"// line\n".repeat(321));
-        temp.write("src/notes.md", &"text\n".repeat(1_000));
-        temp.write("other.rs", &"// line\n".repeat(2_000));
+        temp.write_file("src/short.rs", "fn a() {}\n");
+        temp.write_file("src/deep/long.rs", &"// line\n".repeat(321));
+        temp.write_file("src/notes.md", &"text\n".repeat(1_000));
+        temp.write_file("other.rs", &"// line\n".repeat(2_000));
         temp
     }
 
-    fn write(&self, path: &str, text: &str) {
+    fn write_file(&self, path: &str, text: &str) {
         let path = self.0.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 }
 
-impl Drop for Temp {
+impl Drop for TempProject {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// The program, without a key; `None` if it is not built, as when only this test is.
-fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
+fn agent_command(directory: &Path, args: &[&str]) -> Option<Command> {
     let mut command = Command::new(example_program("agent")?);
     command.current_dir(directory).args(args).stdin(Stdio::null());
     for name in ["ANTHROPIC", "OPENAI", "GEMINI", "OLLAMA"] {
@@ -64,31 +64,31 @@ fn agent(directory: &Path, args: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-fn text(bytes: &[u8]) -> &str {
+fn utf8_str(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
 #[track_caller]
-fn check_exit(output: &Output, code: i32) {
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+fn assert_exit_code(output: &Output, code: i32) {
+    let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout: {out}\nstderr: {err}");
 }
 
 /// One clear line on stderr, and nothing on stdout.
 #[track_caller]
-fn check_bad_usage(output: &Output, words: &str) {
-    check_exit(output, 2);
-    let err = text(&output.stderr);
-    assert_eq!(text(&output.stdout), "");
+fn assert_bad_usage(output: &Output, words: &str) {
+    assert_exit_code(output, 2);
+    let err = utf8_str(&output.stderr);
+    assert_eq!(utf8_str(&output.stdout), "");
     assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
     assert!(err.contains(words), "{err}");
 }
 
 /// The events of `--json`, the error on the line before `finished`, and the outcome.
 #[track_caller]
-fn read_json(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
+fn parse_json_output(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
     let (mut events, mut error) = (Vec::new(), None);
-    for line in text(stdout).lines() {
+    for line in utf8_str(stdout).lines() {
         assert!(error.is_none() || line.starts_with(r#"{"type":"finished""#), "{line}");
         if line.starts_with(r#"{"type":"error""#) {
             error = Some(serde_json::from_str(line).unwrap());
@@ -103,7 +103,7 @@ fn read_json(stdout: &[u8]) -> (Vec<Event>, Option<Error>, Outcome) {
     (events, error, outcome)
 }
 
-fn ask_stdin(mut command: Command, input: &[u8]) -> Output {
+fn run_with_stdin(mut command: Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
@@ -112,12 +112,12 @@ fn ask_stdin(mut command: Command, input: &[u8]) -> Output {
 
 #[test]
 fn the_printed_counts_match_the_source_tree() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &[QUESTION]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &[LINE_COUNT_PROMPT]) else { return };
     // A proxy of the environment is not for the loopback device.
     let output = agent.env("HTTP_PROXY", "http://127.0.0.1:1").output().unwrap();
-    check_exit(&output, 0);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_exit_code(&output, 0);
+    let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
     for part in ["322 lines of Rust", "2 files", "`src/deep/long.rs` with 321 lines", "scripted"] {
         assert!(out.contains(part), "{out}");
     }
@@ -129,12 +129,12 @@ fn the_printed_counts_match_the_source_tree() {
 
 #[test]
 fn with_json_every_line_is_an_event_and_finished_comes_last() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &["--json", QUESTION]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &["--json", LINE_COUNT_PROMPT]) else { return };
     let output = agent.output().unwrap();
-    check_exit(&output, 0);
-    assert_eq!(text(&output.stderr), "");
-    let (events, error, outcome) = read_json(&output.stdout);
+    assert_exit_code(&output, 0);
+    assert_eq!(utf8_str(&output.stderr), "");
+    let (events, error, outcome) = parse_json_output(&output.stdout);
     assert_eq!((error, outcome.reason, outcome.turns), (None, EndReason::Completed, 2));
     assert!(outcome.text.contains("322") && outcome.usage.total() > 0);
     let streamed: String = events.iter().filter_map(Event::text_delta).map(Text::as_str).collect();
@@ -144,13 +144,15 @@ fn with_json_every_line_is_an_event_and_finished_comes_last() {
 
 #[tokio::test]
 async fn with_json_no_terminal_control_character_is_printed() {
-    const EVIL: &str = "a\u{9b}2J\u{7f}\u{2028}\u{202e}b";
-    for reply in [|| Reply::text(EVIL), || Reply::error(Error::new(ErrorKind::Auth, EVIL))] {
-        let Some(output) = against(reply, true).await else { return };
-        let out = text(&output.stdout);
+    const UNSAFE_TEXT: &str = "a\u{9b}2J\u{7f}\u{2028}\u{202e}b";
+    for reply in
+        [|| Reply::text(UNSAFE_TEXT), || Reply::error(Error::new(ErrorKind::Auth, UNSAFE_TEXT))]
+    {
+        let Some(output) = run_against_reply(reply, true).await else { return };
+        let out = utf8_str(&output.stdout);
         let is_raw = |c: char| (c.is_control() && c != '\n') || "\u{2028}\u{202e}".contains(c);
         assert!(!out.contains(is_raw) && out.contains(r"\u202e"), "{}", out.escape_default());
-        let (.., outcome) = read_json(&output.stdout);
+        let (.., outcome) = parse_json_output(&output.stdout);
         let said = outcome.error.map_or(outcome.text, |error| error.message().to_owned());
         assert!(said.contains('\u{202e}'), "{}", said.escape_default());
     }
@@ -158,25 +160,25 @@ async fn with_json_no_terminal_control_character_is_printed() {
 
 #[test]
 fn with_json_an_error_is_printed_on_the_line_before_finished() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{closed}");
     for provider in ["openai", "anthropic"] {
         let args = ["--json", "--base-url", &url, "--provider", provider, "Hi"];
-        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
         let output = agent.output().unwrap();
-        check_exit(&output, 1);
-        let (_, error, outcome) = read_json(&output.stdout);
+        assert_exit_code(&output, 1);
+        let (_, error, outcome) = parse_json_output(&output.stdout);
         assert_eq!(error.as_ref().map(Error::kind), Some(ErrorKind::Connect));
         assert_eq!((outcome.error, outcome.reason), (error, EndReason::ProviderError));
-        let err = text(&output.stderr);
+        let err = utf8_str(&output.stderr);
         assert!(err.starts_with("error: ") && err.lines().count() == 1, "{err}");
     }
 }
 
 #[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for (args, words) in [
         (&["--nonsense"][..], "--nonsense"),
         (&["--provider", "acme", "Hi"], "there is no provider `acme`"),
@@ -187,8 +189,8 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&["--model"], "--model"),
         (&[" "], "empty"),
     ] {
-        let Some(mut agent) = agent(&temp.0, args) else { return };
-        check_bad_usage(&agent.output().unwrap(), words);
+        let Some(mut agent) = agent_command(&temp.0, args) else { return };
+        assert_bad_usage(&agent.output().unwrap(), words);
     }
 }
 
@@ -196,18 +198,18 @@ fn bad_usage_is_one_line_and_exit_code_2() {
 async fn an_api_key_is_sent_over_plain_http_to_another_host_only_with_the_named_flag() {
     // The proxy is the server.
     let server = ModelServer::anthropic(|_, _| Reply::text("Hello.")).await.unwrap();
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let url = "http://gpu.example:8000";
     for (flag, code) in [(None, 1), (Some("--plain-http"), 0)] {
         let mut args = vec!["--provider", "anthropic", "--base-url", url, "Hi"];
         args.extend(flag);
-        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
         agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret").env("HTTP_PROXY", server.url());
         let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
-        check_exit(&ran, code);
-        let err = text(&ran.stderr);
+        assert_exit_code(&ran, code);
+        let err = utf8_str(&ran.stderr);
         assert_eq!(err.contains("allow it with `--plain-http`"), flag.is_none(), "{err}");
-        assert_eq!(text(&ran.stdout).contains("Hello."), flag.is_some(), "{err}");
+        assert_eq!(utf8_str(&ran.stdout).contains("Hello."), flag.is_some(), "{err}");
         assert_eq!(server.requests().len(), usize::from(flag.is_some()));
     }
 }
@@ -219,12 +221,14 @@ async fn an_ollama_server_is_used_over_its_own_wire_without_a_key_and_tools_run(
         _ => Reply::text("It is short."),
     });
     let server = server.await.unwrap();
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &["--json", "--provider=ollama", "Hi"]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &["--json", "--provider=ollama", "Hi"]) else {
+        return;
+    };
     agent.env("OLLAMA_BASE_URL", server.url());
     let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
-    check_exit(&ran, 0);
-    let (.., outcome) = read_json(&ran.stdout);
+    assert_exit_code(&ran, 0);
+    let (.., outcome) = parse_json_output(&ran.stdout);
     assert_eq!((outcome.text.as_str(), outcome.turns), ("It is short.", 2));
     let sent = server.requests();
     assert_eq!((sent.len(), &sent[0]["model"]), (2, &json!("qwen3:8b")));
@@ -234,16 +238,16 @@ async fn an_ollama_server_is_used_over_its_own_wire_without_a_key_and_tools_run(
 
 #[test]
 fn a_missing_key_error_names_the_environment_variable() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for (args, variable) in [
         (["--provider=openai", "Hi"], "`OPENAI_API_KEY`"),
         (["--provider=gemini", "Hi"], "`GEMINI_API_KEY`"),
         (["--dialect=deepseek", "Hi"], "`DEEPSEEK_API_KEY`"),
     ] {
-        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
         let output = agent.env_remove("DEEPSEEK_API_KEY").output().unwrap();
-        check_exit(&output, 1);
-        let err = text(&output.stderr);
+        assert_exit_code(&output, 1);
+        let err = utf8_str(&output.stderr);
         let line = err.lines().find(|line| line.starts_with("error: ")).unwrap();
         assert!(line.contains("wants a key") && line.contains(variable), "{line}");
     }
@@ -251,57 +255,59 @@ fn a_missing_key_error_names_the_environment_variable() {
 
 #[test]
 fn help_goes_to_stdout() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &["--help"]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &["--help"]) else { return };
     let output = agent.output().unwrap();
-    check_exit(&output, 0);
-    assert!(text(&output.stdout).contains("--base-url URL") && output.stderr.is_empty());
+    assert_exit_code(&output, 0);
+    assert!(utf8_str(&output.stdout).contains("--base-url URL") && output.stderr.is_empty());
 }
 
 #[test]
 fn without_arguments_the_prompt_is_read_from_stdin() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for args in [&["--json"][..], &["--json", "--"]] {
-        let Some(agent) = agent(&temp.0, args) else { return };
-        let output = ask_stdin(agent, format!("\n  {QUESTION}\n\n").as_bytes());
-        check_exit(&output, 0);
-        let (events, _, outcome) = read_json(&output.stdout);
+        let Some(agent) = agent_command(&temp.0, args) else { return };
+        let output = run_with_stdin(agent, format!("\n  {LINE_COUNT_PROMPT}\n\n").as_bytes());
+        assert_exit_code(&output, 0);
+        let (events, _, outcome) = parse_json_output(&output.stdout);
         assert!(outcome.text.contains("322"));
         let Event::Appended { items, .. } = &events[0] else { panic!("{:?}", events[0]) };
-        assert_eq!(items, &[turnstream::Item::user(QUESTION)]);
+        assert_eq!(items, &[turnstream::Item::user(LINE_COUNT_PROMPT)]);
     }
 }
 
 #[test]
 fn an_empty_or_unreadable_stdin_is_bad_usage() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for (input, words) in [(&b""[..], "empty"), (b" \n\t\n", "empty"), (b"\xff\xfe", "UTF-8")] {
         for args in [&[][..], &["--json"]] {
-            let Some(agent) = agent(&temp.0, args) else { return };
-            check_bad_usage(&ask_stdin(agent, input), words);
+            let Some(agent) = agent_command(&temp.0, args) else { return };
+            assert_bad_usage(&run_with_stdin(agent, input), words);
         }
     }
 }
 
 #[test]
 fn a_run_that_is_not_completed_exits_with_1() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &["--max-turns", "1", QUESTION]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &["--max-turns", "1", LINE_COUNT_PROMPT]) else {
+        return;
+    };
     let output = agent.output().unwrap();
-    check_exit(&output, 1);
-    let errors = text(&output.stderr).lines().filter(|line| line.starts_with("error: "));
+    assert_exit_code(&output, 1);
+    let errors = utf8_str(&output.stderr).lines().filter(|line| line.starts_with("error: "));
     assert_eq!(errors.collect::<Vec<_>>(), ["error: stopped at the limit of --max-turns"]);
 }
 
-const WRITE: &str = r#"Write "some words" to notes.txt"#;
+const WRITE_PROMPT: &str = r#"Write "some words" to notes.txt"#;
 
 #[test]
 fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &[WRITE]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &[WRITE_PROMPT]) else { return };
     let output = agent.output().unwrap();
-    check_exit(&output, 1);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
     let call = r#"write_file {"path":"notes.txt","text":"some words"}"#;
     for line in [format!("  ? {call} needs to be allowed"), format!("   waiting: {call}")] {
         assert!(err.lines().any(|it| it == line), "{err}");
@@ -317,12 +323,12 @@ fn without_a_terminal_a_call_that_needs_approval_ends_the_run_as_pending() {
 
 #[test]
 fn with_json_the_outcome_contains_the_pending_call() {
-    let temp = Temp::new();
-    let Some(agent) = agent(&temp.0, &["--json"]) else { return };
+    let temp = TempProject::new();
+    let Some(agent) = agent_command(&temp.0, &["--json"]) else { return };
     // A pipe is nobody who can be asked, whatever comes through it.
-    let output = ask_stdin(agent, WRITE.as_bytes());
-    check_exit(&output, 1);
-    let (events, error, outcome) = read_json(&output.stdout);
+    let output = run_with_stdin(agent, WRITE_PROMPT.as_bytes());
+    assert_exit_code(&output, 1);
+    let (events, error, outcome) = parse_json_output(&output.stdout);
     assert_eq!((error, outcome.reason), (None, EndReason::Pending));
     let [call] = outcome.pending.as_slice() else { panic!("{:?}", outcome.pending) };
     assert_eq!(call.name, "write_file");
@@ -333,11 +339,11 @@ fn with_json_the_outcome_contains_the_pending_call() {
 
 #[test]
 fn an_answer_on_a_pipe_never_approves_a_call() {
-    let temp = Temp::new();
-    let Some(agent) = agent(&temp.0, &[WRITE]) else { return };
-    let output = ask_stdin(agent, b"y\nyes\ny\n");
-    check_exit(&output, 1);
-    assert!(text(&output.stderr).contains("by --yes or on a terminal"));
+    let temp = TempProject::new();
+    let Some(agent) = agent_command(&temp.0, &[WRITE_PROMPT]) else { return };
+    let output = run_with_stdin(agent, b"y\nyes\ny\n");
+    assert_exit_code(&output, 1);
+    assert!(utf8_str(&output.stderr).contains("by --yes or on a terminal"));
     assert!(!temp.0.join("notes.txt").exists());
 }
 
@@ -350,12 +356,12 @@ async fn long_arguments_do_not_hide_the_path_of_a_pending_call() {
         Reply::text("Now.").call_raw("w", "write_file", &arguments)
     });
     let server = server.await.unwrap();
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
-    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
     let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
-    check_exit(&output, 1);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
     for begins in ["  ? write_file", "   waiting: write_file"] {
         let line = err.lines().find(|line| line.starts_with(begins));
         let line = line.unwrap_or_else(|| panic!("no `{begins}`: {err}"));
@@ -365,15 +371,19 @@ async fn long_arguments_do_not_hide_the_path_of_a_pending_call() {
 
 #[test]
 fn with_yes_every_call_is_allowed() {
-    let temp = Temp::new();
-    for args in [&["--yes", WRITE][..], &["--json", "--yes", WRITE]] {
-        let Some(mut agent) = agent(&temp.0, args) else { return };
+    let temp = TempProject::new();
+    for args in [&["--yes", WRITE_PROMPT][..], &["--json", "--yes", WRITE_PROMPT]] {
+        let Some(mut agent) = agent_command(&temp.0, args) else { return };
         let output = agent.output().unwrap();
-        check_exit(&output, 0);
-        assert!(text(&output.stdout).contains("notes.txt"), "{}", text(&output.stdout));
+        assert_exit_code(&output, 0);
+        assert!(utf8_str(&output.stdout).contains("notes.txt"), "{}", utf8_str(&output.stdout));
         let written = temp.0.join("notes.txt");
         assert_eq!(fs::read_to_string(&written).unwrap(), "some words");
-        assert!(!text(&output.stderr).contains("to be allowed"), "{}", text(&output.stderr));
+        assert!(
+            !utf8_str(&output.stderr).contains("to be allowed"),
+            "{}",
+            utf8_str(&output.stderr)
+        );
         fs::remove_file(written).unwrap();
     }
 }
@@ -381,13 +391,17 @@ fn with_yes_every_call_is_allowed() {
 /// What stands on a terminal on which the program runs, and its exit code. Each text is waited for
 /// before what stands beside it is typed. `None` if there is no terminal.
 #[cfg(target_os = "linux")]
-fn on_a_terminal(temp: &Temp, args: &[&str], typed: &[(&str, &str)]) -> Option<(String, i32)> {
-    let mut terminal = Terminal::start(&agent(&temp.0, args)?)?;
+fn run_on_terminal(
+    temp: &TempProject,
+    args: &[&str],
+    typed: &[(&str, &str)],
+) -> Option<(String, i32)> {
+    let mut terminal = Terminal::start(&agent_command(&temp.0, args)?)?;
     for (text, keys) in typed {
         terminal.wait_for(text);
-        terminal.type_in(keys);
+        terminal.type_keys(keys);
     }
-    Some(terminal.end())
+    Some(terminal.wait_for_exit())
 }
 
 #[cfg(target_os = "linux")]
@@ -401,9 +415,9 @@ fn on_a_terminal_the_user_is_asked_for_approval() {
         ("yesterday\n", 0, false, "Denied: the user does not allow it"),
         (ctrl_c, 1, false, "interrupted: 1 tool calls, 1 results, the history can be sent again"),
     ] {
-        let temp = Temp::new();
+        let temp = TempProject::new();
         let typed = [("allow it? [y/N] ", answer)];
-        let Some((shown, ended)) = on_a_terminal(&temp, &[WRITE], &typed) else { return };
+        let Some((shown, ended)) = run_on_terminal(&temp, &[WRITE_PROMPT], &typed) else { return };
         assert_eq!((ended, temp.0.join("notes.txt").exists()), (code, writes), "{shown}");
         assert!(shown.contains(words), "{shown}");
     }
@@ -412,8 +426,8 @@ fn on_a_terminal_the_user_is_asked_for_approval() {
 #[cfg(target_os = "linux")]
 #[test]
 fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_continues() {
-    let temp = Temp::new();
-    let (write, ctrl_c, ctrl_d) = (format!("{WRITE}\n"), "\u{3}", "\u{4}");
+    let temp = TempProject::new();
+    let (write, ctrl_c, ctrl_d) = (format!("{WRITE_PROMPT}\n"), "\u{3}", "\u{4}");
     let typed = [
         ("\n> ", write.as_str()),
         ("allow it? [y/N] ", ctrl_c),
@@ -423,20 +437,20 @@ fn in_the_chat_an_approval_question_can_be_answered_or_interrupted_and_the_chat_
         ("-- completed", ""),
         ("\n> ", ctrl_d),
     ];
-    let Some((shown, code)) = on_a_terminal(&temp, &[], &typed) else { return };
+    let Some((shown, code)) = run_on_terminal(&temp, &[], &typed) else { return };
     assert_eq!(code, 0, "{shown}");
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
 }
 
 /// A model that looks first, and wants to write a file in its second turn: when `go` says so.
 #[cfg(target_os = "linux")]
-struct Attack {
+struct GatedModel {
     server: ModelServer,
-    go: std::sync::mpsc::Sender<()>,
+    release: std::sync::mpsc::Sender<()>,
 }
 
 #[cfg(target_os = "linux")]
-impl Attack {
+impl GatedModel {
     /// `arguments` are those of its call of `write_file`.
     async fn start(says: &'static str, arguments: &'static str) -> Self {
         let (go, gone) = std::sync::mpsc::channel();
@@ -449,29 +463,29 @@ impl Attack {
             }
             _ => Reply::text("So be it."),
         });
-        Self { server: server.await.unwrap(), go }
+        Self { server: server.await.unwrap(), release: go }
     }
 
     /// Runs what a user does at a terminal on which the model is asked.
-    async fn on_a_terminal(
+    async fn run_on_terminal(
         &self,
-        temp: &Arc<Temp>,
+        temp: &Arc<TempProject>,
         user: impl FnOnce(&mut Terminal, &dyn Fn()) + Send + 'static,
     ) -> Option<(String, i32)> {
-        let (temp, url, go) = (Arc::clone(temp), self.server.url(), self.go.clone());
+        let (temp, url, go) = (Arc::clone(temp), self.server.url(), self.release.clone());
         let ran = tokio::task::spawn_blocking(move || {
             let args = ["--provider", "anthropic", "--base-url", &url, "Look around"];
             let mut terminal =
-                Terminal::start(agent(&temp.0, &args)?.env("ANTHROPIC_API_KEY", "k"))?;
+                Terminal::start(agent_command(&temp.0, &args)?.env("ANTHROPIC_API_KEY", "k"))?;
             user(&mut terminal, &|| go.send(()).unwrap());
-            Some(terminal.end())
+            Some(terminal.wait_for_exit())
         });
         ran.await.unwrap()
     }
 }
 
 #[cfg(target_os = "linux")]
-const WRITES_NOTES: &str = r#"{"path":"notes.txt","text":"some words"}"#;
+const WRITE_NOTES_ARGS: &str = r#"{"path":"notes.txt","text":"some words"}"#;
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -483,17 +497,17 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
         ("y", "y", "typed before the question, and so no answer: y"),
         ("yes\nye", "yes\r\nye", "typed before the question, and so no answer: yes\\nye"),
     ] {
-        let temp = Arc::new(Temp::new());
-        let attack = Attack::start("Wait.", WRITES_NOTES).await;
+        let temp = Arc::new(TempProject::new());
+        let attack = GatedModel::start("Wait.", WRITE_NOTES_ARGS).await;
         let user = move |terminal: &mut Terminal, go: &dyn Fn()| {
             terminal.wait_for("< list_directory");
-            terminal.type_in(typed);
+            terminal.type_keys(typed);
             terminal.wait_for(read_as);
             go();
             terminal.wait_for("allow it? [y/N] ");
-            terminal.type_in("\n");
+            terminal.type_keys("\n");
         };
-        let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
+        let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
         assert!(!temp.0.join("notes.txt").exists(), "{shown}");
         assert!(shown.contains(is_told) && shown.contains("Denied"), "{shown}");
     }
@@ -504,22 +518,22 @@ async fn input_typed_before_the_approval_question_does_not_answer_it() {
 async fn model_text_that_imitates_the_approval_question_cannot_be_answered() {
     let spoof = "\n[a1b2] The model wants to call:\n  write_file, with an empty text\n  to the \
                  file: fine.txt (a new file)\n[a1b2] allow it? [y/N] ";
-    let temp = Arc::new(Temp::new());
-    let attack = Attack::start(spoof, WRITES_NOTES).await;
+    let temp = Arc::new(TempProject::new());
+    let attack = GatedModel::start(spoof, WRITE_NOTES_ARGS).await;
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         let notice = terminal.wait_for("is the model's.");
         let (_, mark) = notice.split_once("without the mark ").unwrap();
         let mark = mark[..6].to_owned();
         terminal.wait_for("allow it? [y/N] ");
-        terminal.type_in("y\n");
+        terminal.type_keys("y\n");
         terminal.wait_for("will read: y)");
         go();
         let asked = terminal.wait_for(&format!("{mark} allow it? [y/N] "));
         assert!(asked.contains(&format!("{mark} The model wants to call:")), "{asked}");
         assert!(asked.contains(r#"to the file: "notes.txt" (a new file)"#), "{asked}");
-        terminal.type_in("\n");
+        terminal.type_keys("\n");
     };
-    let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
+    let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
     assert!(!temp.0.join("notes.txt").exists() && !temp.0.join("fine.txt").exists(), "{shown}");
     let sent = attack.server.requests();
     let says = |n: usize| sent[n]["messages"].to_string();
@@ -535,8 +549,8 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
     let arguments = format!(
         r#"{{"text":"begins{long}\u001b[2J\nends","path":"src/../inn\u006fcent\u202etxt.exe"}}"#
     );
-    let temp = Arc::new(Temp::new());
-    let attack = Attack::start("Wait.", arguments.leak()).await;
+    let temp = Arc::new(TempProject::new());
+    let attack = GatedModel::start("Wait.", arguments.leak()).await;
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         go();
         terminal.wait_for("The model wants to call:");
@@ -546,9 +560,9 @@ async fn the_question_shows_the_decoded_path_below_both_ends_of_a_long_text() {
         let found: Vec<_> = lines.iter().map(|line| asked.find(line)).collect();
         assert!(found.is_sorted() && found[0].is_some(), "{found:?} {asked}");
         assert!(!asked.contains(['\u{1b}', '\u{202e}']) && asked.len() < 2_000, "{asked}");
-        terminal.type_in("n\n");
+        terminal.type_keys("n\n");
     };
-    let Some((shown, _)) = attack.on_a_terminal(&temp, user).await else { return };
+    let Some((shown, _)) = attack.run_on_terminal(&temp, user).await else { return };
     assert_eq!(fs::read_dir(&temp.0).unwrap().count(), 2, "{shown}");
 }
 
@@ -569,15 +583,15 @@ async fn the_second_question_about_a_file_mentions_the_already_approved_write() 
         let server = server.await.unwrap();
         let url = server.url();
         let ran = tokio::task::spawn_blocking(move || {
-            let temp = Temp::new();
+            let temp = TempProject::new();
             let args = ["--provider", "anthropic", "--base-url", &url, "Hi"];
-            let mut terminal = Terminal::start(&agent(&temp.0, &args)?)?;
+            let mut terminal = Terminal::start(&agent_command(&temp.0, &args)?)?;
             let mut asked = Vec::new();
             for answer in [answer, "y\n", "n\n"] {
                 asked.push(terminal.wait_for("allow it? [y/N] "));
-                terminal.type_in(answer);
+                terminal.type_keys(answer);
             }
-            terminal.end();
+            terminal.wait_for_exit();
             Some(asked)
         });
         let Some(asked) = ran.await.unwrap() else { return };
@@ -591,14 +605,15 @@ async fn the_second_question_about_a_file_mentions_the_already_approved_write() 
 #[tokio::test]
 async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another_program() {
     let server = ModelServer::anthropic(|_, n| match n {
-        0 => Reply::text("\u{1b}[2Jhidden\u{9b}1A").call_raw("w", "write_file", WRITES_NOTES),
+        0 => Reply::text("\u{1b}[2Jhidden\u{9b}1A").call_raw("w", "write_file", WRITE_NOTES_ARGS),
         _ => Reply::text("\u{1b}[8mSo be it."),
     });
     let server = server.await.unwrap();
     let url = server.url();
     let ran = tokio::task::spawn_blocking(move || {
-        let temp = Temp::new();
-        let program = agent(&temp.0, &["--provider", "anthropic", "--base-url", &url, "Hi"])?;
+        let temp = TempProject::new();
+        let program =
+            agent_command(&temp.0, &["--provider", "anthropic", "--base-url", &url, "Hi"])?;
         let mut shell = Command::new("sh");
         shell.current_dir(&temp.0).args(["-c", r#""$0" "$@" | cat"#]);
         shell.arg(program.get_program()).args(program.get_args());
@@ -607,8 +622,8 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
         }
         let mut terminal = Terminal::start(&shell)?;
         terminal.wait_for("allow it? [y/N] ");
-        terminal.type_in("n\n");
-        Some(terminal.end())
+        terminal.type_keys("n\n");
+        Some(terminal.wait_for_exit())
     });
     let Some((shown, _)) = ran.await.unwrap() else { return };
     // What comes through the other program may stand between the lines of this one.
@@ -619,17 +634,17 @@ async fn no_escape_sequence_reaches_the_terminal_of_the_question_through_another
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn input_typed_during_a_run_is_steered_to_the_model() {
-    let temp = Arc::new(Temp::new());
-    let attack = Attack::start("Wait.", r#"{"path":"../x","text":""}"#).await;
+    let temp = Arc::new(TempProject::new());
+    let attack = GatedModel::start("Wait.", r#"{"path":"../x","text":""}"#).await;
     let user = |terminal: &mut Terminal, go: &dyn Fn()| {
         terminal.wait_for("< list_directory");
-        terminal.type_in("Only in src,\nplease\n");
+        terminal.type_keys("Only in src,\nplease\n");
         terminal.wait_for("will read: Only in src, please)");
         go();
         terminal.wait_for("allow it? [y/N] ");
-        terminal.type_in("n\n");
+        terminal.type_keys("n\n");
     };
-    let Some((shown, code)) = attack.on_a_terminal(&temp, user).await else { return };
+    let Some((shown, code)) = attack.run_on_terminal(&temp, user).await else { return };
     assert_eq!(code, 0, "{shown}");
     let sent = attack.server.requests();
     let last = sent[2]["messages"].as_array().unwrap().last().unwrap().to_string();
@@ -649,14 +664,14 @@ async fn input_typed_too_late_for_the_model_is_shown_again() {
     let server = server.await.unwrap();
     let url = server.url();
     let ran = tokio::task::spawn_blocking(move || {
-        let temp = Temp::new();
+        let temp = TempProject::new();
         let args = ["--provider", "anthropic", "--base-url", &url, "--max-turns", "1", "Hi"];
-        let mut terminal = Terminal::start(&agent(&temp.0, &args)?)?;
+        let mut terminal = Terminal::start(&agent_command(&temp.0, &args)?)?;
         terminal.wait_for("is the model's.");
-        terminal.type_in("And thanks\n");
+        terminal.type_keys("And thanks\n");
         terminal.wait_for("will read: And thanks)");
         go.send(()).unwrap();
-        Some(terminal.end())
+        Some(terminal.wait_for_exit())
     });
     let Some((shown, _)) = ran.await.unwrap() else { return };
     assert!(shown.contains("not sent to the model: And thanks"), "{shown}");
@@ -670,7 +685,7 @@ async fn pasted_lines_are_one_prompt() {
     let ran = tokio::task::spawn_blocking(move || {
         let args = ["--provider", "anthropic", "--base-url", &url];
         let typed = [("\n> ", "one\ntwo\n\nthree\n"), ("-- completed", ""), ("\n> ", "\u{4}")];
-        on_a_terminal(&Temp::new(), &args, &typed)
+        run_on_terminal(&TempProject::new(), &args, &typed)
     });
     let Some((shown, code)) = ran.await.unwrap() else { return };
     assert_eq!(code, 0, "{shown}");
@@ -684,43 +699,45 @@ async fn pasted_lines_are_one_prompt() {
 #[test]
 fn a_dumb_terminal_gets_no_escape_sequence() {
     for (term, coloured) in [("dumb", false), ("xterm", true)] {
-        let temp = Temp::new();
-        let Some(mut agent) = agent(&temp.0, &[QUESTION]) else { return };
+        let temp = TempProject::new();
+        let Some(mut agent) = agent_command(&temp.0, &[LINE_COUNT_PROMPT]) else { return };
         let agent = agent.env("TERM", term).env("NO_COLOR", "");
         let Some(terminal) = Terminal::start(agent) else { return };
-        let (shown, code) = terminal.end();
+        let (shown, code) = terminal.wait_for_exit();
         assert_eq!((code, shown.contains('\u{1b}')), (0, coloured), "{term}: {shown}");
     }
 }
 
 #[test]
 fn without_tools_the_offline_model_says_that_it_cannot_look() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &["--no-tools", QUESTION]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &["--no-tools", LINE_COUNT_PROMPT]) else {
+        return;
+    };
     let output = agent.output().unwrap();
-    check_exit(&output, 0);
-    assert!(text(&output.stdout).contains("Without tools I cannot look"));
-    assert!(!text(&output.stderr).contains("count_lines"));
+    assert_exit_code(&output, 0);
+    assert!(utf8_str(&output.stdout).contains("Without tools I cannot look"));
+    assert!(!utf8_str(&output.stderr).contains("count_lines"));
 }
 
 #[test]
 fn an_empty_key_counts_as_missing() {
-    let temp = Temp::new();
-    let Some(mut agent) = agent(&temp.0, &["--json", "Hi"]) else { return };
+    let temp = TempProject::new();
+    let Some(mut agent) = agent_command(&temp.0, &["--json", "Hi"]) else { return };
     let output = agent.env("ANTHROPIC_API_KEY", "").env("OPENAI_BASE_URL", "").output().unwrap();
-    check_exit(&output, 0);
-    assert!(text(&output.stdout).contains(r#""model":"offline""#));
+    assert_exit_code(&output, 0);
+    assert!(utf8_str(&output.stdout).contains(r#""model":"offline""#));
 }
 
 #[cfg(unix)]
 #[test]
 fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
-    let temp = Temp::new();
-    temp.write("evil\u{1b}[2J\u{7}.txt", "needle \u{1b}]0;owned\u{7}\n");
-    let Some(mut agent) = agent(&temp.0, &["where is the `needle`"]) else { return };
+    let temp = TempProject::new();
+    temp.write_file("evil\u{1b}[2J\u{7}.txt", "needle \u{1b}]0;owned\u{7}\n");
+    let Some(mut agent) = agent_command(&temp.0, &["where is the `needle`"]) else { return };
     let output = agent.output().unwrap();
-    check_exit(&output, 0);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_exit_code(&output, 0);
+    let (out, err) = (utf8_str(&output.stdout), utf8_str(&output.stderr));
     assert!(
         out.contains("needle") && out.contains(":1:") && err.contains("> search_text"),
         "{out}"
@@ -730,15 +747,15 @@ fn no_escape_sequence_of_a_file_reaches_the_lines_about_tools() {
 
 #[test]
 fn a_closed_stdout_ends_the_program_quietly() {
-    let temp = Temp::new();
-    for args in [&[QUESTION][..], &["--json", QUESTION]] {
-        let Some(mut agent) = agent(&temp.0, args) else { return };
+    let temp = TempProject::new();
+    for args in [&[LINE_COUNT_PROMPT][..], &["--json", LINE_COUNT_PROMPT]] {
+        let Some(mut agent) = agent_command(&temp.0, args) else { return };
         agent.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = agent.spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let err = text(&output.stderr);
+        let err = utf8_str(&output.stderr);
         assert!(!err.contains("panicked") && !err.contains("error:"), "{err}");
     }
 }
@@ -750,12 +767,12 @@ fn press_ctrl_c(child: &Child) {
 }
 
 /// A run that waits for a server that never answers.
-fn waiting(temp: &Temp, json: bool) -> Option<(Child, TcpListener)> {
+fn spawn_waiting_agent(temp: &TempProject, json: bool) -> Option<(Child, TcpListener)> {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let mut args = vec!["--base-url", &url, "Hi"];
     args.extend(json.then_some("--json"));
-    let mut agent = agent(&temp.0, &args)?;
+    let mut agent = agent_command(&temp.0, &args)?;
     agent.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = agent.spawn().unwrap();
     let (mut connection, _) = silent.accept().unwrap();
@@ -768,17 +785,17 @@ fn waiting(temp: &Temp, json: bool) -> Option<(Child, TcpListener)> {
 #[cfg(unix)]
 #[test]
 fn ctrl_c_interrupts_the_run_and_leaves_a_settled_history() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for json in [false, true] {
-        let Some((child, _silent)) = waiting(&temp, json) else { return };
+        let Some((child, _silent)) = spawn_waiting_agent(&temp, json) else { return };
         press_ctrl_c(&child);
         let output = child.wait_with_output().unwrap();
-        check_exit(&output, 1);
-        let err = text(&output.stderr);
+        assert_exit_code(&output, 1);
+        let err = utf8_str(&output.stderr);
         let expected = "interrupted: 0 tool calls, 0 results, the history can be sent again";
         assert!(err.lines().any(|line| line == expected), "{err}");
         if json {
-            let (_, _, outcome) = read_json(&output.stdout);
+            let (_, _, outcome) = parse_json_output(&output.stdout);
             assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
         }
     }
@@ -794,9 +811,9 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
         _ => Reply::text("So ").call_unfinished("c", "count_lines", "{").hang(),
     });
     let server = server.await.unwrap();
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let args = ["--provider", "anthropic", "--base-url", &server.url(), "Hi"];
-    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
     // Beside the server, which needs this thread.
     let output = tokio::task::spawn_blocking(move || {
         agent.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -806,38 +823,38 @@ async fn an_interrupt_in_a_later_turn_keeps_the_calls_with_their_results() {
         child.wait_with_output().unwrap()
     });
     let output = output.await.unwrap();
-    check_exit(&output, 1);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
     let expected = "interrupted: 2 tool calls, 2 results, the history can be sent again";
     assert!(err.lines().any(|line| line == expected), "{err}");
 }
 
 /// What the program says of a server that answers with `reply`, under a key.
-async fn against(reply: fn() -> Reply, json: bool) -> Option<Output> {
+async fn run_against_reply(reply: fn() -> Reply, json: bool) -> Option<Output> {
     let server = ModelServer::anthropic(move |_, _| reply()).await.unwrap();
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let url = server.url();
     let mut args = vec!["--provider", "anthropic", "--base-url", &url, "hi"];
     args.extend(json.then_some("--json"));
-    let mut agent = agent(&temp.0, &args)?;
+    let mut agent = agent_command(&temp.0, &args)?;
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
     // The server runs on this runtime, so the program is waited for elsewhere.
     let ran = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
     for bytes in [&ran.stdout, &ran.stderr] {
-        assert!(!text(bytes).contains("top-secret"), "{}", text(bytes));
+        assert!(!utf8_str(bytes).contains("top-secret"), "{}", utf8_str(bytes));
     }
     Some(ran)
 }
 
-async fn check_failure(reply: fn() -> Reply, reason: EndReason, kind: ErrorKind, line: &str) {
-    let Some(output) = against(reply, true).await else { return };
-    check_exit(&output, 1);
-    let (_, error, outcome) = read_json(&output.stdout);
+async fn assert_failure(reply: fn() -> Reply, reason: EndReason, kind: ErrorKind, line: &str) {
+    let Some(output) = run_against_reply(reply, true).await else { return };
+    assert_exit_code(&output, 1);
+    let (_, error, outcome) = parse_json_output(&output.stdout);
     assert_eq!((outcome.reason, outcome.error.as_ref()), (reason, error.as_ref()));
     assert_eq!(error.unwrap().kind(), kind);
-    let output = against(reply, false).await.unwrap();
-    check_exit(&output, 1);
-    let err = text(&output.stderr);
+    let output = run_against_reply(reply, false).await.unwrap();
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
     let lines: Vec<_> = err.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(lines.len(), 1, "{err}");
     assert!(lines[0].contains(line), "{err}");
@@ -851,39 +868,39 @@ async fn a_rejected_key_is_reported_on_one_line_without_the_key() {
         Reply::error(error.with_status(401))
     };
     let line = "status 401: invalid x-api-key";
-    check_failure(reply, EndReason::ProviderError, ErrorKind::Auth, line).await;
+    assert_failure(reply, EndReason::ProviderError, ErrorKind::Auth, line).await;
 }
 
 #[tokio::test]
 async fn too_many_requests_is_reported_on_one_line() {
     // So long a wait is left to the user.
-    let reply = || Reply::error(slow_down(300));
+    let reply = || Reply::error(rate_limit_error(300));
     let line = "status 429: slow down (again in 300 s)";
-    check_failure(reply, EndReason::ProviderError, ErrorKind::RateLimited, line).await;
+    assert_failure(reply, EndReason::ProviderError, ErrorKind::RateLimited, line).await;
 }
 
 #[tokio::test]
 async fn a_finished_retry_delay_is_not_shown() {
-    let reply = || Reply::error(slow_down(0));
-    let Some(output) = against(reply, false).await else { return };
-    check_exit(&output, 1);
-    let err = text(&output.stderr);
+    let reply = || Reply::error(rate_limit_error(0));
+    let Some(output) = run_against_reply(reply, false).await else { return };
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
     assert!(err.contains("slow down") && !err.contains("(again in"), "{err}");
 }
 
 /// A refusal that asks to wait this number of seconds.
-fn slow_down(seconds: u64) -> Error {
+fn rate_limit_error(seconds: u64) -> Error {
     let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);
     error.with_retry_after(Duration::from_secs(seconds))
 }
 
 #[tokio::test]
 async fn a_retry_delay_is_shown_when_it_starts() {
-    let server = ModelServer::anthropic(|_, _| Reply::error(slow_down(60))).await.unwrap();
-    let temp = Temp::new();
+    let server = ModelServer::anthropic(|_, _| Reply::error(rate_limit_error(60))).await.unwrap();
+    let temp = TempProject::new();
     let url = server.url();
     let args = ["--provider", "anthropic", "--base-url", &url, "hi"];
-    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
     let said = tokio::task::spawn_blocking(move || {
         let mut child = agent.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -900,18 +917,18 @@ async fn a_retry_delay_is_shown_when_it_starts() {
 #[tokio::test]
 async fn a_truncated_stream_is_reported_as_incomplete_on_one_line() {
     let reply = || Reply::text("Half a").cut();
-    check_failure(reply, EndReason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
+    assert_failure(reply, EndReason::Incomplete, ErrorKind::IncompleteTurn, "cut off").await;
 }
 
 #[tokio::test]
 async fn an_error_in_the_stream_is_reported_on_one_line() {
     let reply = || Reply::text("Half a").fail(Error::new(ErrorKind::Overloaded, "Overloaded"));
-    check_failure(reply, EndReason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
+    assert_failure(reply, EndReason::ProviderError, ErrorKind::Overloaded, "Overloaded").await;
 }
 
 /// The lines of a session's file, read as JSON.
 /// The header and the entries.
-fn session_lines(temp: &Temp) -> Vec<serde_json::Value> {
+fn session_lines(temp: &TempProject) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(temp.0.join("talk.jsonl")).unwrap();
     assert!(text.ends_with('\n'), "{text}");
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -920,18 +937,18 @@ fn session_lines(temp: &Temp) -> Vec<serde_json::Value> {
 
 #[test]
 fn a_session_continues_and_stores_nothing_twice() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let ask = |args: &[&str]| {
-        let mut agent = agent(&temp.0, &[&["--session", "talk.jsonl"], args].concat())?;
+        let mut agent = agent_command(&temp.0, &[&["--session", "talk.jsonl"], args].concat())?;
         let output = agent.output().unwrap();
-        check_exit(&output, 0);
+        assert_exit_code(&output, 0);
         Some(output)
     };
-    let Some(first) = ask(&[QUESTION]) else { return };
-    assert!(!text(&first.stderr).contains("session:"), "{}", text(&first.stderr));
+    let Some(first) = ask(&[LINE_COUNT_PROMPT]) else { return };
+    assert!(!utf8_str(&first.stderr).contains("session:"), "{}", utf8_str(&first.stderr));
     let before = session_lines(&temp);
     let Some(second) = ask(&["--json", "What is 2 + 3?"]) else { return };
-    let (events, error, outcome) = read_json(&second.stdout);
+    let (events, error, outcome) = parse_json_output(&second.stdout);
     assert!(error.is_none() && !events.is_empty());
     let after = session_lines(&temp);
     assert_eq!(after[..before.len()], before, "what is there stays");
@@ -940,36 +957,38 @@ fn a_session_continues_and_stores_nothing_twice() {
 
 #[test]
 fn a_call_that_would_replace_the_file_of_the_session_fails() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let args = ["--session", "talk.jsonl", "--yes", r#"Write "some words" to talk.jsonl"#];
-    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
     let output = agent.output().unwrap();
-    check_exit(&output, 0);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 0);
+    let err = utf8_str(&output.stderr);
     assert!(err.contains("! write_file") && err.contains("keeps this conversation"), "{err}");
     assert!(session_lines(&temp).len() > 3, "the conversation is there");
 }
 
 #[test]
 fn a_pending_call_can_be_approved_in_a_later_invocation() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let session = ["--session", "talk.jsonl"];
-    let Some(mut waits) = agent(&temp.0, &[&session[..], &[WRITE]].concat()) else { return };
-    check_exit(&waits.output().unwrap(), 1);
+    let Some(mut waits) = agent_command(&temp.0, &[&session[..], &[WRITE_PROMPT]].concat()) else {
+        return;
+    };
+    assert_exit_code(&waits.output().unwrap(), 1);
     assert!(!temp.0.join("notes.txt").exists());
     let args = [&session[..], &["--yes", "What is 2 + 3?"]].concat();
-    let Some(mut goes_on) = agent(&temp.0, &args) else { return };
+    let Some(mut goes_on) = agent_command(&temp.0, &args) else { return };
     let output = goes_on.output().unwrap();
-    check_exit(&output, 0);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 0);
+    let err = utf8_str(&output.stderr);
     assert!(err.contains("session: the last run waits for `write_file` to be allowed"), "{err}");
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
-    assert!(text(&output.stdout).contains('5'), "{}", text(&output.stdout));
+    assert!(utf8_str(&output.stdout).contains('5'), "{}", utf8_str(&output.stdout));
 }
 
 #[test]
 fn an_interrupted_session_is_settled_and_the_user_is_informed() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let arguments = r#"{\"path\":\"notes.txt\",\"text\":\"some words\"}"#;
     let turn = r#"{"usage":{},"stop_reason":"tool_calls"}"#;
     let lines = [
@@ -979,12 +998,12 @@ fn an_interrupted_session_is_settled_and_the_user_is_informed() {
             r#"{{"type":"tool_call","call_id":"c1","name":"write_file","arguments":"{arguments}","turn":{turn}}}"#
         ),
     ];
-    temp.write("talk.jsonl", &format!("{}\n", lines.join("\n")));
+    temp.write_file("talk.jsonl", &format!("{}\n", lines.join("\n")));
     let args = ["--session", "talk.jsonl", "--yes", "--json", "What is 2 + 3?"];
-    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
     let output = agent.output().unwrap();
-    check_exit(&output, 0);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 0);
+    let err = utf8_str(&output.stderr);
     assert!(
         err.contains(
             "session: the last run was broken off before `write_file` had a result: waiting to be allowed, or running"
@@ -992,7 +1011,7 @@ fn an_interrupted_session_is_settled_and_the_user_is_informed() {
         "{err}"
     );
     assert!(!temp.0.join("notes.txt").exists(), "what may have run does not run again");
-    let (events, ..) = read_json(&output.stdout);
+    let (events, ..) = parse_json_output(&output.stdout);
     let result = events[0].tool_output().expect("the interrupted call comes first");
     assert_eq!(result.kind, turnstream::item::ResultKind::Interrupted);
     assert_eq!(session_lines(&temp)[3]["call_id"], "c1");
@@ -1012,43 +1031,52 @@ fn a_killed_run_continues_without_a_new_prompt() {
             "the last run was broken off before `count_lines` had a result: waiting to be allowed, or running",
         ),
     ] {
-        let temp = Temp::new();
+        let temp = TempProject::new();
         let header = r#"{"type":"session","version":1,"id":"talk"}"#;
-        temp.write("talk.jsonl", &format!("{header}\n{}\n", lines.join("\n")));
-        let Some(mut goes_on) = agent(&temp.0, &["--session", "talk.jsonl"]) else { return };
+        temp.write_file("talk.jsonl", &format!("{header}\n{}\n", lines.join("\n")));
+        let Some(mut goes_on) = agent_command(&temp.0, &["--session", "talk.jsonl"]) else {
+            return;
+        };
         let output = goes_on.output().unwrap();
-        check_exit(&output, 0);
-        assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
-        assert!(text(&output.stdout).contains(" lines"), "{}", text(&output.stdout));
+        assert_exit_code(&output, 0);
+        assert!(utf8_str(&output.stderr).contains(told), "{}", utf8_str(&output.stderr));
+        assert!(utf8_str(&output.stdout).contains(" lines"), "{}", utf8_str(&output.stdout));
         // It came to its end, and now there is nothing to go on with.
-        let Some(mut again) = agent(&temp.0, &["--session", "talk.jsonl"]) else { return };
-        check_bad_usage(&again.output().unwrap(), "there is no prompt");
+        let Some(mut again) = agent_command(&temp.0, &["--session", "talk.jsonl"]) else { return };
+        assert_bad_usage(&again.output().unwrap(), "there is no prompt");
     }
 }
 
 #[test]
 fn an_approved_pending_call_continues_without_a_new_prompt() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let session = ["--session", "deep/er/talk.jsonl"];
-    let Some(mut waits) = agent(&temp.0, &[&session[..], &[WRITE]].concat()) else { return };
-    check_exit(&waits.output().unwrap(), 1);
-    let output = agent(&temp.0, &session).unwrap().output().unwrap();
-    check_exit(&output, 1);
-    assert!(text(&output.stderr).contains("nothing was written: `write_file` must be allowed"));
+    let Some(mut waits) = agent_command(&temp.0, &[&session[..], &[WRITE_PROMPT]].concat()) else {
+        return;
+    };
+    assert_exit_code(&waits.output().unwrap(), 1);
+    let output = agent_command(&temp.0, &session).unwrap().output().unwrap();
+    assert_exit_code(&output, 1);
+    assert!(utf8_str(&output.stderr).contains("nothing was written: `write_file` must be allowed"));
     assert!(!temp.0.join("notes.txt").exists());
-    let output = agent(&temp.0, &[&session[..], &["--yes"]].concat()).unwrap().output().unwrap();
-    check_exit(&output, 0);
+    let output =
+        agent_command(&temp.0, &[&session[..], &["--yes"]].concat()).unwrap().output().unwrap();
+    assert_exit_code(&output, 0);
     let starts = r#"  > write_file {"path":"notes.txt","text":"some words"}"#;
-    assert!(text(&output.stderr).lines().any(|line| line == starts), "{}", text(&output.stderr));
+    assert!(
+        utf8_str(&output.stderr).lines().any(|line| line == starts),
+        "{}",
+        utf8_str(&output.stderr)
+    );
     assert_eq!(fs::read_to_string(temp.0.join("notes.txt")).unwrap(), "some words");
 }
 
 #[test]
 fn a_missing_working_directory_is_reported_on_one_line() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let gone = temp.0.join("gone");
     fs::create_dir(&gone).unwrap();
-    let Some(mut program) = agent(&temp.0, &[]) else { return };
+    let Some(mut program) = agent_command(&temp.0, &[]) else { return };
     let line = format!(
         "rmdir '{}' && exec '{}' Hi",
         gone.display(),
@@ -1058,7 +1086,7 @@ fn a_missing_working_directory_is_reported_on_one_line() {
         program = Command::new("sh");
         let output = program.args(["-c", &line]).current_dir(&gone).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
-        let err = text(&output.stderr);
+        let err = utf8_str(&output.stderr);
         assert!(err.starts_with("error: the working directory cannot be read"), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
     }
@@ -1067,10 +1095,10 @@ fn a_missing_working_directory_is_reported_on_one_line() {
 #[cfg(not(feature = "sqlite"))]
 #[test]
 fn an_sqlite_file_without_the_feature_is_bad_usage() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for file in ["talk.db", "talk.SQLite"] {
-        let Some(mut agent) = agent(&temp.0, &["--session", file, "Hi"]) else { return };
-        check_bad_usage(&agent.output().unwrap(), "needs the feature `sqlite`");
+        let Some(mut agent) = agent_command(&temp.0, &["--session", file, "Hi"]) else { return };
+        assert_bad_usage(&agent_command.output().unwrap(), "needs the feature `sqlite`");
         assert!(!temp.0.join(file).exists());
     }
 }
@@ -1078,16 +1106,16 @@ fn an_sqlite_file_without_the_feature_is_bad_usage() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn a_session_in_sqlite_continues() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     for (prompt, expected) in [("What is 2 + 3?", 0), ("What is 4 + 5?", 4)] {
         let args = ["--session", "talk.db", "--json", prompt];
-        let Some(mut agent) = agent(&temp.0, &args) else { return };
+        let Some(mut agent) = agent_command(&temp.0, &args) else { return };
         let output = agent.output().unwrap();
-        check_exit(&output, 0);
+        assert_exit_code(&output, 0);
         let store = turnstream::session::SqliteStore::open(temp.0.join("talk.db")).unwrap();
         let session = turnstream::session::Session::open(store, "agent");
         let version = futures::executor::block_on(session).unwrap().version();
-        let (.., outcome) = read_json(&output.stdout);
+        let (.., outcome) = parse_json_output(&output.stdout);
         assert!(version >= expected + outcome.new_items().len() as u64, "{version}");
     }
 }
@@ -1096,7 +1124,7 @@ fn a_session_in_sqlite_continues() {
 async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_code_1() {
     use turnstream::Item;
     use turnstream::session::{JsonLinesStore, Store};
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let path = temp.0.join("talk.jsonl");
     let server = ModelServer::anthropic(move |_, _| {
         // The question is there before the model is asked.
@@ -1108,11 +1136,11 @@ async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_co
     let server = server.await.unwrap();
     let url = server.url();
     let args = ["--provider", "anthropic", "--base-url", &url, "--session", "talk.jsonl", "hi"];
-    let Some(mut agent) = agent(&temp.0, &args) else { return };
+    let Some(mut agent) = agent_command(&temp.0, &args) else { return };
     agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret");
     let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
-    check_exit(&output, 1);
-    let err = text(&output.stderr);
+    assert_exit_code(&output, 1);
+    let err = utf8_str(&output.stderr);
     let errors: Vec<_> = err.lines().filter(|line| line.contains("error: ")).collect();
     assert_eq!(errors.len(), 1, "{err}");
     assert!(errors[0].contains("another program has written to the session"), "{err}");

@@ -6,12 +6,14 @@ use std::process::{Command, Output};
 use crate::support::programs::example_program;
 
 /// What it prints; `None` if it is not built, as when only this test is.
-fn crash(args: &[&str]) -> Option<Output> {
+fn run_crash(args: &[&str]) -> Option<Output> {
     Some(Command::new(example_program("crash")?).args(args).output().unwrap())
 }
 
-fn check_store(store: &str) {
-    let Some(output) = crash(&["--store", store, "--kills", "20", "--seed", "7"]) else { return };
+fn assert_nothing_lost(store: &str) {
+    let Some(output) = run_crash(&["--store", store, "--kills", "20", "--seed", "7"]) else {
+        return;
+    };
     let out = String::from_utf8(output.stdout).unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(out.lines().last(), Some("kills 20, lost 0, doubled 0"), "{out}{err}");
@@ -20,18 +22,18 @@ fn check_store(store: &str) {
 
 #[test]
 fn twenty_kills_lose_and_duplicate_nothing_in_a_json_lines_session() {
-    check_store("jsonl");
+    assert_nothing_lost("jsonl");
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
 fn twenty_kills_lose_and_duplicate_nothing_in_a_sqlite_session() {
-    check_store("sqlite");
+    assert_nothing_lost("sqlite");
 }
 
 #[test]
 fn the_default_store_is_json_lines() {
-    let Some(output) = crash(&["--kills", "2"]) else { return };
+    let Some(output) = run_crash(&["--kills", "2"]) else { return };
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(out.lines().last(), Some("kills 2, lost 0, doubled 0"), "{out}");
 }
@@ -47,7 +49,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         all.push((&["--store", "sqlite"], "needs the feature `sqlite`"));
     }
     for (args, wrong) in all {
-        let Some(output) = crash(args) else { return };
+        let Some(output) = run_crash(args) else { return };
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
         assert!(err.contains(wrong) && err.lines().count() == 1, "{args:?}: {err}");

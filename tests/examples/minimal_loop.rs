@@ -7,16 +7,16 @@ use turnstream::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
 use crate::support::programs::example_program;
 
 #[track_caller]
-fn run(name: &str, args: &[&str]) -> Option<Output> {
+fn run_example(name: &str, args: &[&str]) -> Option<Output> {
     Some(Command::new(example_program(name)?).args(args).stdin(Stdio::null()).output().unwrap())
 }
 
-fn text(bytes: &[u8]) -> String {
+fn utf8_string(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// An edit, a check that fails, the mended edit, the end: as they are shown.
-const STEPS: [&str; 4] = [
+const EXPECTED_STEPS: [&str; 4] = [
     r#"step: 2
 action:
   type: tool
@@ -74,12 +74,16 @@ result:
 
 #[test]
 fn a_failed_check_leads_to_a_fix_and_the_end_cites_the_passing_check() {
-    let Some(output) = run("minimal_loop", &[]) else { return };
-    let out = text(&output.stdout);
-    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{out}");
+    let Some(output) = run_example("minimal_loop", &[]) else { return };
+    let out = utf8_string(&output.stdout);
+    assert_eq!(
+        (output.status.code(), utf8_string(&output.stderr).as_str()),
+        (Some(0), ""),
+        "{out}"
+    );
     assert!(out.lines().next().is_some_and(|line| line.contains("scripted")), "{out}");
     let mut rest = out.as_str();
-    for step in STEPS {
+    for step in EXPECTED_STEPS {
         rest = rest.split_once(step).unwrap_or_else(|| panic!("{step} is not in {out}")).1;
     }
     assert!(out.contains(
@@ -91,14 +95,14 @@ fn a_failed_check_leads_to_a_fix_and_the_end_cites_the_passing_check() {
     );
 }
 
-fn read(output: &Output) -> Vec<TraceEvent> {
+fn read_trace(output: &Output) -> Vec<TraceEvent> {
     read_jsonl(&output.stdout[..]).map(Result::unwrap).collect()
 }
 
 #[test]
 fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
-    let Some(output) = run("minimal_loop", &["--json"]) else { return };
-    let steps = read(&output);
+    let Some(output) = run_example("minimal_loop", &["--json"]) else { return };
+    let steps = read_trace(&output);
     assert_eq!(output.status.code(), Some(0));
     let (yes, no) = (ToolExit::Success, ToolExit::Failure);
     let exits: Vec<_> = steps.iter().filter_map(|step| step.result.tool_exit).collect();
@@ -118,9 +122,9 @@ fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
 
 #[test]
 fn a_claim_repeated_without_a_check_is_not_a_success() {
-    let Some(output) = run("minimal_loop", &["--json", "--hasty"]) else { return };
+    let Some(output) = run_example("minimal_loop", &["--json", "--hasty"]) else { return };
     assert_eq!(output.status.code(), Some(1));
-    let steps = read(&output);
+    let steps = read_trace(&output);
     let last = steps.last().unwrap();
     let TraceAction::Stop { stop_reason, .. } = &last.action else { panic!("no end") };
     assert_eq!(stop_reason, "unproven");
@@ -134,11 +138,11 @@ fn the_check_is_an_ordinary_process() {
     let file = std::env::temp_dir().join(format!("glossary-{}.md", std::process::id()));
     let check = |text: &str| {
         std::fs::write(&file, text).unwrap();
-        run("minimal_loop", &["--check", file.to_str().unwrap()]).map(|it| it.status.code())
+        run_example("minimal_loop", &["--check", file.to_str().unwrap()]).map(|it| it.status.code())
     };
     let codes = [check("## A\n\n## B\n"), check("## B\n\n\n## A\n"), check("## A")];
     std::fs::remove_file(&file).unwrap();
-    let gone = run("minimal_loop", &["--check", file.to_str().unwrap()]);
+    let gone = run_example("minimal_loop", &["--check", file.to_str().unwrap()]);
     if gone.is_some() {
         assert_eq!(codes, [Some(Some(0)), Some(Some(1)), Some(Some(1))]);
         assert_eq!(gone.and_then(|it| it.status.code()), Some(2));
@@ -147,20 +151,24 @@ fn the_check_is_an_ordinary_process() {
 
 #[test]
 fn a_trace_file_can_be_read_and_pretty_printed() {
-    let (Some(lines), Some(people)) = (run("minimal_loop", &["--json"]), run("minimal_loop", &[]))
+    let (Some(lines), Some(people)) =
+        (run_example("minimal_loop", &["--json"]), run_example("minimal_loop", &[]))
     else {
         return;
     };
     let file = std::env::temp_dir().join(format!("trace-{}.jsonl", std::process::id()));
     std::fs::write(&file, &lines.stdout).unwrap();
     let path = file.to_str().unwrap();
-    let (printed, whole) = (run("trace", &[path]), run("trace", &["--all", path]));
+    let (printed, whole) = (run_example("trace", &[path]), run_example("trace", &["--all", path]));
     std::fs::write(&file, [&lines.stdout[..], b"{\"step\":7}\n"].concat()).unwrap();
-    let broken = run("trace", &[path]);
+    let broken = run_example("trace", &[path]);
     std::fs::remove_file(&file).unwrap();
     let (Some(printed), Some(whole), Some(broken)) = (printed, whole, broken) else { return };
-    assert!(text(&people.stdout).contains(&text(&printed.stdout)));
-    assert!(text(&whole.stdout).contains("\n  args:\n    path: \"book/glossary.md\"\n"));
+    assert!(utf8_string(&people.stdout).contains(&utf8_string(&printed.stdout)));
+    assert!(utf8_string(&whole.stdout).contains("\n  args:\n    path: \"book/glossary.md\"\n"));
     assert_eq!((printed.status.code(), broken.status.code()), (Some(0), Some(1)));
-    assert!(text(&broken.stderr).starts_with("line 7 of the trace is no step"), "{broken:?}");
+    assert!(
+        utf8_string(&broken.stderr).starts_with("line 7 of the trace is no step"),
+        "{broken:?}"
+    );
 }

@@ -7,7 +7,7 @@ use crate::support::programs::example_program;
 /// Runs an example, which exits with 0, has nothing to complain about and says these lines in this
 /// order, maybe with others between. It is passed over if it is not built, as when only this test is.
 #[track_caller]
-fn check(name: &str, lines: &[&str]) {
+fn assert_prints_lines(name: &str, lines: &[&str]) {
     let Some(program) = example_program(name) else { return };
     let mut command = Command::new(program);
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
@@ -26,7 +26,7 @@ fn check(name: &str, lines: &[&str]) {
 
 #[test]
 fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
-    check(
+    assert_prints_lines(
         "chat",
         &[
             "> How is the log? (Input)",
@@ -48,7 +48,7 @@ fn a_chat_steers_follows_up_interrupts_and_loses_no_message() {
 fn a_matched_word_in_the_stream_closes_the_connection_and_leaves_a_settled_history() {
     let closed = "the server saw 1 connection close early";
     let paired = "1 call, 1 result, lawful: true";
-    check(
+    assert_prints_lines(
         "mid_stream_abort",
         &[
             "By a drop:",
@@ -68,7 +68,7 @@ fn a_matched_word_in_the_stream_closes_the_connection_and_leaves_a_settled_histo
 
 #[test]
 fn council_members_stream_concurrently_and_a_drop_cancels_all_of_them() {
-    check(
+    assert_prints_lines(
         "model_council",
         &[
             "quick | In",
@@ -79,12 +79,12 @@ fn council_members_stream_concurrently_and_a_drop_cancels_all_of_them() {
             "2 requests were streaming; after the drop 0 are",
         ],
     );
-    check("model_council", &["absent does not answer: no key", "quick | file."]);
+    assert_prints_lines("model_council", &["absent does not answer: no key", "quick | file."]);
 }
 
 #[test]
 fn a_custom_body_reports_its_decisions() {
-    check(
+    assert_prints_lines(
         "own_body",
         &[
             "lap 1: RunTools",
@@ -97,7 +97,7 @@ fn a_custom_body_reports_its_decisions() {
 
 #[test]
 fn a_run_paused_or_dropped_in_a_tool_is_continued_by_another_process() {
-    check(
+    assert_prints_lines(
         "pause_and_resume",
         &[
             "count has started; nobody pulls for a while, and nothing moves",
@@ -114,7 +114,7 @@ fn a_run_paused_or_dropped_in_a_tool_is_continued_by_another_process() {
 
 #[test]
 fn objects_are_used_while_they_stream_and_discarded_when_the_turn_is_retracted() {
-    check(
+    assert_prints_lines(
         "streaming_structured_output",
         &[
             "Atlantis has 0 people",
@@ -130,7 +130,7 @@ fn objects_are_used_while_they_stream_and_discarded_when_the_turn_is_retracted()
 
 #[test]
 fn a_recorded_run_is_replayed_stopped_and_continued_with_another_result() {
-    check(
+    assert_prints_lines(
         "replay",
         &[
             "recorded: It takes 9 hours.",

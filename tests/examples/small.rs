@@ -10,7 +10,7 @@ use crate::terminal::Terminal;
 /// What an example prints, without anybody at its stdin; `None` if it is not built, as when only
 /// this test is.
 #[track_caller]
-fn run(name: &str, args: &[&str]) -> Option<String> {
+fn run_example(name: &str, args: &[&str]) -> Option<String> {
     let output =
         Command::new(example_program(name)?).args(args).stdin(Stdio::null()).output().unwrap();
     let out = String::from_utf8(output.stdout).unwrap();
@@ -22,7 +22,7 @@ fn run(name: &str, args: &[&str]) -> Option<String> {
 
 /// The lines stand in what was printed, in this order.
 #[track_caller]
-fn check_lines(out: &str, expected: &[&str]) {
+fn assert_lines_in_order(out: &str, expected: &[&str]) {
     let mut lines = out.lines();
     for line in expected {
         assert!(lines.any(|it| it.contains(line)), "`{line}` is missing, or not in order: {out}");
@@ -31,19 +31,19 @@ fn check_lines(out: &str, expected: &[&str]) {
 
 #[test]
 fn approval_runs_approved_calls_in_both_forms() {
-    let Some(out) = run("approval", &["--yes"]) else { return };
+    let Some(out) = run_example("approval", &["--yes"]) else { return };
     let form = ["draft.txt\"}? [y/N] --yes", "thesis.txt\"}? [y/N] --yes", "completed: I did"];
     let suspended = ["# suspended", "ends as pending, 2 calls wait"].iter().chain(&form);
     let interactive = ["# interactive"].iter().chain(&form);
     let lines: Vec<&str> = suspended.chain(interactive).copied().collect();
-    check_lines(&out, &lines);
+    assert_lines_in_order(&out, &lines);
     assert_eq!(out.matches("Files left: 0").count(), 2, "{out}");
 }
 
 #[test]
 fn approval_runs_no_denied_call() {
     for args in [&["--no"][..], &[]] {
-        let Some(out) = run("approval", args) else { return };
+        let Some(out) = run_example("approval", args) else { return };
         let denied = "The model reads: Denied: the user wants to keep it";
         assert_eq!(out.matches(denied).count(), 4, "{out}");
         assert_eq!(out.matches("Files left: 2").count(), 2, "{out}");
@@ -57,12 +57,12 @@ fn approval_ignores_input_typed_before_its_question() {
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     // Two answers to the first of four questions.
     terminal.wait_for("draft.txt\"}? [y/N] ");
-    terminal.type_in("y\ny\n");
+    terminal.type_keys("y\ny\n");
     for question in ["thesis.txt\"}? [y/N] ", "draft.txt\"}? [y/N] ", "thesis.txt\"}? [y/N] "] {
         terminal.wait_for(question);
-        terminal.type_in("\n");
+        terminal.type_keys("\n");
     }
-    let (shown, code) = terminal.end();
+    let (shown, code) = terminal.wait_for_exit();
     assert_eq!(code, 0, "{shown}");
     let left: Vec<_> = shown.lines().filter(|line| line.starts_with("Files left: ")).collect();
     assert_eq!(left, ["Files left: 1", "Files left: 2"], "{shown}");
@@ -74,11 +74,11 @@ fn on_a_terminal_the_chat_shows_a_prompt() {
     let Some(program) = example_program("chat") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("\n> ");
-    terminal.type_in("Hi\n");
+    terminal.type_keys("Hi\n");
     let answer = terminal.wait_for("\n> ");
     assert!(answer.contains("You said: Hi (completed)"), "{answer}");
-    terminal.type_in("\u{4}");
-    let (shown, code) = terminal.end();
+    terminal.type_keys("\u{4}");
+    let (shown, code) = terminal.wait_for_exit();
     assert_eq!(code, 0, "{shown}");
     assert!(shown.contains("2 items are kept, lawful: true"), "{shown}");
 }
@@ -89,15 +89,15 @@ fn on_a_terminal_the_trace_example_says_what_it_waits_for() {
     let Some(program) = example_program("trace") else { return };
     let Some(mut terminal) = Terminal::start(&Command::new(program)) else { return };
     terminal.wait_for("Waiting for a trace on stdin, JSON lines; Ctrl-D ends it.");
-    terminal.type_in("\u{4}");
-    let (shown, code) = terminal.end();
+    terminal.type_keys("\u{4}");
+    let (shown, code) = terminal.wait_for_exit();
     assert_eq!(code, 0, "{shown}");
 }
 
 #[test]
 fn auto_compaction_preserves_early_facts_in_the_summary() {
-    let Some(out) = run("auto_compaction", &[]) else { return };
-    check_lines(
+    let Some(out) = run_example("auto_compaction", &[]) else { return };
+    assert_lines_in_order(
         &out,
         &[
             "is nearly full at 1600",
@@ -114,14 +114,17 @@ fn auto_compaction_preserves_early_facts_in_the_summary() {
 
 #[test]
 fn own_wire_runs_a_tool_and_answers_from_its_result() {
-    let Some(out) = run("own_wire", &[]) else { return };
-    check_lines(&out, &["Quillworks is made up", "completed: quill-1 says 10, after 2 turns"]);
+    let Some(out) = run_example("own_wire", &[]) else { return };
+    assert_lines_in_order(
+        &out,
+        &["Quillworks is made up", "completed: quill-1 says 10, after 2 turns"],
+    );
 }
 
 #[test]
 fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
-    let Some(out) = run("budget", &[]) else { return };
-    check_lines(
+    let Some(out) = run_example("budget", &[]) else { return };
+    assert_lines_in_order(
         &out,
         &[
             "# tokens",
@@ -143,7 +146,7 @@ fn budget_prints_the_usage_and_the_limit_that_ended_the_run() {
 
 #[test]
 fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
-    let Some(out) = run("fallback", &[]) else { return };
+    let Some(out) = run_example("fallback", &[]) else { return };
     let taken_back = "taken back: \"The clock says that it \"";
     let mut lines = vec!["# with_fallback", "shaky has spoken"];
     lines.extend([taken_back, "steady is asked: fallback"]);
@@ -153,7 +156,7 @@ fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
     lines.extend(["steady has spoken", "shaky is asked: next_turn"]);
     lines.extend([taken_back, "overloaded, trying again in ", taken_back]);
     lines.push("completed, 184 tokens");
-    check_lines(&out, &lines);
+    assert_lines_in_order(&out, &lines);
     let screens: Vec<_> = out.lines().filter(|line| line.starts_with("The screen: ")).collect();
     assert_eq!(screens.len(), 2, "{out}");
     for screen in screens {
@@ -164,7 +167,7 @@ fn fallback_discards_retracted_output_and_continues_with_the_other_model() {
 
 #[test]
 fn model_escalation_stays_with_the_stronger_model() {
-    let Some(out) = run("model_escalation", &[]) else { return };
+    let Some(out) = run_example("model_escalation", &[]) else { return };
     let lines = [
         "turn 1, cheap:",
         "[escalate]",
@@ -179,9 +182,9 @@ fn model_escalation_stays_with_the_stronger_model() {
 
 #[test]
 fn sub_agents_are_distinguished_and_leave_their_transcripts() {
-    let Some(out) = run("sub_agents", &[]) else { return };
+    let Some(out) = run_example("sub_agents", &[]) else { return };
     for name in ["benches", "examples", "tests"] {
-        check_lines(
+        assert_lines_in_order(
             &out,
             &[
                 "coordinator: I ask all three.",

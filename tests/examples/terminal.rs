@@ -5,11 +5,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 pub(crate) struct Terminal {
     child: Child,
-    keyboard: ChildStdin,
-    screen: ChildStdout,
-    shown: Vec<u8>,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    output: Vec<u8>,
     /// How much of it was waited for.
-    seen: usize,
+    consumed_len: usize,
 }
 
 impl Terminal {
@@ -40,31 +40,31 @@ impl Terminal {
         }
         let mut child = script.spawn().unwrap();
         let (keyboard, screen) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Some(Self { child, keyboard, screen, shown: Vec::new(), seen: 0 })
+        Some(Self { child, stdin: keyboard, stdout: screen, output: Vec::new(), consumed_len: 0 })
     }
 
     /// Waits until the text is shown, and returns what was shown up to there since the last wait.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
-        while !String::from_utf8_lossy(&self.shown[self.seen..]).contains(text) {
+        while !String::from_utf8_lossy(&self.output[self.consumed_len..]).contains(text) {
             let mut byte = [0];
-            let rest = String::from_utf8_lossy(&self.shown);
-            self.screen.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
-            self.shown.push(byte[0]);
+            let rest = String::from_utf8_lossy(&self.output);
+            self.stdout.read_exact(&mut byte).unwrap_or_else(|_| panic!("no `{text}`: {rest}"));
+            self.output.push(byte[0]);
         }
-        let since = String::from_utf8_lossy(&self.shown[self.seen..]).into_owned();
-        self.seen = self.shown.len();
+        let since = String::from_utf8_lossy(&self.output[self.consumed_len..]).into_owned();
+        self.consumed_len = self.output.len();
         since
     }
 
-    pub(crate) fn type_in(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    pub(crate) fn type_keys(&mut self, keys: &str) {
+        self.stdin.write_all(keys.as_bytes()).unwrap();
     }
 
     /// Everything that was shown, and the exit code.
-    pub(crate) fn end(mut self) -> (String, i32) {
-        let _ = self.screen.read_to_end(&mut self.shown);
+    pub(crate) fn wait_for_exit(mut self) -> (String, i32) {
+        let _ = self.stdout.read_to_end(&mut self.output);
         let code = self.child.wait().unwrap().code().unwrap();
-        (String::from_utf8_lossy(&self.shown).into_owned(), code)
+        (String::from_utf8_lossy(&self.output).into_owned(), code)
     }
 }

@@ -10,7 +10,7 @@ use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, provider};
 
-use crate::own_wire::Quillworks;
+use crate::own_wire::QuillworksWire;
 
 /// A provider of the crate, whose server is the crate's own writer of the wire.
 struct CrateWireSubject<W> {
@@ -85,7 +85,7 @@ turnstream::provider_suite!(the_wire_of_the_example, super::ExampleWireSubject);
 struct ExampleWireSubject;
 
 impl Subject for ExampleWireSubject {
-    type Provider = HttpProvider<Quillworks>;
+    type Provider = HttpProvider<QuillworksWire>;
 
     fn provider(&self, url: &str, key: &str) -> Self::Provider {
         let provider = HttpProvider::new("quill-1").with_http_client(HttpClient::without_proxy());

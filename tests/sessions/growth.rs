@@ -11,7 +11,7 @@ use turnstream::{Error, Item, Usage};
 
 /// What a turn of an agent adds: some words, a call and its result; a user speaks every tenth turn.
 /// Each is appended when it is there.
-fn turn(n: usize) -> Vec<Vec<Entry>> {
+fn turn_appends(n: usize) -> Vec<Vec<Entry>> {
     let call = ToolCall {
         call_id: format!("call_{n:06}"),
         name: "read_file".into(),
@@ -40,14 +40,14 @@ fn folder_size(folder: &Path) -> u64 {
 }
 
 /// Bytes a turn after 10, 100 and 1,000 turns.
-fn check<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
+fn assert_linear_growth<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
     let folder = env::temp_dir().join(format!("turnstream-growth-{name}-{}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let (mut version, mut turns) = (0, 0);
     let per_turn = [10_usize, 100, 1000].map(|until| {
         let store = open(&folder).unwrap();
         while turns < until {
-            for entries in turn(turns) {
+            for entries in turn_appends(turns) {
                 version = block_on(store.append("s", version, entries)).unwrap();
             }
             turns += 1;
@@ -64,11 +64,13 @@ fn check<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
 
 #[test]
 fn the_size_of_a_json_lines_session_is_linear_in_the_conversation() {
-    check("json_lines", |folder| JsonLinesStore::open(folder));
+    assert_linear_growth("json_lines", |folder| JsonLinesStore::open(folder));
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
 fn the_size_of_a_sqlite_session_is_linear_in_the_conversation() {
-    check("sqlite", |folder| turnstream::session::SqliteStore::open(folder.join("db")));
+    assert_linear_growth("sqlite", |folder| {
+        turnstream::session::SqliteStore::open(folder.join("db"))
+    });
 }

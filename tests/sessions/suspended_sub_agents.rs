@@ -15,21 +15,21 @@ use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionSt
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, ErrorKind, Item};
 
-use crate::stores::sample_entries::Folder;
+use crate::stores::sample_entries::TempFolder;
 use crate::support::tools::spec;
 
-const ROLE: &str = "TURNSTREAM_SUSPENDED_ROLE";
-const PLACE: &str = "TURNSTREAM_SUSPENDED_PLACE";
+const ROLE_ENV: &str = "TURNSTREAM_SUSPENDED_ROLE";
+const FOLDER_ENV: &str = "TURNSTREAM_SUSPENDED_PLACE";
 
 /// The keys of the calls that ran in any process, a line each.
-fn ran(folder: &Path) -> Vec<String> {
+fn executed_call_keys(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join("ran")).unwrap_or_default();
     let mut keys: Vec<String> = text.lines().map(str::to_owned).collect();
     keys.sort();
     keys
 }
 
-fn tool(folder: &Path, name: &str) -> Tool {
+fn recording_tool(folder: &Path, name: &str) -> Tool {
     let file = folder.join("ran");
     let run = move |_, cx: turnstream::tool::ToolContext| {
         let mut file = fs::OpenOptions::new().create(true).append(true).open(&file).unwrap();
@@ -40,7 +40,7 @@ fn tool(folder: &Path, name: &str) -> Tool {
 }
 
 /// An agent that makes these calls, and then is done.
-fn calling(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> Agent {
+fn agent_with_calls(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> Agent {
     let model = Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => Reply::text("all done"),
@@ -53,63 +53,72 @@ fn calling(calls: &'static [(&'static str, &'static str)], tools: Vec<Tool>) -> 
 }
 
 /// An agent with a sub-agent that waits, one whose sub-agent waits, and siblings of all of them.
-fn agent(folder: &Path) -> Agent {
-    let own = || vec![tool(folder, "look"), tool(folder, "delete").requires_approval()];
-    let cleaner = || calling(&[("look_1", "look"), ("delete_1", "delete")], own());
+fn agent_with_sub_agents(folder: &Path) -> Agent {
+    let own = || {
+        vec![recording_tool(folder, "look"), recording_tool(folder, "delete").requires_approval()]
+    };
+    let cleaner = || agent_with_calls(&[("look_1", "look"), ("delete_1", "delete")], own());
     let clean = |agent: &Agent, name| agent.as_tool(name, "").unwrap();
-    let manager = calling(
+    let manager = agent_with_calls(
         &[("sub_1", "clean"), ("look_2", "look")],
-        vec![clean(&cleaner(), "clean"), tool(folder, "look")],
+        vec![clean(&cleaner(), "clean"), recording_tool(folder, "look")],
     );
     let mut tools = own();
     tools.extend([clean(&cleaner(), "clean"), clean(&manager, "manage")]);
-    calling(&[("a", "clean"), ("b", "delete"), ("c", "manage"), ("d", "look")], tools)
+    agent_with_calls(&[("a", "clean"), ("b", "delete"), ("c", "manage"), ("d", "look")], tools)
 }
 
 /// The paths to the calls that wait.
-const WAIT: [&str; 3] = ["a/delete_1", "b", "c/sub_1/delete_1"];
+const PENDING_CALL_PATHS: [&str; 3] = ["a/delete_1", "b", "c/sub_1/delete_1"];
 /// The keys of those that need no approval.
-const FREE: [&str; 4] = ["s/a/look_1", "s/c/look_2", "s/c/sub_1/look_1", "s/d"];
+const APPROVAL_FREE_KEYS: [&str; 4] = ["s/a/look_1", "s/c/look_2", "s/c/sub_1/look_1", "s/d"];
 
-fn paths(calls: &[PendingCall]) -> Vec<String> {
+fn call_paths(calls: &[PendingCall]) -> Vec<String> {
     let path = |call: &PendingCall| {
         [&call.path[..], std::slice::from_ref(&call.call_id)].concat().join("/")
     };
     calls.iter().map(path).collect()
 }
 
-async fn suspend(store: impl Store + 'static, folder: &Path) {
+async fn run_until_pending(store: impl Store + 'static, folder: &Path) {
     let session = Session::open(store, "s").await.unwrap();
-    let outcome = session.run(&agent(folder), "go").await.unwrap().outcome().await.unwrap();
+    let outcome =
+        session.run(&agent_with_sub_agents(folder), "go").await.unwrap().outcome().await.unwrap();
     assert_eq!(
-        (outcome.reason, paths(&outcome.pending)),
-        (EndReason::Pending, WAIT.map(String::from).to_vec())
+        (outcome.reason, call_paths(&outcome.pending)),
+        (EndReason::Pending, PENDING_CALL_PATHS.map(String::from).to_vec())
     );
 }
 
-async fn resume(store: impl Store + 'static, folder: &Path) {
+async fn resume_with_verdicts(store: impl Store + 'static, folder: &Path) {
     let session = Session::open(store, "s").await.unwrap();
     let SessionState::Pending { calls } = session.state() else { panic!("{:?}", session.state()) };
-    assert_eq!(paths(&calls), WAIT);
-    assert_eq!(ran(folder), FREE, "nothing has run that waits");
+    assert_eq!(call_paths(&calls), PENDING_CALL_PATHS);
+    assert_eq!(executed_call_keys(folder), APPROVAL_FREE_KEYS, "nothing has run that waits");
     let verdict = |call: PendingCall| match call.path.len() {
         1 => (call, Verdict::deny("not this one")),
         _ => (call, Verdict::Approve),
     };
     // A verdict that is missing is refused, and changes nothing.
-    let error = session.resume(&agent(folder), []).await.unwrap_err();
+    let error = session.resume(&agent_with_sub_agents(folder), []).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     let verdicts = calls.into_iter().map(verdict);
-    let outcome = session.resume(&agent(folder), verdicts).await.unwrap().outcome().await.unwrap();
+    let outcome = session
+        .resume(&agent_with_sub_agents(folder), verdicts)
+        .await
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
     assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "all done"), "{outcome:?}");
 }
 
 /// What is left when all is done.
-async fn look(store: impl Store + 'static, folder: &Path) {
-    let mut keys: Vec<&str> = FREE.to_vec();
+async fn assert_all_completed(store: impl Store + 'static, folder: &Path) {
+    let mut keys: Vec<&str> = APPROVAL_FREE_KEYS.to_vec();
     keys.extend(["s/b", "s/c/sub_1/delete_1"]);
     keys.sort_unstable();
-    assert_eq!(ran(folder), keys, "each ran once, under its old key");
+    assert_eq!(executed_call_keys(folder), keys, "each ran once, under its old key");
     let session = Session::open(store, "s").await.unwrap();
     assert_eq!(session.state(), SessionState::Idle);
     assert!(session.history().is_settled());
@@ -125,45 +134,45 @@ async fn look(store: impl Store + 'static, folder: &Path) {
     let mut nested: Vec<_> = nested.collect();
     nested.sort_unstable();
     assert_eq!(nested, [("a", "s/a"), ("c", "s/c")]);
-    assert!(session.resume(&agent(folder), []).await.is_err(), "nothing is left");
+    assert!(session.resume(&agent_with_sub_agents(folder), []).await.is_err(), "nothing is left");
 }
 
 #[tokio::test]
 async fn a_suspended_sub_agent_continues_when_its_session_is_opened_again() {
-    let (store, folder) = (Arc::new(MemoryStore::new()), Folder::new());
-    suspend(MemoryStore::clone(&store), folder.path()).await;
-    resume(MemoryStore::clone(&store), folder.path()).await;
-    look(MemoryStore::clone(&store), folder.path()).await;
+    let (store, folder) = (Arc::new(MemoryStore::new()), TempFolder::new());
+    run_until_pending(MemoryStore::clone(&store), folder.path()).await;
+    resume_with_verdicts(MemoryStore::clone(&store), folder.path()).await;
+    assert_all_completed(MemoryStore::clone(&store), folder.path()).await;
 }
 
 /// Starts a test of this module in a process of its own, with a role.
-fn again(test: &str, role: &str, folder: &Path) -> Child {
+fn spawn_test_process(test: &str, role: &str, folder: &Path) -> Child {
     let (_, module) = module_path!().split_once("::").expect("a module of the binary");
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args([&*format!("{module}::{test}"), "--exact", "--nocapture"])
-        .env(ROLE, role)
-        .env(PLACE, folder)
+        .env(ROLE_ENV, role)
+        .env(FOLDER_ENV, folder)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
-async fn check_killed<S: Store + 'static>(test: &str, open: impl Fn(PathBuf) -> S) {
-    if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+async fn assert_survives_kill<S: Store + 'static>(test: &str, open: impl Fn(PathBuf) -> S) {
+    if let (Ok(role), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
         let folder = PathBuf::from(folder);
         match &*role {
-            "suspend" => suspend(open(folder.clone()), &folder).await,
-            _ => resume(open(folder.clone()), &folder).await,
+            "suspend" => run_until_pending(open(folder.clone()), &folder).await,
+            _ => resume_with_verdicts(open(folder.clone()), &folder).await,
         }
         eprintln!("DONE");
         // It is killed here.
         return std::future::pending().await;
     }
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for role in ["suspend", "resume"] {
-        let mut child = again(test, role, folder.path());
+        let mut child = spawn_test_process(test, role, folder.path());
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut told = Vec::new();
         let done = lines.map_while(Result::ok).any(|line| {
@@ -174,13 +183,13 @@ async fn check_killed<S: Store + 'static>(test: &str, open: impl Fn(PathBuf) -> 
         child.wait().unwrap();
         assert!(done, "{role}: {}", told.join("\n"));
     }
-    look(open(folder.path().to_owned()), folder.path()).await;
+    assert_all_completed(open(folder.path().to_owned()), folder.path()).await;
 }
 
 #[tokio::test]
 async fn a_suspended_sub_agent_in_json_lines_survives_its_process_and_its_call_runs_once() {
     let test = "a_suspended_sub_agent_in_json_lines_survives_its_process_and_its_call_runs_once";
-    check_killed(test, |folder| JsonLinesStore::open(folder.join("store")).unwrap()).await;
+    assert_survives_kill(test, |folder| JsonLinesStore::open(folder.join("store")).unwrap()).await;
 }
 
 #[cfg(feature = "sqlite")]
@@ -188,7 +197,7 @@ async fn a_suspended_sub_agent_in_json_lines_survives_its_process_and_its_call_r
 async fn a_suspended_sub_agent_in_sqlite_survives_its_process_and_its_call_runs_once() {
     let test = "a_suspended_sub_agent_in_sqlite_survives_its_process_and_its_call_runs_once";
     let open = |folder: PathBuf| turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
-    check_killed(test, open).await;
+    assert_survives_kill(test, open).await;
 }
 
 /// A crash while a suspended sub-agent continues: its call may have run, so it does not run again.
@@ -196,31 +205,35 @@ async fn a_suspended_sub_agent_in_sqlite_survives_its_process_and_its_call_runs_
 async fn a_sub_agent_interrupted_while_it_continued_is_answered_as_interrupted() {
     use futures::StreamExt;
 
-    let (store, folder) = (MemoryStore::new(), Folder::new());
-    suspend(store.clone(), folder.path()).await;
+    let (store, folder) = (MemoryStore::new(), TempFolder::new());
+    run_until_pending(store.clone(), folder.path()).await;
     for events in 0.. {
         let copy = Session::open(store.clone(), "s").await.unwrap();
         let copy = copy.fork_at(copy.version(), format!("s{events}")).await.unwrap();
         let SessionState::Pending { calls } = copy.state() else { panic!("{:?}", copy.state()) };
         let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
-        let mut run = copy.resume(&agent(folder.path()), verdicts).await.unwrap();
+        let mut run = copy.resume(&agent_with_sub_agents(folder.path()), verdicts).await.unwrap();
         let mut over = false;
         for _ in 0..events {
             over |= run.next().await.is_none();
         }
         drop(run);
-        let before = ran(folder.path());
+        let before = executed_call_keys(folder.path());
         let session = Session::open(store.clone(), format!("s{events}")).await.unwrap();
         match session.state() {
             SessionState::Pending { .. } => assert_eq!(events, 0, "nothing had begun"),
             SessionState::Idle | SessionState::Unfinished { .. } => {
-                let run = session.run(&agent(folder.path()), "and?").await.unwrap();
+                let run = session.run(&agent_with_sub_agents(folder.path()), "and?").await.unwrap();
                 let outcome = run.outcome().await.unwrap();
                 assert!(outcome.history.settled().is_settled());
                 assert!(session.history().iter().all(|item: &Item| !item.interrupted));
             }
         }
-        assert_eq!(ran(folder.path()), before, "after {events} events something ran again");
+        assert_eq!(
+            executed_call_keys(folder.path()),
+            before,
+            "after {events} events something ran again"
+        );
         if over {
             return;
         }
@@ -228,19 +241,21 @@ async fn a_sub_agent_interrupted_while_it_continued_is_answered_as_interrupted()
 }
 
 /// A store with a session that waits for one call, of its own or of a sub-agent that changed a file.
-async fn waiting(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
+async fn store_with_pending_call(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
     let change = |_, cx: turnstream::tool::ToolContext| {
         cx.record_change("a file");
         async { "done" }
     };
-    let tools =
-        vec![Tool::raw(spec("look"), change).unwrap(), tool(folder, "delete").requires_approval()];
+    let tools = vec![
+        Tool::raw(spec("look"), change).unwrap(),
+        recording_tool(folder, "delete").requires_approval(),
+    ];
     let agent = match nested {
         true => {
-            let child = calling(&[("look_1", "look"), ("delete_1", "delete")], tools);
-            calling(&[("a", "clean")], vec![child.as_tool("clean", "").unwrap()])
+            let child = agent_with_calls(&[("look_1", "look"), ("delete_1", "delete")], tools);
+            agent_with_calls(&[("a", "clean")], vec![child.as_tool("clean", "").unwrap()])
         }
-        false => calling(&[("a", "delete")], tools),
+        false => agent_with_calls(&[("a", "delete")], tools),
     };
     let store = MemoryStore::new();
     let session = Session::open(store.clone(), "s").await.unwrap();
@@ -250,8 +265,8 @@ async fn waiting(folder: &Path, nested: bool) -> (MemoryStore, Agent) {
 
 #[tokio::test]
 async fn a_session_keeps_the_side_effects_of_a_suspended_sub_agent() {
-    let folder = Folder::new();
-    let (store, agent) = waiting(folder.path(), true).await;
+    let folder = TempFolder::new();
+    let (store, agent) = store_with_pending_call(folder.path(), true).await;
     let session = Session::open(store.clone(), "s").await.unwrap();
     session.run(&agent, "never mind").await.unwrap().outcome().await.unwrap();
     let session = Session::open(store, "s").await.unwrap();
@@ -266,10 +281,10 @@ async fn a_session_keeps_the_side_effects_of_a_suspended_sub_agent() {
 async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pending_call() {
     use turnstream::item::Mark;
 
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let mut told = Vec::new();
     for nested in [false, true] {
-        let (store, _) = waiting(folder.path(), nested).await;
+        let (store, _) = store_with_pending_call(folder.path(), nested).await;
         let session = Session::open(store, "s").await.unwrap();
         let (len, mut of) = (session.history().len(), Vec::new());
         for (from, to) in (0..=len).flat_map(|to| (0..=to).map(move |from| (from, to))) {
@@ -287,14 +302,14 @@ async fn a_checkpoint_keeps_the_call_of_a_suspended_sub_agent_as_it_keeps_any_pe
 }
 
 /// While calls wait, earlier items become void, get shorter and are folded away.
-async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &Path) {
+async fn assert_rewrites_keep_pending(store: impl Store + Clone + 'static, folder: &Path) {
     let session = Session::open(store.clone(), "s").await.unwrap();
     let long = Reply::new().think(&"hm ".repeat(300)).say("Hello!");
     for (reply, prompt) in [(long, "Hi"), (Reply::text("Yes."), "Well?")] {
         let agent = Agent::new(Scripted::new([reply]));
         session.run(&agent, prompt).await.unwrap().outcome().await.unwrap();
     }
-    suspend(store.clone(), folder).await;
+    run_until_pending(store.clone(), folder).await;
 
     let session = Session::open(store.clone(), "s").await.unwrap();
     let waiting = session.state();
@@ -323,7 +338,7 @@ async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &
             .collect();
         assert_eq!(void.len(), 2, "{history:?}");
     }
-    resume(store.clone(), folder).await;
+    resume_with_verdicts(store.clone(), folder).await;
     let session = Session::open(store, "s").await.unwrap();
     assert_eq!(session.state(), SessionState::Idle);
     assert!(session.history().is_settled());
@@ -332,25 +347,27 @@ async fn rewritten_while_it_waits(store: impl Store + Clone + 'static, folder: &
 
 #[tokio::test]
 async fn rewriting_items_before_a_suspended_call_lets_it_continue_in_every_store() {
-    let folder = Folder::new();
-    rewritten_while_it_waits(MemoryStore::new(), folder.path()).await;
-    let folder = Folder::new();
+    let folder = TempFolder::new();
+    assert_rewrites_keep_pending(MemoryStore::new(), folder.path()).await;
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path().join("sessions")).unwrap();
-    rewritten_while_it_waits(store, folder.path()).await;
+    assert_rewrites_keep_pending(store, folder.path()).await;
     #[cfg(feature = "sqlite")]
     {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let store = turnstream::session::SqliteStore::in_memory().unwrap();
-        rewritten_while_it_waits(store, folder.path()).await;
+        assert_rewrites_keep_pending(store, folder.path()).await;
     }
 }
 
 #[tokio::test]
 async fn a_checkpoint_cannot_replace_the_end_of_a_turn_with_pending_calls() {
-    let (store, folder) = (MemoryStore::new(), Folder::new());
-    let tools =
-        vec![tool(folder.path(), "look"), tool(folder.path(), "delete").requires_approval()];
-    let agent = calling(&[("a", "delete"), ("b", "look")], tools);
+    let (store, folder) = (MemoryStore::new(), TempFolder::new());
+    let tools = vec![
+        recording_tool(folder.path(), "look"),
+        recording_tool(folder.path(), "delete").requires_approval(),
+    ];
+    let agent = agent_with_calls(&[("a", "delete"), ("b", "look")], tools);
     let session = Session::open(store, "s").await.unwrap();
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let SessionState::Pending { calls } = session.state() else { panic!("{:?}", session.state()) };
@@ -362,5 +379,8 @@ async fn a_checkpoint_cannot_replace_the_end_of_a_turn_with_pending_calls() {
     session.checkpoint(0..1, [Item::user("in short")]).await.unwrap();
     let verdicts = calls.into_iter().map(|call| (call, Verdict::Approve));
     let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
-    assert_eq!((outcome.reason, ran(folder.path()).len()), (EndReason::Completed, 2));
+    assert_eq!(
+        (outcome.reason, executed_call_keys(folder.path()).len()),
+        (EndReason::Completed, 2)
+    );
 }

@@ -18,7 +18,7 @@ use crate::support::providers::user_request;
 use crate::support::tools::spec;
 
 /// The result of one call of a tool.
-async fn call(tool: Tool, arguments: &str) -> ToolResult {
+async fn call_tool(tool: Tool, arguments: &str) -> ToolResult {
     let name = tool.name().to_owned();
     let reply = Reply::new().call_raw("c", &name, arguments);
     let turn = Scripted::new([reply]).stream_turn(user_request()).into_turn().await.unwrap();
@@ -32,7 +32,7 @@ async fn call(tool: Tool, arguments: &str) -> ToolResult {
 }
 
 /// What the model reads of an output.
-fn read(output: impl IntoToolOutput) -> (ResultKind, String) {
+fn model_output(output: impl IntoToolOutput) -> (ResultKind, String) {
     let output = output.into_tool_output();
     let kind = if output.failed { ResultKind::Error } else { ResultKind::Ok };
     (kind, output.content.text())
@@ -47,7 +47,7 @@ mod typed {
     use super::*;
 
     #[derive(Deserialize, schemars::JsonSchema)]
-    struct Note {
+    struct NoteArgs {
         text: String,
     }
 
@@ -56,38 +56,38 @@ mod typed {
         let notes = Arc::new(Mutex::new(Vec::new()));
         let tool = || {
             let notes = Arc::clone(&notes);
-            Tool::stateful("note", "Keeps a note", notes, |notes, note: Note, cx| async move {
+            Tool::stateful("note", "Keeps a note", notes, |notes, note: NoteArgs, cx| async move {
                 let mut notes = notes.lock().unwrap();
                 notes.push(format!("{} {}", cx.call_id(), note.text));
                 notes.len()
             })
         };
-        assert_eq!(call(tool(), r#"{"text":"one"}"#).await.content.text(), "1");
-        assert_eq!(call(tool(), r#"{"text":"two"}"#).await.content.text(), "2");
+        assert_eq!(call_tool(tool(), r#"{"text":"one"}"#).await.content.text(), "1");
+        assert_eq!(call_tool(tool(), r#"{"text":"two"}"#).await.content.text(), "2");
         assert_eq!(*notes.lock().unwrap(), ["c one", "c two"]);
     }
 
     #[derive(Deserialize, schemars::JsonSchema)]
-    struct Nothing;
+    struct UnitArgs;
 
     #[derive(Deserialize, schemars::JsonSchema)]
-    struct Empty {}
+    struct EmptyArgs {}
 
     #[tokio::test]
     async fn a_tool_without_arguments_takes_any_object_and_nothing_else() {
         let tools: [fn() -> Tool; 3] = [
             || Tool::new("now", "Says now", |(), _| async { "now" }),
-            || Tool::new("now", "Says now", |_: Nothing, _| async { "now" }),
-            || Tool::new("now", "Says now", |_: Empty, _| async { "now" }),
+            || Tool::new("now", "Says now", |_: UnitArgs, _| async { "now" }),
+            || Tool::new("now", "Says now", |_: EmptyArgs, _| async { "now" }),
         ];
         for tool in tools {
             assert_eq!(tool().spec().parameters["type"], "object");
             for arguments in ["", "null", "{}", " { } ", r#"{"extra":[1]}"#] {
-                let result = call(tool(), arguments).await;
+                let result = call_tool(tool(), arguments).await;
                 assert_eq!(result.kind, ResultKind::Ok, "{arguments:?}: {result:?}");
             }
             for arguments in ["[]", "3", "{", r#""text""#] {
-                let result = call(tool(), arguments).await;
+                let result = call_tool(tool(), arguments).await;
                 assert_ne!(result.kind, ResultKind::Ok, "{arguments:?}: {result:?}");
             }
         }
@@ -104,7 +104,7 @@ mod typed {
         let tool = Tool::new("weather", "The weather", |(), _| async {
             Ok::<_, std::io::Error>(Json(Weather { degrees: 4, rain: true }))
         });
-        let text = call(tool, "{}").await.content.text();
+        let text = call_tool(tool, "{}").await.content.text();
         assert_eq!(text, r#"{"degrees":4,"rain":true}"#);
     }
 }
@@ -112,25 +112,25 @@ mod typed {
 #[test]
 fn unserializable_output_is_an_error_result() {
     let odd = Json(std::collections::BTreeMap::from([(vec![1], 2)]));
-    let (kind, text) = read(odd);
+    let (kind, text) = model_output(odd);
     assert_eq!(kind, ResultKind::Error);
     assert!(text.contains("key must be a string"), "{text}");
 }
 
 /// An error that says where, and whose source says why.
 #[derive(Debug)]
-struct Reading {
+struct LineError {
     line: u32,
     source: std::num::ParseIntError,
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "while reading line {}", self.line)
     }
 }
 
-impl std::error::Error for Reading {
+impl std::error::Error for LineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
     }
@@ -138,40 +138,43 @@ impl std::error::Error for Reading {
 
 #[test]
 fn an_error_result_includes_all_causes() {
-    let failed = || Reading { line: 1, source: "x".parse::<i32>().unwrap_err() };
+    let failed = || LineError { line: 1, source: "x".parse::<i32>().unwrap_err() };
     let expected = "Error: while reading line 1: invalid digit found in string";
     let error = (ResultKind::Error, expected.to_owned());
-    assert_eq!(read(Err::<(), _>(failed())), error);
-    assert_eq!(read(Err::<(), Box<dyn std::error::Error + Send + Sync>>(failed().into())), error);
+    assert_eq!(model_output(Err::<(), _>(failed())), error);
+    assert_eq!(
+        model_output(Err::<(), Box<dyn std::error::Error + Send + Sync>>(failed().into())),
+        error
+    );
     let own = turnstream::Error::new(ErrorKind::Other, "oh").with_source(failed());
     let chain = "Error: oh: while reading line 1: invalid digit found in string";
-    assert_eq!(read(Err::<(), _>(own)).1, chain);
-    assert_eq!(read(Err::<(), _>("no such file")).1, "Error: no such file");
-    assert_eq!(read(Err::<(), _>(String::from("no such file"))).1, "Error: no such file");
+    assert_eq!(model_output(Err::<(), _>(own)).1, chain);
+    assert_eq!(model_output(Err::<(), _>("no such file")).1, "Error: no such file");
+    assert_eq!(model_output(Err::<(), _>(String::from("no such file"))).1, "Error: no such file");
 }
 
 #[test]
 fn a_cause_already_in_the_error_message_is_not_repeated() {
     #[derive(Debug)]
-    struct Whole(std::num::ParseIntError);
-    impl fmt::Display for Whole {
+    struct CauseInMessageError(std::num::ParseIntError);
+    impl fmt::Display for CauseInMessageError {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "cannot read: {}", self.0)
         }
     }
-    impl std::error::Error for Whole {
+    impl std::error::Error for CauseInMessageError {
         fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
             Some(&self.0)
         }
     }
-    let text = read(Err::<(), _>(Whole("x".parse::<i32>().unwrap_err()))).1;
+    let text = model_output(Err::<(), _>(CauseInMessageError("x".parse::<i32>().unwrap_err()))).1;
     assert_eq!(text, "Error: cannot read: invalid digit found in string");
 }
 
 #[test]
 fn the_arguments_of_a_call_are_deserialized_into_a_type() {
     #[derive(Debug, PartialEq, Deserialize)]
-    struct Search {
+    struct SearchArgs {
         query: String,
         limit: Option<u32>,
     }
@@ -180,18 +183,19 @@ fn the_arguments_of_a_call_are_deserialized_into_a_type() {
         name: "search".into(),
         arguments: arguments.into(),
     };
-    let read = call(r#"{"query":"rust"}"#).parse_arguments::<Search>().unwrap();
-    assert_eq!(read, Search { query: "rust".into(), limit: None });
+    let read = call(r#"{"query":"rust"}"#).parse_arguments::<SearchArgs>().unwrap();
+    assert_eq!(read, SearchArgs { query: "rust".into(), limit: None });
     call("").parse_arguments::<()>().unwrap();
     call("{}").parse_arguments::<()>().unwrap();
     assert_eq!(call(r#"{"a":1}"#).parse_arguments::<Value>().unwrap(), json!({ "a": 1 }));
 
-    let error = call(r#"{"query":"rust","limit":"ten"}"#).parse_arguments::<Search>().unwrap_err();
+    let error =
+        call(r#"{"query":"rust","limit":"ten"}"#).parse_arguments::<SearchArgs>().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Malformed);
     let message = error.to_string();
     assert!(message.contains("search") && message.contains("limit"), "{message}");
     for arguments in ["[1]", "{", "null"] {
-        let error = call(arguments).parse_arguments::<Search>().unwrap_err();
+        let error = call(arguments).parse_arguments::<SearchArgs>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Malformed, "{arguments}: {error}");
     }
 }
@@ -199,5 +203,5 @@ fn the_arguments_of_a_call_are_deserialized_into_a_type() {
 #[tokio::test]
 async fn a_raw_tool_receives_the_arguments_verbatim() {
     let tool = Tool::raw(spec("t"), |arguments: Value, _| async move { arguments }).unwrap();
-    assert_eq!(call(tool, r#"{"a":[1]}"#).await.content.text(), r#"{"a":[1]}"#);
+    assert_eq!(call_tool(tool, r#"{"a":[1]}"#).await.content.text(), r#"{"a":[1]}"#);
 }

@@ -9,12 +9,12 @@ use turnstream::{Agent, Error, ErrorKind, Toolkit};
 use crate::support::runs::reply_calling;
 use crate::support::tools::{Counter, ok_tool, spec};
 
-fn tool(name: &str, says: &'static str) -> Tool {
+fn constant_tool(name: &str, says: &'static str) -> Tool {
     Tool::raw(spec(name), move |_, _| async move { says }).unwrap()
 }
 
 #[track_caller]
-fn check_doubled(error: &Error) {
+fn assert_duplicate_name_error(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert!(error.message().contains("two tools have the name `t`"), "{error}");
     assert_eq!(error.parameter(), Some("tools"));
@@ -23,14 +23,18 @@ fn check_doubled(error: &Error) {
 #[tokio::test]
 async fn an_agent_with_duplicate_tool_names_sends_nothing() {
     let makes: [fn(Agent) -> Agent; 3] = [
-        |agent| agent.with_tools([tool("t", "a"), tool("t", "b")]),
-        |agent| agent.with_tool(tool("t", "a")).with_tool(tool("t", "b")),
-        |agent| agent.with_toolkit(Toolkit::new([tool("t", "a")]).with_tool(tool("t", "b"))),
+        |agent| agent.with_tools([constant_tool("t", "a"), constant_tool("t", "b")]),
+        |agent| agent.with_tool(constant_tool("t", "a")).with_tool(constant_tool("t", "b")),
+        |agent| {
+            agent.with_toolkit(
+                Toolkit::new([constant_tool("t", "a")]).with_tool(constant_tool("t", "b")),
+            )
+        },
     ];
     for make in makes {
         let model = Scripted::new(["never"]);
         let outcome = make(Agent::new(model.clone())).run("go").outcome().await;
-        check_doubled(outcome.error.as_ref().unwrap());
+        assert_duplicate_name_error(outcome.error.as_ref().unwrap());
         assert_eq!((outcome.turns, model.requests().len()), (0, 0));
     }
 }
@@ -44,14 +48,15 @@ async fn a_run_cannot_be_resumed_with_duplicate_tool_names() {
     assert_eq!(paused.reason, EndReason::Pending);
     let doubled = agent.with_tool(ok_tool("t", &ran));
     let verdicts = paused.pending.into_iter().map(|call| (call, Verdict::Approve));
-    check_doubled(&doubled.resume(paused.history, verdicts).unwrap_err());
+    assert_duplicate_name_error(&doubled.resume(paused.history, verdicts).unwrap_err());
     assert_eq!(ran.started_count(), 0);
 }
 
 #[tokio::test]
 async fn replacing_a_tool_explicitly_keeps_its_position() {
-    let kit = Toolkit::new([tool("a", "a"), tool("t", "old"), tool("z", "z")]);
-    let kit = kit.with_replaced_tool(tool("t", "new"));
+    let kit =
+        Toolkit::new([constant_tool("a", "a"), constant_tool("t", "old"), constant_tool("z", "z")]);
+    let kit = kit.with_replaced_tool(constant_tool("t", "new"));
     let names: Vec<_> = kit.specs().iter().map(|spec| spec.name.clone()).collect();
     assert_eq!(names, ["a", "t", "z"]);
     let model = Scripted::new([reply_calling("c", "t"), "fine".into()]);
@@ -62,8 +67,9 @@ async fn replacing_a_tool_explicitly_keeps_its_position() {
 
 #[tokio::test]
 async fn a_tool_added_later_to_a_toolkit_with_rationale_gets_one() {
-    let kit = Toolkit::new([tool("a", "a")]).with_rationale();
-    let kit = kit.with_tool(tool("b", "b")).with_replaced_tool(tool("a", "other"));
+    let kit = Toolkit::new([constant_tool("a", "a")]).with_rationale();
+    let kit =
+        kit.with_tool(constant_tool("b", "b")).with_replaced_tool(constant_tool("a", "other"));
     for spec in kit.specs().iter() {
         assert!(spec.parameters["properties"]["_why"].is_object(), "{}", spec.name);
     }

@@ -16,14 +16,14 @@ use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
 
 use crate::support::wires::encode;
 
-const WHY: &str =
+const RATIONALE_FIELD: &str =
     r#""_why":{"expected_outcome":"it is there","stop_condition":"when it is","risk":"high"}"#;
 
 /// What a tool was given, call by call.
-type Given = Arc<Mutex<Vec<Value>>>;
+type ReceivedArgs = Arc<Mutex<Vec<Value>>>;
 
 /// A schema that takes one text and nothing else.
-fn strict() -> ToolSpec {
+fn strict_spec() -> ToolSpec {
     ToolSpec {
         name: "put".to_owned(),
         description: String::new(),
@@ -38,22 +38,22 @@ fn strict() -> ToolSpec {
 
 #[derive(serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct TextArgs {
     text: String,
 }
 
-fn raw(given: &Given) -> Tool {
+fn raw_tool(given: &ReceivedArgs) -> Tool {
     let given = Arc::clone(given);
-    Tool::raw(strict(), move |args, _cx| {
+    Tool::raw(strict_spec(), move |args, _cx| {
         given.lock().unwrap().push(args);
         async { "done" }
     })
     .unwrap()
 }
 
-fn typed(given: &Given) -> Tool {
+fn typed_tool(given: &ReceivedArgs) -> Tool {
     let given = Arc::clone(given);
-    Tool::typed(strict(), move |args: Text, _cx| {
+    Tool::typed(strict_spec(), move |args: TextArgs, _cx| {
         given.lock().unwrap().push(serde_json::to_value(args).unwrap());
         async { "done" }
     })
@@ -61,26 +61,26 @@ fn typed(given: &Given) -> Tool {
 }
 
 /// A call of `put` with this besides its text.
-fn put(more: &str) -> Reply {
+fn put_call(more: &str) -> Reply {
     Reply::new().call_raw("c1", "put", &format!(r#"{{{more},"text":"x"}}"#))
 }
 
-async fn run(tool: Tool, reply: Reply) -> Outcome {
+async fn run_with_rationale(tool: Tool, reply: Reply) -> Outcome {
     let model = Scripted::new([reply, Reply::text("Done.")]);
     Agent::new(model).with_tools([tool]).with_rationale().run("go").outcome().await
 }
 
-fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
+fn result_kinds(outcome: &Outcome) -> Vec<ResultKind> {
     outcome.new_items().iter().filter_map(Item::as_tool_result).map(|result| result.kind).collect()
 }
 
 #[tokio::test]
 async fn tools_never_see_the_rationale_and_the_history_keeps_it() {
-    for make in [raw, typed] {
-        let given = Given::default();
-        let outcome = run(make(&given), put(WHY)).await;
+    for make in [raw_tool, typed_tool] {
+        let given = ReceivedArgs::default();
+        let outcome = run_with_rationale(make(&given), put_call(RATIONALE_FIELD)).await;
         assert_eq!(*given.lock().unwrap(), [json!({ "text": "x" })]);
-        assert_eq!(kinds(&outcome), [ResultKind::Ok]);
+        assert_eq!(result_kinds(&outcome), [ResultKind::Ok]);
         let call = outcome.new_items().iter().find_map(Item::as_tool_call).unwrap();
         assert!(call.arguments.contains("it is there"));
     }
@@ -89,10 +89,11 @@ async fn tools_never_see_the_rationale_and_the_history_keeps_it() {
 #[tokio::test]
 async fn no_value_of_the_rationale_fails_a_call() {
     for odd in ["null", "7", r#""so""#, "[1]", "{}", r#"{"risk":9,"more":{}}"#] {
-        for make in [raw, typed] {
-            let given = Given::default();
-            let outcome = run(make(&given), put(&format!("\"_why\":{odd}"))).await;
-            assert_eq!(kinds(&outcome), [ResultKind::Ok], "{odd}");
+        for make in [raw_tool, typed_tool] {
+            let given = ReceivedArgs::default();
+            let outcome =
+                run_with_rationale(make(&given), put_call(&format!("\"_why\":{odd}"))).await;
+            assert_eq!(result_kinds(&outcome), [ResultKind::Ok], "{odd}");
             assert_eq!(given.lock().unwrap().len(), 1);
         }
     }
@@ -100,18 +101,20 @@ async fn no_value_of_the_rationale_fails_a_call() {
 
 #[tokio::test]
 async fn a_schema_mismatch_is_still_reported_with_a_rationale() {
-    let given = Given::default();
-    let outcome = run(raw(&given), put(&format!(r#"{WHY},"more":1"#))).await;
-    assert_eq!(kinds(&outcome), [ResultKind::InvalidArguments]);
+    let given = ReceivedArgs::default();
+    let outcome =
+        run_with_rationale(raw_tool(&given), put_call(&format!(r#"{RATIONALE_FIELD},"more":1"#)))
+            .await;
+    assert_eq!(result_kinds(&outcome), [ResultKind::InvalidArguments]);
     assert!(given.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_toolkit_used_directly_strips_the_rationale() {
-    let given = Given::default();
-    let kit = Toolkit::new([raw(&given)]).with_rationale();
+    let given = ReceivedArgs::default();
+    let kit = Toolkit::new([raw_tool(&given)]).with_rationale();
     let history = History::from_id("h");
-    let model = Scripted::new([put(WHY)]);
+    let model = Scripted::new([put_call(RATIONALE_FIELD)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
     let mut tools = kit.run(&history, &turn);
     while tools.next().await.is_some() {}
@@ -123,28 +126,34 @@ async fn a_toolkit_used_directly_strips_the_rationale() {
 async fn a_sub_agent_receives_only_its_prompt_without_the_rationale() {
     let child = Scripted::new(["Done."]);
     let tool = Agent::new(child.clone()).as_tool("put", "").unwrap();
-    let reply = Reply::new().call_raw("c1", "put", &format!(r#"{{{WHY},"prompt":"go"}}"#));
-    assert_eq!(kinds(&run(tool, reply).await), [ResultKind::Ok]);
+    let reply =
+        Reply::new().call_raw("c1", "put", &format!(r#"{{{RATIONALE_FIELD},"prompt":"go"}}"#));
+    assert_eq!(result_kinds(&run_with_rationale(tool, reply).await), [ResultKind::Ok]);
     let asked = child.requests();
     assert_eq!(asked[0].history.last(), Some(&Item::user("go")));
 }
 
 #[tokio::test]
 async fn an_external_executor_sees_the_rationale_and_the_schema_check_ignores_it() {
-    let outcome = run(Tool::external(strict()).unwrap(), put(WHY)).await;
+    let outcome =
+        run_with_rationale(Tool::external(strict_spec()).unwrap(), put_call(RATIONALE_FIELD)).await;
     assert_eq!(outcome.reason, EndReason::Pending);
     let (why, arguments) = Rationale::split_arguments(&outcome.pending[0].arguments);
     assert_eq!(why.risk, Some(Risk::High));
     assert_eq!(arguments, r#"{"text":"x"}"#);
-    let wrong = run(Tool::external(strict()).unwrap(), put(r#""_why":{},"more":1"#)).await;
-    assert_eq!(kinds(&wrong), [ResultKind::InvalidArguments]);
+    let wrong = run_with_rationale(
+        Tool::external(strict_spec()).unwrap(),
+        put_call(r#""_why":{},"more":1"#),
+    )
+    .await;
+    assert_eq!(result_kinds(&wrong), [ResultKind::InvalidArguments]);
 }
 
 #[tokio::test]
 async fn a_policy_can_read_the_risk_and_require_approval() {
-    let given = Given::default();
-    let model = Scripted::new([put(WHY), Reply::text("Done.")]);
-    let agent = Agent::new(model).with_tools([raw(&given)]).with_rationale().with_hook(
+    let given = ReceivedArgs::default();
+    let model = Scripted::new([put_call(RATIONALE_FIELD), Reply::text("Done.")]);
+    let agent = Agent::new(model).with_tools([raw_tool(&given)]).with_rationale().with_hook(
         hook::before_tool(|_state, call| async move {
             match Rationale::split_arguments(&call.arguments).0.risk {
                 Some(Risk::High) => CallDecision::RequireApproval,
@@ -162,24 +171,25 @@ async fn a_policy_can_read_the_risk_and_require_approval() {
 
 #[tokio::test]
 async fn arguments_rewritten_by_a_policy_need_no_rationale() {
-    let given = Given::default();
-    let model = Scripted::new([put(WHY), Reply::text("Done.")]);
+    let given = ReceivedArgs::default();
+    let model = Scripted::new([put_call(RATIONALE_FIELD), Reply::text("Done.")]);
     let rewrite = hook::before_tool(|_state, _call| async {
         CallDecision::RewriteArguments(r#"{"text":"y"}"#.to_owned())
     });
-    let agent = Agent::new(model).with_tools([raw(&given)]).with_rationale().with_hook(rewrite);
-    assert_eq!(kinds(&agent.run("go").outcome().await), [ResultKind::Ok]);
+    let agent =
+        Agent::new(model).with_tools([raw_tool(&given)]).with_rationale().with_hook(rewrite);
+    assert_eq!(result_kinds(&agent.run("go").outcome().await), [ResultKind::Ok]);
     assert_eq!(*given.lock().unwrap(), [json!({ "text": "y" })]);
 }
 
-fn schema(kit: &Toolkit) -> Value {
+fn first_tool_schema(kit: &Toolkit) -> Value {
     kit.specs()[0].parameters.clone()
 }
 
 #[test]
 fn the_schema_has_one_optional_rationale_property() {
-    let kit = Toolkit::new([raw(&Given::default())]).with_rationale();
-    let schema_once = schema(&kit);
+    let kit = Toolkit::new([raw_tool(&ReceivedArgs::default())]).with_rationale();
+    let schema_once = first_tool_schema(&kit);
     let why = &schema_once["properties"]["_why"];
     assert_eq!(why["type"], "object");
     for name in ["expected_outcome", "stop_condition", "risk"] {
@@ -187,7 +197,7 @@ fn the_schema_has_one_optional_rationale_property() {
     }
     assert_eq!(schema_once["required"], json!(["text"]));
     assert_eq!(schema_once["additionalProperties"], json!(false));
-    assert_eq!(schema(&kit.with_rationale()), schema_once);
+    assert_eq!(first_tool_schema(&kit.with_rationale()), schema_once);
 }
 
 #[tokio::test]
@@ -196,8 +206,8 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
     let odd = json!({ "type": "object", "properties": [] });
     let required = json!({ "type": "object", "required": ["_why"] });
     for parameters in [own, odd, required] {
-        let spec = ToolSpec { parameters: parameters.clone(), ..strict() };
-        let given = Given::default();
+        let spec = ToolSpec { parameters: parameters.clone(), ..strict_spec() };
+        let given = ReceivedArgs::default();
         let seen = Arc::clone(&given);
         let tool = Tool::typed(spec, move |args: Value, _cx| {
             seen.lock().unwrap().push(args);
@@ -206,20 +216,20 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
         let tool = tool.unwrap().with_rationale();
         assert_eq!(tool.spec().parameters, parameters);
         let reply = Reply::new().call_raw("c1", "put", r#"{"_why":"mine"}"#);
-        assert_eq!(kinds(&run(tool, reply).await), [ResultKind::Ok]);
+        assert_eq!(result_kinds(&run_with_rationale(tool, reply).await), [ResultKind::Ok]);
         assert_eq!(*given.lock().unwrap(), [json!({ "_why": "mine" })]);
     }
 }
 
 #[test]
 fn adding_a_rationale_keeps_the_tools_settings() {
-    let tool = raw(&Given::default())
+    let tool = raw_tool(&ReceivedArgs::default())
         .exclusive()
         .requires_approval()
         .with_dry_run_support()
         .with_rationale();
     assert!(tool.is_exclusive() && tool.is_approval_required() && tool.supports_dry_run());
-    assert!(Tool::external(strict()).unwrap().with_rationale().is_external());
+    assert!(Tool::external(strict_spec()).unwrap().with_rationale().is_external());
 }
 
 #[tokio::test]
@@ -229,7 +239,7 @@ async fn only_an_agent_with_rationale_requests_it_in_any_builder_order() {
         model.requests()[0].tools[0].parameters["properties"].get("_why").is_some()
     };
     let agent = |model: &Scripted| Agent::new(model.clone());
-    let tools = || [raw(&Given::default())];
+    let tools = || [raw_tool(&ReceivedArgs::default())];
     let model = Scripted::new(["Hi."; 3]);
     assert!(!offered(agent(&model).with_tools(tools()), model.clone()).await);
     let model = Scripted::new(["Hi."; 3]);
@@ -244,7 +254,7 @@ async fn calls_that_differ_only_in_rationale_are_equal() {
         let args = format!(r#"{{"text":"x","_why":{{"expected_outcome":"try {n}"}}}}"#);
         Reply::new().call_raw("", "put", &args)
     });
-    let agent = Agent::new(model).with_tools([raw(&Given::default())]).with_rationale();
+    let agent = Agent::new(model).with_tools([raw_tool(&ReceivedArgs::default())]).with_rationale();
     let limits = turnstream::agent::Limits { end_after_repeats: 3, ..Default::default() };
     let outcome = agent.with_limits(limits).run("go").outcome().await;
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Repeating, 3));
@@ -252,7 +262,7 @@ async fn calls_that_differ_only_in_rationale_are_equal() {
 
 #[test]
 fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
-    let kit = Toolkit::new([raw(&Given::default())]).with_rationale();
+    let kit = Toolkit::new([raw_tool(&ReceivedArgs::default())]).with_rationale();
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
     for wire in Wire::ALL {
@@ -263,7 +273,7 @@ fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
         assert_eq!(lint::request(wire, "m", &encode(wire, "m", &request)), [""; 0], "{wire}");
 
         request.tools = Arc::default();
-        let output = OutputSchema { name: "put".to_owned(), schema: schema(&kit) };
+        let output = OutputSchema { name: "put".to_owned(), schema: first_tool_schema(&kit) };
         request.options.output = Output::Schema(output);
         assert_eq!(lint::request(wire, "m", &encode(wire, "m", &request)), [""; 0], "{wire}");
     }
@@ -271,9 +281,10 @@ fn every_wire_accepts_the_schema_with_rationale_even_in_strict_mode() {
 
 #[tokio::test]
 async fn an_approval_shows_the_rationale() {
-    let model = Scripted::new([put(WHY)]);
-    let agent =
-        Agent::new(model).with_tools([raw(&Given::default()).requires_approval()]).with_rationale();
+    let model = Scripted::new([put_call(RATIONALE_FIELD)]);
+    let agent = Agent::new(model)
+        .with_tools([raw_tool(&ReceivedArgs::default()).requires_approval()])
+        .with_rationale();
     let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
     let call = events.iter().find_map(Event::as_approval_request).unwrap();
     assert_eq!(

@@ -17,11 +17,11 @@ use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolSpec, ToolUpdate};
 use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Toolkit};
 
-use super::runs::fixture::{spec, turn};
+use super::runs::fixture::{spec, turn_from_reply};
 use crate::support::tools::reply_calling_nap;
 
 /// Sleeps for as many milliseconds as it is told, and counts how many of it run.
-fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
+fn counting_sleep_tool(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
     let (running, most) = (running.clone(), most.clone());
     Tool::raw(spec("nap"), move |args, _cx| {
         let (running, most) = (running.clone(), most.clone());
@@ -37,14 +37,14 @@ fn nap(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
 }
 
 /// Runs a turn's calls and gives each event with the time at which it came.
-async fn run(kit: &Toolkit, reply: Reply) -> Vec<(u128, ToolEvent)> {
+async fn run_with_timestamps(kit: &Toolkit, reply: Reply) -> Vec<(u128, ToolEvent)> {
     let began = Instant::now();
-    let turn = turn(reply).await;
+    let turn = turn_from_reply(reply).await;
     let events = kit.run(&History::from_id("h"), &turn);
     events.map(|event| (began.elapsed().as_millis(), event)).collect().await
 }
 
-fn outputs(events: &[(u128, ToolEvent)]) -> Vec<(u128, &ToolResult)> {
+fn timed_results(events: &[(u128, ToolEvent)]) -> Vec<(u128, &ToolResult)> {
     let output = |entry: &'_ (u128, ToolEvent)| match entry {
         (at, ToolEvent::Output(_)) => Some(*at),
         _ => None,
@@ -59,30 +59,30 @@ fn outputs(events: &[(u128, ToolEvent)]) -> Vec<(u128, &ToolResult)> {
 /// Runs one call of one tool and gives its result.
 async fn result_of(tool: Tool, name: &str, arguments: &str) -> ToolResult {
     let kit = Toolkit::new([tool]);
-    let events = run(&kit, Reply::new().call_raw("c", name, arguments)).await;
-    let outputs = outputs(&events);
+    let events = run_with_timestamps(&kit, Reply::new().call_raw("c", name, arguments)).await;
+    let outputs = timed_results(&events);
     assert_eq!(outputs.len(), 1, "one result a call");
     outputs[0].1.clone()
 }
 
-fn echo() -> Tool {
+fn echo_tool() -> Tool {
     Tool::raw(spec("echo"), |args: Value, _cx| async move { args }).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn results_of_parallel_calls_are_yielded_as_each_call_finishes() {
     let count = Arc::default();
-    let kit = Toolkit::new([nap(&count, &Arc::default())]);
-    let events = run(&kit, reply_calling_nap(&[600, 50, 200])).await;
+    let kit = Toolkit::new([counting_sleep_tool(&count, &Arc::default())]);
+    let events = run_with_timestamps(&kit, reply_calling_nap(&[600, 50, 200])).await;
     let times: Vec<_> =
-        outputs(&events).iter().map(|(at, result)| (*at, result.content.text())).collect();
+        timed_results(&events).iter().map(|(at, result)| (*at, result.content.text())).collect();
     assert_eq!(times, [(50, "50".into()), (200, "200".into()), (600, "600".into())]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn results_enter_the_history_in_call_order() {
-    let kit = Toolkit::new([nap(&Arc::default(), &Arc::default())]);
-    let turn = turn(reply_calling_nap(&[600, 50, 200])).await;
+    let kit = Toolkit::new([counting_sleep_tool(&Arc::default(), &Arc::default())]);
+    let turn = turn_from_reply(reply_calling_nap(&[600, 50, 200])).await;
     let steps = kit.run(&History::from_id("h"), &turn).then_next(|history| history);
     let last = steps.map(Result::unwrap).collect::<Vec<_>>().await.pop();
     let Some(Step::Next(history)) = last else { panic!("no next state") };
@@ -96,12 +96,12 @@ async fn results_enter_the_history_in_call_order() {
 async fn the_default_concurrency_limit_is_four_calls() {
     for (limit, expected) in [(None, 4), (Some(1), 1), (Some(100), 10)] {
         let (running, most) = (Arc::default(), Arc::default());
-        let mut kit = Toolkit::new([nap(&running, &most)]);
+        let mut kit = Toolkit::new([counting_sleep_tool(&running, &most)]);
         if let Some(limit) = limit {
             kit = kit.with_max_concurrency(NonZeroUsize::new(limit).unwrap());
         }
-        let events = run(&kit, reply_calling_nap(&[10; 10])).await;
-        assert_eq!(outputs(&events).len(), 10);
+        let events = run_with_timestamps(&kit, reply_calling_nap(&[10; 10])).await;
+        assert_eq!(timed_results(&events).len(), 10);
         assert_eq!(most.load(Ordering::Relaxed), expected);
     }
 }
@@ -109,14 +109,14 @@ async fn the_default_concurrency_limit_is_four_calls() {
 #[tokio::test]
 async fn empty_arguments_are_an_empty_object() {
     for arguments in ["", "null", "  ", "{}"] {
-        let result = result_of(echo(), "echo", arguments).await;
+        let result = result_of(echo_tool(), "echo", arguments).await;
         assert_eq!((result.kind, result.content.text()), (ResultKind::Ok, "{}".into()));
     }
 }
 
 #[tokio::test]
 async fn an_unknown_tool_is_answered_with_the_available_names() {
-    let result = result_of(echo(), "nobody", "{}").await;
+    let result = result_of(echo_tool(), "nobody", "{}").await;
     assert_eq!(result.kind, ResultKind::UnknownTool);
     assert!(result.is_error() && result.content.text().contains("`echo`"), "{result:?}");
 }
@@ -124,14 +124,14 @@ async fn an_unknown_tool_is_answered_with_the_available_names() {
 #[tokio::test]
 async fn arguments_that_are_not_a_json_object_are_answered_with_the_reason() {
     for arguments in ["{\"ms\":", "[]", "\"{}\"", "3", "{} x"] {
-        let result = result_of(echo(), "echo", arguments).await;
+        let result = result_of(echo_tool(), "echo", arguments).await;
         assert_eq!(result.kind, ResultKind::InvalidArguments, "{arguments}");
     }
 }
 
 #[tokio::test]
 async fn a_schema_mismatch_is_reported_with_its_path() {
-    let result = result_of(echo(), "echo", "{\"ms\":\"soon\"}").await;
+    let result = result_of(echo_tool(), "echo", "{\"ms\":\"soon\"}").await;
     assert_eq!(result.kind, ResultKind::InvalidArguments);
     assert!(result.content.text().contains("ms"), "{result:?}");
 }
@@ -170,20 +170,20 @@ async fn a_tool_error_is_an_error_result() {
 
 #[tokio::test]
 async fn a_panic_anywhere_in_a_tool_is_an_error_result() {
-    fn boom() -> String {
+    fn raise_panic() -> String {
         std::panic::resume_unwind(Box::new("boom"))
     }
-    struct Bomb;
-    impl Drop for Bomb {
+    struct PanicOnDrop;
+    impl Drop for PanicOnDrop {
         fn drop(&mut self) {
             if !std::thread::panicking() {
-                boom();
+                raise_panic();
             }
         }
     }
-    let in_future = Tool::raw(spec("t"), |_, _| async { boom() }).unwrap();
+    let in_future = Tool::raw(spec("t"), |_, _| async { raise_panic() }).unwrap();
     let in_closure = Tool::raw(spec("t"), |_, _| {
-        boom();
+        raise_panic();
         async {}
     })
     .unwrap();
@@ -193,7 +193,7 @@ async fn a_panic_anywhere_in_a_tool_is_an_error_result() {
         assert!(result.content.text().contains("boom"));
     }
     let in_drop = Tool::typed_streaming(spec("t"), |_: Value, _| {
-        let bomb = Bomb;
+        let bomb = PanicOnDrop;
         futures::stream::iter([ToolUpdate::output("fine")]).map(move |update| (&bomb, update).1)
     })
     .unwrap();
@@ -206,14 +206,15 @@ async fn siblings_of_a_failed_call_continue() {
     let bad =
         Tool::raw(spec("bad"), |_, _| async { std::panic::resume_unwind(Box::new("boom")) as () })
             .unwrap();
-    let kit = Toolkit::new([echo(), bad]);
+    let kit = Toolkit::new([echo_tool(), bad]);
     let reply = Reply::new()
         .call("bad", json!({}))
         .call("nobody", json!({}))
         .call_raw("c", "echo", "{")
         .call("echo", json!({}));
-    let events = run(&kit, reply).await;
-    let mut kinds: Vec<_> = outputs(&events).iter().map(|(_, r)| (&r.call_id, r.kind)).collect();
+    let events = run_with_timestamps(&kit, reply).await;
+    let mut kinds: Vec<_> =
+        timed_results(&events).iter().map(|(_, r)| (&r.call_id, r.kind)).collect();
     kinds.sort_by_key(|(id, _)| (*id).clone());
     let kinds: Vec<_> = kinds.into_iter().map(|(_, kind)| kind).collect();
     assert_eq!(
@@ -239,7 +240,8 @@ async fn a_streaming_tool_reports_progress_and_is_dropped_after_its_output() {
         })
     })
     .unwrap();
-    let events = run(&Toolkit::new([tool]), Reply::new().call("t", json!({}))).await;
+    let events =
+        run_with_timestamps(&Toolkit::new([tool]), Reply::new().call("t", json!({}))).await;
     let shapes: Vec<_> = events
         .iter()
         .map(|(_, event)| match event {
@@ -287,18 +289,18 @@ async fn calls_of_a_turn_whose_stop_reason_forbids_them_are_answered_and_never_r
         (StopReason::Other("odd".into()), ResultKind::Skipped),
     ] {
         let reply = Reply::new().call("t", json!({})).call("t", json!({})).stop(reason);
-        let events = run(&kit, reply).await;
+        let events = run_with_timestamps(&kit, reply).await;
         assert_eq!(events.len(), 2, "an answer each and nothing else");
-        assert!(outputs(&events).iter().all(|(_, result)| result.kind == kind));
+        assert!(timed_results(&events).iter().all(|(_, result)| result.kind == kind));
     }
     assert_eq!(ran.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn a_turn_already_in_the_history_does_not_run_again() {
-    let turn = turn(Reply::new().call("echo", json!({}))).await;
+    let turn = turn_from_reply(Reply::new().call("echo", json!({}))).await;
     let history = History::from_items("h", turn.to_history_items());
-    let events: Vec<_> = Toolkit::new([echo()]).run(&history, &turn).collect().await;
+    let events: Vec<_> = Toolkit::new([echo_tool()]).run(&history, &turn).collect().await;
     assert!(matches!(&events[..], [ToolEvent::Output(r)] if r.kind == ResultKind::Skipped));
 }
 
@@ -312,7 +314,7 @@ async fn dropping_the_run_drops_its_tools_and_sets_their_cancellation_flag() {
         *seen.lock().unwrap() = Some(cx);
         let running = counted.clone();
         running.fetch_add(1, Ordering::Relaxed);
-        let guard = OnDrop(Some(move || {
+        let guard = RunOnDrop(Some(move || {
             running.fetch_sub(1, Ordering::Relaxed);
         }));
         async move {
@@ -321,7 +323,7 @@ async fn dropping_the_run_drops_its_tools_and_sets_their_cancellation_flag() {
         }
     })
     .unwrap();
-    let turn = turn(Reply::new().call("t", json!({}))).await;
+    let turn = turn_from_reply(Reply::new().call("t", json!({}))).await;
     let mut run = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
     run.next().await.unwrap();
     assert!(futures::FutureExt::now_or_never(run.next()).is_none());
@@ -334,9 +336,9 @@ async fn dropping_the_run_drops_its_tools_and_sets_their_cancellation_flag() {
 }
 
 /// Does something when it is dropped.
-struct OnDrop<F: FnOnce()>(Option<F>);
+struct RunOnDrop<F: FnOnce()>(Option<F>);
 
-impl<F: FnOnce()> Drop for OnDrop<F> {
+impl<F: FnOnce()> Drop for RunOnDrop<F> {
     fn drop(&mut self) {
         if let Some(f) = self.0.take() {
             f();
@@ -360,19 +362,20 @@ fn an_invalid_tool_spec_is_rejected() {
 fn replace_swaps_a_tool_of_the_same_name_or_adds_it() {
     let first = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
     let second = Tool::raw(ToolSpec { description: "new".into(), ..spec("a") }, |_, _| async { 2 });
-    let kit = Toolkit::new([first]).with_replaced_tool(second.unwrap()).with_replaced_tool(echo());
+    let kit =
+        Toolkit::new([first]).with_replaced_tool(second.unwrap()).with_replaced_tool(echo_tool());
     let names: Vec<_> =
         kit.specs().iter().map(|s| format!("{} {}", s.name, s.description)).collect();
     assert_eq!(names, ["a new", "echo "]);
     let names =
         |kit: &Toolkit| kit.specs().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&kit.with_tool(echo())), ["a", "echo", "echo"]);
+    assert_eq!(names(&kit.with_tool(echo_tool())), ["a", "echo", "echo"]);
 }
 
 #[tokio::test]
 async fn tool_events_are_yielded_as_run_events() {
-    let turn = turn(Reply::new().call("echo", json!({}))).await;
-    let steps = Toolkit::new([echo()]).run(&History::from_id("h"), &turn).then_next(|h| h);
+    let turn = turn_from_reply(Reply::new().call("echo", json!({}))).await;
+    let steps = Toolkit::new([echo_tool()]).run(&History::from_id("h"), &turn).then_next(|h| h);
     let values: Vec<_> = steps.map(Result::unwrap).collect().await;
     assert!(matches!(
         &values[..],
@@ -406,7 +409,7 @@ async fn no_tool_closure_runs_before_its_started_event_is_yielded() {
     ];
     for tool in tools {
         ran.store(0, Ordering::Relaxed);
-        let turn = turn(Reply::new().call(tool.name(), json!({}))).await;
+        let turn = turn_from_reply(Reply::new().call(tool.name(), json!({}))).await;
         let mut events = Toolkit::new([tool]).run(&History::from_id("h"), &turn);
         assert!(matches!(events.next().await, Some(ToolEvent::Started { .. })));
         assert_eq!(ran.load(Ordering::Relaxed), 0);

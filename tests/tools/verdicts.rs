@@ -15,7 +15,7 @@ use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Toolkit};
 use crate::support::runs::pull_ready;
 use crate::support::tools::spec;
 
-fn results(outcome: &Outcome) -> Vec<&ToolResult> {
+fn tool_results(outcome: &Outcome) -> Vec<&ToolResult> {
     outcome.new_items().iter().filter_map(Item::as_tool_result).collect()
 }
 
@@ -37,7 +37,7 @@ async fn an_external_call_is_pending_with_its_rewritten_arguments() {
     let answers = outcome.pending.into_iter().map(answer);
     let outcome = agent.resume(handle.history(), answers).unwrap().outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed);
-    let [result] = results(&outcome)[..] else { panic!("not one result") };
+    let [result] = tool_results(&outcome)[..] else { panic!("not one result") };
     assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
 }
 
@@ -85,6 +85,6 @@ async fn an_external_output_is_kept_even_if_its_tool_was_removed() {
     let other = Agent::new(model).with_toolkit(Toolkit::new([]));
     let outcome = other.resume(handle.history(), answers).unwrap().outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed);
-    let [result] = results(&outcome)[..] else { panic!("not one result") };
+    let [result] = tool_results(&outcome)[..] else { panic!("not one result") };
     assert_eq!((result.kind, result.content.text().as_str()), (ResultKind::Ok, "42"));
 }

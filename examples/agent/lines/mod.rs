@@ -12,50 +12,50 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use source::Source;
+use source::StdinSource;
 
 /// A line that comes so soon after another one was pasted with it: no person types as fast.
-const PASTE: Duration = Duration::from_millis(50);
+const MAX_PASTE_GAP: Duration = Duration::from_millis(50);
 
 /// Reads the standard input. It reads nothing before the first call of a method.
-pub(crate) struct Lines {
-    source: Source,
+pub(crate) struct InputReader {
+    source: StdinSource,
     /// What was read and is not given out yet.
-    entered: Vec<u8>,
+    buffer: Vec<u8>,
     /// When some of it was read last.
-    last: Instant,
-    ended: bool,
+    last_read_at: Instant,
+    is_ended: bool,
 }
 
-impl Lines {
+impl InputReader {
     pub(crate) fn new() -> Self {
-        Self::from(Source::stdin())
+        Self::from_source(StdinSource::stdin())
     }
 
-    fn from(source: Source) -> Self {
-        Self { source, entered: Vec::new(), last: Instant::now(), ended: false }
+    fn from_source(source: StdinSource) -> Self {
+        Self { source, buffer: Vec::new(), last_read_at: Instant::now(), is_ended: false }
     }
 
     /// What is entered next: a line, or several that were pasted together, the last one without its
     /// line break; `None` at the end of the input. A pasted text whose last line is not ended yet is
     /// complete when it is. Dropping the future loses nothing.
-    pub(crate) async fn next(&mut self) -> io::Result<Option<String>> {
+    pub(crate) async fn next_entry(&mut self) -> io::Result<Option<String>> {
         loop {
-            self.read()?;
-            if std::mem::take(&mut self.ended) {
-                return Ok((!self.entered.is_empty()).then(|| self.take()));
+            self.read_available()?;
+            if std::mem::take(&mut self.is_ended) {
+                return Ok((!self.buffer.is_empty()).then(|| self.take_buffer()));
             }
-            if !self.entered.ends_with(b"\n") {
-                self.source.ready().await?;
+            if !self.buffer.ends_with(b"\n") {
+                self.source.readable().await?;
                 continue;
             }
             tokio::select! {
                 biased;
-                ready = self.source.ready() => ready?,
-                () = sleep_until(self.last + PASTE) => {
-                    self.source.read_unfinished(&mut self.entered)?;
-                    if self.entered.ends_with(b"\n") {
-                        return Ok(Some(self.take()));
+                ready = self.source.readable() => ready?,
+                () = sleep_until(self.last_read_at + MAX_PASTE_GAP) => {
+                    self.source.read_unfinished_line(&mut self.buffer)?;
+                    if self.buffer.ends_with(b"\n") {
+                        return Ok(Some(self.take_buffer()));
                     }
                 }
             }
@@ -65,41 +65,41 @@ impl Lines {
     /// Takes all that was typed so far, also of a line that is not ended. What is typed later is not
     /// among it.
     pub(crate) fn take_typed(&mut self) -> io::Result<String> {
-        self.read()?;
-        self.source.read_unfinished(&mut self.entered)?;
-        self.source.discard()?;
-        self.ended = false;
-        Ok(self.take())
+        self.read_available()?;
+        self.source.read_unfinished_line(&mut self.buffer)?;
+        self.source.discard_unread()?;
+        self.is_ended = false;
+        Ok(self.take_buffer())
     }
 
     /// Waits until nothing was entered for this time.
-    pub(crate) async fn quiet(&mut self, time: Duration) -> io::Result<()> {
+    pub(crate) async fn wait_for_quiet(&mut self, time: Duration) -> io::Result<()> {
         let mut since = Instant::now();
         loop {
             tokio::select! {
                 biased;
-                ready = self.source.ready() => ready?,
+                ready = self.source.readable() => ready?,
                 () = sleep_until(since + time) => return Ok(()),
             }
-            self.read()?;
-            if self.ended {
+            self.read_available()?;
+            if self.is_ended {
                 return Ok(());
             }
             since = Instant::now();
         }
     }
 
-    fn read(&mut self) -> io::Result<()> {
-        let before = self.entered.len();
-        self.ended |= !self.source.read(&mut self.entered)?;
-        if self.entered.len() > before {
-            self.last = Instant::now();
+    fn read_available(&mut self) -> io::Result<()> {
+        let before = self.buffer.len();
+        self.is_ended |= !self.source.read_available(&mut self.buffer)?;
+        if self.buffer.len() > before {
+            self.last_read_at = Instant::now();
         }
         Ok(())
     }
 
-    fn take(&mut self) -> String {
-        let entered = std::mem::take(&mut self.entered);
+    fn take_buffer(&mut self) -> String {
+        let entered = std::mem::take(&mut self.buffer);
         let text = String::from_utf8_lossy(&entered);
         text.strip_suffix('\n').unwrap_or(&text).to_owned()
     }

@@ -6,19 +6,19 @@ use std::thread;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-pub(super) struct Source {
+pub(super) struct StdinSource {
     /// `None` before the first use.
-    lines: Option<UnboundedReceiver<io::Result<Vec<u8>>>>,
-    received: Vec<io::Result<Vec<u8>>>,
+    line_receiver: Option<UnboundedReceiver<io::Result<Vec<u8>>>>,
+    received_lines: Vec<io::Result<Vec<u8>>>,
 }
 
-impl Source {
+impl StdinSource {
     pub(super) fn stdin() -> Self {
-        Self { lines: None, received: Vec::new() }
+        Self { line_receiver: None, received_lines: Vec::new() }
     }
 
-    fn lines(&mut self) -> &mut UnboundedReceiver<io::Result<Vec<u8>>> {
-        self.lines.get_or_insert_with(|| {
+    fn line_receiver(&mut self) -> &mut UnboundedReceiver<io::Result<Vec<u8>>> {
+        self.line_receiver.get_or_insert_with(|| {
             let (sender, lines) = unbounded_channel();
             thread::spawn(move || {
                 let mut stdin = io::stdin().lock();
@@ -36,21 +36,21 @@ impl Source {
     }
 
     /// Waits until something can be read.
-    pub(super) async fn ready(&mut self) -> io::Result<()> {
-        if self.received.is_empty() {
-            let line = self.lines().recv().await;
-            self.received.push(line.unwrap_or(Ok(Vec::new())));
+    pub(super) async fn readable(&mut self) -> io::Result<()> {
+        if self.received_lines.is_empty() {
+            let line = self.line_receiver().recv().await;
+            self.received_lines.push(line.unwrap_or(Ok(Vec::new())));
         }
         Ok(())
     }
 
     /// Reads the lines that are there already, and does not wait. `false` at the end of the input.
-    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
-        while let Ok(line) = self.lines().try_recv() {
-            self.received.push(line);
+    pub(super) fn read_available(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
+        while let Ok(line) = self.line_receiver().try_recv() {
+            self.received_lines.push(line);
         }
         let mut goes_on = true;
-        for line in self.received.drain(..) {
+        for line in self.received_lines.drain(..) {
             let mut line = line?;
             goes_on &= !line.is_empty();
             if line.ends_with(b"\r\n") {
@@ -64,13 +64,13 @@ impl Source {
 
     /// The line that is being typed cannot be read.
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
-    pub(super) fn read_unfinished(&mut self, _into: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn read_unfinished_line(&mut self, _into: &mut Vec<u8>) -> io::Result<()> {
         Ok(())
     }
 
     /// What the thread has not read cannot be dropped.
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "elsewhere it can fail")]
-    pub(super) fn discard(&mut self) -> io::Result<()> {
+    pub(super) fn discard_unread(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -6,18 +6,18 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use super::*;
 
 /// A terminal: the keyboard, and what reads it.
-fn terminal() -> (OwnedFd, Lines) {
+fn open_terminal() -> (OwnedFd, InputReader) {
     let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&keyboard).unwrap();
     unlockpt(&keyboard).unwrap();
     let name = ptsname(&keyboard, Vec::new()).unwrap();
     let flags = OFlags::RDWR | OFlags::NOCTTY;
     let terminal = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
-    (keyboard, Lines::from(Source::of(terminal).unwrap()))
+    (keyboard, InputReader::from_source(StdinSource::from_fd(terminal).unwrap()))
 }
 
 /// The terminal has it when this returns: what it echoes is read.
-fn type_in(keyboard: &OwnedFd, text: &str) {
+fn type_keys(keyboard: &OwnedFd, text: &str) {
     rustix::io::write(keyboard, text.as_bytes()).unwrap();
     // It echoes a line break as two characters.
     let mut left = text.len() + text.matches('\n').count();
@@ -29,34 +29,34 @@ fn type_in(keyboard: &OwnedFd, text: &str) {
 /// `start_paused`: a wait takes no time, and ends when there is nothing else to do.
 #[tokio::test(start_paused = true)]
 async fn pasted_lines_are_one_entry() {
-    let (keyboard, mut lines) = terminal();
-    type_in(&keyboard, "one\ntwo\n\nthree\n");
-    assert_eq!(lines.next().await.unwrap().as_deref(), Some("one\ntwo\n\nthree"));
-    type_in(&keyboard, "four\n");
-    assert_eq!(lines.next().await.unwrap().as_deref(), Some("four"));
+    let (keyboard, mut lines) = open_terminal();
+    type_keys(&keyboard, "one\ntwo\n\nthree\n");
+    assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some("one\ntwo\n\nthree"));
+    type_keys(&keyboard, "four\n");
+    assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some("four"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_line_directly_after_another_counts_as_pasted_with_it() {
-    let (keyboard, mut lines) = terminal();
-    type_in(&keyboard, "one\n");
+    let (keyboard, mut lines) = open_terminal();
+    type_keys(&keyboard, "one\n");
     let soon = async {
-        tokio::time::sleep(PASTE / 2).await;
-        type_in(&keyboard, "two\n");
+        tokio::time::sleep(MAX_PASTE_GAP / 2).await;
+        type_keys(&keyboard, "two\n");
     };
-    let (entered, ()) = tokio::join!(lines.next(), soon);
+    let (entered, ()) = tokio::join!(lines.next_entry(), soon);
     assert_eq!(entered.unwrap().as_deref(), Some("one\ntwo"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pasted_text_waits_for_the_end_of_its_last_line() {
-    let (keyboard, mut lines) = terminal();
-    type_in(&keyboard, "one\ntwo");
-    let entered = lines.next();
+    let (keyboard, mut lines) = open_terminal();
+    type_keys(&keyboard, "one\ntwo");
+    let entered = lines.next_entry();
     let ended = async {
         // The first line was read, and the paste is over.
-        tokio::time::sleep(PASTE * 4).await;
-        type_in(&keyboard, "!\n");
+        tokio::time::sleep(MAX_PASTE_GAP * 4).await;
+        type_keys(&keyboard, "!\n");
     };
     let (entered, ()) = tokio::join!(entered, ended);
     assert_eq!(entered.unwrap().as_deref(), Some("one\ntwo!"));
@@ -64,34 +64,34 @@ async fn a_pasted_text_waits_for_the_end_of_its_last_line() {
 
 #[tokio::test(start_paused = true)]
 async fn earlier_input_is_drained_even_without_a_line_end() {
-    let (keyboard, mut lines) = terminal();
-    type_in(&keyboard, "y\ny\ny\nye");
+    let (keyboard, mut lines) = open_terminal();
+    type_keys(&keyboard, "y\ny\ny\nye");
     assert_eq!(lines.take_typed().unwrap(), "y\ny\ny\nye");
     assert_eq!(lines.take_typed().unwrap(), "");
-    type_in(&keyboard, "\n");
-    assert_eq!(lines.next().await.unwrap().as_deref(), Some(""), "no part of it is left");
+    type_keys(&keyboard, "\n");
+    assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some(""), "no part of it is left");
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_read_future_loses_no_entry() {
-    let (keyboard, mut lines) = terminal();
-    type_in(&keyboard, "one\n");
+    let (keyboard, mut lines) = open_terminal();
+    type_keys(&keyboard, "one\n");
     tokio::select! {
         biased;
-        _ = lines.next() => panic!("more could have been pasted"),
+        _ = lines.next_entry() => panic!("more could have been pasted"),
         () = tokio::task::yield_now() => {}
     }
-    assert_eq!(lines.next().await.unwrap().as_deref(), Some("one"));
+    assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some("one"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn end_of_input_is_reported_once_after_all_entries() {
-    let (keyboard, mut lines) = terminal();
+    let (keyboard, mut lines) = open_terminal();
     let end = "\u{4}";
     rustix::io::write(&keyboard, format!("begun{end}{end}").as_bytes()).unwrap();
-    assert_eq!(lines.next().await.unwrap().as_deref(), Some("begun"));
+    assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some("begun"));
     rustix::io::write(&keyboard, end.as_bytes()).unwrap();
-    assert_eq!(lines.next().await.unwrap(), None);
-    type_in(&keyboard, "more\n");
-    assert_eq!(lines.next().await.unwrap().as_deref(), Some("more"));
+    assert_eq!(lines.next_entry().await.unwrap(), None);
+    type_keys(&keyboard, "more\n");
+    assert_eq!(lines.next_entry().await.unwrap().as_deref(), Some("more"));
 }

@@ -15,34 +15,34 @@ use rustix::termios::{
 use tokio::io::unix::AsyncFd;
 
 /// How often it is looked whether a program in the background is in the foreground again.
-const BACKGROUND: Duration = Duration::from_millis(250);
+const BACKGROUND_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-pub(super) struct Source {
+pub(super) struct StdinSource {
     /// `None` for the standard input that was not read yet.
     fd: Option<AsyncFd<OwnedFd>>,
 }
 
-impl Source {
+impl StdinSource {
     pub(super) fn stdin() -> Self {
         Self { fd: None }
     }
 
     #[cfg(test)]
-    pub(super) fn of(terminal: OwnedFd) -> io::Result<Self> {
-        Ok(Self { fd: Some(registered(terminal)?) })
+    pub(super) fn from_fd(terminal: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd: Some(register_fd(terminal)?) })
     }
 
     fn fd(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
         if self.fd.is_none() {
             let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-            self.fd = Some(registered(stdin)?);
+            self.fd = Some(register_fd(stdin)?);
         }
         // Invariant: it was set above.
         Ok(self.fd.as_ref().expect("a descriptor"))
     }
 
     /// Waits until something can be read.
-    pub(super) async fn ready(&mut self) -> io::Result<()> {
+    pub(super) async fn readable(&mut self) -> io::Result<()> {
         let fd = self.fd()?;
         loop {
             let mut guard = fd.readable().await?;
@@ -54,12 +54,12 @@ impl Source {
                 return Ok(());
             }
             // What is typed is for another program, and reading it would stop this one.
-            tokio::time::sleep(BACKGROUND).await;
+            tokio::time::sleep(BACKGROUND_POLL_INTERVAL).await;
         }
     }
 
     /// Reads the lines that are there already, and does not wait. `false` at the end of the input.
-    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
+    pub(super) fn read_available(&mut self, into: &mut Vec<u8>) -> io::Result<bool> {
         let fd = self.fd()?;
         while is_readable(fd)? && is_in_foreground(fd) {
             let mut buffer = [0; 4096];
@@ -75,7 +75,7 @@ impl Source {
 
     /// Reads the line that is being typed, which a terminal returns only when it is ended: for an
     /// instant it is set not to wait for that. The user can no longer delete what was read.
-    pub(super) fn read_unfinished(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn read_unfinished_line(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         let fd = self.fd()?;
         if !is_in_foreground(fd) {
             return Ok(());
@@ -100,7 +100,7 @@ impl Source {
     }
 
     /// Drops what was typed and not read.
-    pub(super) fn discard(&mut self) -> io::Result<()> {
+    pub(super) fn discard_unread(&mut self) -> io::Result<()> {
         match tcflush(self.fd()?, QueueSelector::IFlush) {
             // It is not a terminal.
             Ok(()) | Err(Errno::NOTTY) => Ok(()),
@@ -114,7 +114,7 @@ impl Source {
     deprecated,
     reason = "what replaces it is `unsafe`; an `OwnedFd` stays open while it is used"
 )]
-fn registered(terminal: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+fn register_fd(terminal: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(terminal)
 }
 

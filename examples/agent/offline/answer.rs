@@ -4,32 +4,32 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::offline::asked::Answered;
+use crate::offline::asked::CallResult;
 use crate::text::one_line;
 
 /// So many places that a search found are told.
-const PLACES: usize = 6;
+const MAX_REPORTED_HITS: usize = 6;
 
 /// An answer in which every figure is one that stands in the results.
-pub(crate) fn answer(results: &[Answered]) -> String {
-    let counted = results.iter().any(|result| result.name == "count_lines");
+pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
+    let counted = results.iter().any(|result| result.tool_name == "count_lines");
     let mut said: Vec<String> = Vec::new();
     for result in results {
-        let name = result.name.as_str();
+        let name = result.tool_name.as_str();
         if result.is_error {
-            said.push(format!("`{name}` failed: {}", one_line(&result.text, 300)));
+            said.push(format!("`{name}` failed: {}", one_line(&result.output, 300)));
             continue;
         }
         let told = match name {
-            "count_lines" => count(&result.text),
-            "search_text" => search(&result.text),
+            "count_lines" => describe_count(&result.output),
+            "search_text" => describe_search(&result.output),
             "calculate" => {
                 let expression = result.input["expression"].as_str().unwrap_or("the expression");
-                Some(format!("{} is {}.", one_line(expression, 200), one_line(&result.text, 100)))
+                Some(format!("{} is {}.", one_line(expression, 200), one_line(&result.output, 100)))
             }
             "list_directory" => {
                 let path = result.input["path"].as_str().unwrap_or(".");
-                let entries = match result.text.lines().count() {
+                let entries = match result.output.lines().count() {
                     1 => "one line".to_owned(),
                     lines => format!("{lines} lines"),
                 };
@@ -39,10 +39,10 @@ pub(crate) fn answer(results: &[Answered]) -> String {
                     false => Some(format!("The listing of `{path}` has {entries}.")),
                 }
             }
-            _ => Some(format!("`{name}` says: {}", one_line(&result.text, 300))),
+            _ => Some(format!("`{name}` says: {}", one_line(&result.output, 300))),
         };
         said.push(told.unwrap_or_else(|| {
-            format!("I cannot read what `{name}` returned: {}", one_line(&result.text, 200))
+            format!("I cannot read what `{name}` returned: {}", one_line(&result.output, 200))
         }));
     }
     if said.is_empty() {
@@ -51,7 +51,7 @@ pub(crate) fn answer(results: &[Answered]) -> String {
     said.join("\n")
 }
 
-fn count(text: &str) -> Option<String> {
+fn describe_count(text: &str) -> Option<String> {
     let report: Value = serde_json::from_str(text).ok()?;
     let path = one_line(report["path"].as_str()?, 200);
     let total = report["total"].as_u64()?;
@@ -61,46 +61,48 @@ fn count(text: &str) -> Option<String> {
         Some(extension) => format!(" of `.{}`", one_line(extension, 20)),
         None => String::new(),
     };
-    let mut said = format!("{}{of} in `{path}`, in {}.", many(total, "line"), many(files, "file"));
+    let mut said =
+        format!("{}{of} in `{path}`, in {}.", pluralize(total, "line"), pluralize(files, "file"));
     match (report["longest_file"].as_str(), report["longest_lines"].as_u64()) {
         (Some(file), Some(lines)) => {
             let file = one_line(file, 200);
-            let _ = write!(said, " The longest file is `{file}` with {}.", many(lines, "line"));
+            let _ =
+                write!(said, " The longest file is `{file}` with {}.", pluralize(lines, "line"));
         }
         _ => said.push_str(" So there is no longest file."),
     }
-    Some(with_note(said, &report))
+    Some(append_note(said, &report))
 }
 
-fn search(text: &str) -> Option<String> {
+fn describe_search(text: &str) -> Option<String> {
     let report: Value = serde_json::from_str(text).ok()?;
     let query = one_line(report["query"].as_str()?, 100);
     let lines = report["lines"].as_u64()?;
     let files = report["files"].as_u64()?;
     if lines == 0 {
-        let searched = many(report["searched"].as_u64()?, "file");
-        return Some(with_note(format!("`{query}` stands in none of {searched}."), &report));
+        let searched = pluralize(report["searched"].as_u64()?, "file");
+        return Some(append_note(format!("`{query}` stands in none of {searched}."), &report));
     }
     let mut said =
-        format!("`{query}` stands in {} of {}", many(lines, "line"), many(files, "file"));
+        format!("`{query}` stands in {} of {}", pluralize(lines, "line"), pluralize(files, "file"));
     let hits = report["hits"].as_array()?;
-    said.push_str(if lines > PLACES as u64 { ", for example:" } else { ":" });
-    for hit in hits.iter().take(PLACES) {
+    said.push_str(if lines > MAX_REPORTED_HITS as u64 { ", for example:" } else { ":" });
+    for hit in hits.iter().take(MAX_REPORTED_HITS) {
         let file = one_line(hit["file"].as_str()?, 200);
         let text = one_line(hit["text"].as_str()?, 120);
         let _ = write!(said, "\n- {file}:{}: {text}", hit["line"]);
     }
-    Some(with_note(said, &report))
+    Some(append_note(said, &report))
 }
 
-fn with_note(mut said: String, report: &Value) -> String {
+fn append_note(mut said: String, report: &Value) -> String {
     if let Some(note) = report["note"].as_str() {
         let _ = write!(said, " ({})", one_line(note, 200));
     }
     said
 }
 
-fn many(number: u64, thing: &str) -> String {
+fn pluralize(number: u64, thing: &str) -> String {
     match number {
         1 => format!("1 {thing}"),
         _ => format!("{number} {thing}s"),

@@ -4,47 +4,52 @@ use serde_json::Value;
 
 /// The last thing the user said, and what happened since.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ParsedRequest {
     pub(crate) question: String,
     /// The names of the tools that may be called.
-    pub(crate) tools: Vec<String>,
+    pub(crate) tool_names: Vec<String>,
     /// In the order in which they stand in the request.
-    pub(crate) results: Vec<Answered>,
+    pub(crate) results: Vec<CallResult>,
 }
 
 /// A call and its result.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    pub(crate) name: String,
+pub(crate) struct CallResult {
+    pub(crate) tool_name: String,
     pub(crate) input: Value,
-    pub(crate) text: String,
+    pub(crate) output: String,
     pub(crate) is_error: bool,
 }
 
-impl Asked {
-    pub(crate) fn read(body: &Value) -> Self {
+impl ParsedRequest {
+    pub(crate) fn parse(body: &Value) -> Self {
         let mut asked = Self::default();
-        for tool in list(&body["tools"]) {
-            asked.tools.extend(tool["name"].as_str().map(str::to_owned));
+        for tool in array_items(&body["tools"]) {
+            asked.tool_names.extend(tool["name"].as_str().map(str::to_owned));
         }
         let mut calls: Vec<&Value> = Vec::new();
-        for message in list(&body["messages"]) {
+        for message in array_items(&body["messages"]) {
             let is_user = message["role"] == "user";
             if let Some(text) = message["content"].as_str().filter(|_| is_user) {
-                asked.ask(text);
+                asked.set_question(text);
             }
-            for block in list(&message["content"]) {
+            for block in array_items(&message["content"]) {
                 match block["type"].as_str() {
-                    Some("text") if is_user => asked.ask(block["text"].as_str().unwrap_or("")),
+                    Some("text") if is_user => {
+                        asked.set_question(block["text"].as_str().unwrap_or(""));
+                    }
                     Some("tool_use") => calls.push(block),
                     Some("tool_result") => {
                         // An id may come twice in a strange history; the newest call is meant.
                         let id = &block["tool_use_id"];
                         let call = calls.iter().rev().find(|call| call["id"] == *id);
-                        asked.results.push(Answered {
-                            name: call.and_then(|it| it["name"].as_str()).unwrap_or("?").to_owned(),
+                        asked.results.push(CallResult {
+                            tool_name: call
+                                .and_then(|it| it["name"].as_str())
+                                .unwrap_or("?")
+                                .to_owned(),
                             input: call.map_or(Value::Null, |call| call["input"].clone()),
-                            text: text_of(&block["content"]),
+                            output: content_text(&block["content"]),
                             is_error: block["is_error"] == true,
                         });
                     }
@@ -56,19 +61,19 @@ impl Asked {
     }
 
     /// A new question: what came before it is settled.
-    fn ask(&mut self, text: &str) {
+    fn set_question(&mut self, text: &str) {
         text.clone_into(&mut self.question);
         self.results.clear();
     }
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+fn array_items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn text_of(content: &Value) -> String {
+fn content_text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),
-        parts => list(parts).filter_map(|part| part["text"].as_str()).collect(),
+        parts => array_items(parts).filter_map(|part| part["text"].as_str()).collect(),
     }
 }

@@ -1,23 +1,23 @@
 //! What a question is about, as far as its words show it.
 
-use crate::offline::write::Write;
+use crate::offline::write::WriteRequest;
 
 /// What can be done about a question.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Question {
+pub(crate) enum Intent {
     /// How many lines there are somewhere, or which file is the longest.
-    Lines { path: String, extension: Option<String> },
+    CountLines { path: String, extension: Option<String> },
     /// An expression to calculate.
-    Sum(String),
+    Calculate(String),
     /// A text to write to a file.
-    Write(Write),
+    WriteFile(WriteRequest),
     /// Anything else: words to search for.
-    Words(Vec<String>),
+    Search(Vec<String>),
     /// There is no word to search for.
-    Nothing,
+    Unknown,
 }
 
-const LANGUAGES: &[(&str, &str)] = &[
+const LANGUAGE_EXTENSIONS: &[(&str, &str)] = &[
     ("rust", "rs"),
     ("python", "py"),
     ("javascript", "js"),
@@ -38,7 +38,7 @@ const LANGUAGES: &[(&str, &str)] = &[
 ];
 
 /// Words for the working directory itself, and words that name no directory.
-const HERE: &[&str] = &[
+const NON_PATH_WORDS: &[&str] = &[
     "all",
     "code",
     "codebase",
@@ -70,13 +70,13 @@ const HERE: &[&str] = &[
 ];
 
 /// Directories that are meant when they are named, whatever stands before them.
-const USUAL: &[&str] = &["src", "tests", "examples", "benches", "docs", "lib"];
+const COMMON_DIRECTORIES: &[&str] = &["src", "tests", "examples", "benches", "docs", "lib"];
 
-const ARTICLES: &[&str] =
+const PATH_FILLER_WORDS: &[&str] =
     &["the", "a", "an", "this", "that", "my", "our", "your", "directory", "folder", "file"];
 
 /// Words that say nothing about what is asked.
-const COMMON: &[&str] = &[
+const STOP_WORDS: &[&str] = &[
     "about", "all", "and", "any", "are", "can", "could", "did", "does", "explain", "file", "files",
     "find", "for", "from", "get", "give", "has", "have", "hello", "here", "hey", "hi", "how",
     "into", "its", "know", "many", "me", "much", "not", "one", "our", "out", "please", "see",
@@ -86,34 +86,34 @@ const COMMON: &[&str] = &[
     "with", "work", "works", "would", "you", "your",
 ];
 
-impl Question {
-    pub(crate) fn understand(text: &str) -> Self {
-        if let Some(expression) = expression(text) {
-            return Self::Sum(expression);
+impl Intent {
+    pub(crate) fn parse(text: &str) -> Self {
+        if let Some(expression) = find_expression(text) {
+            return Self::Calculate(expression);
         }
-        if let Some(write) = Write::understand(text) {
-            return Self::Write(write);
+        if let Some(write) = WriteRequest::parse(text) {
+            return Self::WriteFile(write);
         }
-        let words: Vec<String> = text.split_whitespace().map(trimmed).collect();
+        let words: Vec<String> = text.split_whitespace().map(trim_punctuation).collect();
         let lower: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
         let has = |wanted: &[&str]| lower.iter().any(|word| wanted.contains(&word.as_str()));
         let counts = has(&["lines", "loc"]) && has(&["how", "many", "count", "number", "total"]);
         let compares = has(&["file", "files", "lines"]) && has(&["longest", "largest", "biggest"]);
         if counts || compares {
-            return Self::Lines {
-                path: path(&words, &lower).unwrap_or_else(|| ".".to_owned()),
-                extension: lower.iter().find_map(|word| extension(word)),
+            return Self::CountLines {
+                path: find_path(&words, &lower).unwrap_or_else(|| ".".to_owned()),
+                extension: lower.iter().find_map(|word| find_extension(word)),
             };
         }
-        match significant(text) {
-            words if words.is_empty() => Self::Nothing,
-            words => Self::Words(words),
+        match search_words(text) {
+            words if words.is_empty() => Self::Unknown,
+            words => Self::Search(words),
         }
     }
 }
 
 /// A word without the punctuation around it.
-pub(super) fn trimmed(word: &str) -> String {
+pub(super) fn trim_punctuation(word: &str) -> String {
     let word = word.trim_matches(|c: char| "?,!;:\"'`()[]*".contains(c));
     match word.trim_end_matches('.') {
         "" => word.to_owned(),
@@ -122,7 +122,7 @@ pub(super) fn trimmed(word: &str) -> String {
 }
 
 /// The directory or file that a question names.
-fn path(words: &[String], lower: &[String]) -> Option<String> {
+fn find_path(words: &[String], lower: &[String]) -> Option<String> {
     let is_path = |word: &&String| {
         let name = word.trim_start_matches('.');
         let has_end =
@@ -136,23 +136,24 @@ fn path(words: &[String], lower: &[String]) -> Option<String> {
     let prepositions = ["in", "under", "inside", "within", "below"];
     let behind = |at: usize| {
         let mut rest =
-            (at + 1..words.len()).skip_while(|at| ARTICLES.contains(&lower[*at].as_str()));
+            (at + 1..words.len()).skip_while(|at| PATH_FILLER_WORDS.contains(&lower[*at].as_str()));
         rest.next().filter(|at| {
             let word = lower[*at].as_str();
-            !word.is_empty() && !HERE.contains(&word) && extension(word).is_none()
+            !word.is_empty() && !NON_PATH_WORDS.contains(&word) && find_extension(word).is_none()
         })
     };
     (0..words.len())
         .filter(|at| prepositions.contains(&lower[*at].as_str()))
         .find_map(behind)
-        .or_else(|| (0..words.len()).find(|at| USUAL.contains(&words[*at].as_str())))
+        .or_else(|| (0..words.len()).find(|at| COMMON_DIRECTORIES.contains(&words[*at].as_str())))
         .map(|at| words[at].clone())
 }
 
 /// The extension that a word names: that of a language, or one with its dot.
-fn extension(word: &str) -> Option<String> {
-    let language =
-        LANGUAGES.iter().find(|(name, end)| word == *name || (word == *end && end.len() < 5));
+fn find_extension(word: &str) -> Option<String> {
+    let language = LANGUAGE_EXTENSIONS
+        .iter()
+        .find(|(name, end)| word == *name || (word == *end && end.len() < 5));
     if let Some((_, end)) = language {
         return Some((*end).to_owned());
     }
@@ -161,8 +162,8 @@ fn extension(word: &str) -> Option<String> {
 }
 
 /// The expression that a question consists of, if it does.
-fn expression(text: &str) -> Option<String> {
-    const FILLERS: &[&str] = &[
+fn find_expression(text: &str) -> Option<String> {
+    const FILLER_WORDS: &[&str] = &[
         "what",
         "is",
         "what's",
@@ -182,7 +183,7 @@ fn expression(text: &str) -> Option<String> {
         "can",
         "you",
     ];
-    const SIGNS: &[(&str, &str)] = &[
+    const OPERATOR_WORDS: &[(&str, &str)] = &[
         ("plus", "+"),
         ("minus", "-"),
         ("times", "*"),
@@ -196,10 +197,10 @@ fn expression(text: &str) -> Option<String> {
     for word in text.to_lowercase().split_whitespace() {
         let word = word.trim_end_matches(['?', '!', '=', ':']);
         let word = word.trim_end_matches('.').trim_matches('`');
-        if FILLERS.contains(&word) || word.is_empty() {
+        if FILLER_WORDS.contains(&word) || word.is_empty() {
             continue;
         }
-        let sign = SIGNS.iter().find(|(name, _)| *name == word).map(|(_, sign)| *sign);
+        let sign = OPERATOR_WORDS.iter().find(|(name, _)| *name == word).map(|(_, sign)| *sign);
         parts.push(
             sign.unwrap_or(word)
                 .replace(['×', '·'], "*")
@@ -215,20 +216,20 @@ fn expression(text: &str) -> Option<String> {
 }
 
 /// Up to four words to search for: what is quoted, or else the longest words that mean something.
-fn significant(text: &str) -> Vec<String> {
+fn search_words(text: &str) -> Vec<String> {
     for quote in ['`', '"'] {
         let quoted = text.split(quote).skip(1).step_by(2).map(str::trim);
         // Without a closing quote, the last piece is not quoted.
         let closed = text.matches(quote).count() / 2;
-        let quoted: Vec<_> = distinct(quoted.take(closed).filter(|word| !word.is_empty()));
+        let quoted: Vec<_> = unique_words(quoted.take(closed).filter(|word| !word.is_empty()));
         if !quoted.is_empty() {
             return quoted.into_iter().take(4).collect();
         }
     }
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| {
-        word.chars().count() >= 3 && !COMMON.contains(&word.to_lowercase().as_str())
+        word.chars().count() >= 3 && !STOP_WORDS.contains(&word.to_lowercase().as_str())
     });
-    let words = distinct(words);
+    let words = unique_words(words);
     let mut by_length: Vec<usize> = (0..words.len()).collect();
     by_length.sort_by_key(|at| std::cmp::Reverse(words[*at].chars().count()));
     by_length.truncate(4);
@@ -236,7 +237,7 @@ fn significant(text: &str) -> Vec<String> {
     by_length.into_iter().map(|at| words[at].clone()).collect()
 }
 
-fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn unique_words<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for word in words {
         if !kept.iter().any(|other| other.to_lowercase() == word.to_lowercase()) {

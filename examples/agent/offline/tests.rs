@@ -1,20 +1,21 @@
 use super::*;
 
-const MAIN: &str = "How many lines of Rust are in src, and which file is the longest?";
+const LINE_COUNT_QUESTION: &str =
+    "How many lines of Rust are in src, and which file is the longest?";
 
-fn body(messages: &Value) -> Value {
+fn request_body(messages: &Value) -> Value {
     let names =
         ["list_directory", "read_file", "search_text", "count_lines", "calculate", "write_file"];
     let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
     json!({ "model": "offline", "tools": tools, "messages": messages, "stream": true })
 }
 
-fn first(question: &str) -> Speech {
-    speech(&body(&json!([{ "role": "user", "content": question }])))
+fn first_turn(question: &str) -> ScriptedTurn {
+    scripted_turn(&request_body(&json!([{ "role": "user", "content": question }])))
 }
 
 /// What it says when `name`, called with `input`, has returned.
-fn after(name: &str, input: &Value, result: &Value) -> String {
+fn answer_to_result(name: &str, input: &Value, result: &Value) -> String {
     let mut result = result.clone();
     result["type"] = "tool_result".into();
     result["tool_use_id"] = "c".into();
@@ -24,20 +25,20 @@ fn after(name: &str, input: &Value, result: &Value) -> String {
         { "role": "assistant", "content": [{ "type": "text", "text": "I'll look." }, call] },
         { "role": "user", "content": [result] },
     ]);
-    let speech = speech(&body(&messages));
+    let speech = scripted_turn(&request_body(&messages));
     assert_eq!(speech.calls, []);
-    assert!(speech.say.contains("my words are scripted, the tool results are real"));
-    speech.say
+    assert!(speech.text.contains("my words are scripted, the tool results are real"));
+    speech.text
 }
 
-fn calls(question: &str) -> Vec<(String, Value)> {
-    first(question).calls
+fn first_calls(question: &str) -> Vec<(String, Value)> {
+    first_turn(question).calls
 }
 
 #[test]
 fn the_question_about_lines_lists_and_counts_in_one_turn() {
-    let speech = first(MAIN);
-    assert!(!speech.think.is_empty() && !speech.say.is_empty());
+    let speech = first_turn(LINE_COUNT_QUESTION);
+    assert!(!speech.reasoning.is_empty() && !speech.text.is_empty());
     let list = ("list_directory".to_owned(), json!({ "path": "src" }));
     let count = ("count_lines".to_owned(), json!({ "path": "src", "extension": "rs" }));
     assert_eq!(speech.calls, [list, count]);
@@ -56,7 +57,7 @@ fn directory_and_extension_are_taken_from_the_question() {
         ("how many lines in src.", "src", None),
         ("How many lines does src have?", "src", None),
     ] {
-        let counted = calls(question).pop().unwrap();
+        let counted = first_calls(question).pop().unwrap();
         let mut input = json!({ "path": path });
         if let Some(extension) = extension {
             input["extension"] = extension.into();
@@ -68,7 +69,7 @@ fn directory_and_extension_are_taken_from_the_question() {
 #[test]
 fn any_other_question_runs_a_search() {
     let words = |question| -> Vec<String> {
-        let calls = calls(question).into_iter();
+        let calls = first_calls(question).into_iter();
         calls
             .map(|(name, input)| {
                 assert_eq!(name, "search_text");
@@ -92,9 +93,9 @@ fn sums_are_calculated() {
         ("10 divided by 4 =", "10 / 4"),
     ] {
         let expected = ("calculate".to_owned(), json!({ "expression": sum }));
-        assert_eq!(calls(question), [expected], "{question}");
+        assert_eq!(first_calls(question), [expected], "{question}");
     }
-    assert!(calls("What is in a/b").iter().all(|(name, _)| name == "search_text"));
+    assert!(first_calls("What is in a/b").iter().all(|(name, _)| name == "search_text"));
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn a_request_to_write_calls_the_tool_that_writes() {
         ("write hello to notes", "hello", "notes"),
     ] {
         let expected = ("write_file".to_owned(), json!({ "path": path, "text": text }));
-        assert_eq!(calls(question), [expected], "{question}");
+        assert_eq!(first_calls(question), [expected], "{question}");
     }
     for (question, text, path) in [
         ("append hello to notes.txt", "hello", "notes.txt"),
@@ -130,7 +131,7 @@ fn a_request_to_write_calls_the_tool_that_writes() {
         ("write hello at the end of notes.txt", "hello", "notes.txt"),
     ] {
         let input = json!({ "path": path, "text": text, "append": true });
-        assert_eq!(calls(question), [("write_file".to_owned(), input)], "{question}");
+        assert_eq!(first_calls(question), [("write_file".to_owned(), input)], "{question}");
     }
     for question in [
         "who can write to `x`?",
@@ -144,44 +145,48 @@ fn a_request_to_write_calls_the_tool_that_writes() {
         "make it faster",
         "Where is notes.txt written to?",
     ] {
-        assert!(calls(question).iter().all(|(name, _)| name == "search_text"), "{question}");
+        assert!(first_calls(question).iter().all(|(name, _)| name == "search_text"), "{question}");
     }
 }
 
 #[test]
 fn without_a_keyword_no_tool_is_called() {
     for question in ["", "Hi", "?!", "what is it"] {
-        let speech = first(question);
+        let speech = first_turn(question);
         assert_eq!(speech.calls, []);
-        assert!(speech.say.contains("scripted"), "{question}");
+        assert!(speech.text.contains("scripted"), "{question}");
     }
 }
 
 #[test]
 fn without_tools_the_answer_says_that_it_cannot_look() {
-    let mut body = body(&json!([{ "role": "user", "content": MAIN }]));
+    let mut body = request_body(&json!([{ "role": "user", "content": LINE_COUNT_QUESTION }]));
     for tools in [json!([]), Value::Null] {
         body["tools"] = tools;
-        let speech = speech(&body);
+        let speech = scripted_turn(&body);
         assert_eq!(speech.calls, []);
-        assert!(speech.say.contains("Without tools I cannot look"), "{}", speech.say);
+        assert!(speech.text.contains("Without tools I cannot look"), "{}", speech.text);
     }
     body["tools"] = json!([{ "name": "list_directory" }]);
-    assert!(speech(&body).say.contains("`count_lines`, which I do not have"));
+    assert!(scripted_turn(&body).text.contains("`count_lines`, which I do not have"));
 }
 
 #[test]
 fn the_answer_contains_only_figures_of_the_result() {
     let report = r#"{"path":"src","extension":"rs","total":12345,"files":67,"longest_file":"src/a b.rs","longest_lines":890,"skipped":0}"#;
     for content in [json!(report), json!([{ "type": "text", "text": report }])] {
-        let said = after("count_lines", &json!({ "path": "src" }), &json!({ "content": content }));
+        let said = answer_to_result(
+            "count_lines",
+            &json!({ "path": "src" }),
+            &json!({ "content": content }),
+        );
         for part in ["12345 lines of Rust in `src`", "67 files", "`src/a b.rs` with 890 lines"] {
             assert!(said.contains(part), "{said}");
         }
     }
     let empty =
         r#"{"path":".","total":0,"files":0,"longest_file":null,"longest_lines":null,"note":"n"}"#;
-    let said = after("count_lines", &json!({}), &json!({ "content": empty }));
+    let said = answer_to_result("count_lines", &json!({}), &json!({ "content": empty }));
     assert!(
         said.starts_with("0 lines in `.`, in 0 files. So there is no longest file. (n)"),
         "{said}"
@@ -191,21 +196,24 @@ fn the_answer_contains_only_figures_of_the_result() {
 #[test]
 fn search_hits_are_reported_with_file_and_line() {
     let report = r#"{"query":"q","lines":1,"files":1,"searched":9,"hits":[{"file":"a.rs","line":7,"text":"let q;"}]}"#;
-    let said = after("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
+    let said =
+        answer_to_result("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
     assert!(said.starts_with("`q` stands in 1 line of 1 file:\n- a.rs:7: let q;"), "{said}");
     let report = r#"{"query":"q","lines":0,"files":0,"searched":9,"hits":[]}"#;
-    let said = after("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
+    let said =
+        answer_to_result("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
     assert!(said.starts_with("`q` stands in none of 9 files."), "{said}");
-    let said = after("calculate", &json!({ "expression": "1+1" }), &json!({ "content": "2" }));
+    let said =
+        answer_to_result("calculate", &json!({ "expression": "1+1" }), &json!({ "content": "2" }));
     assert!(said.starts_with("1+1 is 2."), "{said}");
 }
 
 #[test]
 fn a_failed_tool_is_reported_as_failed() {
     let failed = json!({ "content": "Error: there is no `sorc`", "is_error": true });
-    let said = after("count_lines", &json!({ "path": "sorc" }), &failed);
+    let said = answer_to_result("count_lines", &json!({ "path": "sorc" }), &failed);
     assert!(said.contains("`count_lines` failed: Error: there is no `sorc`"), "{said}");
-    let said = after("count_lines", &json!({}), &json!({ "content": "not JSON" }));
+    let said = answer_to_result("count_lines", &json!({}), &json!({ "content": "not JSON" }));
     assert!(said.contains("I cannot read what `count_lines` returned: not JSON"), "{said}");
 }
 
@@ -218,7 +226,7 @@ fn in_a_chat_only_items_after_the_last_question_count() {
         { "role": "assistant", "content": [call] },
         { "role": "user", "content": [result, { "type": "text", "text": "3 + 3" }] },
     ]);
-    let speech = speech(&body(&messages));
+    let speech = scripted_turn(&request_body(&messages));
     assert_eq!(speech.calls, [("calculate".to_owned(), json!({ "expression": "3 + 3" }))]);
 }
 

@@ -6,8 +6,8 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use turnstream::tool::{Tool, ToolContext, ToolOutput};
 
-use crate::tools::per_file::{PerFile, Walk, stream_updates};
-use crate::tools::root::{Place, Root, in_pieces, is_binary};
+use crate::tools::per_file::{FileVisitor, FileWalk, stream_updates};
+use crate::tools::root::{Location, Root, is_binary, read_in_pieces};
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Args {
@@ -28,48 +28,52 @@ pub(crate) fn count_lines(root: Root) -> Tool {
         let start = move || {
             let place = root.find(args.path.as_deref())?;
             let files = place.files(args.extension.as_deref())?;
-            Ok((Count::default(), place, files))
+            Ok((LineCounter::default(), place, files))
         };
         stream_updates(start, cx)
     })
 }
 
 #[derive(Default)]
-struct Count {
-    total: u64,
-    files: usize,
-    longest: Option<(String, u64)>,
-    skipped: usize,
+struct LineCounter {
+    line_count: u64,
+    file_count: usize,
+    longest_file: Option<(String, u64)>,
+    skipped_count: usize,
 }
 
-impl PerFile for Count {
-    fn look_at(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext) {
-        let Ok(Some(lines)) = file.and_then(|file| lines_of(file, cx)) else {
-            self.skipped += 1;
+impl FileVisitor for LineCounter {
+    fn visit_file(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext) {
+        let Ok(Some(lines)) = file.and_then(|file| count_text_lines(file, cx)) else {
+            self.skipped_count += 1;
             return;
         };
-        self.total += lines;
-        self.files += 1;
-        if self.longest.as_ref().is_none_or(|(_, most)| lines > *most) {
-            self.longest = Some((path.to_owned(), lines));
+        self.line_count += lines;
+        self.file_count += 1;
+        if self.longest_file.as_ref().is_none_or(|(_, most)| lines > *most) {
+            self.longest_file = Some((path.to_owned(), lines));
         }
     }
 
-    fn so_far(&self) -> String {
-        format!("{} lines", self.total)
+    fn progress_text(&self) -> String {
+        format!("{} lines", self.line_count)
     }
 
-    fn report(self, place: &Place, walk: &Walk) -> Result<ToolOutput, turnstream::Error> {
-        let (longest_file, longest_lines) = self.longest.unzip();
+    fn into_report(
+        self,
+        place: &Location,
+        walk: &FileWalk,
+    ) -> Result<ToolOutput, turnstream::Error> {
+        let (longest_file, longest_lines) = self.longest_file.unzip();
         ToolOutput::json(&Report {
-            path: place.name(),
+            path: place.display_name(),
             extension: walk.extension(),
-            total: self.total,
-            files: self.files,
+            total: self.line_count,
+            files: self.file_count,
             longest_file,
             longest_lines,
-            skipped: self.skipped,
-            note: walk.gaps(),
+            skipped: self.skipped_count,
+            note: walk.incomplete_note(),
         })
     }
 }
@@ -90,9 +94,9 @@ struct Report<'a> {
 }
 
 /// How many lines a file has, a last one without a line break included; `None` if it is not text.
-fn lines_of(file: File, cx: &ToolContext) -> io::Result<Option<u64>> {
+fn count_text_lines(file: File, cx: &ToolContext) -> io::Result<Option<u64>> {
     let (mut lines, mut last, mut binary, mut first) = (0, b'\n', false, true);
-    in_pieces(file, cx, |bytes| {
+    read_in_pieces(file, cx, |bytes| {
         binary = std::mem::take(&mut first) && is_binary(bytes);
         lines += bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
         last = bytes.last().copied().unwrap_or(last);

@@ -6,18 +6,18 @@ use serde::Deserialize;
 use turnstream::tool::{Tool, ToolContext};
 
 use crate::text::one_line;
-use crate::tools::blocking;
-use crate::tools::root::{Kind, Root, is_binary, read_whole};
+use crate::tools::root::{EntryKind, Root, is_binary, read_bounded};
+use crate::tools::run_blocking;
 
 /// At most so many entries are listed.
-const ENTRIES: usize = 500;
+const MAX_LISTED_ENTRIES: usize = 500;
 
 /// Larger files are not read, and so much of a file is shown at once.
-const LARGEST: u64 = 16 * 1024 * 1024;
-const SHOWN: usize = 32 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
-struct List {
+struct ListDirectoryArgs {
     /// A directory, relative to the working directory; `.` unless given.
     #[serde(default)]
     path: Option<String>,
@@ -26,35 +26,37 @@ struct List {
 pub(crate) fn list_directory(root: Root) -> Tool {
     let about = "Lists a directory: one entry a line, directories with a `/`, files with their \
                  size.";
-    Tool::new("list_directory", about, move |args: List, _cx| {
+    Tool::new("list_directory", about, move |args: ListDirectoryArgs, _cx| {
         let root = root.clone();
-        blocking(move || list(&root, &args))
+        run_blocking(move || list_entries(&root, &args))
     })
 }
 
-fn list(root: &Root, args: &List) -> Result<String, String> {
+fn list_entries(root: &Root, args: &ListDirectoryArgs) -> Result<String, String> {
     let place = root.find(args.path.as_deref())?;
     let entries = place.entries()?;
     let mut lines: Vec<String> = Vec::new();
-    for (name, kind) in entries.iter().take(ENTRIES) {
+    for (name, kind) in entries.iter().take(MAX_LISTED_ENTRIES) {
         let entry = one_line(&name.to_string_lossy(), 255);
         lines.push(match kind {
-            Kind::Directory => format!("{entry}/"),
-            Kind::File(bytes) => format!("{entry} ({bytes} bytes)"),
-            Kind::Link => format!("{entry} (a link)"),
-            Kind::Other => format!("{entry} (a special file)"),
+            EntryKind::Directory => format!("{entry}/"),
+            EntryKind::File(bytes) => format!("{entry} ({bytes} bytes)"),
+            EntryKind::Link => format!("{entry} (a link)"),
+            EntryKind::Other => format!("{entry} (a special file)"),
         });
     }
     match entries.len() {
-        0 => lines.push(format!("`{}` is empty.", place.name())),
-        all if all > ENTRIES => lines.push(format!("… and {} more", all - ENTRIES)),
+        0 => lines.push(format!("`{}` is empty.", place.display_name())),
+        all if all > MAX_LISTED_ENTRIES => {
+            lines.push(format!("… and {} more", all - MAX_LISTED_ENTRIES));
+        }
         _ => {}
     }
     Ok(lines.join("\n"))
 }
 
 #[derive(Deserialize, schemars::JsonSchema)]
-struct Lines {
+struct ReadFileArgs {
     /// The file, relative to the working directory.
     path: String,
     /// The first line to show, counted from 1; 1 unless given.
@@ -67,23 +69,24 @@ struct Lines {
 
 pub(crate) fn read_file(root: Root) -> Tool {
     let about = "Reads a text file, or a range of its lines, each with its number.";
-    Tool::new("read_file", about, move |args: Lines, cx| {
+    Tool::new("read_file", about, move |args: ReadFileArgs, cx| {
         let root = root.clone();
-        blocking(move || read(&root, &args, &cx))
+        run_blocking(move || read_lines(&root, &args, &cx))
     })
 }
 
-fn read(root: &Root, args: &Lines, cx: &ToolContext) -> Result<String, String> {
+fn read_lines(root: &Root, args: &ReadFileArgs, cx: &ToolContext) -> Result<String, String> {
     let place = root.find(Some(&args.path))?;
-    let name = place.name();
-    let bytes = read_whole(place.open()?, LARGEST, cx).map_err(|why| why.about(&name, LARGEST))?;
+    let name = place.display_name();
+    let bytes = read_bounded(place.open_file()?, MAX_FILE_BYTES, cx)
+        .map_err(|why| why.into_message(&name, MAX_FILE_BYTES))?;
     if is_binary(&bytes) {
         return Err(format!("`{name}` is a binary file."));
     }
-    show(&name, &String::from_utf8_lossy(&bytes), args)
+    numbered_lines(&name, &String::from_utf8_lossy(&bytes), args)
 }
 
-fn show(name: &str, text: &str, args: &Lines) -> Result<String, String> {
+fn numbered_lines(name: &str, text: &str, args: &ReadFileArgs) -> Result<String, String> {
     let first = args.first_line.unwrap_or(1).max(1);
     let last = args.last_line.unwrap_or(usize::MAX);
     let lines = text.lines().count();
@@ -98,10 +101,10 @@ fn show(name: &str, text: &str, args: &Lines) -> Result<String, String> {
     let mut shown = String::new();
     for (at, line) in text.lines().enumerate().take(last).skip(first - 1) {
         let line = format!("{}: {line}\n", at + 1);
-        if shown.len() + line.len() > SHOWN {
+        if shown.len() + line.len() > MAX_SHOWN_BYTES {
             let mut next = at + 1;
             if shown.is_empty() {
-                let cut: String = line.chars().take(SHOWN / 4).collect();
+                let cut: String = line.chars().take(MAX_SHOWN_BYTES / 4).collect();
                 shown = format!("{cut}… (the rest of this line cannot be shown)\n");
                 // To begin with this line again would show the same again.
                 next += 1;

@@ -13,11 +13,11 @@ mod write;
 use turnstream::item::ToolCall;
 use turnstream::tool::Toolkit;
 
-use crate::text::{exactly, one_line};
+use crate::text::{escape_invisible, one_line};
 pub(crate) use root::Root;
 
 /// The tools, all of which stay inside of `root`. Those that only read may run again after a crash.
-pub(crate) fn kit(root: Root) -> Toolkit {
+pub(crate) fn toolkit(root: Root) -> Toolkit {
     Toolkit::new([
         look::list_directory(root.clone()).idempotent(),
         look::read_file(root.clone()).idempotent(),
@@ -30,20 +30,23 @@ pub(crate) fn kit(root: Root) -> Toolkit {
 
 /// What a call would do, line by line and as its tool reads the arguments: for the user who allows it.
 /// The calls in `allowed` are allowed already, have not ended, and run before it.
-pub(crate) fn describe(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Vec<String> {
+pub(crate) fn describe_call(root: &Root, call: &ToolCall, allowed: &[ToolCall]) -> Vec<String> {
     match call.parse_arguments() {
-        Ok(file) if call.name == write::NAME => {
-            let writes = allowed.iter().filter(|call| call.name == write::NAME);
-            let earlier: Vec<write::File> =
+        Ok(file) if call.name == write::TOOL_NAME => {
+            let writes = allowed.iter().filter(|call| call.name == write::TOOL_NAME);
+            let earlier: Vec<write::WriteFileArgs> =
                 writes.filter_map(|call| call.parse_arguments().ok()).collect();
-            write::describe(root, &file, &earlier)
+            write::describe_write(root, &file, &earlier)
         }
-        _ => vec![one_line(&call.name, 64), exactly(call.arguments_or_empty_object(), 1_000)],
+        _ => vec![
+            one_line(&call.name, 64),
+            escape_invisible(call.arguments_or_empty_object(), 1_000),
+        ],
     }
 }
 
 /// Does file work on a thread that may wait for a disk.
-async fn blocking<T, F>(work: F) -> Result<T, String>
+async fn run_blocking<T, F>(work: F) -> Result<T, String>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, String> + Send + 'static,

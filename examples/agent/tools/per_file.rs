@@ -8,38 +8,42 @@ use futures::Stream;
 use serde_json::json;
 use turnstream::tool::{ToolContext, ToolOutput, ToolUpdate};
 
-use crate::tools::blocking;
-use crate::tools::root::{Files, Place};
+use crate::tools::root::{FileIter, Location};
+use crate::tools::run_blocking;
 
 /// So many files are looked at before the first report of progress. Each part is twice as long as
 /// the one before it, up to the longest.
-const FIRST_PART: usize = 50;
-const LONGEST_PART: usize = 1_000;
+const FIRST_PART_FILES: usize = 50;
+const MAX_PART_FILES: usize = 1_000;
 
 /// At most so many files are looked at.
-const MOST: usize = 50_000;
+const MAX_FILES: usize = 50_000;
 
 /// What is done with each file.
-pub(crate) trait PerFile: Send + 'static {
+pub(crate) trait FileVisitor: Send + 'static {
     /// The file as it was opened, and its path.
-    fn look_at(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext);
+    fn visit_file(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext);
 
     /// How far it is, in a few words.
-    fn so_far(&self) -> String;
+    fn progress_text(&self) -> String;
 
-    fn report(self, place: &Place, walk: &Walk) -> Result<ToolOutput, turnstream::Error>;
+    fn into_report(
+        self,
+        place: &Location,
+        walk: &FileWalk,
+    ) -> Result<ToolOutput, turnstream::Error>;
 }
 
 /// What is known of the way through the files.
-pub(crate) struct Walk {
-    files: Files,
-    seen: usize,
+pub(crate) struct FileWalk {
+    files: FileIter,
+    seen_count: usize,
 }
 
-impl Walk {
+impl FileWalk {
     /// How many files were looked at.
-    pub(crate) fn seen(&self) -> usize {
-        self.seen
+    pub(crate) fn seen_count(&self) -> usize {
+        self.seen_count
     }
 
     pub(crate) fn extension(&self) -> Option<&str> {
@@ -47,13 +51,13 @@ impl Walk {
     }
 
     /// What the report does not cover, for the model.
-    pub(crate) fn gaps(&self) -> Option<String> {
-        let unreadable = self.files.unreadable();
-        match (self.seen >= MOST, unreadable) {
+    pub(crate) fn incomplete_note(&self) -> Option<String> {
+        let unreadable = self.files.unreadable_count();
+        match (self.seen_count >= MAX_FILES, unreadable) {
             (false, 0) => None,
             (false, _) => Some(format!("{unreadable} directories could not be read")),
             (true, _) => Some(format!(
-                "stopped after {MOST} files: the figures are not complete; give a smaller directory"
+                "stopped after {MAX_FILES} files: the figures are not complete; give a smaller directory"
             )),
         }
     }
@@ -61,13 +65,13 @@ impl Walk {
 
 /// Looks at the files one after the other. Nothing is read before the first poll, and a drop ends
 /// the work within the file that is being read.
-pub(crate) fn stream_updates<W: PerFile>(
-    start: impl FnOnce() -> Result<(W, Place, Files), String> + Send + 'static,
+pub(crate) fn stream_updates<W: FileVisitor>(
+    start: impl FnOnce() -> Result<(W, Location, FileIter), String> + Send + 'static,
     cx: ToolContext,
 ) -> impl Stream<Item = ToolUpdate> + Send + 'static {
     stream! {
-        let begun = blocking(start).await.map(|(work, place, files)| {
-            (work, place, Walk { files, seen: 0 })
+        let begun = run_blocking(start).await.map(|(work, place, files)| {
+            (work, place, FileWalk { files, seen_count: 0 })
         });
         let (mut work, mut place, mut walk) = match begun {
             Ok(begun) => begun,
@@ -76,19 +80,19 @@ pub(crate) fn stream_updates<W: PerFile>(
                 return;
             }
         };
-        let mut size = FIRST_PART;
+        let mut size = FIRST_PART_FILES;
         loop {
             let cx = cx.clone();
-            let part = blocking(move || {
-                let before = walk.seen;
-                for (file, path) in walk.files.by_ref().take(size.min(MOST - before)) {
+            let part = run_blocking(move || {
+                let before = walk.seen_count;
+                for (file, path) in walk.files.by_ref().take(size.min(MAX_FILES - before)) {
                     if cx.is_cancelled() {
                         break;
                     }
-                    work.look_at(file, &path, &cx);
-                    walk.seen += 1;
+                    work.visit_file(file, &path, &cx);
+                    walk.seen_count += 1;
                 }
-                let more = walk.seen == before + size && walk.seen < MOST;
+                let more = walk.seen_count == before + size && walk.seen_count < MAX_FILES;
                 Ok((work, place, walk, more))
             });
             let more;
@@ -102,9 +106,9 @@ pub(crate) fn stream_updates<W: PerFile>(
             if !more {
                 break;
             }
-            yield ToolUpdate::progress(&json!({ "files": walk.seen, "so_far": work.so_far() }));
-            size = LONGEST_PART.min(size * 2);
+            yield ToolUpdate::progress(&json!({ "files": walk.seen_count, "so_far": work.progress_text() }));
+            size = MAX_PART_FILES.min(size * 2);
         }
-        yield ToolUpdate::output(work.report(&place, &walk));
+        yield ToolUpdate::output(work.into_report(&place, &walk));
     }
 }

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use turnstream::tool::{Tool, ToolContext, ToolOutput};
 
 use crate::text::one_line;
-use crate::tools::per_file::{PerFile, Walk, stream_updates};
-use crate::tools::root::{Place, Root, is_binary, read_whole};
+use crate::tools::per_file::{FileVisitor, FileWalk, stream_updates};
+use crate::tools::root::{Location, Root, is_binary, read_bounded};
 
 /// At most so many hits are shown, and so many of one file. All are counted.
-const SHOWN: usize = 40;
-const SHOWN_OF_A_FILE: usize = 5;
+const MAX_SHOWN_HITS: usize = 40;
+const MAX_SHOWN_HITS_PER_FILE: usize = 5;
 
 /// Larger files are not searched.
-const LARGEST: u64 = 2 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 2 * 1024 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Args {
@@ -41,19 +41,19 @@ pub(crate) fn search_text(root: Root) -> Tool {
             }
             let place = root.find(args.path.as_deref())?;
             let files = place.files(args.extension.as_deref())?;
-            Ok((Search::new(args.query), place, files))
+            Ok((TextSearch::new(args.query), place, files))
         };
         stream_updates(start, cx)
     })
 }
 
-struct Search {
+struct TextSearch {
     query: String,
-    lowercase: String,
+    lowercase_query: String,
     hits: Vec<Hit>,
-    lines: usize,
-    files: usize,
-    skipped: usize,
+    line_count: usize,
+    file_count: usize,
+    skipped_count: usize,
 }
 
 #[derive(Serialize)]
@@ -63,49 +63,60 @@ struct Hit {
     text: String,
 }
 
-impl Search {
+impl TextSearch {
     fn new(query: String) -> Self {
         let lowercase = query.to_lowercase();
-        Self { query, lowercase, hits: Vec::new(), lines: 0, files: 0, skipped: 0 }
+        Self {
+            query,
+            lowercase_query: lowercase,
+            hits: Vec::new(),
+            line_count: 0,
+            file_count: 0,
+            skipped_count: 0,
+        }
     }
 }
 
-impl PerFile for Search {
-    fn look_at(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext) {
-        let bytes = file.ok().and_then(|file| read_whole(file, LARGEST, cx).ok());
+impl FileVisitor for TextSearch {
+    fn visit_file(&mut self, file: io::Result<File>, path: &str, cx: &ToolContext) {
+        let bytes = file.ok().and_then(|file| read_bounded(file, MAX_FILE_BYTES, cx).ok());
         let Some(bytes) = bytes.filter(|bytes| !is_binary(bytes)) else {
-            self.skipped += 1;
+            self.skipped_count += 1;
             return;
         };
         let mut found = 0;
         for (at, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
-            if !line.to_lowercase().contains(&self.lowercase) {
+            if !line.to_lowercase().contains(&self.lowercase_query) {
                 continue;
             }
             found += 1;
-            if found <= SHOWN_OF_A_FILE && self.hits.len() < SHOWN {
+            if found <= MAX_SHOWN_HITS_PER_FILE && self.hits.len() < MAX_SHOWN_HITS {
                 let (file, text) = (path.to_owned(), one_line(line, 200));
                 self.hits.push(Hit { file, line: at + 1, text });
             }
         }
-        self.lines += found;
-        self.files += usize::from(found > 0);
+        self.line_count += found;
+        self.file_count += usize::from(found > 0);
     }
 
-    fn so_far(&self) -> String {
-        format!("{} lines found", self.lines)
+    fn progress_text(&self) -> String {
+        format!("{} lines found", self.line_count)
     }
 
-    fn report(self, place: &Place, walk: &Walk) -> Result<ToolOutput, turnstream::Error> {
+    fn into_report(
+        self,
+        place: &Location,
+        walk: &FileWalk,
+    ) -> Result<ToolOutput, turnstream::Error> {
         ToolOutput::json(&Report {
             query: &self.query,
-            path: place.name(),
-            lines: self.lines,
-            files: self.files,
-            searched: walk.seen() - self.skipped,
-            skipped: self.skipped,
-            more: self.hits.len() < self.lines,
-            note: walk.gaps(),
+            path: place.display_name(),
+            lines: self.line_count,
+            files: self.file_count,
+            searched: walk.seen_count() - self.skipped_count,
+            skipped: self.skipped_count,
+            more: self.hits.len() < self.line_count,
+            note: walk.incomplete_note(),
             hits: &self.hits,
         })
     }

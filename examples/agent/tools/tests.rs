@@ -13,52 +13,56 @@ use turnstream::tool::{Tool, ToolContext, ToolPolicy, Verdict};
 use turnstream::{History, Request};
 
 /// A directory of its own, gone when dropped. What is to be out of reach stands beside `work`.
-struct Temp(PathBuf);
+struct TempProject(PathBuf);
 
-impl Temp {
+impl TempProject {
     fn new() -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("agent-example-{}-{number}", std::process::id());
         let temp = Self(std::env::temp_dir().join(name));
-        fs::create_dir_all(temp.work()).unwrap();
+        fs::create_dir_all(temp.work_dir()).unwrap();
         temp
     }
 
-    fn work(&self) -> PathBuf {
+    fn work_dir(&self) -> PathBuf {
         self.0.join("work")
     }
 
-    fn with(self, path: &str, content: impl AsRef<[u8]>) -> Self {
-        let path = self.work().join(path);
+    fn with_file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.work_dir().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
         self
     }
 
-    async fn call(&self, name: &str, arguments: Value) -> Result<String, String> {
-        call(&self.work(), name, arguments).await.0
+    async fn call_tool(&self, name: &str, arguments: Value) -> Result<String, String> {
+        run_tool_call(&self.work_dir(), name, arguments).await.0
     }
 
-    async fn json(&self, name: &str, arguments: Value) -> Value {
-        serde_json::from_str(&self.call(name, arguments).await.unwrap()).unwrap()
+    async fn call_tool_json(&self, name: &str, arguments: Value) -> Value {
+        serde_json::from_str(&self.call_tool(name, arguments).await.unwrap()).unwrap()
     }
 }
 
-impl Drop for Temp {
+impl Drop for TempProject {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// The result of a call, and how often it reported progress.
-async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, String>, usize) {
+async fn run_tool_call(
+    root: &Path,
+    name: &str,
+    arguments: Value,
+) -> (Result<String, String>, usize) {
     let history = History::from_id("h");
     let model = Scripted::new([Reply::new().call(name, arguments)]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
-    let run =
-        super::kit(super::Root::new(root.to_path_buf(), None)).run(&history, &Arc::clone(&turn));
-    let mut run = run.with_policy(Allowing);
+    let run = super::toolkit(super::Root::new(root.to_path_buf(), None))
+        .run(&history, &Arc::clone(&turn));
+    let mut run = run.with_policy(ApproveAll);
     let mut progress = 0;
     while let Some(event) = run.next().await {
         match event {
@@ -74,9 +78,9 @@ async fn call(root: &Path, name: &str, arguments: Value) -> (Result<String, Stri
 }
 
 /// Allows every call.
-struct Allowing;
+struct ApproveAll;
 
-impl ToolPolicy for Allowing {
+impl ToolPolicy for ApproveAll {
     fn verdict(&mut self, _call: &ToolCall) -> Option<Verdict> {
         Some(Verdict::Approve)
     }
@@ -84,19 +88,19 @@ impl ToolPolicy for Allowing {
 
 const TOOLS_WITH_A_PATH: [&str; 4] = ["list_directory", "read_file", "search_text", "count_lines"];
 
-fn arguments(path: &str) -> Value {
+fn path_arguments(path: &str) -> Value {
     json!({ "path": path, "query": "secret" })
 }
 
 #[tokio::test]
 async fn nothing_outside_the_working_directory_is_read() {
-    let temp = Temp::new().with("in.txt", "inside");
+    let temp = TempProject::new().with_file("in.txt", "inside");
     fs::create_dir(temp.0.join("work-beside")).unwrap();
     fs::write(temp.0.join("work-beside/secret.txt"), "secret").unwrap();
     let absolute = temp.0.join("work-beside").display().to_string();
     for tool in TOOLS_WITH_A_PATH {
         for path in ["..", "../work-beside", "../work-beside/secret.txt", "../nothing", &absolute] {
-            let error = temp.call(tool, arguments(path)).await.unwrap_err();
+            let error = temp.call_tool(tool, path_arguments(path)).await.unwrap_err();
             assert!(error.contains("is outside the working directory"), "{tool} {path}: {error}");
             assert!(error.contains("relative to it"), "{error}");
         }
@@ -107,29 +111,29 @@ async fn nothing_outside_the_working_directory_is_read() {
 #[tokio::test]
 async fn a_symbolic_link_cannot_leave_the_working_directory() {
     use std::os::unix::fs::symlink;
-    let temp = Temp::new().with("in.txt", "a secret inside\n");
+    let temp = TempProject::new().with_file("in.txt", "a secret inside\n");
     fs::create_dir(temp.0.join("out")).unwrap();
     fs::write(temp.0.join("out/secret.txt"), "secret\n").unwrap();
-    symlink(temp.0.join("out"), temp.work().join("dir")).unwrap();
-    symlink("../out/secret.txt", temp.work().join("file.txt")).unwrap();
-    symlink("in.txt", temp.work().join("fine.txt")).unwrap();
-    symlink(".", temp.work().join("loop")).unwrap();
+    symlink(temp.0.join("out"), temp.work_dir().join("dir")).unwrap();
+    symlink("../out/secret.txt", temp.work_dir().join("file.txt")).unwrap();
+    symlink("in.txt", temp.work_dir().join("fine.txt")).unwrap();
+    symlink(".", temp.work_dir().join("loop")).unwrap();
     for tool in TOOLS_WITH_A_PATH {
         for path in ["dir", "dir/secret.txt", "dir/nothing", "file.txt", "loop/dir/secret.txt"] {
-            let error = temp.call(tool, arguments(path)).await.unwrap_err();
+            let error = temp.call_tool(tool, path_arguments(path)).await.unwrap_err();
             assert!(error.contains("is outside the working directory"), "{tool} {path}: {error}");
         }
     }
-    let found = temp.json("search_text", json!({ "query": "secret" })).await;
+    let found = temp.call_tool_json("search_text", json!({ "query": "secret" })).await;
     assert_eq!((&found["lines"], &found["hits"][0]["file"]), (&json!(1), &json!("in.txt")));
-    assert_eq!(temp.json("count_lines", json!({})).await["total"], 1);
-    let read = temp.call("read_file", json!({ "path": "fine.txt" })).await;
+    assert_eq!(temp.call_tool_json("count_lines", json!({})).await["total"], 1);
+    let read = temp.call_tool("read_file", json!({ "path": "fine.txt" })).await;
     assert_eq!(read.as_deref(), Ok("1: a secret inside\n"));
 }
 
 #[tokio::test]
 async fn a_wrong_path_error_suggests_a_fix() {
-    let temp = Temp::new().with("src/a.rs", "x\n");
+    let temp = TempProject::new().with_file("src/a.rs", "x\n");
     for (tool, path, words) in [
         ("read_file", "src/b.rs", "Call `list_directory`"),
         ("read_file", "src", "is not a file. Call `list_directory`"),
@@ -139,49 +143,53 @@ async fn a_wrong_path_error_suggests_a_fix() {
         ("count_lines", "src/a.rs/x", "`src/a.rs/x`"),
         ("search_text", "a\u{0}b", "cannot be read"),
     ] {
-        let error = temp.call(tool, arguments(path)).await.unwrap_err();
+        let error = temp.call_tool(tool, path_arguments(path)).await.unwrap_err();
         assert!(error.contains(words), "{tool} {path}: {error}");
     }
-    let error = temp.call("search_text", json!({ "query": " " })).await.unwrap_err();
+    let error = temp.call_tool("search_text", json!({ "query": " " })).await.unwrap_err();
     assert!(error.contains("the query is empty"), "{error}");
-    fs::remove_dir_all(temp.work()).unwrap();
-    let error = temp.call("count_lines", json!({})).await.unwrap_err();
+    fs::remove_dir_all(temp.work_dir()).unwrap();
+    let error = temp.call_tool("count_lines", json!({})).await.unwrap_err();
     assert!(error.contains("the working directory cannot be read"), "{error}");
 }
 
 #[tokio::test]
 async fn line_counts_include_an_unterminated_last_line_and_exclude_build_output() {
-    let temp = Temp::new()
-        .with("Cargo.toml", "[package]\n")
-        .with("src/a.rs", "1\n2\n3")
-        .with("src/b.RS", "1\n2\n3\n4\n")
-        .with("src/deep/c.rs", "1\n2\n3\n4\n")
-        .with("src/target/d.rs", "1\n")
-        .with("src/note.md", "1\n2\n3\n4\n5\n6\n")
-        .with("src/empty.rs", "")
-        .with("src/binary.rs", b"1\n\0\n")
-        .with("src/.hidden/h.rs", "1\n")
-        .with("target/t.rs", "1\n");
-    let count = temp.call("count_lines", json!({ "path": "src", "extension": ".rs" })).await;
+    let temp = TempProject::new()
+        .with_file("Cargo.toml", "[package]\n")
+        .with_file("src/a.rs", "1\n2\n3")
+        .with_file("src/b.RS", "1\n2\n3\n4\n")
+        .with_file("src/deep/c.rs", "1\n2\n3\n4\n")
+        .with_file("src/target/d.rs", "1\n")
+        .with_file("src/note.md", "1\n2\n3\n4\n5\n6\n")
+        .with_file("src/empty.rs", "")
+        .with_file("src/binary.rs", b"1\n\0\n")
+        .with_file("src/.hidden/h.rs", "1\n")
+        .with_file("target/t.rs", "1\n");
+    let count = temp.call_tool("count_lines", json!({ "path": "src", "extension": ".rs" })).await;
     let expected = r#"{"path":"src","extension":"rs","total":12,"files":5,"longest_file":"src/b.RS","longest_lines":4,"skipped":1}"#;
     assert_eq!(count.as_deref(), Ok(expected));
-    assert_eq!(temp.json("count_lines", json!({})).await["total"], 19);
-    let file = temp.json("count_lines", json!({ "path": "src/note.md", "extension": "rs" })).await;
+    assert_eq!(temp.call_tool_json("count_lines", json!({})).await["total"], 19);
+    let file = temp
+        .call_tool_json("count_lines", json!({ "path": "src/note.md", "extension": "rs" }))
+        .await;
     assert_eq!((&file["total"], &file["longest_file"]), (&json!(6), &json!("src/note.md")));
-    let none = temp.json("count_lines", json!({ "path": "src", "extension": "py" })).await;
+    let none =
+        temp.call_tool_json("count_lines", json!({ "path": "src", "extension": "py" })).await;
     assert_eq!((&none["total"], &none["longest_file"]), (&json!(0), &Value::Null));
 }
 
 #[tokio::test]
 async fn a_larger_tree_reports_progress() {
-    let mut temp = Temp::new();
+    let mut temp = TempProject::new();
     for n in 0..160 {
-        temp = temp.with(&format!("{n}.txt"), "word\n");
+        temp = temp.with_file(&format!("{n}.txt"), "word\n");
     }
-    let (count, progress) = call(&temp.work(), "count_lines", json!({})).await;
+    let (count, progress) = run_tool_call(&temp.work_dir(), "count_lines", json!({})).await;
     assert!(count.unwrap().contains(r#""total":160,"files":160"#));
     assert_eq!(progress, 2);
-    let (found, progress) = call(&temp.work(), "search_text", json!({ "query": "WORD" })).await;
+    let (found, progress) =
+        run_tool_call(&temp.work_dir(), "search_text", json!({ "query": "WORD" })).await;
     let found: Value = serde_json::from_str(&found.unwrap()).unwrap();
     assert_eq!(progress, 2);
     assert_eq!(
@@ -193,13 +201,13 @@ async fn a_larger_tree_reports_progress() {
 
 #[tokio::test]
 async fn a_search_returns_file_and_line_in_order() {
-    let temp = Temp::new()
-        .with("b.rs", "fn Größe() {}\n\nlet größe;\n")
-        .with("a/z.rs", "GRÖßE\n".repeat(9))
-        .with("binary", b"gr\xc3\xb6\xc3\x9fe\0")
-        .with("target/x", "größe\n")
-        .with("large", "größe\n".repeat(400_000));
-    let found = temp.json("search_text", json!({ "query": "größe" })).await;
+    let temp = TempProject::new()
+        .with_file("b.rs", "fn Größe() {}\n\nlet größe;\n")
+        .with_file("a/z.rs", "GRÖßE\n".repeat(9))
+        .with_file("binary", b"gr\xc3\xb6\xc3\x9fe\0")
+        .with_file("target/x", "größe\n")
+        .with_file("large", "größe\n".repeat(400_000));
+    let found = temp.call_tool_json("search_text", json!({ "query": "größe" })).await;
     let places: Vec<_> = found["hits"]
         .as_array()
         .unwrap()
@@ -218,16 +226,16 @@ async fn a_search_returns_file_and_line_in_order() {
 
 #[tokio::test]
 async fn a_file_is_read_by_line_range_and_truncated_when_long() {
-    let temp = Temp::new()
-        .with("small.txt", "one\ntwo\nthree\n")
-        .with("empty.txt", "")
-        .with("long.txt", "0123456789\n".repeat(10_000))
-        .with("wide.txt", "é".repeat(100_000))
-        .with("wide_first.txt", format!("{}\nshort", "é".repeat(100_000)))
-        .with("binary", b"\0");
+    let temp = TempProject::new()
+        .with_file("small.txt", "one\ntwo\nthree\n")
+        .with_file("empty.txt", "")
+        .with_file("long.txt", "0123456789\n".repeat(10_000))
+        .with_file("wide.txt", "é".repeat(100_000))
+        .with_file("wide_first.txt", format!("{}\nshort", "é".repeat(100_000)))
+        .with_file("binary", b"\0");
     let read = async |path: &str, first: Value, last: Value| {
         let lines = json!({ "path": path, "first_line": first, "last_line": last });
-        temp.call("read_file", lines).await
+        temp.call_tool("read_file", lines).await
     };
     let all = Value::Null;
     assert_eq!(
@@ -253,40 +261,43 @@ async fn a_file_is_read_by_line_range_and_truncated_when_long() {
 
 #[tokio::test]
 async fn a_directory_is_listed_in_order() {
-    let temp = Temp::new().with("b.txt", "12").with("a/x", "").with("c\u{1b}", "");
-    let list = temp.call("list_directory", json!({})).await;
+    let temp =
+        TempProject::new().with_file("b.txt", "12").with_file("a/x", "").with_file("c\u{1b}", "");
+    let list = temp.call_tool("list_directory", json!({})).await;
     assert_eq!(list.as_deref(), Ok("a/\nb.txt (2 bytes)\nc\u{fffd} (0 bytes)"));
-    assert!(temp.call("list_directory", json!({ "path": "a" })).await.unwrap().contains("x (0"));
+    assert!(
+        temp.call_tool("list_directory", json!({ "path": "a" })).await.unwrap().contains("x (0")
+    );
 }
 
 #[tokio::test]
 async fn a_calculation_returns_its_value_or_the_reason_of_its_failure() {
-    let temp = Temp::new();
-    let calculate = async |it| temp.call("calculate", json!({ "expression": it })).await;
+    let temp = TempProject::new();
+    let calculate = async |it| temp.call_tool("calculate", json!({ "expression": it })).await;
     assert_eq!(calculate("2 * 21").await.as_deref(), Ok("42"));
     assert!(calculate("1 / 0").await.unwrap_err().contains("division by zero"));
 }
 
 #[tokio::test]
 async fn a_file_is_written_only_into_an_existing_directory() {
-    let temp = Temp::new().with("src/old.txt", "old words");
+    let temp = TempProject::new().with_file("src/old.txt", "old words");
     let write = async |path: &str, text: &str| {
-        temp.call("write_file", json!({ "path": path, "text": text })).await
+        temp.call_tool("write_file", json!({ "path": path, "text": text })).await
     };
     let made = write("src/new.txt", "one\ntwo\n").await;
     assert_eq!(made.as_deref(), Ok("`src/new.txt` is created; its size in bytes: 8"));
     let replaced = write("./src/../src/old.txt", "").await;
     assert_eq!(replaced.as_deref(), Ok("`src/old.txt` is replaced; its size in bytes: 0"));
-    assert_eq!(fs::read_to_string(temp.work().join("src/new.txt")).unwrap(), "one\ntwo\n");
-    assert_eq!(fs::read_to_string(temp.work().join("src/old.txt")).unwrap(), "");
+    assert_eq!(fs::read_to_string(temp.work_dir().join("src/new.txt")).unwrap(), "one\ntwo\n");
+    assert_eq!(fs::read_to_string(temp.work_dir().join("src/old.txt")).unwrap(), "");
     let deep = write("a/b/../c/new.txt", "x").await;
     assert!(deep.unwrap_err().contains("there is no `a/b/../c`"));
     let deep = write("a/b/new.txt", "x").await;
     assert_eq!(deep.as_deref(), Ok("`a/b/new.txt` is created; its size in bytes: 1"));
     let append = json!({ "path": "src/new.txt", "text": "three\n", "append": true });
-    let longer = temp.call("write_file", append).await;
+    let longer = temp.call_tool("write_file", append).await;
     assert_eq!(longer.as_deref(), Ok("`src/new.txt` is longer now; its size in bytes: 14"));
-    let text = fs::read_to_string(temp.work().join("src/new.txt")).unwrap();
+    let text = fs::read_to_string(temp.work_dir().join("src/new.txt")).unwrap();
     assert_eq!(text, "one\ntwo\nthree\n");
     for (path, words) in [
         ("src/old.txt/x", "`src/old.txt` is not a directory"),
@@ -303,55 +314,55 @@ async fn a_file_is_written_only_into_an_existing_directory() {
         let error = write(path, "x").await.unwrap_err();
         assert!(error.contains(words), "{path}: {error}");
     }
-    assert!(!temp.work().join("~").exists());
+    assert!(!temp.work_dir().join("~").exists());
     for name in ["~x", "x~"] {
         write(name, "x").await.unwrap();
     }
     let long = write("long.txt", &"x".repeat(1024 * 1024 + 1)).await;
     assert!(long.unwrap_err().contains("longer than"));
-    assert!(!temp.0.join("x.txt").exists() && !temp.work().join("long.txt").exists());
+    assert!(!temp.0.join("x.txt").exists() && !temp.work_dir().join("long.txt").exists());
 }
 
-fn description(temp: &Temp, arguments: &Value) -> Vec<String> {
-    let root = super::Root::new(temp.work(), None);
+fn write_description(temp: &TempProject, arguments: &Value) -> Vec<String> {
+    let root = super::Root::new(temp.work_dir(), None);
     let name = "write_file".to_owned();
     let call = ToolCall { call_id: "c".to_owned(), name, arguments: arguments.to_string() };
-    super::describe(&root, &call, &[])
+    super::describe_call(&root, &call, &[])
 }
 
 #[tokio::test]
 async fn a_path_too_long_to_display_is_not_written() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     let hidden = format!("docs/{}.git/hooks/{}notes.txt", "a/".repeat(400), "b".repeat(300));
     let deep = format!("{}notes.txt", "a/".repeat(64));
     for (path, words) in [(&hidden, "longer than 1024 bytes"), (&deep, "more than 64 parts")] {
         let input = json!({ "path": path, "text": "x" });
-        let error = temp.call("write_file", input.clone()).await.unwrap_err();
+        let error = temp.call_tool("write_file", input.clone()).await.unwrap_err();
         assert!(error.contains(words), "{error}");
-        let shown = description(&temp, &input).pop().unwrap();
+        let shown = write_description(&temp, &input).pop().unwrap();
         assert!(shown.contains("this will fail: ") && shown.contains(words), "{shown}");
         for tool in TOOLS_WITH_A_PATH {
-            let error = temp.call(tool, arguments(path)).await.unwrap_err();
+            let error = temp.call_tool(tool, path_arguments(path)).await.unwrap_err();
             assert!(error.contains(words), "{tool}: {error}");
         }
     }
-    assert!(fs::read_dir(temp.work()).unwrap().next().is_none());
+    assert!(fs::read_dir(temp.work_dir()).unwrap().next().is_none());
     let longest = format!("{}{}", "a/".repeat(63), "b".repeat(250));
     let input = json!({ "path": longest, "text": "x" });
-    assert!(description(&temp, &input).pop().unwrap().contains(&longest));
-    temp.call("write_file", input).await.unwrap();
+    assert!(write_description(&temp, &input).pop().unwrap().contains(&longest));
+    temp.call_tool("write_file", input).await.unwrap();
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn nothing_is_written_through_a_symbolic_link() {
     use std::os::unix::fs::symlink;
-    let temp = Temp::new().with("in.txt", "inside");
+    let temp = TempProject::new().with_file("in.txt", "inside");
     fs::create_dir(temp.0.join("out")).unwrap();
-    symlink(temp.0.join("out"), temp.work().join("dir")).unwrap();
-    symlink("../out/new.txt", temp.work().join("dangling.txt")).unwrap();
-    symlink("in.txt", temp.work().join("inner.txt")).unwrap();
-    symlink(".", temp.work().join("inside")).unwrap();
+    symlink(temp.0.join("out"), temp.work_dir().join("dir")).unwrap();
+    symlink("../out/new.txt", temp.work_dir().join("dangling.txt")).unwrap();
+    symlink("in.txt", temp.work_dir().join("inner.txt")).unwrap();
+    symlink(".", temp.work_dir().join("inside")).unwrap();
     for (path, words) in [
         ("dir/new.txt", "through a link"),
         ("inside/new.txt", "through a link"),
@@ -360,40 +371,40 @@ async fn nothing_is_written_through_a_symbolic_link() {
         ("inner.txt", "not a plain file"),
     ] {
         let input = json!({ "path": path, "text": "x" });
-        let error = temp.call("write_file", input).await.unwrap_err();
+        let error = temp.call_tool("write_file", input).await.unwrap_err();
         assert!(error.contains(words), "{path}: {error}");
     }
     assert!(fs::read_dir(temp.0.join("out")).unwrap().next().is_none());
-    assert_eq!(fs::read_to_string(temp.work().join("in.txt")).unwrap(), "inside");
+    assert_eq!(fs::read_to_string(temp.work_dir().join("in.txt")).unwrap(), "inside");
 }
 
 /// Swaps a directory for a link to a folder outside, and back, until it is dropped.
 #[cfg(unix)]
-struct Swapping {
-    stop: Arc<std::sync::atomic::AtomicBool>,
+struct DirectorySwapper {
+    stop_flag: Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 #[cfg(unix)]
-impl Swapping {
-    fn start(temp: &Temp) -> Self {
+impl DirectorySwapper {
+    fn start(temp: &TempProject) -> Self {
         let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (work, out) = (temp.work(), temp.0.join("out"));
+        let (work, out) = (temp.work_dir(), temp.0.join("out"));
         let (dir, link) = (work.join("dir"), work.join("link"));
         std::os::unix::fs::symlink(&out, &link).unwrap();
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                swap(&dir, &link);
+                swap_names(&dir, &link);
             }
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop_flag: stop, thread: Some(thread) }
     }
 }
 
 /// Each takes the name of the other.
 #[cfg(unix)]
-fn swap(a: &Path, b: &Path) {
+fn swap_names(a: &Path, b: &Path) {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -409,9 +420,9 @@ fn swap(a: &Path, b: &Path) {
 }
 
 #[cfg(unix)]
-impl Drop for Swapping {
+impl Drop for DirectorySwapper {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop_flag.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -421,13 +432,13 @@ impl Drop for Swapping {
 #[cfg(unix)]
 #[tokio::test]
 async fn no_write_escapes_while_a_directory_is_swapped_for_a_link() {
-    let temp = Temp::new().with("dir/old.txt", "old");
+    let temp = TempProject::new().with_file("dir/old.txt", "old");
     fs::create_dir(temp.0.join("out")).unwrap();
-    let swapping = Swapping::start(&temp);
+    let swapping = DirectorySwapper::start(&temp);
     for n in 0..2_000 {
         let input = json!({ "path": format!("dir/{n}.txt"), "text": "x" });
         // If it is a link at that moment, nothing is written.
-        let _ = temp.call("write_file", input).await;
+        let _ = temp.call_tool("write_file", input).await;
     }
     drop(swapping);
     let outside: Vec<_> = fs::read_dir(temp.0.join("out")).unwrap().collect();
@@ -437,17 +448,17 @@ async fn no_write_escapes_while_a_directory_is_swapped_for_a_link() {
 #[cfg(unix)]
 #[tokio::test]
 async fn no_read_escapes_while_a_directory_is_swapped_for_a_link() {
-    let temp = Temp::new().with("dir/file.txt", "inside\n");
+    let temp = TempProject::new().with_file("dir/file.txt", "inside\n");
     fs::create_dir(temp.0.join("out")).unwrap();
     fs::write(temp.0.join("out/file.txt"), "a secret\n").unwrap();
-    let swapping = Swapping::start(&temp);
+    let swapping = DirectorySwapper::start(&temp);
     for n in 0..2_000 {
         let (tool, path) = match n % 4 {
             0 => ("search_text", "."),
             1 => ("search_text", "dir"),
             _ => ("read_file", "dir/file.txt"),
         };
-        let found = temp.call(tool, arguments(path)).await;
+        let found = temp.call_tool(tool, path_arguments(path)).await;
         assert!(!found.as_ref().is_ok_and(|found| found.contains("a secret")), "{found:?}");
     }
     drop(swapping);
@@ -457,37 +468,37 @@ async fn no_read_escapes_while_a_directory_is_swapped_for_a_link() {
 #[tokio::test]
 async fn a_write_replaces_the_file_under_this_name_only_and_keeps_its_permissions() {
     use std::os::unix::fs::PermissionsExt;
-    let temp = Temp::new().with("in.txt", "old");
-    fs::hard_link(temp.work().join("in.txt"), temp.0.join("outside.txt")).unwrap();
+    let temp = TempProject::new().with_file("in.txt", "old");
+    fs::hard_link(temp.work_dir().join("in.txt"), temp.0.join("outside.txt")).unwrap();
     let mode = fs::Permissions::from_mode(0o640);
-    fs::set_permissions(temp.work().join("in.txt"), mode).unwrap();
+    fs::set_permissions(temp.work_dir().join("in.txt"), mode).unwrap();
     let input = json!({ "path": "in.txt", "text": "new" });
-    temp.call("write_file", input).await.unwrap();
+    temp.call_tool("write_file", input).await.unwrap();
     assert_eq!(fs::read_to_string(temp.0.join("outside.txt")).unwrap(), "old");
-    let meta = fs::metadata(temp.work().join("in.txt")).unwrap();
+    let meta = fs::metadata(temp.work_dir().join("in.txt")).unwrap();
     assert_eq!((meta.len(), meta.permissions().mode() & 0o777), (3, 0o640));
-    assert_eq!(fs::read_dir(temp.work()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(fs::read_dir(temp.work_dir()).unwrap().count(), 1, "nothing is left beside it");
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn a_leftover_temporary_file_does_not_prevent_a_write() {
-    let temp = Temp::new();
+    let temp = TempProject::new();
     // Other tests of this process may count on meanwhile.
     for number in 0..10_000 {
         let left = format!(".turnstream-{}-{number}.new", std::process::id());
-        fs::write(temp.work().join(left), "left").unwrap();
+        fs::write(temp.work_dir().join(left), "left").unwrap();
     }
-    temp.call("write_file", json!({ "path": "in.txt", "text": "new" })).await.unwrap();
-    assert_eq!(fs::read_to_string(temp.work().join("in.txt")).unwrap(), "new");
+    temp.call_tool("write_file", json!({ "path": "in.txt", "text": "new" })).await.unwrap();
+    assert_eq!(fs::read_to_string(temp.work_dir().join("in.txt")).unwrap(), "new");
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn a_write_protected_file_is_not_replaced() {
     use std::os::unix::fs::PermissionsExt;
-    let temp = Temp::new().with("in.txt", "old");
-    let file = temp.work().join("in.txt");
+    let temp = TempProject::new().with_file("in.txt", "old");
+    let file = temp.work_dir().join("in.txt");
     // In the second, others may write, and the owner may not.
     for mode in [0o444, 0o446] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
@@ -497,9 +508,9 @@ async fn a_write_protected_file_is_not_replaced() {
         }
         for append in [false, true] {
             let input = json!({ "path": "in.txt", "text": "new", "append": append });
-            let shown = description(&temp, &input).pop().unwrap();
+            let shown = write_description(&temp, &input).pop().unwrap();
             assert!(shown.contains("this will fail: `in.txt` is write-protected"), "{shown}");
-            let error = temp.call("write_file", input).await.unwrap_err();
+            let error = temp.call_tool("write_file", input).await.unwrap_err();
             assert!(error.contains("is write-protected"), "{error}");
         }
     }
@@ -509,25 +520,25 @@ async fn a_write_protected_file_is_not_replaced() {
 #[cfg(unix)]
 #[test]
 fn the_session_file_is_never_overwritten_by_a_tool() {
-    let temp = Temp::new().with("sub/real.db", "").with("other/real.db", "");
-    std::os::unix::fs::symlink("sub/real.db", temp.work().join("link.db")).unwrap();
-    let root = super::Root::new(temp.work(), Some(temp.work().join("link.db")));
+    let temp = TempProject::new().with_file("sub/real.db", "").with_file("other/real.db", "");
+    std::os::unix::fs::symlink("sub/real.db", temp.work_dir().join("link.db")).unwrap();
+    let root = super::Root::new(temp.work_dir(), Some(temp.work_dir().join("link.db")));
     for path in
         ["link.db", "sub/real.db", "sub/../sub/REAL.db", "sub/real.db-wal", "link.db-journal"]
     {
-        let error = root.entry(path).map(|entry| entry.path()).unwrap_err();
+        let error = root.write_target(path).map(|entry| entry.path()).unwrap_err();
         assert!(error.contains("keeps this conversation"), "{path}: {error}");
     }
     for path in ["other/real.db", "sub/real.db.txt", "real.db"] {
-        assert_eq!(root.entry(path).map(|entry| entry.path()).as_deref(), Ok(path));
+        assert_eq!(root.write_target(path).map(|entry| entry.path()).as_deref(), Ok(path));
     }
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn a_pipe_is_neither_waited_for_nor_written_to() {
-    let temp = Temp::new().with("in.txt", "a secret\n");
-    let pipe = temp.work().join("pipe");
+    let temp = TempProject::new().with_file("in.txt", "a secret\n");
+    let pipe = temp.work_dir().join("pipe");
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
@@ -537,29 +548,30 @@ async fn a_pipe_is_neither_waited_for_nor_written_to() {
         ("count_lines", "neither a file nor a directory"),
         ("list_directory", "is not a directory"),
     ] {
-        let error = temp.call(tool, arguments("pipe")).await.unwrap_err();
+        let error = temp.call_tool(tool, path_arguments("pipe")).await.unwrap_err();
         assert!(error.contains(words), "{tool}: {error}");
     }
-    let error = temp.call("write_file", json!({ "path": "pipe", "text": "x" })).await.unwrap_err();
+    let error =
+        temp.call_tool("write_file", json!({ "path": "pipe", "text": "x" })).await.unwrap_err();
     assert!(error.contains("not a plain file"), "{error}");
-    assert_eq!(temp.json("search_text", json!({ "query": "secret" })).await["lines"], 1);
-    let list = temp.call("list_directory", json!({})).await.unwrap();
+    assert_eq!(temp.call_tool_json("search_text", json!({ "query": "secret" })).await["lines"], 1);
+    let list = temp.call_tool("list_directory", json!({})).await.unwrap();
     assert!(list.contains("pipe (a special file)"), "{list}");
 }
 
 #[tokio::test]
 async fn a_too_large_file_is_rejected_with_its_size_and_the_limit() {
-    let temp = Temp::new();
-    let file = fs::File::create(temp.work().join("large")).unwrap();
+    let temp = TempProject::new();
+    let file = fs::File::create(temp.work_dir().join("large")).unwrap();
     file.set_len(16 * 1024 * 1024 + 1).unwrap();
-    let error = temp.call("read_file", json!({ "path": "large" })).await.unwrap_err();
+    let error = temp.call_tool("read_file", json!({ "path": "large" })).await.unwrap_err();
     assert!(error.contains("16777217 bytes") && error.contains("more than 16777216"), "{error}");
 }
 
 #[tokio::test]
 async fn reading_a_file_stops_when_its_call_is_cancelled() {
     let (sender, mut contexts) = tokio::sync::mpsc::channel(1);
-    let tool = Tool::new("cancelled", "", move |_: Nothing, cx: ToolContext| {
+    let tool = Tool::new("cancelled", "", move |_: NoArgs, cx: ToolContext| {
         let sender = sender.clone();
         async move {
             sender.send(cx).await.unwrap();
@@ -579,7 +591,7 @@ async fn reading_a_file_stops_when_its_call_is_cancelled() {
     let mut pieces = 0;
     let endless = std::io::repeat(b'x');
     let mut run = Some(run);
-    let stopped = super::root::in_pieces(endless, &cx, |_| {
+    let stopped = super::root::read_in_pieces(endless, &cx, |_| {
         pieces += 1;
         if pieces == 3 {
             // The owner of the run drops it.
@@ -592,4 +604,4 @@ async fn reading_a_file_stops_when_its_call_is_cancelled() {
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct Nothing {}
+struct NoArgs {}

@@ -3,17 +3,17 @@
 use serde::Deserialize;
 use turnstream::tool::{Tool, ToolContext};
 
-use crate::text::{exactly, head_and_tail, quoted};
-use crate::tools::blocking;
-use crate::tools::root::{Entry, LONGEST_PATH, Root};
+use crate::text::{escape_invisible, head_and_tail, quote_path};
+use crate::tools::root::{MAX_PATH_BYTES, Root, WriteTarget};
+use crate::tools::run_blocking;
 
-pub(super) const NAME: &str = "write_file";
+pub(super) const TOOL_NAME: &str = "write_file";
 
 /// Longer texts are not written.
-const LARGEST: usize = 1024 * 1024;
+const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize, schemars::JsonSchema)]
-pub(super) struct File {
+pub(super) struct WriteFileArgs {
     /// The file, relative to the working directory. A directory that is not there is made.
     pub(super) path: String,
     /// The whole new content, or what comes at the end.
@@ -26,27 +26,31 @@ pub(super) struct File {
 pub(crate) fn write_file(root: Root) -> Tool {
     let about = "Writes a text file: a new one, or the whole or the end of one that is there. \
                  Links are not followed. The user is asked first.";
-    let tool = Tool::new(NAME, about, move |file: File, cx| {
+    let tool = Tool::new(TOOL_NAME, about, move |file: WriteFileArgs, cx| {
         let root = root.clone();
-        blocking(move || write(&root, &file, &cx))
+        run_blocking(move || perform_write(&root, &file, &cx))
     });
     tool.exclusive().requires_approval()
 }
 
 /// The text, and below it, next to the question, the file as it would be opened.
 /// Those in `earlier` are written before it.
-pub(super) fn describe(root: &Root, file: &File, earlier: &[File]) -> Vec<String> {
+pub(super) fn describe_write(
+    root: &Root,
+    file: &WriteFileArgs,
+    earlier: &[WriteFileArgs],
+) -> Vec<String> {
     let (lines, characters) = (file.text.lines().count(), file.text.chars().count());
     let mut shown = vec![match characters {
-        0 => format!("{NAME}, with an empty text"),
-        _ => format!("{NAME}, with this text (lines: {lines}, characters: {characters}):"),
+        0 => format!("{TOOL_NAME}, with an empty text"),
+        _ => format!("{TOOL_NAME}, with this text (lines: {lines}, characters: {characters}):"),
     }];
     shown.extend(head_and_tail(&file.text).into_iter().map(|line| format!("| {line}")));
-    let entry = root.entry(&file.path);
-    let makes_a_directory = entry.as_ref().is_ok_and(Entry::makes_a_directory);
-    let found = entry.and_then(|entry| Ok((entry.path(), entry.size()?)));
+    let entry = root.write_target(&file.path);
+    let makes_a_directory = entry.as_ref().is_ok_and(WriteTarget::has_missing_dirs);
+    let found = entry.and_then(|entry| Ok((entry.path(), entry.existing_size()?)));
     let is_earlier = |path: &str| {
-        let mut entries = earlier.iter().filter_map(|file| root.entry(&file.path).ok());
+        let mut entries = earlier.iter().filter_map(|file| root.write_target(&file.path).ok());
         entries.any(|entry| entry.path() == path)
     };
     let (path, what) = match found {
@@ -65,25 +69,29 @@ pub(super) fn describe(root: &Root, file: &File, earlier: &[File]) -> Vec<String
         Ok((path, Some(bytes))) => (path, format!("it is there, {bytes} bytes are replaced")),
         // A path that is too long is one of the reasons.
         Err(why) => {
-            let path = file.path.chars().take(LONGEST_PATH).collect();
-            (path, format!("this will fail: {}", exactly(&why, LONGEST_PATH)))
+            let path = file.path.chars().take(MAX_PATH_BYTES).collect();
+            (path, format!("this will fail: {}", escape_invisible(&why, MAX_PATH_BYTES)))
         }
     };
-    shown.push(format!("to the file: {} ({what})", quoted(&path)));
+    shown.push(format!("to the file: {} ({what})", quote_path(&path)));
     shown
 }
 
-pub(super) fn write(root: &Root, file: &File, cx: &ToolContext) -> Result<String, String> {
-    let entry = root.entry(&file.path)?;
-    let name = entry.name();
-    let was_there = entry.size()?.is_some();
+pub(super) fn perform_write(
+    root: &Root,
+    file: &WriteFileArgs,
+    cx: &ToolContext,
+) -> Result<String, String> {
+    let entry = root.write_target(&file.path)?;
+    let name = entry.display_name();
+    let was_there = entry.existing_size()?.is_some();
     let mut content = match was_there && file.append {
-        true => entry.read(LARGEST as u64, cx)?,
+        true => entry.read(MAX_TEXT_BYTES as u64, cx)?,
         false => Vec::new(),
     };
     content.extend_from_slice(file.text.as_bytes());
-    if content.len() > LARGEST {
-        return Err(format!("the text for `{name}` is longer than {LARGEST} bytes"));
+    if content.len() > MAX_TEXT_BYTES {
+        return Err(format!("the text for `{name}` is longer than {MAX_TEXT_BYTES} bytes"));
     }
     entry.write(&content)?;
     match was_there {

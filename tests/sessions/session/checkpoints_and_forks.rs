@@ -10,7 +10,7 @@ use turnstream::{Agent, ErrorKind, History, Item};
 
 use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 
-async fn talked(store: &MemoryStore) -> Session {
+async fn session_with_three_turns(store: &MemoryStore) -> Session {
     let session = open_session(store).await;
     let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))));
     for n in 0..3 {
@@ -19,7 +19,7 @@ async fn talked(store: &MemoryStore) -> Session {
     session
 }
 
-fn texts(history: &History) -> Vec<String> {
+fn message_texts(history: &History) -> Vec<String> {
     let text = |item: &Item| {
         let said = item.as_user().map(turnstream::item::Content::text);
         said.or_else(|| item.as_text().map(str::to_owned))
@@ -30,11 +30,11 @@ fn texts(history: &History) -> Vec<String> {
 #[tokio::test]
 async fn a_checkpoint_replaces_items_and_keeps_the_originals_in_the_store() {
     let store = MemoryStore::new();
-    let session = talked(&store).await;
+    let session = session_with_three_turns(&store).await;
     let summary = Item::user("Two answers.").with_mark(Mark::Compacted);
     session.checkpoint(0..4, [summary.clone()]).await.unwrap();
     for session in [&session, &open_session(&store).await] {
-        assert_eq!(texts(&session.history()), ["Two answers.", "Question 2?", "Answer 2."]);
+        assert_eq!(message_texts(&session.history()), ["Two answers.", "Question 2?", "Answer 2."]);
         assert_eq!(session.entries().await.unwrap()[0], Entry::Item(Item::user("Question 0?")));
     }
     assert_eq!(session.version(), 7);
@@ -67,7 +67,7 @@ async fn call_ids_of_replaced_items_stay_reserved() {
 #[tokio::test]
 async fn a_fork_at_any_entry_is_independent_of_its_origin() {
     let store = MemoryStore::new();
-    let session = talked(&store).await;
+    let session = session_with_three_turns(&store).await;
     for at in 0..=6 {
         let fork = session.fork_at(at, format!("fork {at}")).await.unwrap();
         assert_eq!((fork.id(), fork.version()), (&*format!("fork {at}"), at));

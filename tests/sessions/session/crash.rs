@@ -23,20 +23,20 @@ use crate::support::tools::spec;
 
 /// When a process dies, by the number of its appends.
 #[derive(Clone, Copy, Debug)]
-enum Death {
-    Before(usize),
-    After(usize),
+enum CrashPoint {
+    BeforeAppend(usize),
+    AfterAppend(usize),
 }
 
 /// A store whose process dies.
-struct Mortal {
+struct CrashingStore {
     inner: MemoryStore,
-    death: Option<Death>,
-    appends: AtomicUsize,
-    died: Arc<Notify>,
+    crash_point: Option<CrashPoint>,
+    append_count: AtomicUsize,
+    crashed: Arc<Notify>,
 }
 
-impl Store for Mortal {
+impl Store for CrashingStore {
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -44,17 +44,17 @@ impl Store for Mortal {
         entries: Vec<Entry>,
     ) -> BoxFuture<'a, Result<u64, Error>> {
         async move {
-            let number = self.appends.fetch_add(1, Ordering::Relaxed);
-            let dies = match self.death {
-                Some(Death::Before(at)) if at == number => true,
-                Some(Death::After(at)) if at == number => {
+            let number = self.append_count.fetch_add(1, Ordering::Relaxed);
+            let dies = match self.crash_point {
+                Some(CrashPoint::BeforeAppend(at)) if at == number => true,
+                Some(CrashPoint::AfterAppend(at)) if at == number => {
                     self.inner.append(id, expected, entries.clone()).await.unwrap();
                     true
                 }
                 Some(_) | None => false,
             };
             if dies {
-                self.died.notify_one();
+                self.crashed.notify_one();
                 return pending().await;
             }
             self.inner.append(id, expected, entries).await
@@ -67,55 +67,58 @@ impl Store for Mortal {
 
 /// All that outlives a process.
 #[derive(Clone, Default)]
-struct World {
+struct DurableState {
     store: MemoryStore,
     /// The keys of the calls that had their effect, by tool.
-    effects: Arc<Mutex<Vec<(String, String)>>>,
+    tool_effects: Arc<Mutex<Vec<(String, String)>>>,
     /// What was told to the consumers, in order.
-    told: Arc<Mutex<Vec<Item>>>,
+    reported_items: Arc<Mutex<Vec<Item>>>,
     /// What tools and the model saw that must not be. A panic of theirs would become a result.
-    wrong: Arc<Mutex<Vec<String>>>,
+    violations: Arc<Mutex<Vec<String>>>,
     /// How a session that was broken off is gone on with: by a resume, or by something said.
-    says: bool,
+    continues_with_prompt: bool,
 }
 
 /// What comes next, by the last call that was made.
-fn stage(history: &History) -> u32 {
+fn script_stage(history: &History) -> u32 {
     let ids = history.iter().filter_map(Item::as_tool_call).map(|call| &call.call_id[1..2]);
     ids.map(|digit| digit.parse::<u32>().unwrap() + 1).max().unwrap_or(0)
 }
 
-impl World {
-    async fn entries(&self) -> Vec<Entry> {
+impl DurableState {
+    async fn load_entries(&self) -> Vec<Entry> {
         self.store.load("s", 0).await.unwrap().unwrap_or_default()
     }
 
-    fn expect(&self, is_so: bool, wrong: &str) {
+    fn record_unless(&self, is_so: bool, wrong: &str) {
         if !is_so {
-            self.wrong.lock().unwrap().push(wrong.to_owned());
+            self.violations.lock().unwrap().push(wrong.to_owned());
         }
     }
 
-    fn tool(&self, name: &'static str, pause: u64) -> Tool {
+    fn recording_tool(&self, name: &'static str, pause: u64) -> Tool {
         let world = self.clone();
         let tool = Tool::raw(spec(name), move |_args, cx| {
             let world = world.clone();
             async move {
-                let entries = world.entries().await;
+                let entries = world.load_entries().await;
                 let is_call = |entry: &Entry| {
                     matches!(entry, Entry::Item(item)
                     if item.as_tool_call().is_some_and(|call| call.call_id == cx.call_id()))
                 };
-                world.expect(
+                world.record_unless(
                     entries.iter().any(is_call),
                     "a tool starts before its turn is durable",
                 );
                 let asks = entries.iter().rposition(|entry| matches!(entry, Entry::Pending { .. }));
                 let goes = entries.iter().rposition(|entry| matches!(entry, Entry::Resumed));
                 let has_waited = asks > entries.iter().position(is_call);
-                world.expect(!has_waited || asks < goes, "a call that waited starts unannounced");
+                world.record_unless(
+                    !has_waited || asks < goes,
+                    "a call that waited starts unannounced",
+                );
                 let key = cx.idempotency_key().to_owned();
-                world.effects.lock().unwrap().push((name.to_owned(), key));
+                world.tool_effects.lock().unwrap().push((name.to_owned(), key));
                 tokio::time::sleep(Duration::from_millis(pause)).await;
                 "done"
             }
@@ -123,12 +126,12 @@ impl World {
         tool.unwrap()
     }
 
-    fn agent(&self) -> Agent {
+    fn scripted_agent(&self) -> Agent {
         let world = self.clone();
         let model = Scripted::from_fn(move |request: &Request, _| {
-            let durable = restore_history("s", block_on(world.entries()));
-            world.expect(request.history == durable, "what is asked is not durable");
-            match stage(&request.history) {
+            let durable = restore_history("s", block_on(world.load_entries()));
+            world.record_unless(request.history == durable, "what is asked is not durable");
+            match script_stage(&request.history) {
                 0 => Reply::text("Let me see.")
                     .call_raw("s0a", "once", "{}")
                     .call_raw("s0b", "again", "{}")
@@ -147,10 +150,10 @@ impl World {
             }
         });
         let tools = [
-            self.tool("once", 5),
-            self.tool("again", 10).idempotent(),
-            self.tool("slow", 15),
-            self.tool("ask", 5).requires_approval(),
+            self.recording_tool("once", 5),
+            self.recording_tool("again", 10).idempotent(),
+            self.recording_tool("slow", 15),
+            self.recording_tool("ask", 5).requires_approval(),
             Tool::external(spec("out")).unwrap(),
         ];
         let shorter = compactor_fn(|history: &History| {
@@ -163,24 +166,24 @@ impl World {
     }
 
     /// One process. Tells whether it came to the end of the script.
-    async fn live(&self, death: Option<Death>) -> bool {
+    async fn run_process(&self, death: Option<CrashPoint>) -> bool {
         let died = Arc::new(Notify::new());
-        let store = Mortal {
+        let store = CrashingStore {
             inner: self.store.clone(),
-            death,
-            appends: AtomicUsize::new(0),
-            died: Arc::clone(&died),
+            crash_point: death,
+            append_count: AtomicUsize::new(0),
+            crashed: Arc::clone(&died),
         };
         tokio::select! {
             biased;
             () = died.notified() => false,
-            () = self.work(store) => true,
+            () = self.run_to_end(store) => true,
         }
     }
 
-    async fn work(&self, store: Mortal) {
+    async fn run_to_end(&self, store: CrashingStore) {
         let session = Session::open(store, "s").await.unwrap();
-        let agent = self.agent();
+        let agent = self.scripted_agent();
         loop {
             assert!(session.history().settled().is_settled());
             let run = match session.state() {
@@ -195,20 +198,22 @@ impl World {
                     };
                     session.resume(&agent, calls.into_iter().map(verdict)).await
                 }
-                SessionState::Unfinished { .. } if self.says => session.run(&agent, "go on").await,
+                SessionState::Unfinished { .. } if self.continues_with_prompt => {
+                    session.run(&agent, "go on").await
+                }
                 SessionState::Unfinished { .. } => session.resume(&agent, []).await,
             };
             let mut run = run.unwrap();
             while let Some(event) = run.next().await {
-                self.note(&event.unwrap());
+                self.record_reported_items(&event.unwrap());
             }
         }
         let last = session.history().last().unwrap().clone();
         assert_eq!(last.as_text(), Some("The end."));
     }
 
-    fn note(&self, event: &Event) {
-        let mut told = self.told.lock().unwrap();
+    fn record_reported_items(&self, event: &Event) {
+        let mut told = self.reported_items.lock().unwrap();
         match event {
             Event::Appended { items, .. } => told.extend(items.iter().cloned()),
             Event::Tool(ToolEvent::Output(result)) => told.push(Item::tool_result(result.clone())),
@@ -220,15 +225,15 @@ impl World {
         }
     }
 
-    async fn check(&self, deaths: &[Death]) {
-        let wrong = self.wrong.lock().unwrap().clone();
+    async fn assert_consistent(&self, deaths: &[CrashPoint]) {
+        let wrong = self.violations.lock().unwrap().clone();
         assert!(wrong.is_empty(), "{deaths:?}: {wrong:?}");
-        let entries = self.entries().await;
+        let entries = self.load_entries().await;
         let mut items = entries.iter().filter_map(|entry| match entry {
             Entry::Item(item) => Some(item),
             _ => None,
         });
-        for told in self.told.lock().unwrap().iter() {
+        for told in self.reported_items.lock().unwrap().iter() {
             assert!(items.any(|item| item == told), "{deaths:?}: {told:?} was told and is lost");
         }
         let mut results = HashSet::new();
@@ -239,7 +244,7 @@ impl World {
         }
         assert!(restore_history("s", entries).is_settled(), "{deaths:?}");
         let mut keys = HashSet::new();
-        for (name, key) in self.effects.lock().unwrap().iter() {
+        for (name, key) in self.tool_effects.lock().unwrap().iter() {
             assert!(key.starts_with("s/s"), "{deaths:?}: {key}");
             let is_new = keys.insert(key.clone());
             assert!(is_new || name == "again", "{deaths:?}: {name} {key} ran twice");
@@ -248,32 +253,32 @@ impl World {
 }
 
 /// Lives with these deaths and then to the end. Tells how many of them came.
-async fn lives(deaths: &[Death], says: bool) -> usize {
-    let world = World { says, ..World::default() };
+async fn run_with_crashes(deaths: &[CrashPoint], says: bool) -> usize {
+    let world = DurableState { continues_with_prompt: says, ..DurableState::default() };
     let mut came = 0;
     for death in deaths {
-        if world.live(Some(*death)).await {
+        if world.run_process(Some(*death)).await {
             break;
         }
         came += 1;
     }
     if came == deaths.len() {
-        assert!(world.live(None).await);
+        assert!(world.run_process(None).await);
     }
-    world.check(&deaths[..came]).await;
+    world.assert_consistent(&deaths[..came]).await;
     came
 }
 
-fn each() -> impl Iterator<Item = Death> {
-    (0..).flat_map(|at| [Death::Before(at), Death::After(at)])
+fn crash_points() -> impl Iterator<Item = CrashPoint> {
+    (0..).flat_map(|at| [CrashPoint::BeforeAppend(at), CrashPoint::AfterAppend(at)])
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_append_loses_and_duplicates_nothing() {
     for says in [false, true] {
         let mut deaths = 0;
-        for death in each() {
-            if lives(&[death], says).await == 0 {
+        for death in crash_points() {
+            if run_with_crashes(&[death], says).await == 0 {
                 break;
             }
             deaths += 1;
@@ -285,11 +290,11 @@ async fn a_crash_at_any_append_loses_and_duplicates_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_second_crash_during_recovery_loses_and_duplicates_nothing() {
     let mut pairs = 0;
-    for first in each() {
+    for first in crash_points() {
         let mut came = 0;
-        for second in each() {
+        for second in crash_points() {
             // One way and the other, by turns.
-            came = lives(&[first, second], pairs % 2 == 0).await;
+            came = run_with_crashes(&[first, second], pairs % 2 == 0).await;
             if came < 2 {
                 break;
             }

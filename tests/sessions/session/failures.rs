@@ -18,19 +18,19 @@ use crate::support::tools::spec;
 
 /// A store that takes its time before and behind each append, and can be replaced by another one.
 #[derive(Clone, Default)]
-struct Slow {
+struct YieldingStore {
     inner: Arc<Mutex<MemoryStore>>,
     /// What is added to the version that an append gives.
-    adds: Arc<AtomicUsize>,
+    version_offset: Arc<AtomicUsize>,
 }
 
-impl Slow {
-    fn inner(&self) -> MemoryStore {
+impl YieldingStore {
+    fn current(&self) -> MemoryStore {
         self.inner.lock().unwrap().clone()
     }
 }
 
-impl Store for Slow {
+impl Store for YieldingStore {
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -39,9 +39,9 @@ impl Store for Slow {
     ) -> BoxFuture<'a, Result<u64, Error>> {
         async move {
             tokio::task::yield_now().await;
-            let version = self.inner().append(id, expected, entries).await?;
+            let version = self.current().append(id, expected, entries).await?;
             tokio::task::yield_now().await;
-            Ok(version + self.adds.load(Ordering::Relaxed) as u64)
+            Ok(version + self.version_offset.load(Ordering::Relaxed) as u64)
         }
         .boxed()
     }
@@ -53,22 +53,22 @@ impl Store for Slow {
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
         async move {
             tokio::task::yield_now().await;
-            self.inner().load(id, from).await
+            self.current().load(id, from).await
         }
         .boxed()
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
-        async move { self.inner().list().await }.boxed()
+        async move { self.current().list().await }.boxed()
     }
 
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        async move { self.inner().fork(id, at, new).await }.boxed()
+        async move { self.current().fork(id, at, new).await }.boxed()
     }
 }
 
 /// A tool that takes its time, too.
-fn slow_tool(name: &'static str, keys: &IdempotencyKeys) -> Tool {
+fn yielding_tool(name: &'static str, keys: &IdempotencyKeys) -> Tool {
     let keys = Arc::clone(keys);
     let tool = Tool::raw(spec(name), move |_args, cx| {
         keys.lock().unwrap().push(format!("{} {}", name, cx.idempotency_key()));
@@ -80,7 +80,7 @@ fn slow_tool(name: &'static str, keys: &IdempotencyKeys) -> Tool {
     tool.unwrap()
 }
 
-fn agent(keys: &IdempotencyKeys) -> Agent {
+fn scripted_agent(keys: &IdempotencyKeys) -> Agent {
     let model = Scripted::from_fn(|request, _| {
         let called = request.history.iter().filter_map(Item::as_tool_call).count();
         match called {
@@ -93,14 +93,19 @@ fn agent(keys: &IdempotencyKeys) -> Agent {
         }
     });
     Agent::new(model).with_tools([
-        slow_tool("once", keys),
-        slow_tool("again", keys).idempotent(),
-        slow_tool("asked", keys).requires_approval(),
+        yielding_tool("once", keys),
+        yielding_tool("again", keys).idempotent(),
+        yielding_tool("asked", keys).requires_approval(),
     ])
 }
 
 /// Goes on with a session until `polls` are over. Whether it came to the end.
-async fn go_on(session: &Session, agent: &Agent, polls: &mut usize, told: &mut Vec<Item>) -> bool {
+async fn drive_for_polls(
+    session: &Session,
+    agent: &Agent,
+    polls: &mut usize,
+    told: &mut Vec<Item>,
+) -> bool {
     while session.history().last().and_then(Item::as_text) != Some("The end.") {
         let run = match session.state() {
             SessionState::Pending { calls } => {
@@ -145,13 +150,14 @@ async fn go_on(session: &Session, agent: &Agent, polls: &mut usize, told: &mut V
     true
 }
 
-async fn check_dropped(first: usize, second: usize) -> bool {
-    let (store, keys, mut told) = (Slow::default(), IdempotencyKeys::default(), Vec::new());
-    let (session, agent) = (open_session(&store).await, agent(&keys));
+async fn survives_drops(first: usize, second: usize) -> bool {
+    let (store, keys, mut told) =
+        (YieldingStore::default(), IdempotencyKeys::default(), Vec::new());
+    let (session, agent) = (open_session(&store).await, scripted_agent(&keys));
     let (mut left, mut more) = (first, second);
-    let ended = go_on(&session, &agent, &mut left, &mut told).await;
-    if !ended && !go_on(&session, &agent, &mut more, &mut told).await {
-        assert!(go_on(&session, &agent, &mut 10_000, &mut told).await);
+    let ended = drive_for_polls(&session, &agent, &mut left, &mut told).await;
+    if !ended && !drive_for_polls(&session, &agent, &mut more, &mut told).await {
+        assert!(drive_for_polls(&session, &agent, &mut 10_000, &mut told).await);
     }
     let wrong = format!("dropped at {first} and {second} more");
     let entries = session.entries().await.unwrap();
@@ -174,9 +180,9 @@ async fn check_dropped(first: usize, second: usize) -> bool {
 #[tokio::test]
 async fn a_run_dropped_at_any_poll_can_be_continued_by_the_same_session() {
     let mut first = 0;
-    while !check_dropped(first, 10_000).await {
+    while !survives_drops(first, 10_000).await {
         for second in (first % 3..40).step_by(3) {
-            check_dropped(first, second).await;
+            survives_drops(first, second).await;
         }
         first += 1;
     }
@@ -187,7 +193,7 @@ async fn a_run_dropped_at_any_poll_can_be_continued_by_the_same_session() {
 async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
     for other in [0, 1] {
-        let store = Slow::default();
+        let store = YieldingStore::default();
         let session = open_session(&store).await;
         for _ in 0..3 {
             session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
@@ -209,7 +215,7 @@ async fn a_session_that_shrank_in_its_store_is_reloaded_from_the_start() {
 #[tokio::test]
 async fn a_reload_notices_that_a_session_was_deleted() {
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
-    let store = Slow::default();
+    let store = YieldingStore::default();
     let session = open_session(&store).await;
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     *store.inner.lock().unwrap() = MemoryStore::new();
@@ -220,12 +226,12 @@ async fn a_reload_notices_that_a_session_was_deleted() {
 #[tokio::test]
 async fn an_impossible_version_from_a_store_is_an_error_and_the_session_continues() {
     let agent = Agent::new(Scripted::from_fn(|_, _| "Hello!"));
-    let store = Slow::default();
+    let store = YieldingStore::default();
     let session = open_session(&store).await;
-    store.adds.store(7, Ordering::Relaxed);
+    store.version_offset.store(7, Ordering::Relaxed);
     let error = session.run(&agent, "go").await.unwrap().outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
-    store.adds.store(0, Ordering::Relaxed);
+    store.version_offset.store(0, Ordering::Relaxed);
     session.run(&agent, "on").await.unwrap().outcome().await.unwrap();
     assert_eq!((session.version(), session.history().len()), (3, 3));
     assert_eq!(session.history(), open_session(&store).await.history());
@@ -233,8 +239,8 @@ async fn an_impossible_version_from_a_store_is_an_error_and_the_session_continue
 
 #[tokio::test]
 async fn a_panic_of_the_store_before_it_returns_a_future_is_an_error() {
-    struct Panics;
-    impl Store for Panics {
+    struct PanickingStore;
+    impl Store for PanickingStore {
         fn append<'a>(
             &'a self,
             _: &'a str,
@@ -262,10 +268,10 @@ async fn a_panic_of_the_store_before_it_returns_a_future_is_an_error() {
         }
     }
     for id in ["early", "late"] {
-        let error = Session::open(Panics, id).await.unwrap_err();
+        let error = Session::open(PanickingStore, id).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panic);
     }
-    let session = Session::open(Panics, "s").await.unwrap();
+    let session = Session::open(PanickingStore, "s").await.unwrap();
     let agent = Agent::new(Scripted::new(["Hello!"]));
     let error = session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);

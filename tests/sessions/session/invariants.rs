@@ -17,16 +17,16 @@ use crate::support::seeds;
 
 #[test]
 fn after_each_event_the_stored_session_restores_to_the_fold_of_the_events() {
-    let ends = seeds::count_endings(1..=150, drawn);
+    let ends = seeds::count_endings(1..=150, run_seed);
     assert!(ends.len() > 9, "{ends:?}");
     assert!(ends["dropped"] > 9 && ends["pending resumed"] + ends["completed resumed"] > 9);
 }
 
-fn drawn(seed: u64) -> Vec<String> {
-    clock::paused_runtime().block_on(runs(seed))
+fn run_seed(seed: u64) -> Vec<String> {
+    clock::paused_runtime().block_on(run_random_session(seed))
 }
 
-async fn runs(seed: u64) -> Vec<String> {
+async fn run_random_session(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(ToolLog::default());
     let agent = random_agent::agent(&dice, &tools, &Pool::new(u64::MAX), 2);
@@ -34,12 +34,16 @@ async fn runs(seed: u64) -> Vec<String> {
     let mut ends = Vec::new();
     let mut session = Session::open(store.clone(), "h").await.unwrap();
     for _ in 0..6 {
-        let (run, resumed) = begin(&session, &agent, &dice).await;
+        let (run, resumed) = start_run(&session, &agent, &dice).await;
         let before = run.history();
         *tools.journal.lock().unwrap() = Some(run.journal().clone());
         let folded = Journal::new(before);
         let outcome = drive(run, &store, &folded, &dice).await;
-        assert_eq!(session.history(), read(&store).await, "the session shows what is durable");
+        assert_eq!(
+            session.history(),
+            stored_history(&store).await,
+            "the session shows what is durable"
+        );
         let mut end = "dropped".to_owned();
         if let Some(outcome) = outcome {
             assert_eq!(session.history(), folded.history(), "at the end nothing is open");
@@ -73,7 +77,7 @@ async fn runs(seed: u64) -> Vec<String> {
     ends
 }
 
-async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bool) {
+async fn start_run(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bool) {
     if dice.one_in(3) {
         return (session.run(agent, "go").await.unwrap(), false);
     }
@@ -96,7 +100,7 @@ async fn begin(session: &Session, agent: &Agent, dice: &Dice) -> (SessionRun, bo
     }
 }
 
-async fn read(store: &MemoryStore) -> turnstream::History {
+async fn stored_history(store: &MemoryStore) -> turnstream::History {
     restore_history("h", store.load("h", 0).await.unwrap().unwrap_or_default())
 }
 
@@ -115,7 +119,7 @@ async fn drive(
         };
         let event = event.expect("it ends with `Finished`").unwrap();
         folded.observe(&event);
-        look(store, folded).await;
+        assert_stored_matches(store, folded).await;
         if let Some(call) = event.as_approval_request()
             && !dice.one_in(3)
         {
@@ -138,8 +142,8 @@ async fn drive(
 }
 
 /// What is durable is what the events say, up to the turn that is open.
-async fn look(store: &MemoryStore, folded: &Journal) {
-    let (durable, told) = (read(store).await, folded.history());
+async fn assert_stored_matches(store: &MemoryStore, folded: &Journal) {
+    let (durable, told) = (stored_history(store).await, folded.history());
     let (durable, told): (Vec<&Item>, Vec<&Item>) =
         (durable.iter().collect(), told.iter().collect());
     let same = durable.iter().zip(&told).take_while(|(a, b)| a == b).count();

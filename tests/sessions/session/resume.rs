@@ -14,7 +14,7 @@ use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
 use crate::support::tools::spec;
 
 /// A session whose process ended while these tools ran, side by side.
-async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
+async fn session_with_open_calls(store: &MemoryStore, agent: &Agent) -> Session {
     let session = open_session(store).await;
     let mut run = session.run(agent, "go").await.unwrap();
     let mut started = 0;
@@ -28,7 +28,7 @@ async fn broken_off(store: &MemoryStore, agent: &Agent) -> Session {
     open_session(store).await
 }
 
-fn calls_then(text: &'static str) -> Scripted {
+fn model_with_two_calls(text: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| match request.history.last() {
         Some(item) if item.as_user().is_some() && request.history.len() == 1 => {
             Reply::new().call_raw("a", "once", "{}").call_raw("b", "again", "{}")
@@ -37,7 +37,7 @@ fn calls_then(text: &'static str) -> Scripted {
     })
 }
 
-fn kinds(session: &Session) -> Vec<(String, ResultKind)> {
+fn result_kinds(session: &Session) -> Vec<(String, ResultKind)> {
     let results = session.history();
     let results = results.iter().filter_map(Item::as_tool_result);
     results.map(|result| (result.call_id.clone(), result.kind)).collect()
@@ -53,19 +53,22 @@ async fn calls_left_open_by_a_crash_are_reported_and_only_idempotent_tools_run_a
                 key_recording_tool("again", &keys, hangs).idempotent(),
             ]
         };
-        let session =
-            broken_off(&store, &Agent::new(calls_then("x")).with_tools(tools(true))).await;
+        let session = session_with_open_calls(
+            &store,
+            &Agent::new(model_with_two_calls("x")).with_tools(tools(true)),
+        )
+        .await;
         let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
         assert_eq!(calls.iter().map(|call| &*call.call_id).collect::<Vec<_>>(), ["a", "b"]);
 
-        let agent = Agent::new(calls_then("Done.")).with_tools(tools(false));
+        let agent = Agent::new(model_with_two_calls("Done.")).with_tools(tools(false));
         let run = match says {
             true => session.run(&agent, "go on").await,
             false => session.resume(&agent, []).await,
         };
         let outcome = run.unwrap().outcome().await.unwrap();
         assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Done."));
-        let kinds = kinds(&session);
+        let kinds = result_kinds(&session);
         assert_eq!(kinds, [("a".into(), ResultKind::Interrupted), ("b".into(), ResultKind::Ok)]);
         // Under the old key.
         keys.lock().unwrap().sort();
@@ -84,13 +87,16 @@ async fn an_idempotent_streaming_tool_runs_again_after_a_crash() {
         key_recording_tool("once", &keys, true),
         key_recording_tool("again", &keys, true).idempotent(),
     ];
-    let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
+    let session =
+        session_with_open_calls(&store, &Agent::new(model_with_two_calls("x")).with_tools(hanging))
+            .await;
     let streams = Tool::typed_streaming(spec("again"), |_args: serde_json::Value, _cx| {
         futures::stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("streamed")])
     });
-    let agent = Agent::new(calls_then("Done.")).with_tools([streams.unwrap().idempotent()]);
+    let agent =
+        Agent::new(model_with_two_calls("Done.")).with_tools([streams.unwrap().idempotent()]);
     session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
-    assert_eq!(kinds(&session)[1], ("b".into(), ResultKind::Ok));
+    assert_eq!(result_kinds(&session)[1], ("b".into(), ResultKind::Ok));
 }
 
 #[tokio::test]
@@ -100,25 +106,25 @@ async fn hooks_and_approvals_apply_again_to_calls_that_run_again() {
         key_recording_tool("once", &keys, true),
         key_recording_tool("again", &keys, true).idempotent(),
     ];
-    let agent = Agent::new(calls_then("x")).with_tools(hanging);
+    let agent = Agent::new(model_with_two_calls("x")).with_tools(hanging);
     let denies = before_tool(|_, _| async { CallDecision::Deny("not twice".into()) });
     let again = || key_recording_tool("again", &keys, false).idempotent();
-    let done = || Agent::new(calls_then("Done."));
+    let done = || Agent::new(model_with_two_calls("Done."));
 
-    let session = broken_off(&store, &agent).await;
+    let session = session_with_open_calls(&store, &agent).await;
     let ran = keys.lock().unwrap().len();
     session.fork_at(session.version(), "other").await.unwrap();
     let agent = done().with_tools([again()]).with_hook(denies);
     session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
-    assert_eq!(kinds(&session)[1], ("b".into(), ResultKind::Denied));
+    assert_eq!(result_kinds(&session)[1], ("b".into(), ResultKind::Denied));
 
     // Nobody is there to be asked: what was said comes back.
     let store = MemoryStore::new();
-    let agent = Agent::new(calls_then("x")).with_tools([
+    let agent = Agent::new(model_with_two_calls("x")).with_tools([
         key_recording_tool("once", &keys, true),
         key_recording_tool("again", &keys, true).idempotent(),
     ]);
-    let session = broken_off(&store, &agent).await;
+    let session = session_with_open_calls(&store, &agent).await;
     let ran = ran + 2;
     let agent = done().with_tools([again().requires_approval()]);
     let outcome = session.run(&agent, "go on").await.unwrap().outcome().await.unwrap();
@@ -138,10 +144,12 @@ async fn an_external_result_answers_an_interrupted_call() {
         key_recording_tool("once", &keys, true),
         key_recording_tool("again", &keys, true).idempotent(),
     ];
-    let session = broken_off(&store, &Agent::new(calls_then("x")).with_tools(hanging)).await;
+    let session =
+        session_with_open_calls(&store, &Agent::new(model_with_two_calls("x")).with_tools(hanging))
+            .await;
     let SessionState::Unfinished { open_calls: calls } = session.state() else { panic!() };
-    let agent =
-        Agent::new(calls_then("Done.")).with_tools([key_recording_tool("once", &keys, false)]);
+    let agent = Agent::new(model_with_two_calls("Done."))
+        .with_tools([key_recording_tool("once", &keys, false)]);
     let other = ToolCall { call_id: "z".into(), ..calls[0].clone() };
     for wrong in [vec![other.clone()], vec![calls[0].clone(), calls[0].clone()]] {
         let verdicts = wrong.into_iter().map(|call| (call.into(), Verdict::Approve));
@@ -153,7 +161,7 @@ async fn an_external_result_answers_an_interrupted_call() {
         (calls[1].clone().into(), Verdict::Approve),
     ];
     session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
-    let kinds = kinds(&session);
+    let kinds = result_kinds(&session);
     // `again` is no idempotent tool of this agent, so an approval does not run it.
     assert!(kinds.contains(&("a".into(), ResultKind::Ok)), "{kinds:?}");
     assert!(kinds.contains(&("b".into(), ResultKind::Interrupted)), "{kinds:?}");
@@ -201,7 +209,7 @@ async fn pending_calls_are_resumed_once_and_interrupted_by_new_input() {
         outcome.unwrap().outcome().await.unwrap();
         assert_eq!(keys.lock().unwrap().len(), usize::from(!says));
         let kind = if says { ResultKind::Interrupted } else { ResultKind::Ok };
-        assert_eq!(kinds(&session)[0].1, kind);
+        assert_eq!(result_kinds(&session)[0].1, kind);
         assert!(
             open_session(&store).await.resume(&agent, verdicts()).await.is_err(),
             "a second time"

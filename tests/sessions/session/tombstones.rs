@@ -10,15 +10,15 @@ use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Session, SessionSt
 use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind, History};
 
-use crate::stores::sample_entries::Folder;
+use crate::stores::sample_entries::TempFolder;
 use crate::support::stores::{CountingStore, IdempotencyKeys, key_recording_tool, open_session};
 
-fn void(history: &History) -> Vec<usize> {
+fn tombstone_indices(history: &History) -> Vec<usize> {
     let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
     void.map(|(at, _)| at).collect()
 }
 
-fn calling(keys: &IdempotencyKeys) -> Agent {
+fn agent_with_one_call(keys: &IdempotencyKeys) -> Agent {
     let model = Scripted::new([
         Reply::new().call_raw("c", "look", "{}"),
         Reply::text("Done."),
@@ -27,15 +27,15 @@ fn calling(keys: &IdempotencyKeys) -> Agent {
     Agent::new(model).with_tools([key_recording_tool("look", keys, false)])
 }
 
-async fn at_rest(store: impl Store + Clone + 'static) {
+async fn assert_tombstones_between_runs(store: impl Store + Clone + 'static) {
     let session = open_session(&store).await;
-    let agent = calling(&IdempotencyKeys::default());
+    let agent = agent_with_one_call(&IdempotencyKeys::default());
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     let version = session.version();
     // The result, and what the user said: the call goes, and its siblings would not.
     session.tombstone([2, 0]).await.unwrap();
     for session in [&session, &open_session(&store).await] {
-        assert_eq!(void(&session.history()), [0, 1, 2]);
+        assert_eq!(tombstone_indices(&session.history()), [0, 1, 2]);
         assert_eq!((session.version(), session.state()), (version + 1, SessionState::Idle));
     }
     // What was said stays in the store.
@@ -51,7 +51,7 @@ async fn at_rest(store: impl Store + Clone + 'static) {
     for session in [&session, &fork] {
         let model = Scripted::new(["Yes."]);
         session.run(&Agent::new(model.clone()), "And?").await.unwrap().outcome().await.unwrap();
-        assert_eq!(void(&model.requests()[0].context), [0, 1, 2]);
+        assert_eq!(tombstone_indices(&model.requests()[0].context), [0, 1, 2]);
         let read = Session::open(store.clone(), session.id()).await.unwrap();
         assert_eq!(read.history(), session.history());
     }
@@ -59,25 +59,25 @@ async fn at_rest(store: impl Store + Clone + 'static) {
 
 #[tokio::test]
 async fn items_of_an_idle_session_are_tombstoned_permanently_in_every_store() {
-    at_rest(MemoryStore::new()).await;
-    let folder = Folder::new();
-    at_rest(JsonLinesStore::open(folder.path()).unwrap()).await;
+    assert_tombstones_between_runs(MemoryStore::new()).await;
+    let folder = TempFolder::new();
+    assert_tombstones_between_runs(JsonLinesStore::open(folder.path()).unwrap()).await;
     #[cfg(feature = "sqlite")]
-    at_rest(turnstream::session::SqliteStore::in_memory().unwrap()).await;
+    assert_tombstones_between_runs(turnstream::session::SqliteStore::in_memory().unwrap()).await;
 }
 
 #[tokio::test]
 async fn items_tombstoned_in_a_session_run_are_tombstoned_when_reloaded() {
     let store = MemoryStore::new();
     let session = open_session(&store).await;
-    let agent = calling(&IdempotencyKeys::default());
+    let agent = agent_with_one_call(&IdempotencyKeys::default());
     let mut run = session.run(&agent, "go").await.unwrap();
     while let Some(event) = run.next().await {
         if event.unwrap().tool_output().is_some() {
             run.tombstone([0]).unwrap();
         }
     }
-    assert_eq!(void(&run.history()), [0]);
+    assert_eq!(tombstone_indices(&run.history()), [0]);
     assert_eq!(open_session(&store).await.history(), run.history());
     assert_eq!(run.tombstone([0]).unwrap_err().message(), "the run is over");
 }
@@ -99,11 +99,11 @@ async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
     let error = session.tombstone([0, 4]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert_eq!(error.parameter(), Some(&*calls[0].call_id));
-    assert_eq!(void(&session.history()), [0; 0]);
+    assert_eq!(tombstone_indices(&session.history()), [0; 0]);
     // Its words are of the same turn, and nothing binds them to it.
     session.tombstone([1, 3]).await.unwrap();
     let session = open_session(&store).await;
-    assert_eq!(void(&session.history()), [1, 3]);
+    assert_eq!(tombstone_indices(&session.history()), [1, 3]);
     assert_eq!(session.state(), SessionState::Pending { calls: calls.clone() });
     let verdicts = slice::from_ref(&calls[0]).iter().map(|it| (it.clone(), Verdict::Approve));
     let outcome = session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
@@ -114,16 +114,16 @@ async fn a_pending_call_cannot_be_tombstoned_and_earlier_items_can() {
 async fn a_failing_store_or_concurrent_run_leaves_the_session_unchanged() {
     let store = CountingStore::default();
     let session = open_session(&store).await;
-    let agent = calling(&IdempotencyKeys::default());
+    let agent = agent_with_one_call(&IdempotencyKeys::default());
     session.run(&agent, "go").await.unwrap().outcome().await.unwrap();
     store.is_failing.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(session.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Store);
     store.is_failing.store(false, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(void(&session.history()), [0; 0]);
+    assert_eq!(tombstone_indices(&session.history()), [0; 0]);
     let other = open_session(&store).await;
     session.run(&agent, "And?").await.unwrap().outcome().await.unwrap();
     assert_eq!(other.tombstone([0]).await.unwrap_err().kind(), ErrorKind::Conflict);
     other.reload().await.unwrap();
     other.tombstone([0]).await.unwrap();
-    assert_eq!(void(&open_session(&store).await.history()), [0]);
+    assert_eq!(tombstone_indices(&open_session(&store).await.history()), [0]);
 }

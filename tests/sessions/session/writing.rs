@@ -150,8 +150,8 @@ async fn a_failed_session_run_ends_with_its_error_which_is_not_stored() {
 
 #[tokio::test]
 async fn a_panic_in_the_store_is_an_error() {
-    struct Panics;
-    impl turnstream::session::Store for Panics {
+    struct PanickingStore;
+    impl turnstream::session::Store for PanickingStore {
         fn append<'a>(
             &'a self,
             _: &'a str,
@@ -184,7 +184,7 @@ async fn a_panic_in_the_store_is_an_error() {
             async { Ok(()) }.boxed()
         }
     }
-    let session = turnstream::session::Session::open(Panics, "s").await.unwrap();
+    let session = turnstream::session::Session::open(PanickingStore, "s").await.unwrap();
     let agent = Agent::new(Scripted::new(["Hello!"]));
     let error = session.run(&agent, "Hi").await.unwrap().outcome().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panic);

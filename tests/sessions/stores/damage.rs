@@ -10,7 +10,7 @@ use serde_json::Value;
 use turnstream::session::{Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
-use super::sample_entries::{Folder, entries_of_every_kind, numbered_entries, said};
+use super::sample_entries::{TempFolder, entries_of_every_kind, numbered_entries, said};
 
 /// The same file as an earlier version wrote it.
 pub(super) fn without_checksums(text: &str) -> String {
@@ -38,7 +38,7 @@ fn load(folder: &Path, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>
 }
 
 /// Appends of several entries and of one, the last of each.
-pub(super) fn write(folder: &Folder, id: &str) -> Vec<Entry> {
+pub(super) fn write_sample_session(folder: &TempFolder, id: &str) -> Vec<Entry> {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut all = Vec::new();
     let appends = [
@@ -57,7 +57,7 @@ pub(super) fn write(folder: &Folder, id: &str) -> Vec<Entry> {
 
 /// What the byte at a place is changed into: one of each bit, an end of a line, a digit, and by turns
 /// what has a meaning in JSON.
-fn changed(byte: u8, at: usize) -> impl Iterator<Item = u8> {
+fn byte_mutations(byte: u8, at: usize) -> impl Iterator<Item = u8> {
     let in_turn = |bytes: &[u8]| bytes[at % bytes.len()];
     let others =
         [byte ^ 1 << (at % 8), b'\n', in_turn(b"0123456789"), in_turn(b"\0 }\",:{[a\r\xff")];
@@ -66,8 +66,8 @@ fn changed(byte: u8, at: usize) -> impl Iterator<Item = u8> {
 
 /// Changes every byte of a file of session `s`. Returns the number of changes.
 #[track_caller]
-pub(super) fn check_every_change(
-    folder: &Folder,
+pub(super) fn check_every_byte_change(
+    folder: &TempFolder,
     whole: &[u8],
     check: impl Fn(&JsonLinesStore, &str),
 ) -> u32 {
@@ -81,7 +81,7 @@ pub(super) fn check_every_change(
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let mut changes = 0;
     for (at, &was) in whole.iter().enumerate() {
-        for byte in changed(was, at) {
+        for byte in byte_mutations(was, at) {
             change(at, byte);
             check(&store, &format!("{at}: {:?} for {:?}", byte as char, was as char));
             changes += 1;
@@ -95,9 +95,9 @@ pub(super) fn check_every_change(
 /// The same as before, or an error that names the file. Also for those who read from the middle, and
 /// for an append, which reads the file first.
 #[track_caller]
-fn check_none_is_silent(folder: &Folder, all: &[Entry]) -> u32 {
+fn assert_no_silent_change(folder: &TempFolder, all: &[Entry]) -> u32 {
     let whole = fs::read(folder.join("s.jsonl")).unwrap();
-    check_every_change(folder, &whole, |store, change| {
+    check_every_byte_change(folder, &whole, |store, change| {
         let version = all.len() as u64;
         let last = usize::try_from(version - 1).unwrap();
         for from in [0, last] {
@@ -115,29 +115,29 @@ fn check_none_is_silent(folder: &Folder, all: &[Entry]) -> u32 {
 
 #[test]
 fn changing_any_byte_of_a_session_file_is_detected_or_harmless() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
-    let changes = check_none_is_silent(&folder, &all);
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
+    let changes = assert_no_silent_change(&folder, &all);
     assert!(changes > 6_000, "{changes}");
 }
 
 #[test]
 fn changing_any_byte_of_a_forks_file_is_detected_or_harmless() {
-    let folder = Folder::new();
-    let all = write(&folder, "t");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "t");
     // So that a damaged header could name it.
     fs::copy(folder.join("t.jsonl"), folder.join("u.jsonl")).unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("t", 11, "s")).unwrap();
-    check_none_is_silent(&folder, &all[..11]);
+    assert_no_silent_change(&folder, &all[..11]);
     block_on(store.append("s", 11, numbered_entries(5..6))).unwrap();
-    check_none_is_silent(&folder, &[&all[..11], &numbered_entries(5..6)].concat());
+    assert_no_silent_change(&folder, &[&all[..11], &numbered_entries(5..6)].concat());
 }
 
 #[test]
 fn a_file_of_an_earlier_version_gets_checksums_with_its_next_append() {
-    let folder = Folder::new();
-    let mut all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let mut all = write_sample_session(&folder, "s");
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     fs::write(&path, &old).unwrap();
@@ -148,17 +148,17 @@ fn a_file_of_an_earlier_version_gets_checksums_with_its_next_append() {
         block_on(store.append("s", all.len() as u64, entries.clone())).unwrap();
         all.extend(entries);
         assert!(fs::read_to_string(&path).unwrap().starts_with(&old));
-        check_none_is_silent(&folder, &all);
+        assert_no_silent_change(&folder, &all);
     }
 }
 
 #[test]
 fn changing_one_byte_of_an_earlier_versions_file_drops_no_entry_silently() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
-    check_every_change(&folder, old.as_bytes(), |store, change| {
+    check_every_byte_change(&folder, old.as_bytes(), |store, change| {
         // One that says that it has more than the rest of the file looks as if it was cut.
         let text = fs::read_to_string(&path).unwrap_or_default();
         let counts = |text: &str| text.matches("\"append\",\"entries\":3").count();
@@ -173,8 +173,8 @@ fn changing_one_byte_of_an_earlier_versions_file_drops_no_entry_silently() {
 
 #[test]
 fn an_earlier_versions_file_truncated_at_any_byte_keeps_its_complete_appends() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -188,9 +188,9 @@ fn an_earlier_versions_file_truncated_at_any_byte_keeps_its_complete_appends() {
 
 /// Changes the text of the file as a person would. It is refused for the reason, by all that read it.
 #[track_caller]
-fn check_refused(change: impl FnOnce(&str) -> String, reason: &str) {
-    let folder = Folder::new();
-    write(&folder, "s");
+fn assert_change_rejected(change: impl FnOnce(&str) -> String, reason: &str) {
+    let folder = TempFolder::new();
+    write_sample_session(&folder, "s");
     let path = folder.join("s.jsonl");
     let before = fs::read_to_string(&path).unwrap();
     let text = change(&before);
@@ -214,18 +214,24 @@ fn check_refused(change: impl FnOnce(&str) -> String, reason: &str) {
 fn a_complete_append_with_a_wrong_checksum_is_reported_with_its_lines() {
     // The last one, and one of several.
     let last = |text: &str| text.replace(r#""content":"8""#, r#""content":"9""#);
-    check_refused(last, "line 22 of the session is broken: the checksum is wrong");
+    assert_change_rejected(last, "line 22 of the session is broken: the checksum is wrong");
     let middle = |text: &str| text.replace(r#""content":"6""#, r#""content":"9""#);
-    check_refused(middle, "lines 18 to 20 of the session are broken: the checksum is wrong");
+    assert_change_rejected(
+        middle,
+        "lines 18 to 20 of the session are broken: the checksum is wrong",
+    );
 }
 
 #[test]
 fn an_unparsable_last_line_with_lf_is_corruption() {
     for broken in ["{\"type\":\"us\0\0\0\0\0\0\0\0\n", "\n", "{}}\n", "{\"type\":\"app\n"] {
-        check_refused(|text| format!("{text}{broken}"), "line 23 of the session is broken");
-        let folder = Folder::new();
+        assert_change_rejected(
+            |text| format!("{text}{broken}"),
+            "line 23 of the session is broken",
+        );
+        let folder = TempFolder::new();
         let path = folder.join("s.jsonl");
-        write(&folder, "s");
+        write_sample_session(&folder, "s");
         let old = without_checksums(&fs::read_to_string(&path).unwrap());
         let number = old.lines().count() + 1;
         fs::write(&path, format!("{old}{broken}")).unwrap();
@@ -238,16 +244,16 @@ fn an_unparsable_last_line_with_lf_is_corruption() {
 #[test]
 fn a_tail_that_is_not_a_line_prefix_is_corruption() {
     for end in ["\0\0\0\0", "garbage", "{\"type\":\"append\"} ", "{\"type\":\"append\"}9"] {
-        check_refused(|text| format!("{text}{end}"), "line 23 of the session is broken");
+        assert_change_rejected(|text| format!("{text}{end}"), "line 23 of the session is broken");
     }
 }
 
 #[test]
 fn a_line_without_a_checksum_after_checked_lines_is_corruption() {
     let line = "{\"type\":\"user\",\"content\":\"x\"}\n";
-    check_refused(|text| format!("{text}{line}"), "line 23 of the session is broken");
+    assert_change_rejected(|text| format!("{text}{line}"), "line 23 of the session is broken");
     let several = format!("{{\"type\":\"append\",\"entries\":2}}\n{line}{line}");
-    check_refused(|text| format!("{text}{several}"), "line 23 of the session is broken");
+    assert_change_rejected(|text| format!("{text}{several}"), "line 23 of the session is broken");
 }
 
 #[test]
@@ -255,12 +261,12 @@ fn removed_or_inserted_bytes_and_appends_are_corruption() {
     let lines = |text: &str| text.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>();
     // A character of the last entry: it is not taken for one that a crash has cut.
     let check = |change: fn(&[String]) -> Vec<String>, reason| {
-        check_refused(|text| change(&lines(text)).concat(), reason);
+        assert_change_rejected(|text| change(&lines(text)).concat(), reason);
     };
     let shorter = |text: &str| text.replace(r#""content":"8""#, r#""content":"""#);
-    check_refused(shorter, "line 22 of the session is broken: bytes are missing");
+    assert_change_rejected(shorter, "line 22 of the session is broken: bytes are missing");
     let longer = |text: &str| text.replace(r#""content":"8""#, r#""content":"80""#);
-    check_refused(longer, "line 22 of the session is broken: the checksum is wrong");
+    assert_change_rejected(longer, "line 22 of the session is broken: the checksum is wrong");
     // The append of lines 15 and 16, or the same once more.
     check(
         |lines| [&lines[..14], &lines[16..]].concat(),
@@ -274,7 +280,7 @@ fn removed_or_inserted_bytes_and_appends_are_corruption() {
 
 #[test]
 fn lines_removed_from_an_append_before_the_last_are_corruption() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("s.jsonl");
     let write = || {
         let _ = fs::remove_file(&path);
@@ -312,7 +318,7 @@ fn lines_removed_from_an_append_before_the_last_are_corruption() {
 
 /// Without its last byte, a file goes on as if it were there.
 #[track_caller]
-fn check_without_last_lf(folder: &Folder, id: &str, all: &[Entry]) {
+fn assert_missing_final_lf_harmless(folder: &TempFolder, id: &str, all: &[Entry]) {
     let path = folder.join(&format!("{id}.jsonl"));
     let whole = fs::read_to_string(&path).unwrap();
     let version = all.len() as u64;
@@ -338,29 +344,29 @@ fn check_without_last_lf(folder: &Folder, id: &str, all: &[Entry]) {
 
 #[test]
 fn an_append_without_its_final_lf_is_complete_and_the_next_one_adds_it() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("s", 3, "f")).unwrap();
-    check_without_last_lf(&folder, "f", &all[..3]);
+    assert_missing_final_lf_harmless(&folder, "f", &all[..3]);
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
-    check_without_last_lf(&folder, "s", &all);
+    assert_missing_final_lf_harmless(&folder, "s", &all);
     fs::write(folder.join("old.jsonl"), without_checksums(&text)).unwrap();
-    check_without_last_lf(&folder, "old", &all);
+    assert_missing_final_lf_harmless(&folder, "old", &all);
 }
 
 #[test]
 fn an_unterminated_line_that_is_not_part_of_an_append_is_corruption() {
     for line in [r#"{"type":"user","content":"x"}"#, r#"{"type":"user","#, r#"{"type":"append_"#] {
         let reason = "line 23 of the session is broken: it does not end where it should";
-        check_refused(|text| format!("{text}{line}"), reason);
+        assert_change_rejected(|text| format!("{text}{line}"), reason);
     }
 }
 
 #[test]
 fn an_earlier_versions_file_with_crlf_or_trailing_nuls_is_read() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     let crlf = old.replace('\n', "\r\n");
@@ -379,20 +385,20 @@ fn an_earlier_versions_file_with_crlf_or_trailing_nuls_is_read() {
         assert_eq!(salvaged.unwrap().unwrap().entries, all);
         let store = JsonLinesStore::open(folder.path()).unwrap();
         block_on(store.append("s", 16, numbered_entries(16..17))).unwrap();
-        check_none_is_silent(&folder, &[&all[..], &numbered_entries(16..17)].concat());
+        assert_no_silent_change(&folder, &[&all[..], &numbered_entries(16..17)].concat());
     }
     // The LF was changed into NULs: the last append was acknowledged.
     fs::write(&path, format!("{}{nuls}", old.trim_end())).unwrap();
     assert_eq!(load(folder.path(), "s", 0).unwrap_err().kind(), ErrorKind::Store);
     // A file with checksums has never been read so.
-    check_refused(|text| text.replace('\n', "\r\n"), "of the session is broken");
-    check_refused(|text| format!("{text}{nuls}"), "line 23 of the session is broken");
+    assert_change_rejected(|text| text.replace('\n', "\r\n"), "of the session is broken");
+    assert_change_rejected(|text| format!("{text}{nuls}"), "line 23 of the session is broken");
 }
 
 #[test]
 fn every_line_of_a_session_file_is_a_json_object_with_a_type() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
     let kind = |line: &str| serde_json::from_str::<Value>(line).unwrap()["type"].clone();
     // Those who read entries pass over the lines of the file itself.

@@ -10,9 +10,9 @@ use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 
 use super::damage::without_checksums;
-use super::sample_entries::{Folder, entries_of_every_kind, numbered_entries, said};
 #[cfg(unix)]
-use super::sample_entries::{Removes, mode, set_mode};
+use super::sample_entries::{FileRemovingClock, file_mode, set_file_mode};
+use super::sample_entries::{TempFolder, entries_of_every_kind, numbered_entries, said};
 
 fn load(folder: &Path, id: &str) -> Result<Option<Vec<Entry>>, Error> {
     block_on(JsonLinesStore::open(folder)?.load(id, 0))
@@ -25,14 +25,14 @@ fn append(store: &JsonLinesStore, id: &str, version: u64, entries: Vec<Entry>) -
 
 /// Cuts the last append at every byte: there is what was before it, or all of it. Without its last LF
 /// alone it is whole.
-fn check_cut(first: &[Entry], last: &[Entry]) {
-    check_cut_after(first, last, |text| text);
-    check_cut_after(first, last, |text| without_checksums(&text));
+fn assert_truncated_append_discarded(first: &[Entry], last: &[Entry]) {
+    assert_truncation_after_rewrite(first, last, |text| text);
+    assert_truncation_after_rewrite(first, last, |text| without_checksums(&text));
 }
 
 /// The first append is written as `written` makes it.
-fn check_cut_after(first: &[Entry], last: &[Entry], written: fn(String) -> String) {
-    let folder = Folder::new();
+fn assert_truncation_after_rewrite(first: &[Entry], last: &[Entry], written: fn(String) -> String) {
+    let folder = TempFolder::new();
     let path = folder.join("s.jsonl");
     let before = match first.is_empty() {
         true => 0,
@@ -67,20 +67,20 @@ fn check_cut_after(first: &[Entry], last: &[Entry], written: fn(String) -> Strin
 
 #[test]
 fn an_append_truncated_at_any_byte_is_discarded() {
-    check_cut(&numbered_entries(0..2), &[said("a\u{2028}😀")]);
-    check_cut(&numbered_entries(0..2), &numbered_entries(2..5));
-    check_cut(&numbered_entries(0..1), &entries_of_every_kind());
+    assert_truncated_append_discarded(&numbered_entries(0..2), &[said("a\u{2028}😀")]);
+    assert_truncated_append_discarded(&numbered_entries(0..2), &numbered_entries(2..5));
+    assert_truncated_append_discarded(&numbered_entries(0..1), &entries_of_every_kind());
 }
 
 #[test]
 fn a_first_append_truncated_at_any_byte_is_discarded() {
-    check_cut(&[], &[said("one")]);
-    check_cut(&[], &numbered_entries(0..3));
+    assert_truncated_append_discarded(&[], &[said("one")]);
+    assert_truncated_append_discarded(&[], &numbered_entries(0..3));
 }
 
 #[test]
 fn a_fork_truncated_at_any_byte_is_discarded() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
     block_on(store.fork("s", 1, "f")).unwrap();
@@ -97,8 +97,8 @@ fn a_fork_truncated_at_any_byte_is_discarded() {
 
 /// A file that is refused: by reading, by writing, with a reason, and not one byte of it is changed.
 #[track_caller]
-fn check_refused(text: &[u8], reason: &str) {
-    let folder = Folder::new();
+fn assert_file_rejected(text: &[u8], reason: &str) {
+    let folder = TempFolder::new();
     let path = folder.join("s.jsonl");
     fs::write(&path, text).unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -115,45 +115,48 @@ fn check_refused(text: &[u8], reason: &str) {
     assert!(!folder.join("f.jsonl").exists());
 }
 
-const HEADER: &str = "{\"type\":\"session\",\"version\":1,\"id\":\"s\"}\n";
-const LINE: &str = "{\"type\":\"user\",\"content\":\"x\"}\n";
+const HEADER_LINE: &str = "{\"type\":\"session\",\"version\":1,\"id\":\"s\"}\n";
+const USER_LINE: &str = "{\"type\":\"user\",\"content\":\"x\"}\n";
 
 #[test]
 fn a_corrupt_line_in_the_middle_is_reported_and_the_file_is_unchanged() {
     let check = |middle: &str, number: u32| {
-        let text = [HEADER, LINE, middle, LINE].concat();
-        check_refused(text.as_bytes(), &format!("line {number} of the session is broken"));
+        let text = [HEADER_LINE, USER_LINE, middle, USER_LINE].concat();
+        assert_file_rejected(text.as_bytes(), &format!("line {number} of the session is broken"));
     };
     check("{\"type\":\n", 3);
     check("\n", 3);
     check("garbage\n", 3);
     let mark = "{\"type\":\"append\",\"entries\":2}\n";
-    check(&[mark, LINE, "{]\n"].concat(), 5);
+    check(&[mark, USER_LINE, "{]\n"].concat(), 5);
     // A line of several was taken out by hand.
-    check(&[mark, LINE, mark, LINE].concat(), 5);
+    check(&[mark, USER_LINE, mark, USER_LINE].concat(), 5);
     check("{\"type\":\"append\",\"entries\":-1}\n", 3);
 }
 
 #[test]
 fn a_file_that_is_not_a_session_is_rejected_and_unchanged() {
-    check_refused(b"my notes", "does not begin with a header");
-    check_refused(b"{\"type\":\"user\",\"content\":\"x\"}\n", "does not begin with a header");
-    check_refused(&[0; 64], "does not begin with a header");
-    check_refused(b"\xff\xfe\n\n", "does not begin with a header");
-    check_refused(b"{\"type\":\"session\",\"version\":1}\n", "line 1 is no header");
+    assert_file_rejected(b"my notes", "does not begin with a header");
+    assert_file_rejected(
+        b"{\"type\":\"user\",\"content\":\"x\"}\n",
+        "does not begin with a header",
+    );
+    assert_file_rejected(&[0; 64], "does not begin with a header");
+    assert_file_rejected(b"\xff\xfe\n\n", "does not begin with a header");
+    assert_file_rejected(b"{\"type\":\"session\",\"version\":1}\n", "line 1 is no header");
 }
 
 #[test]
 fn a_later_format_version_is_rejected() {
-    let later = HEADER.replace(":1,", ":2,");
-    check_refused(later.as_bytes(), "the session has format 2");
-    check_refused(format!("{later}{LINE}").as_bytes(), "the session has format 2");
+    let later = HEADER_LINE.replace(":1,", ":2,");
+    assert_file_rejected(later.as_bytes(), "the session has format 2");
+    assert_file_rejected(format!("{later}{USER_LINE}").as_bytes(), "the session has format 2");
 }
 
 #[test]
 fn an_entry_of_a_later_version_fails_load_and_is_never_truncated() {
-    let folder = Folder::new();
-    let text = format!("{HEADER}{LINE}{{\"type\":\"of tomorrow\"}}\n");
+    let folder = TempFolder::new();
+    let text = format!("{HEADER_LINE}{USER_LINE}{{\"type\":\"of tomorrow\"}}\n");
     fs::write(folder.join("s.jsonl"), &text).unwrap();
     let error = load(folder.path(), "s").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
@@ -165,15 +168,15 @@ fn an_entry_of_a_later_version_fails_load_and_is_never_truncated() {
 
 #[test]
 fn other_files_in_the_folder_are_ignored() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
     fs::write(folder.join("record.jsonl"), "{\"type\":\"recording\"}\n").unwrap();
     fs::write(folder.join("empty.jsonl"), "").unwrap();
     fs::write(folder.join("README.md"), "hello").unwrap();
-    fs::write(folder.join("S.jsonl"), HEADER).unwrap();
+    fs::write(folder.join("S.jsonl"), HEADER_LINE).unwrap();
     fs::create_dir(folder.join("folder.jsonl")).unwrap();
-    fs::write(folder.join("a~b.jsonl"), format!("{HEADER}{LINE}")).unwrap();
+    fs::write(folder.join("a~b.jsonl"), format!("{HEADER_LINE}{USER_LINE}")).unwrap();
     fs::copy(folder.join("s.jsonl"), folder.join("copy.jsonl")).unwrap();
     let listed = block_on(store.list()).unwrap();
     let mut ids: Vec<_> = listed.iter().map(|listed| &*listed.id).collect();
@@ -184,7 +187,7 @@ fn other_files_in_the_folder_are_ignored() {
 
 #[test]
 fn one_file_is_a_store_of_one_session() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("not/yet/My chat.log");
     let (store, id) = JsonLinesStore::open_file(&path).unwrap();
     assert_eq!(id, "My chat");
@@ -208,7 +211,7 @@ fn one_file_is_a_store_of_one_session() {
 
 #[test]
 fn a_file_of_a_folder_store_can_be_opened_alone_as_the_same_session() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "My chat", 0, numbered_entries(0..2));
     block_on(store.fork("My chat", 1, "f")).unwrap();
@@ -222,7 +225,7 @@ fn a_file_of_a_folder_store_can_be_opened_alone_as_the_same_session() {
 
 #[test]
 fn loading_a_fork_without_its_origin_is_an_error() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
     append(&store, "s", 1, numbered_entries(1..2));
@@ -241,7 +244,7 @@ fn loading_a_fork_without_its_origin_is_an_error() {
     // By hand only.
     let beyond =
         r#"{"type":"session","version":1,"id":"f","fork":{"id":"s","at":18446744073709551615}}"#;
-    fs::write(folder.join("beyond.jsonl"), format!("{beyond}\n{LINE}")).unwrap();
+    fs::write(folder.join("beyond.jsonl"), format!("{beyond}\n{USER_LINE}")).unwrap();
     assert_eq!(load(folder.path(), "beyond").unwrap_err().kind(), ErrorKind::Store);
     fs::write(&path, fs::read_to_string(folder.join("f.jsonl")).unwrap()).unwrap();
     assert!(load(folder.path(), "f").unwrap_err().message().contains("is a fork of itself"));
@@ -249,7 +252,7 @@ fn loading_a_fork_without_its_origin_is_an_error() {
 
 #[test]
 fn two_stores_on_one_file_see_each_others_appends() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let one = JsonLinesStore::open(folder.path()).unwrap();
     let (two, id) = JsonLinesStore::open_file(folder.join("s.jsonl")).unwrap();
     append(&one, "s", 0, numbered_entries(0..1));
@@ -262,7 +265,7 @@ fn two_stores_on_one_file_see_each_others_appends() {
 
 #[test]
 fn an_append_rereads_the_file_only_after_a_foreign_write() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path())
         .unwrap()
         .with_clock(FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7)));
@@ -281,7 +284,7 @@ fn an_append_rereads_the_file_only_after_a_foreign_write() {
 #[cfg(unix)]
 #[test]
 fn an_append_detects_a_replaced_file_of_equal_length_and_time() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let clock = FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
     let store = JsonLinesStore::open(folder.path()).unwrap().with_clock(clock);
     append(&store, "s", 0, numbered_entries(0..2));
@@ -299,16 +302,16 @@ fn an_append_detects_a_replaced_file_of_equal_length_and_time() {
 #[test]
 fn a_relative_folder_is_unaffected_by_a_change_of_working_directory() {
     // In a process of its own: other tests use the folder of this one.
-    const CHILD: &str = "TURNSTREAM_CHANGES_ITS_FOLDER";
-    if std::env::var_os(CHILD).is_none() {
+    const CHILD_ENV: &str = "TURNSTREAM_CHANGES_ITS_FOLDER";
+    if std::env::var_os(CHILD_ENV).is_none() {
         let name = std::thread::current().name().unwrap().to_owned();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let ran = child.args([&name, "--exact"]).env(CHILD, "1").output().unwrap();
+        let ran = child.args([&name, "--exact"]).env(CHILD_ENV, "1").output().unwrap();
         let said = String::from_utf8_lossy(&ran.stdout);
         assert!(ran.status.success() && said.contains("1 passed"), "{said}");
         return;
     }
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     std::env::set_current_dir(folder.path()).unwrap();
     let store = JsonLinesStore::open("in").unwrap();
     let (file, id) = JsonLinesStore::open_file("f.jsonl").unwrap();
@@ -321,7 +324,7 @@ fn a_relative_folder_is_unaffected_by_a_change_of_working_directory() {
 
 #[test]
 fn an_obstacle_in_the_path_is_named_in_the_error() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     fs::create_dir(folder.join("s.jsonl")).unwrap();
     fs::write(folder.join("file"), "").unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -339,7 +342,7 @@ fn an_obstacle_in_the_path_is_named_in_the_error() {
 #[cfg(unix)]
 #[test]
 fn a_read_only_file_can_be_loaded_and_not_appended_to() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
     let path = folder.join("s.jsonl");
@@ -362,7 +365,7 @@ fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
     use futures::FutureExt;
 
     for is_replaced in [false, true] {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let store = JsonLinesStore::open(folder.path()).unwrap();
         append(&store, "s", 0, numbered_entries(0..1));
         append(&store, "other", 0, numbered_entries(5..6));
@@ -392,17 +395,17 @@ fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
 #[cfg(unix)]
 #[test]
 fn a_file_removed_during_an_append_is_a_conflict() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     append(&store, "s", 0, numbered_entries(0..3));
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    let store = store.with_clock(Removes(folder.join("s.jsonl")));
+    let store = store.with_clock(FileRemovingClock(folder.join("s.jsonl")));
     let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
     assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(0), "{error}");
 
     append(&store, "t", 0, numbered_entries(0..3));
     let store = JsonLinesStore::open(folder.path()).unwrap();
-    let store = store.with_clock(Removes(folder.join("f.jsonl")));
+    let store = store.with_clock(FileRemovingClock(folder.join("f.jsonl")));
     let error = block_on(store.fork("t", 1, "f")).unwrap_err();
     assert!(error.message().ends_with("f.jsonl` is gone"), "{error}");
 }
@@ -410,8 +413,8 @@ fn a_file_removed_during_an_append_is_a_conflict() {
 #[cfg(unix)]
 #[test]
 fn new_files_and_folders_are_private_and_existing_ones_keep_their_mode() {
-    let folder = Folder::new();
-    set_mode(folder.path(), 0o755);
+    let folder = TempFolder::new();
+    set_file_mode(folder.path(), 0o755);
     let store = JsonLinesStore::open(folder.join("new/er")).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
     block_on(store.fork("s", 1, "f")).unwrap();
@@ -422,9 +425,9 @@ fn new_files_and_folders_are_private_and_existing_ones_keep_their_mode() {
         ("new/er/s.jsonl", 0o600),
         ("new/er/f.jsonl", 0o600),
     ] {
-        assert_eq!(mode(&folder.join(name)), expected, "{name}");
+        assert_eq!(file_mode(&folder.join(name)), expected, "{name}");
     }
-    set_mode(&folder.join("new/er/s.jsonl"), 0o644);
+    set_file_mode(&folder.join("new/er/s.jsonl"), 0o644);
     append(&store, "s", 1, numbered_entries(1..2));
-    assert_eq!(mode(&folder.join("new/er/s.jsonl")), 0o644);
+    assert_eq!(file_mode(&folder.join("new/er/s.jsonl")), 0o644);
 }

@@ -10,18 +10,18 @@ pub(crate) mod sample_entries;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use sample_entries::InFolder;
+use sample_entries::TempFolderStore;
 #[cfg(feature = "sqlite")]
 use turnstream::session::SqliteStore;
 use turnstream::session::{JsonLinesStore, MemoryStore};
 
 turnstream::session_suite!(in_memory, super::MemoryStore::new);
-turnstream::session_suite!(in_json_lines, || super::InFolder::new(|folder| {
+turnstream::session_suite!(in_json_lines, || super::TempFolderStore::new(|folder| {
     super::JsonLinesStore::open(folder.path())
 }));
 #[cfg(feature = "sqlite")]
-turnstream::session_suite!(in_sqlite, || super::InFolder::new(|folder| super::SqliteStore::open(
-    folder.join("db")
-)));
+turnstream::session_suite!(in_sqlite, || super::TempFolderStore::new(|folder| {
+    super::SqliteStore::open(folder.join("db"))
+}));
 #[cfg(feature = "sqlite")]
 turnstream::session_suite!(in_sqlite_in_memory, || super::SqliteStore::in_memory().unwrap());

@@ -10,40 +10,40 @@ use turnstream::item::ItemKind;
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind, Item};
 
-use super::sample_entries::{Folder, numbered_entries, said};
+use super::sample_entries::{TempFolder, numbered_entries, said};
 
-const ROLE: &str = "TURNSTREAM_STORES_ROLE";
-const PLACE: &str = "TURNSTREAM_STORES_PLACE";
-const WRITERS: usize = 3;
-const EACH: usize = 40;
+const ROLE_ENV: &str = "TURNSTREAM_STORES_ROLE";
+const FOLDER_ENV: &str = "TURNSTREAM_STORES_PLACE";
+const WRITER_COUNT: usize = 3;
+const APPENDS_PER_WRITER: usize = 40;
 
-type Open = fn(&Path) -> Result<Box<dyn Store>, Error>;
+type OpenStore = fn(&Path) -> Result<Box<dyn Store>, Error>;
 
-fn json_lines(folder: &Path) -> Result<Box<dyn Store>, Error> {
+fn open_json_lines(folder: &Path) -> Result<Box<dyn Store>, Error> {
     Ok(Box::new(JsonLinesStore::open(folder)?))
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
+fn open_sqlite(folder: &Path) -> Result<Box<dyn Store>, Error> {
     Ok(Box::new(turnstream::session::SqliteStore::open(folder.join("db"))?))
 }
 
 /// Starts a test of this module in a process of its own, with a role.
-fn again(test: &str, role: &str, folder: &Path) -> Command {
+fn test_process_command(test: &str, role: &str, folder: &Path) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     let (_, module) = module_path!().split_once("::").expect("a module of the binary");
     command
         .args([&*format!("{module}::{test}"), "--exact", "--nocapture"])
-        .env(ROLE, role)
-        .env(PLACE, folder);
+        .env(ROLE_ENV, role)
+        .env(FOLDER_ENV, folder);
     command.stdout(Stdio::null());
     command
 }
 
 /// Appends, with every third append of two entries, and another try at each conflict.
-fn write(store: &dyn Store, role: &str) {
+fn append_with_retries(store: &dyn Store, role: &str) {
     let mut version = 0;
-    for n in 0..EACH {
+    for n in 0..APPENDS_PER_WRITER {
         let own: Vec<Entry> = (0..=n % 3 / 2).map(|k| said(&format!("{role} {n} {k}"))).collect();
         version = loop {
             match block_on(store.append("s", version, own.clone())) {
@@ -57,35 +57,37 @@ fn write(store: &dyn Store, role: &str) {
     }
 }
 
-fn text(entry: &Entry) -> String {
+fn user_text(entry: &Entry) -> String {
     match entry {
         Entry::Item(Item { kind: ItemKind::User { content }, .. }) => content.text(),
         other => panic!("{other:?}"),
     }
 }
 
-fn check_processes(test: &str, open: Open) {
-    if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
-        return write(&*open(Path::new(&folder)).unwrap(), &role);
+fn assert_concurrent_appends_kept(test: &str, open: OpenStore) {
+    if let (Ok(role), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
+        return append_with_retries(&*open(Path::new(&folder)).unwrap(), &role);
     }
-    let folder = Folder::new();
-    let start = |n: usize| again(test, &format!("w{n}"), folder.path()).spawn().unwrap();
-    let children: Vec<_> = (0..WRITERS).map(start).collect();
+    let folder = TempFolder::new();
+    let start =
+        |n: usize| test_process_command(test, &format!("w{n}"), folder.path()).spawn().unwrap();
+    let children: Vec<_> = (0..WRITER_COUNT).map(start).collect();
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
     let store = open(folder.path()).unwrap();
     let entries: Vec<String> =
-        block_on(store.load("s", 0)).unwrap().unwrap().iter().map(text).collect();
+        block_on(store.load("s", 0)).unwrap().unwrap().iter().map(user_text).collect();
     // Each acknowledged append is there once, in the order of its writer, and nothing else.
-    for n in 0..WRITERS {
-        let own: Vec<_> =
-            (0..EACH).flat_map(|i| (0..=i % 3 / 2).map(move |k| format!("w{n} {i} {k}"))).collect();
+    for n in 0..WRITER_COUNT {
+        let own: Vec<_> = (0..APPENDS_PER_WRITER)
+            .flat_map(|i| (0..=i % 3 / 2).map(move |k| format!("w{n} {i} {k}")))
+            .collect();
         let found = entries.iter().filter(|text| text.starts_with(&format!("w{n} ")));
         assert!(found.eq(own.iter()), "of writer {n}");
     }
-    let own: usize = (0..EACH).map(|n| 1 + n % 3 / 2).sum();
-    assert_eq!(entries.len(), WRITERS * own);
+    let own: usize = (0..APPENDS_PER_WRITER).map(|n| 1 + n % 3 / 2).sum();
+    assert_eq!(entries.len(), WRITER_COUNT * own);
     // And what belongs to one append stands together.
     for (at, text) in entries.iter().enumerate().filter(|(_, text)| text.ends_with(" 1")) {
         assert_eq!(entries[at - 1][..text.len() - 2], text[..text.len() - 2]);
@@ -94,18 +96,24 @@ fn check_processes(test: &str, open: Open) {
 
 #[test]
 fn concurrent_processes_lose_nothing_in_a_json_lines_session() {
-    check_processes("concurrent_processes_lose_nothing_in_a_json_lines_session", json_lines);
+    assert_concurrent_appends_kept(
+        "concurrent_processes_lose_nothing_in_a_json_lines_session",
+        open_json_lines,
+    );
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
 fn concurrent_processes_lose_nothing_in_a_sqlite_session() {
-    check_processes("concurrent_processes_lose_nothing_in_a_sqlite_session", sqlite);
+    assert_concurrent_appends_kept(
+        "concurrent_processes_lose_nothing_in_a_sqlite_session",
+        open_sqlite,
+    );
 }
 
 /// A writer tells what was acknowledged, and is killed after so many words; the next one goes on.
-fn check_killed(test: &str, open: Open) {
-    if let (Ok(_), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+fn assert_acknowledged_survive_kill(test: &str, open: OpenStore) {
+    if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
         let store = open(Path::new(&folder)).unwrap();
         let mut version = block_on(store.load("s", 0)).unwrap().map_or(0, |e| e.len() as u64);
         loop {
@@ -117,11 +125,13 @@ fn check_killed(test: &str, open: Open) {
             eprintln!("{version}");
         }
     }
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let mut least = 0;
     for acknowledged in [0, 1, 2, 3, 5, 8, 13, 21] {
-        let mut child =
-            again(test, "killed", folder.path()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = test_process_command(test, "killed", folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         for _ in 0..acknowledged {
             least = said.next().unwrap().unwrap().parse().unwrap();
@@ -135,7 +145,7 @@ fn check_killed(test: &str, open: Open) {
         let entries = block_on(store.load("s", 0)).unwrap().unwrap_or_default();
         assert!(entries.len() >= least, "{} of {least}", entries.len());
         for (n, entry) in entries.iter().enumerate() {
-            assert_eq!(text(entry).trim_end(), n.to_string());
+            assert_eq!(user_text(entry).trim_end(), n.to_string());
         }
     }
     assert!(least >= 53, "only {least} were written");
@@ -143,13 +153,19 @@ fn check_killed(test: &str, open: Open) {
 
 #[test]
 fn a_killed_json_lines_writer_loses_no_acknowledged_append() {
-    check_killed("a_killed_json_lines_writer_loses_no_acknowledged_append", json_lines);
+    assert_acknowledged_survive_kill(
+        "a_killed_json_lines_writer_loses_no_acknowledged_append",
+        open_json_lines,
+    );
 }
 
 #[cfg(feature = "sqlite")]
 #[test]
 fn a_killed_sqlite_writer_loses_no_acknowledged_append() {
-    check_killed("a_killed_sqlite_writer_loses_no_acknowledged_append", sqlite);
+    assert_acknowledged_survive_kill(
+        "a_killed_sqlite_writer_loses_no_acknowledged_append",
+        open_sqlite,
+    );
 }
 
 /// A process that ends without dropping its store. The file of the database is copied alone afterwards.
@@ -157,8 +173,8 @@ fn a_killed_sqlite_writer_loses_no_acknowledged_append() {
 #[test]
 fn an_ended_process_leaves_a_self_contained_sqlite_file() {
     let test = "an_ended_process_leaves_a_self_contained_sqlite_file";
-    if let (Ok(role), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
-        let store = sqlite(Path::new(&folder)).unwrap();
+    if let (Ok(role), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
+        let store = open_sqlite(Path::new(&folder)).unwrap();
         for n in 0..3 {
             block_on(store.append("s", n, numbered_entries(n..n + 1))).unwrap();
         }
@@ -168,17 +184,17 @@ fn an_ended_process_leaves_a_self_contained_sqlite_file() {
         std::process::exit(0);
     }
     for role in ["dropped", "leaked"] {
-        let (folder, copied) = (Folder::new(), Folder::new());
-        assert!(again(test, role, folder.path()).status().unwrap().success());
+        let (folder, copied) = (TempFolder::new(), TempFolder::new());
+        assert!(test_process_command(test, role, folder.path()).status().unwrap().success());
         assert_eq!(folder.join("db-wal").exists(), role == "leaked");
         fs::copy(folder.join("db"), copied.join("db")).unwrap();
-        let copy = sqlite(copied.path()).unwrap();
+        let copy = open_sqlite(copied.path()).unwrap();
         assert_eq!(block_on(copy.load("s", 0)).unwrap(), Some(numbered_entries(0..3)), "{role}");
     }
 }
 
 /// The bytes in files of JSON lines.
-fn lines_size(folder: &Path) -> u64 {
+fn json_lines_bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let lines = files.filter(|file| file.path().extension().is_some_and(|end| end == "jsonl"));
     lines.map(|file| file.metadata().unwrap().len()).sum()
@@ -187,12 +203,12 @@ fn lines_size(folder: &Path) -> u64 {
 /// Runs in a process that may write no file beyond 512 KiB (1 MiB in some shells), which a write sees as it sees a full disk:
 /// a part is written, and then no more.
 #[cfg(unix)]
-fn check_full(test: &str, open: Open) {
-    if let (Ok(_), Ok(folder)) = (env::var(ROLE), env::var(PLACE)) {
+fn assert_full_disk_loses_nothing(test: &str, open: OpenStore) {
+    if let (Ok(_), Ok(folder)) = (env::var(ROLE_ENV), env::var(FOLDER_ENV)) {
         let folder = Path::new(&folder);
         let store = open(folder).unwrap();
         let version = block_on(store.append("s", 0, vec![said("one"), said("two")])).unwrap();
-        let before = lines_size(folder);
+        let before = json_lines_bytes(folder);
         for _ in 0..2 {
             let huge = vec![said("three"), said(&"x".repeat(2_000_000)), said("four")];
             let error = block_on(store.append("s", version, huge.clone())).unwrap_err();
@@ -204,15 +220,15 @@ fn check_full(test: &str, open: Open) {
             assert_eq!(error.kind(), ErrorKind::Store, "{error}");
             assert_eq!(block_on(store.load("new", 0)).unwrap(), None);
             // What was begun is taken back.
-            assert_eq!(lines_size(folder), before);
+            assert_eq!(json_lines_bytes(folder), before);
         }
         // A small one has room.
         assert_eq!(block_on(store.append("s", version, vec![said("three")])).unwrap(), 3);
         assert_eq!(block_on(store.append("new", 0, vec![said("one")])).unwrap(), 1);
         return;
     }
-    let folder = Folder::new();
-    let child = again(test, "full", folder.path());
+    let folder = TempFolder::new();
+    let child = test_process_command(test, "full", folder.path());
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);
     limited.arg(child.get_program()).args(child.get_args());
@@ -231,11 +247,14 @@ fn check_full(test: &str, open: Open) {
 #[cfg(unix)]
 #[test]
 fn a_full_disk_loses_nothing_of_a_json_lines_session() {
-    check_full("a_full_disk_loses_nothing_of_a_json_lines_session", json_lines);
+    assert_full_disk_loses_nothing(
+        "a_full_disk_loses_nothing_of_a_json_lines_session",
+        open_json_lines,
+    );
 }
 
 #[cfg(all(unix, feature = "sqlite"))]
 #[test]
 fn a_full_disk_loses_nothing_of_a_sqlite_session() {
-    check_full("a_full_disk_loses_nothing_of_a_sqlite_session", sqlite);
+    assert_full_disk_loses_nothing("a_full_disk_loses_nothing_of_a_sqlite_session", open_sqlite);
 }

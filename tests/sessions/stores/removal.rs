@@ -10,17 +10,17 @@ use turnstream::env::FixedClock;
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store, suite};
 use turnstream::{Error, ErrorKind};
 
-use super::sample_entries::{Folder, numbered_entries};
+use super::sample_entries::{TempFolder, numbered_entries};
 
 /// A store as those who wrote one before there was a way to remove sessions: with four methods.
 #[derive(Clone, Default)]
-struct OfFourMethods {
+struct StoreWithoutRemoval {
     inner: MemoryStore,
     /// Whether it breaks its contract.
-    forgets_versions: bool,
+    ignores_versions: bool,
 }
 
-impl Store for OfFourMethods {
+impl Store for StoreWithoutRemoval {
     fn append<'a>(
         &'a self,
         id: &'a str,
@@ -29,7 +29,7 @@ impl Store for OfFourMethods {
     ) -> BoxFuture<'a, Result<u64, Error>> {
         Box::pin(async move {
             let found = self.inner.load(id, 0).await?.map_or(0, |found| found.len() as u64);
-            let expected = if self.forgets_versions { found } else { expected };
+            let expected = if self.ignores_versions { found } else { expected };
             self.inner.append(id, expected, entries).await
         })
     }
@@ -53,8 +53,8 @@ impl Store for OfFourMethods {
 
 #[tokio::test]
 async fn a_store_without_removal_passes_the_suite_and_reports_removal_as_unsupported() {
-    suite::check_store(OfFourMethods::default).await;
-    let store = OfFourMethods::default();
+    suite::check_store(StoreWithoutRemoval::default).await;
+    let store = StoreWithoutRemoval::default();
     store.append("s", 0, numbered_entries(0..1)).await.unwrap();
     let errors =
         [store.delete("s").await.unwrap_err(), store.prune(SystemTime::now()).await.unwrap_err()];
@@ -68,12 +68,15 @@ async fn a_store_without_removal_passes_the_suite_and_reports_removal_as_unsuppo
 #[tokio::test]
 #[should_panic(expected = "called `Result::unwrap_err()` on an `Ok` value")]
 async fn the_suite_detects_a_store_that_ignores_versions() {
-    suite::check_store(|| OfFourMethods { forgets_versions: true, ..OfFourMethods::default() })
-        .await;
+    suite::check_store(|| StoreWithoutRemoval {
+        ignores_versions: true,
+        ..StoreWithoutRemoval::default()
+    })
+    .await;
 }
 
 /// It is not passed over by the suite as one that removes nothing.
-fn check_removes(store: &impl Store) {
+fn assert_removes_sessions(store: &impl Store) {
     block_on(async {
         store.append("s", 0, numbered_entries(0..1)).await.unwrap();
         assert!(store.delete("s").await.unwrap());
@@ -85,17 +88,17 @@ fn check_removes(store: &impl Store) {
 
 #[test]
 fn every_builtin_store_removes_sessions_even_when_shared() {
-    let folder = Folder::new();
-    check_removes(&MemoryStore::new());
-    check_removes(&(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
-    check_removes(&JsonLinesStore::open(folder.path()).unwrap());
+    let folder = TempFolder::new();
+    assert_removes_sessions(&MemoryStore::new());
+    assert_removes_sessions(&(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
+    assert_removes_sessions(&JsonLinesStore::open(folder.path()).unwrap());
     #[cfg(feature = "sqlite")]
-    check_removes(&turnstream::session::SqliteStore::in_memory().unwrap());
+    assert_removes_sessions(&turnstream::session::SqliteStore::in_memory().unwrap());
 }
 
 #[test]
 fn a_damaged_session_can_be_deleted_and_is_never_pruned() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["damaged", "origin", "s"] {
         block_on(store.append(id, 0, numbered_entries(0..2))).unwrap();
@@ -128,7 +131,7 @@ fn a_damaged_session_can_be_deleted_and_is_never_pruned() {
 
 #[test]
 fn a_single_file_session_is_not_deleted_while_a_fork_depends_on_it() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append("s", 0, numbered_entries(0..2))).unwrap();
     block_on(store.fork("s", 1, "f")).unwrap();
@@ -142,7 +145,7 @@ fn a_single_file_session_is_not_deleted_while_a_fork_depends_on_it() {
 
 #[test]
 fn prune_keeps_the_origin_of_a_concurrently_created_fork() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let at = |seconds| {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         JsonLinesStore::open(folder.path()).unwrap().with_clock(FixedClock(time))
@@ -172,7 +175,7 @@ fn prune_keeps_the_origin_of_a_concurrently_created_fork() {
 
 #[test]
 fn many_sessions_are_pruned_in_batches_with_forks_before_origins() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append("s0", 0, numbered_entries(0..1))).unwrap();
     for n in 1..150 {
@@ -186,7 +189,7 @@ fn many_sessions_are_pruned_in_batches_with_forks_before_origins() {
 
 #[test]
 fn a_fork_with_a_damaged_header_still_protects_its_origin() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["the \"origin\"", "other", "own"] {
         block_on(store.append(id, 0, numbered_entries(0..1))).unwrap();
@@ -217,7 +220,7 @@ fn a_fork_with_a_damaged_header_still_protects_its_origin() {
 
 #[test]
 fn a_damaged_header_without_an_origin_does_not_prevent_removal() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for id in ["damaged", "session", "s"] {
         block_on(store.append(id, 0, numbered_entries(0..1))).unwrap();
@@ -236,7 +239,7 @@ fn a_damaged_header_without_an_origin_does_not_prevent_removal() {
 /// Each holds the file that it removes while it reads the headers of the others.
 #[test]
 fn one_folder_can_be_pruned_concurrently() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for n in 0..20 {
         block_on(store.append(&format!("s{n}"), 0, numbered_entries(0..1))).unwrap();
@@ -257,7 +260,7 @@ fn one_folder_can_be_pruned_concurrently() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn the_text_of_a_deleted_session_is_erased_from_the_database() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
     block_on(store.append("s", 0, vec![super::sample_entries::said("a secret that goes")]))
         .unwrap();

@@ -18,49 +18,49 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{ErrorKind, Event, History, Item, Usage};
 
-use super::sample_entries::Folder;
+use super::sample_entries::TempFolder;
 use crate::support::items::token_usage;
 use crate::support::runs::{result_summaries, tool_calls};
 use crate::support::stores::{IdempotencyKeys, key_recording_tool};
 use crate::support::tools::spec;
 
-type Opens = Box<dyn Fn(&Folder) -> Arc<dyn Store> + Send + Sync>;
+type OpenStore = Box<dyn Fn(&TempFolder) -> Arc<dyn Store> + Send + Sync>;
 
 /// A store, opened again by each process that uses it.
-struct Disk {
+struct ReopenableStore {
     name: &'static str,
-    open: Opens,
-    folder: Folder,
+    open: OpenStore,
+    folder: TempFolder,
 }
 
-impl Disk {
+impl ReopenableStore {
     fn open(&self) -> Arc<dyn Store> {
         (self.open)(&self.folder)
     }
 
-    async fn session(&self) -> Session {
+    async fn open_session(&self) -> Session {
         Session::open(self.open(), "s").await.unwrap()
     }
 
     /// What another process reads.
-    async fn entries(&self) -> Vec<Entry> {
+    async fn load_entries(&self) -> Vec<Entry> {
         self.open().load("s", 0).await.unwrap().unwrap_or_default()
     }
 }
 
 /// Each kind of store, empty.
-fn disks() -> Vec<Disk> {
-    let disk = |name, open: fn(&Folder) -> Arc<dyn Store>| Disk {
+fn empty_stores() -> Vec<ReopenableStore> {
+    let disk = |name, open: fn(&TempFolder) -> Arc<dyn Store>| ReopenableStore {
         name,
         open: Box::new(open),
-        folder: Folder::new(),
+        folder: TempFolder::new(),
     };
     let memory = MemoryStore::new();
     vec![
-        Disk {
+        ReopenableStore {
             name: "memory",
             open: Box::new(move |_| Arc::new(memory.clone())),
-            folder: Folder::new(),
+            folder: TempFolder::new(),
         },
         disk("JSON lines", |folder| Arc::new(JsonLinesStore::open(folder.path()).unwrap())),
         #[cfg(feature = "sqlite")]
@@ -69,7 +69,7 @@ fn disks() -> Vec<Disk> {
 }
 
 /// Pulls a run until an event fits, and tells whether one did.
-async fn until(run: &mut SessionRun, fits: impl Fn(&Event) -> bool) -> bool {
+async fn pull_until(run: &mut SessionRun, fits: impl Fn(&Event) -> bool) -> bool {
     while let Some(event) = run.next().await {
         if fits(&event.unwrap()) {
             return true;
@@ -78,12 +78,12 @@ async fn until(run: &mut SessionRun, fits: impl Fn(&Event) -> bool) -> bool {
     false
 }
 
-fn kinds(history: &History) -> Vec<(&str, ResultKind)> {
+fn result_kinds(history: &History) -> Vec<(&str, ResultKind)> {
     result_summaries(history).into_iter().map(|(id, kind, _)| (id, kind)).collect()
 }
 
 /// What the turns of a history have used.
-fn used(history: &History) -> Usage {
+fn total_usage(history: &History) -> Usage {
     let turns = history.iter().filter_map(|item| item.turn.as_ref());
     turns.fold(Usage::default(), |sum, turn| sum + turn.usage)
 }
@@ -97,7 +97,7 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
         |event| event.tool_output().is_some_and(|result| result.call_id == "b"),
     ];
     for moment in moments {
-        for disk in disks() {
+        for disk in empty_stores() {
             let keys = IdempotencyKeys::default();
             let model = Scripted::new([
                 Reply::new().call_raw("a", "t", "{}").usage(token_usage(10, 1)),
@@ -109,9 +109,9 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             ]);
             let agent =
                 Agent::new(model.clone()).with_tools([key_recording_tool("t", &keys, false)]);
-            let session = disk.session().await;
+            let session = disk.open_session().await;
             let mut run = session.run(&agent, "go").await.unwrap();
-            assert!(until(&mut run, moment).await);
+            assert!(pull_until(&mut run, moment).await);
             run.stop_after_turn();
             let outcome = run.outcome().await.unwrap();
             drop(session);
@@ -120,13 +120,13 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             assert_eq!((outcome.reason, outcome.turns), (EndReason::Stopped, 2), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (2, 3), "{name}");
             // The next process finds all of the second turn, and nothing of a third.
-            let session = disk.session().await;
+            let session = disk.open_session().await;
             let history = session.history();
             assert_eq!(history, outcome.history, "{name}");
             let ok = ResultKind::Ok;
-            assert_eq!(kinds(&history), [("a", ok), ("b", ok), ("c", ok)], "{name}");
+            assert_eq!(result_kinds(&history), [("a", ok), ("b", ok), ("c", ok)], "{name}");
             assert_eq!(
-                (used(&history), outcome.usage),
+                (total_usage(&history), outcome.usage),
                 (token_usage(30, 3), token_usage(30, 3)),
                 "{name}"
             );
@@ -136,19 +136,27 @@ async fn a_stop_after_the_turn_stores_its_results_and_usage_and_starts_no_later_
             let outcome = session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
             assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "done"), "{name}");
             assert_eq!((model.requests().len(), keys.lock().unwrap().len()), (3, 3), "{name}");
-            assert_eq!(used(&disk.session().await.history()), token_usage(60, 6), "{name}");
+            assert_eq!(
+                total_usage(&disk.open_session().await.history()),
+                token_usage(60, 6),
+                "{name}"
+            );
         }
     }
 }
 
 /// A tool that notes its key, and what another process can read of its session when it starts.
-fn reading(disk: &Arc<Disk>, keys: &IdempotencyKeys, seen: &Arc<Mutex<Vec<[usize; 2]>>>) -> Tool {
+fn store_reading_tool(
+    disk: &Arc<ReopenableStore>,
+    keys: &IdempotencyKeys,
+    seen: &Arc<Mutex<Vec<[usize; 2]>>>,
+) -> Tool {
     let (disk, keys, seen) = (Arc::clone(disk), Arc::clone(keys), Arc::clone(seen));
     let tool = Tool::raw(spec("t"), move |_args, cx| {
         keys.lock().unwrap().push(cx.idempotency_key().to_owned());
         let (disk, seen) = (Arc::clone(&disk), Arc::clone(&seen));
         async move {
-            let entries = disk.entries().await;
+            let entries = disk.load_entries().await;
             let items = || {
                 entries.iter().filter_map(|entry| match entry {
                     Entry::Item(item) => Some(item),
@@ -163,21 +171,22 @@ fn reading(disk: &Arc<Disk>, keys: &IdempotencyKeys, seen: &Arc<Mutex<Vec<[usize
     tool.unwrap().exclusive()
 }
 
-fn two_calls() -> Scripted {
+fn model_with_two_calls() -> Scripted {
     let calls = Reply::text("so").call_raw("a", "t", "{}").call_raw("b", "t", "{}");
     Scripted::new([calls, "never".into()])
 }
 
 #[tokio::test]
 async fn a_turn_is_durable_before_its_tools_start_and_each_result_before_the_next() {
-    for disk in disks() {
+    for disk in empty_stores() {
         let (disk, keys, seen) = (Arc::new(disk), IdempotencyKeys::default(), Arc::default());
-        let agent = Agent::new(two_calls()).with_tools([reading(&disk, &keys, &seen)]);
-        let session = disk.session().await;
+        let agent = Agent::new(model_with_two_calls())
+            .with_tools([store_reading_tool(&disk, &keys, &seen)]);
+        let session = disk.open_session().await;
         let mut run = session.run(&agent, "go").await.unwrap();
         while let Some(event) = run.next().await {
             // What is given out is durable.
-            let entries = disk.entries().await;
+            let entries = disk.load_entries().await;
             let holds =
                 |item: &Item| entries.iter().any(|entry| *entry == Entry::from(item.clone()));
             match event.unwrap() {
@@ -198,13 +207,14 @@ async fn a_turn_is_durable_before_its_tools_start_and_each_result_before_the_nex
 
 #[tokio::test]
 async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_again() {
-    for memory_or_disk in 0..disks().len() {
+    for memory_or_disk in 0..empty_stores().len() {
         for len in 1.. {
-            let disk = Arc::new(disks().swap_remove(memory_or_disk));
+            let disk = Arc::new(empty_stores().swap_remove(memory_or_disk));
             let (keys, seen) = (IdempotencyKeys::default(), Arc::default());
-            let agent = |model| Agent::new(model).with_tools([reading(&disk, &keys, &seen)]);
-            let session = disk.session().await;
-            let mut run = session.run(&agent(two_calls()), "go").await.unwrap();
+            let agent =
+                |model| Agent::new(model).with_tools([store_reading_tool(&disk, &keys, &seen)]);
+            let session = disk.open_session().await;
+            let mut run = session.run(&agent(model_with_two_calls()), "go").await.unwrap();
             let mut told = Vec::new();
             for _ in 0..len {
                 told.extend(run.next().await.map(Result::unwrap));
@@ -212,14 +222,14 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
             let is_over = told.len() < len;
             drop((run, session));
 
-            let session = disk.session().await;
+            let session = disk.open_session().await;
             let at = format!("{} after {len} events", disk.name);
             assert!(session.history().settled().is_settled(), "{at}");
             let outcome = session.run(&agent(Scripted::new(["I see."])), "go on").await;
             let outcome = outcome.unwrap().outcome().await.unwrap();
             assert_eq!(outcome.reason, EndReason::Completed, "{at}");
             // A result that was told is there, any other call says that it was interrupted.
-            let history = disk.session().await.history();
+            let history = disk.open_session().await.history();
             assert!(history.is_settled(), "{at}");
             let is_told = |id: &str| {
                 let mut results = told.iter().filter_map(Event::tool_output);
@@ -229,7 +239,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
                 let ok = is_told(call_id);
                 (&**call_id, if ok { ResultKind::Ok } else { ResultKind::Interrupted })
             });
-            assert_eq!(kinds(&history), expected.collect::<Vec<_>>(), "{at}");
+            assert_eq!(result_kinds(&history), expected.collect::<Vec<_>>(), "{at}");
             let ran = keys.lock().unwrap().clone();
             assert_eq!(ran.iter().collect::<HashSet<_>>().len(), ran.len(), "{at}: {ran:?}");
             if is_over {
@@ -242,7 +252,7 @@ async fn a_crash_between_a_turn_and_its_results_is_repaired_and_no_call_runs_aga
 
 #[tokio::test]
 async fn a_session_can_be_forked_before_the_refused_prompt() {
-    for disk in disks() {
+    for disk in empty_stores() {
         let model = Scripted::new([
             Reply::new().call_raw("a", "t", "{}"),
             "hello".into(),
@@ -257,7 +267,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
             &IdempotencyKeys::default(),
             false,
         )]);
-        let session = disk.session().await;
+        let session = disk.open_session().await;
         for input in ["hi", "more", "something bad"] {
             session.run(&agent, input).await.unwrap().outcome().await.unwrap();
         }
@@ -268,7 +278,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
         session.checkpoint(0..before.len(), [note.clone()]).await.unwrap();
         drop(session);
 
-        let session = disk.session().await;
+        let session = disk.open_session().await;
         let fork = session.fork_before_last_prompt("other").await.unwrap();
         let name = disk.name;
         assert_eq!((fork.id(), fork.history().id()), ("other", "other"), "{name}");
@@ -281,7 +291,7 @@ async fn a_session_can_be_forked_before_the_refused_prompt() {
         let outcome = fork.run(&agent, "something good").await.unwrap().outcome().await.unwrap();
         assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Gladly."), "{name}");
         // The session that was forked is as it was, and so is the fork for the next process.
-        assert!(disk.session().await.history().iter().eq([&note]), "{name}");
+        assert!(disk.open_session().await.history().iter().eq([&note]), "{name}");
         let other = Session::open(disk.open(), "other").await.unwrap();
         assert_eq!(other.history(), fork.history(), "{name}");
     }

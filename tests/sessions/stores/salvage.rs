@@ -7,17 +7,17 @@ use turnstream::session::{
     Damage, Entry, JsonLinesStore, MemoryStore, SalvageReport, Session, Store,
 };
 
-use super::damage::{check_every_change, without_checksums, write};
-use super::sample_entries::{Folder, numbered_entries, said};
+use super::damage::{check_every_byte_change, without_checksums, write_sample_session};
+use super::sample_entries::{TempFolder, numbered_entries, said};
 
-fn salvage(folder: &Folder, id: &str) -> SalvageReport {
+fn salvage(folder: &TempFolder, id: &str) -> SalvageReport {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.salvage(id)).unwrap().unwrap()
 }
 
 /// Changes a text in the file of a session.
 #[track_caller]
-fn change(folder: &Folder, name: &str, from: &str, to: &str) {
+fn replace_in_file(folder: &TempFolder, name: &str, from: &str, to: &str) {
     let text = fs::read_to_string(folder.join(name)).unwrap();
     assert!(text.contains(from), "{text}");
     fs::write(folder.join(name), text.replacen(from, to, 1)).unwrap();
@@ -25,7 +25,7 @@ fn change(folder: &Folder, name: &str, from: &str, to: &str) {
 
 /// Where a damage is and what of it is known, without the folder.
 #[track_caller]
-fn check_damage(
+fn assert_damage(
     damage: &Damage,
     after: usize,
     (place, reason): (&str, &str),
@@ -40,8 +40,8 @@ fn check_damage(
 
 #[test]
 fn an_undamaged_session_is_salvaged_completely() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.fork("s", 11, "f")).unwrap();
     block_on(store.append("f", 11, numbered_entries(20..22))).unwrap();
@@ -60,15 +60,15 @@ fn an_undamaged_session_is_salvaged_completely() {
 
 #[test]
 fn an_append_with_a_wrong_checksum_is_lost_and_its_lines_are_reported() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
-    change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
+    replace_in_file(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
     let before = fs::read(folder.join("s.jsonl")).unwrap();
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, [&all[..12], &all[15..]].concat());
     let [damage] = &damage[..] else { panic!("{damage:?}") };
     let what = ("s.jsonl`, lines 17 to 20", "lines 18 to 20 of the session are broken");
-    check_damage(damage, 12, what, Some(3), &[said("5"), said("9"), said("7")]);
+    assert_damage(damage, 12, what, Some(3), &[said("5"), said("9"), said("7")]);
     assert_eq!(fs::read(folder.join("s.jsonl")).unwrap(), before);
 
     // Into a new session, which goes on.
@@ -81,11 +81,11 @@ fn an_append_with_a_wrong_checksum_is_lost_and_its_lines_are_reported() {
 
 #[test]
 fn changing_any_byte_loses_at_most_one_append() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let whole = fs::read(folder.join("s.jsonl")).unwrap();
     let appends = [0..2, 2..11, 11..12, 12..15, 15..16];
-    check_every_change(&folder, &whole, |store, change| {
+    check_every_byte_change(&folder, &whole, |store, change| {
         let salvaged = block_on(store.salvage("s")).unwrap().unwrap();
         assert!(!salvaged.damage.is_empty(), "at {change}");
         let is_rest = |lost: std::ops::Range<usize>| {
@@ -102,79 +102,79 @@ fn changing_any_byte_loses_at_most_one_append() {
 
 #[test]
 fn removed_appends_are_reported() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     fs::write(folder.join("s.jsonl"), [&lines[..14], &lines[16..]].concat().concat()).unwrap();
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, [&all[..11], &all[12..]].concat());
     assert_eq!(damage.len(), 1);
-    check_damage(&damage[0], 11, ("line 15", "something before it is missing"), None, &[]);
+    assert_damage(&damage[0], 11, ("line 15", "something before it is missing"), None, &[]);
 }
 
 #[test]
 fn a_truncated_append_is_reported() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let text = fs::read_to_string(folder.join("s.jsonl")).unwrap();
     fs::write(folder.join("s.jsonl"), &text[..text.len() - 5]).unwrap();
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, all[..15]);
     assert_eq!(damage.len(), 1);
-    check_damage(&damage[0], 15, ("lines 21 to 22", "it was cut"), Some(1), &[]);
+    assert_damage(&damage[0], 15, ("lines 21 to 22", "it was cut"), Some(1), &[]);
 }
 
 #[test]
 fn an_earlier_versions_file_loses_only_its_invalid_lines() {
-    let folder = Folder::new();
-    let all = write(&folder, "s");
+    let folder = TempFolder::new();
+    let all = write_sample_session(&folder, "s");
     let path = folder.join("s.jsonl");
     let old = without_checksums(&fs::read_to_string(&path).unwrap());
     fs::write(&path, &old).unwrap();
-    change(&folder, "s.jsonl", r#""content":"6""#, r#""content:"6""#);
+    replace_in_file(&folder, "s.jsonl", r#""content":"6""#, r#""content:"6""#);
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries, [&all[..13], &all[14..]].concat());
     assert_eq!(damage.len(), 1);
-    check_damage(&damage[0], 13, ("line 18", "is no entry"), Some(1), &[]);
+    assert_damage(&damage[0], 13, ("line 18", "is no entry"), Some(1), &[]);
 
     // Continued with checksums, which cover what was there.
     fs::write(&path, &old).unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     block_on(store.append("s", 16, numbered_entries(9..10))).unwrap();
-    change(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
+    replace_in_file(&folder, "s.jsonl", r#""content":"6""#, r#""content":"9""#);
     let SalvageReport { entries, damage, .. } = salvage(&folder, "s");
     assert_eq!(entries.len(), 17);
     assert_eq!(damage.len(), 1);
     let reason = "something before it is missing, or is not as it was written";
-    check_damage(&damage[0], 16, ("line 21", reason), None, &[]);
+    assert_damage(&damage[0], 16, ("line 21", reason), None, &[]);
 }
 
 #[test]
 fn a_fork_is_salvaged_with_the_intact_entries_of_its_origin() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     for n in 0..4 {
         block_on(store.append("s", n, numbered_entries(n..n + 1))).unwrap();
     }
     block_on(store.fork("s", 3, "f")).unwrap();
     block_on(store.append("f", 3, numbered_entries(3..4))).unwrap();
-    change(&folder, "s.jsonl", r#""content":"1""#, r#""content":"9""#);
+    replace_in_file(&folder, "s.jsonl", r#""content":"1""#, r#""content":"9""#);
     let SalvageReport { entries, damage, .. } = salvage(&folder, "f");
     // Not the fourth of its origin in place of the one that is lost.
     assert_eq!(entries, [numbered_entries(0..1), numbered_entries(2..4)].concat());
     assert_eq!(damage.len(), 1);
-    check_damage(&damage[0], 1, ("s.jsonl`, lines 4 to 5", "broken"), Some(1), &[said("9")]);
+    assert_damage(&damage[0], 1, ("s.jsonl`, lines 4 to 5", "broken"), Some(1), &[said("9")]);
 
     fs::remove_file(folder.join("s.jsonl")).unwrap();
     let SalvageReport { entries, damage, .. } = salvage(&folder, "f");
     assert_eq!(entries, numbered_entries(3..4));
-    check_damage(&damage[0], 0, ("s.jsonl`", "is not there"), Some(3), &[]);
+    assert_damage(&damage[0], 0, ("s.jsonl`", "is not there"), Some(3), &[]);
 }
 
 #[test]
 fn a_file_without_any_session_line_is_rejected() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     fs::write(folder.join("notes.jsonl"), "my notes\nand more\n").unwrap();
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let error = block_on(store.salvage("notes")).unwrap_err();
@@ -186,7 +186,7 @@ fn a_file_without_any_session_line_is_rejected() {
 fn readable_sqlite_entries_are_salvaged_and_the_others_reported() {
     use turnstream::session::SqliteStore;
 
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
     block_on(store.append("s", 0, numbered_entries(0..6))).unwrap();
@@ -205,7 +205,7 @@ fn readable_sqlite_entries_are_salvaged_and_the_others_reported() {
         [numbered_entries(0..1), numbered_entries(2..3), numbered_entries(4..6)].concat()
     );
     assert_eq!(damage.len(), 3);
-    check_damage(&damage[0], 1, ("entry 1 of the session `f`", "is not there"), Some(1), &[]);
-    check_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);
-    check_damage(&damage[2], 4, ("6 to 6 of the session `f`", "not there"), Some(1), &[]);
+    assert_damage(&damage[0], 1, ("entry 1 of the session `f`", "is not there"), Some(1), &[]);
+    assert_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);
+    assert_damage(&damage[2], 4, ("6 to 6 of the session `f`", "not there"), Some(1), &[]);
 }

@@ -19,12 +19,12 @@ use turnstream::session::{Entry, Store};
 use crate::support::stores::forward_to_inner;
 
 /// A folder for one test, gone with it.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
-        static LAST: AtomicU32 = AtomicU32::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = env::temp_dir().join(format!("turnstream-stores-{}-{number}", process::id()));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
@@ -39,7 +39,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -47,10 +47,10 @@ impl Drop for Folder {
 
 /// A clock that removes a file when it is asked, as another program may in the middle of an append.
 #[cfg(unix)]
-pub(crate) struct Removes(pub(crate) PathBuf);
+pub(crate) struct FileRemovingClock(pub(crate) PathBuf);
 
 #[cfg(unix)]
-impl Clock for Removes {
+impl Clock for FileRemovingClock {
     fn now(&self) -> SystemTime {
         let _ = fs::remove_file(&self.0);
         SystemTime::UNIX_EPOCH
@@ -59,14 +59,14 @@ impl Clock for Removes {
 
 /// Who may do what with a file.
 #[cfg(unix)]
-pub(crate) fn mode(path: &Path) -> u32 {
+pub(crate) fn file_mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
 
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 #[cfg(unix)]
-pub(crate) fn set_mode(path: &Path, mode: u32) {
+pub(crate) fn set_file_mode(path: &Path, mode: u32) {
     use std::os::unix::fs::PermissionsExt;
 
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -74,19 +74,19 @@ pub(crate) fn set_mode(path: &Path, mode: u32) {
 
 /// A store whose folder goes with it.
 #[derive(Clone)]
-pub(crate) struct InFolder<S> {
+pub(crate) struct TempFolderStore<S> {
     inner: S,
-    _folder: Arc<Folder>,
+    _folder: Arc<TempFolder>,
 }
 
-impl<S> InFolder<S> {
-    pub(crate) fn new(open: impl FnOnce(&Folder) -> Result<S, Error>) -> Self {
-        let folder = Folder::new();
+impl<S> TempFolderStore<S> {
+    pub(crate) fn new(open: impl FnOnce(&TempFolder) -> Result<S, Error>) -> Self {
+        let folder = TempFolder::new();
         Self { inner: open(&folder).unwrap(), _folder: Arc::new(folder) }
     }
 }
 
-impl<S: Store> Store for InFolder<S> {
+impl<S: Store> Store for TempFolderStore<S> {
     fn append<'a>(
         &'a self,
         id: &'a str,

@@ -8,21 +8,21 @@ use rusqlite::Connection;
 use turnstream::ErrorKind;
 use turnstream::session::{Conflict, Entry, SqliteStore, Store};
 
-use super::sample_entries::{Folder, entries_of_every_kind, numbered_entries};
 #[cfg(unix)]
-use super::sample_entries::{Removes, mode, set_mode};
+use super::sample_entries::{FileRemovingClock, file_mode, set_file_mode};
+use super::sample_entries::{TempFolder, entries_of_every_kind, numbered_entries};
 
 fn append(store: &SqliteStore, id: &str, version: u64, entries: Vec<Entry>) -> u64 {
     block_on(store.append(id, version, entries)).unwrap()
 }
 
-fn sql(path: &Path, sql: &str) {
+fn execute_sql(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
 #[test]
 fn appended_entries_exist_after_reopening() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
     append(&store, "s", 0, entries_of_every_kind());
@@ -38,9 +38,9 @@ fn appended_entries_exist_after_reopening() {
 /// A log that was not yet taken over is read, as it is after a crash.
 #[test]
 fn appended_entries_survive_the_process() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
-    let _reader = reader(&folder.join("db"));
+    let _reader = hold_read_transaction(&folder.join("db"));
     let taken_over = usize::try_from(fs::metadata(folder.join("db-wal")).unwrap().len()).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
     append(&store, "s", 2, numbered_entries(2..5));
@@ -66,7 +66,7 @@ fn appended_entries_survive_the_process() {
 }
 
 /// Holds the log back: what is written while another connection reads stays in it.
-fn reader(path: &Path) -> Connection {
+fn hold_read_transaction(path: &Path) -> Connection {
     let reader = Connection::open(path).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM session").unwrap();
     reader
@@ -74,7 +74,7 @@ fn reader(path: &Path) -> Connection {
 
 /// Copies the file of the database without its log, as a person would.
 #[track_caller]
-fn check_copy(folder: &Folder, expected: &[Entry]) {
+fn assert_copy_contains(folder: &TempFolder, expected: &[Entry]) {
     let path = folder.join("copied alone");
     fs::copy(folder.join("db"), &path).unwrap();
     let copy = SqliteStore::open(&path).unwrap();
@@ -83,23 +83,23 @@ fn check_copy(folder: &Folder, expected: &[Entry]) {
 
 #[test]
 fn a_copy_of_the_database_file_alone_has_every_acknowledged_append() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     for version in 0..5 {
         append(&store, "s", version, numbered_entries(version..version + 1));
-        check_copy(&folder, &numbered_entries(0..version + 1));
+        assert_copy_contains(&folder, &numbered_entries(0..version + 1));
     }
     block_on(store.fork("s", 2, "f")).unwrap();
-    check_copy(&folder, &numbered_entries(0..5));
+    assert_copy_contains(&folder, &numbered_entries(0..5));
     // No other database at this path would take a log for its own.
     assert_eq!(fs::metadata(folder.join("db-wal")).unwrap().len(), 0);
 }
 
 #[tokio::test]
 async fn dropping_the_last_store_closes_the_database_and_leaves_no_wal() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
-    let reads = reader(&folder.join("db"));
+    let reads = hold_read_transaction(&folder.join("db"));
     store.append("s", 0, numbered_entries(0..3)).await.unwrap();
     assert!(fs::metadata(folder.join("db-wal")).unwrap().len() > 0);
     drop(reads);
@@ -109,28 +109,28 @@ async fn dropping_the_last_store_closes_the_database_and_leaves_no_wal() {
     assert!(folder.join("db-wal").exists());
     drop(other);
     assert!(!folder.join("db-wal").exists() && !folder.join("db-shm").exists());
-    check_copy(&folder, &numbered_entries(0..3));
+    assert_copy_contains(&folder, &numbered_entries(0..3));
 }
 
 #[test]
 fn a_drop_beside_another_connection_leaves_a_self_contained_file() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let store = SqliteStore::open(folder.join("db")).unwrap();
     let other = Connection::open(folder.join("db")).unwrap();
     let _: i64 = other.query_row("SELECT count(*) FROM session", (), |row| row.get(0)).unwrap();
-    let reads = reader(&folder.join("db"));
+    let reads = hold_read_transaction(&folder.join("db"));
     append(&store, "s", 0, numbered_entries(0..3));
     drop(reads);
     drop(store);
-    check_copy(&folder, &numbered_entries(0..3));
+    assert_copy_contains(&folder, &numbered_entries(0..3));
     drop(other);
 }
 
 /// Does something to the files of an open database that has a session of three entries.
 #[track_caller]
-fn check_taken_away(take: impl FnOnce(&Folder), found: u64) {
-    let folder = Folder::new();
-    let in_folder = Folder::new();
+fn assert_conflict_after_change(take: impl FnOnce(&TempFolder), found: u64) {
+    let folder = TempFolder::new();
+    let in_folder = TempFolder::new();
     fs::rename(in_folder.path(), folder.join("in")).unwrap();
     let path = folder.join("in/db");
     let store = SqliteStore::open(&path).unwrap();
@@ -157,38 +157,41 @@ fn check_taken_away(take: impl FnOnce(&Folder), found: u64) {
 }
 
 /// Another database, with two entries of the same session.
-fn other_database(path: &Path) {
+fn create_other_database(path: &Path) {
     append(&SqliteStore::open(path).unwrap(), "s", 0, numbered_entries(0..2));
 }
 
 #[cfg(unix)]
 #[test]
 fn an_append_after_the_file_was_removed_or_replaced_is_a_conflict() {
-    check_taken_away(|folder| fs::remove_file(folder.join("in/db")).unwrap(), 0);
-    let remove_all = |folder: &Folder| {
+    assert_conflict_after_change(|folder| fs::remove_file(folder.join("in/db")).unwrap(), 0);
+    let remove_all = |folder: &TempFolder| {
         for name in ["in/db", "in/db-wal", "in/db-shm"] {
             fs::remove_file(folder.join(name)).unwrap();
         }
     };
-    check_taken_away(remove_all, 0);
-    check_taken_away(|folder| fs::rename(folder.join("in/db"), folder.join("x")).unwrap(), 0);
-    let replace = |folder: &Folder| {
-        other_database(&folder.join("x"));
+    assert_conflict_after_change(remove_all, 0);
+    assert_conflict_after_change(
+        |folder| fs::rename(folder.join("in/db"), folder.join("x")).unwrap(),
+        0,
+    );
+    let replace = |folder: &TempFolder| {
+        create_other_database(&folder.join("x"));
         fs::rename(folder.join("x"), folder.join("in/db")).unwrap();
     };
-    check_taken_away(replace, 2);
-    let link = |folder: &Folder| {
-        other_database(&folder.join("x"));
+    assert_conflict_after_change(replace, 2);
+    let link = |folder: &TempFolder| {
+        create_other_database(&folder.join("x"));
         fs::remove_file(folder.join("in/db")).unwrap();
         std::os::unix::fs::symlink(folder.join("x"), folder.join("in/db")).unwrap();
     };
-    check_taken_away(link, 2);
-    let replace_folder = |folder: &Folder| {
+    assert_conflict_after_change(link, 2);
+    let replace_folder = |folder: &TempFolder| {
         fs::rename(folder.join("in"), folder.join("was")).unwrap();
         fs::create_dir(folder.join("in")).unwrap();
-        other_database(&folder.join("in/db"));
+        create_other_database(&folder.join("in/db"));
     };
-    check_taken_away(replace_folder, 2);
+    assert_conflict_after_change(replace_folder, 2);
 }
 
 /// Others that open the file do not know the log that was removed, nor its locks.
@@ -196,7 +199,7 @@ fn an_append_after_the_file_was_removed_or_replaced_is_a_conflict() {
 #[test]
 fn an_append_after_the_wal_was_removed_is_visible_to_others() {
     for gone in [&["db-wal"][..], &["db-shm"], &["db-wal", "db-shm"]] {
-        let folder = Folder::new();
+        let folder = TempFolder::new();
         let store = SqliteStore::open(folder.join("db")).unwrap();
         append(&store, "s", 0, numbered_entries(0..3));
         for name in gone {
@@ -217,7 +220,7 @@ fn an_append_after_the_wal_was_removed_is_visible_to_others() {
 
 #[test]
 fn a_file_copied_over_the_database_is_used_from_the_next_call() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let (path, backup) = (folder.join("db"), folder.join("backup"));
     let store = SqliteStore::open(&path).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
@@ -251,7 +254,7 @@ fn a_file_copied_over_the_database_is_used_from_the_next_call() {
 #[cfg(unix)]
 #[test]
 fn a_foreign_file_at_the_path_is_an_error_and_unchanged() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
@@ -281,16 +284,16 @@ fn a_foreign_file_at_the_path_is_an_error_and_unchanged() {
 #[cfg(unix)]
 #[test]
 fn a_file_removed_during_an_append_is_a_conflict() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
-    let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
+    let store = SqliteStore::open(&path).unwrap().with_clock(FileRemovingClock(path));
     let error = block_on(store.append("s", 3, numbered_entries(3..4))).unwrap_err();
     assert_eq!(Conflict::from_error(&error).map(|conflict| conflict.found), Some(0), "{error}");
 
     let path = folder.join("other");
     append(&SqliteStore::open(&path).unwrap(), "s", 0, numbered_entries(0..3));
-    let store = SqliteStore::open(&path).unwrap().with_clock(Removes(path));
+    let store = SqliteStore::open(&path).unwrap().with_clock(FileRemovingClock(path));
     let error = block_on(store.fork("s", 1, "f")).unwrap_err();
     assert_eq!(error.message(), "the database was replaced while it was written");
 }
@@ -300,11 +303,11 @@ fn a_file_removed_during_an_append_is_a_conflict() {
 fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
     use futures::FutureExt;
 
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
     append(&store, "s", 0, numbered_entries(0..2));
-    other_database(&folder.join("other"));
+    create_other_database(&folder.join("other"));
     let holds = Connection::open(&path).unwrap();
     holds.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut waits = store.append("s", 2, numbered_entries(2..3));
@@ -321,7 +324,7 @@ fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
 
 #[test]
 fn two_stores_on_one_file_see_each_others_appends() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let one = SqliteStore::open(folder.join("db")).unwrap();
     let two = SqliteStore::open(folder.join("db")).unwrap();
     append(&one, "s", 0, numbered_entries(0..1));
@@ -334,7 +337,7 @@ fn two_stores_on_one_file_see_each_others_appends() {
 
 #[test]
 fn a_missing_file_can_be_created_concurrently() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     std::thread::scope(|scope| {
         let open = || scope.spawn(|| SqliteStore::open(&path).unwrap());
@@ -348,7 +351,7 @@ fn a_missing_file_can_be_created_concurrently() {
 }
 
 #[track_caller]
-fn check_refused(path: &Path, reason: &str) {
+fn assert_open_rejected(path: &Path, reason: &str) {
     let before = fs::read(path).unwrap();
     let error = SqliteStore::open(path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
@@ -358,16 +361,16 @@ fn check_refused(path: &Path, reason: &str) {
 
 #[test]
 fn a_foreign_database_is_rejected_and_unchanged() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let notes = folder.join("notes");
     fs::write(&notes, "my notes ".repeat(1000)).unwrap();
-    check_refused(&notes, "not a database");
+    assert_open_rejected(&notes, "not a database");
     let other = folder.join("other");
-    sql(&other, "CREATE TABLE session (id TEXT); INSERT INTO session VALUES ('x')");
-    check_refused(&other, "it holds something else than sessions");
+    execute_sql(&other, "CREATE TABLE session (id TEXT); INSERT INTO session VALUES ('x')");
+    assert_open_rejected(&other, "it holds something else than sessions");
     let numbered = folder.join("numbered");
-    sql(&numbered, "PRAGMA user_version = 1");
-    check_refused(&numbered, "it holds something else than sessions");
+    execute_sql(&numbered, "PRAGMA user_version = 1");
+    assert_open_rejected(&numbered, "it holds something else than sessions");
     fs::create_dir(folder.join("folder")).unwrap();
     assert_eq!(SqliteStore::open(folder.path()).unwrap_err().kind(), ErrorKind::Store);
     assert_eq!(SqliteStore::open("").unwrap_err().kind(), ErrorKind::Store);
@@ -377,16 +380,16 @@ fn a_foreign_database_is_rejected_and_unchanged() {
 
 #[test]
 fn a_later_schema_version_is_rejected() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     drop(SqliteStore::open(&path).unwrap());
-    sql(&path, "PRAGMA user_version = 99");
-    check_refused(&path, "it has format 99; this version reads up to 1");
+    execute_sql(&path, "PRAGMA user_version = 99");
+    assert_open_rejected(&path, "it has format 99; this version reads up to 1");
 }
 
 #[test]
 fn file_names_special_to_sqlite_are_ordinary_files() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     for name in ["file:x?mode=memory", ":memory:", "a'b\"c"] {
         let store = SqliteStore::open(folder.join(name)).unwrap();
         append(&store, "s", 0, numbered_entries(0..1));
@@ -397,12 +400,12 @@ fn file_names_special_to_sqlite_are_ordinary_files() {
 
 #[test]
 fn a_missing_or_corrupt_entry_is_an_error_that_names_it() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let path = folder.join("db");
     let store = SqliteStore::open(&path).unwrap();
     append(&store, "s", 0, numbered_entries(0..3));
     let check = |change: &str, reason: &str| {
-        sql(&path, change);
+        execute_sql(&path, change);
         let error = block_on(store.load("s", 0)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Store);
         assert!(error.message().contains(reason), "{error}");
@@ -416,19 +419,19 @@ fn a_missing_or_corrupt_entry_is_an_error_that_names_it() {
 #[cfg(unix)]
 #[test]
 fn a_new_database_and_wal_are_private_and_existing_files_keep_their_mode() {
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let modes = |store: &SqliteStore, name: &str, version| {
         append(store, "s", version, numbered_entries(version..version + 1));
-        ["", "-wal", "-shm"].map(|ending| mode(&folder.join(&format!("{name}{ending}"))))
+        ["", "-wal", "-shm"].map(|ending| file_mode(&folder.join(&format!("{name}{ending}"))))
     };
     let store = SqliteStore::open(folder.join("db")).unwrap();
     assert_eq!(modes(&store, "db", 0), [0o600; 3]);
     drop(store);
-    set_mode(&folder.join("db"), 0o640);
+    set_file_mode(&folder.join("db"), 0o640);
     assert_eq!(modes(&SqliteStore::open(folder.join("db")).unwrap(), "db", 1), [0o640; 3]);
     // Also where a link leads to a file that is not there.
     std::os::unix::fs::symlink("target", folder.join("link")).unwrap();
     let store = SqliteStore::open(folder.join("link")).unwrap();
     append(&store, "s", 0, numbered_entries(0..1));
-    assert_eq!(mode(&folder.join("target")), 0o600);
+    assert_eq!(file_mode(&folder.join("target")), 0o600);
 }

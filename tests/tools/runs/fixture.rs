@@ -24,7 +24,7 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
 }
 
 /// Sleeps for as many milliseconds as it is told, and answers with its arguments.
-pub(crate) fn nap(name: &str) -> Tool {
+pub(crate) fn sleep_tool(name: &str) -> Tool {
     Tool::raw(spec(name), |args, _| async move {
         tokio::time::sleep(Duration::from_millis(args["ms"].as_u64().unwrap_or(0))).await;
         args
@@ -32,22 +32,23 @@ pub(crate) fn nap(name: &str) -> Tool {
     .unwrap()
 }
 
-pub(crate) async fn turn(reply: Reply) -> Arc<Turn> {
+pub(crate) async fn turn_from_reply(reply: Reply) -> Arc<Turn> {
     let request = Request::new(History::from_id("h"));
     Scripted::new([reply]).stream_turn(request).into_turn().await.unwrap()
 }
 
 /// A turn with a call of each of these tools, under their names as ids.
-pub(crate) async fn calls(names: &[&str]) -> Arc<Turn> {
-    turn(names.iter().fold(Reply::new(), |reply, name| reply.call_raw(name, name, "{}"))).await
+pub(crate) async fn turn_with_calls(names: &[&str]) -> Arc<Turn> {
+    turn_from_reply(names.iter().fold(Reply::new(), |reply, name| reply.call_raw(name, name, "{}")))
+        .await
 }
 
-pub(crate) fn run(kit: &Toolkit, turn: &Arc<Turn>) -> ToolRun {
+pub(crate) fn start_run(kit: &Toolkit, turn: &Arc<Turn>) -> ToolRun {
     kit.run(&History::from_id("h"), turn)
 }
 
 /// An event in a few words.
-pub(crate) fn shape(event: &ToolEvent) -> String {
+pub(crate) fn summarize_event(event: &ToolEvent) -> String {
     match event {
         ToolEvent::ApprovalRequested(call) => format!("ask {} {}", call.name, call.arguments),
         ToolEvent::Started { name, .. } => format!("start {name}"),
@@ -57,8 +58,8 @@ pub(crate) fn shape(event: &ToolEvent) -> String {
 }
 
 /// All that is left of a run.
-pub(crate) async fn shapes(run: &mut ToolRun) -> Vec<String> {
-    run.by_ref().map(|event| shape(&event)).collect().await
+pub(crate) async fn summarize_remaining(run: &mut ToolRun) -> Vec<String> {
+    run.by_ref().map(|event| summarize_event(&event)).collect().await
 }
 
 /// The only result of a run.
@@ -71,48 +72,48 @@ pub(crate) async fn only_result(mut run: ToolRun) -> ToolResult {
 
 /// A gate by the book.
 #[derive(Clone, Default)]
-pub(crate) struct Rules(Arc<Mutex<Book>>);
+pub(crate) struct ScriptedPolicy(Arc<Mutex<PolicyScript>>);
 
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct PolicyScript {
     /// By the name of the tool.
-    pub(crate) permits: HashMap<&'static str, Permission>,
+    pub(crate) permissions: HashMap<&'static str, Permission>,
     /// By the arguments.
     pub(crate) repairs: HashMap<&'static str, &'static str>,
     /// By the id of the call.
     pub(crate) verdicts: HashMap<&'static str, Verdict>,
-    pub(crate) waits: bool,
+    pub(crate) waits_for_verdicts: bool,
     /// How long `before` takes, in ms.
-    pub(crate) slow: u64,
+    pub(crate) before_delay_ms: u64,
     /// Where it fails, and where it panics: `before a`.
-    pub(crate) fails: HashSet<&'static str>,
-    pub(crate) panics: HashSet<&'static str>,
+    pub(crate) failing_steps: HashSet<&'static str>,
+    pub(crate) panicking_steps: HashSet<&'static str>,
     /// What `after` puts in the place of a result.
-    pub(crate) rewrites: Option<String>,
+    pub(crate) replacement_text: Option<String>,
     pub(crate) log: Vec<String>,
 }
 
-impl Rules {
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+impl ScriptedPolicy {
+    pub(crate) fn script(&self) -> MutexGuard<'_, PolicyScript> {
         self.0.lock().unwrap()
     }
 
-    pub(crate) fn with(f: impl FnOnce(&mut Book)) -> Self {
+    pub(crate) fn configured(f: impl FnOnce(&mut PolicyScript)) -> Self {
         let rules = Self::default();
-        f(&mut rules.book());
+        f(&mut rules.script());
         rules
     }
 
     pub(crate) fn log(&self) -> Vec<String> {
-        self.book().log.clone()
+        self.script().log.clone()
     }
 
-    fn note(&self, what: &str, call: &ToolCall) -> Result<(), Error> {
+    fn record_step(&self, what: &str, call: &ToolCall) -> Result<(), Error> {
         let place = format!("{what} {}", call.call_id);
         let (fails, panics) = {
-            let mut book = self.book();
+            let mut book = self.script();
             book.log.push(place.clone());
-            (book.fails.contains(&*place), book.panics.contains(&*place))
+            (book.failing_steps.contains(&*place), book.panicking_steps.contains(&*place))
         };
         if panics {
             std::panic::resume_unwind(Box::new("boom"));
@@ -124,18 +125,18 @@ impl Rules {
     }
 }
 
-impl ToolPolicy for Rules {
+impl ToolPolicy for ScriptedPolicy {
     fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         assert!(!why.is_empty());
-        self.note("repair", call)?;
-        Ok(self.book().repairs.get(&*call.arguments).map(|text| (*text).to_owned()))
+        self.record_step("repair", call)?;
+        Ok(self.script().repairs.get(&*call.arguments).map(|text| (*text).to_owned()))
     }
 
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
-        let slow = Duration::from_millis(self.book().slow);
-        let noted = self.note("before", call);
+        let slow = Duration::from_millis(self.script().before_delay_ms);
+        let noted = self.record_step("before", call);
         let permit =
-            self.book().permits.get(&*call.name).cloned().unwrap_or_else(Permission::allow);
+            self.script().permissions.get(&*call.name).cloned().unwrap_or_else(Permission::allow);
         async move {
             tokio::time::sleep(slow).await;
             noted.map(|()| permit)
@@ -144,22 +145,22 @@ impl ToolPolicy for Rules {
     }
 
     fn on_verdict_requested(&mut self, call: &ToolCall) {
-        self.note("asked", call).unwrap();
+        self.record_step("asked", call).unwrap();
     }
 
     fn verdict(&mut self, call: &ToolCall) -> Option<Verdict> {
-        assert!(!self.book().panics.contains("verdict"));
-        self.book().verdicts.get(&*call.call_id).cloned()
+        assert!(!self.script().panicking_steps.contains("verdict"));
+        self.script().verdicts.get(&*call.call_id).cloned()
     }
 
     fn waits_for_verdicts(&self) -> bool {
-        self.book().waits
+        self.script().waits_for_verdicts
     }
 
     fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {
-        if let Some(text) = &self.book().rewrites {
+        if let Some(text) = &self.script().replacement_text {
             result.content = text.clone().into();
         }
-        self.note("after", call)
+        self.record_step("after", call)
     }
 }

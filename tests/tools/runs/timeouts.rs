@@ -12,9 +12,12 @@ use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
 use turnstream::tool::{Tool, ToolContext, ToolUpdate};
 
-use super::{calls, nap, only_result, run, shape, shapes, spec, turn};
+use super::{
+    only_result, sleep_tool, spec, start_run, summarize_event, summarize_remaining,
+    turn_from_reply, turn_with_calls,
+};
 
-const LIMIT: Duration = Duration::from_millis(100);
+const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
 async fn a_timed_out_call_is_dropped_and_answered_and_its_siblings_continue() {
@@ -25,15 +28,15 @@ async fn a_timed_out_call_is_dropped_and_answered_and_its_siblings_continue() {
         *kept.lock().unwrap() = Some(cx);
         std::future::pending::<()>()
     });
-    let kit = Toolkit::new([stuck.unwrap().with_timeout(LIMIT), nap("a")]);
+    let kit = Toolkit::new([stuck.unwrap().with_timeout(CALL_TIMEOUT), sleep_tool("a")]);
     let reply = Reply::new().call_raw("1", "stuck", "").call_raw("2", "a", "{\"ms\":500}");
     let began = Instant::now();
-    let mut tools = run(&kit, &turn(reply).await);
+    let mut tools = start_run(&kit, &turn_from_reply(reply).await);
     let mut shapes = Vec::new();
     while let Some(event) = tools.next().await {
-        let shape = shape(&event);
+        let shape = summarize_event(&event);
         if shape == "Timeout 1" {
-            assert_eq!(began.elapsed(), LIMIT);
+            assert_eq!(began.elapsed(), CALL_TIMEOUT);
             let cx = seen.lock().unwrap().clone().unwrap();
             assert!(cx.is_cancelled(), "it is gone before anybody reads of it");
         }
@@ -48,20 +51,27 @@ async fn a_timed_out_call_is_dropped_and_answered_and_its_siblings_continue() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_in_time_is_unaffected() {
     for (ms, kind) in [(99, ResultKind::Ok), (100, ResultKind::Ok), (101, ResultKind::Timeout)] {
-        let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
+        let kit = Toolkit::new([sleep_tool("a").with_timeout(CALL_TIMEOUT)]);
         let reply = Reply::new().call_raw("1", "a", &format!("{{\"ms\":{ms}}}"));
-        assert_eq!(only_result(run(&kit, &turn(reply).await)).await.kind, kind, "{ms}");
+        assert_eq!(
+            only_result(start_run(&kit, &turn_from_reply(reply).await)).await.kind,
+            kind,
+            "{ms}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_beyond_the_clock_is_ignored() {
-    let kit = Toolkit::new([nap("a").with_timeout(Duration::MAX)]);
-    assert_eq!(only_result(run(&kit, &calls(&["a"]).await)).await.kind, ResultKind::Ok);
+    let kit = Toolkit::new([sleep_tool("a").with_timeout(Duration::MAX)]);
+    assert_eq!(
+        only_result(start_run(&kit, &turn_with_calls(&["a"]).await)).await.kind,
+        ResultKind::Ok
+    );
 }
 
 /// Tells something after 40 ms, and is done after 40 more of being polled in time.
-fn chatty() -> Tool {
+fn slow_progress_tool() -> Tool {
     Tool::typed_streaming(spec("chatty"), |_: Value, _| {
         async_stream::stream! {
             for n in 0..3 {
@@ -77,8 +87,8 @@ fn chatty() -> Tool {
 #[tokio::test(start_paused = true)]
 async fn pauses_of_the_consumer_do_not_count_toward_a_tool_timeout() {
     for (limit, kind) in [(95, ResultKind::Ok), (85, ResultKind::Timeout)] {
-        let kit = Toolkit::new([chatty().with_timeout(Duration::from_millis(limit))]);
-        let mut tools = run(&kit, &calls(&["chatty"]).await);
+        let kit = Toolkit::new([slow_progress_tool().with_timeout(Duration::from_millis(limit))]);
+        let mut tools = start_run(&kit, &turn_with_calls(&["chatty"]).await);
         while tools.next().await.is_some() {
             // Longer than the limit, behind each event.
             advance(Duration::from_secs(1)).await;
@@ -89,25 +99,25 @@ async fn pauses_of_the_consumer_do_not_count_toward_a_tool_timeout() {
 
 #[tokio::test(start_paused = true)]
 async fn time_between_polls_without_an_event_counts_toward_a_tool_timeout() {
-    let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
-    let turn = turn(Reply::new().call_raw("1", "a", "{\"ms\":500}")).await;
-    let mut tools = run(&kit, &turn);
-    assert_eq!(shape(&tools.next().await.unwrap()), "start a");
+    let kit = Toolkit::new([sleep_tool("a").with_timeout(CALL_TIMEOUT)]);
+    let turn = turn_from_reply(Reply::new().call_raw("1", "a", "{\"ms\":500}")).await;
+    let mut tools = start_run(&kit, &turn);
+    assert_eq!(summarize_event(&tools.next().await.unwrap()), "start a");
     advance(Duration::from_secs(9)).await;
     assert_eq!(tools.next().now_or_never(), None, "it was not polled yet");
-    advance(LIMIT).await;
-    assert_eq!(shapes(&mut tools).await, ["Timeout 1"]);
+    advance(CALL_TIMEOUT).await;
+    assert_eq!(summarize_remaining(&mut tools).await, ["Timeout 1"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_is_polled_before_its_timer() {
-    let kit = Toolkit::new([nap("a").with_timeout(LIMIT)]);
-    let turn = turn(Reply::new().call_raw("1", "a", "{\"ms\":50}")).await;
-    let mut tools = run(&kit, &turn);
+    let kit = Toolkit::new([sleep_tool("a").with_timeout(CALL_TIMEOUT)]);
+    let turn = turn_from_reply(Reply::new().call_raw("1", "a", "{\"ms\":50}")).await;
+    let mut tools = start_run(&kit, &turn);
     tools.next().await.unwrap();
     assert_eq!(tools.next().now_or_never(), None);
     advance(Duration::from_secs(9)).await;
-    assert_eq!(shapes(&mut tools).await, ["Ok 1"], "a result that is there counts");
+    assert_eq!(summarize_remaining(&mut tools).await, ["Ok 1"], "a result that is there counts");
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +126,7 @@ async fn a_tool_that_always_reports_progress_still_times_out() {
         futures::stream::repeat(ToolUpdate::progress(&0)).take(20)
     });
     let kit = Toolkit::new([busy.unwrap().with_timeout(Duration::ZERO)]);
-    let events = shapes(&mut run(&kit, &calls(&["busy"]).await)).await;
+    let events = summarize_remaining(&mut start_run(&kit, &turn_with_calls(&["busy"]).await)).await;
     assert_eq!(events.len(), 3, "what it told is given out, then it is over: {events:?}");
     assert_eq!(events[2], "Timeout busy");
 }
@@ -127,6 +137,9 @@ fn a_tool_without_a_timeout_needs_no_clock() {
     futures::executor::block_on(async {
         let tool = Tool::raw(spec("a"), |_, _| async { 1 }).unwrap();
         let kit = Toolkit::new([tool]);
-        assert_eq!(only_result(run(&kit, &calls(&["a"]).await)).await.kind, ResultKind::Ok);
+        assert_eq!(
+            only_result(start_run(&kit, &turn_with_calls(&["a"]).await)).await.kind,
+            ResultKind::Ok
+        );
     });
 }

@@ -26,38 +26,38 @@ use dir::Dir;
 
 /// Longer and deeper paths are refused: a question shows the whole path, and each directory on the way
 /// is held open.
-pub(crate) const LONGEST_PATH: usize = 1_024;
-const DEEPEST_PATH: usize = 64;
+pub(crate) const MAX_PATH_BYTES: usize = 1_024;
+const MAX_PATH_PARTS: usize = 64;
 
 /// A path that leads through more links than this one leads in a circle.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// The directory that tools may look at. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Root(Arc<Opened>);
+pub(crate) struct Root(Arc<OpenRoot>);
 
-struct Opened {
+struct OpenRoot {
     /// As it was given and as it is without links: what an absolute path may begin with.
-    names: Vec<PathBuf>,
+    path_prefixes: Vec<PathBuf>,
     dir: Result<Arc<Dir>, String>,
     /// The file in which the conversation is kept, which is not written.
-    session: Option<PathBuf>,
+    session_file: Option<PathBuf>,
 }
 
 /// Something that was found to be inside.
-pub(crate) struct Place {
-    name: PathBuf,
-    found: Found,
+pub(crate) struct Location {
+    path: PathBuf,
+    target: LocationTarget,
 }
 
-enum Found {
+enum LocationTarget {
     Directory(Arc<Dir>),
     /// A file, or something that is neither a file nor a directory: an entry of its directory.
-    Entry(Arc<Dir>, OsString, Kind),
+    Entry(Arc<Dir>, OsString, EntryKind),
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     /// With its size in bytes.
     File(u64),
     Directory,
@@ -68,9 +68,9 @@ pub(crate) enum Kind {
 
 /// What becomes of a link on the way.
 #[derive(Clone, Copy, PartialEq)]
-enum Links {
-    Followed,
-    Refused,
+enum LinkPolicy {
+    Follow,
+    Refuse,
 }
 
 impl Root {
@@ -81,20 +81,20 @@ impl Root {
             .map_err(|error| format!("the working directory cannot be read: {error}"));
         let real = path.canonicalize().ok();
         let names = std::iter::once(path).chain(real).collect();
-        Self(Arc::new(Opened { names, dir, session }))
+        Self(Arc::new(OpenRoot { path_prefixes: names, dir, session_file: session }))
     }
 
     /// Finds what a model named; nothing means the working directory itself.
-    pub(crate) fn find(&self, given: Option<&str>) -> Result<Place, String> {
+    pub(crate) fn find(&self, given: Option<&str>) -> Result<Location, String> {
         let given = given.filter(|given| !given.trim().is_empty()).unwrap_or(".");
-        check_length(given)?;
-        self.walk(Path::new(given), Links::Followed)
+        check_path_limits(given)?;
+        self.walk_path(Path::new(given), LinkPolicy::Follow)
     }
 
     /// Where a file goes that a model wants to write: an entry, there or not, of a directory, which is
     /// made when the file is written if it is not there.
-    pub(crate) fn entry(&self, given: &str) -> Result<Entry, String> {
-        check_length(given)?;
+    pub(crate) fn write_target(&self, given: &str) -> Result<WriteTarget, String> {
+        check_path_limits(given)?;
         if given == "~" || given.starts_with("~/") {
             return Err(format!(
                 "`{}` would be below a directory called `~`: no home directory is put in its \
@@ -107,21 +107,27 @@ impl Root {
             return Err(format!("`{}` does not name a file", one_line(given, 100)));
         };
         let parent = path.parent().unwrap_or(Path::new(""));
-        let (parent, missing) = self.walk_as_far_as_it_goes(parent, Links::Refused)?;
-        let Found::Directory(dir) = parent.found else {
-            return Err(format!("`{}` is not a directory", parent.name()));
+        let (parent, missing) = self.walk_existing(parent, LinkPolicy::Refuse)?;
+        let LocationTarget::Directory(dir) = parent.target else {
+            return Err(format!("`{}` is not a directory", parent.display_name()));
         };
-        let path = written(&parent.name.join(missing.iter().collect::<PathBuf>()).join(file));
+        let path = display_path(&parent.path.join(missing.iter().collect::<PathBuf>()).join(file));
         let name = one_line(&path, 200);
-        if missing.is_empty() && self.is_of_the_session(&dir, file) {
+        if missing.is_empty() && self.is_session_file(&dir, file) {
             return Err(format!("`{name}` keeps this conversation, and so is not written"));
         }
-        Ok(Entry { dir, missing, file: file.to_owned(), path, name })
+        Ok(WriteTarget {
+            dir,
+            missing_dirs: missing,
+            file_name: file.to_owned(),
+            path,
+            display_name: name,
+        })
     }
 
     /// Whether it is the file of the session, or one that SQLite keeps beside it.
-    fn is_of_the_session(&self, dir: &Dir, file: &OsStr) -> bool {
-        let Some(given) = &self.0.session else { return false };
+    fn is_session_file(&self, dir: &Dir, file: &OsStr) -> bool {
+        let Some(given) = &self.0.session_file else { return false };
         // The user may have named a link.
         let real = given.canonicalize().ok();
         std::iter::once(given).chain(&real).any(|session| {
@@ -138,19 +144,19 @@ impl Root {
         })
     }
 
-    fn walk(&self, given: &Path, links: Links) -> Result<Place, String> {
-        match self.walk_as_far_as_it_goes(given, links)? {
+    fn walk_path(&self, given: &Path, links: LinkPolicy) -> Result<Location, String> {
+        match self.walk_existing(given, links)? {
             (place, missing) if missing.is_empty() => Ok(place),
             _ => Err(missing_error(given)),
         }
     }
 
     /// The last of the way that is there, and the names of the directories that are not.
-    fn walk_as_far_as_it_goes(
+    fn walk_existing(
         &self,
         given: &Path,
-        links: Links,
-    ) -> Result<(Place, Vec<OsString>), String> {
+        links: LinkPolicy,
+    ) -> Result<(Location, Vec<OsString>), String> {
         let named = one_line(&given.to_string_lossy(), 100);
         let outside = || {
             format!(
@@ -169,19 +175,19 @@ impl Root {
         let mut last = None;
         let mut missing = Vec::new();
         let mut followed = 0;
-        self.push(given, &mut at, &mut rest).ok_or_else(outside)?;
+        self.push_path(given, &mut at, &mut rest).ok_or_else(outside)?;
         while let Some(step) = rest.pop() {
             let here = Arc::clone(at.last().map_or(root, |(_, dir)| dir));
             let name = match step {
-                Step::Up if at.pop().is_none() => return Err(outside()),
-                Step::Up => continue,
-                Step::Down(name) => name,
+                PathStep::Up if at.pop().is_none() => return Err(outside()),
+                PathStep::Up => continue,
+                PathStep::Down(name) => name,
             };
-            let kind = match here.kind(&name) {
+            let kind = match here.entry_kind(&name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     missing.push(name);
                     for step in rest.drain(..).rev() {
-                        let Step::Down(name) = step else { return Err(missing_error(given)) };
+                        let PathStep::Down(name) = step else { return Err(missing_error(given)) };
                         missing.push(name);
                     }
                     break;
@@ -189,26 +195,26 @@ impl Root {
                 kind => kind.map_err(|error| failed(&error))?,
             };
             match kind {
-                Kind::Link if links == Links::Refused => {
+                EntryKind::Link if links == LinkPolicy::Refuse => {
                     return Err(format!("`{named}` leads through a link, and so is not written"));
                 }
-                Kind::Link => {
+                EntryKind::Link => {
                     followed += 1;
-                    if followed > MOST_LINKS {
+                    if followed > MAX_LINKS {
                         return Err(format!("`{named}` leads through too many links"));
                     }
-                    let target = here.link(&name).map_err(|error| failed(&error))?;
-                    self.push(&target, &mut at, &mut rest).ok_or_else(outside)?;
+                    let target = here.read_link(&name).map_err(|error| failed(&error))?;
+                    self.push_path(&target, &mut at, &mut rest).ok_or_else(outside)?;
                 }
-                Kind::Directory => {
+                EntryKind::Directory => {
                     // If it was swapped since, this fails.
-                    let dir = here.enter(&name).map_err(|error| failed(&error))?;
+                    let dir = here.open_subdir(&name).map_err(|error| failed(&error))?;
                     at.push((name, Arc::new(dir)));
                 }
-                Kind::File(_) | Kind::Other if rest.is_empty() => {
+                EntryKind::File(_) | EntryKind::Other if rest.is_empty() => {
                     last = Some((here, name, kind));
                 }
-                Kind::File(_) | Kind::Other => {
+                EntryKind::File(_) | EntryKind::Other => {
                     return Err(format!("`{named}` cannot be read: a part of it is a file"));
                 }
             }
@@ -217,33 +223,35 @@ impl Root {
         let found = match last {
             Some((dir, file, kind)) => {
                 name.push(&file);
-                Found::Entry(dir, file, kind)
+                LocationTarget::Entry(dir, file, kind)
             }
-            None => Found::Directory(at.pop().map_or_else(|| Arc::clone(root), |(_, dir)| dir)),
+            None => {
+                LocationTarget::Directory(at.pop().map_or_else(|| Arc::clone(root), |(_, dir)| dir))
+            }
         };
-        Ok((Place { name, found }, missing))
+        Ok((Location { path: name, target: found }, missing))
     }
 
     /// Puts a path before what is left to walk. `None` if it is absolute and begins elsewhere.
-    fn push(
+    fn push_path(
         &self,
         path: &Path,
         at: &mut Vec<(OsString, Arc<Dir>)>,
-        rest: &mut Vec<Step>,
+        rest: &mut Vec<PathStep>,
     ) -> Option<()> {
         let path = match path.has_root() {
             false => path,
             true => {
                 at.clear();
-                self.0.names.iter().find_map(|name| path.strip_prefix(name).ok())?
+                self.0.path_prefixes.iter().find_map(|name| path.strip_prefix(name).ok())?
             }
         };
         let before = rest.len();
         for component in path.components() {
             match component {
                 Component::CurDir => {}
-                Component::ParentDir => rest.push(Step::Up),
-                Component::Normal(name) => rest.push(Step::Down(name.to_owned())),
+                Component::ParentDir => rest.push(PathStep::Up),
+                Component::Normal(name) => rest.push(PathStep::Down(name.to_owned())),
                 Component::RootDir | Component::Prefix(_) => return None,
             }
         }
@@ -252,13 +260,13 @@ impl Root {
     }
 }
 
-fn check_length(given: &str) -> Result<(), String> {
+fn check_path_limits(given: &str) -> Result<(), String> {
     let named = one_line(given, 100);
-    if given.len() > LONGEST_PATH {
-        return Err(format!("`{named}` is longer than {LONGEST_PATH} bytes"));
+    if given.len() > MAX_PATH_BYTES {
+        return Err(format!("`{named}` is longer than {MAX_PATH_BYTES} bytes"));
     }
-    match Path::new(given).components().count() > DEEPEST_PATH {
-        true => Err(format!("`{named}` has more than {DEEPEST_PATH} parts")),
+    match Path::new(given).components().count() > MAX_PATH_PARTS {
+        true => Err(format!("`{named}` has more than {MAX_PATH_PARTS} parts")),
         false => Ok(()),
     }
 }
@@ -270,38 +278,38 @@ fn missing_error(path: &Path) -> String {
     )
 }
 
-enum Step {
+enum PathStep {
     Up,
     Down(OsString),
 }
 
-impl Place {
+impl Location {
     /// The path as the model names it.
-    pub(crate) fn name(&self) -> String {
-        written(&self.name)
+    pub(crate) fn display_name(&self) -> String {
+        display_path(&self.path)
     }
 
     /// Its entries, in order; an error if it is not a directory.
-    pub(crate) fn entries(&self) -> Result<Vec<(OsString, Kind)>, String> {
-        match &self.found {
-            Found::Directory(dir) => {
-                sorted(dir).map_err(|error| format!("`{}`: {error}", self.name()))
+    pub(crate) fn entries(&self) -> Result<Vec<(OsString, EntryKind)>, String> {
+        match &self.target {
+            LocationTarget::Directory(dir) => {
+                sorted_entries(dir).map_err(|error| format!("`{}`: {error}", self.display_name()))
             }
-            Found::Entry(..) => {
-                let name = self.name();
+            LocationTarget::Entry(..) => {
+                let name = self.display_name();
                 Err(format!("`{name}` is not a directory. Call `read_file` to read a file."))
             }
         }
     }
 
     /// The file itself, opened; an error if it is something else.
-    pub(crate) fn open(&self) -> Result<File, String> {
-        let name = self.name();
-        match &self.found {
-            Found::Entry(dir, file, Kind::File(_)) => {
-                dir.file(file).map_err(|error| format!("`{name}` cannot be read: {error}"))
+    pub(crate) fn open_file(&self) -> Result<File, String> {
+        let name = self.display_name();
+        match &self.target {
+            LocationTarget::Entry(dir, file, EntryKind::File(_)) => {
+                dir.open_file(file).map_err(|error| format!("`{name}` cannot be read: {error}"))
             }
-            Found::Entry(..) | Found::Directory(_) => {
+            LocationTarget::Entry(..) | LocationTarget::Directory(_) => {
                 let what = "Call `list_directory` to see what there is.";
                 Err(format!("`{name}` is not a file. {what}"))
             }
@@ -310,28 +318,30 @@ impl Place {
 
     /// Its files, sorted, without those in hidden and in build directories, and without following
     /// links. A file is its own and only file.
-    pub(crate) fn files(&self, extension: Option<&str>) -> Result<Files, String> {
-        let mut files = Files {
+    pub(crate) fn files(&self, extension: Option<&str>) -> Result<FileIter, String> {
+        let mut files = FileIter {
             extension: extension.and_then(plain_extension),
-            waiting: Vec::new(),
-            unreadable: 0,
+            pending: Vec::new(),
+            unreadable_count: 0,
         };
-        match &self.found {
-            Found::Entry(dir, file, kind @ Kind::File(_)) => {
+        match &self.target {
+            LocationTarget::Entry(dir, file, kind @ EntryKind::File(_)) => {
                 files.extension = None;
-                files.waiting.push(Waiting {
+                files.pending.push(PendingEntry {
                     parent: Arc::clone(dir),
-                    path: self.name.clone(),
-                    file: file.clone(),
+                    path: self.path.clone(),
+                    file_name: file.clone(),
                     kind: *kind,
                 });
             }
-            Found::Entry(..) => {
-                return Err(format!("`{}` is neither a file nor a directory", self.name()));
+            LocationTarget::Entry(..) => {
+                return Err(format!("`{}` is neither a file nor a directory", self.display_name()));
             }
-            Found::Directory(dir) => {
-                let entered = files.enter(dir, &self.name);
-                entered.map_err(|error| format!("`{}` cannot be read: {error}", self.name()))?;
+            LocationTarget::Directory(dir) => {
+                let entered = files.push_entries(dir, &self.path);
+                entered.map_err(|error| {
+                    format!("`{}` cannot be read: {error}", self.display_name())
+                })?;
             }
         }
         Ok(files)
@@ -340,161 +350,166 @@ impl Place {
 
 /// An entry of a directory that is held open, so that what is found out about it and what is written
 /// concern the same directory.
-pub(crate) struct Entry {
+pub(crate) struct WriteTarget {
     dir: Arc<Dir>,
     /// The directories below it that are made first.
-    missing: Vec<OsString>,
-    file: OsString,
+    missing_dirs: Vec<OsString>,
+    file_name: OsString,
     path: String,
-    name: String,
+    display_name: String,
 }
 
-impl Entry {
+impl WriteTarget {
     /// The path from the working directory on, without anything that leads back.
     pub(crate) fn path(&self) -> String {
         self.path.clone()
     }
 
     /// The same in one line.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    pub(crate) fn display_name(&self) -> &str {
+        &self.display_name
     }
 
-    pub(crate) fn makes_a_directory(&self) -> bool {
-        !self.missing.is_empty()
+    pub(crate) fn has_missing_dirs(&self) -> bool {
+        !self.missing_dirs.is_empty()
     }
 
     /// Whether there is a file already, and how many bytes it has; an error if it is not to be written.
-    pub(crate) fn size(&self) -> Result<Option<u64>, String> {
-        if !self.missing.is_empty() {
+    pub(crate) fn existing_size(&self) -> Result<Option<u64>, String> {
+        if !self.missing_dirs.is_empty() {
             return Ok(None);
         }
-        match self.dir.kind(&self.file) {
+        match self.dir.entry_kind(&self.file_name) {
             // The file is replaced, which needs no permission of its own.
-            Ok(Kind::File(bytes)) => match self.dir.is_writable(&self.file) {
+            Ok(EntryKind::File(bytes)) => match self.dir.is_writable(&self.file_name) {
                 Ok(true) => Ok(Some(bytes)),
-                Ok(false) => Err(format!("`{}` is write-protected", self.name)),
-                Err(error) => Err(format!("`{}` cannot be written: {error}", self.name)),
+                Ok(false) => Err(format!("`{}` is write-protected", self.display_name)),
+                Err(error) => Err(format!("`{}` cannot be written: {error}", self.display_name)),
             },
-            Ok(Kind::Directory | Kind::Link | Kind::Other) => {
-                Err(format!("`{}` is there already, and not a plain file", self.name))
+            Ok(EntryKind::Directory | EntryKind::Link | EntryKind::Other) => {
+                Err(format!("`{}` is there already, and not a plain file", self.display_name))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("`{}` cannot be written: {error}", self.name)),
+            Err(error) => Err(format!("`{}` cannot be written: {error}", self.display_name)),
         }
     }
 
     /// What is in the file.
     pub(crate) fn read(&self, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, String> {
-        let file = self.dir.file(&self.file).map_err(Unread::Failed);
-        let read = file.and_then(|file| read_whole(file, limit, cx));
-        read.map_err(|why| why.about(&self.name, limit))
+        let file = self.dir.open_file(&self.file_name).map_err(ReadError::Io);
+        let read = file.and_then(|file| read_bounded(file, limit, cx));
+        read.map_err(|why| why.into_message(&self.display_name, limit))
     }
 
     /// Writes the whole file, or nothing of it.
     pub(crate) fn write(&self, text: &[u8]) -> Result<(), String> {
         let write = || {
             let mut made = None;
-            for name in &self.missing {
+            for name in &self.missing_dirs {
                 let dir = made.as_ref().unwrap_or(&*self.dir);
-                made = Some(dir.make(name)?);
+                made = Some(dir.create_subdir(name)?);
             }
-            made.as_ref().unwrap_or(&*self.dir).replace(&self.file, text)
+            made.as_ref().unwrap_or(&*self.dir).replace_file(&self.file_name, text)
         };
-        write().map_err(|error| format!("`{}` is not written: {error}", self.name))
+        write().map_err(|error| format!("`{}` is not written: {error}", self.display_name))
     }
 }
 
-fn written(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     match path.as_os_str().is_empty() {
         true => ".".to_owned(),
         false => path.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/"),
     }
 }
 
-fn sorted(dir: &Dir) -> io::Result<Vec<(OsString, Kind)>> {
+fn sorted_entries(dir: &Dir) -> io::Result<Vec<(OsString, EntryKind)>> {
     let mut entries = dir.entries()?;
     entries.sort_by(|(a, _), (b, _)| a.cmp(b));
     Ok(entries)
 }
 
 /// The files below a directory, one after the other; each directory is read when it is reached.
-pub(crate) struct Files {
+pub(crate) struct FileIter {
     extension: Option<String>,
     /// The next one last.
-    waiting: Vec<Waiting>,
-    unreadable: usize,
+    pending: Vec<PendingEntry>,
+    unreadable_count: usize,
 }
 
-struct Waiting {
+struct PendingEntry {
     parent: Arc<Dir>,
     /// From the root on.
     path: PathBuf,
-    file: OsString,
-    kind: Kind,
+    file_name: OsString,
+    kind: EntryKind,
 }
 
-impl Files {
+impl FileIter {
     pub(crate) fn extension(&self) -> Option<&str> {
         self.extension.as_deref()
     }
 
     /// How many directories could not be read so far.
-    pub(crate) fn unreadable(&self) -> usize {
-        self.unreadable
+    pub(crate) fn unreadable_count(&self) -> usize {
+        self.unreadable_count
     }
 
-    fn enter(&mut self, dir: &Arc<Dir>, path: &Path) -> io::Result<()> {
-        let entries = sorted(dir)?;
-        self.waiting.extend(entries.into_iter().rev().map(|(file, kind)| Waiting {
+    fn push_entries(&mut self, dir: &Arc<Dir>, path: &Path) -> io::Result<()> {
+        let entries = sorted_entries(dir)?;
+        self.pending.extend(entries.into_iter().rev().map(|(file, kind)| PendingEntry {
             parent: Arc::clone(dir),
             path: path.join(&file),
-            file,
+            file_name: file,
             kind,
         }));
         Ok(())
     }
 
-    fn fits(&self, path: &Path) -> bool {
+    fn has_wanted_extension(&self, path: &Path) -> bool {
         let Some(wanted) = &self.extension else { return true };
         path.extension().is_some_and(|has| has.eq_ignore_ascii_case(wanted))
     }
 }
 
 /// The directory, unless it is hidden or one of build output.
-fn entered(Waiting { parent, path, file, .. }: &Waiting) -> Option<io::Result<Dir>> {
+fn open_unless_ignored(
+    PendingEntry { parent, path, file_name: file, .. }: &PendingEntry,
+) -> Option<io::Result<Dir>> {
     if file.as_encoded_bytes().starts_with(b".") {
         return None;
     }
     let is_in_root = path.as_os_str() == file;
-    let has = |dir: &Dir, name: &str| dir.kind(OsStr::new(name)).is_ok();
+    let has = |dir: &Dir, name: &str| dir.entry_kind(OsStr::new(name)).is_ok();
     // A folder of sources may be called `target` as well.
     let may_be_output = file == OsStr::new("target");
     if may_be_output && (is_in_root || has(parent, "Cargo.toml")) {
         return None;
     }
-    match parent.enter(file) {
+    match parent.open_subdir(file) {
         Ok(dir) if may_be_output && has(&dir, "CACHEDIR.TAG") => None,
         entered => Some(entered),
     }
 }
 
-impl Iterator for Files {
+impl Iterator for FileIter {
     /// The file, opened, and its path.
     type Item = (io::Result<File>, String);
 
     fn next(&mut self) -> Option<Self::Item> {
-        while let Some(next) = self.waiting.pop() {
+        while let Some(next) = self.pending.pop() {
             match next.kind {
-                Kind::File(_) if self.fits(&next.path) => {
-                    return Some((next.parent.file(&next.file), written(&next.path)));
+                EntryKind::File(_) if self.has_wanted_extension(&next.path) => {
+                    return Some((
+                        next.parent.open_file(&next.file_name),
+                        display_path(&next.path),
+                    ));
                 }
-                Kind::Directory => {
-                    let Some(dir) = entered(&next) else { continue };
-                    let read = dir.and_then(|dir| self.enter(&Arc::new(dir), &next.path));
-                    self.unreadable += usize::from(read.is_err());
+                EntryKind::Directory => {
+                    let Some(dir) = open_unless_ignored(&next) else { continue };
+                    let read = dir.and_then(|dir| self.push_entries(&Arc::new(dir), &next.path));
+                    self.unreadable_count += usize::from(read.is_err());
                 }
-                Kind::File(_) | Kind::Link | Kind::Other => {}
+                EntryKind::File(_) | EntryKind::Link | EntryKind::Other => {}
             }
         }
         None
@@ -508,45 +523,45 @@ fn plain_extension(given: &str) -> Option<String> {
 }
 
 /// Why a file was not read to its end.
-pub(crate) enum Unread {
+pub(crate) enum ReadError {
     /// With its size in bytes, as far as it is known.
     TooLarge(u64),
-    Failed(io::Error),
+    Io(io::Error),
 }
 
-impl Unread {
+impl ReadError {
     /// For the model.
-    pub(crate) fn about(self, name: &str, limit: u64) -> String {
+    pub(crate) fn into_message(self, name: &str, limit: u64) -> String {
         match self {
             Self::TooLarge(bytes) => {
                 format!("`{name}` has {bytes} bytes, and a file of more than {limit} is not read.")
             }
-            Self::Failed(error) => format!("`{name}` cannot be read: {error}"),
+            Self::Io(error) => format!("`{name}` cannot be read: {error}"),
         }
     }
 }
 
 /// Reads a whole file of at most `limit` bytes, and stops in the middle if the call is cancelled.
-pub(crate) fn read_whole(file: File, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, Unread> {
-    let size = file.metadata().map_err(Unread::Failed)?.len();
+pub(crate) fn read_bounded(file: File, limit: u64, cx: &ToolContext) -> Result<Vec<u8>, ReadError> {
+    let size = file.metadata().map_err(ReadError::Io)?.len();
     if size > limit {
-        return Err(Unread::TooLarge(size));
+        return Err(ReadError::TooLarge(size));
     }
     let mut bytes = Vec::new();
-    in_pieces(file, cx, |piece| {
+    read_in_pieces(file, cx, |piece| {
         bytes.extend_from_slice(piece);
         // The file may have grown since, and some have no size to tell.
         bytes.len() as u64 <= limit
     })
-    .map_err(Unread::Failed)?;
+    .map_err(ReadError::Io)?;
     match bytes.len() as u64 {
-        read if read > limit => Err(Unread::TooLarge(read.max(size))),
+        read if read > limit => Err(ReadError::TooLarge(read.max(size))),
         _ => Ok(bytes),
     }
 }
 
 /// Reads a file piece by piece, for as long as `each` says so and the call is not cancelled.
-pub(crate) fn in_pieces(
+pub(crate) fn read_in_pieces(
     mut file: impl Read,
     cx: &ToolContext,
     mut each: impl FnMut(&[u8]) -> bool,

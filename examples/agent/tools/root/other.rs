@@ -6,7 +6,7 @@ use std::fs::{self, File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Kind;
+use super::EntryKind;
 
 pub(super) struct Dir(PathBuf);
 
@@ -22,26 +22,26 @@ impl Dir {
         path.canonicalize().is_ok_and(|path| path == self.0)
     }
 
-    pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
-        match self.kind(name)? {
-            Kind::Directory => Ok(Self(self.0.join(name))),
-            Kind::File(_) | Kind::Link | Kind::Other => {
+    pub(super) fn open_subdir(&self, name: &OsStr) -> io::Result<Self> {
+        match self.entry_kind(name)? {
+            EntryKind::Directory => Ok(Self(self.0.join(name))),
+            EntryKind::File(_) | EntryKind::Link | EntryKind::Other => {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a directory"))
             }
         }
     }
 
     /// Makes a directory, unless it is there by now, and opens it.
-    pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
+    pub(super) fn create_subdir(&self, name: &OsStr) -> io::Result<Self> {
         match fs::create_dir(self.0.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-            Ok(()) | Err(_) => self.enter(name),
+            Ok(()) | Err(_) => self.open_subdir(name),
         }
     }
 
-    pub(super) fn kind(&self, name: &OsStr) -> io::Result<Kind> {
+    pub(super) fn entry_kind(&self, name: &OsStr) -> io::Result<EntryKind> {
         let meta = fs::symlink_metadata(self.0.join(name))?;
-        Ok(kind(meta.file_type(), meta.len()))
+        Ok(kind_from_metadata(meta.file_type(), meta.len()))
     }
 
     /// Whether a file may be written as it is.
@@ -50,24 +50,24 @@ impl Dir {
     }
 
     /// Where a link leads.
-    pub(super) fn link(&self, name: &OsStr) -> io::Result<PathBuf> {
+    pub(super) fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
         fs::read_link(self.0.join(name))
     }
 
     /// Opens a file for reading.
-    pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
-        match self.kind(name)? {
-            Kind::File(_) => File::open(self.0.join(name)),
-            Kind::Directory | Kind::Link | Kind::Other => Err(not_a_file()),
+    pub(super) fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        match self.entry_kind(name)? {
+            EntryKind::File(_) => File::open(self.0.join(name)),
+            EntryKind::Directory | EntryKind::Link | EntryKind::Other => Err(not_a_file_error()),
         }
     }
 
-    pub(super) fn entries(&self) -> io::Result<Vec<(OsString, Kind)>> {
+    pub(super) fn entries(&self) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(&self.0)? {
             let name = entry?.file_name();
             // One that is gone by now is left out.
-            if let Ok(kind) = self.kind(&name) {
+            if let Ok(kind) = self.entry_kind(&name) {
                 entries.push((name, kind));
             }
         }
@@ -75,10 +75,12 @@ impl Dir {
     }
 
     /// Puts a file with this content in the place of the one that is there, if any.
-    pub(super) fn replace(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
-        match self.kind(name) {
-            Ok(Kind::File(_)) => {}
-            Ok(Kind::Directory | Kind::Link | Kind::Other) => return Err(not_a_file()),
+    pub(super) fn replace_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        match self.entry_kind(name) {
+            Ok(EntryKind::File(_)) => {}
+            Ok(EntryKind::Directory | EntryKind::Link | EntryKind::Other) => {
+                return Err(not_a_file_error());
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -86,15 +88,15 @@ impl Dir {
     }
 }
 
-fn kind(kind: FileType, bytes: u64) -> Kind {
+fn kind_from_metadata(kind: FileType, bytes: u64) -> EntryKind {
     match (kind.is_file(), kind.is_dir(), kind.is_symlink()) {
-        (true, _, _) => Kind::File(bytes),
-        (_, true, _) => Kind::Directory,
-        (_, _, true) => Kind::Link,
-        (false, false, false) => Kind::Other,
+        (true, _, _) => EntryKind::File(bytes),
+        (_, true, _) => EntryKind::Directory,
+        (_, _, true) => EntryKind::Link,
+        (false, false, false) => EntryKind::Other,
     }
 }
 
-fn not_a_file() -> io::Error {
+fn not_a_file_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file")
 }

@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::Kind;
+use super::EntryKind;
 
 pub(super) struct Dir(OwnedFd);
 
 /// So that no two files that are being written have the same name.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
+static NEXT_TEMP_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Dir {
     /// Opens a directory of the user's, links and all.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(fs::open(path, DIRECTORY, Mode::empty())?))
+        Ok(Self(fs::open(path, DIRECTORY_FLAGS, Mode::empty())?))
     }
 
     /// Whether it is the directory at a path.
@@ -36,20 +36,20 @@ impl Dir {
         }
     }
 
-    pub(super) fn enter(&self, name: &OsStr) -> io::Result<Self> {
-        Ok(Self(fs::openat(&self.0, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?))
+    pub(super) fn open_subdir(&self, name: &OsStr) -> io::Result<Self> {
+        Ok(Self(fs::openat(&self.0, name, DIRECTORY_FLAGS | OFlags::NOFOLLOW, Mode::empty())?))
     }
 
     /// Makes a directory, unless it is there by now, and opens it.
-    pub(super) fn make(&self, name: &OsStr) -> io::Result<Self> {
+    pub(super) fn create_subdir(&self, name: &OsStr) -> io::Result<Self> {
         match fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => self.enter(name),
+            Ok(()) | Err(Errno::EXIST) => self.open_subdir(name),
             Err(error) => Err(error.into()),
         }
     }
 
-    pub(super) fn kind(&self, name: &OsStr) -> io::Result<Kind> {
-        Ok(kind(&fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
+    pub(super) fn entry_kind(&self, name: &OsStr) -> io::Result<EntryKind> {
+        Ok(kind_from_stat(&fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     /// Whether a file may be written as it is. One without any permission to write is protected also
@@ -67,23 +67,23 @@ impl Dir {
     }
 
     /// Where a link leads.
-    pub(super) fn link(&self, name: &OsStr) -> io::Result<PathBuf> {
+    pub(super) fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
         let target = fs::readlinkat(&self.0, name, Vec::new())?;
         Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
     }
 
     /// Opens a file for reading. Something else that took its place is an error, and is not waited
     /// for as a pipe would be.
-    pub(super) fn file(&self, name: &OsStr) -> io::Result<File> {
+    pub(super) fn open_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = fs::openat(&self.0, name, flags | OFlags::CLOEXEC, Mode::empty())?;
-        match kind(&fs::fstat(&file)?) {
-            Kind::File(_) => Ok(file.into()),
-            Kind::Directory | Kind::Link | Kind::Other => Err(not_a_file()),
+        match kind_from_stat(&fs::fstat(&file)?) {
+            EntryKind::File(_) => Ok(file.into()),
+            EntryKind::Directory | EntryKind::Link | EntryKind::Other => Err(not_a_file_error()),
         }
     }
 
-    pub(super) fn entries(&self) -> io::Result<Vec<(OsString, Kind)>> {
+    pub(super) fn entries(&self) -> io::Result<Vec<(OsString, EntryKind)>> {
         let mut entries = Vec::new();
         for entry in fs::Dir::read_from(&self.0)? {
             let entry = entry?;
@@ -92,7 +92,7 @@ impl Dir {
                 continue;
             }
             // One that is gone by now is left out.
-            if let Ok(kind) = self.kind(name) {
+            if let Ok(kind) = self.entry_kind(name) {
                 entries.push((name.to_owned(), kind));
             }
         }
@@ -100,11 +100,11 @@ impl Dir {
     }
 
     /// A new file, with its name.
-    fn temporary(&self) -> io::Result<(File, String)> {
+    fn create_temp_file(&self) -> io::Result<(File, String)> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let mode = Mode::from_raw_mode(0o666);
         loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let number = NEXT_TEMP_NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!(".turnstream-{}-{number}.new", process::id());
             match fs::openat(&self.0, &name, flags | OFlags::CLOEXEC, mode) {
                 // A process of this id that was killed has left it.
@@ -117,14 +117,14 @@ impl Dir {
     /// Puts a file with this content in the place of the one that is there, if any. It is written
     /// under another name first, so that neither a link that appears in the middle nor a second name
     /// of the old file is written through, and the old content is there until the new one is whole.
-    pub(super) fn replace(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    pub(super) fn replace_file(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let old = match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(old) if matches!(kind(&old), Kind::File(_)) => Some(old),
-            Ok(_) => return Err(not_a_file()),
+            Ok(old) if matches!(kind_from_stat(&old), EntryKind::File(_)) => Some(old),
+            Ok(_) => return Err(not_a_file_error()),
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error.into()),
         };
-        let (mut file, new) = self.temporary()?;
+        let (mut file, new) = self.create_temp_file()?;
         let mut put = || {
             if let Some(old) = old {
                 fs::fchmod(&file, Mode::from_raw_mode(old.st_mode) & Mode::from_raw_mode(0o777))?;
@@ -141,15 +141,15 @@ impl Dir {
     }
 }
 
-fn kind(meta: &Stat) -> Kind {
+fn kind_from_stat(meta: &Stat) -> EntryKind {
     match FileType::from_raw_mode(meta.st_mode) {
-        FileType::RegularFile => Kind::File(u64::try_from(meta.st_size).unwrap_or(0)),
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Link,
-        _ => Kind::Other,
+        FileType::RegularFile => EntryKind::File(u64::try_from(meta.st_size).unwrap_or(0)),
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
     }
 }
 
-fn not_a_file() -> io::Error {
+fn not_a_file_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file")
 }
