@@ -50,6 +50,7 @@ mod encode_context;
 mod failure;
 mod fallback;
 mod first_poll;
+mod frame_template;
 #[cfg(feature = "http")]
 mod from_env;
 mod function_tool;

@@ -10,11 +10,11 @@ use checks::Wire;
 use proptest::prelude::*;
 
 #[path = "../../fuzz/checks.rs"]
-mod checks;
+pub(crate) mod checks;
 
 /// What is done to a stream.
 #[derive(Clone, Debug)]
-enum Mutation {
+pub(crate) enum Mutation {
     /// Some bytes are gone.
     Remove { at: usize, len: usize },
     /// Some bytes stand there twice.
@@ -51,7 +51,7 @@ const JSON_SNIPPETS: &[&str] = &[
     "event: error\n",
 ];
 
-fn any_mutation() -> impl Strategy<Value = Mutation> {
+pub(crate) fn any_mutation() -> impl Strategy<Value = Mutation> {
     let at = any::<usize>;
     let len = 1..80_usize;
     prop_oneof![
@@ -65,7 +65,7 @@ fn any_mutation() -> impl Strategy<Value = Mutation> {
     ]
 }
 
-fn mutate_bytes(mut bytes: Vec<u8>, harm: &Mutation) -> Vec<u8> {
+pub(crate) fn mutate_bytes(mut bytes: Vec<u8>, harm: &Mutation) -> Vec<u8> {
     let within = |at: usize| at % (bytes.len() + 1);
     match *harm {
         Mutation::Remove { at, len } => {
@@ -101,14 +101,14 @@ fn mutate_bytes(mut bytes: Vec<u8>, harm: &Mutation) -> Vec<u8> {
 }
 
 /// The streams to begin from, written by hand.
-fn seed_streams(folder: &str) -> Vec<Vec<u8>> {
+pub(crate) fn seed_streams(folder: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(folder);
     let mut paths: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn seed_folder(wire: Wire) -> &'static str {
+pub(crate) fn seed_folder(wire: Wire) -> &'static str {
     match wire {
         Wire::Anthropic => "anthropic",
         Wire::OpenAiChat => "openai_chat",

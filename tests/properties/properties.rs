@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `loop_stream` | every form of the loop agrees with a loop over vectors |
 //! | `frames` | frames of server-sent events agree with `eventsource-stream`, in any chunks |
+//! | `repeated_frames` | a frame that repeats another but for its text is read as the parser reads it |
 //! | `any_bytes` | damaged streams break no law, on any wire |
 //! | `bodies` | a body is the same turn on every wire, however it is framed and cut |
 //! | `anthropic`, `chat`, `gemini`, `ollama`, `openai_responses` | each wire: cuts, noise, stable prefixes |
@@ -36,6 +37,7 @@ mod loop_stream;
 mod ollama;
 mod openai_responses;
 mod pools;
+mod repeated_frames;
 mod retry;
 mod sessions;
 mod settle;

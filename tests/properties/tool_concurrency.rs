@@ -18,7 +18,7 @@ use crate::support::clock;
 #[allow(dead_code, reason = "the tests of `tools` use all of it")]
 mod fixture;
 
-use self::fixture::{Rules, shapes, spec, turn};
+use self::fixture::{ScriptedPolicy, spec, summarize_remaining, turn_from_reply};
 
 /// When each call ran, in ms: from, to.
 type CallSpans = Arc<Mutex<Vec<(usize, u128, u128)>>>;
@@ -50,10 +50,10 @@ async fn check_overlaps(sequence: &[(bool, u64)], at_once: usize, gated: bool) {
         let name = if *alone { "alone" } else { "safe" };
         reply.call_raw(&at.to_string(), name, &json!({ "ms": ms }).to_string())
     });
-    let turn = turn(reply).await;
+    let turn = turn_from_reply(reply).await;
     let mut run = kit.run(&History::from_id("h"), &turn);
     if gated {
-        run = run.with_policy(Rules::with(|book| book.slow = 1));
+        run = run.with_policy(ScriptedPolicy::configured(|book| book.before_delay_ms = 1));
     }
     let events: Vec<_> = run.by_ref().collect().await;
     let started: Vec<usize> = events
@@ -110,8 +110,8 @@ async fn consecutive_shared_calls_run_concurrently() {
     let reply = calls.iter().enumerate().fold(Reply::new(), |reply, (at, name)| {
         reply.call_raw(&at.to_string(), name, "{\"ms\":10}")
     });
-    let turn = turn(reply).await;
-    shapes(&mut kit.run(&History::from_id("h"), &turn)).await;
+    let turn = turn_from_reply(reply).await;
+    summarize_remaining(&mut kit.run(&History::from_id("h"), &turn)).await;
     let mut spans = spans.lock().unwrap().clone();
     spans.sort_unstable();
     assert_eq!(spans, [(0, 0, 10), (1, 0, 10), (2, 10, 20), (3, 20, 30), (4, 20, 30)]);

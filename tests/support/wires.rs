@@ -137,6 +137,24 @@ pub(crate) fn wire_frame(wire: Wire, data: &str) -> String {
     }
 }
 
+/// The same body with a space in every other frame, so that no frame repeats the bytes of the one before it.
+pub(crate) fn parse_each_frame(body: &[u8]) -> Vec<u8> {
+    let mut is_spaced = false;
+    let mut spaced = Vec::with_capacity(body.len());
+    for line in body.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+        let data = line.strip_prefix(b"data:").unwrap_or(line);
+        let data = data.strip_prefix(b" ").unwrap_or(data);
+        match data.strip_prefix(b"{") {
+            Some(rest) if is_spaced => {
+                spaced.extend([&line[..line.len() - rest.len()], b" ", rest].concat());
+            }
+            _ => spaced.extend(line),
+        }
+        is_spaced ^= data.starts_with(b"{");
+    }
+    spaced
+}
+
 /// One frame of a stream of server-sent events.
 pub(crate) fn sse_frame(data: &str) -> String {
     format!("data: {data}\n\n")

@@ -22,6 +22,7 @@ use turnstream::turn::{PartialTurn, TurnEvent};
 use self::disagreements::DISAGREEMENTS;
 use self::recording::{Recording, Wire, decode_pieces, decode_whole, load_recordings};
 use self::sdk::differing_fields;
+use crate::support::wires::parse_each_frame;
 
 #[test]
 fn recordings_are_decoded_as_by_the_vendors_sdk() {
@@ -39,6 +40,11 @@ fn any_split_of_the_bytes_yields_the_same_events() {
         println!("a debug build cuts at 50 places only; --release cuts everywhere");
     }
     check_recordings("the same events in every cut", &load_recordings(), chunking_differences);
+}
+
+#[test]
+fn a_frame_that_repeats_another_is_read_as_the_parser_reads_it() {
+    check_recordings("the same when each frame is parsed", &load_recordings(), parser_differences);
 }
 
 /// The comparison is worth something only if each of its fields can fail.
@@ -193,6 +199,15 @@ fn chunking_differences(recording: &Recording) -> Vec<String> {
 
 /// Where bytes are cut in two: at each of the first 4 KiB and at 500 places behind them; in a
 /// debug build at 50 places in all.
+/// What differs if no frame repeats the bytes of another.
+fn parser_differences(recording: &Recording) -> Vec<String> {
+    let spaced = Bytes::from(parse_each_frame(&recording.bytes));
+    match decode_pieces(recording, vec![spaced]) == decode_whole(recording) {
+        true => Vec::new(),
+        false => vec!["the events differ".to_owned()],
+    }
+}
+
 fn cut_offsets(len: usize) -> Vec<usize> {
     let (dense, places) = if cfg!(debug_assertions) { (0, 50) } else { (4 << 10, 500) };
     let mut cuts: Vec<usize> = (1..=dense.min(len.saturating_sub(1))).collect();

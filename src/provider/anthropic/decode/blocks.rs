@@ -31,6 +31,24 @@ pub(super) enum Block {
     Opaque(OpaqueBlock),
 }
 
+/// The kind of text that a delta adds to a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DeltaKind {
+    Text,
+    Thinking,
+    InputJson,
+}
+
+impl DeltaKind {
+    pub(super) fn push(self, key: u32, text: &str, turn: &mut TurnBuilder) {
+        match self {
+            Self::Text => turn.push_text(key, text),
+            Self::Thinking => turn.push_reasoning(key, text, ReasoningKind::Trace),
+            Self::InputJson => turn.push_tool_call_args(key, text),
+        }
+    }
+}
+
 impl Block {
     /// Begins a block. `None` if it is whole already, or no block at all.
     pub(super) fn start(
@@ -96,16 +114,18 @@ impl Block {
         turn: &mut TurnBuilder,
     ) {
         match (kind, self) {
-            ("text_delta", Self::Text { .. }) => turn.push_text(key, delta.text.or_empty()),
+            ("text_delta", Self::Text { .. }) => {
+                DeltaKind::Text.push(key, delta.text.or_empty(), turn);
+            }
             ("thinking_delta", Self::Thinking { .. }) => {
-                turn.push_reasoning(key, delta.thinking.or_empty(), ReasoningKind::Trace);
+                DeltaKind::Thinking.push(key, delta.thinking.or_empty(), turn);
             }
             ("signature_delta", Self::Thinking { signature, .. }) => {
                 signature.push_str(delta.signature.or_empty());
             }
             ("input_json_delta", Self::ToolUse { has_deltas: deltas, .. }) => {
                 *deltas |= !delta.partial_json.or_empty().is_empty();
-                turn.push_tool_call_args(key, delta.partial_json.or_empty());
+                DeltaKind::InputJson.push(key, delta.partial_json.or_empty(), turn);
             }
             ("input_json_delta", Self::Opaque(opaque)) => {
                 opaque.input_json.push_str(delta.partial_json.or_empty());
@@ -115,6 +135,20 @@ impl Block {
                 Self::Text { citations } | Self::Opaque(OpaqueBlock { citations, .. }),
             ) => citations.extend(delta.citation.map(|citation| sendable_json(citation.get()))),
             _ => {}
+        }
+    }
+
+    /// The text of a delta that was taken, and its kind. `None` if the delta does something else as well.
+    pub(super) fn repeatable_text<'a>(&self, delta: &'a Delta<'_>) -> Option<(DeltaKind, &'a str)> {
+        match (delta.r#type.or_empty(), self) {
+            ("text_delta", Self::Text { .. }) => Some((DeltaKind::Text, delta.text.get()?)),
+            ("thinking_delta", Self::Thinking { .. }) => {
+                Some((DeltaKind::Thinking, delta.thinking.get()?))
+            }
+            ("input_json_delta", Self::ToolUse { .. }) => {
+                Some((DeltaKind::InputJson, delta.partial_json.get()?))
+            }
+            _ => None,
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 pub use self::transformations::{InputTransformation, input_transformations};
 
-use self::blocks::Block;
+use self::blocks::{Block, DeltaKind};
 use self::frames::{Delta, Event, Message, RawDelta, TokenCounts};
 use self::message_meta::MessageMeta;
 use crate::error::Error;
@@ -20,6 +20,7 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
+use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{LenientStr, read_frame, read_lenient};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
@@ -51,6 +52,14 @@ pub struct Decoder {
     open_blocks: Vec<(u64, Block)>,
     /// The key of the open message's first block, and the one behind its last.
     item_keys: Range<u32>,
+    template: FrameTemplate<RepeatedDelta>,
+}
+
+/// A delta of which only the text may change: its block, and the kind of the text.
+#[derive(Clone, Copy, Debug)]
+struct RepeatedDelta {
+    key: u32,
+    kind: DeltaKind,
 }
 
 impl Decoder {
@@ -157,6 +166,19 @@ impl Decoder {
         Ok(())
     }
 
+    /// The text of a delta that was read, if the same event with another text would add that and do
+    /// nothing else.
+    fn repeatable_text<'a>(
+        &self,
+        index: u64,
+        delta: &'a Delta<'_>,
+        turn: &TurnBuilder,
+    ) -> Option<(RepeatedDelta, &'a str)> {
+        let (_, block) = self.open_blocks.iter().rfind(|(open, _)| *open == index)?;
+        let (kind, text) = block.repeatable_text(delta)?;
+        (!turn.is_stopped()).then(|| (RepeatedDelta { key: self.item_key(index), kind }, text))
+    }
+
     fn on_compaction_delta(&mut self, index: u64, data: &str) {
         let mut room = String::new();
         let event: RawDelta<'_> = read_lenient(data, &mut room).unwrap_or_default();
@@ -193,6 +215,10 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        if let Some((RepeatedDelta { key, kind }, text)) = self.template.read(&frame) {
+            kind.push(key, &text, turn);
+            return Ok(FrameOutcome::Continue);
+        }
         // A kind of event that this reader does not know, and what keeps the connection alive, may
         // hold anything; `[DONE]` comes from proxies.
         let known = frame.event == "message"
@@ -202,6 +228,7 @@ impl Decode for Decoder {
         if !known || matches!(frame.data.trim(), "" | "[DONE]") {
             return Ok(FrameOutcome::Continue);
         }
+        self.template.forget();
         let mut room = String::new();
         let event: Event<'_> = read_frame("an event", frame.data, &mut room)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
@@ -220,6 +247,11 @@ impl Decode for Decoder {
                 self.on_block_delta(index, delta, turn)?;
                 if delta.and_then(|delta| delta.r#type.get()) == Some("compaction_delta") {
                     self.on_compaction_delta(index, frame.data);
+                }
+                if let Some(delta) = delta
+                    && let Some((repeated, text)) = self.repeatable_text(index, delta, turn)
+                {
+                    self.template.remember(&frame, text, None, repeated);
                 }
             }
             "content_block_start" => {

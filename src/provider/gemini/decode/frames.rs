@@ -66,7 +66,7 @@ pub(super) struct FunctionCall<'a> {
     pub(super) will_continue: Option<bool>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[expect(clippy::struct_field_names, reason = "they are the wire's")]
 pub(super) struct WireUsage {
@@ -79,6 +79,20 @@ pub(super) struct WireUsage {
 }
 
 impl WireUsage {
+    /// Replaces the number of this name, if it is one that is read.
+    pub(super) fn set(&mut self, name: &str, count: u64) {
+        let field = match name {
+            "promptTokenCount" => &mut self.prompt_token_count,
+            "candidatesTokenCount" => &mut self.candidates_token_count,
+            "thoughtsTokenCount" => &mut self.thoughts_token_count,
+            "toolUsePromptTokenCount" => &mut self.tool_use_prompt_token_count,
+            "cachedContentTokenCount" => &mut self.cached_content_token_count,
+            "totalTokenCount" => &mut self.total_token_count,
+            _ => return,
+        };
+        *field = LenientNumber(Some(count));
+    }
+
     /// Whether the numbers add up to the total that is said to be theirs. What was cached is part of
     /// the prompt.
     fn is_complete(&self) -> bool {

@@ -4,17 +4,20 @@ mod calls;
 mod frames;
 mod partial_args;
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use self::calls::Calls;
-use self::frames::{Candidate, Chunk, FunctionCall, Part, TokenCounts};
+use self::frames::{Candidate, Chunk, FunctionCall, Part, TokenCounts, WireUsage};
 use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
+use crate::provider::frame_template::FrameTemplate;
 use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
-use crate::provider::lenient;
+use crate::provider::lenient::{self, LenientStr};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -43,6 +46,14 @@ pub struct Decoder {
     /// Where the answer comes from, by the names of the wire.
     sources: Map<String, Value>,
     is_finished: bool,
+    template: FrameTemplate<RepeatedPart>,
+}
+
+/// A chunk with one part, of which only the text and the usage may change.
+#[derive(Clone, Copy, Debug)]
+struct RepeatedPart {
+    is_thought: bool,
+    usage: Option<WireUsage>,
 }
 
 /// A run of pieces of one kind.
@@ -64,9 +75,7 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    fn on_chunk(&mut self, json: &str, turn: &mut TurnBuilder) -> Result<(), Error> {
-        let mut room = String::new();
-        let chunk: Chunk<'_> = read_chunk(json, &mut room)?;
+    fn on_chunk(&mut self, chunk: &Chunk<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
         if let Some(error) = failure::non_null_error(chunk.error) {
             return Err(failure::error_in_stream(error.get()));
         }
@@ -74,8 +83,7 @@ impl Decoder {
         turn.set_model(chunk.model_version.or_empty());
         turn.set_response_id(chunk.response_id.or_empty());
         if let Some(usage) = chunk.usage_metadata.0 {
-            self.token_counts.update(usage);
-            turn.set_usage(self.token_counts.to_usage());
+            self.update_usage(usage, turn);
         }
         if let Some(candidate) = chunk.candidate() {
             return self.on_candidate(candidate, turn);
@@ -87,6 +95,39 @@ impl Decoder {
             turn.stop(StopReason::ContentFilter, raw);
         }
         Ok(())
+    }
+
+    fn update_usage(&mut self, usage: WireUsage, turn: &mut TurnBuilder) {
+        self.token_counts.update(usage);
+        turn.set_usage(self.token_counts.to_usage());
+    }
+
+    /// Takes the text of a chunk that repeats the one before but for it and the usage.
+    fn push_repeated(&mut self, part: RepeatedPart, text: &str, turn: &mut TurnBuilder) {
+        if let Some(mut usage) = part.usage {
+            self.template.counts().for_each(|(name, count)| usage.set(name, count));
+            self.update_usage(usage, turn);
+        }
+        if !turn.is_finished() {
+            self.push_text_part(text, part.is_thought, None, turn);
+        }
+    }
+
+    /// The text of a chunk that was read, if the same chunk with another text and other usage would add
+    /// those and do nothing else.
+    fn repeatable_text<'a>(&self, chunk: &Chunk<'a>) -> Option<(RepeatedPart, &'a str)> {
+        let candidate = chunk.candidate()?;
+        let parts = candidate.parts()?;
+        let [part] = &*parts else { return None };
+        let part: Part<'a> = lenient::read_object(part)?;
+        let has_more = candidate.source_metadata().next().is_some()
+            || candidate.specified_finish_reason().is_some()
+            || part.function_call.is_some()
+            || part.thought_signature.non_empty().is_some();
+        let is_thought = part.is_thought();
+        let LenientStr(Some(Cow::Borrowed(text))) = part.text else { return None };
+        let usage = chunk.usage_metadata.0;
+        (!has_more && !self.is_finished).then_some((RepeatedPart { is_thought, usage }, text))
     }
 
     fn on_candidate(
@@ -144,7 +185,10 @@ impl Decoder {
                     turn.push_provider_item(ProviderData::new(PROVIDER_NAME, &self.model, value));
                 }
             }
-            text => self.push_text_part(text.unwrap_or_default(), &part, turn),
+            text => {
+                let signature = part.thought_signature.non_empty();
+                self.push_text_part(text.unwrap_or_default(), part.is_thought(), signature, turn);
+            }
         }
         Ok(())
     }
@@ -152,12 +196,16 @@ impl Decoder {
     /// A piece of text or of a thought. One with a signature is an item of its own: "Don't merge a
     /// `Part` containing a signature with one that does not", says
     /// <https://ai.google.dev/gemini-api/docs/function-calling>.
-    fn push_text_part(&mut self, text: &str, part: &Part<'_>, turn: &mut TurnBuilder) {
-        let signature = part.thought_signature.non_empty();
+    fn push_text_part(
+        &mut self,
+        text: &str,
+        is_thought: bool,
+        signature: Option<&str>,
+        turn: &mut TurnBuilder,
+    ) {
         if text.is_empty() && signature.is_none() {
             return;
         }
-        let is_thought = part.is_thought();
         let said = match self.open_text {
             Some(said) if signature.is_none() && said.is_thought == is_thought => said,
             _ => {
@@ -208,6 +256,12 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        if let Some((part, text)) = self.template.read(&frame) {
+            self.push_repeated(part, &text, turn);
+            return Ok(FrameOutcome::Continue);
+        }
+        self.template.forget();
+        let mut room = String::new();
         match frame.data.trim() {
             "" => {}
             // It comes from proxies.
@@ -215,12 +269,18 @@ impl Decode for Decoder {
             _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
             // The form of the wire without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
-                let mut room = String::new();
                 for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
-                    self.on_chunk(chunk.get(), turn)?;
+                    let mut room = String::new();
+                    self.on_chunk(&read_chunk(chunk.get(), &mut room)?, turn)?;
                 }
             }
-            chunk => self.on_chunk(chunk, turn)?,
+            json => {
+                let chunk = read_chunk(json, &mut room)?;
+                self.on_chunk(&chunk, turn)?;
+                if let Some((part, text)) = self.repeatable_text(&chunk) {
+                    self.template.remember(&frame, text, Some("usageMetadata"), part);
+                }
+            }
         }
         Ok(FrameOutcome::Continue)
     }

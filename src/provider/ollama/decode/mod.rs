@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
+use crate::provider::frame_template::FrameTemplate;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
 use crate::usage::Usage;
@@ -29,6 +30,14 @@ pub struct Decoder {
     usage: Usage,
     /// It is noted whose thoughts they are.
     is_reasoning_bound: bool,
+    template: FrameTemplate<TextKind>,
+}
+
+/// The kind of text in a line that has nothing else.
+#[derive(Clone, Copy, Debug)]
+enum TextKind {
+    Text,
+    Thinking,
 }
 
 impl Decoder {
@@ -44,11 +53,11 @@ impl Decoder {
         turn.set_provider(super::PROVIDER_NAME);
         turn.set_model(line.model.or_empty());
         if let Some(message) = &line.message.0 {
-            if let Some(thought) = message.thinking.get().filter(|thought| !thought.is_empty()) {
-                turn.push_reasoning(REASONING_ITEM_KEY, thought, ReasoningKind::Trace);
+            if let Some(thought) = message.thinking.non_empty() {
+                TextKind::Thinking.push(thought, turn);
                 self.bind_reasoning_to_model(turn);
             }
-            turn.push_text(TEXT_ITEM_KEY, message.content.or_empty());
+            TextKind::Text.push(message.content.or_empty(), turn);
             self.calls.push(message.tool_calls, turn)?;
         }
         if line.has_counts() {
@@ -85,11 +94,47 @@ impl Decoder {
     }
 }
 
+impl TextKind {
+    fn push(self, text: &str, turn: &mut TurnBuilder) {
+        match self {
+            Self::Text => turn.push_text(TEXT_ITEM_KEY, text),
+            Self::Thinking => {
+                turn.push_reasoning(REASONING_ITEM_KEY, text, ReasoningKind::Trace);
+            }
+        }
+    }
+}
+
+/// The text of a line that was read, if the same line with another text would add that and do nothing
+/// else.
+fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
+    let message = line.message.0.as_ref()?;
+    if line.is_done() || line.has_counts() || line.has_calls() {
+        return None;
+    }
+    match (message.thinking.non_empty(), message.content.non_empty()) {
+        (None, Some(text)) => Some((TextKind::Text, text)),
+        (Some(thought), None) => Some((TextKind::Thinking, thought)),
+        _ => None,
+    }
+}
+
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        if let Some((kind, text)) = self.template.read(&frame) {
+            kind.push(&text, turn);
+            return Ok(FrameOutcome::Continue);
+        }
+        self.template.forget();
         let mut room = String::new();
         match Line::parse(frame.data, &mut room) {
-            Ok(Some(line)) => self.on_line(&line, turn),
+            Ok(Some(line)) => {
+                let outcome = self.on_line(&line, turn)?;
+                if let Some((kind, text)) = repeatable_text(&line) {
+                    self.template.remember(&frame, text, None, kind);
+                }
+                Ok(outcome)
+            }
             Ok(None) => Ok(FrameOutcome::Continue),
             Err(error) => {
                 Err(protocol_error(format!("a line cannot be read: {error}")).with_source(error))

@@ -101,6 +101,33 @@ impl Calls {
         }
     }
 
+    /// The call that a delta like `delta`, which was just taken, adds nothing to but arguments.
+    pub(super) fn find_repeatable(&self, delta: &WireCall<'_>) -> Option<usize> {
+        let id = delta.id.or_empty();
+        let function = delta.function.value.as_ref()?;
+        let name = function.name.or_empty();
+        let at = self.find_call(delta.index.0, id, name)?;
+        let call = &self.all[at];
+        let has_data = [
+            delta.extra_content,
+            delta.provider_specific_fields,
+            function.provider_specific_fields,
+        ];
+        let is_repeatable = call.is_started
+            && (id.is_empty() || call.id == id)
+            && has_data.iter().all(|field| non_null(*field).is_none())
+            && !self.is_ambiguous(delta.index.0, id, name);
+        is_repeatable.then_some(at)
+    }
+
+    /// Adds arguments to a call, as [`push`](Self::push) does with a delta that it was
+    /// [found for](Self::find_repeatable).
+    pub(super) fn push_arguments(at: usize, arguments: &str, turn: &mut TurnBuilder) {
+        if !turn.is_finished() {
+            turn.push_tool_call_args(item_key(at), arguments);
+        }
+    }
+
     /// Adds a call at its place in the order. Those that have started stay where they are.
     fn insert_call(&mut self, call: Call) -> usize {
         let at = self.all.len();

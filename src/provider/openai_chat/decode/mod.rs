@@ -6,6 +6,8 @@ mod frames;
 mod reasoning;
 mod tags;
 
+use std::borrow::Cow;
+
 use self::calls::Calls;
 use self::citations::Citations;
 use self::frames::{Choice, Chunk, Delta, RareFields, WireCall};
@@ -15,7 +17,9 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, RawJson, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
+use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{self, FromAny, LenientNumber, MaybeObject, array_elements};
+use crate::provider::openai::arguments_text;
 use crate::provider::openai_chat::dialect::{Dialect, TurnEnd};
 use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
@@ -48,6 +52,15 @@ pub struct Decoder {
     has_refusal: bool,
     /// A choice came: this is an answer.
     has_choice: bool,
+    template: FrameTemplate<DeltaKind>,
+}
+
+/// The kind of text in a chunk that has nothing else.
+#[derive(Clone, Copy, Debug)]
+enum DeltaKind {
+    Text,
+    Reasoning,
+    Arguments { call: usize },
 }
 
 impl Decoder {
@@ -63,6 +76,7 @@ impl Decoder {
             citations: Citations::default(),
             has_refusal: false,
             has_choice: false,
+            template: FrameTemplate::default(),
         }
     }
 
@@ -130,11 +144,7 @@ impl Decoder {
             self.on_rare_fields(rare, turn)?;
         }
         if let Some(text) = delta.content.text.as_deref() {
-            let Self { tags, calls, .. } = self;
-            match tags {
-                None => turn.push_text(TEXT_ITEM_KEY, text),
-                Some(tags) => tags.push(text, |piece| push_text_piece(piece, calls, turn)),
-            }
+            self.push_text(text, turn);
         }
         for image in others.into_iter().flat_map(|others| &others.images) {
             self.push_image(image.get(), turn);
@@ -156,6 +166,64 @@ impl Decoder {
             self.push_call(&WireCall { index, function, ..WireCall::default() }, turn)?;
         }
         Ok(())
+    }
+
+    fn push_text(&mut self, text: &str, turn: &mut TurnBuilder) {
+        let Self { tags, calls, .. } = self;
+        match tags {
+            None => turn.push_text(TEXT_ITEM_KEY, text),
+            Some(tags) => tags.push(text, |piece| push_text_piece(piece, calls, turn)),
+        }
+    }
+
+    /// Takes the text of a chunk that repeats the one before but for it.
+    fn push_repeated(&mut self, kind: DeltaKind, text: &str, turn: &mut TurnBuilder) {
+        match kind {
+            DeltaKind::Text => self.push_text(text, turn),
+            DeltaKind::Reasoning => {
+                turn.push_reasoning(REASONING_ITEM_KEY, text, ReasoningKind::Trace);
+            }
+            DeltaKind::Arguments { call } => Calls::push_arguments(call, text, turn),
+        }
+    }
+
+    /// The text of a chunk that was read, if the same chunk with another text would add that and do
+    /// nothing else.
+    fn repeatable_text<'a>(
+        &self,
+        chunk: &'a Chunk<'_>,
+        turn: &TurnBuilder,
+    ) -> Option<(DeltaKind, &'a str)> {
+        let choice = chunk.choices.choice.as_ref()?;
+        let delta = choice.delta.value.as_ref()?;
+        let has_more = chunk.choices.malformed
+            || chunk.usage.0.is_some()
+            || chunk.citations.is_some()
+            || choice.usage.0.is_some()
+            || choice.delta.malformed
+            || choice.finish_reason.non_empty().is_some()
+            || delta.refusal.non_empty().is_some()
+            || delta.rare.is_some()
+            || delta.content.other_parts.is_some()
+            || delta.tool_calls.malformed;
+        if has_more || turn.is_stopped() {
+            return None;
+        }
+        let text = delta.content.text.as_deref();
+        let reasoning = delta.reasoning.get();
+        match (text, reasoning, &*delta.tool_calls.calls) {
+            (Some(text), None | Some(""), []) => Some((DeltaKind::Text, text)),
+            (None, Some(thought), []) => Some((DeltaKind::Reasoning, thought)),
+            (Some(""), Some(thought), []) if self.tags.is_none() => {
+                Some((DeltaKind::Reasoning, thought))
+            }
+            (None, None | Some(""), [call]) => {
+                let arguments = arguments_text(call.function.value.as_ref()?.arguments)?;
+                let Cow::Borrowed(text) = arguments else { return None };
+                Some((DeltaKind::Arguments { call: self.calls.find_repeatable(call)? }, text))
+            }
+            _ => None,
+        }
     }
 
     fn on_rare_fields(
@@ -237,6 +305,11 @@ impl Decoder {
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        if let Some((kind, text)) = self.template.read(&frame) {
+            self.push_repeated(kind, &text, turn);
+            return Ok(FrameOutcome::Continue);
+        }
+        self.template.forget();
         if frame.data.trim() == "[DONE]" {
             if self.dialect.turn_end != TurnEnd::FinishReason {
                 self.stop_without_reason(turn)?;
@@ -268,6 +341,9 @@ impl Decode for Decoder {
             turn.set_usage(usage.to_usage());
         }
         self.citations.set_citations(chunk.citations);
+        if let Some((kind, text)) = self.repeatable_text(&chunk, turn) {
+            self.template.remember(&frame, text, None, kind);
+        }
         Ok(FrameOutcome::Continue)
     }
 

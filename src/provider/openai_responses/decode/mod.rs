@@ -5,6 +5,8 @@ mod calls;
 mod frames;
 mod text;
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 
 use self::blocks::{Location, OutputItems};
@@ -14,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
+use crate::provider::frame_template::FrameTemplate;
 use crate::provider::lenient::{self, LenientStr, array_elements, deserialize_string};
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
@@ -39,6 +42,22 @@ pub struct Decoder {
     items: OutputItems,
     response_id: String,
     response_model: String,
+    template: FrameTemplate<RepeatedDelta>,
+    /// The id of the item that the remembered delta belongs to.
+    repeated_id: String,
+}
+
+/// A delta of which only the text may change.
+#[derive(Clone, Copy, Debug)]
+struct RepeatedDelta {
+    index: Option<u64>,
+    kind: DeltaKind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum DeltaKind {
+    Text { part: (TextKind, u64) },
+    Arguments,
 }
 
 impl Decoder {
@@ -63,24 +82,13 @@ impl Decoder {
         event: &Event<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let location = Location { index: event.output_index.0, id: event.item_id.or_empty() };
-        let content = event.content_index.0.unwrap_or_default();
-        let summary = event.summary_index.0.unwrap_or_default();
+        let location = event.location();
         let items = &mut self.items;
-        let part = |kind| (kind, if kind == TextKind::Summary { summary } else { content });
-        let mut delta = |kind| {
-            let piece = event.delta.and_then(deserialize_string);
-            items.on_text_delta(location, part(kind), piece.as_deref().unwrap_or_default(), turn);
-        };
         let whole =
             |items: &mut OutputItems, turn: &mut TurnBuilder, kind, text: &LenientStr<'_>| {
-                items.on_text_done(location, part(kind), text.or_empty(), turn);
+                items.on_text_done(location, event.part(kind), text.or_empty(), turn);
             };
         match kind {
-            "response.output_text.delta" => delta(TextKind::Text),
-            "response.refusal.delta" => delta(TextKind::Refusal),
-            "response.reasoning_summary_text.delta" => delta(TextKind::Summary),
-            "response.reasoning_text.delta" => delta(TextKind::Trace),
             "response.output_text.done" => whole(items, turn, TextKind::Text, &event.text),
             "response.refusal.done" => whole(items, turn, TextKind::Refusal, &event.refusal),
             "response.reasoning_summary_text.done" => {
@@ -89,15 +97,8 @@ impl Decoder {
             "response.reasoning_text.done" => whole(items, turn, TextKind::Trace, &event.text),
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
                 if let Some((kind, text)) = event.part.0.as_deref().and_then(text_of_part) {
-                    items.on_text_done(location, part(kind), text, turn);
+                    items.on_text_done(location, event.part(kind), text, turn);
                 }
-            }
-            "response.function_call_arguments.delta" => {
-                items.on_arguments_delta(
-                    location,
-                    event.delta.and_then(deserialize_string).as_deref(),
-                    turn,
-                );
             }
             "response.function_call_arguments.done" => {
                 let told = arguments_text(event.arguments);
@@ -206,8 +207,60 @@ impl Decoder {
     }
 }
 
+impl Event<'_> {
+    /// Where its item stands.
+    fn location(&self) -> Location<'_> {
+        Location { index: self.output_index.0, id: self.item_id.or_empty() }
+    }
+
+    /// The part of the item that it is about, which holds words of this kind.
+    fn part(&self, kind: TextKind) -> (TextKind, u64) {
+        let index = if kind == TextKind::Summary { self.summary_index } else { self.content_index };
+        (kind, index.or_zero())
+    }
+}
+
+impl DeltaKind {
+    /// `None` if the event is not a delta that is read.
+    fn of_event(kind: &str, event: &Event<'_>) -> Option<Self> {
+        let kind = match kind {
+            "response.output_text.delta" => TextKind::Text,
+            "response.refusal.delta" => TextKind::Refusal,
+            "response.reasoning_summary_text.delta" => TextKind::Summary,
+            "response.reasoning_text.delta" => TextKind::Trace,
+            "response.function_call_arguments.delta" => return Some(Self::Arguments),
+            _ => return None,
+        };
+        Some(Self::Text { part: event.part(kind) })
+    }
+
+    /// Takes the text of a delta; `None` if its value is not a string.
+    fn push(
+        self,
+        text: Option<&str>,
+        location: Location<'_>,
+        items: &mut OutputItems,
+        turn: &mut TurnBuilder,
+    ) {
+        match self {
+            Self::Text { part } => {
+                items.on_text_delta(location, part, text.unwrap_or_default(), turn);
+            }
+            Self::Arguments => items.on_arguments_delta(location, text, turn),
+        }
+        if items.exceeds_item_limit() {
+            turn.exceed_item_limit();
+        }
+    }
+}
+
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
+        if let Some((RepeatedDelta { index, kind }, text)) = self.template.read(&frame) {
+            let location = Location { index, id: &self.repeated_id };
+            kind.push(Some(&text), location, &mut self.items, turn);
+            return Ok(FrameOutcome::Continue);
+        }
         // A kind of event that this reader does not know, and what keeps the connection alive, may
         // hold anything.
         let known =
@@ -220,9 +273,22 @@ impl Decode for Decoder {
             return Ok(FrameOutcome::Done);
         }
         turn.set_provider(PROVIDER_NAME);
+        self.template.forget();
         let mut room = String::new();
         let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
-        match event.r#type.get().unwrap_or(frame.event) {
+        let kind = event.r#type.get().unwrap_or(frame.event);
+        if let Some(kind) = DeltaKind::of_event(kind, &event) {
+            let text = event.delta.and_then(deserialize_string);
+            let location = event.location();
+            kind.push(text.as_deref(), location, &mut self.items, turn);
+            if let Some(Cow::Borrowed(text)) = text {
+                let repeated = RepeatedDelta { index: location.index, kind };
+                location.id.clone_into(&mut self.repeated_id);
+                self.template.remember(&frame, text, None, repeated);
+            }
+            return Ok(FrameOutcome::Continue);
+        }
+        match kind {
             "error" => return Err(failure::error_in_stream(frame.data)),
             "message" if failure::non_null_error(event.error).is_some() => {
                 return Err(failure::error_in_stream(frame.data));
