@@ -23,11 +23,11 @@ use crate::support::seeded_random::Dice;
 use crate::support::seeds;
 use crate::support::tools::spec;
 
-fn error(kind: ErrorKind) -> Error {
+fn error_of_kind(kind: ErrorKind) -> Error {
     Error::new(kind, "it failed")
 }
 
-fn reply(dice: &Dice) -> Reply {
+fn random_reply(dice: &Dice) -> Reply {
     let usage = Usage { input_tokens: dice.roll(50), output_tokens: 7, ..Usage::default() };
     let it = Reply::new().usage(usage);
     let call = |it: Reply| it.say("I look.").call("t", json!({})).call("t", json!({}));
@@ -43,31 +43,31 @@ fn reply(dice: &Dice) -> Reply {
         10 => call(it).stop(StopReason::Other("odd".into())),
         11 => it.call("nobody", json!({})),
         12 => it.call_raw("", "t", "{ no"),
-        13 => call(it).fail(error(ErrorKind::Overloaded)),
-        14 => call(it).fail(error(ErrorKind::ContextWindow)),
+        13 => call(it).fail(error_of_kind(ErrorKind::Overloaded)),
+        14 => call(it).fail(error_of_kind(ErrorKind::ContextWindow)),
         15 => it.say("Half a").retract("again").say("A whole").call_raw("c", "t", "{}"),
         16 => it.call_raw("c", "t", "{}").call_raw("c", "t", "{}").say("behind"),
-        17 => it.fail(error(ErrorKind::Server)),
+        17 => it.fail(error_of_kind(ErrorKind::Server)),
         18 => it.say("Half a").cut(),
         _ => call(it),
     }
 }
 
 /// Looks at each request before the model does.
-struct Watched {
+struct RequestWatcher {
     model: Scripted,
     run: Arc<OnceLock<RunHandle>>,
-    requests: Arc<AtomicUsize>,
-    wrong: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
+    violation_count: Arc<AtomicUsize>,
 }
 
-impl Provider for Watched {
+impl Provider for RequestWatcher {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.request_count.fetch_add(1, Ordering::Relaxed);
         let told = self.run.get().unwrap().history();
         // A panic here would be an ending of the run like any other.
         let is_right = request.history == told && told.unanswered_calls().is_empty();
-        self.wrong.fetch_add(usize::from(!is_right), Ordering::Relaxed);
+        self.violation_count.fetch_add(usize::from(!is_right), Ordering::Relaxed);
         self.model.stream_turn(request)
     }
 
@@ -77,15 +77,15 @@ impl Provider for Watched {
 }
 
 /// Forgets the older half, or says nonsense, or nothing.
-struct Forgetful(Arc<Dice>);
+struct RandomCompactor(Arc<Dice>);
 
-impl Compactor for Forgetful {
+impl Compactor for RandomCompactor {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
         let (from, to) = (0, history.len() / 2);
         let words = vec![Item::user("It went on for long.")];
         ready(match self.0.roll(8) {
             0 => Ok(None),
-            1 => Err(error(ErrorKind::Other)),
+            1 => Err(error_of_kind(ErrorKind::Other)),
             2 => Ok(Some(Compaction::new(5, 2, words))),
             3 => Ok(Some(Compaction::new(usize::MAX, usize::MAX, words))),
             4 => panic!("the compactor"),
@@ -96,7 +96,11 @@ impl Compactor for Forgetful {
     }
 }
 
-fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -> Agent {
+fn random_agent(
+    dice: &Arc<Dice>,
+    watched: impl Fn(Scripted) -> RequestWatcher,
+    pool: &Pool,
+) -> Agent {
     let at = Arc::clone(dice);
     let tool = Tool::raw(spec("t"), move |_, _| {
         let fate = at.roll(8);
@@ -110,7 +114,7 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
     });
     let script = || {
         let dice = Arc::clone(dice);
-        watched(Scripted::from_fn(move |_, _| reply(&dice)))
+        watched(Scripted::from_fn(move |_, _| random_reply(&dice)))
     };
     let limits = Limits {
         max_turns: u32::try_from(dice.roll(25)).unwrap(),
@@ -140,12 +144,12 @@ fn agent(dice: &Arc<Dice>, watched: impl Fn(Scripted) -> Watched, pool: &Pool) -
         .with_tools([tool.unwrap()])
         .with_limits(limits)
         .with_budget(budget)
-        .with_compactor(Forgetful(Arc::clone(dice)));
+        .with_compactor(RandomCompactor(Arc::clone(dice)));
     with_note_and_stop_hooks(agent, dice)
 }
 
 /// How it ended; `None` if it was dropped.
-fn check(seed: u64) -> Option<EndReason> {
+fn check_seed(seed: u64) -> Option<EndReason> {
     let dice = Dice::new(seed);
     let handle = Arc::new(OnceLock::new());
     let (requests, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -153,13 +157,13 @@ fn check(seed: u64) -> Option<EndReason> {
         0 => 300,
         _ => u64::MAX,
     });
-    let watched = |model| Watched {
+    let watched = |model| RequestWatcher {
         model,
         run: Arc::clone(&handle),
-        requests: Arc::clone(&requests),
-        wrong: Arc::clone(&wrong),
+        request_count: Arc::clone(&requests),
+        violation_count: Arc::clone(&wrong),
     };
-    let agent = agent(&dice, watched, &pool);
+    let agent = random_agent(&dice, watched, &pool);
     let begin = History::from_id("h");
     let journal = Journal::new(begin.clone());
     let mut run = agent.run_from(begin, "go");
@@ -222,6 +226,6 @@ fn check(seed: u64) -> Option<EndReason> {
 
 #[test]
 fn at_every_boundary_the_history_is_the_fold_of_the_events_and_usage_is_counted_once() {
-    let reasons = seeds::count_endings(1..1_500, |seed| vec![format!("{:?}", check(seed))]);
+    let reasons = seeds::count_endings(1..1_500, |seed| vec![format!("{:?}", check_seed(seed))]);
     assert!(reasons.len() > 11, "{reasons:?}");
 }

@@ -10,7 +10,7 @@ use turnstream::{ErrorKind, Usage};
 const PRICE: Price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
 
 /// 100 tokens in, 20 out, 300 millionths, 7 seconds, 3 calls.
-fn spent() -> BudgetUsage {
+fn sample_usage() -> BudgetUsage {
     BudgetUsage {
         usage: Usage { input_tokens: 100, output_tokens: 20, ..Usage::default() },
         cost: 300,
@@ -19,54 +19,63 @@ fn spent() -> BudgetUsage {
     }
 }
 
-fn prices() -> Prices {
+fn sample_prices() -> Prices {
     Prices::new().with_price("m", PRICE)
 }
 
-fn reached(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
+fn exceeded_error(kind: BudgetKind, used: u64, limit: u64) -> BudgetExceeded {
     BudgetExceeded { kind, used, limit, diminishing_returns: false }
 }
 
 #[track_caller]
-fn check(budget: &Budget, expected: BudgetExceeded) {
-    assert_eq!(budget.exceeded_limit(&spent()), Some(expected));
+fn assert_exceeded(budget: &Budget, expected: BudgetExceeded) {
+    assert_eq!(budget.exceeded_limit(&sample_usage()), Some(expected));
 }
 
 #[track_caller]
-fn not_yet(budget: &Budget) {
-    assert_eq!(budget.exceeded_limit(&spent()), None);
+fn assert_not_exceeded(budget: &Budget) {
+    assert_eq!(budget.exceeded_limit(&sample_usage()), None);
 }
 
 #[test]
 fn a_limit_is_reached_when_usage_equals_it() {
     use BudgetKind::{Money, OutputTokens, Time, TotalTokens};
-    not_yet(&Budget::new());
-    not_yet(&Budget::new().with_output_tokens(21));
-    check(&Budget::new().with_output_tokens(20), reached(OutputTokens, 20, 20));
-    check(&Budget::new().with_output_tokens(5), reached(OutputTokens, 20, 5));
-    not_yet(&Budget::new().with_total_tokens(121));
-    check(&Budget::new().with_total_tokens(120), reached(TotalTokens, 120, 120));
-    not_yet(&Budget::new().with_cost_limit(0.000_301, prices()));
-    check(&Budget::new().with_cost_limit(0.0003, prices()), reached(Money, 300, 300));
-    not_yet(&Budget::new().with_cost_limit(f64::INFINITY, prices()));
-    not_yet(&Budget::new().with_time_limit(Duration::from_millis(7_001)));
-    check(&Budget::new().with_time_limit(Duration::from_secs(7)), reached(Time, 7_000, 7_000));
+    assert_not_exceeded(&Budget::new());
+    assert_not_exceeded(&Budget::new().with_output_tokens(21));
+    assert_exceeded(&Budget::new().with_output_tokens(20), exceeded_error(OutputTokens, 20, 20));
+    assert_exceeded(&Budget::new().with_output_tokens(5), exceeded_error(OutputTokens, 20, 5));
+    assert_not_exceeded(&Budget::new().with_total_tokens(121));
+    assert_exceeded(&Budget::new().with_total_tokens(120), exceeded_error(TotalTokens, 120, 120));
+    assert_not_exceeded(&Budget::new().with_cost_limit(0.000_301, sample_prices()));
+    assert_exceeded(
+        &Budget::new().with_cost_limit(0.0003, sample_prices()),
+        exceeded_error(Money, 300, 300),
+    );
+    assert_not_exceeded(&Budget::new().with_cost_limit(f64::INFINITY, sample_prices()));
+    assert_not_exceeded(&Budget::new().with_time_limit(Duration::from_millis(7_001)));
+    assert_exceeded(
+        &Budget::new().with_time_limit(Duration::from_secs(7)),
+        exceeded_error(Time, 7_000, 7_000),
+    );
     // Behind the last call the model may still speak.
-    not_yet(&Budget::new().with_tool_calls(3));
+    assert_not_exceeded(&Budget::new().with_tool_calls(3));
 }
 
 #[test]
 fn a_limit_of_zero_is_reached_immediately() {
     use BudgetKind::{Money, OutputTokens, Pool as Shared, Time, TotalTokens};
     let at_once = |budget: Budget, kind| {
-        assert_eq!(budget.exceeded_limit(&BudgetUsage::default()), Some(reached(kind, 0, 0)));
+        assert_eq!(
+            budget.exceeded_limit(&BudgetUsage::default()),
+            Some(exceeded_error(kind, 0, 0))
+        );
     };
     at_once(Budget::new().with_output_tokens(0), OutputTokens);
     at_once(Budget::new().with_total_tokens(0), TotalTokens);
     at_once(Budget::new().with_pool(&Pool::new(0)), Shared);
-    at_once(Budget::new().with_cost_limit(0.0, prices()), Money);
-    at_once(Budget::new().with_cost_limit(-1.0, prices()), Money);
-    at_once(Budget::new().with_cost_limit(f64::NAN, prices()), Money);
+    at_once(Budget::new().with_cost_limit(0.0, sample_prices()), Money);
+    at_once(Budget::new().with_cost_limit(-1.0, sample_prices()), Money);
+    at_once(Budget::new().with_cost_limit(f64::NAN, sample_prices()), Money);
     at_once(Budget::new().with_time_limit(Duration::ZERO), Time);
 }
 
@@ -75,45 +84,48 @@ fn if_several_limits_are_reached_the_first_in_kind_order_is_reported() {
     let pool = Pool::new(1);
     pool.charge(Usage { input_tokens: 2, ..Usage::default() });
     let mut budget = Budget::new().with_tool_calls(1);
-    not_yet(&budget);
+    assert_not_exceeded(&budget);
     budget = budget.with_time_limit(Duration::from_secs(1));
-    check(&budget, reached(BudgetKind::Time, 7_000, 1_000));
-    budget = budget.with_cost_limit(0.0001, prices());
-    check(&budget, reached(BudgetKind::Money, 300, 100));
+    assert_exceeded(&budget, exceeded_error(BudgetKind::Time, 7_000, 1_000));
+    budget = budget.with_cost_limit(0.0001, sample_prices());
+    assert_exceeded(&budget, exceeded_error(BudgetKind::Money, 300, 100));
     budget = budget.with_pool(&pool);
-    check(&budget, reached(BudgetKind::Pool, 2, 1));
+    assert_exceeded(&budget, exceeded_error(BudgetKind::Pool, 2, 1));
     budget = budget.with_total_tokens(1);
-    check(&budget, reached(BudgetKind::TotalTokens, 120, 1));
+    assert_exceeded(&budget, exceeded_error(BudgetKind::TotalTokens, 120, 1));
     budget = budget.with_output_tokens(1);
-    check(&budget, reached(BudgetKind::OutputTokens, 20, 1));
+    assert_exceeded(&budget, exceeded_error(BudgetKind::OutputTokens, 20, 1));
 }
 
 #[test]
 fn a_token_reserve_lowers_the_point_at_which_token_limits_are_reached() {
     use BudgetKind::{OutputTokens, Pool as Shared, TotalTokens};
-    not_yet(&Budget::new().with_output_tokens(31).with_wrap_up_tokens(10));
-    check(
+    assert_not_exceeded(&Budget::new().with_output_tokens(31).with_wrap_up_tokens(10));
+    assert_exceeded(
         &Budget::new().with_output_tokens(30).with_wrap_up_tokens(10),
-        reached(OutputTokens, 20, 30),
+        exceeded_error(OutputTokens, 20, 30),
     );
-    check(
+    assert_exceeded(
         &Budget::new().with_total_tokens(130).with_wrap_up_tokens(10),
-        reached(TotalTokens, 120, 130),
+        exceeded_error(TotalTokens, 120, 130),
     );
     let pool = Pool::new(25);
     let budget = Budget::new().with_pool(&pool).with_wrap_up_tokens(10);
     budget.charge(Usage { output_tokens: 14, ..Usage::default() });
-    not_yet(&budget);
+    assert_not_exceeded(&budget);
     budget.charge(Usage { output_tokens: 1, ..Usage::default() });
-    check(&budget, reached(Shared, 15, 25));
+    assert_exceeded(&budget, exceeded_error(Shared, 15, 25));
     let others = Budget::new()
         .with_time_limit(Duration::from_secs(8))
         .with_tool_calls(4)
-        .with_cost_limit(1.0, prices());
-    not_yet(&others.with_wrap_up_tokens(1_000_000));
+        .with_cost_limit(1.0, sample_prices());
+    assert_not_exceeded(&others.with_wrap_up_tokens(1_000_000));
     // More than there is: nothing is left for other turns.
     let all = Budget::new().with_output_tokens(5).with_wrap_up_tokens(10);
-    assert_eq!(all.exceeded_limit(&BudgetUsage::default()), Some(reached(OutputTokens, 0, 5)));
+    assert_eq!(
+        all.exceeded_limit(&BudgetUsage::default()),
+        Some(exceeded_error(OutputTokens, 0, 5))
+    );
 }
 
 #[test]
@@ -125,16 +137,16 @@ fn either_setting_enables_the_wrap_up_turn() {
 
 #[test]
 fn a_call_limit_reports_the_number_of_calls_that_may_still_start() {
-    let left = |limit| Budget::new().with_tool_calls(limit).remaining_calls(&spent());
+    let left = |limit| Budget::new().with_tool_calls(limit).remaining_calls(&sample_usage());
     assert_eq!((left(5), left(3), left(1)), (Some(2), Some(0), Some(0)));
     assert_eq!(left(u32::MAX), Some(u32::MAX - 3));
-    assert_eq!(Budget::new().remaining_calls(&spent()), None);
+    assert_eq!(Budget::new().remaining_calls(&sample_usage()), None);
 }
 
 #[test]
 fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
     let bad = Price { output: f64::NAN, ..PRICE };
-    let budget = Budget::new().with_cost_limit(1.0, prices().with_price("bad", bad));
+    let budget = Budget::new().with_cost_limit(1.0, sample_prices().with_price("bad", bad));
     assert_eq!(budget.price_of("m-1").unwrap(), Some(PRICE));
     let refused = |model: &str| {
         let error = budget.price_of(model).unwrap_err();
@@ -168,7 +180,7 @@ fn a_pool_is_drained_by_every_run_that_shares_it() {
 }
 
 #[track_caller]
-fn nudged(target: Target, tracker: (u32, u64, u64), used: u64, expected: (u32, u64, u64)) {
+fn assert_nudged(target: Target, tracker: (u32, u64, u64), used: u64, expected: (u32, u64, u64)) {
     let of = |(continuations, last_delta, last_total)| TargetProgress {
         continuations,
         last_delta_tokens: last_delta,
@@ -181,7 +193,7 @@ fn nudged(target: Target, tracker: (u32, u64, u64), used: u64, expected: (u32, u
 }
 
 #[track_caller]
-fn stops(target: Target, tracker: (u32, u64, u64), used: u64, diminishing_returns: bool) {
+fn assert_stops(target: Target, tracker: (u32, u64, u64), used: u64, diminishing_returns: bool) {
     let (continuations, last_delta, last_total) = tracker;
     let tracker = TargetProgress {
         continuations,
@@ -194,37 +206,37 @@ fn stops(target: Target, tracker: (u32, u64, u64), used: u64, diminishing_return
 #[test]
 fn below_90_percent_of_the_token_target_the_model_is_nudged() {
     let target = Target::new(10_000);
-    nudged(target, (0, 0, 0), 0, (1, 0, 0));
-    nudged(target, (0, 0, 0), 2_000, (1, 2_000, 2_000));
-    nudged(target, (1, 2_000, 2_000), 8_999, (2, 6_999, 8_999));
-    stops(target, (1, 2_000, 2_000), 9_000, false);
-    stops(target, (9, 1, 8_999), 9_000, false);
-    stops(target, (0, 0, 0), u64::MAX, false);
-    stops(Target::new(0), (0, 0, 0), 0, false);
+    assert_nudged(target, (0, 0, 0), 0, (1, 0, 0));
+    assert_nudged(target, (0, 0, 0), 2_000, (1, 2_000, 2_000));
+    assert_nudged(target, (1, 2_000, 2_000), 8_999, (2, 6_999, 8_999));
+    assert_stops(target, (1, 2_000, 2_000), 9_000, false);
+    assert_stops(target, (9, 1, 8_999), 9_000, false);
+    assert_stops(target, (0, 0, 0), u64::MAX, false);
+    assert_stops(Target::new(0), (0, 0, 0), 0, false);
 }
 
 #[test]
 fn returns_diminish_after_three_nudges_and_two_small_steps() {
     let target = Target::new(10_000);
-    stops(target, (3, 499, 1_000), 1_499, true);
-    nudged(target, (2, 499, 1_000), 1_499, (3, 499, 1_499));
-    nudged(target, (3, 500, 1_000), 1_499, (4, 499, 1_499));
-    nudged(target, (3, 499, 1_000), 1_500, (4, 500, 1_500));
+    assert_stops(target, (3, 499, 1_000), 1_499, true);
+    assert_nudged(target, (2, 499, 1_000), 1_499, (3, 499, 1_499));
+    assert_nudged(target, (3, 500, 1_000), 1_499, (4, 499, 1_499));
+    assert_nudged(target, (3, 499, 1_000), 1_500, (4, 500, 1_500));
     // Usage that a wire takes back is no progress.
-    stops(target, (3, 0, 2_000), 1_000, true);
+    assert_stops(target, (3, 0, 2_000), 1_000, true);
 }
 
 #[test]
 fn the_thresholds_of_a_token_target_are_configurable() {
     let target = Target::new(1_000).with_threshold(0.5).with_min_delta(10).with_min_nudges(1);
-    stops(target, (0, 0, 0), 500, false);
-    nudged(target, (1, 9, 100), 110, (2, 10, 110));
-    stops(target, (1, 9, 100), 109, true);
-    nudged(target.with_threshold(7.0), (0, 0, 0), 999, (1, 999, 999));
-    stops(target.with_threshold(7.0), (0, 0, 0), 1_000, false);
-    stops(target.with_threshold(f64::NAN), (0, 0, 0), 0, false);
-    stops(target.with_threshold(-1.0), (0, 0, 0), 0, false);
-    stops(target.with_min_delta(0), (1, 0, 100), 100, true);
+    assert_stops(target, (0, 0, 0), 500, false);
+    assert_nudged(target, (1, 9, 100), 110, (2, 10, 110));
+    assert_stops(target, (1, 9, 100), 109, true);
+    assert_nudged(target.with_threshold(7.0), (0, 0, 0), 999, (1, 999, 999));
+    assert_stops(target.with_threshold(7.0), (0, 0, 0), 1_000, false);
+    assert_stops(target.with_threshold(f64::NAN), (0, 0, 0), 0, false);
+    assert_stops(target.with_threshold(-1.0), (0, 0, 0), 0, false);
+    assert_stops(target.with_min_delta(0), (1, 0, 100), 100, true);
 }
 
 #[test]

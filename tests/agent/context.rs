@@ -15,16 +15,17 @@ use turnstream::{ErrorKind, History, Item};
 use crate::support::compaction::{as_stop_turn_end, encode_history, look_call, with_provider_data};
 use crate::support::items::{apply_compaction, history_of, look_result, look_turn, session_items};
 
-const NOTE: &str = "The conversation up to here was shortened to fit the context window.";
+const COMPACTION_NOTE: &str =
+    "The conversation up to here was shortened to fit the context window.";
 
-fn items(history: &History) -> Vec<Item> {
+fn items_of(history: &History) -> Vec<Item> {
     history.iter().cloned().collect()
 }
 
 // What may be replaced.
 
 #[track_caller]
-fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
+fn assert_invalid_compaction(from: usize, to: usize, items: Vec<Item>, why: &str) {
     let history = history_of(session_items(2));
     let error = Compaction::new(from, to, items).validate(&history).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
@@ -32,7 +33,7 @@ fn refuses(from: usize, to: usize, items: Vec<Item>, why: &str) {
 }
 
 #[track_caller]
-fn accepts(from: usize, to: usize, items: Vec<Item>) {
+fn assert_valid_compaction(from: usize, to: usize, items: Vec<Item>) {
     let before = history_of(session_items(2));
     assert!(apply_compaction(&Compaction::new(from, to, items), &before).is_settled());
 }
@@ -40,45 +41,60 @@ fn accepts(from: usize, to: usize, items: Vec<Item>) {
 #[test]
 fn a_compaction_never_separates_a_call_from_its_result() {
     let parted = "a call and its result would be parted";
-    refuses(0, 4, vec![], parted);
-    refuses(4, 5, vec![], parted);
-    refuses(3, 4, vec![], parted);
-    refuses(3, 5, vec![look_call("c0", "{}")], parted);
-    refuses(4, 5, vec![look_result("c1", "of another")], parted);
-    refuses(3, 5, vec![look_result("c0", "first"), look_call("c0", "{}")], parted);
-    refuses(4, 4, vec![Item::user("between")], parted);
-    refuses(4, 5, vec![look_result("c0", "twice"), look_result("c0", "twice")], parted);
-    refuses(
+    assert_invalid_compaction(0, 4, vec![], parted);
+    assert_invalid_compaction(4, 5, vec![], parted);
+    assert_invalid_compaction(3, 4, vec![], parted);
+    assert_invalid_compaction(3, 5, vec![look_call("c0", "{}")], parted);
+    assert_invalid_compaction(4, 5, vec![look_result("c1", "of another")], parted);
+    assert_invalid_compaction(
+        3,
+        5,
+        vec![look_result("c0", "first"), look_call("c0", "{}")],
+        parted,
+    );
+    assert_invalid_compaction(4, 4, vec![Item::user("between")], parted);
+    assert_invalid_compaction(
+        4,
+        5,
+        vec![look_result("c0", "twice"), look_result("c0", "twice")],
+        parted,
+    );
+    assert_invalid_compaction(
         3,
         5,
         vec![look_call("c0", "{}").with_mark(Mark::Tombstone), look_result("c0", "r")],
         parted,
     );
-    refuses(
+    assert_invalid_compaction(
         3,
         5,
         vec![look_call("c0", "{}").with_mark(Mark::Interrupted), look_result("c0", "r")],
         parted,
     );
-    accepts(0, 5, vec![]);
-    accepts(0, 9, vec![Item::user("summary")]);
-    accepts(4, 5, vec![look_result("c0", "short")]);
-    accepts(3, 5, vec![look_call("c0", "{}"), look_result("c0", "short")]);
-    accepts(5, 5, vec![Item::user("between two turns")]);
-    accepts(0, 0, vec![]);
+    assert_valid_compaction(0, 5, vec![]);
+    assert_valid_compaction(0, 9, vec![Item::user("summary")]);
+    assert_valid_compaction(4, 5, vec![look_result("c0", "short")]);
+    assert_valid_compaction(3, 5, vec![look_call("c0", "{}"), look_result("c0", "short")]);
+    assert_valid_compaction(5, 5, vec![Item::user("between two turns")]);
+    assert_valid_compaction(0, 0, vec![]);
 }
 
 #[test]
 fn a_compaction_range_outside_the_history_is_rejected() {
-    refuses(0, 10, vec![], "0..10 is no range of 9 entries");
-    refuses(10, 10, vec![], "10..10 is no range");
-    refuses(5, 1, vec![], "5..1 is no range");
-    refuses(usize::MAX, usize::MAX, vec![], "is no range");
+    assert_invalid_compaction(0, 10, vec![], "0..10 is no range of 9 entries");
+    assert_invalid_compaction(10, 10, vec![], "10..10 is no range");
+    assert_invalid_compaction(5, 1, vec![], "5..1 is no range");
+    assert_invalid_compaction(usize::MAX, usize::MAX, vec![], "is no range");
 }
 
 #[test]
 fn a_compaction_that_reuses_a_call_id_of_the_history_is_rejected() {
-    refuses(0, 5, vec![look_call("c1", "{}"), look_result("c1", "r")], "the call id `c1` is taken");
+    assert_invalid_compaction(
+        0,
+        5,
+        vec![look_call("c1", "{}"), look_result("c1", "r")],
+        "the call id `c1` is taken",
+    );
     let mut history = history_of(session_items(2));
     history.rewrite(0..5, []);
     let back = vec![look_call("c0", "{}"), look_result("c0", "r")];
@@ -96,12 +112,12 @@ fn a_compaction_is_not_rejected_for_an_already_unsettled_history() {
 // The note.
 
 #[track_caller]
-fn note_stands_at(history: &History, compaction: Compaction, expected: usize) {
+fn assert_note_position(history: &History, compaction: Compaction, expected: usize) {
     let compaction = mark_reactive_compaction(compaction, history);
     let rewritten = apply_compaction(&compaction, history);
     assert!(rewritten.is_settled() || !history.is_settled());
     assert!(was_reactively_compacted(&rewritten) && !was_reactively_compacted(history));
-    let is_note = |item: &Item| item.kind == Item::user(NOTE).kind && item.compacted;
+    let is_note = |item: &Item| item.kind == Item::user(COMPACTION_NOTE).kind && item.compacted;
     assert_eq!(rewritten.iter().position(is_note), Some(expected));
     assert_eq!(rewritten.iter().filter(|item| is_note(item)).count(), 1);
 }
@@ -113,18 +129,18 @@ fn the_compaction_note_is_placed_between_turns_after_the_replaced_range() {
         Compaction::new(from, to, history.iter().take(to).skip(from).cloned().collect())
     };
     // 0 user, 1 reasoning, 2 text, 3 call, 4 result, 5 reasoning, 6 text, 7 call, 8 result
-    note_stands_at(&history, same(0, 0), 0);
-    note_stands_at(&history, same(0, 1), 1);
+    assert_note_position(&history, same(0, 0), 0);
+    assert_note_position(&history, same(0, 1), 1);
     for to in 2..=5 {
-        note_stands_at(&history, same(1, to), 5);
+        assert_note_position(&history, same(1, to), 5);
     }
     for to in 6..=9 {
-        note_stands_at(&history, same(6, to), 9);
+        assert_note_position(&history, same(6, to), 9);
     }
-    note_stands_at(&history, Compaction::new(0, 9, vec![]), 0);
-    note_stands_at(&history, Compaction::new(0, 5, vec![]), 0);
-    note_stands_at(&history, Compaction::new(0, 5, vec![Item::user("sum")]), 1);
-    note_stands_at(&history, Compaction::new(0, 5, vec![Item::text("sum")]), 5);
+    assert_note_position(&history, Compaction::new(0, 9, vec![]), 0);
+    assert_note_position(&history, Compaction::new(0, 5, vec![]), 0);
+    assert_note_position(&history, Compaction::new(0, 5, vec![Item::user("sum")]), 1);
+    assert_note_position(&history, Compaction::new(0, 5, vec![Item::text("sum")]), 5);
 }
 
 #[test]
@@ -140,7 +156,7 @@ fn the_compaction_note_is_never_placed_among_the_results_of_a_turn() {
     ]);
     assert!(history.is_settled());
     let clip = Compaction::new(2, 3, vec![look_result("c2", "-")]);
-    note_stands_at(&history, clip, 5);
+    assert_note_position(&history, clip, 5);
 }
 
 #[test]
@@ -154,9 +170,9 @@ fn a_turn_without_calls_is_a_boundary_and_a_tombstoned_result_is_not() {
         as_stop_turn_end(Item::text("done")),
     ]));
     assert!(history.is_settled());
-    note_stands_at(&history, Compaction::new(1, 2, vec![void]), 5);
+    assert_note_position(&history, Compaction::new(1, 2, vec![void]), 5);
     let item = Item::text("paused").with_mark(Mark::Compacted);
-    note_stands_at(&history, Compaction::new(5, 6, vec![as_stop_turn_end(item)]), 6);
+    assert_note_position(&history, Compaction::new(5, 6, vec![as_stop_turn_end(item)]), 6);
 }
 
 #[test]
@@ -197,7 +213,7 @@ fn other_compacted_items_are_not_mistaken_for_the_compaction_note() {
     let compacted = |item: Item| item.with_mark(Mark::Compacted);
     let foreign = json!({ "compaction": "reactive" });
     assert!(!was_reactively_compacted(&history_of([
-        compacted(Item::user(NOTE)),
+        compacted(Item::user(COMPACTION_NOTE)),
         compacted(with_provider_data(Item::user("x"), "anthropic", foreign.clone())),
         compacted(with_provider_data(
             Item::user("x"),
@@ -228,7 +244,7 @@ fn every_wire_accepts_the_compaction_note_at_any_position() {
             );
             let body = encode_history(wire, &after);
             assert_eq!(lint::request(wire, "m", &body), [""; 0], "{wire:?} {from}..{to}");
-            assert_eq!(body.to_string().matches(NOTE).count(), 1);
+            assert_eq!(body.to_string().matches(COMPACTION_NOTE).count(), 1);
             assert!(!body.to_string().contains("reactive"));
         }
     }
@@ -278,7 +294,7 @@ fn old_turns_keep_a_prefix_of_reasoning_and_arguments_and_all_other_items() {
         &Truncator::new().with_keep_turns(5).plan_compaction(&before).unwrap(),
         &before,
     );
-    let after = self::items(&after);
+    let after = self::items_of(&after);
     assert_eq!(after[..2], items[..2]);
     let thought = format!("{}…", "x".repeat(197));
     assert_eq!(after[2], Item::reasoning(thought).with_mark(Mark::Compacted));
@@ -309,7 +325,7 @@ fn results_are_truncated_only_if_configured() {
     assert_eq!(Truncator::new().plan_compaction(&before), None);
     let clips = Truncator::new().with_max_result_bytes(1_024);
     let after = apply_compaction(&clips.plan_compaction(&before).unwrap(), &before);
-    let after = self::items(&after);
+    let after = self::items_of(&after);
     assert!(after[2].compacted);
     let text = after[2].as_tool_result().unwrap().content.text();
     assert!(text.len() <= 1_024 && text.starts_with("xxx"), "{text}");
@@ -317,7 +333,7 @@ fn results_are_truncated_only_if_configured() {
 }
 
 /// What the arguments of an old call become.
-fn shortened(arguments: &str, max: usize) -> Option<String> {
+fn shorten_arguments(arguments: &str, max: usize) -> Option<String> {
     let mut items = vec![as_stop_turn_end(look_call("c", arguments)), look_result("c", "r")];
     items.extend(look_turn(1));
     let before = history_of(items);
@@ -342,18 +358,18 @@ fn shortened_arguments_are_a_json_object_within_the_configured_bytes() {
     ];
     for arguments in &cases {
         for max in [60, 100, 300, 1_024] {
-            let made = shortened(arguments, max).unwrap();
+            let made = shorten_arguments(arguments, max).unwrap();
             assert!(made.len() <= max, "{max}: {made}");
             let read: serde_json::Map<String, serde_json::Value> =
                 serde_json::from_str(&made).unwrap();
             assert!(!read.is_empty());
         }
-        assert!(shortened(arguments, 0).unwrap().starts_with(r#"{"shortened":""#));
-        assert_eq!(shortened(arguments, usize::MAX), None);
+        assert!(shorten_arguments(arguments, 0).unwrap().starts_with(r#"{"shortened":""#));
+        assert_eq!(shorten_arguments(arguments, usize::MAX), None);
     }
-    let first = shortened(&cases[1], 100).unwrap();
+    let first = shorten_arguments(&cases[1], 100).unwrap();
     assert_eq!(first, format!(r#"{{"a":"[{}[1…","z":1.50}}"#, "[1],".repeat(11)));
-    let many = shortened(&cases[2], 300).unwrap();
+    let many = shorten_arguments(&cases[2], 300).unwrap();
     assert!(many.starts_with(r#"{"prefix":"{\"k0\":"#) && many.contains("shortened"), "{many}");
 }
 
@@ -366,7 +382,7 @@ fn reasoning_is_removed_entirely_if_configured() {
     let none = Truncator::new().with_keep_turns(1).with_max_reasoning_bytes(0);
     let after = apply_compaction(&none.plan_compaction(&before).unwrap(), &before);
     // An empty one is left, which says that something was shortened.
-    assert_eq!(self::items(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
+    assert_eq!(self::items_of(&after)[1], Item::reasoning("").with_mark(Mark::Compacted));
     assert_eq!(none.plan_compaction(&after), None);
     let recorded =
         turnstream::context::record_stale_usage(none.plan_compaction(&before).unwrap(), &before);
@@ -438,8 +454,8 @@ fn a_turn_that_ends_in_reasoning_stays_a_turn_after_shortening() {
     );
     assert_eq!(after.completed_turns(), before.completed_turns());
     let bare = as_stop_turn_end(Item::reasoning("")).with_mark(Mark::Compacted);
-    assert_eq!(self::items(&after)[1], bare);
-    assert_eq!(self::items(&after)[2..], self::items(&before)[2..]);
+    assert_eq!(self::items_of(&after)[1], bare);
+    assert_eq!(self::items_of(&after)[2..], self::items_of(&before)[2..]);
 }
 
 #[test]

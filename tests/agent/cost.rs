@@ -10,7 +10,7 @@ use turnstream::{Agent, Error, ErrorKind, Usage};
 
 use crate::support::tools::spec;
 
-const TOKENS: Usage = Usage {
+const TURN_USAGE: Usage = Usage {
     input_tokens: 1_000,
     output_tokens: 0,
     cache_read_input_tokens: 0,
@@ -18,18 +18,20 @@ const TOKENS: Usage = Usage {
     reasoning_tokens: 0,
 };
 
-fn price(input: f64) -> Price {
+fn price_per_million(input: f64) -> Price {
     Price { input, ..Price::default() }
 }
 
-fn insatiable(model: &'static str) -> Scripted {
-    Scripted::from_fn(|_, _| Reply::new().call("t", json!({})).usage(TOKENS)).with_model(model)
+fn endless_caller(model: &'static str) -> Scripted {
+    Scripted::from_fn(|_, _| Reply::new().call("t", json!({})).usage(TURN_USAGE)).with_model(model)
 }
 
 /// Runs until the money is spent, and gives what was.
-async fn spends(agent: Agent, expected: u64) {
+async fn run_until_budget_spent(agent: Agent, expected: u64) {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
-    let prices = Prices::new().with_price("cheap", price(1.0)).with_price("dear", price(100.0));
+    let prices = Prices::new()
+        .with_price("cheap", price_per_million(1.0))
+        .with_price("dear", price_per_million(100.0));
     let budget = Budget::new().with_cost_limit(0.15, prices);
     let outcome = agent.with_tools([tool]).with_budget(budget).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Budget);
@@ -43,22 +45,26 @@ async fn a_turn_is_priced_by_the_model_that_a_hook_selected() {
         request.model = (state.counts.model_calls > 1).then(|| "dear".to_owned());
         request
     });
-    spends(Agent::new(insatiable("cheap")).with_hook(escalate), 1_000 + 2 * 100_000).await;
+    run_until_budget_spent(
+        Agent::new(endless_caller("cheap")).with_hook(escalate),
+        1_000 + 2 * 100_000,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_turn_answered_by_a_fallback_is_priced_by_the_fallbacks_model() {
     let cheap = Scripted::from_fn(|_, n| match n {
-        0 => Reply::new().call("t", json!({})).usage(TOKENS),
-        _ => Reply::text("I").usage(TOKENS).fail(Error::new(ErrorKind::Overloaded, "busy")),
+        0 => Reply::new().call("t", json!({})).usage(TURN_USAGE),
+        _ => Reply::text("I").usage(TURN_USAGE).fail(Error::new(ErrorKind::Overloaded, "busy")),
     });
-    let agent = Agent::new(cheap.with_model("cheap")).with_fallback(insatiable("dear"));
-    spends(agent, 2 * 1_000 + 2 * 100_000).await;
+    let agent = Agent::new(cheap.with_model("cheap")).with_fallback(endless_caller("dear"));
+    run_until_budget_spent(agent, 2 * 1_000 + 2 * 100_000).await;
 }
 
 #[tokio::test]
 async fn a_turn_is_priced_by_the_model_that_answered() {
     let busy = Scripted::from_fn(|_, _| Reply::error(Error::new(ErrorKind::Overloaded, "busy")));
-    let model = Fallback::new(busy.with_model("cheap")).or(insatiable("dear"));
-    spends(Agent::new(model), 2 * 100_000).await;
+    let model = Fallback::new(busy.with_model("cheap")).or(endless_caller("dear"));
+    run_until_budget_spent(Agent::new(model), 2 * 100_000).await;
 }

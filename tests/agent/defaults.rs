@@ -18,7 +18,7 @@ use crate::support::runs::reply_calling;
 use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
 
 /// The table of the guide: what, and its default.
-fn promised() -> BTreeMap<&'static str, &'static str> {
+fn documented_defaults() -> BTreeMap<&'static str, &'static str> {
     let guide = include_str!("../../src/guide/limits.md");
     let table = guide.split("<!-- end of the table -->").next().unwrap();
     let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
@@ -29,21 +29,21 @@ fn promised() -> BTreeMap<&'static str, &'static str> {
     cells.collect()
 }
 
-fn seconds(time: Duration) -> String {
+fn format_seconds(time: Duration) -> String {
     match time {
         Timeouts::NEVER => "no limit".to_owned(),
         time => format!("{} s", time.as_secs()),
     }
 }
 
-async fn took(future: impl Future) -> String {
+async fn elapsed_time(future: impl Future) -> String {
     let began = Instant::now();
     future.await;
-    seconds(began.elapsed())
+    format_seconds(began.elapsed())
 }
 
 /// How many failures in a row open a circuit breaker, and how long it stays open.
-async fn breaker() -> (u32, Duration) {
+async fn circuit_breaker_defaults() -> (u32, Duration) {
     let busy = || Reply::error(Error::new(ErrorKind::Overloaded, "busy"));
     let model = Scripted::from_fn(move |_, _| busy());
     let breaker = CircuitBreaker::new(model.clone());
@@ -64,18 +64,18 @@ async fn breaker() -> (u32, Duration) {
 }
 
 /// How long a hook is waited for.
-async fn hook_time() -> String {
+async fn hook_timeout() -> String {
     let slow = hook::before_tool(|_, _| std::future::pending::<CallDecision>());
     let model = Scripted::new([reply_calling("c", "t"), "fine".into()]);
     let agent = Agent::new(model).with_tool(ok_tool("t", &Counter::default())).with_hook(slow);
-    took(agent.run("go").outcome()).await
+    elapsed_time(agent.run("go").outcome()).await
 }
 
 /// How long a compactor is waited for.
-async fn compactor_time() -> String {
-    struct Slow;
+async fn compactor_timeout() -> String {
+    struct PendingCompactor;
 
-    impl Compactor for Slow {
+    impl Compactor for PendingCompactor {
         fn compact(
             &self,
             _: &History,
@@ -86,12 +86,12 @@ async fn compactor_time() -> String {
 
     let long = "a long text ".repeat(200);
     let agent = Agent::new(Scripted::new(["fine"]));
-    let agent = agent.with_window(Window::new(100)).with_compactor(Slow);
-    took(agent.run(long).outcome()).await
+    let agent = agent.with_window(Window::new(100)).with_compactor(PendingCompactor);
+    elapsed_time(agent.run(long).outcome()).await
 }
 
 /// How many requests a sub-agent may send.
-async fn requests_of_a_sub_agent() -> usize {
+async fn sub_agent_max_requests() -> usize {
     let inner = Scripted::from_fn(|_, n| Reply::new().call("t", json!({ "n": n })));
     let child = Agent::new(inner.clone()).with_tool(ok_tool("t", &Counter::default()));
     let child = child.as_tool("child", "Helps").unwrap();
@@ -102,7 +102,7 @@ async fn requests_of_a_sub_agent() -> usize {
 }
 
 /// How many calls of a turn run at once.
-async fn calls_at_once() -> usize {
+async fn max_concurrent_calls() -> usize {
     let counter = Counter::default();
     let waits = counted_tool("t", &counter, |_| std::future::pending());
     let calls = (0..20).fold(Reply::new(), |reply, _| reply.call("t", json!({})));
@@ -113,7 +113,7 @@ async fn calls_at_once() -> usize {
 }
 
 /// How many bytes a result may have that the model reads whole.
-async fn bytes_of_a_result() -> usize {
+async fn max_result_bytes() -> usize {
     let mut whole = 0;
     for bytes in 65_530..65_540 {
         let long = Tool::raw(spec("t"), move |_, _| async move { "x".repeat(bytes) }).unwrap();
@@ -134,7 +134,7 @@ async fn the_guide_lists_the_actual_default_values() {
         1_000 => "random, up to 1 s".to_owned(),
         millis => format!("random, up to {millis} ms"),
     };
-    let (failures, rest) = breaker().await;
+    let (failures, rest) = circuit_breaker_defaults().await;
     let unlimited = |is_unlimited: bool| {
         assert!(is_unlimited);
         "no limit".to_owned()
@@ -150,8 +150,8 @@ async fn the_guide_lists_the_actual_default_values() {
         ),
         ("wait before the second attempt", millis(backoff.max_delay_after(1))),
         ("wait before the third attempt", millis(backoff.max_delay_after(2))),
-        ("longest wait that the server did not ask for", seconds(backoff.max_delay)),
-        ("longest wait that the server may ask for", seconds(backoff.max_retry_after)),
+        ("longest wait that the server did not ask for", format_seconds(backoff.max_delay)),
+        ("longest wait that the server may ask for", format_seconds(backoff.max_retry_after)),
         (
             "turns that broke off after output and are asked for again, in a row",
             limits.max_turn_retries.to_string(),
@@ -160,19 +160,22 @@ async fn the_guide_lists_the_actual_default_values() {
             "failures in a row that open a [`CircuitBreaker`](crate::provider::CircuitBreaker)",
             failures.to_string(),
         ),
-        ("time for which an open circuit breaker rejects requests", seconds(rest)),
-        ("time until the first byte of an answer", seconds(timeouts.first_byte)),
-        ("time until the first output of a turn", seconds(timeouts.first_output)),
-        ("time between two pieces of an answer", seconds(timeouts.idle)),
-        ("time between two outputs of a turn", seconds(timeouts.idle_output)),
-        ("time of a whole turn", seconds(timeouts.turn)),
-        ("time of a tool call", seconds(tool::DEFAULT_TIMEOUT)),
-        ("time of a sub-agent, an external call, an approval", seconds(child.timeout().unwrap())),
-        ("time of a hook's answer", hook_time().await),
-        ("time of a compaction", compactor_time().await),
+        ("time for which an open circuit breaker rejects requests", format_seconds(rest)),
+        ("time until the first byte of an answer", format_seconds(timeouts.first_byte)),
+        ("time until the first output of a turn", format_seconds(timeouts.first_output)),
+        ("time between two pieces of an answer", format_seconds(timeouts.idle)),
+        ("time between two outputs of a turn", format_seconds(timeouts.idle_output)),
+        ("time of a whole turn", format_seconds(timeouts.turn)),
+        ("time of a tool call", format_seconds(tool::DEFAULT_TIMEOUT)),
+        (
+            "time of a sub-agent, an external call, an approval",
+            format_seconds(child.timeout().unwrap()),
+        ),
+        ("time of a hook's answer", hook_timeout().await),
+        ("time of a compaction", compactor_timeout().await),
         ("time of a run", unlimited(budgets == (None, None))),
         ("requests of a run", limits.max_turns.to_string()),
-        ("requests of a sub-agent", requests_of_a_sub_agent().await.to_string()),
+        ("requests of a sub-agent", sub_agent_max_requests().await.to_string()),
         (
             "replies that cannot be used and are corrected, in a row",
             limits.max_corrections.to_string(),
@@ -185,17 +188,17 @@ async fn the_guide_lists_the_actual_default_values() {
             "turns whose calls were cut off and are asked for again, in a row",
             limits.max_truncated_call_retries.to_string(),
         ),
-        ("tool calls of a turn that run at once", calls_at_once().await.to_string()),
+        ("tool calls of a turn that run at once", max_concurrent_calls().await.to_string()),
         ("sub-agents that run inside one another", limits.max_depth.to_string()),
         ("bytes of text, reasoning and arguments in a turn", limits.max_turn_bytes.to_string()),
-        ("bytes of text in a result", bytes_of_a_result().await.to_string()),
+        ("bytes of text in a result", max_result_bytes().await.to_string()),
         (
             "tokens that a pool keeps for an answer without `max_output_tokens`",
             Pool::new(1).tokens_per_response().to_string(),
         ),
         ("tokens, money and calls of a run", unlimited(!budget.has_cost_limit())),
     ]);
-    let mut promised = promised();
+    let mut promised = documented_defaults();
     // These have tests of their own: `http_retries`, `closed_connections`, `custom` and `transport`.
     for of_http in [
         "attempts at a request, by a provider over HTTP",

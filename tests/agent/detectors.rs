@@ -19,7 +19,7 @@ use crate::support::tools::spec;
 
 /// A tool that does what its arguments say: `changed`, `created`, `sent` (targets), `check`
 /// (`[command, code, complaint]`), `fails`.
-fn tool(name: &str) -> Tool {
+fn scripted_effect_tool(name: &str) -> Tool {
     let calls = Arc::new(AtomicU64::new(0));
     Tool::raw(spec(name), move |args: Value, cx: ToolContext| {
         let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
@@ -48,99 +48,123 @@ fn tool(name: &str) -> Tool {
     .unwrap()
 }
 
-fn call(name: &str, args: Value) -> Reply {
+fn call_with_effects(name: &str, args: Value) -> Reply {
     Reply::new().call(name, args)
 }
 
-fn read(n: usize) -> Reply {
-    call("read", json!({ "n": n }))
+fn read_call(n: usize) -> Reply {
+    call_with_effects("read", json!({ "n": n }))
 }
 
-fn failing(complaint: &str) -> Reply {
-    call("run", json!({ "check": ["test", 1, complaint], "fails": true }))
+fn failing_call(complaint: &str) -> Reply {
+    call_with_effects("run", json!({ "check": ["test", 1, complaint], "fails": true }))
 }
 
-fn agent(replies: Vec<Reply>) -> Agent {
-    let tools = ["read", "run", "make", "other"].map(tool);
+fn detector_agent(replies: Vec<Reply>) -> Agent {
+    let tools = ["read", "run", "make", "other"].map(scripted_effect_tool);
     Agent::new(Scripted::new(replies)).with_tools(tools).with_max_turns(80)
 }
 
-async fn run(detectors: Detectors, mut replies: Vec<Reply>) -> (Vec<Signal>, Outcome) {
+async fn run_with_detectors(
+    detectors: Detectors,
+    mut replies: Vec<Reply>,
+) -> (Vec<Signal>, Outcome) {
     replies.push("There was a problem.".into());
     let signals = detectors.signal_log();
-    let outcome = agent(replies).with_hook(detectors).run("go").outcome().await;
+    let outcome = detector_agent(replies).with_hook(detectors).run("go").outcome().await;
     (signals.drain(), outcome)
 }
 
 /// What all six see in a run that ends with words.
-async fn seen(replies: Vec<Reply>) -> Vec<(FailureMode, u32)> {
-    let signals = run(Detectors::all(), replies).await.0;
+async fn all_signals(replies: Vec<Reply>) -> Vec<(FailureMode, u32)> {
+    let signals = run_with_detectors(Detectors::all(), replies).await.0;
     signals.into_iter().map(|signal| (signal.mode, signal.turn)).collect()
 }
 
 #[track_caller]
-fn check(seen: &[(FailureMode, u32)], expected: &[(FailureMode, u32)]) {
+fn assert_signals(seen: &[(FailureMode, u32)], expected: &[(FailureMode, u32)]) {
     assert_eq!(seen, expected);
 }
 
 #[tokio::test]
 async fn an_ordinary_run_raises_no_signal() {
-    let mut replies: Vec<Reply> = (0..20).map(read).collect();
+    let mut replies: Vec<Reply> = (0..20).map(read_call).collect();
     for n in 0..5 {
-        replies.push(call("make", json!({ "changed": format!("{n}.rs"), "n": n })));
-        replies.push(failing(&format!("error {n}")));
-        replies.extend((0..4).map(read));
+        replies.push(call_with_effects("make", json!({ "changed": format!("{n}.rs"), "n": n })));
+        replies.push(failing_call(&format!("error {n}")));
+        replies.extend((0..4).map(read_call));
     }
-    replies.push(call("make", json!({ "created": "new.rs" })));
-    replies.push(call("run", json!({ "check": ["test", 0, ""] })));
-    check(&seen(replies).await, &[]);
+    replies.push(call_with_effects("make", json!({ "created": "new.rs" })));
+    replies.push(call_with_effects("run", json!({ "check": ["test", 0, ""] })));
+    assert_signals(&all_signals(replies).await, &[]);
 }
 
 #[tokio::test]
 async fn a_failure_that_repeats_is_reported_as_missing_termination() {
-    let edit = |n: usize| call("make", json!({ "changed": format!("{n}.rs") }));
-    let same =
-        vec![failing("e"), edit(1), failing("e"), edit(2), failing("e"), read(1), failing("e")];
-    // Once, however long it goes on.
-    check(&seen(same).await, &[(FailureMode::MissingTermination, 6)]);
-    let other =
-        vec![failing("e"), edit(1), failing("e"), edit(2), failing("f"), edit(3), failing("e")];
-    check(&seen(other).await, &[]);
-    let mended = vec![
-        failing("e"),
-        failing("e"),
-        call("run", json!({ "check": ["test", 0, ""] })),
-        failing("e"),
+    let edit = |n: usize| call_with_effects("make", json!({ "changed": format!("{n}.rs") }));
+    let same = vec![
+        failing_call("e"),
+        edit(1),
+        failing_call("e"),
+        edit(2),
+        failing_call("e"),
+        read_call(1),
+        failing_call("e"),
     ];
-    check(&seen(mended).await, &[]);
+    // Once, however long it goes on.
+    assert_signals(&all_signals(same).await, &[(FailureMode::MissingTermination, 6)]);
+    let other = vec![
+        failing_call("e"),
+        edit(1),
+        failing_call("e"),
+        edit(2),
+        failing_call("f"),
+        edit(3),
+        failing_call("e"),
+    ];
+    assert_signals(&all_signals(other).await, &[]);
+    let mended = vec![
+        failing_call("e"),
+        failing_call("e"),
+        call_with_effects("run", json!({ "check": ["test", 0, ""] })),
+        failing_call("e"),
+    ];
+    assert_signals(&all_signals(mended).await, &[]);
 }
 
 #[tokio::test]
 async fn tool_calls_after_a_passing_check_are_reported_as_missing_termination() {
-    let passed = || call("run", json!({ "check": ["test", 0, ""] }));
-    let on = |turns: usize| [vec![passed()], (0..turns).map(read).collect()].concat();
-    check(&seen(on(10)).await, &[(FailureMode::MissingTermination, 12)]);
-    check(&seen(on(25)).await, &[(FailureMode::MissingTermination, 12)]);
-    check(&seen(on(9)).await, &[]);
+    let passed = || call_with_effects("run", json!({ "check": ["test", 0, ""] }));
+    let on = |turns: usize| [vec![passed()], (0..turns).map(read_call).collect()].concat();
+    assert_signals(&all_signals(on(10)).await, &[(FailureMode::MissingTermination, 12)]);
+    assert_signals(&all_signals(on(25)).await, &[(FailureMode::MissingTermination, 12)]);
+    assert_signals(&all_signals(on(9)).await, &[]);
     // The same check says nothing new.
-    let again = [on(5), vec![passed()], (0..4).map(read).collect()].concat();
-    check(&seen(again).await, &[(FailureMode::MissingTermination, 12)]);
+    let again = [on(5), vec![passed()], (0..4).map(read_call).collect()].concat();
+    assert_signals(&all_signals(again).await, &[(FailureMode::MissingTermination, 12)]);
     // What is changed is progress, and another check is news.
     for news in [json!({ "changed": "a.rs" }), json!({ "check": ["lint", 0, ""] })] {
-        let working = [on(6), vec![call("run", news)], (0..6).map(read).collect()].concat();
-        check(&seen(working).await, &[]);
+        let working =
+            [on(6), vec![call_with_effects("run", news)], (0..6).map(read_call).collect()].concat();
+        assert_signals(&all_signals(working).await, &[]);
     }
 }
 
 #[tokio::test]
 async fn failed_evidence_in_a_successful_result_is_an_ambiguous_failure() {
-    let disguised = || call("run", json!({ "check": ["test", 1, "e"] }));
-    let other = || call("other", json!({ "check": ["lint", 1, "e"] }));
-    let signals = seen(vec![disguised(), read(1), disguised(), other()]).await;
+    let disguised = || call_with_effects("run", json!({ "check": ["test", 1, "e"] }));
+    let other = || call_with_effects("other", json!({ "check": ["lint", 1, "e"] }));
+    let signals = all_signals(vec![disguised(), read_call(1), disguised(), other()]).await;
     // Once a tool.
-    check(&signals, &[(FailureMode::AmbiguousFailure, 2), (FailureMode::AmbiguousFailure, 5)]);
-    check(&seen(vec![failing("e")]).await, &[]);
-    check(&seen(vec![call("run", json!({ "check": ["test", 0, ""] }))]).await, &[]);
+    assert_signals(
+        &signals,
+        &[(FailureMode::AmbiguousFailure, 2), (FailureMode::AmbiguousFailure, 5)],
+    );
+    assert_signals(&all_signals(vec![failing_call("e")]).await, &[]);
+    assert_signals(
+        &all_signals(vec![call_with_effects("run", json!({ "check": ["test", 0, ""] }))]).await,
+        &[],
+    );
 }
 
 #[tokio::test]
@@ -149,10 +173,10 @@ async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
         let detectors = Detectors::all();
         let signals = detectors.signal_log();
         let replies = replies.into_iter().chain([Reply::text(words)]).collect();
-        agent(replies).with_hook(detectors).run("go").outcome().await;
+        detector_agent(replies).with_hook(detectors).run("go").outcome().await;
         signals.drain()
     };
-    let fails = || call("make", json!({ "fails": true }));
+    let fails = || call_with_effects("make", json!({ "fails": true }));
     let [signal] = &ends(vec![fails()], "All done, the ticket is filed.").await[..] else {
         panic!("not one")
     };
@@ -161,7 +185,7 @@ async fn an_answer_that_ignores_a_failure_is_an_ambiguous_failure() {
     assert_eq!(signal.what, "`make` ended as `error`, and the answer passes over it");
 
     assert_eq!(ends(vec![fails()], "I couldn’t file the ticket.").await, []);
-    assert_eq!(ends(vec![fails(), read(1)], "Done.").await, []);
+    assert_eq!(ends(vec![fails(), read_call(1)], "Done.").await, []);
     // Another call of the tool went well beside it.
     let both = fails().call("make", json!({ "created": "t" }));
     assert_eq!(ends(vec![both], "Done.").await, []);
@@ -173,7 +197,10 @@ async fn whether_an_answer_acknowledges_a_failure_is_configurable() {
         turn.text().contains(&result.name)
     });
     let detectors = Detectors::none().with_ambiguous_failure(strict);
-    let signals = run(detectors, vec![call("make", json!({ "fails": true }))]).await.0;
+    let signals =
+        run_with_detectors(detectors, vec![call_with_effects("make", json!({ "fails": true }))])
+            .await
+            .0;
     assert_eq!(signals.len(), 1);
 }
 
@@ -184,18 +211,28 @@ async fn a_mutating_tool_without_a_report_is_a_silent_side_effect() {
             SilentSideEffect::default().with_mutating_tools(["make", "other"]),
         )
     };
-    let silent =
-        vec![call("make", json!({})), call("make", json!({ "n": 2 })), call("other", json!({}))];
-    let modes: Vec<_> =
-        run(detectors(), silent).await.0.into_iter().map(|it| (it.mode, it.turn)).collect();
-    check(&modes, &[(FailureMode::SilentSideEffect, 2), (FailureMode::SilentSideEffect, 4)]);
-    let told = vec![
-        call("make", json!({ "changed": "a" })),
-        call("other", json!({ "check": ["test", 0, ""] })),
-        call("make", json!({ "fails": true })),
-        read(1),
+    let silent = vec![
+        call_with_effects("make", json!({})),
+        call_with_effects("make", json!({ "n": 2 })),
+        call_with_effects("other", json!({})),
     ];
-    assert_eq!(run(detectors(), told).await.0, []);
+    let modes: Vec<_> = run_with_detectors(detectors(), silent)
+        .await
+        .0
+        .into_iter()
+        .map(|it| (it.mode, it.turn))
+        .collect();
+    assert_signals(
+        &modes,
+        &[(FailureMode::SilentSideEffect, 2), (FailureMode::SilentSideEffect, 4)],
+    );
+    let told = vec![
+        call_with_effects("make", json!({ "changed": "a" })),
+        call_with_effects("other", json!({ "check": ["test", 0, ""] })),
+        call_with_effects("make", json!({ "fails": true })),
+        read_call(1),
+    ];
+    assert_eq!(run_with_detectors(detectors(), told).await.0, []);
 }
 
 #[tokio::test]
@@ -215,26 +252,32 @@ async fn an_unreported_change_of_the_fingerprint_is_a_silent_side_effect() {
     };
     let detectors = Detectors::all().with_silent_side_effect(snapshot);
     let signals = detectors.signal_log();
-    let silent = |n: usize| call("other", json!({ "silent": n }));
+    let silent = |n: usize| call_with_effects("other", json!({ "silent": n }));
     let replies = vec![
-        read(1),
-        call("make", json!({ "changed": "a" })),
+        read_call(1),
+        call_with_effects("make", json!({ "changed": "a" })),
         silent(1),
         silent(2),
-        read(2),
+        read_call(2),
         silent(3),
         "done".into(),
     ];
-    agent(replies).with_hook(detectors).with_hook(change).run("go").outcome().await;
+    detector_agent(replies).with_hook(detectors).with_hook(change).run("go").outcome().await;
     let signals: Vec<_> = signals.drain().into_iter().map(|it| (it.mode, it.turn)).collect();
     // The second of a row is not told again.
-    check(&signals, &[(FailureMode::SilentSideEffect, 4), (FailureMode::SilentSideEffect, 7)]);
+    assert_signals(
+        &signals,
+        &[(FailureMode::SilentSideEffect, 4), (FailureMode::SilentSideEffect, 7)],
+    );
 }
 
 #[tokio::test]
 async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
-    let ticket = || call("make", json!({ "created": "ticket-#", "title": "Bug" }));
-    let signals = run(Detectors::all(), vec![ticket(), read(1), ticket(), ticket()]).await.0;
+    let ticket = || call_with_effects("make", json!({ "created": "ticket-#", "title": "Bug" }));
+    let signals =
+        run_with_detectors(Detectors::all(), vec![ticket(), read_call(1), ticket(), ticket()])
+            .await
+            .0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
     assert_eq!((signal.mode, signal.turn), (FailureMode::NonIdempotentRetry, 4));
     assert_eq!(
@@ -242,58 +285,65 @@ async fn a_repeated_call_with_a_different_effect_is_not_a_retry() {
         "`make` was called again as before and has made `ticket-2` beside `ticket-1`"
     );
     // Other arguments, or the same thing made once more.
-    let other = call("make", json!({ "created": "ticket-#", "title": "Other" }));
-    check(&seen(vec![ticket(), other]).await, &[]);
-    let file = || call("make", json!({ "created": "a.rs" }));
-    check(&seen(vec![file(), file()]).await, &[]);
+    let other = call_with_effects("make", json!({ "created": "ticket-#", "title": "Other" }));
+    assert_signals(&all_signals(vec![ticket(), other]).await, &[]);
+    let file = || call_with_effects("make", json!({ "created": "a.rs" }));
+    assert_signals(&all_signals(vec![file(), file()]).await, &[]);
     // Beside each other in one turn they are two as well.
     let args = json!({ "created": "ticket-#" });
-    let twice = call("make", args.clone()).call("make", args.clone());
-    check(&seen(vec![twice]).await, &[(FailureMode::NonIdempotentRetry, 2)]);
+    let twice = call_with_effects("make", args.clone()).call("make", args.clone());
+    assert_signals(&all_signals(vec![twice]).await, &[(FailureMode::NonIdempotentRetry, 2)]);
 
     let repeatable = NonIdempotentRetry::default().with_repeatable_tools(["make"]);
     let detectors = Detectors::all().with_non_idempotent_retry(repeatable);
-    assert_eq!(run(detectors, vec![ticket(), ticket()]).await.0, []);
+    assert_eq!(run_with_detectors(detectors, vec![ticket(), ticket()]).await.0, []);
 }
 
 #[tokio::test]
 async fn the_same_edit_twice_is_a_retry_only_if_something_changed_in_between() {
-    let append = || call("make", json!({ "changed": "log" }));
-    let other = || call("other", json!({ "changed": "log" }));
-    check(
-        &seen(vec![append(), read(1), append(), append()]).await,
+    let append = || call_with_effects("make", json!({ "changed": "log" }));
+    let other = || call_with_effects("other", json!({ "changed": "log" }));
+    assert_signals(
+        &all_signals(vec![append(), read_call(1), append(), append()]).await,
         &[(FailureMode::NonIdempotentRetry, 4)],
     );
-    check(&seen(vec![append(), other(), append()]).await, &[]);
+    assert_signals(&all_signals(vec![append(), other(), append()]).await, &[]);
 }
 
-fn reading(n: usize, tokens: u64) -> Reply {
-    read(n).usage(Usage { input_tokens: tokens, ..Usage::default() })
+fn read_call_with_usage(n: usize, tokens: u64) -> Reply {
+    read_call(n).usage(Usage { input_tokens: tokens, ..Usage::default() })
 }
 
 #[tokio::test]
 async fn a_request_over_the_token_cap_is_context_bloat() {
     let grows = |tokens: &[u64]| {
-        tokens.iter().enumerate().map(|(n, tokens)| reading(n, *tokens)).collect::<Vec<_>>()
+        tokens
+            .iter()
+            .enumerate()
+            .map(|(n, tokens)| read_call_with_usage(n, *tokens))
+            .collect::<Vec<_>>()
     };
     let over = grows(&[90_000, 149_999, 150_000, 160_000, 170_000]);
-    check(&seen(over).await, &[(FailureMode::ContextBloat, 3)]);
-    check(&seen(grows(&[90_000, 120_000, 149_999])).await, &[]);
+    assert_signals(&all_signals(over).await, &[(FailureMode::ContextBloat, 3)]);
+    assert_signals(&all_signals(grows(&[90_000, 120_000, 149_999])).await, &[]);
 }
 
 #[tokio::test]
 async fn a_context_that_grows_without_progress_is_context_bloat() {
-    let grows = || (0..14).map(|n: usize| reading(n, 8_000 * (n as u64 + 1))).collect::<Vec<_>>();
-    let signals = run(Detectors::all(), grows()).await.0;
+    let grows = || {
+        (0..14).map(|n: usize| read_call_with_usage(n, 8_000 * (n as u64 + 1))).collect::<Vec<_>>()
+    };
+    let signals = run_with_detectors(Detectors::all(), grows()).await.0;
     let [signal] = &signals[..] else { panic!("{signals:?}") };
     assert_eq!((signal.mode, signal.turn), (FailureMode::ContextBloat, 9));
     // A change on the way, or less of it.
     let mut working = grows();
-    working[5] = call("make", json!({ "changed": "a" }))
+    working[5] = call_with_effects("make", json!({ "changed": "a" }))
         .usage(Usage { input_tokens: 48_000, ..Usage::default() });
-    check(&seen(working).await, &[]);
-    let small = (0..14).map(|n: usize| reading(n, 4_000 * (n as u64 + 1))).collect::<Vec<_>>();
-    check(&seen(small).await, &[]);
+    assert_signals(&all_signals(working).await, &[]);
+    let small =
+        (0..14).map(|n: usize| read_call_with_usage(n, 4_000 * (n as u64 + 1))).collect::<Vec<_>>();
+    assert_signals(&all_signals(small).await, &[]);
 }
 
 #[tokio::test]
@@ -313,23 +363,24 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
     let plans = |replies: Vec<Reply>, times: usize| {
         let detectors = Detectors::all();
         let signals = detectors.signal_log();
-        let run = agent(replies).with_hook(detectors).with_hook(go_on(times)).run("go");
+        let run = detector_agent(replies).with_hook(detectors).with_hook(go_on(times)).run("go");
         async move {
             run.outcome().await;
             signals.drain().into_iter().map(|it| (it.mode, it.turn)).collect::<Vec<_>>()
         }
     };
-    check(&plans(words(6), 5).await, &[(FailureMode::PlanningWithoutExecution, 3)]);
-    check(&plans(words(2), 1).await, &[]);
-    let acting = [words(2), vec![read(1)], words(2)].concat();
-    check(&plans(acting, 3).await, &[]);
+    assert_signals(&plans(words(6), 5).await, &[(FailureMode::PlanningWithoutExecution, 3)]);
+    assert_signals(&plans(words(2), 1).await, &[]);
+    let acting = [words(2), vec![read_call(1)], words(2)].concat();
+    assert_signals(&plans(acting, 3).await, &[]);
 }
 
 #[tokio::test]
 async fn answers_to_follow_ups_are_not_reported_as_planning() {
     let detectors = Detectors::all();
     let signals = detectors.signal_log();
-    let run = agent(["1", "2", "3", "4"].map(Reply::text).into()).with_hook(detectors).run("go");
+    let run =
+        detector_agent(["1", "2", "3", "4"].map(Reply::text).into()).with_hook(detectors).run("go");
     for words in ["and?", "and?", "and?"] {
         run.follow_up(words).unwrap();
     }
@@ -339,20 +390,21 @@ async fn answers_to_follow_ups_are_not_reported_as_planning() {
 
 #[tokio::test]
 async fn a_nudge_tells_the_model_what_to_do() {
-    let fails = |n| (0..n).map(|_| failing("e")).chain([read(1)]).collect::<Vec<_>>();
-    let (signals, outcome) = run(Detectors::all().with_nudges(), fails(3)).await;
+    let fails = |n| (0..n).map(|_| failing_call("e")).chain([read_call(1)]).collect::<Vec<_>>();
+    let (signals, outcome) = run_with_detectors(Detectors::all().with_nudges(), fails(3)).await;
     assert_eq!(signals.len(), 1);
     let note = Item::user(FailureMode::MissingTermination.mitigation());
     assert_eq!(outcome.new_items().iter().filter(|item| **item == note).count(), 1);
-    let (_, outcome) = run(Detectors::all(), fails(3)).await;
+    let (_, outcome) = run_with_detectors(Detectors::all(), fails(3)).await;
     assert!(!outcome.new_items().contains(&note));
 }
 
 #[tokio::test]
 async fn a_detector_nudge_does_not_affect_the_evidence_policy() {
-    let replies = vec![failing("e"), failing("e"), failing("e"), "done".into(), "done".into()];
+    let replies =
+        vec![failing_call("e"), failing_call("e"), failing_call("e"), "done".into(), "done".into()];
     let detectors = Detectors::all().with_nudges();
-    let agent = agent(replies).with_hook(detectors).with_evidence(RequireEvidence::new());
+    let agent = detector_agent(replies).with_hook(detectors).with_evidence(RequireEvidence::new());
     let outcome = agent.run("go").outcome().await;
     assert_eq!((outcome.reason.as_str(), outcome.turns), ("unproven", 5));
 }
@@ -361,9 +413,14 @@ async fn a_detector_nudge_does_not_affect_the_evidence_policy() {
 async fn calls_of_earlier_runs_are_not_examined() {
     let detectors = Detectors::all();
     let signals = detectors.signal_log();
-    let replies =
-        vec![failing("e"), failing("e"), "It fails.".into(), failing("e"), "It fails.".into()];
-    let agent = agent(replies).with_hook(detectors);
+    let replies = vec![
+        failing_call("e"),
+        failing_call("e"),
+        "It fails.".into(),
+        failing_call("e"),
+        "It fails.".into(),
+    ];
+    let agent = detector_agent(replies).with_hook(detectors);
     let first = agent.run("go").outcome().await;
     agent.run_from(first.history, "again").outcome().await;
     assert_eq!(signals.drain(), []);
@@ -387,7 +444,8 @@ async fn signals_are_reported_as_they_occur_and_can_be_collected() {
             })
             .on_signal(move |signal| told.lock().unwrap().push(signal.clone()))
     };
-    let (signals, outcome) = run(detectors, vec![failing("e"), failing("e")]).await;
+    let (signals, outcome) =
+        run_with_detectors(detectors, vec![failing_call("e"), failing_call("e")]).await;
     assert_eq!(*told.lock().unwrap(), signals);
     let json = serde_json::to_value(&signals[0]).unwrap();
     assert_eq!(json["mode"], "missing_termination");
@@ -397,20 +455,21 @@ async fn signals_are_reported_as_they_occur_and_can_be_collected() {
 
 #[tokio::test]
 async fn the_rationale_of_a_call_does_not_make_it_a_different_call() {
-    let make =
-        |why: &str| call("make", json!({ "created": "t#", "_why": { "expected_outcome": why } }));
+    let make = |why: &str| {
+        call_with_effects("make", json!({ "created": "t#", "_why": { "expected_outcome": why } }))
+    };
     let detectors = Detectors::all();
     let signals = detectors.signal_log();
     let replies = vec![make("a ticket"), make("a ticket, this time"), "Done.".into()];
-    agent(replies).with_rationale().with_hook(detectors).run("go").outcome().await;
+    detector_agent(replies).with_rationale().with_hook(detectors).run("go").outcome().await;
     let modes: Vec<_> = signals.drain().iter().map(|signal| signal.mode).collect();
     assert_eq!(modes, [FailureMode::NonIdempotentRetry]);
 }
 
 #[tokio::test]
 async fn targets_created_long_ago_are_forgotten_by_the_retry_detector() {
-    let make = |n: usize| call("make", json!({ "created": "t#", "n": n }));
+    let make = |n: usize| call_with_effects("make", json!({ "created": "t#", "n": n }));
     let after = |others: usize| (0..=others).chain([0]).map(make).collect();
-    check(&seen(after(31)).await, &[(FailureMode::NonIdempotentRetry, 34)]);
-    check(&seen(after(32)).await, &[]);
+    assert_signals(&all_signals(after(31)).await, &[(FailureMode::NonIdempotentRetry, 34)]);
+    assert_signals(&all_signals(after(32)).await, &[]);
 }

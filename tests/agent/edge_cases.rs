@@ -23,28 +23,28 @@ use turnstream::{
 use crate::support::runs::push_event;
 use crate::support::tools::{constant_tool, spec};
 
-fn tool() -> Tool {
+fn uncounted_tool() -> Tool {
     constant_tool("t", "done")
 }
 
-fn call() -> Reply {
+fn tool_call_reply() -> Reply {
     Reply::new().call("t", json!({}))
 }
 
-fn cut_off(text: &str) -> Reply {
+fn truncated_reply(text: &str) -> Reply {
     Reply::text(text).stop(StopReason::MaxTokens)
 }
 
-fn used(output_tokens: u64) -> Usage {
+fn output_usage(output_tokens: u64) -> Usage {
     Usage { output_tokens, ..Usage::default() }
 }
 
-fn too_long() -> Error {
+fn context_window_error() -> Error {
     Error::new(ErrorKind::ContextWindow, "the prompt is too long")
 }
 
 /// All events, with what `act` does behind each.
-fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
+fn run_with_action(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
     let mut events = Vec::new();
     while let Some(event) = block_on(run.next()) {
         let is_event = event.is_ok();
@@ -60,53 +60,56 @@ fn pull(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome
 }
 
 /// Three answers, each of which is continued twice.
-fn answers_in_pieces() -> Scripted {
+fn model_with_truncated_answers() -> Scripted {
     Scripted::from_fn(|_, n| match n % 3 {
-        2 => Reply::text("fine").usage(used(300)),
-        _ => cut_off("half"),
+        2 => Reply::text("fine").usage(output_usage(300)),
+        _ => truncated_reply("half"),
     })
 }
 
 #[test]
 fn a_complete_answer_resets_the_count_of_truncated_texts() {
-    let run = Agent::new(answers_in_pieces()).run("go");
+    let run = Agent::new(model_with_truncated_answers()).run("go");
     for _ in 0..2 {
         run.follow_up("more").unwrap();
     }
-    let (_, outcome) = pull(run, |_, _| {});
+    let (_, outcome) = run_with_action(run, |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 9));
 
     let mut left = 2;
-    let (_, outcome) = pull(Agent::new(answers_in_pieces()).run("go"), |run, event| {
-        if event.text_delta().is_some_and(|text| *text == "fine") && left > 0 {
-            left -= 1;
-            run.steer("more").unwrap();
-        }
-    });
+    let (_, outcome) =
+        run_with_action(Agent::new(model_with_truncated_answers()).run("go"), |run, event| {
+            if event.text_delta().is_some_and(|text| *text == "fine") && left > 0 {
+                left -= 1;
+                run.steer("more").unwrap();
+            }
+        });
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 9));
 
     let target = Budget::new().with_target(Target::new(1_000));
-    let (_, outcome) =
-        pull(Agent::new(answers_in_pieces()).with_budget(target).run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(
+        Agent::new(model_with_truncated_answers()).with_budget(target).run("go"),
+        |_, _| {},
+    );
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 9));
 }
 
 #[test]
 fn truncated_calls_do_not_count_toward_the_call_limit() {
-    let two = call().call("t", json!({})).stop(StopReason::MaxTokens);
-    let agent = Agent::new(Scripted::new([two, call(), Reply::text("fine")]))
-        .with_tools([tool()])
+    let two = tool_call_reply().call("t", json!({})).stop(StopReason::MaxTokens);
+    let agent = Agent::new(Scripted::new([two, tool_call_reply(), Reply::text("fine")]))
+        .with_tools([uncounted_tool()])
         .with_budget(Budget::new().with_tool_calls(1));
-    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 3));
 }
 
 #[test]
 fn a_run_that_is_asked_to_stop_announces_no_wrap_up_turn() {
-    let agent = Agent::new(Scripted::new([call()]))
-        .with_tools([tool()])
+    let agent = Agent::new(Scripted::new([tool_call_reply()]))
+        .with_tools([uncounted_tool()])
         .with_budget(Budget::new().with_tool_calls(0).with_wrap_up());
-    let (events, outcome) = pull(agent.run("go"), |run, event| {
+    let (events, outcome) = run_with_action(agent.run("go"), |run, event| {
         if event.turn_complete().is_some() {
             run.stop_after_turn();
         }
@@ -119,8 +122,8 @@ fn a_run_that_is_asked_to_stop_announces_no_wrap_up_turn() {
 #[test]
 fn a_run_dropped_while_it_ends_has_still_charged_the_pool() {
     let pool = Pool::new(1_000);
-    let agent = Agent::new(Scripted::new([call().usage(used(7))]))
-        .with_tools([tool()])
+    let agent = Agent::new(Scripted::new([tool_call_reply().usage(output_usage(7))]))
+        .with_tools([uncounted_tool()])
         .with_budget(Budget::new().with_pool(&pool));
     let mut run = agent.run("go");
     while let Some(event) = block_on(run.next()) {
@@ -139,9 +142,9 @@ fn a_run_dropped_while_it_ends_has_still_charged_the_pool() {
 async fn a_limit_reached_between_turns_still_allows_the_reserved_wrap_up_turn() {
     let seconds = Duration::from_secs;
     for (pause, last_turn) in [(seconds(7), true), (seconds(20), false)] {
-        let model = Scripted::new([call(), Reply::text("what I have")]);
+        let model = Scripted::new([tool_call_reply(), Reply::text("what I have")]);
         let budget = Budget::new().with_time_limit(seconds(10)).with_wrap_up_time(seconds(4));
-        let agent = Agent::new(model.clone()).with_tools([tool()]).with_budget(budget);
+        let agent = Agent::new(model.clone()).with_tools([uncounted_tool()]).with_budget(budget);
         let mut run = agent.run("go");
         let mut continued = Vec::new();
         let mut outcome = None;
@@ -198,7 +201,7 @@ fn a_finished_event_that_a_body_forwards_does_not_end_the_run() {
             .chain(stream::iter([Ok(Step::StopWith(state.with_end_reason(EndReason::Completed)))]))
     };
     let (events, outcome) =
-        pull(agent.run_with_body(own, History::from_id("h"), "outer"), |_, _| {});
+        run_with_action(agent.run_with_body(own, History::from_id("h"), "outer"), |_, _| {});
     assert!(events.last().unwrap().outcome().is_some());
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "inner"));
 }
@@ -213,7 +216,7 @@ fn a_body_polled_ahead_of_its_run_ends_the_run_with_an_error_before_any_wrong_re
     };
     let run = Agent::new(provider).run_with_body(ahead, History::from_id("h"), "go");
     run.handle().steer("and mind the gap").unwrap();
-    let (_, outcome) = pull(run, |_, _| {});
+    let (_, outcome) = run_with_action(run, |_, _| {});
     let error = outcome.error.unwrap();
     assert_eq!(
         (outcome.reason, error.kind()),
@@ -226,13 +229,14 @@ fn a_body_polled_ahead_of_its_run_ends_the_run_with_an_error_before_any_wrong_re
     let plain =
         Agent::new(Scripted::new(["heard"])).run_with_body(loop_body, History::from_id("h"), "go");
     plain.handle().steer("and mind the gap").unwrap();
-    assert_eq!(pull(plain, |_, _| {}).1.text, "heard");
+    assert_eq!(run_with_action(plain, |_, _| {}).1.text, "heard");
 }
 
 #[test]
 fn partial_output_is_kept_if_the_turn_is_not_retried() {
-    let reply = Reply::text("half an ").fail(too_long());
-    let (events, outcome) = pull(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
+    let reply = Reply::text("half an ").fail(context_window_error());
+    let (events, outcome) =
+        run_with_action(Agent::new(Scripted::new([reply])).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::ContextWindow, "half an "));
     let retracted = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retracted { .. }));
     assert!(!events.iter().any(retracted));
@@ -240,16 +244,16 @@ fn partial_output_is_kept_if_the_turn_is_not_retried() {
 
 #[test]
 fn a_history_that_cannot_be_compacted_is_sent_to_the_fallback() {
-    let agent = Agent::new(Scripted::new([Reply::error(too_long())]))
+    let agent = Agent::new(Scripted::new([Reply::error(context_window_error())]))
         .with_fallback(Scripted::new(["fits"]));
-    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "fits"));
 }
 
 /// Panics when it is dropped, unless something panics already.
-struct Bomb;
+struct PanicOnDropUnlessPanicking;
 
-impl Drop for Bomb {
+impl Drop for PanicOnDropUnlessPanicking {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             std::panic::resume_unwind(Box::new("boom"));
@@ -259,11 +263,11 @@ impl Drop for Bomb {
 
 #[test]
 fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
-    struct Wild;
-    impl Provider for Wild {
+    struct PanickingProvider;
+    impl Provider for PanickingProvider {
         fn stream_turn(&self, request: Request) -> TurnStream {
-            let said = TurnEvent::UsageUpdate { usage: used(7) };
-            let bomb = Bomb;
+            let said = TurnEvent::UsageUpdate { usage: output_usage(7) };
+            let bomb = PanicOnDropUnlessPanicking;
             let silent = stream::pending().inspect(move |_| {
                 let _ = &bomb;
             });
@@ -274,7 +278,8 @@ fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
         }
     }
     let pool = Pool::new(1_000);
-    let mut run = Agent::new(Wild).with_budget(Budget::new().with_pool(&pool)).run("go");
+    let mut run =
+        Agent::new(PanickingProvider).with_budget(Budget::new().with_pool(&pool)).run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
@@ -288,22 +293,25 @@ fn a_panic_in_a_providers_drop_does_not_disturb_a_dropped_run() {
 fn a_token_target_reached_at_the_end_is_not_reported_as_given_up() {
     let target = Target::new(1_000).with_min_nudges(0);
     let model = Scripted::new([
-        Reply::text("little").usage(used(10)),
-        Reply::text("much").usage(used(990)),
+        Reply::text("little").usage(output_usage(10)),
+        Reply::text("much").usage(output_usage(990)),
     ]);
     let run = Agent::new(model).with_budget(Budget::new().with_target(target)).run("go");
     run.follow_up("more").unwrap();
-    let (_, outcome) = pull(run, |_, _| {});
+    let (_, outcome) = run_with_action(run, |_, _| {});
     assert_eq!((outcome.reason, outcome.budget), (EndReason::Completed, None));
 }
 
 #[test]
 fn the_reported_budget_is_the_one_that_ended_the_run() {
-    let model = Scripted::new([call().usage(used(10)), Reply::text("words").usage(used(200))]);
+    let model = Scripted::new([
+        tool_call_reply().usage(output_usage(10)),
+        Reply::text("words").usage(output_usage(200)),
+    ]);
     let agent = Agent::new(model)
-        .with_tools([tool()])
+        .with_tools([uncounted_tool()])
         .with_budget(Budget::new().with_tool_calls(0).with_output_tokens(100).with_wrap_up());
-    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Budget, "words"));
     assert_eq!(outcome.budget.unwrap().kind, BudgetKind::ToolCalls);
 }
@@ -312,7 +320,7 @@ fn the_reported_budget_is_the_one_that_ended_the_run() {
 fn the_usage_of_an_interrupted_request_is_counted() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
     let prices = Prices::new().with_price("scripted", price);
-    let model = Scripted::new([Reply::text("a").usage(used(1_000)).hang()]);
+    let model = Scripted::new([Reply::text("a").usage(output_usage(1_000)).hang()]);
     let agent = Agent::new(model).with_budget(Budget::new().with_cost_limit(5.0, prices));
     let cx = Arc::new(Mutex::new(None));
     let kept = Arc::clone(&cx);
@@ -337,7 +345,7 @@ fn hooks_are_notified_of_a_panic_in_the_provider() {
     let model = Scripted::from_fn(|_, _| -> Reply { std::panic::resume_unwind(Box::new("boom")) });
     let agent = Agent::new(model)
         .with_hook(hook::on_failure(move |_, error| seen.lock().unwrap().push(error.kind())));
-    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(agent.run("go"), |_, _| {});
     assert_eq!(outcome.reason, EndReason::ProviderError);
     assert_eq!(*told.lock().unwrap(), [ErrorKind::Panic]);
 }
@@ -345,17 +353,17 @@ fn hooks_are_notified_of_a_panic_in_the_provider() {
 #[test]
 fn a_hook_can_stop_the_run_before_any_further_request() {
     for reply in [
-        call(),
-        call().stop(StopReason::MaxTokens),
-        call().stop(StopReason::Other("odd".into())),
-        cut_off("half"),
+        tool_call_reply(),
+        tool_call_reply().stop(StopReason::MaxTokens),
+        tool_call_reply().stop(StopReason::Other("odd".into())),
+        truncated_reply("half"),
         Reply::text("wait").stop(StopReason::Pause),
         Reply::new(),
     ] {
         let agent = Agent::new(Scripted::new([reply]))
-            .with_tools([tool()])
+            .with_tools([uncounted_tool()])
             .with_hook(hook::should_stop(|_| async { true }));
-        let (_, outcome) = pull(agent.run("go"), |_, _| {});
+        let (_, outcome) = run_with_action(agent.run("go"), |_, _| {});
         assert_eq!((outcome.reason, outcome.turns), (EndReason::Stopped, 1));
     }
 }
@@ -367,7 +375,7 @@ fn a_malformed_reply_is_corrected_and_the_third_in_a_row_ends_the_run() {
         Reply::text("I call").fail(error)
     };
     let model = Scripted::new([unreadable(), unreadable(), Reply::text("fine")]);
-    let (events, outcome) = pull(Agent::new(model).run("go"), |_, _| {});
+    let (events, outcome) = run_with_action(Agent::new(model).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 3));
     // What was asked, two corrections and the answer.
     assert_eq!(outcome.new_items().len(), 4);
@@ -376,25 +384,25 @@ fn a_malformed_reply_is_corrected_and_the_third_in_a_row_ends_the_run() {
     assert_eq!(events.iter().filter(corrected).count(), 2);
 
     let model = Scripted::from_fn(move |_, _| unreadable());
-    let (_, outcome) = pull(Agent::new(model.clone()).run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(Agent::new(model.clone()).run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::ProviderError, 3));
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::GenerationFailed);
     let agent = Agent::new(model).with_fallback(Scripted::new(["fine"]));
-    let (_, outcome) = pull(agent.run("go"), |_, _| {});
+    let (_, outcome) = run_with_action(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 4));
 }
 
 /// Panics when it is dropped.
-struct DropBomb;
+struct PanicOnDrop;
 
-impl Drop for DropBomb {
+impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         panic!("dropped");
     }
 }
 
-fn explode<T>() -> T {
-    std::panic::panic_any(DropBomb)
+fn panic_with_drop_panic<T>() -> T {
+    std::panic::panic_any(PanicOnDrop)
 }
 
 #[test]
@@ -402,22 +410,23 @@ fn a_panic_payload_that_panics_on_drop_still_leaves_exactly_one_ending() {
     let calls = || Scripted::new([Reply::new().call("t", json!({})), Reply::text("done")]);
     let tool = |run: fn() -> &'static str| Tool::raw(spec("t"), move |_, _| async move { run() });
     let agents = [
-        Agent::new(calls()).with_tools([tool(explode).unwrap()]),
+        Agent::new(calls()).with_tools([tool(panic_with_drop_panic).unwrap()]),
         Agent::new(calls()).with_tools([Tool::raw(spec("t"), |_, _| {
-            explode::<()>();
+            panic_with_drop_panic::<()>();
             async { "never" }
         })
         .unwrap()]),
-        Agent::new(Scripted::new(["hi"])).with_validation(|_| explode::<Result<(), String>>()),
+        Agent::new(Scripted::new(["hi"]))
+            .with_validation(|_| panic_with_drop_panic::<Result<(), String>>()),
         Agent::new(calls())
             .with_tools([tool(|| "fine").unwrap()])
-            .with_hook(hook::before_tool(|_, _| async { explode::<CallDecision>() })),
+            .with_hook(hook::before_tool(|_, _| async { panic_with_drop_panic::<CallDecision>() })),
         Agent::new(from_stream("bomb", move |_| {
-            stream::once(async { explode::<Result<Piece, Error>>() })
+            stream::once(async { panic_with_drop_panic::<Result<Piece, Error>>() })
         })),
     ];
     for agent in agents {
-        let (events, outcome) = pull(agent.with_max_turns(2).run("go"), |_, _| {});
+        let (events, outcome) = run_with_action(agent.with_max_turns(2).run("go"), |_, _| {});
         assert!(events.iter().filter(|event| event.outcome().is_some()).count() == 1);
         let shown = format!("{:?} {:?}", outcome.error, outcome.new_items());
         assert!(shown.contains("panicked: no message"), "{shown}");

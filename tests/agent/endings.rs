@@ -14,7 +14,7 @@ use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
 
 use crate::support::tools::uncounted_tool;
 
-const USED: Usage = Usage {
+const TURN_USAGE: Usage = Usage {
     input_tokens: 10,
     output_tokens: 5,
     cache_read_input_tokens: 0,
@@ -22,29 +22,29 @@ const USED: Usage = Usage {
     reasoning_tokens: 0,
 };
 
-fn call() -> Reply {
-    Reply::text("so").call("t", json!({})).usage(USED)
+fn tool_call_reply() -> Reply {
+    Reply::text("so").call("t", json!({})).usage(TURN_USAGE)
 }
 
-fn says(text: &str) -> Reply {
-    Reply::text(text).usage(USED)
+fn text_reply(text: &str) -> Reply {
+    Reply::text(text).usage(TURN_USAGE)
 }
 
-fn ends(stop: StopReason) -> Reply {
-    says("half").stop(stop)
+fn reply_with_stop(stop: StopReason) -> Reply {
+    text_reply("half").stop(stop)
 }
 
-fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
+fn scripted_agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
     // Every script begins with a turn whose tool runs.
-    let replies = [call()].into_iter().chain(replies);
+    let replies = [tool_call_reply()].into_iter().chain(replies);
     let limits = Limits { max_continuations: 0, max_turn_retries: 0, ..Limits::default() };
     Agent::new(Scripted::new(replies)).with_tools([uncounted_tool("t")]).with_limits(limits)
 }
 
 /// An agent that ends for each reason, in the order of the guide.
-fn all() -> Vec<(EndReason, Agent)> {
+fn agents_by_end_reason() -> Vec<(EndReason, Agent)> {
     let stopping = |answer: StopDecision| {
-        agent([says("done")])
+        scripted_agent([text_reply("done")])
             .with_hook(hook::before_stop(move |_, _| std::future::ready(answer.clone())))
     };
     let why = || String::from("why");
@@ -55,29 +55,35 @@ fn all() -> Vec<(EndReason, Agent)> {
     let wants_approval = uncounted_tool("t").requires_approval();
     let ends_at_two = Limits { end_after_repeats: 2, ..Limits::default() };
     vec![
-        (EndReason::Completed, agent([says("done")])),
-        (EndReason::Refused, agent([ends(StopReason::Refusal)])),
-        (EndReason::Filtered, agent([ends(StopReason::ContentFilter)])),
-        (EndReason::Truncated, agent([ends(StopReason::MaxTokens)])),
-        (EndReason::ContextWindow, agent([ends(StopReason::ContextWindow)])),
-        (EndReason::Malformed, agent([says("").stop(StopReason::ToolCalls)])),
-        (EndReason::Repeating, agent([call()]).with_limits(ends_at_two)),
-        (EndReason::MaxTurns, agent([call()]).with_max_turns(2)),
-        (EndReason::Budget, agent([call()]).with_budget(Budget::new().with_total_tokens(20))),
-        (EndReason::Stopped, agent([]).with_hook(hook::should_stop(|_| async { true }))),
+        (EndReason::Completed, scripted_agent([text_reply("done")])),
+        (EndReason::Refused, scripted_agent([reply_with_stop(StopReason::Refusal)])),
+        (EndReason::Filtered, scripted_agent([reply_with_stop(StopReason::ContentFilter)])),
+        (EndReason::Truncated, scripted_agent([reply_with_stop(StopReason::MaxTokens)])),
+        (EndReason::ContextWindow, scripted_agent([reply_with_stop(StopReason::ContextWindow)])),
+        (EndReason::Malformed, scripted_agent([text_reply("").stop(StopReason::ToolCalls)])),
+        (EndReason::Repeating, scripted_agent([tool_call_reply()]).with_limits(ends_at_two)),
+        (EndReason::MaxTurns, scripted_agent([tool_call_reply()]).with_max_turns(2)),
+        (
+            EndReason::Budget,
+            scripted_agent([tool_call_reply()]).with_budget(Budget::new().with_total_tokens(20)),
+        ),
+        (EndReason::Stopped, scripted_agent([]).with_hook(hook::should_stop(|_| async { true }))),
         (EndReason::StopHookPrevented, stopping(StopDecision::EndRun(why()))),
         (EndReason::Blocked, stopping(StopDecision::Blocked(why()))),
         (EndReason::Unproven, stopping(StopDecision::Unproven(why()))),
-        (EndReason::Interrupted(InterruptedPhase::Streaming), agent([says("half").hang()])),
-        (EndReason::Pending, agent([]).with_tools([wants_approval])),
-        (EndReason::Incomplete, agent([says("half").cut()])),
-        (EndReason::ProviderError, agent([says("half").fail(busy)])),
-        (EndReason::HookError, agent([]).with_hook(failing)),
+        (
+            EndReason::Interrupted(InterruptedPhase::Streaming),
+            scripted_agent([text_reply("half").hang()]),
+        ),
+        (EndReason::Pending, scripted_agent([]).with_tools([wants_approval])),
+        (EndReason::Incomplete, scripted_agent([text_reply("half").cut()])),
+        (EndReason::ProviderError, scripted_agent([text_reply("half").fail(busy)])),
+        (EndReason::HookError, scripted_agent([]).with_hook(failing)),
     ]
 }
 
 /// Runs to the end; what hangs is interrupted.
-fn outcome(agent: &Agent) -> Outcome {
+fn run_or_interrupt(agent: &Agent) -> Outcome {
     use futures::{FutureExt, StreamExt};
 
     let mut run = agent.run("go");
@@ -102,8 +108,8 @@ fn outcome(agent: &Agent) -> Outcome {
 #[test]
 fn every_outcome_has_the_history_the_new_items_and_the_usage() {
     let mut seen = BTreeSet::new();
-    for (reason, agent) in all() {
-        let outcome = outcome(&agent);
+    for (reason, agent) in agents_by_end_reason() {
+        let outcome = run_or_interrupt(&agent);
         assert_eq!(outcome.reason, reason);
         assert_eq!(outcome.partial, reason.is_partial(), "{reason}");
         assert_eq!(outcome.new_items().first(), Some(&Item::user("go")), "{reason}");
@@ -131,25 +137,25 @@ fn every_outcome_has_the_history_the_new_items_and_the_usage() {
 
 /// What hooks are told at the end of a run.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
+struct HookLog(Arc<Mutex<Vec<String>>>);
 
-impl Told {
-    fn note(&self, what: String) {
+impl HookLog {
+    fn push(&self, what: String) {
         self.0.lock().unwrap().push(what);
     }
 
     /// The agent with hooks that note what they are told, at both ends of its list.
-    fn with_hooks(&self, agent: Agent) -> Agent {
+    fn with_logging_hooks(&self, agent: Agent) -> Agent {
         let (finished, failed, stopping) = (self.clone(), self.clone(), self.clone());
         agent
             .with_hook(hook::on_finished(move |_, it| {
-                finished.note(format!("finished {}", it.reason));
+                finished.push(format!("finished {}", it.reason));
             }))
             .with_hook(hook::on_failure(move |_, error| {
-                failed.note(error.kind().to_string());
+                failed.push(error.kind().to_string());
             }))
             .with_hook(hook::should_stop(move |_| {
-                stopping.note("should_stop".to_owned());
+                stopping.push("should_stop".to_owned());
                 async { false }
             }))
     }
@@ -157,10 +163,10 @@ impl Told {
 
 #[test]
 fn hooks_are_notified_of_every_ending_exactly_once_and_last() {
-    for (reason, agent) in all() {
-        let told = Told::default();
+    for (reason, agent) in agents_by_end_reason() {
+        let told = HookLog::default();
         // One ending and no second one: `outcome` sees to it.
-        let outcome = outcome(&told.with_hooks(agent));
+        let outcome = run_or_interrupt(&told.with_logging_hooks(agent));
         assert_eq!(outcome.reason, reason);
         let told = told.0.lock().unwrap().clone();
         let endings: Vec<_> = told.iter().filter(|told| told.starts_with("finished")).collect();
@@ -178,7 +184,8 @@ fn the_test_table_covers_every_finish_reason() {
     let mut names: BTreeSet<&str> = names.split('"').skip(1).step_by(2).collect();
     // These two are written beside the list.
     names.extend(["interrupted", "other"]);
-    let mut table: BTreeSet<&str> = all().iter().map(|(reason, _)| reason.as_str()).collect();
+    let mut table: BTreeSet<&str> =
+        agents_by_end_reason().iter().map(|(reason, _)| reason.as_str()).collect();
     // No run ends for a reason of a later version.
     table.insert("other");
     assert!(names.len() >= 18, "{names:?}");

@@ -19,7 +19,7 @@ use futures::StreamExt;
 use crate::support::tools::spec;
 
 /// Changes a file.
-fn edit() -> Tool {
+fn edit_tool() -> Tool {
     Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
         cx.record_change("a.rs");
         "edited"
@@ -38,74 +38,76 @@ fn check_tool() -> Tool {
     .unwrap()
 }
 
-fn changes() -> Reply {
+fn edit_call() -> Reply {
     Reply::new().call("edit", json!({}))
 }
 
-fn checks(command: &str, code: i32) -> Reply {
+fn check_call(command: &str, code: i32) -> Reply {
     Reply::new().call("check", json!({ "command": command, "code": code }))
 }
 
-fn tools() -> [Tool; 2] {
-    [edit(), check_tool()]
+fn edit_and_check_tools() -> [Tool; 2] {
+    [edit_tool(), check_tool()]
 }
 
-fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+fn evidence_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let agent =
-        Agent::new(model.clone()).with_tools(tools()).with_id_generator(CountingIds::new("id"));
+    let agent = Agent::new(model.clone())
+        .with_tools(edit_and_check_tools())
+        .with_id_generator(CountingIds::new("id"));
     (agent.with_evidence(RequireEvidence::new()), model)
 }
 
-async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
-    agent(replies).0.run("go").outcome().await
+async fn run_outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
+    evidence_agent(replies).0.run("go").outcome().await
 }
 
 #[track_caller]
-fn check(outcome: &Outcome, reason: EndReason, turns: u32, why: Option<&str>) {
+fn assert_outcome(outcome: &Outcome, reason: EndReason, turns: u32, why: Option<&str>) {
     let found = (outcome.reason, outcome.turns, outcome.why.as_deref());
     assert_eq!(found, (reason, turns, why));
     assert_eq!(outcome.proof.is_some(), reason == EndReason::Completed);
 }
 
 /// What was said in the user's place, the input left out.
-fn said(outcome: &Outcome) -> Vec<String> {
+fn injected_messages(outcome: &Outcome) -> Vec<String> {
     let words = outcome.new_items().iter().skip(1).filter_map(Item::as_user);
     words.map(turnstream::item::Content::text).collect()
 }
 
-const NOT_CHECKED: &str = "no check has passed since the last change: changed `a.rs` (by `edit`)";
-const NOTHING: &str = "no check is on record";
+const UNCHECKED_CHANGE_MESSAGE: &str =
+    "no check has passed since the last change: changed `a.rs` (by `edit`)";
+const NO_CHECK_MESSAGE: &str = "no check is on record";
 
 #[tokio::test]
 async fn a_completion_claim_after_a_passing_check_is_a_success() {
-    let outcome = outcome([changes(), checks("test", 0), "done".into()]).await;
-    check(&outcome, EndReason::Completed, 3, None);
+    let outcome = run_outcome([edit_call(), check_call("test", 0), "done".into()]).await;
+    assert_outcome(&outcome, EndReason::Completed, 3, None);
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
     assert_eq!(outcome.evidence.len(), 1);
 }
 
 #[tokio::test]
 async fn a_claim_without_evidence_is_rejected_once_and_then_ends_as_unproven() {
-    let outcome = outcome([changes(), "done".into(), "really".into()]).await;
-    check(&outcome, EndReason::Unproven, 3, Some(NOT_CHECKED));
+    let outcome = run_outcome([edit_call(), "done".into(), "really".into()]).await;
+    assert_outcome(&outcome, EndReason::Unproven, 3, Some(UNCHECKED_CHANGE_MESSAGE));
     assert!(!outcome.partial);
-    let [said] = &said(&outcome)[..] else { panic!("not once") };
-    assert!(said.contains(NOT_CHECKED) && said.contains("`BLOCKED: `"), "{said}");
+    let [said] = &injected_messages(&outcome)[..] else { panic!("not once") };
+    assert!(said.contains(UNCHECKED_CHANGE_MESSAGE) && said.contains("`BLOCKED: `"), "{said}");
     assert!(outcome.into_result().is_err());
 }
 
 #[tokio::test]
 async fn a_rejected_claim_can_be_proven_afterwards() {
-    let replies = [changes(), "done".into(), checks("test", 0), "done".into()];
-    let events: Vec<_> = agent(replies).0.run("go").collect().await;
+    let replies = [edit_call(), "done".into(), check_call("test", 0), "done".into()];
+    let events: Vec<_> = evidence_agent(replies).0.run("go").collect().await;
     let transitions = events.iter().filter_map(|event| match event {
         Ok(Event::Continued { reason }) => Some(*reason),
         _ => None,
     });
     let next = Transition::NextTurn;
     assert!(transitions.eq([next, Transition::StopHookBlocking, next]));
-    check(
+    assert_outcome(
         events.last().unwrap().as_ref().unwrap().outcome().unwrap(),
         EndReason::Completed,
         4,
@@ -115,77 +117,91 @@ async fn a_rejected_claim_can_be_proven_afterwards() {
 
 #[tokio::test]
 async fn a_claim_is_rejected_once_no_matter_how_much_happens_in_between() {
-    let replies = ["done".into(), changes(), checks("test", 1), "done".into()];
-    let outcome = outcome(replies).await;
-    let why = format!("`test` failed with exit code 1 and has not passed since, and {NOT_CHECKED}");
-    check(&outcome, EndReason::Unproven, 4, Some(&why));
+    let replies = ["done".into(), edit_call(), check_call("test", 1), "done".into()];
+    let outcome = run_outcome(replies).await;
+    let why = format!(
+        "`test` failed with exit code 1 and has not passed since, and {UNCHECKED_CHANGE_MESSAGE}"
+    );
+    assert_outcome(&outcome, EndReason::Unproven, 4, Some(&why));
 }
 
 #[tokio::test]
 async fn the_rejection_message_names_the_failed_check() {
-    let outcome =
-        outcome([changes(), checks("a", 0), checks("b", 7), "done".into(), "done".into()]).await;
+    let outcome = run_outcome([
+        edit_call(),
+        check_call("a", 0),
+        check_call("b", 7),
+        "done".into(),
+        "done".into(),
+    ])
+    .await;
     let why = "`b` failed with exit code 7 and has not passed since";
-    check(&outcome, EndReason::Unproven, 5, Some(why));
-    assert!(said(&outcome)[0].contains(why));
+    assert_outcome(&outcome, EndReason::Unproven, 5, Some(why));
+    assert!(injected_messages(&outcome)[0].contains(why));
 }
 
 #[tokio::test]
 async fn a_run_without_changes_needs_evidence_unless_configured_otherwise() {
-    let (agent, _) = agent(["It is 7.".into(), "It is 7.".into()]);
-    check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some(NOTHING));
+    let (agent, _) = evidence_agent(["It is 7.".into(), "It is 7.".into()]);
+    assert_outcome(
+        &agent.run("go").outcome().await,
+        EndReason::Unproven,
+        2,
+        Some(NO_CHECK_MESSAGE),
+    );
 
     let lenient = || RequireEvidence::new().only_after_changes();
     let run = |replies: Vec<Reply>| {
-        let agent = Agent::new(Scripted::new(replies)).with_tools(tools());
+        let agent = Agent::new(Scripted::new(replies)).with_tools(edit_and_check_tools());
         agent.with_evidence(lenient()).run("go").outcome()
     };
     let looked = run(vec!["It is 7.".into()]).await;
     assert_eq!((looked.reason, looked.proof), (EndReason::Completed, None));
     // Whether the tests pass was the question.
-    let failing = run(vec![checks("test", 1), "No, they fail.".into()]).await;
+    let failing = run(vec![check_call("test", 1), "No, they fail.".into()]).await;
     assert_eq!((failing.reason, failing.proof), (EndReason::Completed, None));
-    let changed = run(vec![changes(), "done".into(), "done".into()]).await;
-    check(&changed, EndReason::Unproven, 3, Some(NOT_CHECKED));
+    let changed = run(vec![edit_call(), "done".into(), "done".into()]).await;
+    assert_outcome(&changed, EndReason::Unproven, 3, Some(UNCHECKED_CHANGE_MESSAGE));
 }
 
 #[tokio::test]
 async fn a_check_in_the_same_turn_as_a_change_does_not_count() {
     let both = Reply::new().call("edit", json!({})).call("check", json!({}));
-    check(
-        &outcome([both, "done".into(), "done".into()]).await,
+    assert_outcome(
+        &run_outcome([both, "done".into(), "done".into()]).await,
         EndReason::Unproven,
         3,
-        Some(NOT_CHECKED),
+        Some(UNCHECKED_CHANGE_MESSAGE),
     );
 }
 
 #[tokio::test]
 async fn a_blocked_answer_must_name_what_is_missing() {
     let outcome =
-        outcome([changes(), "BLOCKED: a key for the registry\nAll else is done.".into()]).await;
-    check(&outcome, EndReason::Blocked, 2, Some("a key for the registry"));
+        run_outcome([edit_call(), "BLOCKED: a key for the registry\nAll else is done.".into()])
+            .await;
+    assert_outcome(&outcome, EndReason::Blocked, 2, Some("a key for the registry"));
 }
 
 #[tokio::test]
 async fn a_blocked_answer_without_a_reason_is_rejected_once() {
-    let named = outcome(["blocked:".into(), "BLOCKED: a key".into()]).await;
-    check(&named, EndReason::Blocked, 2, Some("a key"));
-    assert!(said(&named)[0].contains("but not by what"));
+    let named = run_outcome(["blocked:".into(), "BLOCKED: a key".into()]).await;
+    assert_outcome(&named, EndReason::Blocked, 2, Some("a key"));
+    assert!(injected_messages(&named)[0].contains("but not by what"));
 
-    let unnamed = outcome(["BLOCKED: ".into(), "BLOCKED:".into()]).await;
+    let unnamed = run_outcome(["BLOCKED: ".into(), "BLOCKED:".into()]).await;
     let why = "it says that it is blocked, and does not name what is missing";
-    check(&unnamed, EndReason::Unproven, 2, Some(why));
+    assert_outcome(&unnamed, EndReason::Unproven, 2, Some(why));
 
     // The two have one chance together.
-    let mixed = outcome(["done".into(), "BLOCKED:".into()]).await;
-    check(&mixed, EndReason::Unproven, 2, Some(why));
+    let mixed = run_outcome(["done".into(), "BLOCKED:".into()]).await;
+    assert_outcome(&mixed, EndReason::Unproven, 2, Some(why));
 }
 
 #[tokio::test]
 async fn a_reported_failure_needs_evidence_like_any_claim() {
-    let outcome = outcome(["I could not do it.".into(), "I am blocked by a key.".into()]).await;
-    check(&outcome, EndReason::Unproven, 2, Some(NOTHING));
+    let outcome = run_outcome(["I could not do it.".into(), "I am blocked by a key.".into()]).await;
+    assert_outcome(&outcome, EndReason::Unproven, 2, Some(NO_CHECK_MESSAGE));
 }
 
 #[tokio::test]
@@ -195,7 +211,7 @@ async fn the_marker_of_a_blocked_answer_is_configurable() {
         json["needs"].as_str().map(str::to_owned)
     });
     let agent = Agent::new(Scripted::new([r#"{"needs":"a key"}"#])).with_evidence(policy);
-    check(&agent.run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
+    assert_outcome(&agent.run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
 }
 
 #[tokio::test]
@@ -211,14 +227,14 @@ async fn a_panic_in_the_evidence_policy_ends_the_run_like_a_panic_in_a_hook() {
 
 #[tokio::test]
 async fn the_evidence_instructions_are_appended_to_the_stable_system_prompt() {
-    let (asked, model) = agent(["BLOCKED: all".into()]);
+    let (asked, model) = evidence_agent(["BLOCKED: all".into()]);
     asked.with_system("Be kind.").with_volatile_system("It is noon.").run("go").outcome().await;
     let system = &model.requests()[0].system;
     assert!(system.stable.starts_with("Be kind.\n\nEnd only with evidence."));
     assert!(system.stable.contains("`BLOCKED: `"));
     assert_eq!(system.volatile, "It is noon.");
 
-    let (silent, model) = agent(["BLOCKED: all".into()]);
+    let (silent, model) = evidence_agent(["BLOCKED: all".into()]);
     let policy = RequireEvidence::new().with_instructions("");
     silent.with_system("Be kind.").with_evidence(policy).run("go").outcome().await;
     assert_eq!(model.requests()[0].system.stable, "Be kind.");
@@ -226,27 +242,27 @@ async fn the_evidence_instructions_are_appended_to_the_stable_system_prompt() {
 
 #[tokio::test]
 async fn evidence_of_an_earlier_run_does_not_count() {
-    let (agent, _) = agent([
-        checks("test", 0),
+    let (agent, _) = evidence_agent([
+        check_call("test", 0),
         "done".into(),
-        changes(),
+        edit_call(),
         "done".into(),
         "done".into(),
         "thanks".into(),
         "thanks".into(),
     ]);
     let first = agent.run("go").outcome().await;
-    check(&first, EndReason::Completed, 2, None);
+    assert_outcome(&first, EndReason::Completed, 2, None);
     let second = agent.run_from(first.history, "and this").outcome().await;
-    check(&second, EndReason::Unproven, 3, Some(NOT_CHECKED));
+    assert_outcome(&second, EndReason::Unproven, 3, Some(UNCHECKED_CHANGE_MESSAGE));
     // Nor does what it has changed have to be proven by the next.
     let third = agent.run_from(second.history, "and that").outcome().await;
-    check(&third, EndReason::Unproven, 2, Some(NOTHING));
+    assert_outcome(&third, EndReason::Unproven, 2, Some(NO_CHECK_MESSAGE));
 }
 
 #[tokio::test]
 async fn a_run_without_input_must_prove_changes_of_the_previous_run() {
-    let (agent, _) = agent([changes(), "done".into(), "done".into()]);
+    let (agent, _) = evidence_agent([edit_call(), "done".into(), "done".into()]);
     let mut run = agent.run("go");
     while let Some(Ok(event)) = run.next().await {
         if matches!(event, Event::Continued { .. }) {
@@ -256,7 +272,7 @@ async fn a_run_without_input_must_prove_changes_of_the_previous_run() {
     let history = run.history();
     drop(run);
     let outcome = agent.run_from(history, turnstream::agent::Input::default()).outcome().await;
-    check(&outcome, EndReason::Unproven, 2, Some(NOT_CHECKED));
+    assert_outcome(&outcome, EndReason::Unproven, 2, Some(UNCHECKED_CHANGE_MESSAGE));
 }
 
 #[tokio::test]
@@ -266,8 +282,9 @@ async fn a_resumed_run_must_prove_changes_made_before_the_resume() {
         (Verdict::Deny("no".into()), EndReason::Unproven),
     ];
     for (verdict, reason) in cases {
-        let (agent, _) = agent([changes(), checks("test", 0), "done".into(), "done".into()]);
-        let agent = agent.with_tools([edit(), check_tool().requires_approval()]);
+        let (agent, _) =
+            evidence_agent([edit_call(), check_call("test", 0), "done".into(), "done".into()]);
+        let agent = agent.with_tools([edit_tool(), check_tool().requires_approval()]);
         let paused = agent.run("go").outcome().await;
         assert_eq!(paused.reason, EndReason::Pending);
         let verdicts = paused.pending.into_iter().map(|call| (call, verdict.clone()));
@@ -286,7 +303,7 @@ async fn a_timed_out_call_counts_as_a_possible_change() {
     .with_timeout(Duration::from_secs(1));
     let replies = || {
         let slow = || Reply::new().call("slow", json!({}));
-        Scripted::new([checks("test", 0), slow(), "done".into(), "done".into()])
+        Scripted::new([check_call("test", 0), slow(), "done".into(), "done".into()])
     };
     let agent = |policy| {
         Agent::new(replies()).with_tools([check_tool(), slow.clone()]).with_evidence(policy)
@@ -294,10 +311,10 @@ async fn a_timed_out_call_counts_as_a_possible_change() {
     let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
     let why = "no check has passed since the last change: a call of `slow` was cut short and may \
                have changed something";
-    check(&outcome, EndReason::Unproven, 4, Some(why));
+    assert_outcome(&outcome, EndReason::Unproven, 4, Some(why));
     let outcome =
         agent(RequireEvidence::new().with_read_only_tools(["slow"])).run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 3, None);
+    assert_outcome(&outcome, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
@@ -309,17 +326,20 @@ async fn evidence_survives_a_compaction() {
         Ok((to > 1).then_some(Compaction { from: 0, to, items, ..Compaction::default() }))
     });
     let full = || Reply::new().stop(turnstream::turn::StopReason::ContextWindow);
-    let forgetful = |replies: Vec<Reply>| agent(replies).0.with_compactor(forget);
+    let forgetful = |replies: Vec<Reply>| evidence_agent(replies).0.with_compactor(forget);
 
-    let proven = [changes(), checks("test", 0), full(), "done".into()];
+    let proven = [edit_call(), check_call("test", 0), full(), "done".into()];
     let outcome = forgetful(proven.into()).run("go").outcome().await;
     assert!(outcome.history.iter().all(|item| item.as_tool_result().is_none()));
     assert_eq!((outcome.reason, outcome.evidence.len()), (EndReason::Completed, 1));
     assert_eq!(outcome.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
 
-    let unproven = [changes(), full(), "done".into(), "done".into()];
+    let unproven = [edit_call(), full(), "done".into(), "done".into()];
     let outcome = forgetful(unproven.into()).run("go").outcome().await;
-    assert_eq!((outcome.reason, outcome.why.as_deref()), (EndReason::Unproven, Some(NOT_CHECKED)));
+    assert_eq!(
+        (outcome.reason, outcome.why.as_deref()),
+        (EndReason::Unproven, Some(UNCHECKED_CHANGE_MESSAGE))
+    );
 }
 
 #[tokio::test]
@@ -334,7 +354,7 @@ async fn a_truncated_or_shortened_result_keeps_its_report() {
     let model = Scripted::new([Reply::new().call("loud", json!({})), "done".into()]);
     let agent = Agent::new(model).with_toolkit(kit).with_evidence(RequireEvidence::new());
     let mut outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 2, None);
+    assert_outcome(&outcome, EndReason::Completed, 2, None);
     let result = |history: &History| {
         let result = history.iter().find_map(|item| item.as_tool_result().cloned()).unwrap();
         (result.content.text_len(), result.report)
@@ -350,19 +370,19 @@ async fn a_truncated_or_shortened_result_keeps_its_report() {
 
 #[tokio::test]
 async fn stop_hooks_run_before_the_evidence_policy() {
-    let (agent, _) = agent([checks("test", 0), "done".into(), "Done, kindly.".into()]);
+    let (agent, _) = evidence_agent([check_call("test", 0), "done".into(), "Done, kindly.".into()]);
     let kind = hook::before_stop(|_, turn| async move {
         match turn.text().contains("kindly") {
             true => StopDecision::Allow,
             false => StopDecision::Block("Kindly.".into()),
         }
     });
-    check(&agent.with_hook(kind).run("go").outcome().await, EndReason::Completed, 3, None);
+    assert_outcome(&agent.with_hook(kind).run("go").outcome().await, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
 async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
-    let (agent, _) = agent(["done".into(), "kindly".into(), "kindly".into()]);
+    let (agent, _) = evidence_agent(["done".into(), "kindly".into(), "kindly".into()]);
     let kind = hook::before_stop(|_, turn| async move {
         match turn.text().contains("kindly") {
             true => StopDecision::Allow,
@@ -370,61 +390,69 @@ async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
         }
     });
     let outcome = agent.with_hook(kind).run("go").outcome().await;
-    check(&outcome, EndReason::Unproven, 3, Some(NOTHING));
-    assert_eq!(said(&outcome).len(), 2);
+    assert_outcome(&outcome, EndReason::Unproven, 3, Some(NO_CHECK_MESSAGE));
+    assert_eq!(injected_messages(&outcome).len(), 2);
 }
 
 #[tokio::test]
 async fn a_stop_hook_that_ends_the_run_determines_the_reason() {
-    let (agent, _) = agent(["done".into()]);
+    let (agent, _) = evidence_agent(["done".into()]);
     let agent =
         agent.with_hook(hook::before_stop(|_, _| async { StopDecision::EndRun("no".into()) }));
-    check(&agent.run("go").outcome().await, EndReason::StopHookPrevented, 1, Some("no"));
+    assert_outcome(&agent.run("go").outcome().await, EndReason::StopHookPrevented, 1, Some("no"));
 }
 
 #[tokio::test]
 async fn output_is_validated_before_evidence_is_checked_unless_the_answer_is_blocked() {
-    let (strict, _) = agent(["done".into(), "7".into(), checks("test", 0), "7".into()]);
+    let (strict, _) =
+        evidence_agent(["done".into(), "7".into(), check_call("test", 0), "7".into()]);
     let number = |turn: &turnstream::Turn| match turn.text().parse::<u32>() {
         Ok(_) => Ok(()),
         Err(_) => Err("it is no number"),
     };
     let outcome = strict.with_validation(number).run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 4, None);
-    assert!(said(&outcome)[0].contains("it is no number") && said(&outcome)[1].contains(NOTHING));
+    assert_outcome(&outcome, EndReason::Completed, 4, None);
+    assert!(
+        injected_messages(&outcome)[0].contains("it is no number")
+            && injected_messages(&outcome)[1].contains(NO_CHECK_MESSAGE)
+    );
 
-    let (strict, _) = agent(["BLOCKED: a calculator".into()]);
+    let (strict, _) = evidence_agent(["BLOCKED: a calculator".into()]);
     let outcome = strict.with_validation(number).run("go").outcome().await;
-    check(&outcome, EndReason::Blocked, 1, Some("a calculator"));
+    assert_outcome(&outcome, EndReason::Blocked, 1, Some("a calculator"));
 }
 
 #[tokio::test]
 async fn without_a_further_turn_a_claim_without_evidence_ends_as_unproven_immediately() {
-    let (capped, _) = agent([changes(), "done".into()]);
+    let (capped, _) = evidence_agent([edit_call(), "done".into()]);
     let outcome = capped.with_max_turns(2).run("go").outcome().await;
-    check(&outcome, EndReason::Unproven, 2, Some(NOT_CHECKED));
+    assert_outcome(&outcome, EndReason::Unproven, 2, Some(UNCHECKED_CHANGE_MESSAGE));
 
-    let (stopped, _) = agent([changes(), "done".into()]);
+    let (stopped, _) = evidence_agent([edit_call(), "done".into()]);
     let mut run = stopped.run("go");
     while let Some(Ok(event)) = run.next().await {
         if matches!(event, Event::TurnStarted { turn: 2, .. }) {
             run.stop_after_turn();
         }
     }
-    check(&run.outcome().await, EndReason::Unproven, 2, Some(NOT_CHECKED));
+    assert_outcome(&run.outcome().await, EndReason::Unproven, 2, Some(UNCHECKED_CHANGE_MESSAGE));
 }
 
 #[tokio::test]
 async fn a_run_in_its_wrap_up_turn_ends_with_its_limit_as_the_reason() {
-    let (capped, _) = agent([changes(), changes(), "I did what I could.".into()]);
+    let (capped, _) = evidence_agent([edit_call(), edit_call(), "I did what I could.".into()]);
     let agent = capped.with_max_turns(3).with_budget(Budget::new().with_wrap_up());
-    check(&agent.run("go").outcome().await, EndReason::MaxTurns, 3, None);
+    assert_outcome(&agent.run("go").outcome().await, EndReason::MaxTurns, 3, None);
 }
 
 #[tokio::test]
 async fn new_input_allows_a_claim_to_be_rejected_once_more() {
-    let (agent, _) =
-        agent(["done".into(), "done".into(), "done".into(), "BLOCKED: nothing else".into()]);
+    let (agent, _) = evidence_agent([
+        "done".into(),
+        "done".into(),
+        "done".into(),
+        "BLOCKED: nothing else".into(),
+    ]);
     let mut run = agent.run("go");
     let mut blocks = 0;
     while let Some(Ok(event)) = run.next().await {
@@ -437,61 +465,62 @@ async fn new_input_allows_a_claim_to_be_rejected_once_more() {
     }
     let outcome = run.outcome().await;
     assert_eq!(blocks, 2);
-    check(&outcome, EndReason::Unproven, 3, Some(NOTHING));
+    assert_outcome(&outcome, EndReason::Unproven, 3, Some(NO_CHECK_MESSAGE));
 }
 
 #[tokio::test]
 async fn a_follow_up_is_delivered_after_the_claim_is_proven() {
-    let (agent, _) = agent([
-        checks("test", 0),
+    let (agent, _) = evidence_agent([
+        check_call("test", 0),
         "done".into(),
-        changes(),
+        edit_call(),
         "done".into(),
-        checks("test", 0),
+        check_call("test", 0),
         "done".into(),
     ]);
     let run = agent.run("go");
     run.follow_up("And the docs").unwrap();
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, 6, None);
-    assert_eq!(said(&outcome).len(), 2);
+    assert_outcome(&outcome, EndReason::Completed, 6, None);
+    assert_eq!(injected_messages(&outcome).len(), 2);
 }
 
 #[tokio::test]
 async fn a_token_target_nudges_only_after_the_claim_is_proven() {
-    let (agent, _) = agent(["done".into(), checks("test", 0), "done".into(), "done".into()]);
+    let (agent, _) =
+        evidence_agent(["done".into(), check_call("test", 0), "done".into(), "done".into()]);
     let agent = agent.with_budget(Budget::new().with_target(Target::new(1_000_000)));
     let outcome = agent.with_max_turns(4).run("go").outcome().await;
-    assert!(said(&outcome)[0].contains(NOTHING));
+    assert!(injected_messages(&outcome)[0].contains(NO_CHECK_MESSAGE));
     assert_eq!(outcome.reason, EndReason::Completed);
 }
 
 #[tokio::test]
 async fn evidence_works_the_same_with_one_action_per_turn() {
-    let kit = Toolkit::new(tools()).first_call_only();
+    let kit = Toolkit::new(edit_and_check_tools()).first_call_only();
     let both = Reply::new().call("edit", json!({})).call("check", json!({}));
-    let model = Scripted::new([both, checks("test", 0), "done".into()]);
+    let model = Scripted::new([both, check_call("test", 0), "done".into()]);
     let agent = Agent::new(model).with_toolkit(kit).with_evidence(RequireEvidence::new());
-    check(&agent.run("go").outcome().await, EndReason::Completed, 3, None);
+    assert_outcome(&agent.run("go").outcome().await, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
 async fn the_outcome_contains_the_evidence_even_without_a_policy() {
     let run = |replies: Vec<Reply>| {
-        Agent::new(Scripted::new(replies)).with_tools(tools()).run("go").outcome()
+        Agent::new(Scripted::new(replies)).with_tools(edit_and_check_tools()).run("go").outcome()
     };
-    let proven = run(vec![changes(), checks("test", 0), "done".into()]).await;
+    let proven = run(vec![edit_call(), check_call("test", 0), "done".into()]).await;
     assert_eq!(proven.proof.as_deref(), Some(&Evidence::from_command("test", 0)));
     let json = serde_json::to_string(&proven).unwrap();
     assert!(json.contains(r#""proof":{"command":"test","exit_code":0}"#), "{json}");
     assert_eq!(serde_json::from_str::<Outcome>(&json).unwrap(), proven);
-    let unproven = run(vec![checks("test", 0), changes(), "done".into()]).await;
+    let unproven = run(vec![check_call("test", 0), edit_call(), "done".into()]).await;
     assert_eq!((unproven.reason, unproven.proof), (EndReason::Completed, None));
 }
 
 #[tokio::test]
 async fn a_run_stopped_while_its_claim_is_evaluated_ends_as_stopped() {
-    let (agent, _) = agent([Reply::text("Done.")]);
+    let (agent, _) = evidence_agent([Reply::text("Done.")]);
     let kept = std::sync::Arc::new(std::sync::OnceLock::<turnstream::RunHandle>::new());
     let stops = std::sync::Arc::clone(&kept);
     let agent = agent.with_hook(hook::before_stop(move |_, _| {
@@ -500,7 +529,7 @@ async fn a_run_stopped_while_its_claim_is_evaluated_ends_as_stopped() {
     }));
     let run = agent.run("go");
     kept.set(run.handle()).ok().unwrap();
-    check(&run.outcome().await, EndReason::Stopped, 1, None);
+    assert_outcome(&run.outcome().await, EndReason::Stopped, 1, None);
 }
 
 #[tokio::test]
@@ -522,52 +551,60 @@ async fn a_custom_stop_hook_can_reproduce_the_evidence_policy() {
     let agent = Agent::new(Scripted::new(["Done.", "With proof."])).with_hook(asks());
     let run = agent.with_hook(judges).run("go").outcome().await;
     assert_eq!(
-        (run.reason, run.turns, said(&run)),
+        (run.reason, run.turns, injected_messages(&run)),
         (EndReason::Completed, 2, vec!["Prove it.".into()])
     );
     assert_eq!(run.proof.as_deref(), Some(&Evidence::from_command("own", 0)));
 
     let agent = Agent::new(Scripted::new(["Done.", "Done."])).with_hook(asks());
-    check(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some("no proof"));
+    assert_outcome(&agent.run("go").outcome().await, EndReason::Unproven, 2, Some("no proof"));
 
     let gives_up =
         hook::give_up_reason(|_, turn| turn.text().strip_prefix("I lack ").map(str::to_owned));
     let agent = Agent::new(Scripted::new(["I lack a key"])).with_hook(gives_up);
     let agent = agent.with_validation(|_| Err("not asked about words that are no answer"));
     let ends = hook::before_stop(|_, _| async { StopDecision::Blocked("a key".into()) });
-    check(&agent.with_hook(ends).run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
+    assert_outcome(
+        &agent.with_hook(ends).run("go").outcome().await,
+        EndReason::Blocked,
+        1,
+        Some("a key"),
+    );
 }
 
 /// An agent with a child that is asked once.
-fn with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
-    let child = Agent::new(Scripted::new(child)).with_tools(tools());
+fn agent_with_child(child: Vec<Reply>, parent: Vec<Reply>) -> Agent {
+    let child = Agent::new(Scripted::new(child)).with_tools(edit_and_check_tools());
     let tool = child.as_tool("child", "").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "go" }));
     let replies = std::iter::once(asks).chain(parent);
     Agent::new(Scripted::new(replies))
-        .with_tools(tools().into_iter().chain([tool]))
+        .with_tools(edit_and_check_tools().into_iter().chain([tool]))
         .with_evidence(RequireEvidence::new())
 }
 
 #[tokio::test]
 async fn changes_and_evidence_of_a_sub_agent_count_for_its_parent() {
-    let proven = vec![changes(), checks("test", 1), changes(), checks("test", 0), "done".into()];
-    let outcome = with_child(proven, vec!["done".into()]).run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 2, None);
+    let proven =
+        vec![edit_call(), check_call("test", 1), edit_call(), check_call("test", 0), "done".into()];
+    let outcome = agent_with_child(proven, vec!["done".into()]).run("go").outcome().await;
+    assert_outcome(&outcome, EndReason::Completed, 2, None);
     let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     let report = result.report.as_ref().unwrap();
     assert_eq!(report.side_effects, [SideEffect::of_change("a.rs"), SideEffect::of_change("a.rs")]);
     assert_eq!(report.evidence.len(), 1, "what was mended is the child's own story");
 
     // What the child checked before its last change proves nothing to the parent either.
-    let stale = vec![checks("test", 0), changes(), "done".into()];
-    let outcome = with_child(stale, vec!["done".into(), "done".into()]).run("go").outcome().await;
+    let stale = vec![check_call("test", 0), edit_call(), "done".into()];
+    let outcome =
+        agent_with_child(stale, vec!["done".into(), "done".into()]).run("go").outcome().await;
     let why = "no check has passed since the last change: changed `a.rs` (by `child`)";
-    check(&outcome, EndReason::Unproven, 3, Some(why));
+    assert_outcome(&outcome, EndReason::Unproven, 3, Some(why));
 
-    let failing = vec![changes(), checks("test", 2), "done".into()];
-    let outcome = with_child(failing, vec![checks("test", 0), "done".into()]).run("go").outcome();
-    check(&outcome.await, EndReason::Completed, 3, None);
+    let failing = vec![edit_call(), check_call("test", 2), "done".into()];
+    let outcome =
+        agent_with_child(failing, vec![check_call("test", 0), "done".into()]).run("go").outcome();
+    assert_outcome(&outcome.await, EndReason::Completed, 3, None);
 }
 
 #[tokio::test]
@@ -580,7 +617,7 @@ async fn a_parent_is_told_what_evidence_its_sub_agent_is_missing() {
     ]);
     let agent = Agent::new(model).with_tools([tool]).with_evidence(RequireEvidence::new());
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::Blocked, 2, Some("a key for the child"));
+    assert_outcome(&outcome, EndReason::Blocked, 2, Some("a key for the child"));
     let result = outcome.new_items().iter().find_map(Item::as_tool_result).unwrap();
     assert!(result.is_error());
     assert!(result.content.text().ends_with("[stopped early: something is missing (a key)]"));
@@ -600,7 +637,7 @@ async fn a_failed_call_that_reported_a_change_needs_evidence() {
     ]);
     let agent = Agent::new(model).with_tools([breaks]).with_evidence(RequireEvidence::new());
     let why = "no check has passed since the last change: changed `a.rs` (by `breaks`)";
-    check(&agent.run("go").outcome().await, EndReason::Unproven, 3, Some(why));
+    assert_outcome(&agent.run("go").outcome().await, EndReason::Unproven, 3, Some(why));
 }
 
 #[tokio::test(start_paused = true)]
@@ -619,7 +656,7 @@ async fn an_interrupted_call_of_a_sub_agent_counts_as_a_possible_change() {
         ]));
         let child = child.with_tools([slow("slow")]).with_evidence(policy.only_after_changes());
         let model = Scripted::new([
-            checks("test", 0),
+            check_call("test", 0),
             Reply::new().call("child", json!({ "prompt": "go" })),
             "done".into(),
             "done".into(),

@@ -24,13 +24,13 @@ use crate::support::runs::reply_calling_t;
 use crate::support::tools::uncounted_tool;
 
 /// An agent whose second request is refused.
-fn refused() -> Agent {
+fn agent_with_failing_request() -> Agent {
     let replies = [reply_calling_t("a"), Reply::error(error_of_kind(ErrorKind::Auth))];
     Agent::new(Scripted::new(replies)).with_tools([uncounted_tool("t")])
 }
 
 /// Pulls a stream to its end, and tells its events from the error after them.
-async fn drain(
+async fn drain_events(
     mut run: impl Stream<Item = Result<Event, Error>> + Unpin,
 ) -> (Vec<Event>, Option<Error>) {
     let (mut events, mut failure) = (Vec::new(), None);
@@ -49,7 +49,7 @@ async fn drain(
 
 /// The last event is `Finished`, its outcome has this kind of error, and the stream ended with it.
 #[track_caller]
-fn check_failed((events, failure): &(Vec<Event>, Option<Error>), kind: ErrorKind) {
+fn assert_failed_with((events, failure): &(Vec<Event>, Option<Error>), kind: ErrorKind) {
     let finished = events.iter().filter(|event| event.outcome().is_some());
     assert_eq!(finished.count(), 1, "one ending");
     let outcome = events.last().unwrap().outcome().unwrap();
@@ -59,63 +59,69 @@ fn check_failed((events, failure): &(Vec<Event>, Option<Error>), kind: ErrorKind
 
 #[tokio::test]
 async fn a_failed_run_yields_its_error_once_after_finished_and_then_none() {
-    check_failed(&drain(refused().run("go")).await, ErrorKind::Auth);
+    assert_failed_with(
+        &drain_events(agent_with_failing_request().run("go")).await,
+        ErrorKind::Auth,
+    );
     let cut = Scripted::from_fn(|_, _| Reply::text("It is ").cut());
-    check_failed(&drain(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
+    assert_failed_with(&drain_events(Agent::new(cut).run("go")).await, ErrorKind::IncompleteTurn);
     let objects =
         hook::prepare_request(|_, _| async { Err::<Request, _>(error_of_kind(ErrorKind::Other)) });
     let agent = Agent::new(Scripted::new(["never"])).with_hook(objects);
-    check_failed(&drain(agent.run("go")).await, ErrorKind::Hook);
+    assert_failed_with(&drain_events(agent.run("go")).await, ErrorKind::Hook);
     let panics = Scripted::from_fn(|_, _| -> Reply { panic!("the model panics") });
-    let (events, failure) = drain(Agent::new(panics).run("go")).await;
+    let (events, failure) = drain_events(Agent::new(panics).run("go")).await;
     assert!(failure.is_some() && events.last().unwrap().outcome().is_some());
 }
 
 #[tokio::test]
 async fn a_loop_over_the_events_with_the_question_mark_operator_returns_the_runs_error() {
-    async fn print(mut run: Run) -> Result<usize, Error> {
+    async fn print_run(mut run: Run) -> Result<usize, Error> {
         let mut events = 0;
         while let Some(_event) = run.try_next().await? {
             events += 1;
         }
         Ok(events)
     }
-    assert_eq!(print(refused().run("go")).await.unwrap_err().kind(), ErrorKind::Auth);
-    assert!(print(Agent::new(Scripted::new(["fine"])).run("go")).await.is_ok());
+    assert_eq!(
+        print_run(agent_with_failing_request().run("go")).await.unwrap_err().kind(),
+        ErrorKind::Auth
+    );
+    assert!(print_run(Agent::new(Scripted::new(["fine"])).run("go")).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_failed_run_is_not_terminated_between_finished_and_its_error() {
-    let mut run = refused().run("go");
-    until_finished(&mut run).await;
+    let mut run = agent_with_failing_request().run("go");
+    pull_until_finished(&mut run).await;
     assert!(!run.is_terminated());
     assert!(matches!(run.next().now_or_never(), Some(Some(Err(_)))), "at once");
     assert!(run.is_terminated());
     assert!(matches!(run.next().now_or_never(), Some(None)));
 
     let mut fine = Agent::new(Scripted::new(["fine"])).run("go");
-    until_finished(&mut fine).await;
+    pull_until_finished(&mut fine).await;
     assert!(fine.is_terminated());
 }
 
-async fn until_finished(run: &mut Run) {
+async fn pull_until_finished(run: &mut Run) {
     while run.next().await.unwrap().unwrap().outcome().is_none() {}
 }
 
 #[tokio::test]
 async fn outcome_returns_the_outcome_of_a_failed_run_before_and_after_finished() {
-    let whole = refused().run("go").outcome().await;
+    let whole = agent_with_failing_request().run("go").outcome().await;
     assert_eq!(whole.error.as_ref().map(Error::kind), Some(ErrorKind::Auth));
     assert_eq!(whole.new_items().len(), 3, "what was done before the failure is in it");
     assert_eq!(whole.into_result().unwrap_err().kind(), ErrorKind::Auth);
 
-    let mut run = refused().run("go");
-    until_finished(&mut run).await;
+    let mut run = agent_with_failing_request().run("go");
+    pull_until_finished(&mut run).await;
     let outcome = run.outcome().now_or_never().expect("it is there");
     assert_eq!(outcome.error.map(|it| it.kind()), Some(ErrorKind::Auth));
 
-    let mut run = refused().run("go");
-    assert!(drain(&mut run).await.1.is_some());
+    let mut run = agent_with_failing_request().run("go");
+    assert!(drain_events(&mut run).await.1.is_some());
     let outcome = run.outcome().now_or_never().expect("it is there");
     assert_eq!(outcome.error.map(|it| it.kind()), Some(ErrorKind::Auth));
 }
@@ -144,7 +150,7 @@ async fn only_failed_runs_yield_an_error() {
         (stops(StopReason::ContentFilter), EndReason::Filtered),
         (stops(StopReason::ContextWindow), EndReason::ContextWindow),
     ] {
-        let (events, failure) = drain(agent.run("go")).await;
+        let (events, failure) = drain_events(agent.run("go")).await;
         let outcome = events.last().unwrap().outcome().unwrap();
         assert_eq!((outcome.reason, &outcome.error, failure), (reason, &None, None));
     }
@@ -152,15 +158,15 @@ async fn only_failed_runs_yield_an_error() {
         let mut run = calls("t").run("go");
         run.next().await.unwrap().unwrap();
         end(&run);
-        assert_eq!(drain(run).await.1, None);
+        assert_eq!(drain_events(run).await.1, None);
     }
 }
 
 #[tokio::test]
 async fn a_run_moved_into_a_task_yields_the_same_error() {
     for ahead in [1, 64] {
-        let run = refused().run("go").in_task(NonZeroUsize::new(ahead).unwrap());
-        check_failed(&drain(run).await, ErrorKind::Auth);
+        let run = agent_with_failing_request().run("go").in_task(NonZeroUsize::new(ahead).unwrap());
+        assert_failed_with(&drain_events(run).await, ErrorKind::Auth);
     }
 }
 
@@ -185,8 +191,8 @@ async fn a_hand_written_loop_with_finish_with_fails_as_an_agent_does() {
 async fn a_nested_runs_finished_event_is_forwarded_and_its_error_follows() {
     // `finish_with` leaves the ending alone that comes from below.
     let journal = Journal::new(History::from_id("h"));
-    let events = refused().run("go").journal_to(&journal).finish_with(&journal);
-    check_failed(&drain(Box::pin(events)).await, ErrorKind::Auth);
+    let events = agent_with_failing_request().run("go").journal_to(&journal).finish_with(&journal);
+    assert_failed_with(&drain_events(Box::pin(events)).await, ErrorKind::Auth);
 }
 
 #[tokio::test]
@@ -198,9 +204,9 @@ async fn a_run_nested_in_a_body_forwards_only_its_error() {
             "go",
         )
     };
-    let (events, failure) = drain(outer(refused())).await;
-    check_failed(&(events, failure), ErrorKind::Auth);
-    let (events, failure) = drain(outer(Agent::new(Scripted::new(["fine"])))).await;
+    let (events, failure) = drain_events(outer(agent_with_failing_request())).await;
+    assert_failed_with(&(events, failure), ErrorKind::Auth);
+    let (events, failure) = drain_events(outer(Agent::new(Scripted::new(["fine"])))).await;
     assert_eq!(events.iter().filter(|event| event.outcome().is_some()).count(), 1);
     assert_eq!(failure, None);
 }
@@ -208,7 +214,7 @@ async fn a_run_nested_in_a_body_forwards_only_its_error() {
 #[tokio::test]
 async fn no_recorder_stores_the_error_after_the_finished_event() {
     let page = SharedBuffer::new();
-    let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
+    let agent = agent_with_failing_request().with_recorder(&Recorder::to_writer(page.clone()));
     let trace = agent.new_trace();
     let journal = Journal::new(History::from_id("h"));
     let mut run = agent.run("go").trace_to(&trace).journal_to(&journal);
@@ -230,19 +236,19 @@ async fn no_recorder_stores_the_error_after_the_finished_event() {
 #[tokio::test]
 async fn the_replay_of_a_failed_run_ends_with_the_same_error() {
     let page = SharedBuffer::new();
-    let agent = refused().with_recorder(&Recorder::to_writer(page.clone()));
-    let recorded = drain(agent.run("go")).await;
-    let replayed = drain(Recording::from_text(&page.text()).unwrap().replay(&agent)).await;
-    check_failed(&replayed, ErrorKind::Auth);
+    let agent = agent_with_failing_request().with_recorder(&Recorder::to_writer(page.clone()));
+    let recorded = drain_events(agent.run("go")).await;
+    let replayed = drain_events(Recording::from_text(&page.text()).unwrap().replay(&agent)).await;
+    assert_failed_with(&replayed, ErrorKind::Auth);
     assert_eq!(recorded, replayed);
 }
 
 #[tokio::test]
 async fn a_failed_sub_agent_is_a_tool_result_and_not_an_error_of_its_parent() {
-    let child = refused().as_tool("child", "Fails").unwrap();
+    let child = agent_with_failing_request().as_tool("child", "Fails").unwrap();
     let model =
         Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
-    let (events, failure) = drain(Agent::new(model).with_tools([child]).run("go")).await;
+    let (events, failure) = drain_events(Agent::new(model).with_tools([child]).run("go")).await;
     assert_eq!(failure, None);
     let output = events.iter().find_map(Event::tool_output).unwrap();
     assert!(output.is_error() && output.content.text().contains("auth"), "{output:?}");

@@ -23,16 +23,16 @@ use crate::support::models::WireProvider;
 use crate::support::providers::{usage_with_output, user_request};
 use crate::support::runs::{limits_without_retries, test_agent};
 
-const LIMIT: usize = 1000;
+const MAX_TURN_BYTES: usize = 1000;
 
-fn long() -> Reply {
+fn oversized_reply() -> Reply {
     Reply::new()
         .usage(usage_with_output(7))
-        .event(TurnEvent::TextDelta { index: 0, text: "x".repeat(LIMIT + 1).into() })
+        .event(TurnEvent::TextDelta { index: 0, text: "x".repeat(MAX_TURN_BYTES + 1).into() })
 }
 
 /// A provider whose answer never ends.
-fn endless() -> impl Provider + 'static {
+fn endless_provider() -> impl Provider + 'static {
     from_stream("endless", |_| {
         let usage = stream::iter([Ok(Piece::Usage(usage_with_output(7)))]);
         usage.chain(stream::repeat_with(|| Ok(Piece::Text("x".repeat(100)))))
@@ -40,9 +40,9 @@ fn endless() -> impl Provider + 'static {
 }
 
 /// One that does not pass on the limit of the request.
-struct Forgetful<P>(P);
+struct LimitDroppingProvider<P>(P);
 
-impl<P: Provider> Provider for Forgetful<P> {
+impl<P: Provider> Provider for LimitDroppingProvider<P> {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let history = request.history.clone();
         self.0.stream_turn(Request { max_turn_bytes: None, ..request }).seal(&history)
@@ -53,7 +53,7 @@ impl<P: Provider> Provider for Forgetful<P> {
     }
 }
 
-fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
+fn all_providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
     let polled = from_poll_fn("polled", |_| {
         |_cx, turn| {
             turn.set_usage(usage_with_output(7));
@@ -61,34 +61,35 @@ fn providers() -> Vec<(&'static str, Arc<dyn Provider>)> {
             Poll::Ready(Some(Ok(())))
         }
     });
-    let script = || Scripted::from_fn(|_, _| long());
+    let script = || Scripted::from_fn(|_, _| oversized_reply());
     vec![
         ("scripted", Arc::new(script())),
-        ("from_stream", Arc::new(endless())),
+        ("from_stream", Arc::new(endless_provider())),
         ("from_poll_fn", Arc::new(polled)),
-        ("forgetful", Arc::new(Forgetful(endless()))),
-        ("retry", Arc::new(Retry::new(endless()))),
-        ("fallback", Arc::new(Fallback::new(endless()).or(endless()))),
-        ("breaker", Arc::new(CircuitBreaker::new(endless()))),
-        ("record", Arc::new(Record::to_writer(endless(), SharedBuffer::new()))),
+        ("forgetful", Arc::new(LimitDroppingProvider(endless_provider()))),
+        ("retry", Arc::new(Retry::new(endless_provider()))),
+        ("fallback", Arc::new(Fallback::new(endless_provider()).or(endless_provider()))),
+        ("breaker", Arc::new(CircuitBreaker::new(endless_provider()))),
+        ("record", Arc::new(Record::to_writer(endless_provider(), SharedBuffer::new()))),
     ]
 }
 
-fn limited(max_turn_bytes: usize) -> Limits {
+fn limits_with_turn_bytes(max_turn_bytes: usize) -> Limits {
     Limits { max_turn_bytes, ..limits_without_retries() }
 }
 
 #[tokio::test]
 async fn a_run_ends_as_too_large_at_its_byte_limit_with_any_provider() {
-    for (name, provider) in providers() {
-        let run = test_agent(provider).with_limits(limited(LIMIT)).run("go");
+    for (name, provider) in all_providers() {
+        let run =
+            test_agent(provider).with_limits(limits_with_turn_bytes(MAX_TURN_BYTES)).run("go");
         let handle = run.handle();
         let outcome = run.outcome().await;
         assert_eq!(outcome.reason, EndReason::ProviderError, "{name}");
         let error = outcome.error.as_ref().expect(name);
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{name}: {error}");
         assert!(error.to_string().contains("1000 bytes"), "{name}: {error}");
-        assert!(outcome.text.len() <= LIMIT, "{name}: {} bytes", outcome.text.len());
+        assert!(outcome.text.len() <= MAX_TURN_BYTES, "{name}: {} bytes", outcome.text.len());
         let expected = if name == "fallback" {
             usage_with_output(7) + usage_with_output(7)
         } else {
@@ -117,10 +118,14 @@ async fn a_request_can_raise_its_byte_limit_above_the_default_through_any_provid
 async fn every_wire_enforces_the_byte_limit() {
     for wire in Wire::ALL {
         let model = WireProvider::new(wire, "m", [Reply::text(&"word ".repeat(1000))]);
-        let outcome = test_agent(model).with_limits(limited(LIMIT)).run("go").outcome().await;
+        let outcome = test_agent(model)
+            .with_limits(limits_with_turn_bytes(MAX_TURN_BYTES))
+            .run("go")
+            .outcome()
+            .await;
         let error = outcome.error.expect("it is too large");
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{wire}: {error}");
-        assert!(outcome.text.len() <= LIMIT, "{wire}");
+        assert!(outcome.text.len() <= MAX_TURN_BYTES, "{wire}");
     }
 }
 
@@ -131,7 +136,7 @@ async fn a_replay_enforces_the_byte_limit() {
         Record::to_writer(Scripted::new([Reply::text(&"word ".repeat(1000))]), paper.clone());
     record.stream_turn(user_request()).into_turn().await.unwrap();
     let replay = Replay::from_text(&paper.text()).unwrap();
-    let limited = Request { max_turn_bytes: Some(LIMIT), ..user_request() };
+    let limited = Request { max_turn_bytes: Some(MAX_TURN_BYTES), ..user_request() };
     let error = replay.stream_turn(limited).into_turn().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
 }
@@ -153,9 +158,9 @@ async fn without_an_agent_a_turn_is_limited_to_64_mib() {
 }
 
 /// A decoder that keeps all that comes and says nothing of it.
-struct Silent;
+struct SilentDecoder;
 
-impl Decode for Silent {
+impl Decode for SilentDecoder {
     fn frame(&mut self, _: Frame<'_>, _: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
         Ok(FrameOutcome::Continue)
     }
@@ -174,23 +179,23 @@ async fn a_response_of_empty_frames_ends_as_too_large() {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(frame.clone())
     });
-    let turn = seal(&History::from_id("h"), Decoding::new(body, Silent)).into_turn();
+    let turn = seal(&History::from_id("h"), Decoding::new(body, SilentDecoder)).into_turn();
     assert_eq!(turn.await.unwrap_err().kind(), ErrorKind::TooLarge);
     assert_eq!(frames.load(Ordering::Relaxed), 257);
 }
 
 #[tokio::test]
 async fn a_turn_that_is_as_large_as_its_limit_is_complete() {
-    let text = "x".repeat(LIMIT);
+    let text = "x".repeat(MAX_TURN_BYTES);
     let says = move |_| {
         let end: [Result<Piece, _>; 2] = [Ok(text.clone().into()), Ok(StopReason::Stop.into())];
         stream::iter(end)
     };
     let outcome = test_agent(from_stream("exact", says))
-        .with_limits(limited(LIMIT))
+        .with_limits(limits_with_turn_bytes(MAX_TURN_BYTES))
         .run("go")
         .outcome()
         .await;
-    assert_eq!((outcome.reason, outcome.text.len()), (EndReason::Completed, LIMIT));
+    assert_eq!((outcome.reason, outcome.text.len()), (EndReason::Completed, MAX_TURN_BYTES));
     assert_eq!(outcome.usage, Usage::default());
 }

@@ -35,7 +35,7 @@ const SECOND: Duration = Duration::from_secs(1);
 type Shared<T> = Arc<Mutex<T>>;
 
 /// The errors that `failure` is told, with the time since the beginning.
-fn failures() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
+fn failure_log_hook() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
     let told = Shared::<Vec<(Error, Duration)>>::default();
     let (keep, began) = (Arc::clone(&told), Instant::now());
     let hook = hook::on_failure(move |_, error| {
@@ -45,7 +45,7 @@ fn failures() -> (Shared<Vec<(Error, Duration)>>, impl Hook + 'static) {
 }
 
 /// Notes after the `nth` turn, which take some time.
-fn noting(nth: u32, text: &'static str, time: Duration) -> impl Hook + 'static {
+fn delayed_note_hook(nth: u32, text: &'static str, time: Duration) -> impl Hook + 'static {
     hook::after_sampling(move |state, _| async move {
         if state.counts.model_calls != nth {
             return Vec::new();
@@ -58,15 +58,19 @@ fn noting(nth: u32, text: &'static str, time: Duration) -> impl Hook + 'static {
 }
 
 /// What the user said in a request.
-fn said(request: &Request) -> Vec<String> {
+fn user_messages(request: &Request) -> Vec<String> {
     request.history.iter().filter_map(Item::as_user).map(Content::text).collect()
 }
 
 /// Never ends in one of its methods.
-struct Endless(&'static str, Counter);
+struct EndlessHook(&'static str, Counter);
 
-impl Endless {
-    fn begin<T: Send + 'static>(&self, method: &str, otherwise: T) -> HookFuture<'static, T> {
+impl EndlessHook {
+    fn pend_in_method<T: Send + 'static>(
+        &self,
+        method: &str,
+        otherwise: T,
+    ) -> HookFuture<'static, T> {
         if method != self.0 {
             return Box::pin(async { Ok(otherwise) });
         }
@@ -79,17 +83,17 @@ impl Endless {
     }
 }
 
-impl Hook for Endless {
+impl Hook for EndlessHook {
     fn turn_started(&self, _: &State) -> HookFuture<'static, ()> {
-        self.begin("turn_started", ())
+        self.pend_in_method("turn_started", ())
     }
 
     fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
-        self.begin("assistant_message", ())
+        self.pend_in_method("assistant_message", ())
     }
 
     fn after_sampling(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, Vec<Item>> {
-        self.begin("after_sampling", Vec::new())
+        self.pend_in_method("after_sampling", Vec::new())
     }
 }
 
@@ -100,10 +104,10 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
         let (model, keep) = (counter.clone(), Arc::clone(&at_end));
         let finished =
             hook::on_finished(move |_, _| *keep.lock().unwrap() = Some(model.alive_count()));
-        let (told, failure) = failures();
+        let (told, failure) = failure_log_hook();
         let (agent, _) =
             scripted_agent([reply_calling("c", "t"), "done".into()], vec![ok_tool("t", &counter)]);
-        let agent = agent.with_hook(Endless(method, counter.clone()));
+        let agent = agent.with_hook(EndlessHook(method, counter.clone()));
         let began = Instant::now();
         let run = agent.with_hook(failure).with_hook(finished).run("go");
         let handle = run.handle();
@@ -120,10 +124,10 @@ async fn an_observer_that_never_ends_delays_nothing_and_is_dropped_before_the_ru
 #[tokio::test(start_paused = true)]
 async fn the_hook_timeout_ends_an_observer_and_is_reported_as_its_failure() {
     let counter = Counter::default();
-    let (told, failure) = failures();
+    let (told, failure) = failure_log_hook();
     let (agent, _) =
         scripted_agent([reply_calling_nap(&[60_000]), "done".into()], vec![nap_tool("nap")]);
-    let agent = agent.with_hook(Endless("assistant_message", counter.clone()));
+    let agent = agent.with_hook(EndlessHook("assistant_message", counter.clone()));
     let began = Instant::now();
     let mut run = agent.with_hook(failure).with_hook_timeout(5 * SECOND).run("go");
     let at_tool = pull_until(&mut run, |event| event.tool_output().is_some());
@@ -144,7 +148,7 @@ async fn the_hook_timeout_ends_an_observer_and_is_reported_as_its_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_observer_failure_is_reported_when_it_occurs_and_the_run_continues() {
-    let (told, failure) = failures();
+    let (told, failure) = failure_log_hook();
     let panics = hook::turn_started(|state| async move {
         sleep(3 * SECOND).await;
         assert_ne!(state.counts.model_calls, 1, "boom");
@@ -170,19 +174,19 @@ async fn observer_notes_are_added_to_the_next_request_that_is_built() {
     let script = [reply_calling_nap(&[10_000]), reply_calling_nap(&[10_000]), "done".into()];
     let (agent, model) = scripted_agent(script, vec![nap_tool("nap")]);
     let agent = agent
-        .with_hook(noting(1, "late", 15 * SECOND))
-        .with_hook(noting(1, "in time", 5 * SECOND))
-        .with_hook(noting(1, "at once", Duration::ZERO))
-        .with_hook(noting(1, "never", 25 * SECOND))
-        .with_hook(noting(3, "after the end", Duration::ZERO));
+        .with_hook(delayed_note_hook(1, "late", 15 * SECOND))
+        .with_hook(delayed_note_hook(1, "in time", 5 * SECOND))
+        .with_hook(delayed_note_hook(1, "at once", Duration::ZERO))
+        .with_hook(delayed_note_hook(1, "never", 25 * SECOND))
+        .with_hook(delayed_note_hook(3, "after the end", Duration::ZERO));
     let began = Instant::now();
     let outcome = agent.run("go").outcome().await;
     check_outcome(&outcome, EndReason::Completed, 3);
     assert_eq!(began.elapsed(), 20 * SECOND);
     let requests = model.requests();
-    assert_eq!(said(&requests[0]), ["go"]);
-    assert_eq!(said(&requests[1]), ["go", "at once", "in time"]);
-    assert_eq!(said(&requests[2]), ["go", "at once", "in time", "late"]);
+    assert_eq!(user_messages(&requests[0]), ["go"]);
+    assert_eq!(user_messages(&requests[1]), ["go", "at once", "in time"]);
+    assert_eq!(user_messages(&requests[2]), ["go", "at once", "in time", "late"]);
     let last = outcome.history.iter().filter_map(Item::as_user).next_back().unwrap();
     assert_eq!(last.text(), "late", "what no request follows is not said");
 }
@@ -193,11 +197,9 @@ async fn notes_of_observers_that_are_ready_together_form_one_event_in_hook_order
         [reply_calling("c", "t"), "done".into()],
         vec![ok_tool("t", &Counter::default())],
     );
-    let agent = agent.with_hook(noting(1, "first", Duration::ZERO)).with_hook(noting(
-        1,
-        "second",
-        Duration::ZERO,
-    ));
+    let agent = agent
+        .with_hook(delayed_note_hook(1, "first", Duration::ZERO))
+        .with_hook(delayed_note_hook(1, "second", Duration::ZERO));
     let events = collect_rest(&mut agent.run("go")).await;
     check_outcome(final_outcome(&events), EndReason::Completed, 2);
     let notes = events.iter().filter_map(|event| match event {
@@ -244,11 +246,11 @@ fn waiting_body(
 #[tokio::test(start_paused = true)]
 async fn observers_are_also_polled_with_a_custom_body() {
     let counter = Counter::default();
-    let (told, failure) = failures();
+    let (told, failure) = failure_log_hook();
     let model = Scripted::new(["one", "two"]);
     let agent = Agent::new(model.clone())
-        .with_hook(noting(1, "noted", SECOND / 2))
-        .with_hook(Endless("turn_started", counter.clone()))
+        .with_hook(delayed_note_hook(1, "noted", SECOND / 2))
+        .with_hook(EndlessHook("turn_started", counter.clone()))
         .with_hook(failure);
     let run = agent.with_hook_timeout(SECOND + SECOND / 2).run_with_body(
         waiting_body,
@@ -256,7 +258,7 @@ async fn observers_are_also_polled_with_a_custom_body() {
         "go",
     );
     check_outcome(&run.outcome().await, EndReason::Completed, 2);
-    assert_eq!(said(&model.requests()[1]), ["go", "noted"]);
+    assert_eq!(user_messages(&model.requests()[1]), ["go", "noted"]);
     assert_eq!((counter.started_count(), counter.alive_count()), (2, 0));
     let told = told.lock().unwrap();
     assert_eq!(
@@ -272,8 +274,8 @@ async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
     let (child, model) =
         scripted_agent([reply_calling_nap(&[10_000]), "found".into()], vec![nap_tool("nap")]);
     let child = child
-        .with_hook(noting(1, "noted", 5 * SECOND))
-        .with_hook(Endless("turn_started", counter.clone()));
+        .with_hook(delayed_note_hook(1, "noted", 5 * SECOND))
+        .with_hook(EndlessHook("turn_started", counter.clone()));
     let parents = Scripted::new([
         Reply::new()
             .call("research", json!({ "prompt": "look" }))
@@ -293,23 +295,23 @@ async fn the_observers_of_a_sub_agent_are_polled_by_its_run_and_end_with_it() {
         "they end with the child, not the parent"
     );
     check_outcome(&run.outcome().await, EndReason::Completed, 2);
-    assert_eq!(said(&model.requests()[1]), ["look", "noted"]);
-    assert_eq!(said(&parents.requests()[1]), ["go"]);
+    assert_eq!(user_messages(&model.requests()[1]), ["look", "noted"]);
+    assert_eq!(user_messages(&parents.requests()[1]), ["go"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_run_drops_its_observers_synchronously_and_notifies_no_hook() {
     let (counter, child) = (Counter::default(), Counter::default());
-    let (told, failure) = failures();
+    let (told, failure) = failure_log_hook();
     let below = test_agent(Scripted::new([Reply::text("x").hang()]))
-        .with_hook(Endless("turn_started", child.clone()))
+        .with_hook(EndlessHook("turn_started", child.clone()))
         .as_tool("sub", "Goes deeper")
         .unwrap();
     let reply = Reply::new().call("sub", json!({ "prompt": "go" }));
     let agent = scripted_agent([reply], vec![below]).0;
-    let hooked = agent.with_hook(Endless("assistant_message", counter.clone()));
+    let hooked = agent.with_hook(EndlessHook("assistant_message", counter.clone()));
     let mut run =
-        hooked.with_hook(Endless("turn_started", counter.clone())).with_hook(failure).run("go");
+        hooked.with_hook(EndlessHook("turn_started", counter.clone())).with_hook(failure).run("go");
     let handle = run.handle();
     pull_ready(&mut run);
     assert_eq!((counter.alive_count(), child.alive_count()), (2, 1));
@@ -323,7 +325,7 @@ async fn dropping_the_run_drops_its_observers_synchronously_and_notifies_no_hook
 async fn an_interrupt_drops_observers_in_the_poll_that_ends_the_run() {
     let counter = Counter::default();
     let (agent, _) = scripted_agent([Reply::text("x").hang()], vec![]);
-    let mut run = agent.with_hook(Endless("turn_started", counter.clone())).run("go");
+    let mut run = agent.with_hook(EndlessHook("turn_started", counter.clone())).run("go");
     pull_ready(&mut run);
     assert_eq!(counter.alive_count(), 1);
     run.interrupt();
@@ -335,7 +337,7 @@ async fn an_interrupt_drops_observers_in_the_poll_that_ends_the_run() {
 }
 
 /// Notes each poll, and asks for the next, for ever.
-fn noisy(
+fn self_waking_hook(
     log: &Shared<Vec<&'static str>>,
     who: &'static str,
 ) -> impl Future<Output = String> + use<> {
@@ -351,15 +353,16 @@ fn noisy(
 async fn each_poll_of_the_run_polls_its_observers_first_in_start_order() {
     let log = Shared::<Vec<&str>>::default();
     let (first, second, tool) = (Arc::clone(&log), Arc::clone(&log), Arc::clone(&log));
-    let noisy_tool = counted_tool("t", &Counter::default(), move |_| noisy(&tool, "tool"));
+    let noisy_tool =
+        counted_tool("t", &Counter::default(), move |_| self_waking_hook(&tool, "tool"));
     let agent = scripted_agent([reply_calling("c", "t")], vec![noisy_tool]).0;
     let run = agent
         .with_hook(hook::assistant_message(move |_, _| {
-            let polls = noisy(&first, "first");
+            let polls = self_waking_hook(&first, "first");
             async move { drop(polls.await) }
         }))
         .with_hook(hook::after_sampling(move |_, _| {
-            let polls = noisy(&second, "second");
+            let polls = self_waking_hook(&second, "second");
             async move { vec![Item::user(polls.await)] }
         }))
         .run("go");
@@ -405,9 +408,9 @@ async fn an_observer_that_is_ready_immediately_ends_before_the_next_event_is_yie
 
 /// Counts how often it wakes.
 #[derive(Default)]
-struct Wakes(Counter);
+struct WakeCounter(Counter);
 
-impl ArcWake for Wakes {
+impl ArcWake for WakeCounter {
     fn wake_by_ref(this: &Arc<Self>) {
         drop::<CountGuard>(this.0.enter());
     }
@@ -430,7 +433,7 @@ async fn observers_wake_the_run_without_a_busy_loop() {
     let (agent, _) = scripted_agent([Reply::new().hang()], vec![]);
     let run = agent.with_hook(waits).run("go");
     let mut run = pin!(run);
-    let count = Arc::new(Wakes::default());
+    let count = Arc::new(WakeCounter::default());
     let waker = waker(Arc::clone(&count));
     let mut cx = Context::from_waker(&waker);
     while run.as_mut().poll_next(&mut cx).is_ready() {}
@@ -465,17 +468,17 @@ async fn an_observer_can_unblock_the_loop_that_waits_for_its_effect() {
 }
 
 /// Never ends, and panics when it is dropped.
-fn bomb() -> impl Future<Output = ()> {
-    struct Bomb;
+fn panic_on_drop_future() -> impl Future<Output = ()> {
+    struct PanicOnDrop;
 
-    impl Drop for Bomb {
+    impl Drop for PanicOnDrop {
         fn drop(&mut self) {
             std::panic::resume_unwind(Box::new("in the drop"));
         }
     }
 
     async {
-        let _bomb = Bomb;
+        let _bomb = PanicOnDrop;
         pending::<()>().await;
     }
 }
@@ -483,10 +486,12 @@ fn bomb() -> impl Future<Output = ()> {
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_an_observers_drop_does_not_affect_the_run() {
     let hooked = || {
-        let (told, failure) = failures();
+        let (told, failure) = failure_log_hook();
         let (agent, _) = scripted_agent(["done".into()], vec![]);
-        let agent = agent.with_hook(hook::turn_started(|_| bomb()));
-        let agent = agent.with_hook(hook::assistant_message(|_, _| bomb())).with_hook(failure);
+        let agent = agent.with_hook(hook::turn_started(|_| panic_on_drop_future()));
+        let agent = agent
+            .with_hook(hook::assistant_message(|_, _| panic_on_drop_future()))
+            .with_hook(failure);
         (agent, told)
     };
     let (agent, told) = hooked();
@@ -531,7 +536,7 @@ async fn no_observer_starts_after_the_run_has_ended() {
     let (counter, kept) = (Counter::default(), Shared::<Option<(RunContext, State)>>::default());
     let keep = Arc::clone(&kept);
     let (agent, _) = scripted_agent(["done".into()], vec![]);
-    let agent: Agent = agent.with_hook(Endless("assistant_message", counter.clone()));
+    let agent: Agent = agent.with_hook(EndlessHook("assistant_message", counter.clone()));
     let run = agent.run_with_body(
         move |cx, state| {
             *keep.lock().unwrap() = Some((cx.clone(), state.clone()));

@@ -19,7 +19,7 @@ use crate::support::tools::{constant_tool, spec};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Calls `look` until there are this many results, and then stops by itself.
-fn looks(results: usize) -> Scripted {
+fn model_with_look_calls(results: usize) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let seen = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
         match seen < results {
@@ -29,14 +29,14 @@ fn looks(results: usize) -> Scripted {
     })
 }
 
-fn agent(model: Scripted) -> Agent {
+fn look_agent(model: Scripted) -> Agent {
     Agent::new(model)
         .with_id_generator(CountingIds::new("id"))
         .with_tools([constant_tool("look", "rain")])
 }
 
-fn hooked() -> Agent {
-    agent(looks(2))
+fn agent_with_hooks() -> Agent {
+    look_agent(model_with_look_calls(2))
         .with_hook(hook::prepare_request(|state, mut request| {
             request.system.volatile = format!("Request {}.", state.counts.model_calls);
             async move { request }
@@ -62,15 +62,15 @@ fn hooked() -> Agent {
 }
 
 /// A hook ends the run after the third request.
-fn stopped() -> Agent {
-    agent(looks(9)).with_hook(hook::should_stop(|state| {
+fn agent_stopped_by_hook() -> Agent {
+    look_agent(model_with_look_calls(9)).with_hook(hook::should_stop(|state| {
         let stops = state.counts.model_calls == 3;
         async move { stops }
     }))
 }
 
 /// Its compactor gives up once, at a price, and then answers.
-fn compacting() -> Agent {
+fn agent_with_failing_compactor() -> Agent {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     let compactor = compactor_fn(move |history: &History| {
         let results = history.iter().filter(|item| item.as_tool_result().is_some()).count();
@@ -86,26 +86,28 @@ fn compacting() -> Agent {
         2 if request.history.len() > 4 => Reply::error(Error::new(ErrorKind::ContextWindow, "")),
         _ => Reply::text("Rain, twice."),
     });
-    agent(model).with_compactor(compactor)
+    look_agent(model).with_compactor(compactor)
 }
 
 /// The first request is too long, and the compactor gives up.
-fn overflowing() -> Agent {
+fn agent_with_context_overflow() -> Agent {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     let compactor = compactor_fn(move |_: &History| {
         let error = Error::new(ErrorKind::Other, "too short to be worth it");
         Err(CompactionFailure::attach_usage(error, usage))
     });
     let model = Scripted::new([Reply::error(Error::new(ErrorKind::ContextWindow, "too long"))]);
-    agent(model).with_compactor(compactor)
+    look_agent(model).with_compactor(compactor)
 }
 
 /// Its request waits for the pool while something is said.
-fn waiting(pool: &Pool) -> Agent {
-    agent(looks(1)).with_max_output_tokens(100).with_budget(Budget::new().with_pool(pool))
+fn agent_waiting_for_pool(pool: &Pool) -> Agent {
+    look_agent(model_with_look_calls(1))
+        .with_max_output_tokens(100)
+        .with_budget(Budget::new().with_pool(pool))
 }
 
-fn slow() -> Tool {
+fn slow_tool() -> Tool {
     Tool::raw(spec("look"), |_, _| async {
         tokio::time::sleep(60 * SECOND).await;
         "rain"
@@ -114,37 +116,38 @@ fn slow() -> Tool {
 }
 
 /// The time of the run is over while its tool runs, but for a last turn.
-fn timed() -> Agent {
+fn agent_with_run_timeout() -> Agent {
     let budget = Budget::new().with_time_limit(10 * SECOND).with_wrap_up_time(4 * SECOND);
-    agent(looks(2)).with_tools([slow()]).with_budget(budget)
+    look_agent(model_with_look_calls(2)).with_tools([slow_tool()]).with_budget(budget)
 }
 
 /// The first model breaks off, also when it is asked again, and the second one answers.
-fn broken() -> Agent {
+fn agent_with_fallback() -> Agent {
     let lost = || Error::new(ErrorKind::Connect, "the connection was lost").with_retryable(true);
     let reply = move || Reply::text("I s").fail(lost());
-    agent(Scripted::new([reply(), reply(), reply(), reply()]))
+    look_agent(Scripted::new([reply(), reply(), reply(), reply()]))
         .with_fallback(Scripted::new(["I see rain."]))
 }
 
 /// Each call waits for a verdict.
-fn asking() -> Agent {
-    agent(looks(1)).with_tools([constant_tool("look", "rain").requires_approval()])
+fn agent_asking_for_approval() -> Agent {
+    look_agent(model_with_look_calls(1))
+        .with_tools([constant_tool("look", "rain").requires_approval()])
 }
 
-fn read(name: &str) -> String {
+fn read_recording(name: &str) -> String {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/recordings");
     std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap()
 }
 
 /// Plays each run of a recording: its events are those that were recorded.
 #[track_caller]
-fn check(name: &str, agent: &Agent, runs: usize) {
-    check_text(name, &read(name), agent, runs);
+fn assert_replays(name: &str, agent: &Agent, runs: usize) {
+    assert_text_replays(name, &read_recording(name), agent, runs);
 }
 
 #[track_caller]
-fn check_text(name: &str, text: &str, agent: &Agent, runs: usize) {
+fn assert_text_replays(name: &str, text: &str, agent: &Agent, runs: usize) {
     let recordings = Recording::all_from_text(text).unwrap();
     assert_eq!(recordings.len(), runs, "{name}");
     for recording in recordings {
@@ -167,33 +170,33 @@ fn check_text(name: &str, text: &str, agent: &Agent, runs: usize) {
 
 #[test]
 fn version_1_recordings_can_be_replayed() {
-    check("hooked", &hooked(), 1);
-    check("stopped", &stopped(), 1);
-    check("compacting", &compacting(), 1);
-    check("overflowing", &overflowing(), 1);
-    check("timed", &timed(), 1);
-    check("broken", &broken(), 1);
-    check("steered", &agent(looks(3)), 1);
-    check("interrupted", &agent(looks(3)), 1);
-    check("waiting", &waiting(&Pool::new(10_000)), 1);
-    check("resumed", &asking(), 2);
-    check("dropped", &hooked(), 1);
+    assert_replays("hooked", &agent_with_hooks(), 1);
+    assert_replays("stopped", &agent_stopped_by_hook(), 1);
+    assert_replays("compacting", &agent_with_failing_compactor(), 1);
+    assert_replays("overflowing", &agent_with_context_overflow(), 1);
+    assert_replays("timed", &agent_with_run_timeout(), 1);
+    assert_replays("broken", &agent_with_fallback(), 1);
+    assert_replays("steered", &look_agent(model_with_look_calls(3)), 1);
+    assert_replays("interrupted", &look_agent(model_with_look_calls(3)), 1);
+    assert_replays("waiting", &agent_waiting_for_pool(&Pool::new(10_000)), 1);
+    assert_replays("resumed", &agent_asking_for_approval(), 2);
+    assert_replays("dropped", &agent_with_hooks(), 1);
 }
 
 #[test]
 fn version_2_recordings_can_be_replayed() {
-    check("hooked_2", &hooked(), 1);
-    check("compacting_2", &compacting(), 1);
+    assert_replays("hooked_2", &agent_with_hooks(), 1);
+    assert_replays("compacting_2", &agent_with_failing_compactor(), 1);
 }
 
 #[test]
 fn recordings_with_notes_stored_after_the_turn_can_be_replayed() {
-    let text = read("hooked");
+    let text = read_recording("hooked");
     let mut lines: Vec<&str> = text.lines().collect();
     let notes = lines.iter().position(|line| line.contains(r#""of":"notes""#)).unwrap();
     assert!(lines[notes + 1].contains(r#""why":"hook""#), "{}", lines[notes + 1]);
     let notes = lines.remove(notes);
     let turn = lines.iter().position(|line| line.contains(r#""type":"turn_complete""#)).unwrap();
     lines.insert(turn + 1, notes);
-    check_text("hooked", &lines.join("\n"), &hooked(), 1);
+    assert_text_replays("hooked", &lines.join("\n"), &agent_with_hooks(), 1);
 }

@@ -19,7 +19,7 @@ use crate::support::runs::limits_without_retries;
 use crate::support::tools::spec;
 use crate::support::tools::uncounted_tool;
 
-fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+fn scripted_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
     let agent = Agent::new(model.clone())
         .with_tools([uncounted_tool("t")])
@@ -27,36 +27,36 @@ fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     (agent.with_id_generator(CountingIds::new("id")), model)
 }
 
-fn call() -> Reply {
+fn tool_call_reply() -> Reply {
     Reply::new().call("t", json!({}))
 }
 
-async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
-    agent(replies).0.run("go").outcome().await
+async fn run_outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
+    scripted_agent(replies).0.run("go").outcome().await
 }
 
 #[track_caller]
-fn check(outcome: &Outcome, reason: EndReason, partial: bool, turns: u32) {
+fn assert_outcome(outcome: &Outcome, reason: EndReason, partial: bool, turns: u32) {
     let found = (outcome.reason, outcome.partial, outcome.turns);
     assert_eq!(found, (reason, partial, turns), "{outcome:?}");
 }
 
 /// The kinds of the results that a run added.
-fn kinds(outcome: &Outcome) -> Vec<ResultKind> {
+fn result_kinds(outcome: &Outcome) -> Vec<ResultKind> {
     outcome.new_items().iter().filter_map(|i| Some(i.as_tool_result()?.kind)).collect()
 }
 
 #[tokio::test]
 async fn a_run_completes_when_the_model_makes_no_more_calls() {
-    let outcome = outcome([call(), "done".into()]).await;
-    check(&outcome, EndReason::Completed, false, 2);
+    let outcome = run_outcome([tool_call_reply(), "done".into()]).await;
+    assert_outcome(&outcome, EndReason::Completed, false, 2);
     assert_eq!(outcome.text, "done");
     assert!(outcome.into_result().is_ok());
 }
 
 #[tokio::test]
 async fn a_run_yields_its_events_in_the_documented_order() {
-    let (agent, _) = agent([Reply::text("so").call("t", json!({})), "done".into()]);
+    let (agent, _) = scripted_agent([Reply::text("so").call("t", json!({})), "done".into()]);
     let events: Vec<_> = agent.run("go").collect().await;
     let types: Vec<String> = events
         .iter()
@@ -92,27 +92,27 @@ async fn a_run_yields_its_events_in_the_documented_order() {
 
 #[tokio::test]
 async fn at_max_turns_the_last_tools_run_and_the_outcome_is_partial() {
-    let (agent, model) = agent([call(), call(), call()]);
+    let (agent, model) = scripted_agent([tool_call_reply(), tool_call_reply(), tool_call_reply()]);
     let outcome = agent.with_max_turns(2).run("go").outcome().await;
-    check(&outcome, EndReason::MaxTurns, true, 2);
-    assert_eq!(kinds(&outcome), [ResultKind::Ok, ResultKind::Ok]);
+    assert_outcome(&outcome, EndReason::MaxTurns, true, 2);
+    assert_eq!(result_kinds(&outcome), [ResultKind::Ok, ResultKind::Ok]);
     assert_eq!(model.requests().len(), 2);
     assert_eq!(outcome.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
 }
 
 #[tokio::test]
 async fn a_turn_limit_of_zero_sends_no_request() {
-    let (agent, model) = agent([call()]);
+    let (agent, model) = scripted_agent([tool_call_reply()]);
     let outcome = agent.with_max_turns(0).run("go").outcome().await;
-    check(&outcome, EndReason::MaxTurns, true, 0);
+    assert_outcome(&outcome, EndReason::MaxTurns, true, 0);
     assert_eq!((model.requests().len(), outcome.new_items().len()), (0, 1));
 }
 
 #[tokio::test]
 async fn the_default_turn_limit_is_twenty() {
-    let model = Scripted::from_fn(|_, _| call());
+    let model = Scripted::from_fn(|_, _| tool_call_reply());
     let outcome = Agent::new(model).with_tools([uncounted_tool("t")]).run("go").outcome().await;
-    check(&outcome, EndReason::MaxTurns, true, 20);
+    assert_outcome(&outcome, EndReason::MaxTurns, true, 20);
 }
 
 #[tokio::test]
@@ -122,12 +122,12 @@ async fn refusals_filters_and_a_full_window_end_the_run_and_answer_their_calls()
         (StopReason::ContentFilter, EndReason::Filtered, false, ResultKind::Skipped),
         (StopReason::ContextWindow, EndReason::ContextWindow, true, ResultKind::Truncated),
     ] {
-        let words = outcome([Reply::text("I").stop(stop.clone())]).await;
-        check(&words, reason, partial, 1);
+        let words = run_outcome([Reply::text("I").stop(stop.clone())]).await;
+        assert_outcome(&words, reason, partial, 1);
         assert_eq!(words.text, "I");
-        let calls = outcome([call().stop(stop)]).await;
-        check(&calls, reason, partial, 1);
-        assert_eq!(kinds(&calls), [kind]);
+        let calls = run_outcome([tool_call_reply().stop(stop)]).await;
+        assert_outcome(&calls, reason, partial, 1);
+        assert_eq!(result_kinds(&calls), [kind]);
         assert!(calls.error.is_none());
     }
 }
@@ -135,54 +135,60 @@ async fn refusals_filters_and_a_full_window_end_the_run_and_answer_their_calls()
 #[tokio::test]
 async fn three_consecutive_turns_without_a_startable_call_end_as_malformed() {
     let wrong = || Reply::new().call("nobody", json!({}));
-    let outcome_ = outcome([wrong(), wrong(), wrong(), "never".into()]).await;
-    check(&outcome_, EndReason::Malformed, true, 3);
-    assert_eq!(kinds(&outcome_), [ResultKind::UnknownTool; 3]);
+    let outcome_ = run_outcome([wrong(), wrong(), wrong(), "never".into()]).await;
+    assert_outcome(&outcome_, EndReason::Malformed, true, 3);
+    assert_eq!(result_kinds(&outcome_), [ResultKind::UnknownTool; 3]);
     // One good turn in between resets the count.
-    let outcome_ = outcome([wrong(), wrong(), call(), wrong(), wrong(), "done".into()]).await;
-    check(&outcome_, EndReason::Completed, false, 6);
+    let outcome_ =
+        run_outcome([wrong(), wrong(), tool_call_reply(), wrong(), wrong(), "done".into()]).await;
+    assert_outcome(&outcome_, EndReason::Completed, false, 6);
 }
 
 #[tokio::test]
 async fn an_empty_reply_is_corrected_and_the_third_in_a_row_ends_as_malformed() {
-    let outcome_ = outcome([Reply::new(), "sorry".into()]).await;
-    check(&outcome_, EndReason::Completed, false, 2);
-    let (agent, _) = agent([Reply::new(), Reply::new().think("hm"), Reply::new()]);
+    let outcome_ = run_outcome([Reply::new(), "sorry".into()]).await;
+    assert_outcome(&outcome_, EndReason::Completed, false, 2);
+    let (agent, _) = scripted_agent([Reply::new(), Reply::new().think("hm"), Reply::new()]);
     let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
     let correctives = events
         .iter()
         .filter(|event| matches!(event, Event::Appended { why: AppendReason::Corrective, .. }));
     assert_eq!(correctives.count(), 2);
-    check(events.last().unwrap().outcome().unwrap(), EndReason::Malformed, true, 3);
+    assert_outcome(events.last().unwrap().outcome().unwrap(), EndReason::Malformed, true, 3);
 }
 
 #[tokio::test]
 async fn an_empty_reply_after_tool_results_completes_the_run() {
-    check(&outcome([call(), Reply::new()]).await, EndReason::Completed, false, 2);
+    assert_outcome(
+        &run_outcome([tool_call_reply(), Reply::new()]).await,
+        EndReason::Completed,
+        false,
+        2,
+    );
 }
 
 #[tokio::test]
 async fn a_tool_calls_stop_reason_without_calls_never_sends_another_request() {
-    let words = outcome([Reply::text("x").stop(StopReason::ToolCalls)]).await;
-    check(&words, EndReason::Completed, false, 1);
-    let nothing = outcome([Reply::new().stop(StopReason::ToolCalls)]).await;
-    check(&nothing, EndReason::Malformed, true, 1);
+    let words = run_outcome([Reply::text("x").stop(StopReason::ToolCalls)]).await;
+    assert_outcome(&words, EndReason::Completed, false, 1);
+    let nothing = run_outcome([Reply::new().stop(StopReason::ToolCalls)]).await;
+    assert_outcome(&nothing, EndReason::Malformed, true, 1);
 }
 
 #[tokio::test]
 async fn an_unknown_stop_reason_causes_one_further_request() {
-    let odd = || call().stop(StopReason::Other("odd".into()));
-    check(&outcome([odd(), "done".into()]).await, EndReason::Completed, false, 2);
-    let outcome_ = outcome([odd(), odd(), "never".into()]).await;
-    check(&outcome_, EndReason::Malformed, true, 2);
-    assert_eq!(kinds(&outcome_), [ResultKind::Skipped; 2]);
+    let odd = || tool_call_reply().stop(StopReason::Other("odd".into()));
+    assert_outcome(&run_outcome([odd(), "done".into()]).await, EndReason::Completed, false, 2);
+    let outcome_ = run_outcome([odd(), odd(), "never".into()]).await;
+    assert_outcome(&outcome_, EndReason::Malformed, true, 2);
+    assert_eq!(result_kinds(&outcome_), [ResultKind::Skipped; 2]);
 }
 
 #[tokio::test]
 async fn a_paused_turn_is_resumed() {
     let paused = Reply::text("half").stop(StopReason::Pause);
-    let (agent, model) = agent([paused, "done".into()]);
-    check(&agent.run("go").outcome().await, EndReason::Completed, false, 2);
+    let (agent, model) = scripted_agent([paused, "done".into()]);
+    assert_outcome(&agent.run("go").outcome().await, EndReason::Completed, false, 2);
     let resumed = &model.requests()[1];
     assert_eq!(resumed.history.last().unwrap().as_text(), Some("half"));
 }
@@ -194,11 +200,11 @@ async fn a_stop_hook_can_end_a_run_as_prevented_blocked_or_unproven_with_a_reaso
         (StopDecision::Blocked("enough".into()), EndReason::Blocked, false),
         (StopDecision::Unproven("enough".into()), EndReason::Unproven, false),
     ] {
-        let (agent, _) = agent(["done".into()]);
+        let (agent, _) = scripted_agent(["done".into()]);
         let agent =
             agent.with_hook(hook::before_stop(move |_, _| std::future::ready(answer.clone())));
         let outcome = agent.run("go").outcome().await;
-        check(&outcome, reason, partial, 1);
+        assert_outcome(&outcome, reason, partial, 1);
         assert_eq!((outcome.why.as_deref(), outcome.text.as_str()), (Some("enough"), "done"));
     }
 }
@@ -217,62 +223,65 @@ async fn a_stop_hook_overridden_by_steering_does_not_set_the_reason() {
         };
         std::future::ready(answer)
     });
-    let (agent, _) = agent(["first".into(), "second".into()]);
+    let (agent, _) = scripted_agent(["first".into(), "second".into()]);
     let run = agent.with_hook(stop).run("go");
     assert!(steering.set(run.handle()).is_ok());
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, false, 2);
+    assert_outcome(&outcome, EndReason::Completed, false, 2);
     assert_eq!(outcome.why, None);
 }
 
 #[tokio::test]
 async fn a_truncated_text_and_its_continuation_are_one_text() {
     let cut = |text: &str| Reply::text(text).stop(StopReason::MaxTokens);
-    let outcome_ = outcome([cut("one "), cut("two "), "three".into()]).await;
-    check(&outcome_, EndReason::Completed, false, 3);
+    let outcome_ = run_outcome([cut("one "), cut("two "), "three".into()]).await;
+    assert_outcome(&outcome_, EndReason::Completed, false, 3);
     assert_eq!(outcome_.text, "one two three");
     let paused = Reply::text("half ").stop(StopReason::Pause);
-    assert_eq!(outcome([paused, "whole".into()]).await.text, "half whole");
-    let broken = outcome([cut("one "), Reply::text("tw").cut()]).await;
+    assert_eq!(run_outcome([paused, "whole".into()]).await.text, "half whole");
+    let broken = run_outcome([cut("one "), Reply::text("tw").cut()]).await;
     assert_eq!(broken.text, "one tw");
     // What was said before a call is not the answer.
-    assert_eq!(outcome([Reply::text("so").call("t", json!({})), "done".into()]).await.text, "done");
+    assert_eq!(
+        run_outcome([Reply::text("so").call("t", json!({})), "done".into()]).await.text,
+        "done"
+    );
 }
 
 #[tokio::test]
 async fn the_fourth_consecutive_truncated_text_ends_the_run() {
     let cut = || Reply::text("x").stop(StopReason::MaxTokens);
-    check(&outcome([cut(), cut(), cut(), cut()]).await, EndReason::Truncated, true, 4);
+    assert_outcome(&run_outcome([cut(), cut(), cut(), cut()]).await, EndReason::Truncated, true, 4);
     // A turn with tools in between begins anew.
-    let replies = [cut(), cut(), cut(), call(), cut(), "done".into()];
-    check(&outcome(replies).await, EndReason::Completed, false, 6);
+    let replies = [cut(), cut(), cut(), tool_call_reply(), cut(), "done".into()];
+    assert_outcome(&run_outcome(replies).await, EndReason::Completed, false, 6);
 }
 
 #[tokio::test]
 async fn truncated_calls_are_requested_once_more() {
-    let cut = || call().stop(StopReason::MaxTokens);
-    let outcome_ = outcome([cut(), call(), "done".into()]).await;
-    check(&outcome_, EndReason::Completed, false, 3);
-    assert_eq!(kinds(&outcome_), [ResultKind::Truncated, ResultKind::Ok]);
-    check(&outcome([cut(), cut()]).await, EndReason::Truncated, true, 2);
+    let cut = || tool_call_reply().stop(StopReason::MaxTokens);
+    let outcome_ = run_outcome([cut(), tool_call_reply(), "done".into()]).await;
+    assert_outcome(&outcome_, EndReason::Completed, false, 3);
+    assert_eq!(result_kinds(&outcome_), [ResultKind::Truncated, ResultKind::Ok]);
+    assert_outcome(&run_outcome([cut(), cut()]).await, EndReason::Truncated, true, 2);
 }
 
 #[tokio::test]
 async fn every_outcome_has_the_history_of_the_run() {
-    let (agent, _) = agent([call(), Reply::text("half").cut()]);
+    let (agent, _) = scripted_agent([tool_call_reply(), Reply::text("half").cut()]);
     let mut run = agent.run("go");
-    until(&mut run, |event| event.outcome().is_some()).await;
+    pull_until(&mut run, |event| event.outcome().is_some()).await;
     let history = run.history();
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Incomplete, true, 2);
+    assert_outcome(&outcome, EndReason::Incomplete, true, 2);
     assert_eq!(outcome.history, history);
     assert_eq!(outcome.history.iter().cloned().collect::<Vec<_>>(), outcome.new_items());
 }
 
 #[tokio::test]
 async fn a_turn_that_breaks_off_is_incomplete_and_keeps_its_text() {
-    let outcome = outcome([call(), Reply::text("half a").cut()]).await;
-    check(&outcome, EndReason::Incomplete, true, 2);
+    let outcome = run_outcome([tool_call_reply(), Reply::text("half a").cut()]).await;
+    assert_outcome(&outcome, EndReason::Incomplete, true, 2);
     assert_eq!(outcome.text, "half a");
     let last = outcome.new_items().last().unwrap();
     assert!(last.interrupted && last.as_text() == Some("half a"));
@@ -282,16 +291,16 @@ async fn a_turn_that_breaks_off_is_incomplete_and_keeps_its_text() {
 #[tokio::test]
 async fn a_provider_that_fails_ends_the_run_with_its_error() {
     let error = Error::new(ErrorKind::RateLimited, "slow").with_status(429);
-    let outcome = outcome([call(), Reply::text("x").fail(error.clone())]).await;
-    check(&outcome, EndReason::ProviderError, true, 2);
+    let outcome = run_outcome([tool_call_reply(), Reply::text("x").fail(error.clone())]).await;
+    assert_outcome(&outcome, EndReason::ProviderError, true, 2);
     assert_eq!(outcome.error, Some(error.clone()));
     assert_eq!(outcome.into_result().unwrap_err(), error);
 }
 
 #[tokio::test]
 async fn a_provider_that_panics_ends_the_run_with_an_error() {
-    struct Wild;
-    impl Provider for Wild {
+    struct PanickingProvider;
+    impl Provider for PanickingProvider {
         fn stream_turn(&self, _: Request) -> TurnStream {
             std::panic::resume_unwind(Box::new("boom"))
         }
@@ -299,20 +308,20 @@ async fn a_provider_that_panics_ends_the_run_with_an_error() {
             "wild"
         }
     }
-    let outcome = Agent::new(Wild).run("go").outcome().await;
-    check(&outcome, EndReason::ProviderError, true, 1);
+    let outcome = Agent::new(PanickingProvider).run("go").outcome().await;
+    assert_outcome(&outcome, EndReason::ProviderError, true, 1);
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::Panic);
 }
 
 #[tokio::test]
 async fn an_interrupt_before_the_first_poll_sends_no_request() {
-    let (agent, model) = agent([call()]);
+    let (agent, model) = scripted_agent([tool_call_reply()]);
     let run = agent.run("go");
     run.interrupt();
     let events: Vec<_> = run.map(Result::unwrap).collect().await;
     assert!(matches!(events[0], Event::Appended { why: AppendReason::Input, .. }));
     assert_eq!(events.len(), 2);
-    check(
+    assert_outcome(
         events[1].outcome().unwrap(),
         EndReason::Interrupted(InterruptedPhase::Streaming),
         true,
@@ -328,14 +337,14 @@ async fn an_interrupt_during_tools_keeps_results_and_marks_started_calls() {
     let one_at_once = std::num::NonZeroUsize::MIN;
     let kit =
         turnstream::Toolkit::new([uncounted_tool("t"), slow]).with_max_concurrency(one_at_once);
-    let (agent, _) = agent([reply]);
+    let (agent, _) = scripted_agent([reply]);
     let mut run = agent.with_toolkit(kit).run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
     run.interrupt();
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Interrupted(InterruptedPhase::Tools), true, 1);
+    assert_outcome(&outcome, EndReason::Interrupted(InterruptedPhase::Tools), true, 1);
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let texts: Vec<_> = results.map(|result| result.content.text()).collect();
     assert_eq!(texts, ["fine", "Interrupted mid-execution", "Interrupted by user"]);
@@ -343,7 +352,7 @@ async fn an_interrupt_during_tools_keeps_results_and_marks_started_calls() {
 
 #[tokio::test]
 async fn an_interrupt_from_another_task_wakes_a_waiting_run() {
-    let (agent, _) = agent([Reply::text("x").hang()]);
+    let (agent, _) = scripted_agent([Reply::text("x").hang()]);
     let run = agent.run("go");
     let handle = run.handle();
     let waiting = tokio::spawn(run.outcome());
@@ -352,12 +361,17 @@ async fn an_interrupt_from_another_task_wakes_a_waiting_run() {
     }
     assert!(!waiting.is_finished());
     handle.interrupt();
-    check(&waiting.await.unwrap(), EndReason::Interrupted(InterruptedPhase::Streaming), true, 1);
+    assert_outcome(
+        &waiting.await.unwrap(),
+        EndReason::Interrupted(InterruptedPhase::Streaming),
+        true,
+        1,
+    );
     assert_eq!(handle.history().len(), 2);
 }
 
 /// Pulls until an event fits.
-async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) {
+async fn pull_until(run: &mut Run, fits: impl Fn(&Event) -> bool) {
     while let Some(event) = run.next().await {
         if fits(&event.unwrap()) {
             return;
@@ -368,9 +382,9 @@ async fn until(run: &mut Run, fits: impl Fn(&Event) -> bool) {
 
 #[tokio::test]
 async fn steered_input_is_added_after_all_results_and_before_the_next_request() {
-    let (agent, model) = agent([call().call("t", json!({})), "done".into()]);
+    let (agent, model) = scripted_agent([tool_call_reply().call("t", json!({})), "done".into()]);
     let mut run = agent.run("go");
-    until(&mut run, |event| event.tool_output().is_some()).await;
+    pull_until(&mut run, |event| event.tool_output().is_some()).await;
     let receipt = run.steer("be brief").unwrap();
     let events: Vec<_> = run.by_ref().map(Result::unwrap).collect().await;
     let appended = events.iter().find_map(|event| match event {
@@ -386,38 +400,40 @@ async fn steered_input_is_added_after_all_results_and_before_the_next_request() 
 
 #[tokio::test]
 async fn input_steered_while_the_model_stops_gets_another_turn() {
-    let (agent, model) = agent(["first".into(), "second".into()]);
+    let (agent, model) = scripted_agent(["first".into(), "second".into()]);
     let mut run = agent.run("go");
-    until(&mut run, |event| event.turn_complete().is_some()).await;
+    pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     run.steer("and?").unwrap();
-    until(&mut run, |event| matches!(event, Event::Continued { reason: Transition::Steering }))
-        .await;
+    pull_until(&mut run, |event| {
+        matches!(event, Event::Continued { reason: Transition::Steering })
+    })
+    .await;
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, false, 2);
+    assert_outcome(&outcome, EndReason::Completed, false, 2);
     assert_eq!((outcome.text.as_str(), outcome.undelivered.len()), ("second", 0));
     assert_eq!(model.requests().len(), 2);
 }
 
 #[tokio::test]
 async fn undelivered_input_is_returned_in_the_outcome() {
-    let (agent, _) = agent(["first".into()]);
+    let (agent, _) = scripted_agent(["first".into()]);
     let mut run = agent.with_max_turns(1).run("go");
-    until(&mut run, |event| event.turn_complete().is_some()).await;
+    pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     let receipt = run.steer("too late").unwrap();
-    until(&mut run, |event| event.outcome().is_some()).await;
+    pull_until(&mut run, |event| event.outcome().is_some()).await;
     let late = run.steer("much too late").unwrap_err();
     assert_eq!(late.items, [Item::user("much too late")]);
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, false, 1);
+    assert_outcome(&outcome, EndReason::Completed, false, 1);
     assert_eq!(outcome.undelivered[0].id, receipt.id);
     assert_eq!(outcome.undelivered[0].items, [Item::user("too late")]);
 }
 
 #[tokio::test]
 async fn a_run_can_continue_a_previous_history() {
-    let (agent, model) = agent([call(), "one".into(), "two".into()]);
+    let (agent, model) = scripted_agent([tool_call_reply(), "one".into(), "two".into()]);
     let mut run = agent.run("first");
-    until(&mut run, |event| event.outcome().is_some()).await;
+    pull_until(&mut run, |event| event.outcome().is_some()).await;
     let history = run.history();
     let outcome = agent.run_from(history.clone(), "second").outcome().await;
     assert_eq!(outcome.new_items().len(), 2);
@@ -428,9 +444,9 @@ async fn a_run_can_continue_a_previous_history() {
 
 #[tokio::test]
 async fn a_history_with_open_calls_is_settled_before_the_run_continues() {
-    let (agent, model) = agent([call(), "again".into()]);
+    let (agent, model) = scripted_agent([tool_call_reply(), "again".into()]);
     let mut run = agent.run("first");
-    until(&mut run, |event| event.turn_complete().is_some()).await;
+    pull_until(&mut run, |event| event.turn_complete().is_some()).await;
     let handle = run.handle();
     drop(run);
     let outcome = agent.run_from(handle.history(), "second").outcome().await;
@@ -443,7 +459,7 @@ async fn a_history_with_open_calls_is_settled_before_the_run_continues() {
 
 #[tokio::test]
 async fn the_system_prompt_and_the_settings_reach_the_request() {
-    let (agent, model) = agent(["x".into()]);
+    let (agent, model) = scripted_agent(["x".into()]);
     let agent = agent
         .with_system("stable")
         .with_volatile_system("volatile")
@@ -462,7 +478,7 @@ async fn the_system_prompt_and_the_settings_reach_the_request() {
 
 #[tokio::test]
 async fn after_a_thousand_turns_run_state_and_journal_are_equal() {
-    let model = Scripted::from_fn(|_, n| if n < 1000 { call() } else { "done".into() });
+    let model = Scripted::from_fn(|_, n| if n < 1000 { tool_call_reply() } else { "done".into() });
     let limits = Limits { max_turns: 2000, end_after_repeats: 0, ..Limits::default() };
     let agent = Agent::new(model.clone()).with_tools([uncounted_tool("t")]).with_limits(limits);
     let mut run = agent.run("go");
@@ -480,20 +496,20 @@ async fn after_a_thousand_turns_run_state_and_journal_are_equal() {
         }
     }
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, false, 1001);
+    assert_outcome(&outcome, EndReason::Completed, false, 1001);
 }
 
 #[test]
 fn a_run_is_send_static_and_small() {
-    fn send<T: Send + 'static>() {}
-    fn sync<T: Send + Sync + 'static>() {}
-    send::<Run>();
-    send::<TurnStream>();
-    sync::<Agent>();
-    sync::<History>();
-    sync::<Event>();
-    sync::<Error>();
-    sync::<turnstream::RunHandle>();
+    fn assert_send<T: Send + 'static>() {}
+    fn assert_sync<T: Send + Sync + 'static>() {}
+    assert_send::<Run>();
+    assert_send::<TurnStream>();
+    assert_sync::<Agent>();
+    assert_sync::<History>();
+    assert_sync::<Event>();
+    assert_sync::<Error>();
+    assert_sync::<turnstream::RunHandle>();
     assert!(size_of::<Item>() <= 160, "{}", size_of::<Item>());
     assert_eq!(size_of::<Error>(), size_of::<usize>());
 }

@@ -2,39 +2,44 @@
 
 use std::path::Path;
 
-const AGENTS: &str = include_str!("../../src/agent/body.rs");
-const EXAMPLES: &str = include_str!("../../examples/own_body.rs");
+const AGENT_BODY_SOURCE: &str = include_str!("../../src/agent/body.rs");
+const EXAMPLE_SOURCE: &str = include_str!("../../examples/own_body.rs");
 /// Where the body begins in both files.
-const BODY: &str = "/// One lap:";
-const MARK: &str = "// the line that is ours";
+const BODY_START_MARKER: &str = "/// One lap:";
+const OWN_LINE_MARKER: &str = "// the line that is ours";
 
 /// The names that a file imports of this crate.
-fn imports(file: &str) -> Vec<String> {
+fn crate_imports(file: &str) -> Vec<String> {
     let uses = file.lines().filter_map(|line| line.strip_prefix("use "));
     uses.map(|line| line.replace("crate::", "turnstream::")).collect()
 }
 
 /// The example as it should be: its own part, then the agent's body, with the marked line in front
 /// of the line that it stands in front of. `None` if there is no such place.
-fn example() -> Option<String> {
-    let (head, copied) = EXAMPLES.split_at(EXAMPLES.find(BODY)?);
-    let body = AGENTS.get(AGENTS.find(BODY)?..)?;
+fn expected_example() -> Option<String> {
+    let (head, copied) = EXAMPLE_SOURCE.split_at(EXAMPLE_SOURCE.find(BODY_START_MARKER)?);
+    let body = AGENT_BODY_SOURCE.get(AGENT_BODY_SOURCE.find(BODY_START_MARKER)?..)?;
     let body =
         body.replace("crate::", "turnstream::").replacen("pub fn loop_body(", "fn loop_body(", 1);
-    let (before, behind) = copied.split_once(MARK)?;
+    let (before, behind) = copied.split_once(OWN_LINE_MARKER)?;
     let ours = before.lines().last()?;
     let follows = behind.lines().nth(1)?;
     let at = body.find(follows)?;
-    Some(format!("{head}{}{ours}{MARK}\n{}", &body[..at], &body[at..]))
+    Some(format!("{head}{}{ours}{OWN_LINE_MARKER}\n{}", &body[..at], &body[at..]))
 }
 
 #[test]
 fn the_example_body_differs_from_the_builtin_in_one_marked_line() {
-    assert_eq!(EXAMPLES.matches(MARK).count(), 2, "in the head, and behind the line");
-    let (head, _) = EXAMPLES.split_at(EXAMPLES.find(BODY).unwrap());
-    assert!(head.contains(MARK));
-    let example = example().expect("the marked line stands in front of a line of the agent's body");
-    if example != EXAMPLES {
+    assert_eq!(
+        EXAMPLE_SOURCE.matches(OWN_LINE_MARKER).count(),
+        2,
+        "in the head, and behind the line"
+    );
+    let (head, _) = EXAMPLE_SOURCE.split_at(EXAMPLE_SOURCE.find(BODY_START_MARKER).unwrap());
+    assert!(head.contains(OWN_LINE_MARKER));
+    let example =
+        expected_example().expect("the marked line stands in front of a line of the agent's body");
+    if example != EXAMPLE_SOURCE {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own_body.rs");
         std::fs::write(&file, example).unwrap();
         panic!("the agent's body has changed; copy {} to examples/own_body.rs", file.display());
@@ -43,8 +48,8 @@ fn the_example_body_differs_from_the_builtin_in_one_marked_line() {
 
 #[test]
 fn the_example_body_has_the_same_imports_as_the_builtin_body() {
-    let example = imports(EXAMPLES);
-    for import in imports(AGENTS) {
+    let example = crate_imports(EXAMPLE_SOURCE);
+    for import in crate_imports(AGENT_BODY_SOURCE) {
         assert!(example.contains(&import), "the example does not import {import}");
     }
 }

@@ -24,59 +24,63 @@ use crate::support::world::finish_run;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The estimated tokens of the request, and this number of them in the answer.
-fn usage(request: &Request, output_tokens: u64) -> Usage {
+fn usage_of_request(request: &Request, output_tokens: u64) -> Usage {
     let input_tokens = estimate_request_tokens(request, &BytesDiv4);
     Usage { input_tokens, output_tokens, ..Usage::default() }
 }
 
 /// Calls `t` four times, one in each turn, and takes a second for each answer of `tokens` tokens.
-fn busy(tokens: u64) -> Scripted {
+fn four_call_model(tokens: u64) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let results = request.history.iter().filter(|item| item.as_tool_result().is_some()).count();
         let reply = match results {
             0..4 => Reply::new().call("t", json!({})),
             _ => Reply::text("fine"),
         };
-        reply.usage(usage(request, tokens)).delay(SECOND)
+        reply.usage(usage_of_request(request, tokens)).delay(SECOND)
     })
 }
 
 /// A pool is spent, and overdrawn by no more than the largest of these requests with its answer of
 /// 100 tokens.
 #[track_caller]
-fn check_overdrawn(pool: &Pool, model: &Scripted) {
+fn assert_overdrawn_by_one_request(pool: &Pool, model: &Scripted) {
     let requests = model.requests();
-    let largest = requests.iter().map(|request| usage(request, 100).total()).max().unwrap();
+    let largest =
+        requests.iter().map(|request| usage_of_request(request, 100).total()).max().unwrap();
     let range = pool.token_limit()..pool.token_limit() + largest;
     assert!(range.contains(&pool.used_tokens()), "{} of {range:?}", pool.used_tokens());
 }
 
-fn ended(outcomes: &[Outcome], reason: EndReason) -> usize {
+fn count_ended(outcomes: &[Outcome], reason: EndReason) -> usize {
     outcomes.iter().filter(|outcome| outcome.reason == reason).count()
 }
 
 /// Fifty runs of an agent beside each other.
-async fn fifty(agent: &Agent) -> Vec<Outcome> {
+async fn run_fifty(agent: &Agent) -> Vec<Outcome> {
     join_all((0..50).map(|_| agent.run("go").outcome())).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn fifty_agents_overdraw_a_pool_by_at_most_one_request_and_its_answer() {
     let pool = Pool::new(3_000);
-    let model = busy(100);
+    let model = four_call_model(100);
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &Counter::default())])
         .with_max_output_tokens(100)
         .with_budget(Budget::new().with_pool(&pool));
-    let outcomes = fifty(&agent).await;
+    let outcomes = run_fifty(&agent).await;
     println!("{} of 3,000 tokens were used", pool.used_tokens());
-    check_overdrawn(&pool, &model);
+    assert_overdrawn_by_one_request(&pool, &model);
     assert_eq!(
         outcomes.iter().map(|outcome| outcome.usage.total()).sum::<u64>(),
         pool.used_tokens()
     );
-    assert!(ended(&outcomes, EndReason::Budget) > 0, "the pool was too small for all");
-    assert_eq!(ended(&outcomes, EndReason::Budget) + ended(&outcomes, EndReason::Completed), 50);
+    assert!(count_ended(&outcomes, EndReason::Budget) > 0, "the pool was too small for all");
+    assert_eq!(
+        count_ended(&outcomes, EndReason::Budget) + count_ended(&outcomes, EndReason::Completed),
+        50
+    );
     assert_eq!(pool.reserved_tokens(), 0);
 }
 
@@ -85,7 +89,7 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
     for _ in 0..20 {
         let pool = Pool::new(3_000);
         let model = Scripted::from_fn(|request, _| {
-            Reply::new().call("t", json!({})).usage(usage(request, 100))
+            Reply::new().call("t", json!({})).usage(usage_of_request(request, 100))
         });
         let agent = Agent::new(model.clone())
             .with_tools([ok_tool("t", &Counter::default())])
@@ -93,8 +97,8 @@ async fn agents_on_several_threads_respect_the_pool_without_deadlock() {
             .with_budget(Budget::new().with_pool(&pool));
         let runs: Vec<_> = (0..50).map(|_| tokio::spawn(agent.run("go").outcome())).collect();
         let outcomes: Vec<_> = join_all(runs).await.into_iter().map(Result::unwrap).collect();
-        check_overdrawn(&pool, &model);
-        assert_eq!((ended(&outcomes, EndReason::Budget), pool.reserved_tokens()), (50, 0));
+        assert_overdrawn_by_one_request(&pool, &model);
+        assert_eq!((count_ended(&outcomes, EndReason::Budget), pool.reserved_tokens()), (50, 0));
     }
 }
 
@@ -104,17 +108,18 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
     let limited = |agent: Agent| {
         agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
     };
-    let children = busy(100);
+    let children = four_call_model(100);
     let child =
         limited(test_agent(children.clone()).with_tools([ok_tool("t", &Counter::default())]));
     let child = child.as_tool("child", "Helps").unwrap();
     let calls =
         (0..64).fold(Reply::new(), |reply, _| reply.call("child", json!({ "prompt": "go" })));
-    let model = Scripted::from_fn(move |request, _| calls.clone().usage(usage(request, 100)));
+    let model =
+        Scripted::from_fn(move |request, _| calls.clone().usage(usage_of_request(request, 100)));
     let outcome = limited(test_agent(model).with_tools([child])).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Budget);
     println!("{} of 1,000 tokens were used", pool.used_tokens());
-    check_overdrawn(&pool, &children);
+    assert_overdrawn_by_one_request(&pool, &children);
     assert_eq!(outcome.usage.total() + outcome.nested_usage.total(), pool.used_tokens());
 }
 
@@ -122,10 +127,10 @@ async fn sixty_four_sub_agents_overdraw_a_pool_by_at_most_one_request_and_its_an
 async fn without_an_output_limit_the_pools_default_reservation_is_used() {
     // An answer is four times as long as it is expected.
     let pool = Pool::new(3_000).with_tokens_per_response(100);
-    let agent = test_agent(busy(400))
+    let agent = test_agent(four_call_model(400))
         .with_tools([ok_tool("t", &Counter::default())])
         .with_budget(Budget::new().with_pool(&pool));
-    fifty(&agent).await;
+    run_fifty(&agent).await;
     assert!(
         pool.used_tokens() > 3_400,
         "overdrawn by more than one answer: {}",
@@ -135,7 +140,7 @@ async fn without_an_output_limit_the_pools_default_reservation_is_used() {
 
     let pool = Pool::new(3_000).with_tokens_per_response(400);
     let agent = agent.with_budget(Budget::new().with_pool(&pool));
-    fifty(&agent).await;
+    run_fifty(&agent).await;
     assert!((3_000..=3_400).contains(&pool.used_tokens()), "{}", pool.used_tokens());
 }
 
@@ -150,7 +155,7 @@ async fn a_request_larger_than_the_rest_of_the_pool_is_sent_alone() {
     let outcomes = join_all((0..7).map(|_| agent.run("go").outcome())).await;
     assert_eq!(began.elapsed(), 5 * SECOND, "one after the other");
     assert_eq!(
-        (ended(&outcomes, EndReason::Completed), ended(&outcomes, EndReason::Budget)),
+        (count_ended(&outcomes, EndReason::Completed), count_ended(&outcomes, EndReason::Budget)),
         (5, 2)
     );
     let refused = outcomes.iter().find(|outcome| outcome.reason == EndReason::Budget).unwrap();
@@ -179,7 +184,8 @@ async fn waiting_requests_are_granted_in_fifo_order() {
 async fn a_run_dropped_at_any_poll_returns_its_reservation() {
     let pool = Pool::new(1_000);
     let make = || {
-        let agent = test_agent(busy(100)).with_tools([ok_tool("t", &Counter::default())]);
+        let agent =
+            test_agent(four_call_model(100)).with_tools([ok_tool("t", &Counter::default())]);
         agent.with_max_output_tokens(100).with_budget(Budget::new().with_pool(&pool))
     };
     for polls in 0..40 {
@@ -218,7 +224,7 @@ async fn the_time_of_a_run_counts_while_it_waits_for_the_pool() {
 }
 
 /// A run that waits for its pool.
-async fn waiting(model: &Scripted, budget: Budget) -> Run {
+async fn run_waiting_for_pool(model: &Scripted, budget: Budget) -> Run {
     let mut run = test_agent(model.clone()).with_budget(budget).run("go");
     assert!(matches!(run.next().await, Some(Ok(Event::Appended { .. }))));
     assert!(run.next().now_or_never().is_none(), "it waits");
@@ -230,7 +236,7 @@ async fn input_steered_while_waiting_for_the_pool_is_in_the_request() {
     let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let run = waiting(&model, Budget::new().with_pool(&pool)).await;
+    let run = run_waiting_for_pool(&model, Budget::new().with_pool(&pool)).await;
     run.steer("Be brief.").unwrap();
     drop(all);
     assert_eq!(run.outcome().await.reason, EndReason::Completed);
@@ -243,7 +249,7 @@ async fn a_run_steered_while_it_waits_keeps_its_queue_position() {
     let pool = Pool::new(1_000);
     let all = pool.reserve(1_000).await.unwrap();
     let model = Scripted::new(["fine"]);
-    let mut run = waiting(&model, Budget::new().with_pool(&pool)).await;
+    let mut run = run_waiting_for_pool(&model, Budget::new().with_pool(&pool)).await;
     let mut later = pool.reserve(10);
     assert!((&mut later).now_or_never().is_none(), "it came later");
     run.steer("Be brief.").unwrap();
@@ -257,7 +263,11 @@ async fn a_run_steered_while_it_waits_keeps_its_queue_position() {
 }
 
 /// Drives a run, and tells the most that went on at once: requests that are open, and calls that run.
-async fn most_at_once(run: Run, models: &[&Scripted], tools: &Counter) -> (Outcome, usize) {
+async fn run_and_measure_concurrency(
+    run: Run,
+    models: &[&Scripted],
+    tools: &Counter,
+) -> (Outcome, usize) {
     let mut run = run;
     let mut most = 0;
     for _ in 0..10_000 {
@@ -277,7 +287,7 @@ async fn most_at_once(run: Run, models: &[&Scripted], tools: &Counter) -> (Outco
 }
 
 /// A tool that takes a second.
-fn slow(counter: &Counter) -> Tool {
+fn one_second_tool(counter: &Counter) -> Tool {
     counted_tool("t", counter, |_| async {
         sleep(SECOND).await;
         "done".to_owned()
@@ -285,7 +295,7 @@ fn slow(counter: &Counter) -> Tool {
 }
 
 /// Makes three calls of a tool in its first turn, and takes a second for each turn.
-fn three_calls(name: &'static str) -> Scripted {
+fn three_call_model(name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let reply = match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => Reply::text("fine"),
@@ -303,14 +313,17 @@ async fn a_tree_of_agents_shares_one_limit_without_parents_starving_sub_agents()
         let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::new(limit).unwrap());
         let budget = Budget::new().with_pool(&pool);
         let tools = Counter::default();
-        let (leaf, middle, top) = (three_calls("t"), three_calls("leaf"), three_calls("middle"));
-        let nested =
-            test_agent(leaf.clone()).with_tools([slow(&tools)]).with_budget(budget.clone());
+        let (leaf, middle, top) =
+            (three_call_model("t"), three_call_model("leaf"), three_call_model("middle"));
+        let nested = test_agent(leaf.clone())
+            .with_tools([one_second_tool(&tools)])
+            .with_budget(budget.clone());
         let nested = nested.as_tool("leaf", "Helps").unwrap();
         let nested = test_agent(middle.clone()).with_tools([nested]).with_budget(budget.clone());
         let nested = nested.as_tool("middle", "Helps").unwrap();
         let tree = test_agent(top.clone()).with_tools([nested]).with_budget(budget);
-        let (outcome, most) = most_at_once(tree.run("go"), &[&leaf, &middle, &top], &tools).await;
+        let (outcome, most) =
+            run_and_measure_concurrency(tree.run("go"), &[&leaf, &middle, &top], &tools).await;
         assert_eq!(outcome.reason, EndReason::Completed);
         assert_eq!(
             (tools.started_count(), tools.alive_count()),
@@ -327,45 +340,46 @@ async fn a_tree_of_agents_shares_one_limit_without_parents_starving_sub_agents()
 async fn calls_waiting_for_a_concurrency_slot_start_in_call_order() {
     let pool = Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN);
     let tools = Counter::default();
-    let model = three_calls("t");
-    let agent =
-        test_agent(model).with_tools([slow(&tools)]).with_budget(Budget::new().with_pool(&pool));
+    let model = three_call_model("t");
+    let agent = test_agent(model)
+        .with_tools([one_second_tool(&tools)])
+        .with_budget(Budget::new().with_pool(&pool));
     let told = finish_run(agent.run("go")).await;
-    let started: Vec<_> = told.events.iter().filter_map(started).collect();
+    let started: Vec<_> = told.events.iter().filter_map(started_tool).collect();
     assert_eq!(started, ["call_1_1", "call_1_2", "call_1_3"]);
-    let began = told.events.iter().position(|event| started_of(event, "call_1_2")).unwrap();
+    let began = told.events.iter().position(|event| is_start_of(event, "call_1_2")).unwrap();
     let done = told.events.iter().position(|event| event.tool_output().is_some()).unwrap();
     assert!(done < began, "the second begins when the first is done");
 }
 
-fn started(event: &Event) -> Option<&str> {
+fn started_tool(event: &Event) -> Option<&str> {
     match event {
         Event::Tool(ToolEvent::Started { call_id, .. }) => Some(call_id),
         _ => None,
     }
 }
 
-fn started_of(event: &Event, id: &str) -> bool {
-    started(event) == Some(id)
+fn is_start_of(event: &Event, id: &str) -> bool {
+    started_tool(event) == Some(id)
 }
 
 /// A pool that lets one thing go on at a time.
-fn one_at_a_time() -> Pool {
+fn single_slot_pool() -> Pool {
     Pool::unlimited().with_max_concurrency(NonZeroUsize::MIN)
 }
 
 /// A run with two calls in its turn: `a` waits for approval, `b` takes a second.
-fn asking_and_slow(pool: &Pool) -> Run {
+fn run_with_approval_and_slow_call(pool: &Pool) -> Run {
     let model = Scripted::new([reply_calling("a", "asks").call_raw("b", "t", "{}"), "fine".into()]);
     let asks = ok_tool("asks", &Counter::default()).requires_approval();
-    let agent = test_agent(model).with_tools([asks, slow(&Counter::default())]);
+    let agent = test_agent(model).with_tools([asks, one_second_tool(&Counter::default())]);
     agent.with_budget(Budget::new().with_pool(pool)).interactive().run("go")
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waiting_for_approval_takes_no_concurrency_slot() {
-    let pool = one_at_a_time();
-    let mut run = asking_and_slow(&pool);
+    let pool = single_slot_pool();
+    let mut run = run_with_approval_and_slow_call(&pool);
     // The other call runs and ends while the first one waits.
     pull_until(&mut run, |event| event.tool_output().is_some_and(|result| result.call_id == "b"))
         .await;
@@ -387,14 +401,14 @@ async fn a_slot_granted_to_a_dropped_waiter_goes_to_the_next_one() {
 }
 
 /// Five calls in one turn.
-fn five_calls() -> Reply {
+fn five_call_reply() -> Reply {
     ["a", "b", "c", "d", "e"].iter().fold(Reply::new(), |reply, id| reply.call_raw(id, "t", "{}"))
 }
 
 #[tokio::test]
 async fn of_five_calls_with_a_limit_of_three_the_first_three_run_and_the_run_ends() {
     let ran = Counter::default();
-    let model = Scripted::new([five_calls(), "never".into()]);
+    let model = Scripted::new([five_call_reply(), "never".into()]);
     let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
     let told = finish_run(agent.with_budget(Budget::new().with_tool_calls(3)).run("go")).await;
     let (ok, budget) = (ResultKind::Ok, ResultKind::Budget);
@@ -432,7 +446,7 @@ async fn calls_that_cannot_run_do_not_count_toward_the_call_limit() {
 
 #[tokio::test]
 async fn in_the_wrap_up_turn_the_model_sees_which_calls_did_not_run() {
-    let model = Scripted::new([five_calls(), "what I have".into()]);
+    let model = Scripted::new([five_call_reply(), "what I have".into()]);
     let agent = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let told =
         finish_run(agent.with_budget(Budget::new().with_tool_calls(3).with_wrap_up()).run("go"))
@@ -446,8 +460,8 @@ async fn in_the_wrap_up_turn_the_model_sees_which_calls_did_not_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_it() {
-    let pool = one_at_a_time();
-    let mut run = asking_and_slow(&pool);
+    let pool = single_slot_pool();
+    let mut run = run_with_approval_and_slow_call(&pool);
     let is_request = |event: &Event| event.as_approval_request().is_some();
     let call = pull_until(&mut run, is_request).await.as_approval_request().cloned().unwrap();
     // The slot is taken before the second call gets it.
@@ -464,7 +478,7 @@ async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_i
 
 #[tokio::test(start_paused = true)]
 async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
-    let pool = one_at_a_time();
+    let pool = single_slot_pool();
     let budget = || Budget::new().with_pool(&pool);
     let judge = test_agent(Scripted::from_fn(|_, _| Reply::text("fine"))).with_budget(budget());
     let model = Scripted::new([reply_calling_t("a"), "done".into()]);
@@ -486,7 +500,7 @@ async fn another_agent_of_the_pool_can_run_between_two_polls_after_a_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_runs_an_agent_of_the_same_pool_does_not_deadlock() {
-    let pool = one_at_a_time();
+    let pool = single_slot_pool();
     let budget = || Budget::new().with_pool(&pool);
     let router = test_agent(Scripted::from_fn(|_, _| Reply::text("small"))).with_budget(budget());
     let hook = hook::prepare_request(move |_, mut request: Request| {
@@ -523,10 +537,10 @@ async fn the_reservation_is_computed_after_hooks_changed_the_request() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_output_bound_runs_alone() {
     let pool = Pool::new(100).with_tokens_per_response(u64::MAX);
-    let agent = test_agent(busy(10)).with_budget(Budget::new().with_pool(&pool));
+    let agent = test_agent(four_call_model(10)).with_budget(Budget::new().with_pool(&pool));
     let agent = agent.with_tools([ok_tool("t", &Counter::default())]);
     let outcomes = join_all([agent.run("go").outcome(), agent.run("go").outcome()]).await;
-    assert_eq!(ended(&outcomes, EndReason::Budget), 2);
+    assert_eq!(count_ended(&outcomes, EndReason::Budget), 2);
     assert!(pool.is_exhausted() && pool.reserved_tokens() == 0);
 }
 
@@ -535,7 +549,7 @@ async fn a_run_waiting_for_the_pool_can_be_interrupted_without_a_request() {
     let pool = Pool::new(100);
     let all = pool.reserve(100).await.unwrap();
     let model = Scripted::new(["never"]);
-    let run = waiting(&model, Budget::new().with_pool(&pool)).await;
+    let run = run_waiting_for_pool(&model, Budget::new().with_pool(&pool)).await;
     run.interrupt();
     let outcome = run.outcome().await;
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
@@ -551,7 +565,7 @@ async fn a_run_waiting_when_the_pool_is_exhausted_ends_without_a_request() {
         let model = Scripted::new(["never"]);
         let budget = Budget::new().with_pool(&pool);
         let budget = if wraps_up { budget.with_wrap_up() } else { budget };
-        let run = waiting(&model, budget).await;
+        let run = run_waiting_for_pool(&model, budget).await;
         pool.charge(Usage { output_tokens: 100, ..Usage::default() });
         let outcome = run.outcome().await;
         assert_eq!((outcome.reason, outcome.turns), (EndReason::Budget, 0));
@@ -593,7 +607,7 @@ async fn a_panicking_token_counter_is_replaced_by_an_estimate() {
 #[tokio::test]
 async fn denied_calls_do_not_count_toward_the_call_limit() {
     let ran = Counter::default();
-    let model = Scripted::new([five_calls(), "never".into()]);
+    let model = Scripted::new([five_call_reply(), "never".into()]);
     let denies = hook::before_tool(|_, call| async move {
         match call.call_id.as_str() {
             "a" | "c" => CallDecision::Deny("no".into()),
@@ -623,7 +637,7 @@ async fn externally_answered_calls_do_not_count_toward_the_call_limit() {
 
 #[tokio::test]
 async fn excess_calls_of_an_earlier_run_do_not_end_the_next_run() {
-    let model = Scripted::new([five_calls(), "fine".into()]);
+    let model = Scripted::new([five_call_reply(), "fine".into()]);
     let agent = test_agent(model).with_tools([ok_tool("t", &Counter::default())]);
     let agent = agent.with_budget(Budget::new().with_tool_calls(3));
     let first = agent.run("go").outcome().await;

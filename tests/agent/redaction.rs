@@ -21,7 +21,7 @@ use crate::support::world::finish_run;
 const SECRET: &str = "hunter2";
 
 /// Reports a secret as progress and as evidence, and says none.
-fn leaky() -> Tool {
+fn leaking_tool() -> Tool {
     let run = |_: Value, cx: ToolContext| {
         cx.record_evidence(json!({ "password": SECRET }));
         cx.record_evidence(json!("nothing secret"));
@@ -33,32 +33,32 @@ fn leaky() -> Tool {
     Tool::typed_streaming(spec("t"), run).unwrap()
 }
 
-fn masked(data: &mut RawJson) {
+fn mask_secret(data: &mut RawJson) {
     let text = data.to_string().replace(SECRET, "***");
     *data = RawJson::parse(&text).unwrap();
 }
 
-fn leaking() -> Agent {
-    test_agent(Scripted::new([reply_calling("c", "t"), "fine".into()])).with_tools([leaky()])
+fn leaking_agent() -> Agent {
+    test_agent(Scripted::new([reply_calling("c", "t"), "fine".into()])).with_tools([leaking_tool()])
 }
 
-fn redacting(agent: Agent) -> Agent {
+fn with_redaction(agent: Agent) -> Agent {
     agent
         .with_hook(hook::redact_progress(|_, call, data| {
             assert_eq!((call.call_id.as_str(), call.name.as_str()), ("c", "t"));
-            masked(data);
+            mask_secret(data);
         }))
-        .with_hook(hook::redact_evidence(|_, _, evidence| masked(evidence)))
+        .with_hook(hook::redact_evidence(|_, _, evidence| mask_secret(evidence)))
 }
 
 #[tokio::test]
 async fn redacted_text_appears_in_no_event_history_journal_session_or_recording() {
-    let told = finish_run(leaking().run("go")).await;
+    let told = finish_run(leaking_agent().run("go")).await;
     let shown = serde_json::to_string(&told.events).unwrap();
     assert_eq!(shown.matches(SECRET).count(), 1 + 3, "without the hooks: {shown}");
 
     let paper = SharedBuffer::new();
-    let agent = redacting(leaking()).with_recorder(&Recorder::to_writer(paper.clone()));
+    let agent = with_redaction(leaking_agent()).with_recorder(&Recorder::to_writer(paper.clone()));
     let session = Session::open(MemoryStore::new(), "s").await.unwrap();
     let mut run = session.run(&agent, "go").await.unwrap();
     let journal = Journal::new(session.history());
@@ -87,7 +87,7 @@ async fn the_evidence_of_a_dropped_call_is_redacted() {
     let model = Scripted::new([reply_calling("c", "t").call_raw("d", "slow", "{}")]);
     let tools = [drops.unwrap(), pending_tool("slow", &crate::support::tools::Counter::default())];
     let agent = test_agent(model).with_tools(tools);
-    let agent = agent.with_hook(hook::redact_evidence(|_, _, evidence| masked(evidence)));
+    let agent = agent.with_hook(hook::redact_evidence(|_, _, evidence| mask_secret(evidence)));
     let mut run = agent.run("go");
     let second = |event: &Event| matches!(event, Event::Tool(ToolEvent::Started { call_id, .. }) if call_id == "d");
     pull_until(&mut run, second).await;
@@ -125,13 +125,13 @@ async fn a_redaction_panic_on_the_evidence_of_a_dropped_call_is_reported() {
 
 #[tokio::test]
 async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
-    type Make = fn(Agent) -> Agent;
-    let makes: [Make; 2] = [
+    type AgentTransform = fn(Agent) -> Agent;
+    let makes: [AgentTransform; 2] = [
         |agent| agent.with_hook(hook::redact_progress(|_, _, _| panic!("boom"))),
         |agent| agent.with_hook(hook::redact_evidence(|_, _, _| panic!("boom"))),
     ];
     for (make, left) in makes.into_iter().zip([3, 1]) {
-        let told = finish_run(make(leaking()).run("go")).await;
+        let told = finish_run(make(leaking_agent()).run("go")).await;
         assert_eq!(told.outcome.reason, EndReason::HookError, "{:?}", told.outcome);
         let shown = serde_json::to_string(&told.events).unwrap();
         assert_eq!(shown.matches(SECRET).count(), left, "{shown}");
@@ -142,7 +142,7 @@ async fn a_panicking_redaction_hook_leaks_nothing_and_ends_the_run() {
 async fn a_result_without_a_report_is_unchanged() {
     let model = Scripted::new([Reply::new().call("t", json!({})), "fine".into()]);
     let tool = Tool::raw(spec("t"), |_, _| async { "done" }).unwrap();
-    let told = finish_run(redacting(test_agent(model).with_tools([tool])).run("go")).await;
+    let told = finish_run(with_redaction(test_agent(model).with_tools([tool])).run("go")).await;
     let result = told.events.iter().find_map(Event::tool_output).unwrap();
     assert_eq!((result.kind, &result.report), (ResultKind::Ok, &None));
 }

@@ -16,12 +16,12 @@ use crate::support::runs::{collect_rest, result_summaries};
 use crate::support::tools::spec;
 
 /// A tool that always answers the same.
-fn same(name: &str) -> Tool {
+fn constant_tool(name: &str) -> Tool {
     Tool::raw(spec(name), |_, _| async { "the same" }).unwrap()
 }
 
 /// A tool that never answers the same twice.
-fn new(name: &str) -> Tool {
+fn fresh_result_tool(name: &str) -> Tool {
     let n = Arc::new(AtomicU32::new(0));
     Tool::raw(spec(name), move |_, _| {
         let n = n.fetch_add(1, Ordering::Relaxed);
@@ -31,23 +31,32 @@ fn new(name: &str) -> Tool {
 }
 
 /// An agent whose model calls these tools, one list a turn, again and again.
-fn around(cycle: &'static [&'static [&'static str]], limits: Limits) -> Agent {
-    around_with(cycle, limits, same("poll").pollable())
+fn cycling_agent(cycle: &'static [&'static [&'static str]], limits: Limits) -> Agent {
+    cycling_agent_with_poll(cycle, limits, constant_tool("poll").pollable())
 }
 
-fn around_with(cycle: &'static [&'static [&'static str]], limits: Limits, poll: Tool) -> Agent {
+fn cycling_agent_with_poll(
+    cycle: &'static [&'static [&'static str]],
+    limits: Limits,
+    poll: Tool,
+) -> Agent {
     let model = Scripted::from_fn(move |_, n| {
         let names = cycle[n % cycle.len()];
         names.iter().fold(Reply::text("Once more."), |reply, name| reply.call(name, json!({})))
     });
     Agent::new(model)
-        .with_tools(["a", "b", "c", "d", "e"].map(same).into_iter().chain([new("new"), poll]))
+        .with_tools(
+            ["a", "b", "c", "d", "e"]
+                .map(constant_tool)
+                .into_iter()
+                .chain([fresh_result_tool("new"), poll]),
+        )
         .with_limits(limits)
         .with_recorder(replays::replaying_recorder())
 }
 
 /// How a run ends, after how many requests, and after which of them the model was told.
-async fn ends(agent: &Agent) -> (Outcome, Vec<u32>) {
+async fn run_to_end(agent: &Agent) -> (Outcome, Vec<u32>) {
     let events = collect_rest(&mut agent.run("go")).await;
     let mut turn = 0;
     let mut nudges = Vec::new();
@@ -61,7 +70,7 @@ async fn ends(agent: &Agent) -> (Outcome, Vec<u32>) {
     (events.last().and_then(Event::outcome).unwrap().clone(), nudges)
 }
 
-const UNCAPPED: Limits = Limits {
+const NUDGE_ONLY_LIMITS: Limits = Limits {
     max_turns: 60,
     max_corrections: 2,
     max_continuations: 3,
@@ -74,7 +83,7 @@ const UNCAPPED: Limits = Limits {
 };
 
 #[track_caller]
-fn check((outcome, told): (Outcome, Vec<u32>), ends: (EndReason, u32), nudges: &[u32]) {
+fn assert_end((outcome, told): (Outcome, Vec<u32>), ends: (EndReason, u32), nudges: &[u32]) {
     assert_eq!((outcome.reason, outcome.turns), ends);
     assert_eq!(told, nudges);
 }
@@ -82,47 +91,63 @@ fn check((outcome, told): (Outcome, Vec<u32>), ends: (EndReason, u32), nudges: &
 #[tokio::test]
 async fn a_cycle_of_up_to_four_turns_ends_the_run_as_repeating() {
     let end = (EndReason::Repeating, 24);
-    check(ends(&around(&[&["a"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
-    check(ends(&around(&[&["a"], &["b"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
-    check(ends(&around(&[&["a", "b"], &["b", "a"]], UNCAPPED)).await, end, &[4, 8, 12, 16, 20]);
+    assert_end(
+        run_to_end(&cycling_agent(&[&["a"]], NUDGE_ONLY_LIMITS)).await,
+        end,
+        &[4, 8, 12, 16, 20],
+    );
+    assert_end(
+        run_to_end(&cycling_agent(&[&["a"], &["b"]], NUDGE_ONLY_LIMITS)).await,
+        end,
+        &[4, 8, 12, 16, 20],
+    );
+    assert_end(
+        run_to_end(&cycling_agent(&[&["a", "b"], &["b", "a"]], NUDGE_ONLY_LIMITS)).await,
+        end,
+        &[4, 8, 12, 16, 20],
+    );
     let three: &[&[&str]] = &[&["a"], &["b"], &["c", "d"]];
-    check(ends(&around(three, UNCAPPED)).await, end, &[8, 12, 16, 20]);
+    assert_end(run_to_end(&cycling_agent(three, NUDGE_ONLY_LIMITS)).await, end, &[8, 12, 16, 20]);
     let four: &[&[&str]] = &[&["a"], &["a"], &["b"], &["c"]];
-    check(ends(&around(four, UNCAPPED)).await, end, &[8, 12, 16, 20]);
+    assert_end(run_to_end(&cycling_agent(four, NUDGE_ONLY_LIMITS)).await, end, &[8, 12, 16, 20]);
 }
 
 #[tokio::test]
 async fn longer_cycles_and_differing_results_are_bounded_only_by_the_turn_limit() {
     let end = (EndReason::MaxTurns, 60);
     let five: &[&[&str]] = &[&["a"], &["b"], &["c"], &["d"], &["e"]];
-    check(ends(&around(five, UNCAPPED)).await, end, &[]);
-    check(ends(&around(&[&["new"]], UNCAPPED)).await, end, &[]);
-    check(ends(&around(&[&["a"], &["new"]], UNCAPPED)).await, end, &[]);
-    let never = Limits { nudge_after_repeats: 0, end_after_repeats: 0, ..UNCAPPED };
-    check(ends(&around(&[&["a"], &["b"]], never)).await, end, &[]);
+    assert_end(run_to_end(&cycling_agent(five, NUDGE_ONLY_LIMITS)).await, end, &[]);
+    assert_end(run_to_end(&cycling_agent(&[&["new"]], NUDGE_ONLY_LIMITS)).await, end, &[]);
+    assert_end(run_to_end(&cycling_agent(&[&["a"], &["new"]], NUDGE_ONLY_LIMITS)).await, end, &[]);
+    let never = Limits { nudge_after_repeats: 0, end_after_repeats: 0, ..NUDGE_ONLY_LIMITS };
+    assert_end(run_to_end(&cycling_agent(&[&["a"], &["b"]], never)).await, end, &[]);
 }
 
 #[tokio::test]
 async fn polling_calls_alone_are_not_repetition_and_end_at_the_turn_limit() {
     let end = (EndReason::MaxTurns, 60);
-    check(ends(&around(&[&["poll"]], UNCAPPED)).await, end, &[]);
-    check(ends(&around(&[&["poll", "poll"], &["poll"]], UNCAPPED)).await, end, &[]);
-    check(ends(&around(&[&["poll", "new"]], UNCAPPED)).await, end, &[]);
+    assert_end(run_to_end(&cycling_agent(&[&["poll"]], NUDGE_ONLY_LIMITS)).await, end, &[]);
+    assert_end(
+        run_to_end(&cycling_agent(&[&["poll", "poll"], &["poll"]], NUDGE_ONLY_LIMITS)).await,
+        end,
+        &[],
+    );
+    assert_end(run_to_end(&cycling_agent(&[&["poll", "new"]], NUDGE_ONLY_LIMITS)).await, end, &[]);
     // The same without the declaration.
-    let plain = around_with(&[&["poll"]], UNCAPPED, same("poll"));
-    check(ends(&plain).await, (EndReason::Repeating, 24), &[4, 8, 12, 16, 20]);
+    let plain = cycling_agent_with_poll(&[&["poll"]], NUDGE_ONLY_LIMITS, constant_tool("poll"));
+    assert_end(run_to_end(&plain).await, (EndReason::Repeating, 24), &[4, 8, 12, 16, 20]);
 }
 
 #[tokio::test]
 async fn polling_calls_between_identical_calls_do_not_hide_repetition() {
-    let limits = Limits { end_after_repeats: 6, ..UNCAPPED };
+    let limits = Limits { end_after_repeats: 6, ..NUDGE_ONLY_LIMITS };
     let beside: &[&[&str]] = &[&["a", "poll"], &["poll", "a", "poll"], &["a"]];
-    check(ends(&around(beside, limits)).await, (EndReason::Repeating, 6), &[4]);
+    assert_end(run_to_end(&cycling_agent(beside, limits)).await, (EndReason::Repeating, 6), &[4]);
     // The turn that only polls is not counted, and the model is told once, not once more after it.
     let between: &[&[&str]] = &[&["a"], &["poll"]];
-    check(ends(&around(between, limits)).await, (EndReason::Repeating, 11), &[7]);
+    assert_end(run_to_end(&cycling_agent(between, limits)).await, (EndReason::Repeating, 11), &[7]);
     let cycle: &[&[&str]] = &[&["a"], &["poll"], &["poll"], &["b"]];
-    check(ends(&around(cycle, limits)).await, (EndReason::Repeating, 12), &[8]);
+    assert_end(run_to_end(&cycling_agent(cycle, limits)).await, (EndReason::Repeating, 12), &[8]);
 }
 
 #[tokio::test]
@@ -131,16 +156,16 @@ async fn calls_that_differ_only_in_argument_field_order_are_equal() {
         let arguments = [r#"{"x":1,"y":{"a":2,"b":3}}"#, r#"{ "y": {"b":3, "a":2}, "x": 1 }"#];
         Reply::new().call_raw(&format!("c{n}"), "a", arguments[n % 2])
     });
-    let limits = Limits { nudge_after_repeats: 0, end_after_repeats: 3, ..UNCAPPED };
-    let agent = Agent::new(model).with_tools([same("a")]).with_limits(limits);
+    let limits = Limits { nudge_after_repeats: 0, end_after_repeats: 3, ..NUDGE_ONLY_LIMITS };
+    let agent = Agent::new(model).with_tools([constant_tool("a")]).with_limits(limits);
     // Two calls in turn would be counted as a cycle after the fourth.
-    check(ends(&agent).await, (EndReason::Repeating, 3), &[]);
+    assert_end(run_to_end(&agent).await, (EndReason::Repeating, 3), &[]);
 }
 
 #[tokio::test]
 async fn the_outcome_reports_repeated_calls() {
-    let limits = Limits { end_after_repeats: 2, ..UNCAPPED };
-    let (outcome, _) = ends(&around(&[&["a"]], limits)).await;
+    let limits = Limits { end_after_repeats: 2, ..NUDGE_ONLY_LIMITS };
+    let (outcome, _) = run_to_end(&cycling_agent(&[&["a"]], limits)).await;
     assert!(outcome.partial && outcome.error.is_none());
     let stamp = "[stopped early: it kept repeating the same calls — this result is partial]";
     assert_eq!(outcome.labeled_text(), format!("Once more.\n\n{stamp}"));
@@ -154,7 +179,8 @@ async fn the_outcome_reports_repeated_calls() {
 
 #[tokio::test]
 async fn a_repeating_sub_agent_is_a_failed_result_for_its_parent() {
-    let child = around(&[&["a"], &["b"]], UNCAPPED).as_tool("child", "Looks").unwrap();
+    let child =
+        cycling_agent(&[&["a"], &["b"]], NUDGE_ONLY_LIMITS).as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I give up.".into()])).with_tools([child]);
     let outcome = parent.with_recorder(replays::replaying_recorder()).run("go").outcome().await;

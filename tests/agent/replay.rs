@@ -22,7 +22,7 @@ use crate::support::buffer::SharedBuffer;
 use crate::support::tools::spec;
 
 /// A tool that counts how often it ran.
-fn counting(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
+fn counting_tool(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
     let ran = Arc::clone(ran);
     let run = move |_, _| {
         *ran.lock().unwrap() += 1;
@@ -32,7 +32,7 @@ fn counting(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {
 }
 
 /// Says what the last result was, behind two calls.
-fn model() -> Scripted {
+fn two_call_model() -> Scripted {
     Scripted::from_fn(|request, _| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let seen: Vec<String> = results.map(|result| result.content.text()).collect();
@@ -46,29 +46,29 @@ fn model() -> Scripted {
 }
 
 /// An agent, how often its tool ran, and its model.
-fn agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
-    let (ran, model) = (Arc::default(), model());
-    let agent = Agent::new(model.clone()).with_tools([counting("look", &ran)]);
+fn replay_agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
+    let (ran, model) = (Arc::default(), two_call_model());
+    let agent = Agent::new(model.clone()).with_tools([counting_tool("look", &ran)]);
     (agent.with_id_generator(CountingIds::new("id")), ran, model)
 }
 
 /// What is written of a run that is driven so.
-fn lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
+fn record_lines(agent: &Agent, drive: impl FnOnce(Run)) -> String {
     let page = SharedBuffer::new();
     drive(agent.clone().with_recorder(&Recorder::to_writer(page.clone())).run("How is it?"));
     page.text()
 }
 
-fn whole(run: Run) {
+fn run_to_end(run: Run) {
     run.outcome().now_or_never().expect("nothing of it waits");
 }
 
-fn recorded(agent: &Agent) -> Recording {
-    Recording::from_text(&lines(agent, whole)).unwrap()
+fn record_run(agent: &Agent) -> Recording {
+    Recording::from_text(&record_lines(agent, run_to_end)).unwrap()
 }
 
 /// The events of a replay, and what it ends with.
-fn played(mut rerun: ReplayRun) -> (Vec<Event>, Option<Error>) {
+fn replay_events(mut rerun: ReplayRun) -> (Vec<Event>, Option<Error>) {
     let mut events = Vec::new();
     loop {
         match rerun.next().now_or_never().expect("nothing of it waits") {
@@ -81,8 +81,8 @@ fn played(mut rerun: ReplayRun) -> (Vec<Event>, Option<Error>) {
 
 /// Where a replay is no longer the recorded run.
 #[track_caller]
-fn check(rerun: ReplayRun, events: usize, part: &str) {
-    let (seen, error) = played(rerun);
+fn assert_mismatch(rerun: ReplayRun, events: usize, part: &str) {
+    let (seen, error) = replay_events(rerun);
     let error = error.expect("it is found");
     let mismatch = error.find_source::<ReplayMismatch>().expect("it says where");
     assert_eq!(
@@ -94,10 +94,10 @@ fn check(rerun: ReplayRun, events: usize, part: &str) {
 
 #[test]
 fn a_replay_yields_the_same_events_without_requests_or_tools() {
-    let (agent, ran, model) = agent();
-    let recording = recorded(&agent);
+    let (agent, ran, model) = replay_agent();
+    let recording = record_run(&agent);
     assert_eq!((*ran.lock().unwrap(), model.requests().len()), (2, 2));
-    let (events, error) = played(recording.replay(&agent));
+    let (events, error) = replay_events(recording.replay(&agent));
     assert_eq!(error, None);
     assert!(events.iter().eq(recording.events()));
     assert!(events.last().unwrap().outcome().is_some());
@@ -106,23 +106,23 @@ fn a_replay_yields_the_same_events_without_requests_or_tools() {
 
 #[test]
 fn the_first_divergence_is_reported_with_its_location() {
-    let (agent, ..) = agent();
-    let recording = recorded(&agent);
+    let (agent, ..) = replay_agent();
+    let recording = record_run(&agent);
     let replay = |agent: Agent| recording.replay(&agent);
-    check(replay(agent.clone().with_system("Be brief.")), 2, "request.system");
-    check(replay(agent.clone().with_max_output_tokens(7)), 2, "request.options");
-    check(replay(agent.clone().with_tools([])), 2, "request.tools");
+    assert_mismatch(replay(agent.clone().with_system("Be brief.")), 2, "request.system");
+    assert_mismatch(replay(agent.clone().with_max_output_tokens(7)), 2, "request.options");
+    assert_mismatch(replay(agent.clone().with_tools([])), 2, "request.tools");
     // One turn, and no second.
     let behind = recording.events().position(|event| matches!(event, Event::Continued { .. }));
-    check(replay(agent.with_max_turns(1)), behind.unwrap(), "event");
+    assert_mismatch(replay(agent.with_max_turns(1)), behind.unwrap(), "event");
 }
 
 #[test]
 fn a_different_context_is_reported_by_its_first_differing_entry() {
-    let (agent, ..) = agent();
-    let text = lines(&agent, whole).replace("rain", "snow");
+    let (agent, ..) = replay_agent();
+    let text = record_lines(&agent, run_to_end).replace("rain", "snow");
     let recording = Recording::from_text(&text).unwrap();
-    let (events, error) = played(recording.replay(&agent));
+    let (events, error) = replay_events(recording.replay(&agent));
     let error = error.unwrap();
     let mismatch = error.find_source::<ReplayMismatch>().unwrap();
     assert_eq!(mismatch.part, "request.context[4]");
@@ -133,8 +133,8 @@ fn a_different_context_is_reported_by_its_first_differing_entry() {
 
 #[tokio::test]
 async fn a_replay_can_stop_at_any_step_and_show_its_state() {
-    let (agent, ..) = agent();
-    let recording = recorded(&agent);
+    let (agent, ..) = replay_agent();
+    let recording = record_run(&agent);
     assert_eq!(recording.step_count(), 4);
     let sizes = [(0, 1, 0), (1, 4, 1), (2, 5, 1), (3, 6, 1), (4, 7, 2)];
     for (step, items, requests) in sizes {
@@ -156,8 +156,8 @@ async fn a_replay_can_stop_at_any_step_and_show_its_state() {
 
 #[tokio::test]
 async fn a_run_can_continue_from_a_replaced_result() {
-    let (agent, ran, model) = agent();
-    let recording = recorded(&agent);
+    let (agent, ran, model) = replay_agent();
+    let recording = record_run(&agent);
     let moment = recording.at_step(4).with_tool_result("b", ToolOutput::ok("the sun")).unwrap();
     assert_eq!(moment.history().len(), 6, "what followed is left out");
     let expected = moment.request(&agent);
@@ -168,15 +168,15 @@ async fn a_run_can_continue_from_a_replaced_result() {
     assert!(sent.context.iter().eq(expected.context.iter()));
     assert_ne!(sent.history.id(), recording.history().id(), "it is a fork");
     // The recording is as it was.
-    assert_eq!(played(recording.replay(&agent)).1, None);
+    assert_eq!(replay_events(recording.replay(&agent)).1, None);
     let error = recording.at_step(0).with_tool_result("z", ToolOutput::ok("")).unwrap_err();
     assert_eq!(error.parameter(), Some("z"));
 }
 
 #[tokio::test]
 async fn when_one_result_is_replaced_the_sibling_calls_keep_their_recorded_results() {
-    let (agent, ran, _) = agent();
-    let recording = recorded(&agent);
+    let (agent, ran, _) = replay_agent();
+    let recording = record_run(&agent);
     let moment = recording.at_step(2);
     assert_eq!(moment.history().unanswered_calls().len(), 1);
     assert_eq!(moment.run(&agent).outcome().await.text, "I see rain and rain.");
@@ -185,8 +185,8 @@ async fn when_one_result_is_replaced_the_sibling_calls_keep_their_recorded_resul
 
 #[tokio::test]
 async fn a_run_can_restart_with_a_replaced_prompt() {
-    let (agent, ran, model) = agent();
-    let recording = recorded(&agent);
+    let (agent, ran, model) = replay_agent();
+    let recording = record_run(&agent);
     let outcome = recording.at_step(3).with_prompt("And there?").run(&agent).outcome().await;
     assert_eq!((outcome.reason, *ran.lock().unwrap()), (EndReason::Completed, 4));
     assert_eq!(model.requests()[2].history.last(), Some(&Item::user("And there?")));
@@ -195,18 +195,18 @@ async fn a_run_can_restart_with_a_replaced_prompt() {
 
 #[test]
 fn an_interrupt_is_replayed_at_the_same_event() {
-    let (agent, ..) = agent();
-    let recording = recorded(&agent);
+    let (agent, ..) = replay_agent();
+    let recording = record_run(&agent);
     for at in 0..recording.events().count() {
-        let text = lines(&agent, |mut run| {
+        let text = record_lines(&agent, |mut run| {
             for _ in 0..at {
                 run.next().now_or_never();
             }
             run.interrupt();
-            whole(run);
+            run_to_end(run);
         });
         let recording = Recording::from_text(&text).unwrap();
-        let (events, error) = played(recording.replay(&agent));
+        let (events, error) = replay_events(recording.replay(&agent));
         assert_eq!(error, None, "behind {at}");
         assert!(events.iter().eq(recording.events()), "behind {at}");
         assert!(events.last().unwrap().outcome().is_some());
@@ -215,8 +215,8 @@ fn an_interrupt_is_replayed_at_the_same_event() {
 
 #[test]
 fn a_dropped_or_truncated_recording_replays_up_to_its_end() {
-    let (agent, ..) = agent();
-    let text = lines(&agent, whole);
+    let (agent, ..) = replay_agent();
+    let text = record_lines(&agent, run_to_end);
     let behind_header = text.find('\n').unwrap();
     for cut in (0..text.len()).step_by(7) {
         let read = Recording::from_text(&text[..cut]);
@@ -224,7 +224,7 @@ fn a_dropped_or_truncated_recording_replays_up_to_its_end() {
             assert!(cut <= behind_header, "cut at {cut}");
             continue;
         };
-        let (events, error) = played(recording.replay(&agent));
+        let (events, error) = replay_events(recording.replay(&agent));
         assert_eq!(error, None, "cut at {cut}");
         assert!(events.iter().eq(recording.events()), "cut at {cut}");
     }
@@ -239,8 +239,8 @@ fn a_sub_agent_is_replayed_from_its_parents_recording() {
     ]);
     let tool = Agent::new(child.clone()).as_tool("ask", "Asks").unwrap();
     let agent = Agent::new(boss).with_tools([tool]);
-    let recording = recorded(&agent);
-    let (events, error) = played(recording.replay(&agent));
+    let recording = record_run(&agent);
+    let (events, error) = replay_events(recording.replay(&agent));
     assert_eq!((error, child.requests().len()), (None, 1));
     assert!(events.iter().any(|event| matches!(event, Event::Nested { .. })));
     let step = recording.at_step(2);
@@ -250,7 +250,7 @@ fn a_sub_agent_is_replayed_from_its_parents_recording() {
 #[test]
 fn hooks_are_not_called_in_a_replay_and_their_recorded_decisions_are_used() {
     let asked = Arc::new(Mutex::new(0));
-    let (agent, ..) = agent();
+    let (agent, ..) = replay_agent();
     let count = Arc::clone(&asked);
     let agent = agent
         .with_hook(hook::prepare_request(move |_, mut request| {
@@ -267,7 +267,7 @@ fn hooks_are_not_called_in_a_replay_and_their_recorded_decisions_are_used() {
             History::from_items(context.id(), items.collect::<Vec<_>>())
         }))
         .with_hook(hook::after_tool(|_, _, result| result.content = "fog".into()));
-    let recording = recorded(&agent);
+    let recording = record_run(&agent);
     let mut rerun = recording.replay(&agent);
     while rerun.next().now_or_never().expect("nothing waits").transpose().unwrap().is_some() {}
     assert_eq!(*asked.lock().unwrap(), 2);
@@ -288,7 +288,7 @@ async fn observer_notes_are_replayed_in_their_requests_without_waiting_for_the_h
     };
     let look = || Reply::new().call("look", json!({})).delay(Duration::from_secs(3));
     let model = Scripted::new([look(), look(), look(), "Rain.".into()]);
-    let agent = Agent::new(model.clone()).with_tools([counting("look", &Arc::default())]);
+    let agent = Agent::new(model.clone()).with_tools([counting_tool("look", &Arc::default())]);
     let agent = agent.with_hook(noting(0)).with_hook(noting(4)).with_hook(noting(2));
     let page = SharedBuffer::new();
     agent
@@ -314,7 +314,7 @@ async fn observer_notes_are_replayed_in_their_requests_without_waiting_for_the_h
 async fn resumed_calls_are_replayed_with_their_recorded_results() {
     let ran = Arc::default();
     let model = Scripted::new([Reply::new().call_raw("c", "danger", "{}"), "Done.".into()]);
-    let agent = Agent::new(model).with_tools([counting("danger", &ran).requires_approval()]);
+    let agent = Agent::new(model).with_tools([counting_tool("danger", &ran).requires_approval()]);
     let page = SharedBuffer::new();
     let recording_agent = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     let first = recording_agent.run("Do it").outcome().await;
@@ -324,7 +324,7 @@ async fn resumed_calls_are_replayed_with_their_recorded_results() {
     let runs = Recording::all_from_text(&page.text()).unwrap();
     assert_eq!(runs.len(), 2);
     for recording in &runs {
-        let (events, error) = played(recording.replay(&agent));
+        let (events, error) = replay_events(recording.replay(&agent));
         assert_eq!(error, None);
         assert!(events.iter().eq(recording.events()));
     }
@@ -333,7 +333,7 @@ async fn resumed_calls_are_replayed_with_their_recorded_results() {
 
 #[test]
 fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
-    let (agent, ..) = agent();
+    let (agent, ..) = replay_agent();
     let performed = Arc::new(Mutex::new(0));
     let own = |performed: &Arc<Mutex<u32>>| {
         let performed = Arc::clone(performed);
@@ -358,10 +358,10 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
     };
     let page = SharedBuffer::new();
     let recording = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
-    whole(recording.run_with_body(own(&performed), History::from_id("h"), "How is it?"));
+    run_to_end(recording.run_with_body(own(&performed), History::from_id("h"), "How is it?"));
     assert_eq!(*performed.lock().unwrap(), 2);
     let recording = Recording::from_text(&page.text()).unwrap();
-    let (events, error) = played(recording.replay_with_body(&agent, own(&performed)));
+    let (events, error) = replay_events(recording.replay_with_body(&agent, own(&performed)));
     assert_eq!((error, *performed.lock().unwrap()), (None, 2));
     assert!(events.iter().eq(recording.events()));
 
@@ -369,8 +369,9 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
     let without: Vec<_> = page.text().lines().map(str::to_owned).collect();
     let without = without.into_iter().filter(|line| !line.contains(r#""name":"lap""#));
     let text = without.collect::<Vec<_>>().join("\n");
-    let (_, error) =
-        played(Recording::from_text(&text).unwrap().replay_with_body(&agent, own(&performed)));
+    let (_, error) = replay_events(
+        Recording::from_text(&text).unwrap().replay_with_body(&agent, own(&performed)),
+    );
     let error = error.unwrap();
     assert_eq!(error.kind(), ErrorKind::ReplayMismatch);
     assert_eq!(*performed.lock().unwrap(), 2, "and it is not performed");
@@ -378,16 +379,16 @@ fn a_recorded_step_of_a_custom_body_is_replayed_and_not_executed() {
 
 #[test]
 fn a_run_interrupted_during_a_hook_is_replayed_as_interrupted() {
-    let (agent, ran, model) = agent();
+    let (agent, ran, model) = replay_agent();
     let agent = agent.with_hook(hook::prepare_request(|_, _| std::future::pending::<Request>()));
-    let text = lines(&agent, |mut run| {
+    let text = record_lines(&agent, |mut run| {
         assert!(run.next().now_or_never().flatten().is_some(), "its input");
         assert!(run.next().now_or_never().is_none(), "the hook thinks");
         run.interrupt();
-        whole(run);
+        run_to_end(run);
     });
     let recording = Recording::from_text(&text).unwrap();
-    let (events, error) = played(recording.replay(&agent));
+    let (events, error) = replay_events(recording.replay(&agent));
     assert_eq!(error, None);
     assert!(events.iter().eq(recording.events()));
     assert!(events.last().unwrap().outcome().is_some());
@@ -396,7 +397,7 @@ fn a_run_interrupted_during_a_hook_is_replayed_as_interrupted() {
 
 #[test]
 fn concurrent_runs_can_share_a_recording_file() {
-    let (agent, ..) = agent();
+    let (agent, ..) = replay_agent();
     let page = SharedBuffer::new();
     let writing = agent.clone().with_recorder(&Recorder::to_writer(page.clone()));
     let mut runs = [writing.run("one"), writing.run("two")];
@@ -404,7 +405,7 @@ fn concurrent_runs_can_share_a_recording_file() {
     let runs = Recording::all_from_text(&page.text()).unwrap();
     assert_eq!(runs.len(), 2);
     for recording in runs {
-        assert_eq!(played(recording.replay(&agent)).1, None);
+        assert_eq!(replay_events(recording.replay(&agent)).1, None);
     }
 }
 
@@ -424,8 +425,8 @@ fn an_invalid_recording_is_rejected_with_its_line_number() {
 
 #[test]
 fn a_full_disk_does_not_fail_the_recorded_run() {
-    struct Full;
-    impl Write for Full {
+    struct FullWriter;
+    impl Write for FullWriter {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
             Err(std::io::Error::other("the disk is full"))
         }
@@ -433,8 +434,8 @@ fn a_full_disk_does_not_fail_the_recorded_run() {
             Ok(())
         }
     }
-    let (agent, ..) = agent();
-    let recorder = Recorder::to_writer(Full);
+    let (agent, ..) = replay_agent();
+    let recorder = Recorder::to_writer(FullWriter);
     let outcome = agent.with_recorder(&recorder).run("go").outcome().now_or_never().unwrap();
     assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(recorder.failure().unwrap().kind(), ErrorKind::Store);
@@ -443,8 +444,8 @@ fn a_full_disk_does_not_fail_the_recorded_run() {
 
 #[test]
 fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
-    struct Counted(SharedBuffer, Arc<Mutex<usize>>);
-    impl Write for Counted {
+    struct WriteCounter(SharedBuffer, Arc<Mutex<usize>>);
+    impl Write for WriteCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             *self.1.lock().unwrap() += 1;
             self.0.write(bytes)
@@ -463,9 +464,9 @@ fn a_recording_is_flushed_before_each_request_and_only_a_few_times_per_turn() {
         let reply = Reply::text(&"a word ".repeat(50));
         if turn < 9 { reply.call("look", json!({})) } else { reply }
     });
-    let agent = Agent::new(model).with_tools([counting("look", &Arc::default())]);
-    let recorder = Recorder::to_writer(Counted(page.clone(), Arc::clone(&writes)));
-    whole(agent.with_recorder(&recorder).run("go"));
+    let agent = Agent::new(model).with_tools([counting_tool("look", &Arc::default())]);
+    let recorder = Recorder::to_writer(WriteCounter(page.clone(), Arc::clone(&writes)));
+    run_to_end(agent.with_recorder(&recorder).run("go"));
     assert!(page.text().lines().count() > 500, "a line for each word");
     // A request, the end of its turn, and the end of its call; the outcome.
     assert_eq!(*writes.lock().unwrap(), 10 + 10 + 9 + 1);
@@ -478,8 +479,8 @@ fn the_size_of_a_recording_is_linear_in_the_conversation() {
             true => Reply::new().call("look", json!({ "n": turn })),
             false => Reply::text("Done."),
         });
-        let agent = Agent::new(model).with_tools([counting("look", &Arc::default())]);
-        lines(&agent.with_max_turns(turns), whole).len()
+        let agent = Agent::new(model).with_tools([counting_tool("look", &Arc::default())]);
+        record_lines(&agent.with_max_turns(turns), run_to_end).len()
     };
     let [ten, hundred, more] = [10, 100, 400].map(bytes);
     let (first, second) = ((hundred - ten) / 90, (more - hundred) / 300);

@@ -17,24 +17,24 @@ use crate::support::world::{FinishedRun, finish_run};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Says something, and fails.
-fn broken(kind: ErrorKind) -> Reply {
+fn failing_reply(kind: ErrorKind) -> Reply {
     Reply::text("It is ").fail(error_of_kind(kind))
 }
 
-fn retrying(limit: u32) -> Limits {
+fn limits_with_retries(limit: u32) -> Limits {
     Limits { max_turn_retries: limit, ..Limits::default() }
 }
 
-async fn run(agent: Agent) -> FinishedRun {
+async fn run_to_end(agent: Agent) -> FinishedRun {
     finish_run(agent.run("go")).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_does_not_retry_a_turn_that_an_inner_retry_has_retried() {
     for kind in [ErrorKind::Overloaded, ErrorKind::IncompleteTurn, ErrorKind::Timeout] {
-        let model = Scripted::from_fn(move |_, _| broken(kind));
+        let model = Scripted::from_fn(move |_, _| failing_reply(kind));
         let retry = Retry::new(model.clone()).with_retraction();
-        let told = run(test_agent(retry).with_limits(retrying(5))).await;
+        let told = run_to_end(test_agent(retry).with_limits(limits_with_retries(5))).await;
         assert_eq!(told.outcome.error.unwrap().kind(), kind);
         assert_eq!(model.requests().len(), 3, "the attempts of `Retry`");
     }
@@ -42,8 +42,8 @@ async fn the_agent_does_not_retry_a_turn_that_an_inner_retry_has_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
-    type Change = fn(Retry) -> Retry;
-    let changes: [Change; 3] = [
+    type RetryChange = fn(Retry) -> Retry;
+    let changes: [RetryChange; 3] = [
         |retry| retry,
         |retry| retry.with_retraction().retry_if(|_| false),
         |retry| {
@@ -52,9 +52,11 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
         },
     ];
     for change in changes {
-        let model = Scripted::new([broken(ErrorKind::Overloaded), "fine".into()]);
-        let told =
-            run(test_agent(change(Retry::new(model.clone()))).with_limits(retrying(1))).await;
+        let model = Scripted::new([failing_reply(ErrorKind::Overloaded), "fine".into()]);
+        let told = run_to_end(
+            test_agent(change(Retry::new(model.clone()))).with_limits(limits_with_retries(1)),
+        )
+        .await;
         assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
         assert_eq!(told.transitions(), [Transition::Retry]);
     }
@@ -64,18 +66,18 @@ async fn the_agent_retries_a_turn_that_an_inner_retry_skips() {
 async fn the_provider_retries_failures_before_a_response_and_the_agent_retries_empty_ones() {
     for kind in [ErrorKind::Overloaded, ErrorKind::Timeout, ErrorKind::Connect] {
         let model = Scripted::new([Reply::error(error_of_kind(kind)), "never".into()]);
-        let told = run(test_agent(model).with_limits(retrying(1))).await;
+        let told = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
         assert_eq!((told.outcome.reason, told.outcome.turns), (EndReason::ProviderError, 1));
     }
     let model = Scripted::new([Reply::new().cut(), "fine".into()]);
-    let told = run(test_agent(model).with_limits(retrying(1))).await;
+    let told = run_to_end(test_agent(model).with_limits(limits_with_retries(1))).await;
     assert_eq!((told.outcome.text.as_str(), told.outcome.turns), ("fine", 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retried() {
     let model = Scripted::from_fn(|_, _| Reply::new().cut());
-    run(test_agent(Retry::new(model.clone())).with_limits(retrying(5))).await;
+    run_to_end(test_agent(Retry::new(model.clone())).with_limits(limits_with_retries(5))).await;
     assert_eq!(model.requests().len(), 3);
     // The last attempt of three says nothing, the others did.
     let model = Scripted::from_fn(|_, n| match n {
@@ -83,12 +85,12 @@ async fn the_agent_does_not_retry_an_empty_response_that_an_inner_retry_has_retr
         _ => Reply::new().cut(),
     });
     let retry = Retry::new(model.clone()).with_retraction();
-    run(test_agent(retry).with_limits(retrying(5))).await;
+    run_to_end(test_agent(retry).with_limits(limits_with_retries(5))).await;
     assert_eq!(model.requests().len(), 3);
 }
 
 /// How many waits were reported.
-fn waits(told: &FinishedRun) -> usize {
+fn reported_wait_count(told: &FinishedRun) -> usize {
     let is_wait = |event: &&Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
     told.events.iter().filter(is_wait).count()
 }
@@ -100,11 +102,11 @@ async fn a_provider_retries_on_its_own_once_its_fallback_is_unavailable() {
     let with_fallback =
         |first| test_agent(Retry::new(first)).with_fallback(Scripted::new(["second"]));
 
-    let told = run(with_fallback(first())).await;
-    assert_eq!((told.outcome.text.as_str(), waits(&told)), ("second", 0));
+    let told = run_to_end(with_fallback(first())).await;
+    assert_eq!((told.outcome.text.as_str(), reported_wait_count(&told)), ("second", 0));
     // The only turn that is left.
-    let told = run(with_fallback(first()).with_max_turns(1)).await;
-    assert_eq!((told.outcome.text.as_str(), waits(&told)), ("first", 1));
+    let told = run_to_end(with_fallback(first()).with_max_turns(1)).await;
+    assert_eq!((told.outcome.text.as_str(), reported_wait_count(&told)), ("first", 1));
     // The holder wants no other turn.
     let agent = with_fallback(first());
     let mut run = agent.run("go");

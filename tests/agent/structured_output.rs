@@ -30,13 +30,13 @@ struct City {
     parts: Vec<HashMap<String, u8>>,
 }
 
-fn oslo() -> City {
+fn oslo_city() -> City {
     City { name: "Oslo".into(), people: 7, parts: Vec::new() }
 }
 
-const OSLO: &str = r#"{"name":"Oslo","people":7}"#;
+const OSLO_JSON: &str = r#"{"name":"Oslo","people":7}"#;
 
-async fn turn(reply: impl Into<Reply>) -> std::sync::Arc<Turn> {
+async fn turn_from_reply(reply: impl Into<Reply>) -> std::sync::Arc<Turn> {
     let model = Scripted::new([reply.into()]);
     let events = model.stream_turn(Request::new(History::from_id("h")));
     events.into_turn().await.unwrap()
@@ -77,12 +77,12 @@ async fn later_options_keep_the_output_schema_and_all_options_that_they_do_not_s
 }
 
 #[track_caller]
-fn fits(answer: &str) {
-    assert_eq!(ParseError::read_text::<City>(answer), Ok(oslo()), "{answer:?}");
+fn assert_fits(answer: &str) {
+    assert_eq!(ParseError::read_text::<City>(answer), Ok(oslo_city()), "{answer:?}");
 }
 
 #[track_caller]
-fn not_json(answer: &str, at: (usize, usize)) {
+fn assert_not_json(answer: &str, at: (usize, usize)) {
     match ParseError::read_text::<City>(answer).unwrap_err() {
         ParseError::NotJson { line, column, .. } => assert_eq!((line, column), at, "{answer:?}"),
         other => panic!("{other:?}"),
@@ -90,7 +90,7 @@ fn not_json(answer: &str, at: (usize, usize)) {
 }
 
 #[track_caller]
-fn does_not_fit(answer: &str, at: &str) {
+fn assert_does_not_fit(answer: &str, at: &str) {
     match ParseError::read_text::<City>(answer).unwrap_err() {
         ParseError::TypeMismatch { path, text, .. } => {
             assert_eq!((path.as_str(), text.as_str()), (at, answer));
@@ -101,34 +101,34 @@ fn does_not_fit(answer: &str, at: &str) {
 
 #[test]
 fn an_answer_may_be_wrapped_in_white_space_and_one_code_fence() {
-    fits(OSLO);
+    assert_fits(OSLO_JSON);
     for around in [
-        format!(" \r\n\t{OSLO}\n\n"),
-        format!("\u{feff}{OSLO}"),
-        format!("```json\n{OSLO}\n```"),
-        format!("\u{feff}\n```JSON \r\n{OSLO}\r\n```\n"),
-        format!("```\n{OSLO}```"),
+        format!(" \r\n\t{OSLO_JSON}\n\n"),
+        format!("\u{feff}{OSLO_JSON}"),
+        format!("```json\n{OSLO_JSON}\n```"),
+        format!("\u{feff}\n```JSON \r\n{OSLO_JSON}\r\n```\n"),
+        format!("```\n{OSLO_JSON}```"),
     ] {
-        fits(&around);
+        assert_fits(&around);
     }
 }
 
 #[test]
 fn json_is_not_extracted_from_surrounding_prose() {
-    not_json(&format!("Here it is: {OSLO}"), (1, 1));
-    not_json(&format!("{OSLO} I hope it helps."), (1, OSLO.len() + 2));
-    not_json(&format!("```rust\n{OSLO}\n```"), (1, 1));
-    not_json(&format!("```json\n{OSLO}"), (1, 1));
-    not_json(&format!("{OSLO}{OSLO}"), (1, OSLO.len() + 1));
-    not_json("{\"name\":\n\"Oslo", (2, 5));
+    assert_not_json(&format!("Here it is: {OSLO_JSON}"), (1, 1));
+    assert_not_json(&format!("{OSLO_JSON} I hope it helps."), (1, OSLO_JSON.len() + 2));
+    assert_not_json(&format!("```rust\n{OSLO_JSON}\n```"), (1, 1));
+    assert_not_json(&format!("```json\n{OSLO_JSON}"), (1, 1));
+    assert_not_json(&format!("{OSLO_JSON}{OSLO_JSON}"), (1, OSLO_JSON.len() + 1));
+    assert_not_json("{\"name\":\n\"Oslo", (2, 5));
 }
 
 #[test]
 fn a_schema_mismatch_is_reported_with_its_path() {
-    does_not_fit(r#"{"name":"Oslo","people":700}"#, "people");
-    does_not_fit(r#"{"name":"Oslo","people":7,"parts":[{"a":1},{"b":null}]}"#, "parts[1].b");
-    does_not_fit(r#"{"name":"Oslo"}"#, ".");
-    does_not_fit("[]", ".");
+    assert_does_not_fit(r#"{"name":"Oslo","people":700}"#, "people");
+    assert_does_not_fit(r#"{"name":"Oslo","people":7,"parts":[{"a":1},{"b":null}]}"#, "parts[1].b");
+    assert_does_not_fit(r#"{"name":"Oslo"}"#, ".");
+    assert_does_not_fit("[]", ".");
     let error = ParseError::read_text::<City>(r#"{"name":"Oslo","people":"no"}"#).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("invalid type: string \"no\", expected u8"), "{message}");
@@ -137,7 +137,7 @@ fn a_schema_mismatch_is_reported_with_its_path() {
 
 #[tokio::test]
 async fn a_turn_without_an_answer_reports_why() {
-    let text = || OSLO.to_owned();
+    let text = || OSLO_JSON.to_owned();
     for (reply, expected) in [
         (Reply::new(), ParseError::NoText),
         (Reply::new().call("t", serde_json::json!({})), ParseError::NoText),
@@ -146,17 +146,26 @@ async fn a_turn_without_an_answer_reports_why() {
             Reply::new().refuse("I would rather not.").stop(StopReason::Refusal),
             ParseError::Refused { text: "I would rather not.".into() },
         ),
-        (Reply::text(OSLO).stop(StopReason::ContentFilter), ParseError::Filtered { text: text() }),
-        (Reply::text(OSLO).stop(StopReason::MaxTokens), ParseError::Truncated { text: text() }),
-        (Reply::text(OSLO).stop(StopReason::ContextWindow), ParseError::Truncated { text: text() }),
-        (Reply::text(OSLO).stop(StopReason::Pause), ParseError::Truncated { text: text() }),
+        (
+            Reply::text(OSLO_JSON).stop(StopReason::ContentFilter),
+            ParseError::Filtered { text: text() },
+        ),
+        (
+            Reply::text(OSLO_JSON).stop(StopReason::MaxTokens),
+            ParseError::Truncated { text: text() },
+        ),
+        (
+            Reply::text(OSLO_JSON).stop(StopReason::ContextWindow),
+            ParseError::Truncated { text: text() },
+        ),
+        (Reply::text(OSLO_JSON).stop(StopReason::Pause), ParseError::Truncated { text: text() }),
     ] {
-        assert_eq!(turn(reply).await.parse::<City>(), Err(expected));
+        assert_eq!(turn_from_reply(reply).await.parse::<City>(), Err(expected));
     }
-    let odd = Reply::text(OSLO).stop(StopReason::Other("odd".into()));
-    assert_eq!(turn(odd).await.parse(), Ok(oslo()));
-    let think = Reply::new().think("{").say(OSLO);
-    assert_eq!(turn(think).await.parse(), Ok(oslo()));
+    let odd = Reply::text(OSLO_JSON).stop(StopReason::Other("odd".into()));
+    assert_eq!(turn_from_reply(odd).await.parse(), Ok(oslo_city()));
+    let think = Reply::new().think("{").say(OSLO_JSON);
+    assert_eq!(turn_from_reply(think).await.parse(), Ok(oslo_city()));
 }
 
 #[test]
@@ -175,7 +184,7 @@ fn an_output_failure_is_the_source_of_a_one_line_error() {
     }
 }
 
-fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+fn city_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
     let agent = Agent::new(model.clone()).with_id_generator(CountingIds::new("id"));
     let agent = agent.with_validation(|turn| match turn.parse::<City>() {
@@ -185,25 +194,26 @@ fn agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     (agent, model)
 }
 
-async fn outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
-    agent(replies).0.run("go").outcome().await
+async fn run_outcome(replies: impl IntoIterator<Item = Reply>) -> Outcome {
+    city_agent(replies).0.run("go").outcome().await
 }
 
 #[track_caller]
-fn check(outcome: &Outcome, reason: EndReason, turns: u32) {
+fn assert_outcome(outcome: &Outcome, reason: EndReason, turns: u32) {
     assert_eq!((outcome.reason, outcome.turns), (reason, turns), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn an_answer_that_matches_the_schema_completes_the_run() {
-    let outcome = outcome([OSLO.into()]).await;
-    check(&outcome, EndReason::Completed, 1);
-    assert_eq!(outcome.parse(), Ok(oslo()));
+    let outcome = run_outcome([OSLO_JSON.into()]).await;
+    assert_outcome(&outcome, EndReason::Completed, 1);
+    assert_eq!(outcome.parse(), Ok(oslo_city()));
 }
 
 #[tokio::test]
 async fn an_answer_that_does_not_match_is_corrected_and_requested_again() {
-    let (agent, model) = agent([r#"{"name":"Oslo","people":"no"}"#.to_owned().into(), OSLO.into()]);
+    let (agent, model) =
+        city_agent([r#"{"name":"Oslo","people":"no"}"#.to_owned().into(), OSLO_JSON.into()]);
     let run = agent.run("go");
     let events: Vec<_> = run.map(Result::unwrap).collect().await;
     let corrective = events.iter().find_map(|event| match event {
@@ -214,7 +224,7 @@ async fn an_answer_that_does_not_match_is_corrected_and_requested_again() {
     let told = serde_json::to_string(&corrective).unwrap();
     assert!(told.contains("expected u8") && told.contains("(at `people`)"), "{told}");
     assert!(events.contains(&Event::Continued { reason: Transition::Corrective }));
-    check(events.last().unwrap().outcome().unwrap(), EndReason::Completed, 2);
+    assert_outcome(events.last().unwrap().outcome().unwrap(), EndReason::Completed, 2);
     let sent = &model.requests()[1].history;
     assert_eq!(sent.last(), corrective.last());
     assert_eq!(sent.len(), 3);
@@ -224,35 +234,43 @@ async fn an_answer_that_does_not_match_is_corrected_and_requested_again() {
 #[tokio::test]
 async fn the_third_consecutive_mismatch_ends_as_malformed() {
     let wrong = || Reply::text("Oslo");
-    let outcome_ = outcome([wrong(), wrong(), wrong(), OSLO.into()]).await;
-    check(&outcome_, EndReason::Malformed, 3);
+    let outcome_ = run_outcome([wrong(), wrong(), wrong(), OSLO_JSON.into()]).await;
+    assert_outcome(&outcome_, EndReason::Malformed, 3);
     assert!(outcome_.partial && outcome_.error.is_none());
     // Every answer and every corrective is in the history.
     assert_eq!(outcome_.new_items().len(), 6);
     assert!(matches!(outcome_.parse::<City>(), Err(ParseError::NotJson { .. })));
     assert_eq!(outcome_.into_result().unwrap_err().kind(), ErrorKind::Unfinished);
     // An empty reply counts as one.
-    let outcome_ = outcome([wrong(), Reply::new(), wrong(), OSLO.into()]).await;
-    check(&outcome_, EndReason::Malformed, 3);
+    let outcome_ = run_outcome([wrong(), Reply::new(), wrong(), OSLO_JSON.into()]).await;
+    assert_outcome(&outcome_, EndReason::Malformed, 3);
 }
 
 #[tokio::test]
 async fn the_number_of_corrections_is_configurable() {
     let wrong = || Reply::text("Oslo");
-    let (none, _) = agent([wrong(), OSLO.into()]);
-    check(&none.with_max_corrections(0).run("go").outcome().await, EndReason::Malformed, 1);
-    let (more, _) = agent([wrong(), wrong(), wrong(), OSLO.into()]);
-    check(&more.with_max_corrections(3).run("go").outcome().await, EndReason::Completed, 4);
-    let (capped, _) = agent([wrong(), wrong(), OSLO.into()]);
-    check(&capped.with_max_turns(2).run("go").outcome().await, EndReason::MaxTurns, 2);
+    let (none, _) = city_agent([wrong(), OSLO_JSON.into()]);
+    assert_outcome(
+        &none.with_max_corrections(0).run("go").outcome().await,
+        EndReason::Malformed,
+        1,
+    );
+    let (more, _) = city_agent([wrong(), wrong(), wrong(), OSLO_JSON.into()]);
+    assert_outcome(
+        &more.with_max_corrections(3).run("go").outcome().await,
+        EndReason::Completed,
+        4,
+    );
+    let (capped, _) = city_agent([wrong(), wrong(), OSLO_JSON.into()]);
+    assert_outcome(&capped.with_max_turns(2).run("go").outcome().await, EndReason::MaxTurns, 2);
 }
 
 #[tokio::test]
 async fn a_validator_can_reject_an_answer_that_matches_the_schema() {
-    let (agent, _) = agent([OSLO.into(), OSLO.into()]);
+    let (agent, _) = city_agent([OSLO_JSON.into(), OSLO_JSON.into()]);
     let agent = agent.with_validation(|_| Err("not that one")).with_max_corrections(1);
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::Malformed, 2);
+    assert_outcome(&outcome, EndReason::Malformed, 2);
     // It can be read and is not what was wanted.
     let expected = ParseError::RunEndedEarly { reason: "malformed".into() };
     assert_eq!(outcome.parse::<City>(), Err(expected));
@@ -266,8 +284,8 @@ async fn refusals_and_truncated_answers_are_not_corrected() {
         (StopReason::MaxTokens, EndReason::Truncated),
         (StopReason::ContextWindow, EndReason::ContextWindow),
     ] {
-        let outcome = outcome([Reply::text("I").stop(stop), OSLO.into()]).await;
-        check(&outcome, reason, 1);
+        let outcome = run_outcome([Reply::text("I").stop(stop), OSLO_JSON.into()]).await;
+        assert_outcome(&outcome, reason, 1);
         let error = outcome.parse::<City>().unwrap_err();
         assert!(
             matches!(
@@ -283,23 +301,27 @@ async fn refusals_and_truncated_answers_are_not_corrected() {
 #[tokio::test]
 async fn a_turn_with_calls_is_not_validated() {
     let call = Reply::text("Let me look.").call("nobody", serde_json::json!({}));
-    check(&outcome([call, OSLO.into()]).await, EndReason::Completed, 2);
+    assert_outcome(&run_outcome([call, OSLO_JSON.into()]).await, EndReason::Completed, 2);
 }
 
 #[tokio::test]
 async fn an_empty_reply_after_tool_results_is_validated() {
     let call = || Reply::new().call("nobody", serde_json::json!({}));
-    check(&outcome([call(), Reply::new(), OSLO.into()]).await, EndReason::Completed, 3);
+    assert_outcome(
+        &run_outcome([call(), Reply::new(), OSLO_JSON.into()]).await,
+        EndReason::Completed,
+        3,
+    );
 }
 
 #[tokio::test]
 async fn a_steered_run_continues_instead_of_being_validated() {
-    let (agent, _) = agent(["Oslo".into(), OSLO.into()]);
+    let (agent, _) = city_agent(["Oslo".into(), OSLO_JSON.into()]);
     let mut run = agent.run("go");
     while run.next().await.unwrap().unwrap().turn_complete().is_none() {}
     run.steer("as JSON, please").unwrap();
     let outcome = run.outcome().await;
-    check(&outcome, EndReason::Completed, 2);
+    assert_outcome(&outcome, EndReason::Completed, 2);
     let correctives =
         outcome.new_items().iter().filter(|item| **item == Item::user("as JSON, please"));
     assert_eq!((correctives.count(), outcome.new_items().len()), (1, 4));
@@ -307,11 +329,11 @@ async fn a_steered_run_continues_instead_of_being_validated() {
 
 #[tokio::test]
 async fn a_validator_that_panics_ends_the_run_with_an_error() {
-    let agent = Agent::new(Scripted::new([OSLO]))
+    let agent = Agent::new(Scripted::new([OSLO_JSON]))
         .with_validation(|_| -> Result<(), String> { std::panic::resume_unwind(Box::new("boom")) });
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::HookError, 1);
-    assert_eq!(outcome.text, OSLO);
+    assert_outcome(&outcome, EndReason::HookError, 1);
+    assert_eq!(outcome.text, OSLO_JSON);
     let error = outcome.error.unwrap();
     assert_eq!(error.kind(), ErrorKind::Hook);
     assert!(error.message().contains("boom"), "{error}");
@@ -328,7 +350,7 @@ async fn an_agent_with_a_typed_output_sends_its_schema_and_validates_the_answer(
     let model = Scripted::new([r#"{"number":300}"#, r#"{"number":3}"#]);
     let agent = Agent::new(model.clone()).with_output::<Page<u8>>();
     let outcome = agent.run("go").outcome().await;
-    check(&outcome, EndReason::Completed, 2);
+    assert_outcome(&outcome, EndReason::Completed, 2);
     assert_eq!(outcome.parse(), Ok(Page { number: 3_u8 }));
     let requests = model.requests();
     let Output::Schema(schema) = &requests[0].options.output else { panic!("{requests:?}") };
@@ -345,45 +367,45 @@ struct Row {
     s: String,
 }
 
-type Rows = Vec<Result<JsonLine<Row>, Error>>;
+type ParsedRows = Vec<Result<JsonLine<Row>, Error>>;
 
-fn events(pieces: &[&str]) -> Vec<Result<TurnEvent, Error>> {
+fn text_events(pieces: &[&str]) -> Vec<Result<TurnEvent, Error>> {
     let delta = |text: &&str| Ok(TurnEvent::TextDelta { index: 0, text: (*text).into() });
     pieces.iter().map(delta).collect()
 }
 
-async fn complete(stop: StopReason) -> Result<TurnEvent, Error> {
-    Ok(TurnEvent::TurnComplete { turn: turn(Reply::text("all").stop(stop)).await })
+async fn turn_complete_event(stop: StopReason) -> Result<TurnEvent, Error> {
+    Ok(TurnEvent::TurnComplete { turn: turn_from_reply(Reply::text("all").stop(stop)).await })
 }
 
 /// What a complete turn of these pieces gives.
-async fn lines(pieces: &[&str]) -> Rows {
-    let mut events = events(pieces);
-    events.push(complete(StopReason::Stop).await);
+async fn parse_lines(pieces: &[&str]) -> ParsedRows {
+    let mut events = text_events(pieces);
+    events.push(turn_complete_event(StopReason::Stop).await);
     stream::iter(events).json_lines().with_max_line_bytes(40).collect().await
 }
 
-fn row(n: u32) -> JsonLine<Row> {
+fn parsed_row(n: u32) -> JsonLine<Row> {
     JsonLine::Object(Row { n, s: String::new() })
 }
 
 #[tokio::test]
 async fn every_complete_line_is_an_object_and_the_last_needs_no_newline() {
     let found =
-        lines(&["{\"n\":1}\n{\"n\"", ":2}\r\n\n```json\n{\"n\":3}\n```\n  {\"n\":4}"]).await;
-    assert_eq!(found, [1, 2, 3, 4].map(|n| Ok(row(n))));
-    assert_eq!(lines(&[]).await, []);
+        parse_lines(&["{\"n\":1}\n{\"n\"", ":2}\r\n\n```json\n{\"n\":3}\n```\n  {\"n\":4}"]).await;
+    assert_eq!(found, [1, 2, 3, 4].map(|n| Ok(parsed_row(n))));
+    assert_eq!(parse_lines(&[]).await, []);
 }
 
 #[tokio::test]
 async fn an_object_is_yielded_in_the_poll_that_completes_its_line() {
-    let mut events = events(&["{\"n\":1}", "\n{\"n\":2}\n{\"n\":3}\n"]);
-    events.push(complete(StopReason::Stop).await);
+    let mut events = text_events(&["{\"n\":1}", "\n{\"n\":2}\n{\"n\":3}\n"]);
+    events.push(turn_complete_event(StopReason::Stop).await);
     let mut taken = 0;
     let counted = stream::iter(events).inspect(|_| taken += 1);
     let mut rows = counted.json_lines::<Row>();
     for n in 1..=3 {
-        assert_eq!(rows.next().await, Some(Ok(row(n))));
+        assert_eq!(rows.next().await, Some(Ok(parsed_row(n))));
     }
     drop(rows);
     assert_eq!(taken, 2);
@@ -391,15 +413,15 @@ async fn an_object_is_yielded_in_the_poll_that_completes_its_line() {
 
 #[tokio::test]
 async fn an_invalid_line_is_reported_and_later_lines_are_parsed() {
-    let found = lines(&["oh\n{\"n\":1}\n{\"n\":-1}\n", "{\"n\":2}\n{\"n\":"]).await;
+    let found = parse_lines(&["oh\n{\"n\":1}\n{\"n\":-1}\n", "{\"n\":2}\n{\"n\":"]).await;
     let invalid = |at: usize| match &found[at] {
         Ok(JsonLine::Invalid(LineError { line, error })) => (*line, error.clone()),
         other => panic!("{other:?}"),
     };
     assert!(matches!(invalid(0), (1, ParseError::NotJson { .. })));
-    assert_eq!(found[1], Ok(row(1)));
+    assert_eq!(found[1], Ok(parsed_row(1)));
     assert!(matches!(invalid(2), (3, ParseError::TypeMismatch { path, .. }) if path == "n"));
-    assert_eq!(found[3], Ok(row(2)));
+    assert_eq!(found[3], Ok(parsed_row(2)));
     assert!(matches!(invalid(4), (5, ParseError::NotJson { text, .. }) if text == "{\"n\":"));
     assert_eq!(found.len(), 5);
 }
@@ -407,10 +429,10 @@ async fn an_invalid_line_is_reported_and_later_lines_are_parsed() {
 #[tokio::test]
 async fn only_a_line_feed_terminates_a_line() {
     let odd = "{\"n\":1,\"s\":\"a\u{2028}b\u{85}c\u{b}\"}";
-    let found = lines(&["{\"n\":1,\"s\":\"a\u{2028}b\u{85}\"}\n"]).await;
+    let found = parse_lines(&["{\"n\":1,\"s\":\"a\u{2028}b\u{85}\"}\n"]).await;
     assert_eq!(found, [Ok(JsonLine::Object(Row { n: 1, s: "a\u{2028}b\u{85}".into() }))]);
     // A control character is no JSON.
-    assert!(matches!(&lines(&[odd]).await[..], [Ok(JsonLine::Invalid(_))]));
+    assert!(matches!(&parse_lines(&[odd]).await[..], [Ok(JsonLine::Invalid(_))]));
 }
 
 #[tokio::test]
@@ -421,23 +443,23 @@ async fn an_overlong_line_is_reported_once_and_not_buffered() {
         Ok(JsonLine::Invalid(LineError { line, error }))
     };
     let whole = format!("{long}\n{{\"n\":2}}\n{long}");
-    let expected = [too_long(1), Ok(row(2)), too_long(3)];
-    assert_eq!(lines(&[&whole]).await, expected);
+    let expected = [too_long(1), Ok(parsed_row(2)), too_long(3)];
+    assert_eq!(parse_lines(&[&whole]).await, expected);
     let pieces: Vec<_> = whole.split_inclusive('x').collect();
-    assert_eq!(lines(&pieces).await, expected);
+    assert_eq!(parse_lines(&pieces).await, expected);
 }
 
 #[tokio::test]
 async fn a_retracted_turn_invalidates_its_lines_and_restarts_line_numbers() {
-    let mut parts = events(&["{\"n\":1}\n{\"n\":2}\n{\"n\":"]);
+    let mut parts = text_events(&["{\"n\":1}\n{\"n\":2}\n{\"n\":"]);
     let (why, usage) = ("again".into(), turnstream::Usage::default());
     parts.push(Ok(TurnEvent::Retracted { why, usage }));
-    parts.extend(events(&["3\n{\"n\":4}\n"]));
-    parts.push(complete(StopReason::Stop).await);
-    let found: Rows = stream::iter(parts).json_lines().collect().await;
-    assert_eq!(found[..3], [Ok(row(1)), Ok(row(2)), Ok(JsonLine::Retracted)]);
+    parts.extend(text_events(&["3\n{\"n\":4}\n"]));
+    parts.push(turn_complete_event(StopReason::Stop).await);
+    let found: ParsedRows = stream::iter(parts).json_lines().collect().await;
+    assert_eq!(found[..3], [Ok(parsed_row(1)), Ok(parsed_row(2)), Ok(JsonLine::Retracted)]);
     assert!(matches!(&found[3], Ok(JsonLine::Invalid(LineError { line: 1, .. }))));
-    assert_eq!(found[4..], [Ok(row(4))]);
+    assert_eq!(found[4..], [Ok(parsed_row(4))]);
 }
 
 #[tokio::test]
@@ -448,21 +470,22 @@ async fn a_possibly_truncated_list_ends_with_an_error() {
         (StopReason::ContentFilter, ErrorKind::Filtered),
         (StopReason::Refusal, ErrorKind::Filtered),
     ] {
-        let mut parts = events(&["{\"n\":1}\n{\"n\":2}"]);
-        parts.push(complete(stop).await);
-        let found: Rows = stream::iter(parts).json_lines().collect().await;
-        assert_eq!((found.len(), &found[0]), (2, &Ok(row(1))));
+        let mut parts = text_events(&["{\"n\":1}\n{\"n\":2}"]);
+        parts.push(turn_complete_event(stop).await);
+        let found: ParsedRows = stream::iter(parts).json_lines().collect().await;
+        assert_eq!((found.len(), &found[0]), (2, &Ok(parsed_row(1))));
         let error = found[1].as_ref().unwrap_err();
         assert_eq!(error.kind(), kind);
         assert!(error.find_source::<ParseError>().is_some());
     }
-    let found: Rows = stream::iter(events(&["{\"n\":1}\n{\"n\":2}"])).json_lines().collect().await;
+    let found: ParsedRows =
+        stream::iter(text_events(&["{\"n\":1}\n{\"n\":2}"])).json_lines().collect().await;
     assert_eq!(found[1].as_ref().unwrap_err().kind(), ErrorKind::IncompleteTurn);
-    let mut parts = events(&["{\"n\":1}\n{\"n\":2}"]);
+    let mut parts = text_events(&["{\"n\":1}\n{\"n\":2}"]);
     parts.push(Err(Error::new(ErrorKind::Server, "gone")));
-    parts.extend(events(&["\n"]));
-    let found: Rows = stream::iter(parts).json_lines().collect().await;
-    assert_eq!((found.len(), &found[0]), (2, &Ok(row(1))));
+    parts.extend(text_events(&["\n"]));
+    let found: ParsedRows = stream::iter(parts).json_lines().collect().await;
+    assert_eq!((found.len(), &found[0]), (2, &Ok(parsed_row(1))));
     assert_eq!(found[1].as_ref().unwrap_err().kind(), ErrorKind::Server);
 }
 

@@ -17,29 +17,29 @@ use turnstream::{Agent, Error, ErrorKind, Event, Outcome};
 use crate::support::tools::spec;
 
 /// A model that calls the tool `sub` and then answers with its result.
-fn delegating() -> Scripted {
+fn delegating_model() -> Scripted {
     Scripted::from_fn(|request, _| match request.history.last().and_then(Item::as_tool_result) {
         None => Reply::new().call("sub", json!({ "prompt": "go" })),
         Some(result) => Reply::text(&format!("{}: {}", result.kind, result.content.text())),
     })
 }
 
-fn limits(max_depth: u32) -> Limits {
+fn limits_with_depth(max_depth: u32) -> Limits {
     Limits { max_depth, ..Limits::default() }
 }
 
 /// An agent above this many levels of sub-agents, each of which is made a tool by `tool`.
-fn tower(levels: usize, tool: fn(&Agent) -> Tool) -> Agent {
+fn nested_agents(levels: usize, tool: fn(&Agent) -> Tool) -> Agent {
     let deepest = Agent::new(Scripted::from_fn(|_, _| Reply::text("deepest")));
-    (0..levels).fold(deepest, |below, _| Agent::new(delegating()).with_tools([tool(&below)]))
+    (0..levels).fold(deepest, |below, _| Agent::new(delegating_model()).with_tools([tool(&below)]))
 }
 
-fn as_tool(agent: &Agent) -> Tool {
+fn wrap_as_tool(agent: &Agent) -> Tool {
     agent.as_tool("sub", "Goes deeper").unwrap()
 }
 
 /// A tool that runs an agent itself, and passes on the data of its run.
-fn by_hand(agent: &Agent) -> Tool {
+fn handwritten_sub_agent_tool(agent: &Agent) -> Tool {
     let agent = agent.clone();
     let run = move |_: serde_json::Value, cx: ToolContext| {
         let run = agent.run("go").with_data(cx.run_data().clone());
@@ -49,7 +49,7 @@ fn by_hand(agent: &Agent) -> Tool {
 }
 
 /// How deep events were nested, and the outcome.
-fn run(agent: &Agent) -> (usize, Outcome) {
+fn run_and_measure_depth(agent: &Agent) -> (usize, Outcome) {
     let mut run = agent.run("go");
     let mut deepest = 0;
     block_on(async {
@@ -66,10 +66,10 @@ fn run(agent: &Agent) -> (usize, Outcome) {
 
 #[test]
 fn sub_agents_nest_eight_levels_deep_and_the_next_call_is_denied() {
-    let (depth, outcome) = run(&tower(8, as_tool));
+    let (depth, outcome) = run_and_measure_depth(&nested_agents(8, wrap_as_tool));
     assert_eq!((depth, outcome.reason), (8, EndReason::Completed));
     assert!(outcome.text.ends_with("deepest"), "{}", outcome.text);
-    let (depth, outcome) = run(&tower(9, as_tool));
+    let (depth, outcome) = run_and_measure_depth(&nested_agents(9, wrap_as_tool));
     assert_eq!((depth, outcome.reason), (8, EndReason::Completed));
     let denied = "denied: Denied: sub-agents run inside one another as deep as they may";
     assert!(outcome.text.contains(denied), "{}", outcome.text);
@@ -78,14 +78,24 @@ fn sub_agents_nest_eight_levels_deep_and_the_next_call_is_denied() {
 #[test]
 fn the_depth_limit_of_the_outermost_run_applies_to_all_sub_agents() {
     for (max_depth, levels, reached) in [(2, 5, 2), (12, 12, 12), (0, 1, 0)] {
-        let agent = tower(levels, as_tool).with_limits(limits(max_depth));
-        assert_eq!(run(&agent).0, reached, "{levels} levels, {max_depth} allowed");
+        let agent = nested_agents(levels, wrap_as_tool).with_limits(limits_with_depth(max_depth));
+        assert_eq!(
+            run_and_measure_depth(&agent).0,
+            reached,
+            "{levels} levels, {max_depth} allowed"
+        );
     }
 }
 
 #[test]
 fn a_tool_that_runs_an_agent_itself_counts_as_a_level() {
-    let text = |levels| run(&tower(levels, by_hand).with_limits(limits(3))).1.text;
+    let text = |levels| {
+        run_and_measure_depth(
+            &nested_agents(levels, handwritten_sub_agent_tool).with_limits(limits_with_depth(3)),
+        )
+        .1
+        .text
+    };
     assert!(text(3).ends_with("deepest"), "{}", text(3));
     assert!(text(4).contains("denied: Denied"), "{}", text(4));
 }
@@ -101,9 +111,9 @@ fn a_denied_sub_agent_is_not_started_and_other_tools_still_run() {
     let below = Scripted::new(Vec::<Reply>::new());
     let batch = Reply::new().call("sub", json!({ "prompt": "go" })).call("other", json!({}));
     let agent = Agent::new(Scripted::new([batch, Reply::text("done")]))
-        .with_tools([as_tool(&Agent::new(below.clone())), other.unwrap()])
-        .with_limits(limits(0));
-    let (_, outcome) = run(&agent);
+        .with_tools([wrap_as_tool(&Agent::new(below.clone())), other.unwrap()])
+        .with_limits(limits_with_depth(0));
+    let (_, outcome) = run_and_measure_depth(&agent);
     let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
     let kinds: Vec<_> = results.map(|result| result.kind).collect();
     assert_eq!(kinds, [ResultKind::Denied, ResultKind::Ok]);
@@ -113,7 +123,9 @@ fn a_denied_sub_agent_is_not_started_and_other_tools_still_run() {
 #[test]
 fn thirty_sub_agents_inside_one_another_fit_a_stack_of_two_mib() {
     let deep = || {
-        let (depth, outcome) = run(&tower(30, as_tool).with_limits(limits(30)));
+        let (depth, outcome) = run_and_measure_depth(
+            &nested_agents(30, wrap_as_tool).with_limits(limits_with_depth(30)),
+        );
         assert_eq!((depth, outcome.reason), (30, EndReason::Completed));
     };
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(deep).unwrap();
@@ -130,10 +142,10 @@ fn evidence_and_progress_of_deeply_nested_sub_agents_survive_serialization() {
             futures::stream::iter([progress, ToolUpdate::output("done")])
         }
     });
-    let bottom = Agent::new(delegating()).with_tools([tool.unwrap()]);
-    let agent =
-        (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(&below)]));
-    check_read_back(&agent);
+    let bottom = Agent::new(delegating_model()).with_tools([tool.unwrap()]);
+    let agent = (0..8)
+        .fold(bottom, |below, _| Agent::new(delegating_model()).with_tools([wrap_as_tool(&below)]));
+    assert_events_round_trip(&agent);
 }
 
 #[test]
@@ -147,27 +159,28 @@ fn evidence_and_progress_set_by_hooks_survive_serialization_at_any_depth() {
     };
     let redacting = |deep: RawJson| {
         let (of_progress, of_evidence) = (deep.clone(), deep);
-        Agent::new(delegating())
+        Agent::new(delegating_model())
             .with_hook(hook::redact_progress(move |_, _, data| *data = of_progress.clone()))
             .with_hook(hook::redact_evidence(move |_, _, json| *json = of_evidence.clone()))
     };
     let after = |deep: RawJson| {
-        Agent::new(delegating()).with_hook(hook::after_tool(move |_, _, result| {
+        Agent::new(delegating_model()).with_hook(hook::after_tool(move |_, _, result| {
             let report = Arc::make_mut(result.report.get_or_insert_default());
             report.evidence.push(deep.clone());
         }))
     };
     for bottom in [redacting(deep.clone()), after(deep)] {
         let bottom = bottom.with_tools([tool().unwrap()]);
-        let agent =
-            (0..8).fold(bottom, |below, _| Agent::new(delegating()).with_tools([as_tool(&below)]));
-        check_read_back(&agent);
+        let agent = (0..8).fold(bottom, |below, _| {
+            Agent::new(delegating_model()).with_tools([wrap_as_tool(&below)])
+        });
+        assert_events_round_trip(&agent);
     }
 }
 
 /// Each event of a run is read back as it was written.
 #[track_caller]
-fn check_read_back(agent: &Agent) {
+fn assert_events_round_trip(agent: &Agent) {
     let mut run = agent.run("go");
     while let Some(event) = block_on(run.next()) {
         let event = event.unwrap();
@@ -238,7 +251,7 @@ fn the_error_of_a_hook_names_the_agent_it_ran_for() {
         hook::on_failure(move |_, error| told.lock().unwrap().push(error.to_string()))
     };
     let below = Agent::new(Scripted::new(["Hi."])).with_hook(failing).with_hook(telling);
-    block_on(Agent::new(delegating()).with_tools([as_tool(&below)]).run("go").outcome());
+    block_on(Agent::new(delegating_model()).with_tools([wrap_as_tool(&below)]).run("go").outcome());
     let told = told.lock().unwrap();
     assert!(told[0].contains("/sub` failed in `turn_started`: no"), "{told:?}");
 }

@@ -17,7 +17,7 @@ use crate::support::runs::collect_rest;
 use crate::support::tools::spec;
 
 /// Runs a parent that calls the agent once: how the child ended, and what its result is.
-async fn result_of(child: Agent) -> (EndReason, ResultKind, String) {
+async fn sub_agent_result(child: Agent) -> (EndReason, ResultKind, String) {
     let tool = child.as_tool("child", "Looks").unwrap();
     let asks = Reply::new().call("child", json!({ "prompt": "look" }));
     let parent = Agent::new(Scripted::new([asks, "I see.".into()])).with_tools([tool]);
@@ -34,7 +34,7 @@ async fn result_of(child: Agent) -> (EndReason, ResultKind, String) {
 }
 
 /// An agent that says this, then calls a tool, and then goes on with `replies`.
-fn says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agent {
+fn agent_that_says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agent {
     let cost = Usage { input_tokens: 10, ..Usage::default() };
     let first = Reply::text(text).call("t", json!({})).usage(cost);
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap();
@@ -45,25 +45,29 @@ fn says(text: &str, replies: impl IntoIterator<Item = Reply>) -> Agent {
 }
 
 /// The agents that end early, each of which has said `text` in its last turn.
-fn that_end_early(text: &str) -> Vec<(EndReason, Agent, &'static str)> {
+fn agents_that_end_early(text: &str) -> Vec<(EndReason, Agent, &'static str)> {
     let cut = Reply::text(text).stop(StopReason::MaxTokens);
     let stops = hook::should_stop(|_| async { true });
     vec![
-        (EndReason::MaxTurns, says(text, []).with_max_turns(1), "the step limit was reached"),
+        (
+            EndReason::MaxTurns,
+            agent_that_says(text, []).with_max_turns(1),
+            "the step limit was reached",
+        ),
         (
             EndReason::Budget,
-            says(text, []).with_budget(Budget::new().with_total_tokens(5)),
+            agent_that_says(text, []).with_budget(Budget::new().with_total_tokens(5)),
             "its budget was spent",
         ),
-        (EndReason::Truncated, says("", [cut]), "the output limit was reached"),
-        (EndReason::Stopped, says(text, []).with_hook(stops), "it was stopped"),
+        (EndReason::Truncated, agent_that_says("", [cut]), "the output limit was reached"),
+        (EndReason::Stopped, agent_that_says(text, []).with_hook(stops), "it was stopped"),
     ]
 }
 
 #[tokio::test]
 async fn a_sub_agent_ended_early_with_text_is_a_result_marked_as_partial() {
-    for (reason, child, why) in that_end_early("Two of ten.") {
-        let (ended, kind, text) = result_of(child).await;
+    for (reason, child, why) in agents_that_end_early("Two of ten.") {
+        let (ended, kind, text) = sub_agent_result(child).await;
         assert_eq!((ended, kind), (reason, ResultKind::Ok), "{text}");
         let stamp = format!("[stopped early: {why} — this result is partial]");
         assert!(text.starts_with("Two of ten.\n\n"), "{text}");
@@ -73,8 +77,8 @@ async fn a_sub_agent_ended_early_with_text_is_a_result_marked_as_partial() {
 
 #[tokio::test]
 async fn a_sub_agent_ended_early_without_text_is_a_failed_result() {
-    for (reason, child, why) in that_end_early(" ") {
-        let (ended, kind, text) = result_of(child).await;
+    for (reason, child, why) in agents_that_end_early(" ") {
+        let (ended, kind, text) = sub_agent_result(child).await;
         assert_eq!((ended, kind), (reason, ResultKind::Error), "{text}");
         assert!(text.contains(why), "{text}");
     }
@@ -86,15 +90,18 @@ async fn a_failed_sub_agent_is_an_error_result_even_with_text() {
     let repeats = Limits { end_after_repeats: 1, ..Limits::default() };
     let full = Reply::text("half").stop(StopReason::ContextWindow);
     for (reason, child) in [
-        (EndReason::Refused, says("", [Reply::text("no").stop(StopReason::Refusal)])),
-        (EndReason::Filtered, says("", [Reply::text("half").stop(StopReason::ContentFilter)])),
-        (EndReason::ContextWindow, says("", [full]).without_compactor()),
-        (EndReason::Malformed, says("so", [Reply::new().stop(StopReason::ToolCalls)])),
-        (EndReason::Repeating, says("so", []).with_limits(repeats)),
-        (EndReason::Incomplete, says("", [Reply::text("half").cut()])),
-        (EndReason::ProviderError, says("", [Reply::text("half").fail(busy)])),
+        (EndReason::Refused, agent_that_says("", [Reply::text("no").stop(StopReason::Refusal)])),
+        (
+            EndReason::Filtered,
+            agent_that_says("", [Reply::text("half").stop(StopReason::ContentFilter)]),
+        ),
+        (EndReason::ContextWindow, agent_that_says("", [full]).without_compactor()),
+        (EndReason::Malformed, agent_that_says("so", [Reply::new().stop(StopReason::ToolCalls)])),
+        (EndReason::Repeating, agent_that_says("so", []).with_limits(repeats)),
+        (EndReason::Incomplete, agent_that_says("", [Reply::text("half").cut()])),
+        (EndReason::ProviderError, agent_that_says("", [Reply::text("half").fail(busy)])),
     ] {
-        let (ended, kind, text) = result_of(child).await;
+        let (ended, kind, text) = sub_agent_result(child).await;
         assert_eq!((ended, kind), (reason, ResultKind::Error), "{text}");
         assert!(text.contains("[stopped early: "), "{text}");
     }
@@ -114,7 +121,7 @@ async fn the_default_turn_limit_of_a_sub_agent_is_eighty() {
         if let Some(cap) = cap {
             child = child.with_max_turns(cap);
         }
-        let (reason, kind, text) = result_of(child).await;
+        let (reason, kind, text) = sub_agent_result(child).await;
         assert_eq!((reason, kind), (EndReason::MaxTurns, ResultKind::Ok), "{text}");
         assert_eq!((model.requests().len(), asked.load(Ordering::Relaxed)), (expected, expected));
     }

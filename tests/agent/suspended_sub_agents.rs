@@ -22,15 +22,15 @@ use crate::support::tools::{constant_tool, spec};
 
 /// The idempotency keys of the calls that ran, in order.
 #[derive(Clone, Default)]
-struct Ran(Arc<Mutex<Vec<String>>>);
+struct ExecutedKeys(Arc<Mutex<Vec<String>>>);
 
-impl Ran {
+impl ExecutedKeys {
     fn keys(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
     /// A tool that notes its key.
-    fn tool(&self, name: &'static str) -> Tool {
+    fn recording_tool(&self, name: &'static str) -> Tool {
         let ran = self.clone();
         let run = move |_, cx: turnstream::tool::ToolContext| {
             ran.0.lock().unwrap().push(cx.idempotency_key().to_owned());
@@ -42,7 +42,7 @@ impl Ran {
 }
 
 /// A model that makes these calls, and then answers with their results.
-fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
+fn model_with_calls(calls: &'static [(&'static str, &'static str)]) -> Scripted {
     Scripted::from_fn(move |request, _| {
         let results = request.history.iter().filter_map(Item::as_tool_result);
         let texts: Vec<String> = results.map(|result| result.content.text()).collect();
@@ -56,54 +56,56 @@ fn calling(calls: &'static [(&'static str, &'static str)]) -> Scripted {
 }
 
 /// An agent that wants to delete something, which needs an approval.
-fn cleaner(ran: &Ran) -> Agent {
-    let tools = [ran.tool("look"), ran.tool("delete").requires_approval()];
-    Agent::new(calling(&[("look_1", "look"), ("delete_1", "delete")])).with_tools(tools)
+fn agent_with_one_delete(ran: &ExecutedKeys) -> Agent {
+    let tools = [ran.recording_tool("look"), ran.recording_tool("delete").requires_approval()];
+    Agent::new(model_with_calls(&[("look_1", "look"), ("delete_1", "delete")])).with_tools(tools)
 }
 
 /// An agent that deletes two things, one after the other, each with an approval.
-fn deleting_twice(ran: &Ran) -> Agent {
+fn agent_with_two_deletes(ran: &ExecutedKeys) -> Agent {
     let twice = Scripted::from_fn(|request, _| {
         match request.history.iter().filter_map(Item::as_tool_result).count() {
             n @ 0..=1 => Reply::new().call_raw(&format!("d{n}"), "delete", "{}"),
             _ => Reply::text("both are gone"),
         }
     });
-    Agent::new(twice).with_tools([ran.tool("delete").requires_approval()])
+    Agent::new(twice).with_tools([ran.recording_tool("delete").requires_approval()])
 }
 
-fn sub(name: &str, agent: &Agent) -> Tool {
+fn sub_agent_tool(name: &str, agent: &Agent) -> Tool {
     agent.as_tool(name, "").unwrap()
 }
 
 /// An agent whose sub-agent is the cleaner.
-fn boss(ran: &Ran) -> Agent {
-    Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &cleaner(ran))])
+fn parent_agent(ran: &ExecutedKeys) -> Agent {
+    Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &agent_with_one_delete(ran))])
 }
 
 /// An agent above the boss.
-fn chief(ran: &Ran) -> Agent {
-    Agent::new(calling(&[("boss_1", "boss")])).with_tools([sub("boss", &boss(ran))])
+fn grandparent_agent(ran: &ExecutedKeys) -> Agent {
+    Agent::new(model_with_calls(&[("boss_1", "boss")]))
+        .with_tools([sub_agent_tool("boss", &parent_agent(ran))])
 }
 
-async fn suspended(agent: &Agent) -> Outcome {
+async fn run_until_suspended(agent: &Agent) -> Outcome {
     let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Pending, "{outcome:?}");
     outcome
 }
 
 /// The history as another process reads it.
-fn stored(history: &History) -> History {
+fn round_trip_history(history: &History) -> History {
     let read: History = serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap();
     assert_eq!(&read, history);
     read
 }
 
-fn approved(pending: &[PendingCall]) -> Vec<(PendingCall, Verdict)> {
+fn approve_all(pending: &[PendingCall]) -> Vec<(PendingCall, Verdict)> {
     pending.iter().map(|call| (call.clone(), Verdict::Approve)).collect()
 }
 
-fn pending(path: &[&str], call_id: &str, name: &str) -> PendingCall {
+fn pending_call(path: &[&str], call_id: &str, name: &str) -> PendingCall {
     let path = path.iter().map(|id| (*id).to_owned()).collect();
     let arguments = r#"{"prompt":"go"}"#.to_owned();
     PendingCall { path, call_id: call_id.into(), name: name.into(), arguments }
@@ -111,9 +113,9 @@ fn pending(path: &[&str], call_id: &str, name: &str) -> PendingCall {
 
 #[tokio::test]
 async fn a_pending_call_of_a_sub_agent_suspends_the_run_and_has_its_path() {
-    let ran = Ran::default();
-    let outcome = suspended(&boss(&ran)).await;
-    let waits = pending(&["sub_1"], "delete_1", "delete");
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&parent_agent(&ran)).await;
+    let waits = pending_call(&["sub_1"], "delete_1", "delete");
     assert_eq!(outcome.pending, std::slice::from_ref(&waits));
     let json = serde_json::to_value(&outcome.pending).unwrap();
     assert_eq!(json[0]["path"], json!(["sub_1"]));
@@ -129,20 +131,21 @@ async fn a_pending_call_of_a_sub_agent_suspends_the_run_and_has_its_path() {
 
 #[tokio::test]
 async fn a_suspended_sub_agent_under_a_custom_policy_restarts_with_its_prompt() {
-    struct Foreign;
-    impl ToolPolicy for Foreign {
+    struct OtherExtension;
+    impl ToolPolicy for OtherExtension {
         fn policy_extension(&self) -> Option<Arc<dyn Any + Send + Sync>> {
             Some(Arc::new("of another kind"))
         }
     }
-    let ran = Ran::default();
-    let model = calling(&[("look_1", "look"), ("delete_1", "delete")]);
-    let tools = [ran.tool("look"), ran.tool("delete").requires_approval()];
-    let clean = sub("clean", &Agent::new(model.clone()).with_tools(tools));
-    let boss = Agent::new(calling(&[("sub_1", "clean")])).with_tools([clean.clone()]);
-    let outcome = suspended(&boss).await;
+    let ran = ExecutedKeys::default();
+    let model = model_with_calls(&[("look_1", "look"), ("delete_1", "delete")]);
+    let tools = [ran.recording_tool("look"), ran.recording_tool("delete").requires_approval()];
+    let clean = sub_agent_tool("clean", &Agent::new(model.clone()).with_tools(tools));
+    let boss = Agent::new(model_with_calls(&[("sub_1", "clean")])).with_tools([clean.clone()]);
+    let outcome = run_until_suspended(&boss).await;
 
-    let mut calls = Toolkit::new([clean]).resume(&outcome.history).unwrap().with_policy(Foreign);
+    let mut calls =
+        Toolkit::new([clean]).resume(&outcome.history).unwrap().with_policy(OtherExtension);
     while calls.next().await.is_some() {}
     assert_eq!(calls.finish().unwrap().results.len(), 1);
     let [first, anew] = &model.requests()[..] else { panic!("{:?}", model.requests()) };
@@ -153,7 +156,7 @@ async fn a_suspended_sub_agent_under_a_custom_policy_restarts_with_its_prompt() 
 
 #[tokio::test]
 async fn pending_calls_of_the_run_itself_have_no_path_in_json() {
-    let outcome = suspended(&cleaner(&Ran::default())).await;
+    let outcome = run_until_suspended(&agent_with_one_delete(&ExecutedKeys::default())).await;
     let json = serde_json::to_string(&outcome.pending).unwrap();
     let expected = r#"[{"call_id":"delete_1","name":"delete","arguments":"{\"prompt\":\"go\"}"}]"#;
     assert_eq!(json, expected);
@@ -164,10 +167,12 @@ async fn pending_calls_of_the_run_itself_have_no_path_in_json() {
 #[tokio::test]
 async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
     for levels in [1, 2] {
-        let agent = |ran: &Ran| if levels == 1 { boss(ran) } else { chief(ran) };
-        let outcome = suspended(&agent(&Ran::default())).await;
-        let (history, ran) = (stored(&outcome.history), Ran::default());
-        let resumed = agent(&ran).resume(history.clone(), approved(&outcome.pending)).unwrap();
+        let agent = |ran: &ExecutedKeys| {
+            if levels == 1 { parent_agent(ran) } else { grandparent_agent(ran) }
+        };
+        let outcome = run_until_suspended(&agent(&ExecutedKeys::default())).await;
+        let (history, ran) = (round_trip_history(&outcome.history), ExecutedKeys::default());
+        let resumed = agent(&ran).resume(history.clone(), approve_all(&outcome.pending)).unwrap();
         let journal = Journal::new(history);
         let mut events = Vec::new();
         let end = {
@@ -191,11 +196,12 @@ async fn an_approved_call_of_a_sub_agent_runs_once_in_another_process() {
 
 #[tokio::test]
 async fn a_denied_call_of_a_sub_agent_is_answered_and_the_sub_agent_continues() {
-    let ran = Ran::default();
-    let outcome = suspended(&chief(&ran)).await;
-    assert_eq!(outcome.pending, [pending(&["boss_1", "sub_1"], "delete_1", "delete")]);
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&grandparent_agent(&ran)).await;
+    assert_eq!(outcome.pending, [pending_call(&["boss_1", "sub_1"], "delete_1", "delete")]);
     let verdicts = [(outcome.pending[0].clone(), Verdict::deny("keep it"))];
-    let resumed = chief(&ran).resume(stored(&outcome.history), verdicts).unwrap();
+    let resumed =
+        grandparent_agent(&ran).resume(round_trip_history(&outcome.history), verdicts).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed);
     assert_eq!(end.text, "look ran, Denied: keep it");
@@ -203,31 +209,36 @@ async fn a_denied_call_of_a_sub_agent_is_answered_and_the_sub_agent_continues() 
 }
 
 /// Two cleaners, a slow tool and a call of its own that waits.
-fn busy(ran: &Ran) -> Agent {
+fn agent_with_many_calls(ran: &ExecutedKeys) -> Agent {
     let slow = Tool::raw(spec("slow"), |_, _| async {
         tokio::time::sleep(Duration::from_mins(1)).await;
         "slow ran"
     });
     let calls = &[("a", "clean"), ("own", "delete"), ("b", "clean"), ("c", "slow")];
-    let delete = ran.tool("delete").requires_approval();
-    Agent::new(calling(calls)).with_tools([sub("clean", &cleaner(ran)), delete, slow.unwrap()])
+    let delete = ran.recording_tool("delete").requires_approval();
+    Agent::new(model_with_calls(calls)).with_tools([
+        sub_agent_tool("clean", &agent_with_one_delete(ran)),
+        delete,
+        slow.unwrap(),
+    ])
 }
 
 #[tokio::test(start_paused = true)]
 async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue_on_resume() {
-    let ran = Ran::default();
-    let outcome = suspended(&busy(&ran)).await;
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&agent_with_many_calls(&ran)).await;
     let waits = [
-        pending(&["a"], "delete_1", "delete"),
-        pending(&[], "own", "delete"),
-        pending(&["b"], "delete_1", "delete"),
+        pending_call(&["a"], "delete_1", "delete"),
+        pending_call(&[], "own", "delete"),
+        pending_call(&["b"], "delete_1", "delete"),
     ];
     assert_eq!(outcome.pending, waits, "in the order of the calls");
     assert_eq!(result_summaries(&outcome.history), [("c", ResultKind::Ok, "slow ran".to_owned())]);
-    let ran = Ran::default();
-    let mut verdicts = approved(&waits);
+    let ran = ExecutedKeys::default();
+    let mut verdicts = approve_all(&waits);
     verdicts[2].1 = Verdict::deny("one is enough");
-    let resumed = busy(&ran).resume(stored(&outcome.history), verdicts).unwrap();
+    let resumed =
+        agent_with_many_calls(&ran).resume(round_trip_history(&outcome.history), verdicts).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     let mut keys = ran.keys();
@@ -242,14 +253,17 @@ async fn siblings_of_a_suspended_sub_agent_end_first_and_all_continue_on_resume(
 
 #[tokio::test]
 async fn a_sub_agent_may_be_suspended_again() {
-    let ran = Ran::default();
-    let child = deleting_twice(&ran);
-    let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
-    let mut outcome = suspended(&agent).await;
+    let ran = ExecutedKeys::default();
+    let child = agent_with_two_deletes(&ran);
+    let agent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &child)]);
+    let mut outcome = run_until_suspended(&agent).await;
     for (at, expected) in ["d0", "d1"].into_iter().enumerate() {
         assert_eq!((outcome.reason, &*outcome.pending[0].call_id), (EndReason::Pending, expected));
         assert_eq!(ran.keys().len(), at);
-        let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+        let resumed = agent
+            .resume(round_trip_history(&outcome.history), approve_all(&outcome.pending))
+            .unwrap();
         outcome = resumed.outcome().await;
     }
     assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "both are gone"));
@@ -261,9 +275,12 @@ async fn a_sub_agent_may_be_suspended_again() {
 
 #[tokio::test]
 async fn a_run_on_the_history_of_a_suspended_one_answers_the_call_as_interrupted() {
-    let ran = Ran::default();
-    let outcome = suspended(&boss(&ran)).await;
-    let end = boss(&ran).run_from(stored(&outcome.history), "never mind").outcome().await;
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&parent_agent(&ran)).await;
+    let end = parent_agent(&ran)
+        .run_from(round_trip_history(&outcome.history), "never mind")
+        .outcome()
+        .await;
     assert_eq!(result_kinds(&end.history), [ResultKind::Interrupted]);
     assert!(end.history.nested_history("sub_1").is_none(), "{:?}", end.history);
     assert_eq!(ran.keys().len(), 1, "nothing more ran");
@@ -271,20 +288,20 @@ async fn a_run_on_the_history_of_a_suspended_one_answers_the_call_as_interrupted
 
 #[tokio::test]
 async fn an_invalid_resume_is_rejected_before_anything_runs() {
-    let ran = Ran::default();
-    let outcome = suspended(&chief(&ran)).await;
-    let (history, call) = (stored(&outcome.history), outcome.pending[0].clone());
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&grandparent_agent(&ran)).await;
+    let (history, call) = (round_trip_history(&outcome.history), outcome.pending[0].clone());
     let before = ran.keys();
     let (yes, no) = (Verdict::Approve, Verdict::deny("no"));
-    let other = |path: &[&str], call_id| pending(path, call_id, "delete");
-    let agent = chief(&ran);
+    let other = |path: &[&str], call_id| pending_call(path, call_id, "delete");
+    let agent = grandparent_agent(&ran);
     for verdicts in [
         vec![],
         vec![(call.clone(), yes.clone()), (call.clone(), no.clone())],
         vec![(call.clone(), yes.clone()), (other(&["boss_1", "sub_1"], "x"), no.clone())],
         vec![(call.clone(), yes.clone()), (other(&["boss_1", "sub_2"], "delete_1"), no.clone())],
         vec![(call.clone(), yes.clone()), (other(&["x"], "delete_1"), no.clone())],
-        vec![(call.clone(), yes.clone()), (pending(&[], "boss_1", "boss"), no.clone())],
+        vec![(call.clone(), yes.clone()), (pending_call(&[], "boss_1", "boss"), no.clone())],
         vec![(other(&["boss_1"], "delete_1"), yes.clone())],
         vec![(other(&[], "delete_1"), yes.clone())],
         vec![(PendingCall { arguments: "{}".into(), ..call.clone() }, yes.clone())],
@@ -293,7 +310,8 @@ async fn an_invalid_resume_is_rejected_before_anything_runs() {
         assert_eq!(error.kind(), ErrorKind::InvalidRequest, "{verdicts:?}");
     }
     let answers = || Scripted::new(["never asked"]);
-    let bare = |name: &str, agent: &Agent| Agent::new(answers()).with_tools([sub(name, agent)]);
+    let bare =
+        |name: &str, agent: &Agent| Agent::new(answers()).with_tools([sub_agent_tool(name, agent)]);
     let no_delete = bare("boss", &bare("clean", &Agent::new(answers())));
     for (agent, what) in [
         (Agent::new(answers()), "there is no tool `boss`"),
@@ -301,7 +319,7 @@ async fn an_invalid_resume_is_rejected_before_anything_runs() {
         (bare("boss", &Agent::new(answers())), "there is no tool `clean`"),
         (no_delete, "there is no tool `delete`"),
     ] {
-        let error = agent.resume(history.clone(), approved(&outcome.pending)).unwrap_err();
+        let error = agent.resume(history.clone(), approve_all(&outcome.pending)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         assert!(error.message().contains(what), "{error}");
     }
@@ -310,14 +328,14 @@ async fn an_invalid_resume_is_rejected_before_anything_runs() {
 
 #[tokio::test]
 async fn a_sub_agents_call_can_be_approved_between_two_polls_by_its_path() {
-    let ran = Ran::default();
-    let mut run = chief(&ran).run_from(History::from_id("h"), "go");
+    let ran = ExecutedKeys::default();
+    let mut run = grandparent_agent(&ran).run_from(History::from_id("h"), "go");
     let mut asked = 0;
     while let Some(event) = run.next().await {
         let event = event.unwrap();
         if let Some(call) = event.approval_request() {
             asked += 1;
-            assert_eq!(call, pending(&["boss_1", "sub_1"], "delete_1", "delete"));
+            assert_eq!(call, pending_call(&["boss_1", "sub_1"], "delete_1", "delete"));
             let short = PendingCall { path: vec!["boss_1".into()], ..call.clone() };
             assert!(run.approve(short).is_err(), "the boss has no such call");
             assert!(run.approve(call.to_tool_call()).is_err(), "nor has the chief");
@@ -333,16 +351,17 @@ async fn a_sub_agents_call_can_be_approved_between_two_polls_by_its_path() {
 
 #[tokio::test]
 async fn policies_and_limits_are_not_applied_again_to_a_suspended_sub_agents_call() {
-    let ran = Ran::default();
-    let outcome = suspended(&boss(&ran)).await;
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&parent_agent(&ran)).await;
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
     let deny = hook::before_tool(move |_, call| {
         log.lock().unwrap().push(call.call_id.clone());
         async { turnstream::agent::hook::CallDecision::Deny("not again".into()) }
     });
-    let agent = boss(&ran).with_hook(deny).with_budget(Budget::new().with_tool_calls(0));
-    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let agent = parent_agent(&ran).with_hook(deny).with_budget(Budget::new().with_tool_calls(0));
+    let resumed =
+        agent.resume(round_trip_history(&outcome.history), approve_all(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert!(asked.lock().unwrap().is_empty());
     assert_eq!(result_summaries(&end.history)[0].2, "look ran, delete ran", "{end:?}");
@@ -351,14 +370,14 @@ async fn policies_and_limits_are_not_applied_again_to_a_suspended_sub_agents_cal
 /// Drops a resumed run after each of its events, resumes what is left, and counts what ran.
 #[tokio::test]
 async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progress() {
-    let outcome = suspended(&boss(&Ran::default())).await;
-    let resumed = |ran: &Ran, history: &History| -> Run {
-        let verdicts = approved(&history.pending_calls());
-        boss(ran).resume(stored(history), verdicts).unwrap()
+    let outcome = run_until_suspended(&parent_agent(&ExecutedKeys::default())).await;
+    let resumed = |ran: &ExecutedKeys, history: &History| -> Run {
+        let verdicts = approve_all(&history.pending_calls());
+        parent_agent(ran).resume(round_trip_history(history), verdicts).unwrap()
     };
-    let all = collect_rest(&mut resumed(&Ran::default(), &outcome.history)).await.len();
+    let all = collect_rest(&mut resumed(&ExecutedKeys::default(), &outcome.history)).await.len();
     for at in 0..all {
-        let ran = Ran::default();
+        let ran = ExecutedKeys::default();
         let mut run = resumed(&ran, &outcome.history);
         for _ in 0..at {
             run.next().await.unwrap().unwrap();
@@ -381,8 +400,8 @@ async fn a_resumed_run_dropped_at_any_poll_continues_with_its_sub_agents_progres
 
 #[tokio::test]
 async fn serialized_events_of_a_suspended_run_fold_to_its_history() {
-    let ran = Ran::default();
-    let mut run = chief(&ran).run_from(History::from_id("h"), "go");
+    let ran = ExecutedKeys::default();
+    let mut run = grandparent_agent(&ran).run_from(History::from_id("h"), "go");
     let journal = Journal::new(History::from_id("h"));
     let mut told = Vec::new();
     while let Some(event) = run.next().await {
@@ -396,13 +415,13 @@ async fn serialized_events_of_a_suspended_run_fold_to_its_history() {
             assert!(line.starts_with(r#"{"type":"tool_suspended","call_id":"boss_1","#));
         }
     }
-    assert_eq!(told, [pending(&["sub_1"], "delete_1", "delete")]);
+    assert_eq!(told, [pending_call(&["sub_1"], "delete_1", "delete")]);
 }
 
 #[tokio::test]
 async fn a_fork_of_a_suspended_run_has_its_own_idempotency_keys() {
-    let ran = Ran::default();
-    let outcome = suspended(&chief(&ran)).await;
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&grandparent_agent(&ran)).await;
     let forked = outcome.history.fork(&turnstream::env::CountingIds::new("f"));
     let nested = forked.nested_history("boss_1").unwrap();
     assert_eq!(nested.id(), format!("{}/boss_1", forked.id()));
@@ -414,9 +433,9 @@ async fn a_fork_of_a_suspended_run_has_its_own_idempotency_keys() {
 
 #[tokio::test]
 async fn the_history_of_a_suspended_sub_agent_is_not_sent_to_the_model() {
-    let ran = Ran::default();
-    let outcome = suspended(&boss(&ran)).await;
-    let request = turnstream::Request::new(stored(&outcome.history));
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&parent_agent(&ran)).await;
+    let request = turnstream::Request::new(round_trip_history(&outcome.history));
     let bodies = [
         turnstream::provider::anthropic::encode(&request, "m").unwrap(),
         turnstream::provider::openai_chat::encode(
@@ -437,9 +456,9 @@ async fn the_history_of_a_suspended_sub_agent_is_not_sent_to_the_model() {
 
 #[tokio::test]
 async fn without_a_parent_agent_a_waiting_sub_agent_ends_with_an_error_result() {
-    let ran = Ran::default();
-    let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran))]);
-    let model = calling(&[("sub_1", "clean")]);
+    let ran = ExecutedKeys::default();
+    let kit = turnstream::Toolkit::new([sub_agent_tool("clean", &agent_with_one_delete(&ran))]);
+    let model = model_with_calls(&[("sub_1", "clean")]);
     let history = History::from_items("h", [Item::user("go")]);
     let request = turnstream::Request::new(history.clone()).with_tools(kit.specs());
     let turn = turnstream::TurnStreamExt::into_turn(turnstream::provider::Provider::stream_turn(
@@ -455,10 +474,12 @@ async fn without_a_parent_agent_a_waiting_sub_agent_ends_with_an_error_result() 
 
 #[tokio::test]
 async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any_other() {
-    let ran = Ran::default();
-    let outcome = suspended(&boss(&ran)).await;
-    let kit = turnstream::Toolkit::new([sub("clean", &cleaner(&ran)).requires_approval()]);
-    let mut tools = kit.resume(&stored(&outcome.history)).unwrap();
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&parent_agent(&ran)).await;
+    let kit = turnstream::Toolkit::new([
+        sub_agent_tool("clean", &agent_with_one_delete(&ran)).requires_approval()
+    ]);
+    let mut tools = kit.resume(&round_trip_history(&outcome.history)).unwrap();
     while tools.next().await.is_some() {}
     let answered = tools.finish().unwrap();
     assert_eq!(result_kinds(&answered.history), [ResultKind::Denied], "nobody could approve it");
@@ -466,29 +487,31 @@ async fn without_a_parent_agent_a_suspended_sub_agents_call_is_admitted_like_any
 }
 
 /// An interactive run that only its outcome is awaited of.
-fn interactive(agent: &Agent) -> Run {
+fn start_interactive_run(agent: &Agent) -> Run {
     agent.clone().interactive().run_from(History::from_id("h"), "go")
 }
 
 #[tokio::test]
 async fn an_interactive_run_without_handles_is_suspended() {
-    let ran = Ran::default();
-    let outcome = interactive(&cleaner(&ran)).outcome().await;
+    let ran = ExecutedKeys::default();
+    let outcome = start_interactive_run(&agent_with_one_delete(&ran)).outcome().await;
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
     // The same for an interactive sub-agent, whose handle its parent keeps.
-    let child = cleaner(&ran).interactive();
-    let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
+    let child = agent_with_one_delete(&ran).interactive();
+    let agent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &child)]);
     let outcome = agent.run_from(History::from_id("h"), "go").outcome().await;
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
 }
 
 #[tokio::test]
 async fn an_interactive_run_waits_until_its_last_handle_is_dropped() {
-    let ran = Ran::default();
-    let child = cleaner(&ran).interactive();
-    let parent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
-    for agent in [cleaner(&ran), parent] {
-        let run = interactive(&agent);
+    let ran = ExecutedKeys::default();
+    let child = agent_with_one_delete(&ran).interactive();
+    let parent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &child)]);
+    for agent in [agent_with_one_delete(&ran), parent] {
+        let run = start_interactive_run(&agent);
         let (handle, other) = (run.handle(), run.handle());
         let mut outcome = Box::pin(run.outcome());
         for _ in 0..3 {
@@ -510,10 +533,11 @@ async fn an_interactive_run_waits_until_its_last_handle_is_dropped() {
 
 #[tokio::test]
 async fn an_interactive_run_polled_as_a_stream_waits_for_a_verdict() {
-    let ran = Ran::default();
-    let child = cleaner(&ran).interactive();
-    let agent = Agent::new(calling(&[("sub_1", "clean")])).with_tools([sub("clean", &child)]);
-    let mut run = interactive(&agent);
+    let ran = ExecutedKeys::default();
+    let child = agent_with_one_delete(&ran).interactive();
+    let agent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &child)]);
+    let mut run = start_interactive_run(&agent);
     let events = pull_ready(&mut run);
     assert!(events.iter().all(|event| event.outcome().is_none()), "it waits");
     let asked = events.iter().find_map(Event::approval_request).unwrap();
@@ -524,7 +548,7 @@ async fn an_interactive_run_polled_as_a_stream_waits_for_a_verdict() {
 
 #[tokio::test]
 async fn a_suspended_sub_agent_with_repaired_arguments_can_continue() {
-    let ran = Ran::default();
+    let ran = ExecutedKeys::default();
     let model = Scripted::from_fn(|request, _| {
         match request.history.iter().find_map(Item::as_tool_result) {
             Some(result) => Reply::text(&result.content.text()),
@@ -533,21 +557,24 @@ async fn a_suspended_sub_agent_with_repaired_arguments_can_continue() {
     });
     let repair =
         hook::repair_arguments(|_: &_, _: &_, _: &_| Some(r#"{"prompt":"go"}"#.to_owned()));
-    let agent = Agent::new(model).with_tools([sub("clean", &cleaner(&ran))]).with_hook(repair);
-    let outcome = suspended(&agent).await;
-    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let agent = Agent::new(model)
+        .with_tools([sub_agent_tool("clean", &agent_with_one_delete(&ran))])
+        .with_hook(repair);
+    let outcome = run_until_suspended(&agent).await;
+    let resumed =
+        agent.resume(round_trip_history(&outcome.history), approve_all(&outcome.pending)).unwrap();
     assert_eq!(resumed.outcome().await.text, "look ran, delete ran");
 }
 
 #[tokio::test]
 async fn resuming_a_sub_agent_with_an_unusable_history_is_rejected_before_anything_runs() {
-    let ran = Ran::default();
-    let outcome = suspended(&boss(&ran)).await;
+    let ran = ExecutedKeys::default();
+    let outcome = run_until_suspended(&parent_agent(&ran)).await;
     let mut json = serde_json::to_value(&outcome.history).unwrap();
     let items = json["nested"]["sub_1"]["items"].as_array_mut().unwrap();
     items.push(json!({ "type": "user", "content": "one more thing" }));
     let history: History = serde_json::from_value(json).unwrap();
-    let error = boss(&ran).resume(history, approved(&outcome.pending)).unwrap_err();
+    let error = parent_agent(&ran).resume(history, approve_all(&outcome.pending)).unwrap_err();
     assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some("sub_1")));
     assert!(error.message().contains("in the sub-agent of `sub_1`"), "{error}");
 }
@@ -559,11 +586,13 @@ async fn the_side_effects_of_a_suspended_sub_agent_are_reported_however_its_call
         assert_eq!(result.kind, ResultKind::Interrupted);
         result.report.expect("a record").side_effects.clone()
     };
-    for (make, at_most) in [(boss as fn(&Ran) -> Agent, 1), (chief, 0)] {
-        let ran = Ran::default();
-        let (agent, outcome) = (make(&ran), suspended(&make(&ran)).await);
+    for (make, at_most) in [(parent_agent as fn(&ExecutedKeys) -> Agent, 1), (grandparent_agent, 0)]
+    {
+        let ran = ExecutedKeys::default();
+        let (agent, outcome) = (make(&ran), run_until_suspended(&make(&ran)).await);
         let look = [turnstream::item::SideEffect::of_change("look")];
-        let (history, verdicts) = (stored(&outcome.history), approved(&outcome.pending));
+        let (history, verdicts) =
+            (round_trip_history(&outcome.history), approve_all(&outcome.pending));
         let end = agent.run_from(history.clone(), "never mind").outcome().await;
         assert_eq!(changed(&end), look, "answered by another run");
         for events in 0..=at_most {
@@ -586,17 +615,17 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
     use turnstream::EventStreamExt;
     use turnstream::trace::TraceAction;
 
-    let ran = Ran::default();
-    let agent = chief(&ran);
+    let ran = ExecutedKeys::default();
+    let agent = grandparent_agent(&ran);
     let trace = agent.new_trace();
     let first =
         collect_rest(&mut agent.run_from(History::from_id("h"), "go").trace_to(&trace)).await;
     let outcome = final_outcome(&first);
-    let (steps, history) = (trace.events().len(), stored(&outcome.history));
+    let (steps, history) = (trace.events().len(), round_trip_history(&outcome.history));
     // The trace that saw it suspended, and one of another process.
     let other = agent.new_trace().with_resumed_history(&history);
     for (trace, seen) in [(trace, steps), (other, 0)] {
-        let resumed = agent.resume(history.clone(), approved(&outcome.pending)).unwrap();
+        let resumed = agent.resume(history.clone(), approve_all(&outcome.pending)).unwrap();
         collect_rest(&mut resumed.trace_to(&trace)).await;
         let mut tools = Vec::new();
         for step in &trace.events()[seen..] {
@@ -612,13 +641,13 @@ async fn a_trace_shows_the_calls_of_a_sub_agent_that_continues_with_their_argume
 // With what becomes void, what is observed and what gets shorter meanwhile.
 
 /// Where the tombstones of a history are.
-fn void(history: &History) -> Vec<usize> {
+fn tombstone_positions(history: &History) -> Vec<usize> {
     let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
     void.map(|(at, _)| at).collect()
 }
 
 /// A model that says what the last result was, or makes this call.
-fn once(id: &'static str, name: &'static str) -> Scripted {
+fn single_call_model(id: &'static str, name: &'static str) -> Scripted {
     Scripted::from_fn(move |request, _| match request.history.last().unwrap().as_tool_result() {
         Some(result) => Reply::text(&result.content.text()),
         None => Reply::new().call_raw(id, name, r#"{"prompt":"go"}"#),
@@ -628,14 +657,16 @@ fn once(id: &'static str, name: &'static str) -> Scripted {
 #[tokio::test]
 async fn items_before_a_suspended_call_can_be_tombstoned_and_its_sub_agent_continues() {
     for levels in [1, 2] {
-        let build = |ran: &Ran| {
+        let build = |ran: &ExecutedKeys| {
             let agent = match levels {
-                1 => Agent::new(once("top", "clean")).with_tools([sub("clean", &cleaner(ran))]),
-                _ => Agent::new(once("top", "boss")).with_tools([sub("boss", &boss(ran))]),
+                1 => Agent::new(single_call_model("top", "clean"))
+                    .with_tools([sub_agent_tool("clean", &agent_with_one_delete(ran))]),
+                _ => Agent::new(single_call_model("top", "boss"))
+                    .with_tools([sub_agent_tool("boss", &parent_agent(ran))]),
             };
             agent.with_recorder(replays::replaying_recorder())
         };
-        let ran = Ran::default();
+        let ran = ExecutedKeys::default();
         let mut run = build(&ran).run_from(History::from_items("h", session_items(2)), "go");
         run.tombstone([3]).unwrap();
         pull_until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Suspended { .. })))
@@ -647,19 +678,19 @@ async fn items_before_a_suspended_call_can_be_tombstoned_and_its_sub_agent_conti
         let events = collect_rest(&mut run).await;
         let outcome = final_outcome(&events);
         assert_eq!(outcome.reason, EndReason::Pending);
-        assert_eq!(void(&outcome.history), [1, 3, 4, 5, 7, 8]);
+        assert_eq!(tombstone_positions(&outcome.history), [1, 3, 4, 5, 7, 8]);
         assert_eq!(outcome.history.pending_calls(), outcome.pending);
         assert_eq!(outcome.new_items().len(), 2, "{:?}", outcome.new_items());
-        let history = stored(&outcome.history);
+        let history = round_trip_history(&outcome.history);
         assert_eq!(history.nested_history("top").unwrap().id(), "h/top");
 
-        let ran = Ran::default();
-        let resumed = build(&ran).resume(history, approved(&outcome.pending)).unwrap();
+        let ran = ExecutedKeys::default();
+        let resumed = build(&ran).resume(history, approve_all(&outcome.pending)).unwrap();
         assert_eq!(resumed.tombstone([0, call]).unwrap_err().parameter(), Some("top"));
         resumed.tombstone([0, 9]).unwrap();
         let end = resumed.outcome().await;
         assert_eq!(end.reason, EndReason::Completed, "{end:?}");
-        assert_eq!(void(&end.history), [0, 1, 3, 4, 5, 7, 8, 9]);
+        assert_eq!(tombstone_positions(&end.history), [0, 1, 3, 4, 5, 7, 8, 9]);
         assert_eq!(ran.keys().len(), 1);
         assert_eq!(end.new_items().len(), 2, "{:?}", end.new_items());
     }
@@ -667,19 +698,24 @@ async fn items_before_a_suspended_call_can_be_tombstoned_and_its_sub_agent_conti
 
 #[tokio::test]
 async fn a_run_that_is_suspended_again_applies_tombstones_at_its_end() {
-    let ran = Ran::default();
-    let child = deleting_twice(&ran);
-    let agent = Agent::new(calling(&[("sub_1", "clean")]))
-        .with_tools([sub("clean", &child)])
+    let ran = ExecutedKeys::default();
+    let child = agent_with_two_deletes(&ran);
+    let agent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &child)])
         .with_recorder(replays::replaying_recorder());
-    let mut outcome = suspended(&agent).await;
-    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let mut outcome = run_until_suspended(&agent).await;
+    let resumed =
+        agent.resume(round_trip_history(&outcome.history), approve_all(&outcome.pending)).unwrap();
     resumed.tombstone([0]).unwrap();
     outcome = resumed.outcome().await;
-    assert_eq!((outcome.reason, void(&outcome.history)), (EndReason::Pending, vec![0]));
+    assert_eq!(
+        (outcome.reason, tombstone_positions(&outcome.history)),
+        (EndReason::Pending, vec![0])
+    );
     let nested = outcome.history.nested_history("sub_1").unwrap();
     assert_eq!(result_kinds(nested), [ResultKind::Ok]);
-    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let resumed =
+        agent.resume(round_trip_history(&outcome.history), approve_all(&outcome.pending)).unwrap();
     outcome = resumed.outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed);
     assert_eq!(ran.keys(), ["h/sub_1/d0", "h/sub_1/d1"]);
@@ -687,10 +723,14 @@ async fn a_run_that_is_suspended_again_applies_tombstones_at_its_end() {
 
 #[tokio::test]
 async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_stays() {
-    let ran = Ran::default();
-    let agent = Agent::new(calling(&[("sub_1", "clean"), ("look_0", "look"), ("sub_2", "clean")]))
-        .with_tools([sub("clean", &cleaner(&ran)), ran.tool("look")])
-        .with_recorder(replays::replaying_recorder());
+    let ran = ExecutedKeys::default();
+    let agent =
+        Agent::new(model_with_calls(&[("sub_1", "clean"), ("look_0", "look"), ("sub_2", "clean")]))
+            .with_tools([
+                sub_agent_tool("clean", &agent_with_one_delete(&ran)),
+                ran.recording_tool("look"),
+            ])
+            .with_recorder(replays::replaying_recorder());
     let mut run = agent.run_from(History::from_id("h"), "go");
     let mut left = 2;
     while left > 0 {
@@ -703,8 +743,9 @@ async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_sta
     let outcome = final_outcome(&events);
     assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 2), "{outcome:?}");
     assert_eq!(handle.history(), outcome.history);
-    assert_eq!(void(&outcome.history), [2, 4], "{:?}", outcome.history);
-    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    assert_eq!(tombstone_positions(&outcome.history), [2, 4], "{:?}", outcome.history);
+    let resumed =
+        agent.resume(round_trip_history(&outcome.history), approve_all(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     let ids: Vec<String> =
@@ -724,14 +765,15 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resu
         }
     });
     let noting = hook::after_sampling(|_, _| async { vec![Item::user("note")] });
-    let ran = Ran::default();
-    let child = cleaner(&ran).with_hook(endless).with_hook(noting);
-    let agent = Agent::new(calling(&[("sub_1", "clean")]))
-        .with_tools([sub("clean", &child)])
+    let ran = ExecutedKeys::default();
+    let child = agent_with_one_delete(&ran).with_hook(endless).with_hook(noting);
+    let agent = Agent::new(model_with_calls(&[("sub_1", "clean")]))
+        .with_tools([sub_agent_tool("clean", &child)])
         .with_recorder(replays::replaying_recorder());
-    let outcome = suspended(&agent).await;
+    let outcome = run_until_suspended(&agent).await;
     assert_eq!((counter.started_count(), counter.alive_count()), (1, 0));
-    let resumed = agent.resume(stored(&outcome.history), approved(&outcome.pending)).unwrap();
+    let resumed =
+        agent.resume(round_trip_history(&outcome.history), approve_all(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     assert_eq!((counter.started_count(), counter.alive_count()), (2, 0));
@@ -739,8 +781,8 @@ async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resu
 
 #[tokio::test]
 async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
-    let ran = Ran::default();
-    let agent = boss(&ran).with_recorder(replays::replaying_recorder());
+    let ran = ExecutedKeys::default();
+    let agent = parent_agent(&ran).with_recorder(replays::replaying_recorder());
     let journal = Journal::new(History::from_id("h"));
     let mut run = agent.run_from(History::from_id("h"), "go");
     let mut outcome = None;
@@ -760,9 +802,13 @@ async fn tombstones_of_a_sub_agent_are_applied_even_if_it_is_suspended() {
     }
     let outcome = outcome.unwrap();
     assert_eq!(outcome.reason, EndReason::Pending);
-    let history = stored(&outcome.history);
-    assert_eq!(void(history.nested_history("sub_1").unwrap()), [0, 1, 3], "{history:?}");
-    let resumed = agent.resume(history, approved(&outcome.pending)).unwrap();
+    let history = round_trip_history(&outcome.history);
+    assert_eq!(
+        tombstone_positions(history.nested_history("sub_1").unwrap()),
+        [0, 1, 3],
+        "{history:?}"
+    );
+    let resumed = agent.resume(history, approve_all(&outcome.pending)).unwrap();
     let end = resumed.outcome().await;
     assert_eq!(end.reason, EndReason::Completed, "{end:?}");
     assert_eq!(ran.keys(), ["h/sub_1/look_1", "h/sub_1/delete_1"]);

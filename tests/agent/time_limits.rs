@@ -27,20 +27,20 @@ use crate::support::world::{FinishedRun, finish_run, finish_run_from};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A budget of this number of seconds.
-fn time(seconds: u64) -> Budget {
+fn time_budget(seconds: u64) -> Budget {
     Budget::new().with_time_limit(Duration::from_secs(seconds))
 }
 
 /// The run ended because its time was over, which it noticed when it had `used` milliseconds.
 #[track_caller]
-fn check_time_up(outcome: &Outcome, used: u64) {
+fn assert_time_exceeded(outcome: &Outcome, used: u64) {
     assert_eq!((outcome.reason, &outcome.error), (EndReason::Budget, &None));
     let budget = outcome.budget.expect("it says which limit");
     assert_eq!((budget.kind, budget.used), (BudgetKind::Time, used));
 }
 
 /// Runs an agent, and tells how long it took.
-async fn timed(agent: &Agent) -> (FinishedRun, Duration) {
+async fn run_timed(agent: &Agent) -> (FinishedRun, Duration) {
     let began = Instant::now();
     (finish_run(agent.run("go")).await, began.elapsed())
 }
@@ -50,8 +50,8 @@ async fn at_the_time_limit_the_open_turn_is_dropped_counted_and_kept_as_interrup
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let words = Reply::text("It is ").usage(usage).hang();
     let model = Scripted::new([words, "never".into()]);
-    let (told, took) = timed(&test_agent(model.clone()).with_budget(time(5))).await;
-    check_time_up(&told.outcome, 5_000);
+    let (told, took) = run_timed(&test_agent(model.clone()).with_budget(time_budget(5))).await;
+    assert_time_exceeded(&told.outcome, 5_000);
     assert_eq!((took, model.in_flight(), model.requests().len()), (5 * SECOND, 0, 1));
     assert_eq!((told.outcome.usage, told.outcome.text.as_str()), (usage, "It is "));
     let history = told.handle.history();
@@ -71,8 +71,8 @@ async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_nev
         ok_tool("late", &late).exclusive(),
     ];
     let (told, took) =
-        timed(&test_agent(model.clone()).with_tools(tools).with_budget(time(5))).await;
-    check_time_up(&told.outcome, 5_000);
+        run_timed(&test_agent(model.clone()).with_tools(tools).with_budget(time_budget(5))).await;
+    assert_time_exceeded(&told.outcome, 5_000);
     assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
     assert_eq!((slow.started_count(), slow.alive_count(), late.started_count()), (1, 0, 0));
     let history = told.handle.history();
@@ -97,8 +97,8 @@ async fn waiting_for_approval_counts_toward_the_time_limit() {
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &ran).requires_approval()])
         .interactive();
-    let (told, took) = timed(&agent.with_budget(time(60))).await;
-    check_time_up(&told.outcome, 60_000);
+    let (told, took) = run_timed(&agent.with_budget(time_budget(60))).await;
+    assert_time_exceeded(&told.outcome, 60_000);
     assert_eq!((took, ran.started_count(), model.requests().len()), (60 * SECOND, 0, 1));
     assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Budget]);
 }
@@ -112,8 +112,8 @@ async fn at_the_time_limit_a_pending_hook_is_dropped() {
     let model = Scripted::new([reply_calling("a", "t"), "never".into()]);
     let ran = Counter::default();
     let calling = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]).with_hook(slow);
-    let (told, took) = timed(&calling.with_budget(time(5))).await;
-    check_time_up(&told.outcome, 5_000);
+    let (told, took) = run_timed(&calling.with_budget(time_budget(5))).await;
+    assert_time_exceeded(&told.outcome, 5_000);
     assert_eq!((took, ran.started_count(), model.requests().len()), (5 * SECOND, 0, 1));
     assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Budget]);
 
@@ -122,8 +122,9 @@ async fn at_the_time_limit_a_pending_hook_is_dropped() {
         request
     });
     let model = Scripted::new(["never"]);
-    let (told, took) = timed(&test_agent(model.clone()).with_hook(slow).with_budget(time(5))).await;
-    check_time_up(&told.outcome, 5_000);
+    let (told, took) =
+        run_timed(&test_agent(model.clone()).with_hook(slow).with_budget(time_budget(5))).await;
+    assert_time_exceeded(&told.outcome, 5_000);
     assert_eq!((took, model.requests().len()), (5 * SECOND, 0));
 }
 
@@ -134,8 +135,9 @@ async fn at_the_time_limit_sub_agents_are_dropped_and_their_usage_is_counted() {
     let child = test_agent(inner.clone()).with_tools([ok_tool("t", &Counter::default())]);
     let child = child.as_tool("child", "Helps").unwrap();
     let model = Scripted::new([Reply::new().call("child", json!({ "prompt": "go" }))]);
-    let (told, took) = timed(&test_agent(model).with_tools([child]).with_budget(time(5))).await;
-    check_time_up(&told.outcome, 5_000);
+    let (told, took) =
+        run_timed(&test_agent(model).with_tools([child]).with_budget(time_budget(5))).await;
+    assert_time_exceeded(&told.outcome, 5_000);
     assert_eq!((took, inner.in_flight()), (5 * SECOND, 0));
     assert_eq!(result_kinds(&told.handle.history()), [ResultKind::Timeout]);
     assert_eq!(told.outcome.nested_usage, usage);
@@ -149,11 +151,11 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
             Reply::text("Look.").call("nap", json!({ "ms": 1 })).call("nap", json!({ "ms": 1 }));
         Scripted::new([calls, "never".into()])
     };
-    let whole = pull_all(&test_agent(script()).with_tools([nap_tool("nap")])).await;
+    let whole = count_events(&test_agent(script()).with_tools([nap_tool("nap")])).await;
     for stop_at in 0..whole {
         let model = script();
         let agent = test_agent(model.clone()).with_tools([nap_tool("nap"), ok_tool("t", &ran)]);
-        let mut run = agent.with_budget(time(5)).run("go");
+        let mut run = agent.with_budget(time_budget(5)).run("go");
         let mut events = Vec::new();
         for _ in 0..stop_at {
             events.push(run.next().await.unwrap().unwrap());
@@ -168,12 +170,12 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
         }
         let naps = told.outcome.budget.unwrap().used - 9_000;
         assert!(naps <= 1, "{naps}");
-        check_time_up(&told.outcome, 9_000 + naps);
+        assert_time_exceeded(&told.outcome, 9_000 + naps);
         assert_eq!(model.requests().len(), sent, "nothing is sent when the time is over");
     }
 }
 
-async fn pull_all(agent: &Agent) -> usize {
+async fn count_events(agent: &Agent) -> usize {
     let mut run = agent.run("go");
     let mut events = 0;
     while run.next().await.unwrap().unwrap().outcome().is_none() {
@@ -189,15 +191,15 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
     let is_wait = |event: &Event| matches!(event, Event::Turn(TurnEvent::Retrying { .. }));
     for kept in [None, Some(2 * SECOND)] {
         let budget = || match kept {
-            Some(kept) => time(5).with_wrap_up_time(kept),
-            None => time(5),
+            Some(kept) => time_budget(5).with_wrap_up_time(kept),
+            None => time_budget(5),
         };
         // The wait of the retry was over during the pause.
         let model = Scripted::new([busy(), "never".into()]);
         let mut run = test_agent(Retry::new(model.clone())).with_budget(budget()).run("go");
         pull_until(&mut run, is_wait).await;
         advance(9 * SECOND).await;
-        check_time_up(&run.outcome().await, 9_000);
+        assert_time_exceeded(&run.outcome().await, 9_000);
         assert_eq!(model.requests().len(), 1, "{kept:?}");
 
         // It was announced, and never sent.
@@ -205,7 +207,7 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
         let mut run = test_agent(model.clone()).with_budget(budget()).run("go");
         pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
         advance(9 * SECOND).await;
-        check_time_up(&run.outcome().await, 9_000);
+        assert_time_exceeded(&run.outcome().await, 9_000);
         assert_eq!(model.requests().len(), 0, "{kept:?}");
     }
 }
@@ -213,12 +215,12 @@ async fn a_pause_before_the_first_output_counts_even_during_a_retry_delay() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_into_the_reserved_time_leaves_only_the_wrap_up_turn() {
     let model = Scripted::new(["what I have"]);
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let mut run = test_agent(model.clone()).with_budget(budget).run("go");
     pull_until(&mut run, |event| matches!(event, Event::TurnStarted { .. })).await;
     advance(7 * SECOND).await;
     let outcome = run.outcome().await;
-    check_time_up(&outcome, 7_000);
+    assert_time_exceeded(&outcome, 7_000);
     assert_eq!(outcome.text, "what I have");
     let requests = model.requests();
     assert_eq!((requests.len(), outcome.turns), (1, 2));
@@ -228,12 +230,12 @@ async fn a_pause_into_the_reserved_time_leaves_only_the_wrap_up_turn() {
 async fn a_pause_between_turns_into_the_reserved_time_leaves_the_wrap_up_turn() {
     let model = Scripted::new([reply_calling("a", "t"), "what I have".into()]);
     let agent = test_agent(model.clone()).with_tools([ok_tool("t", &Counter::default())]);
-    let budget = time(30).with_wrap_up_time(20 * SECOND);
+    let budget = time_budget(30).with_wrap_up_time(20 * SECOND);
     let mut run = agent.with_budget(budget).run("go");
     pull_until(&mut run, |event| matches!(event, Event::Continued { .. })).await;
     advance(15 * SECOND).await;
     let told = finish_run(run).await;
-    check_time_up(&told.outcome, 15_000);
+    assert_time_exceeded(&told.outcome, 15_000);
     assert_eq!(
         (told.transitions(), told.outcome.text.as_str()),
         (vec![Transition::WrapUp], "what I have")
@@ -251,7 +253,7 @@ async fn no_compaction_starts_after_the_time_limit() {
         let model = Scripted::new(["fine"]);
         let agent =
             test_agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
-        let mut run = agent.with_budget(time(5)).run_from(history.clone(), "go");
+        let mut run = agent.with_budget(time_budget(5)).run_from(history.clone(), "go");
         run.steer("and this").unwrap();
         let is_steered =
             |event: &Event| matches!(event, Event::Appended { why: AppendReason::Steer, .. });
@@ -275,25 +277,25 @@ async fn a_compaction_at_the_time_limit_sends_no_further_request() {
     let history = History::from_items("h", (0..4).flat_map(|_| turn()));
     let model = Scripted::new(["never"]);
     let agent = test_agent(model.clone()).with_window(Window::new(100)).with_compactor(compactor);
-    let mut run = agent.with_budget(time(5)).run_from(history, "go");
+    let mut run = agent.with_budget(time_budget(5)).run_from(history, "go");
     while summaries.requests().is_empty() {
         _ = run.next().now_or_never();
     }
     advance(9 * SECOND).await;
-    check_time_up(&run.outcome().await, 9_000);
+    assert_time_exceeded(&run.outcome().await, 9_000);
     assert_eq!((summaries.requests().len(), model.requests().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wrap_up_turn_delivers_no_follow_ups() {
     let model = Scripted::new(["one".into(), Reply::text("tw").hang(), "what I have".into()]);
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let run = test_agent(model).with_budget(budget).run("go");
     for words in ["first", "second"] {
         run.follow_up(words).unwrap();
     }
     let outcome = run.outcome().await;
-    check_time_up(&outcome, 6_000);
+    assert_time_exceeded(&outcome, 6_000);
     let undelivered: Vec<_> = outcome.undelivered.iter().flat_map(|it| &it.items).collect();
     assert_eq!(undelivered.len(), 1, "{undelivered:?}");
     assert_eq!(undelivered[0].as_user().unwrap().text(), "second");
@@ -303,10 +305,10 @@ async fn a_wrap_up_turn_delivers_no_follow_ups() {
 async fn observer_notes_are_sent_in_the_wrap_up_turn() {
     let notes = || hook::after_sampling(|_, _| std::future::ready(vec![Item::user("a note")]));
     let model = Scripted::new([reply_calling_nap(&[20_000]), "what I have".into()]);
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_hook(notes());
-    let (told, _) = timed(&agent.with_budget(budget)).await;
-    check_time_up(&told.outcome, 6_000);
+    let (told, _) = run_timed(&agent.with_budget(budget)).await;
+    assert_time_exceeded(&told.outcome, 6_000);
     let history = &model.requests()[1].history;
     let said = history.iter().filter_map(Item::as_user).filter(|it| it.text() == "a note");
     assert_eq!(said.count(), 1);
@@ -315,7 +317,7 @@ async fn observer_notes_are_sent_in_the_wrap_up_turn() {
 #[tokio::test(start_paused = true)]
 async fn tools_use_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let script = || Scripted::new([reply_calling("a", "t").delay(8 * SECOND), "never".into()]);
-    let budget = || time(10).with_wrap_up_time(4 * SECOND);
+    let budget = || time_budget(10).with_wrap_up_time(4 * SECOND);
     let ran = Counter::default();
     let agent = |model| test_agent(model).with_tools([ok_tool("t", &ran)]).with_budget(budget());
     let mut run = agent(script()).run("go");
@@ -330,11 +332,11 @@ async fn tools_use_the_reserved_time_if_no_wrap_up_turn_is_possible() {
 #[tokio::test(start_paused = true)]
 async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
     let slow = || Scripted::new([Reply::text("fine").delay(8 * SECOND), "never".into()]);
-    let budget = || time(10).with_wrap_up_time(4 * SECOND);
+    let budget = || time_budget(10).with_wrap_up_time(4 * SECOND);
     // It was the only request.
     let model = slow();
     let (told, took) =
-        timed(&test_agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
+        run_timed(&test_agent(model.clone()).with_max_turns(1).with_budget(budget())).await;
     let ended = (told.outcome.reason, took, model.requests().len());
     assert_eq!(ended, (EndReason::Completed, 8 * SECOND, 1));
 
@@ -352,7 +354,7 @@ async fn running_work_uses_the_reserved_time_if_no_wrap_up_turn_is_possible() {
         sleep(8 * SECOND).await;
         request
     });
-    let (told, _) = timed(&test_agent(model).with_hook(thinks).with_budget(budget())).await;
+    let (told, _) = run_timed(&test_agent(model).with_hook(thinks).with_budget(budget())).await;
     assert_eq!(told.outcome.text, "fine");
 }
 
@@ -366,12 +368,12 @@ async fn a_resumed_run_gets_a_wrap_up_turn() {
         sleep(60 * SECOND).await;
         "never"
     });
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let resumed = test_agent(model.clone()).with_tools([slow.unwrap().requires_approval()]);
     let resumed = resumed.with_budget(budget);
     let approved = outcome.pending.into_iter().map(|call| (call, Verdict::Approve));
     let outcome = resumed.resume(outcome.history, approved).unwrap().outcome().await;
-    check_time_up(&outcome, 6_000);
+    assert_time_exceeded(&outcome, 6_000);
     assert_eq!(outcome.text, "what I have");
     assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Timeout]);
 }
@@ -379,7 +381,7 @@ async fn a_resumed_run_gets_a_wrap_up_turn() {
 #[tokio::test(start_paused = true)]
 async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
     let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(3 * SECOND));
-    let agent = test_agent(model).with_budget(time(5));
+    let agent = test_agent(model).with_budget(time_budget(5));
     let run = agent.run("go");
     advance(20 * SECOND).await;
     let told = finish_run(run).await;
@@ -391,12 +393,12 @@ async fn the_time_limit_starts_at_the_first_poll_of_each_run() {
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored() {
     let model = Scripted::from_fn(|_, _| Reply::text("fine").delay(SECOND));
-    let (told, took) = timed(&test_agent(model.clone()).with_budget(time(0))).await;
-    check_time_up(&told.outcome, 0);
+    let (told, took) = run_timed(&test_agent(model.clone()).with_budget(time_budget(0))).await;
+    assert_time_exceeded(&told.outcome, 0);
     assert_eq!((took, model.requests().len()), (Duration::ZERO, 0));
     for limit in [Duration::MAX, Duration::from_secs(u64::MAX / 2)] {
         let (told, _) =
-            timed(&test_agent(model.clone()).with_budget(Budget::new().with_time_limit(limit)))
+            run_timed(&test_agent(model.clone()).with_budget(Budget::new().with_time_limit(limit)))
                 .await;
         assert_eq!(told.outcome.reason, EndReason::Completed);
     }
@@ -404,11 +406,11 @@ async fn a_time_limit_of_zero_sends_nothing_and_one_beyond_the_clock_is_ignored(
 
 #[tokio::test(start_paused = true)]
 async fn without_reserved_time_no_wrap_up_turn_follows() {
-    for budget in [time(5).with_wrap_up(), time(5).with_wrap_up_tokens(100)] {
+    for budget in [time_budget(5).with_wrap_up(), time_budget(5).with_wrap_up_tokens(100)] {
         let model = Scripted::new([reply_calling_nap(&[9_000]), "what I have".into()]);
         let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_budget(budget);
-        let (told, took) = timed(&agent).await;
-        check_time_up(&told.outcome, 5_000);
+        let (told, took) = run_timed(&agent).await;
+        assert_time_exceeded(&told.outcome, 5_000);
         assert_eq!((took, model.requests().len()), (5 * SECOND, 1));
     }
 }
@@ -418,12 +420,12 @@ async fn with_reserved_time_running_tools_are_dropped_and_the_wrap_up_turn_sees_
     let ran = Counter::default();
     let calls = reply_calling("done", "t").call_raw("slow", "nap", r#"{"ms":60000}"#);
     let model = Scripted::new([calls, Reply::text("what I have").delay(SECOND)]);
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let agent = test_agent(model.clone())
         .with_tools([ok_tool("t", &ran), nap_tool("nap")])
         .with_budget(budget);
-    let (told, took) = timed(&agent).await;
-    check_time_up(&told.outcome, 6_000);
+    let (told, took) = run_timed(&agent).await;
+    assert_time_exceeded(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (7 * SECOND, "what I have"));
     assert_eq!(told.transitions(), [Transition::WrapUp]);
     let last = &model.requests()[1];
@@ -435,9 +437,9 @@ async fn with_reserved_time_running_tools_are_dropped_and_the_wrap_up_turn_sees_
 #[tokio::test(start_paused = true)]
 async fn with_reserved_time_an_open_turn_is_dropped_and_its_text_is_kept() {
     let model = Scripted::new([Reply::text("It is ").hang(), "what I have".into()]);
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
-    let (told, took) = timed(&test_agent(model.clone()).with_budget(budget)).await;
-    check_time_up(&told.outcome, 6_000);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
+    let (told, took) = run_timed(&test_agent(model.clone()).with_budget(budget)).await;
+    assert_time_exceeded(&told.outcome, 6_000);
     assert_eq!((took, told.outcome.text.as_str()), (6 * SECOND, "what I have"));
     assert_eq!((told.transitions(), model.in_flight()), (vec![Transition::WrapUp], 0));
 }
@@ -445,10 +447,10 @@ async fn with_reserved_time_an_open_turn_is_dropped_and_its_text_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_wrap_up_turn_that_exceeds_the_time_limit_is_dropped() {
     let model = Scripted::new([reply_calling_nap(&[60_000]), Reply::text("what ").hang()]);
-    let budget = time(10).with_wrap_up_time(4 * SECOND);
+    let budget = time_budget(10).with_wrap_up_time(4 * SECOND);
     let agent = test_agent(model.clone()).with_tools([nap_tool("nap")]).with_budget(budget);
-    let (told, took) = timed(&agent).await;
-    check_time_up(&told.outcome, 10_000);
+    let (told, took) = run_timed(&agent).await;
+    assert_time_exceeded(&told.outcome, 10_000);
     assert_eq!((took, told.outcome.text.as_str()), (10 * SECOND, "what "));
     assert_eq!((model.requests().len(), model.in_flight()), (2, 0));
 }
@@ -456,7 +458,7 @@ async fn a_wrap_up_turn_that_exceeds_the_time_limit_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_ends_before_its_time_limit_leaves_no_timer() {
     let model = Scripted::new(["fine"]);
-    let mut run = test_agent(model).with_budget(time(5)).run("go");
+    let mut run = test_agent(model).with_budget(time_budget(5)).run("go");
     assert_eq!(
         pull_ready(&mut run).last().unwrap().outcome().unwrap().reason,
         EndReason::Completed
@@ -468,17 +470,18 @@ async fn a_run_that_ends_before_its_time_limit_leaves_no_timer() {
 #[test]
 fn without_a_timer_only_runs_that_must_wait_fail() {
     let quick = Agent::new(Scripted::new([reply_calling("a", "t"), "fine".into()]));
-    let quick = quick.with_tools([ok_tool("t", &Counter::default())]).with_budget(time(5));
+    let quick = quick.with_tools([ok_tool("t", &Counter::default())]).with_budget(time_budget(5));
     assert_eq!(block_on(quick.run("go").outcome()).reason, EndReason::Completed);
 
-    let slow = Agent::new(Scripted::new([Reply::text("It is ").hang()])).with_budget(time(5));
+    let slow =
+        Agent::new(Scripted::new([Reply::text("It is ").hang()])).with_budget(time_budget(5));
     let error = block_on(slow.run("go").outcome()).error.unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidRequest);
     assert!(error.message().contains("needs a tokio runtime"), "{error}");
 }
 
 /// A tool that is ready when it was polled twice, without any timer.
-fn twice(name: &str) -> Tool {
+fn ready_after_two_polls_tool(name: &str) -> Tool {
     let run = |_: Value, _| async {
         let mut polled = false;
         futures::future::poll_fn(|cx| {
@@ -499,13 +502,13 @@ fn without_a_timer_an_explicit_tool_timeout_fails_and_the_default_is_ignored() {
         let model = Scripted::new([reply_calling("a", "t"), "fine".into()]);
         block_on(Agent::new(model).with_tools([tool]).run("go").outcome())
     };
-    let outcome = run(twice("t"));
+    let outcome = run(ready_after_two_polls_tool("t"));
     assert_eq!(
         (outcome.reason, result_kinds(outcome.new_items())),
         (EndReason::Completed, vec![ResultKind::Ok])
     );
 
-    let outcome = run(twice("t").with_timeout(SECOND));
+    let outcome = run(ready_after_two_polls_tool("t").with_timeout(SECOND));
     let answers = result_summaries(outcome.new_items());
     assert_eq!((outcome.reason, answers[0].1), (EndReason::Completed, ResultKind::Error));
     assert!(answers[0].2.contains("the tool has a time limit"), "{}", answers[0].2);
@@ -523,7 +526,7 @@ async fn the_default_tool_timeout_is_ten_minutes() {
             Some(limit) => turnstream::Toolkit::new([tool]).with_timeout(limit),
             None => turnstream::Toolkit::new([tool]),
         };
-        let (told, took) = timed(&test_agent(model).with_toolkit(kit)).await;
+        let (told, took) = run_timed(&test_agent(model).with_toolkit(kit)).await;
         (result_kinds(&told.handle.history())[0], took.as_secs() / 60)
     };
     let never = Timeouts::NEVER;
@@ -544,7 +547,7 @@ async fn the_default_tool_timeout_is_ten_minutes() {
 async fn a_tool_that_runs_agents_has_no_timeout_unless_its_toolkit_sets_one() {
     let run = async |kit: turnstream::Toolkit| {
         let model = Scripted::new([reply_calling_nap(&[99 * 60_000]), "fine".into()]);
-        let (told, took) = timed(&test_agent(model).with_toolkit(kit)).await;
+        let (told, took) = run_timed(&test_agent(model).with_toolkit(kit)).await;
         (result_kinds(&told.handle.history())[0], took.as_secs() / 60)
     };
     let kit = || turnstream::Toolkit::new([nap_tool("nap").running_sub_agents()]);
@@ -558,7 +561,7 @@ async fn sub_agents_and_approvals_have_no_timeout_of_their_own() {
     let child = test_agent(inner).as_tool("child", "Helps").unwrap();
     let model =
         Scripted::new([Reply::new().call("child", json!({ "prompt": "go" })), "fine".into()]);
-    let (told, took) = timed(&test_agent(model).with_tools([child])).await;
+    let (told, took) = run_timed(&test_agent(model).with_tools([child])).await;
     assert_eq!(
         (result_kinds(&told.handle.history()), took.as_secs()),
         (vec![ResultKind::Ok], 3 * 3600)
@@ -581,7 +584,7 @@ async fn sub_agents_and_approvals_have_no_timeout_of_their_own() {
 async fn a_finished_tool_result_is_kept_even_if_the_time_limit_passes_before_it_is_yielded() {
     // Both are done at the same moment, and the consumer pauses after the first.
     let model = Scripted::new([reply_calling_nap(&[1_000, 1_000]), "never".into()]);
-    let agent = test_agent(model).with_tools([nap_tool("nap")]).with_budget(time(5));
+    let agent = test_agent(model).with_tools([nap_tool("nap")]).with_budget(time_budget(5));
     let mut run = agent.run("go");
     let mut events = Vec::new();
     loop {
@@ -592,7 +595,7 @@ async fn a_finished_tool_result_is_kept_even_if_the_time_limit_passes_before_it_
     }
     advance(9 * SECOND).await;
     let told = finish_run_from(events, run).await;
-    check_time_up(&told.outcome, 10_000);
+    assert_time_exceeded(&told.outcome, 10_000);
     let history = told.handle.history();
     assert_eq!(result_kinds(&history)[0], ResultKind::Ok);
 }

@@ -26,42 +26,42 @@ use crate::support::world::{finish_run, finish_run_from};
 use turnstream::testing::Wire;
 use turnstream::tool::Tool;
 
-fn is_void(event: &Event) -> bool {
+fn is_tombstone_event(event: &Event) -> bool {
     matches!(event, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
 }
 
 /// Where the tombstones of a history are.
-fn void(history: &History) -> Vec<usize> {
+fn tombstone_positions(history: &History) -> Vec<usize> {
     let void = history.iter().enumerate().filter(|(_, item)| item.tombstone);
     void.map(|(at, _)| at).collect()
 }
 
 #[track_caller]
-fn refuses(refused: Result<(), Error>, message: &str, parameter: Option<&str>) {
+fn assert_tombstone_refused(refused: Result<(), Error>, message: &str, parameter: Option<&str>) {
     let error = refused.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidRequest, message));
     assert_eq!(error.parameter(), parameter);
 }
 
-fn started(turn: u32) -> impl Fn(&Event) -> bool {
+fn is_turn_start(turn: u32) -> impl Fn(&Event) -> bool {
     move |event| matches!(event, Event::TurnStarted { turn: it, .. } if *it == turn)
 }
 
 /// The position of the first item that fits.
-fn at(run: &Run, fits: impl Fn(&Item) -> bool) -> usize {
+fn position_of(run: &Run, fits: impl Fn(&Item) -> bool) -> usize {
     run.history().iter().position(fits).unwrap()
 }
 
 // What becomes void together.
 
 #[track_caller]
-fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
+fn assert_tombstones(items: &[Item], position: usize, expected: &[usize]) {
     let mut history = history_of(items.to_vec());
     let turns = history.completed_turns();
     for tombstones in history.tombstone_edits([position]).unwrap() {
         tombstones.apply(&mut history);
     }
-    assert_eq!(void(&history), expected);
+    assert_eq!(tombstone_positions(&history), expected);
     assert!(history.is_settled());
     assert_eq!(history.completed_turns(), turns);
 }
@@ -70,12 +70,12 @@ fn becomes_void(items: &[Item], position: usize, expected: &[usize]) {
 fn tombstoning_a_call_or_its_result_includes_both_and_the_reasoning_of_the_turn() {
     // Begin, and a turn of a thought, words, a call, and its result.
     let items = session_items(2);
-    becomes_void(&items, 0, &[0]);
-    becomes_void(&items, 1, &[1]);
-    becomes_void(&items, 2, &[1, 2]);
-    becomes_void(&items, 3, &[1, 3, 4]);
-    becomes_void(&items, 4, &[1, 3, 4]);
-    becomes_void(&items, 8, &[5, 7, 8]);
+    assert_tombstones(&items, 0, &[0]);
+    assert_tombstones(&items, 1, &[1]);
+    assert_tombstones(&items, 2, &[1, 2]);
+    assert_tombstones(&items, 3, &[1, 3, 4]);
+    assert_tombstones(&items, 4, &[1, 3, 4]);
+    assert_tombstones(&items, 8, &[5, 7, 8]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn siblings_of_a_tombstoned_call_stay_and_end_their_turn() {
     let mut items = session_items(1);
     items.insert(3, Item::tool_call("first", "look", "{}"));
     items.insert(5, crate::support::items::look_result("first", "done"));
-    becomes_void(&items, 4, &[1, 4, 6]);
+    assert_tombstones(&items, 4, &[1, 4, 6]);
     let mut history = history_of(items);
     let [made] = &history.tombstone_edits([4]).unwrap()[..] else { panic!("one range") };
     assert_eq!((made.from, made.to), (1, 7));
@@ -102,9 +102,9 @@ fn tombstoning_a_provider_item_includes_its_whole_turn() {
     let mut items = session_items(2);
     items.insert(2, Item::provider_item(data));
     for position in 1..=5 {
-        becomes_void(&items, position, &[1, 2, 3, 4, 5]);
+        assert_tombstones(&items, position, &[1, 2, 3, 4, 5]);
     }
-    becomes_void(&items, 7, &[6, 7]);
+    assert_tombstones(&items, 7, &[6, 7]);
 }
 
 #[test]
@@ -128,10 +128,14 @@ fn tombstoning_a_missing_position_or_a_pending_call_is_a_named_error() {
     items.pop();
     let history = history_of(items);
     let refused = |at: usize| history.tombstone_edits([0, at]).map(drop);
-    refuses(refused(8), "there is no item 8: there are 8", Some("8"));
+    assert_tombstone_refused(refused(8), "there is no item 8: there are 8", Some("8"));
     let far = usize::MAX.to_string();
-    refuses(refused(usize::MAX), &format!("there is no item {far}: there are 8"), Some(&far));
-    refuses(refused(7), "the call `c1` has no result yet", Some("c1"));
+    assert_tombstone_refused(
+        refused(usize::MAX),
+        &format!("there is no item {far}: there are 8"),
+        Some(&far),
+    );
+    assert_tombstone_refused(refused(7), "the call `c1` has no result yet", Some("c1"));
     assert!(history.tombstone_edits([5, 6]).is_ok(), "the thought and the words of its turn");
 }
 
@@ -146,7 +150,7 @@ fn a_tombstoned_reactive_compaction_note_still_counts() {
     for tombstones in history.tombstone_edits([note]).unwrap() {
         tombstones.apply(&mut history);
     }
-    assert_eq!(void(&history), [note]);
+    assert_eq!(tombstone_positions(&history), [note]);
     assert!(was_reactively_compacted(&history));
 }
 
@@ -162,24 +166,25 @@ async fn tombstoned_items_are_not_sent_in_the_next_request_on_any_wire() {
         );
         let mut run =
             test_agent(model.clone()).with_tools([uncounted_tool("t")]).run("The secret word.");
-        let mut events = events_until(&mut run, started(2)).await;
+        let mut events = events_until(&mut run, is_turn_start(2)).await;
         run.tombstone([0]).unwrap();
-        run.tombstone([at(&run, |item| item.as_tool_call().is_some())]).unwrap();
-        assert_eq!(void(&run.history()), [0; 0], "not in the middle of a turn");
-        events.extend(events_until(&mut run, started(3)).await);
+        run.tombstone([position_of(&run, |item| item.as_tool_call().is_some())]).unwrap();
+        assert_eq!(tombstone_positions(&run.history()), [0; 0], "not in the middle of a turn");
+        events.extend(events_until(&mut run, is_turn_start(3)).await);
         let told = finish_run_from(events, run).await;
         told.check_outcome(EndReason::Completed, 3);
-        let changes: Vec<&Event> = told.events.iter().filter(|event| is_void(event)).collect();
+        let changes: Vec<&Event> =
+            told.events.iter().filter(|event| is_tombstone_event(event)).collect();
         assert_eq!(changes.len(), 1, "what is beside each other is one range");
         let sent: Vec<String> = model.sent_bodies().iter().map(ToString::to_string).collect();
         for (body, is_sent) in sent.iter().zip([true, true, false]) {
             assert_eq!(body.contains("secret word"), is_sent, "{wire}: {body}");
         }
         assert!(sent[1].contains("fine") && !sent[2].is_empty());
-        assert_eq!(void(&told.outcome.history), [0, 1, 2]);
+        assert_eq!(tombstone_positions(&told.outcome.history), [0, 1, 2]);
         assert_eq!(told.refold_history(History::from_id("id-1")), told.outcome.history);
-        let before = told.events.iter().position(is_void).unwrap();
-        let turn = told.events.iter().position(started(3)).unwrap();
+        let before = told.events.iter().position(is_tombstone_event).unwrap();
+        let turn = told.events.iter().position(is_turn_start(3)).unwrap();
         assert!(before < turn);
     }
 }
@@ -190,8 +195,8 @@ async fn a_run_can_tombstone_earlier_items_before_its_first_request() {
     let run = test_agent(model.clone()).run_from(history_of(session_items(1)), "go");
     run.tombstone([0, 3]).unwrap();
     let told = finish_run(run).await;
-    assert_eq!(void(&told.outcome.history), [0, 1, 3, 4]);
-    assert_eq!(void(&model.requests()[0].context), [0, 1, 3, 4]);
+    assert_eq!(tombstone_positions(&told.outcome.history), [0, 1, 3, 4]);
+    assert_eq!(tombstone_positions(&model.requests()[0].context), [0, 1, 3, 4]);
 }
 
 #[tokio::test]
@@ -204,7 +209,7 @@ async fn tombstones_are_applied_before_the_end_if_no_request_follows() {
         }]
     {
         let mut run = test_agent(Scripted::new([reply])).run("go");
-        let events = events_until(&mut run, started(1)).await;
+        let events = events_until(&mut run, is_turn_start(1)).await;
         run.tombstone([0]).unwrap();
         if reason.is_none() {
             run.next().await;
@@ -213,9 +218,9 @@ async fn tombstones_are_applied_before_the_end_if_no_request_follows() {
         let told = finish_run_from(events, run).await;
         assert!(reason.is_none_or(|reason| reason == told.outcome.reason));
         let end = told.events.len() - 1;
-        assert!(is_void(&told.events[end - 1]), "{:?}", told.events);
-        assert_eq!(void(&told.outcome.history), [0]);
-        refuses(told.handle.tombstone([0]), "the run is over", None);
+        assert!(is_tombstone_event(&told.events[end - 1]), "{:?}", told.events);
+        assert_eq!(tombstone_positions(&told.outcome.history), [0]);
+        assert_tombstone_refused(told.handle.tombstone([0]), "the run is over", None);
     }
 }
 
@@ -225,8 +230,8 @@ async fn a_dropped_run_applies_no_tombstones() {
     run.tombstone([0]).unwrap();
     let handle = run.handle();
     drop(run);
-    assert_eq!(void(&handle.history()), [0; 0]);
-    refuses(handle.tombstone([0]), "the run is over", None);
+    assert_eq!(tombstone_positions(&handle.history()), [0; 0]);
+    assert_tombstone_refused(handle.tombstone([0]), "the run is over", None);
 }
 
 #[tokio::test]
@@ -235,15 +240,15 @@ async fn only_items_of_completed_and_answered_turns_can_be_tombstoned() {
     let mut run = test_agent(Scripted::new(replies)).with_tools([uncounted_tool("t")]).run("go");
     pull_until(&mut run, |event| event.text_delta().is_some()).await;
     assert_eq!(run.history().len(), 2);
-    refuses(run.tombstone([1]), "there is no item 1: there are 1", Some("1"));
-    refuses(run.tombstone([0, 9]), "there is no item 9: there are 1", Some("9"));
+    assert_tombstone_refused(run.tombstone([1]), "there is no item 1: there are 1", Some("1"));
+    assert_tombstone_refused(run.tombstone([0, 9]), "there is no item 9: there are 1", Some("9"));
     pull_until(&mut run, is_tool_started).await;
-    let call = at(&run, |item| item.as_tool_call().is_some());
-    refuses(run.tombstone([call]), "the call `c` has no result yet", Some("c"));
+    let call = position_of(&run, |item| item.as_tool_call().is_some());
+    assert_tombstone_refused(run.tombstone([call]), "the call `c` has no result yet", Some("c"));
     pull_until(&mut run, |event| event.tool_output().is_some()).await;
     run.tombstone([call]).unwrap();
     let told = finish_run_from(Vec::new(), run).await;
-    assert_eq!(void(&told.outcome.history), [call, call + 1]);
+    assert_eq!(tombstone_positions(&told.outcome.history), [call, call + 1]);
 }
 
 #[tokio::test]
@@ -252,12 +257,13 @@ async fn a_call_awaiting_approval_cannot_be_tombstoned_and_other_items_can() {
     let tool = Tool::raw(spec("t"), |_, _| async { "fine" }).unwrap().requires_approval();
     let mut run = test_agent(model).with_tools([tool]).run_from(history_of(session_items(1)), "go");
     pull_until(&mut run, |event| event.turn_complete().is_some()).await;
-    let call = at(&run, |item| item.as_tool_call().is_some_and(|call| call.call_id == "c"));
-    refuses(run.tombstone([0, call]), "the call `c` has no result yet", Some("c"));
+    let call =
+        position_of(&run, |item| item.as_tool_call().is_some_and(|call| call.call_id == "c"));
+    assert_tombstone_refused(run.tombstone([0, call]), "the call `c` has no result yet", Some("c"));
     run.tombstone([0]).unwrap();
     let told = finish_run_from(Vec::new(), run).await;
     told.check_outcome(EndReason::Pending, 1);
-    assert_eq!(void(&told.outcome.history), [0]);
+    assert_eq!(tombstone_positions(&told.outcome.history), [0]);
     assert_eq!(told.outcome.pending.len(), 1);
     assert_eq!(told.outcome.history.pending_calls(), told.outcome.pending);
 }
@@ -276,10 +282,10 @@ async fn a_pending_call_between_tombstoned_items_still_runs_when_approved() {
         let event = run.next().await.unwrap().unwrap();
         results += usize::from(event.tool_output().is_some());
     }
-    let call = at(&run, |item| item.as_tool_call().is_some());
+    let call = position_of(&run, |item| item.as_tool_call().is_some());
     run.tombstone([call, call + 2]).unwrap();
     let outcome = run.outcome().await;
-    assert_eq!(void(&outcome.history), [1, 3, 4, 5]);
+    assert_eq!(tombstone_positions(&outcome.history), [1, 3, 4, 5]);
     let json = serde_json::to_string(&outcome.history).unwrap();
     let history: History = serde_json::from_str(&json).unwrap();
     let verdicts =
@@ -303,17 +309,21 @@ async fn requested_tombstones_follow_their_items_through_a_compaction() {
     let model = Scripted::new([too_long(), "Done.".into()]);
     let agent = test_agent(model.clone()).with_compactor(compactor);
     let mut run = agent.run_from(history_of(session_items(3)), "go");
-    let mut events = events_until(&mut run, started(1)).await;
+    let mut events = events_until(&mut run, is_turn_start(1)).await;
     // One that goes, the call that is shortened, and what the user says last.
     run.tombstone([2, 7, 13]).unwrap();
-    events.extend(events_until(&mut run, started(2)).await);
+    events.extend(events_until(&mut run, is_turn_start(2)).await);
     let told = finish_run_from(events, run).await;
     told.check_outcome(EndReason::Completed, 2);
     let history = &told.outcome.history;
     let is_shown = |item: &Item| item.as_tool_call().is_some_and(|call| call.call_id == "c1");
     let call = history.iter().position(is_shown).unwrap();
     let said = history.iter().position(|item| *item == Item::user("go").with_mark(Mark::Tombstone));
-    assert_eq!(void(history), [call - 2, call, call + 1, said.unwrap()], "{history:?}");
+    assert_eq!(
+        tombstone_positions(history),
+        [call - 2, call, call + 1, said.unwrap()],
+        "{history:?}"
+    );
     assert_eq!(told.refold_history(self::history_of(session_items(3))), *history);
 }
 
@@ -325,11 +335,11 @@ async fn reasoning_shortened_by_a_compaction_can_still_be_tombstoned() {
     let mut items = session_items(3);
     items[1] = Item::reasoning("hm ".repeat(200));
     let mut run = agent.run_from(history_of(items), "go");
-    pull_until(&mut run, started(1)).await;
+    pull_until(&mut run, is_turn_start(1)).await;
     run.tombstone([1]).unwrap();
     let told = finish_run_from(Vec::new(), run).await;
     told.check_outcome(EndReason::Completed, 2);
-    assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
+    assert_eq!(tombstone_positions(&told.outcome.history), [1], "{:?}", told.outcome.history);
 }
 
 #[tokio::test]
@@ -343,11 +353,11 @@ async fn of_two_equal_items_the_one_kept_by_a_compaction_is_not_tombstoned() {
     let agent = test_agent(Scripted::new([too_long(), "Done.".into()])).with_compactor(compactor);
     let items = [Item::user("yes"), Item::text("What?"), Item::user("yes")];
     let mut run = agent.run_from(history_of(items), "go");
-    pull_until(&mut run, started(1)).await;
+    pull_until(&mut run, is_turn_start(1)).await;
     run.tombstone([2]).unwrap();
     let told = finish_run_from(Vec::new(), run).await;
     told.check_outcome(EndReason::Completed, 2);
-    assert_eq!(void(&told.outcome.history), [1], "{:?}", told.outcome.history);
+    assert_eq!(tombstone_positions(&told.outcome.history), [1], "{:?}", told.outcome.history);
 }
 
 #[tokio::test]
@@ -365,14 +375,18 @@ async fn dropped_signed_reasoning_does_not_prevent_other_tombstones() {
         items[at] = Item { provider_data: Some(Arc::new(data.clone())), ..Item::reasoning("") };
     }
     let mut run = agent.run_from(history_of(items), "go");
-    pull_until(&mut run, started(1)).await;
+    pull_until(&mut run, is_turn_start(1)).await;
     run.tombstone([2, 13]).unwrap();
     let told = finish_run_from(Vec::new(), run).await;
     told.check_outcome(EndReason::Completed, 2);
     let history = &told.outcome.history;
     let is_it = |at: &usize| history.iter().nth(*at).unwrap().kind == session_items(1)[2].kind;
-    assert_eq!(void(history).iter().filter(|at| is_it(at)).count(), 1, "{history:?}");
-    assert_eq!(void(history).len(), 2);
+    assert_eq!(
+        tombstone_positions(history).iter().filter(|at| is_it(at)).count(),
+        1,
+        "{history:?}"
+    );
+    assert_eq!(tombstone_positions(history).len(), 2);
 }
 
 #[tokio::test]
@@ -393,7 +407,7 @@ async fn before_a_request_notes_then_tombstones_then_steered_input_are_applied()
             Event::Appended { why, items, .. } => {
                 Some(format!("{why:?} {}", items[0].as_user().unwrap().text()))
             }
-            event if is_void(event) => Some("void".to_owned()),
+            event if is_tombstone_event(event) => Some("void".to_owned()),
             Event::TurnStarted { .. } => Some("asked".to_owned()),
             _ => None,
         })
@@ -427,9 +441,9 @@ async fn a_wrap_up_turn_with_reserved_time_has_notes_and_no_tombstoned_items() {
     run.tombstone([0]).unwrap();
     let told = finish_run_from(events, run).await;
     told.check_outcome(EndReason::Budget, 2);
-    assert_eq!(void(&told.outcome.history), [0]);
+    assert_eq!(tombstone_positions(&told.outcome.history), [0]);
     let sent = &model.requests()[1].context;
-    assert_eq!(void(sent), [0]);
+    assert_eq!(tombstone_positions(sent), [0]);
     assert!(sent.iter().any(|item| item.as_user().is_some_and(|it| it.text() == "note")));
 }
 
@@ -446,11 +460,11 @@ async fn a_request_waiting_for_its_pool_is_rebuilt_without_tombstoned_items() {
     run.tombstone([0]).unwrap();
     drop(slot);
     events.extend(collect_rest(&mut run).await);
-    assert_eq!(void(&model.requests()[0].context), [0]);
+    assert_eq!(tombstone_positions(&model.requests()[0].context), [0]);
 }
 
 /// Notes that come while a request waits for its pool, with what else is done to the run meanwhile.
-async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
+async fn assert_notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
     use turnstream::agent::{Budget, Pool};
     use turnstream::item::Content;
     let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
@@ -497,9 +511,10 @@ async fn notes_while_waiting(meanwhile: impl Fn(&Run), expected: &[&str]) {
 
 #[tokio::test]
 async fn notes_that_arrive_while_a_request_waits_are_sent_if_it_is_rebuilt() {
-    notes_while_waiting(|_| {}, &["go"]).await;
-    notes_while_waiting(|run| run.tombstone([0]).unwrap(), &["note"]).await;
-    notes_while_waiting(|run| drop(run.steer("left").unwrap()), &["go", "note", "left"]).await;
+    assert_notes_while_waiting(|_| {}, &["go"]).await;
+    assert_notes_while_waiting(|run| run.tombstone([0]).unwrap(), &["note"]).await;
+    assert_notes_while_waiting(|run| drop(run.steer("left").unwrap()), &["go", "note", "left"])
+        .await;
 }
 
 #[tokio::test]
@@ -520,7 +535,7 @@ async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() 
     let agent = turnstream::Agent::new(Scripted::new(["Done."]));
     let run = agent.run_with_body(body, history_of(session_items(1)), "go");
     run.tombstone([0]).unwrap();
-    assert_eq!(void(&run.outcome().await.history), [0]);
+    assert_eq!(tombstone_positions(&run.outcome().await.history), [0]);
 }
 
 // What looks at a history.

@@ -26,7 +26,7 @@ use crate::support::runs::collect_rest;
 use crate::support::tools::spec;
 
 /// Puts on record what its arguments say, and fails if they say so.
-fn act() -> Tool {
+fn act_tool() -> Tool {
     Tool::raw(spec("act"), |args: Value, cx| async move {
         let list = |name: &str| args[name].as_array().cloned().unwrap_or_default();
         for file in list("changes") {
@@ -44,27 +44,27 @@ fn act() -> Tool {
     .unwrap()
 }
 
-fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
-    Agent::new(Scripted::new(replies)).with_tools([act()])
+fn act_agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
+    Agent::new(Scripted::new(replies)).with_tools([act_tool()])
 }
 
-fn calls(args: Value) -> Reply {
+fn act_call(args: Value) -> Reply {
     Reply::new().call("act", args)
 }
 
 /// The events of a run, and what a trace has made of them.
-async fn run(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
+async fn run_with_trace(agent: &Agent) -> (Vec<Event>, Vec<TraceEvent>) {
     let trace = agent.new_trace();
     let events = collect_rest(&mut agent.run("go").trace_to(&trace)).await;
     (events, trace.events())
 }
 
-async fn steps(agent: Agent) -> Vec<TraceEvent> {
-    run(&agent).await.1
+async fn trace_steps(agent: Agent) -> Vec<TraceEvent> {
+    run_with_trace(&agent).await.1
 }
 
 /// Each step in one word or two.
-fn words(steps: &[TraceEvent]) -> Vec<String> {
+fn step_summaries(steps: &[TraceEvent]) -> Vec<String> {
     let word = |step: &TraceEvent| match &step.action {
         TraceAction::Tool { tool, .. } => {
             let exit = serde_json::to_value(step.result.tool_exit).unwrap();
@@ -78,23 +78,26 @@ fn words(steps: &[TraceEvent]) -> Vec<String> {
 }
 
 #[track_caller]
-fn check(steps: &[TraceEvent], expected: &[&str]) {
-    assert_eq!(words(steps), expected);
+fn assert_steps(steps: &[TraceEvent], expected: &[&str]) {
+    assert_eq!(step_summaries(steps), expected);
     let numbers: Vec<_> = steps.iter().map(|step| step.step).collect();
     assert!(numbers.iter().copied().eq(1..=u32::try_from(steps.len()).unwrap()), "{numbers:?}");
 }
 
 #[tokio::test]
 async fn a_trace_step_is_one_call_or_the_end_of_the_run() {
-    let agent = agent([
-        calls(json!({ "changes": ["a.md"] })),
-        calls(json!({ "checks": [1] }))
+    let agent = act_agent([
+        act_call(json!({ "changes": ["a.md"] })),
+        act_call(json!({ "checks": [1] }))
             .call("act", json!({ "fails": "no  such file\nlook again" })),
-        calls(json!({ "checks": [0] })),
+        act_call(json!({ "checks": [0] })),
         Reply::text("Done."),
     ]);
-    let steps = steps(agent).await;
-    check(&steps, &["act success", "act failure", "act failure", "act success", "stop success"]);
+    let steps = trace_steps(agent).await;
+    assert_steps(
+        &steps,
+        &["act success", "act failure", "act failure", "act success", "stop success"],
+    );
     assert_eq!(steps[0].result.changed_files, ["a.md"]);
     let kinds = |step: &TraceEvent| step.result.normalized_error.clone().unwrap();
     assert_eq!(kinds(&steps[1]).kind, FailureKind::Validation);
@@ -121,33 +124,33 @@ async fn only_a_check_after_the_last_change_makes_the_trace_a_success() {
         (vec![json!({ "checks": [0] }), json!({ "checks": [1] })], "stop completed"),
         (vec![json!({ "checks": [0] }), json!({})], "stop success"),
     ] {
-        let replies = replies.into_iter().map(calls).chain([Reply::text("Done.")]);
-        let steps = steps(agent(replies.collect::<Vec<_>>())).await;
-        assert_eq!(words(&steps).last().unwrap(), ending, "{:?}", words(&steps));
+        let replies = replies.into_iter().map(act_call).chain([Reply::text("Done.")]);
+        let steps = trace_steps(act_agent(replies.collect::<Vec<_>>())).await;
+        assert_eq!(step_summaries(&steps).last().unwrap(), ending, "{:?}", step_summaries(&steps));
     }
 }
 
 #[tokio::test]
 async fn a_rejected_claim_is_a_step_that_names_the_missing_evidence() {
     let agent = |second: &str| {
-        let change = calls(json!({ "changes": ["a.md"] }));
-        agent([change, Reply::text("Done."), Reply::text(second)])
+        let change = act_call(json!({ "changes": ["a.md"] }));
+        act_agent([change, Reply::text("Done."), Reply::text(second)])
             .with_evidence(RequireEvidence::new())
     };
-    let unproven = steps(agent("It is done.")).await;
-    check(&unproven, &["act success", "say Done.", "stop unproven"]);
+    let unproven = trace_steps(agent("It is done.")).await;
+    assert_steps(&unproven, &["act success", "say Done.", "stop unproven"]);
     let missing = unproven[2].result.missing.as_deref().unwrap();
     assert!(missing.contains("a.md"), "{missing}");
-    let blocked = steps(agent("BLOCKED: write access")).await;
-    check(&blocked, &["act success", "say Done.", "stop blocked"]);
+    let blocked = trace_steps(agent("BLOCKED: write access")).await;
+    assert_steps(&blocked, &["act success", "say Done.", "stop blocked"]);
     assert_eq!(blocked[2].result.missing.as_deref(), Some("write access"));
 }
 
 #[tokio::test]
 async fn text_that_does_not_end_the_run_is_a_step() {
     let model = Scripted::new([Reply::text("I plan to."), Reply::text("Done.")]);
-    let agent =
-        Agent::new(model).with_tools([act()]).with_hook(turnstream::agent::hook::before_stop({
+    let agent = Agent::new(model).with_tools([act_tool()]).with_hook(
+        turnstream::agent::hook::before_stop({
             let asked = Arc::new(Mutex::new(0));
             move |_state, _turn| {
                 let mut asked = asked.lock().unwrap();
@@ -160,22 +163,23 @@ async fn text_that_does_not_end_the_run_is_a_step() {
                     }
                 }
             }
-        }));
-    let (events, steps) = run(&agent).await;
-    check(&steps, &["say I plan to.", "stop completed"]);
+        }),
+    );
+    let (events, steps) = run_with_trace(&agent).await;
+    assert_steps(&steps, &["say I plan to.", "stop completed"]);
 
     // Told before the next request is made, so that what is noted for that one is not its input.
     let trace = agent.new_trace();
     for event in &events {
         trace.observe(event);
         if matches!(event, Event::Continued { .. }) {
-            check(&trace.events(), &["say I plan to."]);
+            assert_steps(&trace.events(), &["say I plan to."]);
         }
     }
 }
 
 /// A result of this kind ends so.
-fn check_kind(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
+fn assert_tool_exit(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
     let trace = Trace::new();
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, kind, "so it is");
@@ -190,55 +194,56 @@ fn check_kind(kind: ResultKind, exit: ToolExit, failure: Option<FailureKind>) {
 #[test]
 fn every_result_kind_maps_to_one_of_four_exits() {
     use ResultKind as Kind;
-    check_kind(Kind::Ok, ToolExit::Success, None);
-    check_kind(Kind::Error, ToolExit::Failure, Some(FailureKind::Runtime));
-    check_kind(Kind::Panic, ToolExit::Failure, Some(FailureKind::Runtime));
-    check_kind(Kind::Timeout, ToolExit::Timeout, Some(FailureKind::Timeout));
+    assert_tool_exit(Kind::Ok, ToolExit::Success, None);
+    assert_tool_exit(Kind::Error, ToolExit::Failure, Some(FailureKind::Runtime));
+    assert_tool_exit(Kind::Panic, ToolExit::Failure, Some(FailureKind::Runtime));
+    assert_tool_exit(Kind::Timeout, ToolExit::Timeout, Some(FailureKind::Timeout));
     for kind in [Kind::InvalidArguments, Kind::UnknownTool] {
-        check_kind(kind, ToolExit::ValidationError, Some(FailureKind::Validation));
+        assert_tool_exit(kind, ToolExit::ValidationError, Some(FailureKind::Validation));
     }
-    check_kind(Kind::Denied, ToolExit::Failure, Some(FailureKind::Denied));
-    check_kind(Kind::Interrupted, ToolExit::Failure, Some(FailureKind::Interrupted));
+    assert_tool_exit(Kind::Denied, ToolExit::Failure, Some(FailureKind::Denied));
+    assert_tool_exit(Kind::Interrupted, ToolExit::Failure, Some(FailureKind::Interrupted));
     for kind in [Kind::Truncated, Kind::Budget, Kind::Skipped] {
-        check_kind(kind, ToolExit::Failure, Some(FailureKind::NotRun));
+        assert_tool_exit(kind, ToolExit::Failure, Some(FailureKind::NotRun));
     }
 }
 
 /// Runs of all sorts.
-fn scripts() -> Vec<Agent> {
+fn sample_agents() -> Vec<Agent> {
     let broken = Error::new(ErrorKind::Auth, "the key is wrong");
     vec![
-        agent([Reply::text("Hi.")]),
-        agent([
-            calls(json!({ "changes": ["a"] })),
-            calls(json!({ "checks": [0] })),
+        act_agent([Reply::text("Hi.")]),
+        act_agent([
+            act_call(json!({ "changes": ["a"] })),
+            act_call(json!({ "checks": [0] })),
             Reply::text("x"),
         ]),
-        agent([calls(json!({})).call("nobody", json!({})), Reply::text("x")]),
-        agent([calls(json!({})), calls(json!({}))]).with_max_turns(1),
-        agent([Reply::text("Half").fail(broken)]),
-        agent([Reply::text(""), Reply::text("x")]),
-        agent([calls(json!({}))]).with_budget(Budget::new().with_tool_calls(0)),
-        Agent::new(Scripted::new([calls(json!({}))])).with_tools([act().requires_approval()]),
-        parent(),
+        act_agent([act_call(json!({})).call("nobody", json!({})), Reply::text("x")]),
+        act_agent([act_call(json!({})), act_call(json!({}))]).with_max_turns(1),
+        act_agent([Reply::text("Half").fail(broken)]),
+        act_agent([Reply::text(""), Reply::text("x")]),
+        act_agent([act_call(json!({}))]).with_budget(Budget::new().with_tool_calls(0)),
+        Agent::new(Scripted::new([act_call(json!({}))]))
+            .with_tools([act_tool().requires_approval()]),
+        agent_with_sub_agent(),
     ]
 }
 
 /// An agent whose sub-agent changes a file.
-fn parent() -> Agent {
-    let child = agent([calls(json!({ "changes": ["b.md"] })), Reply::text("Changed.")]);
+fn agent_with_sub_agent() -> Agent {
+    let child = act_agent([act_call(json!({ "changes": ["b.md"] })), Reply::text("Changed.")]);
     let model = Scripted::new([
-        calls(json!({ "checks": [0] })),
+        act_call(json!({ "checks": [0] })),
         Reply::new().call_raw("c9", "child", r#"{"prompt":"go"}"#),
         Reply::text("Done."),
     ]);
-    Agent::new(model).with_tools([act(), child.as_tool("child", "Changes").unwrap()])
+    Agent::new(model).with_tools([act_tool(), child.as_tool("child", "Changes").unwrap()])
 }
 
 #[tokio::test]
 async fn the_steps_of_a_prefix_are_a_prefix_and_the_same_events_have_the_same_steps() {
-    for agent in scripts() {
-        let (events, steps) = run(&agent).await;
+    for agent in sample_agents() {
+        let (events, steps) = run_with_trace(&agent).await;
         let trace = agent.new_trace();
         let mut seen = 0;
         for event in &events {
@@ -253,15 +258,15 @@ async fn the_steps_of_a_prefix_are_a_prefix_and_the_same_events_have_the_same_st
 
 #[tokio::test]
 async fn every_trace_ends_with_one_stop_except_that_of_a_dropped_run() {
-    for agent in scripts() {
-        let (events, steps) = run(&agent).await;
+    for agent in sample_agents() {
+        let (events, steps) = run_with_trace(&agent).await;
         let endings = |steps: &[TraceEvent]| {
             let own = steps.iter().filter(|step| step.within.is_empty());
             let ends: Vec<_> =
                 own.map(|step| matches!(step.action, TraceAction::Stop { .. })).collect();
             (ends.iter().filter(|it| **it).count(), ends.last() == Some(&true))
         };
-        assert_eq!(endings(&steps), (1, true), "{:?}", words(&steps));
+        assert_eq!(endings(&steps), (1, true), "{:?}", step_summaries(&steps));
         let trace = agent.new_trace();
         for event in events.iter().take(events.len() - 1) {
             trace.observe(event);
@@ -272,8 +277,8 @@ async fn every_trace_ends_with_one_stop_except_that_of_a_dropped_run() {
 
 #[tokio::test]
 async fn every_call_of_a_run_is_one_step() {
-    for agent in scripts() {
-        let (events, steps) = run(&agent).await;
+    for agent in sample_agents() {
+        let (events, steps) = run_with_trace(&agent).await;
         let outputs = events.iter().map(Event::without_nesting).filter_map(Event::tool_output);
         let outputs: Vec<_> = outputs.map(|result| result.call_id.clone()).collect();
         let called = steps.iter().filter_map(|step| match &step.action {
@@ -286,11 +291,11 @@ async fn every_call_of_a_run_is_one_step() {
 
 #[tokio::test]
 async fn a_sub_agents_steps_are_numbered_separately() {
-    let (_, steps) = run(&parent()).await;
+    let (_, steps) = run_with_trace(&agent_with_sub_agent()).await;
     let (own, childs): (Vec<_>, Vec<_>) =
         steps.into_iter().partition(|step| step.within.is_empty());
-    check(&own, &["act success", "child success", "stop completed"]);
-    check(&childs, &["act success", "stop completed"]);
+    assert_steps(&own, &["act success", "child success", "stop completed"]);
+    assert_steps(&childs, &["act success", "stop completed"]);
     assert!(childs.iter().all(|step| step.within == ["c9"] && step.budgets.is_empty()));
     assert_eq!(childs[0].result.changed_files, ["b.md"]);
 }
@@ -298,19 +303,19 @@ async fn a_sub_agents_steps_are_numbered_separately() {
 #[tokio::test]
 async fn the_trace_of_a_suspended_run_names_what_it_waits_for() {
     let agent = Agent::new(Scripted::new([Reply::new().call_raw("c1", "act", "{}")]))
-        .with_tools([act().requires_approval()]);
-    let steps = steps(agent.clone()).await;
-    check(&steps, &["stop pending"]);
+        .with_tools([act_tool().requires_approval()]);
+    let steps = trace_steps(agent.clone()).await;
+    assert_steps(&steps, &["stop pending"]);
     assert_eq!(steps[0].result.missing.as_deref(), Some("a verdict on or a result for `act` (c1)"));
 }
 
 /// What a trace has of a call that was pending, with the verdict on it.
-async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
+async fn trace_of_resumed_call(same_trace: bool) -> Vec<TraceEvent> {
     let model = Scripted::new([
         Reply::new().call_raw("c1", "act", r#"{"changes":["a"]}"#),
         Reply::text("Done."),
     ]);
-    let agent = Agent::new(model).with_tools([act().requires_approval()]);
+    let agent = Agent::new(model).with_tools([act_tool().requires_approval()]);
     let first = agent.new_trace();
     let run = agent.run("go");
     let handle = run.handle();
@@ -329,10 +334,10 @@ async fn resumed(same_trace: bool) -> Vec<TraceEvent> {
 
 #[tokio::test]
 async fn a_resumed_call_is_traced_with_its_arguments_from_the_history_or_previous_run() {
-    let told = resumed(false).await;
-    check(&told, &["act success", "stop completed"]);
-    let same = resumed(true).await;
-    check(&same, &["stop pending", "act success", "stop completed"]);
+    let told = trace_of_resumed_call(false).await;
+    assert_steps(&told, &["act success", "stop completed"]);
+    let same = trace_of_resumed_call(true).await;
+    assert_steps(&same, &["stop pending", "act success", "stop completed"]);
     for step in [&told[0], &same[1]] {
         let TraceAction::Tool { args, .. } = &step.action else { panic!("no call") };
         assert_eq!(args.as_ref().unwrap().as_str(), r#"{"changes":["a"]}"#);
@@ -353,7 +358,7 @@ async fn an_interrupted_call_is_a_step() {
             handle.interrupt();
         }
     }
-    check(&trace.events(), &["stuck failure", "stop interrupted"]);
+    assert_steps(&trace.events(), &["stuck failure", "stop interrupted"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +381,7 @@ async fn the_remaining_amount_of_each_budget_decreases() {
         .with_time_limit(Duration::from_secs(1));
     let agent = Agent::new(model).with_tools([wait.unwrap()]).with_budget(budget);
     let budgets = |step: &TraceEvent| serde_json::to_value(step.budgets).unwrap();
-    let (events, steps) = run(&agent).await;
+    let (events, steps) = run_with_trace(&agent).await;
     let cost = price.cost(&usage);
     assert_eq!(
         budgets(&steps[0]),
@@ -399,16 +404,16 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_including_summaries() {
     let usage = |input_tokens| Usage { input_tokens, ..Usage::default() };
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with_price("scripted", price(100.0)).with_price("cheap", price(1.0));
-    let acts = |tokens| calls(json!({ "note": "x".repeat(800) })).usage(usage(tokens));
+    let acts = |tokens| act_call(json!({ "note": "x".repeat(800) })).usage(usage(tokens));
     let replies = [acts(10), acts(900), "Done.".into()];
     let summary = Reply::text("In short.").usage(usage(50));
     let summarize =
         Summarizer::new(Scripted::new([summary]).with_model("cheap")).with_keep_turns(1);
-    let agent = self::agent(replies)
+    let agent = self::act_agent(replies)
         .with_window(Window::new(1_000))
         .with_compactor(summarize)
         .with_budget(Budget::new().with_cost_limit(1.0, prices));
-    let (events, steps) = run(&agent).await;
+    let (events, steps) = run_with_trace(&agent).await;
     let outcome = events.last().unwrap().outcome().unwrap();
     // The event of a compaction names no model: a trace takes it for one of the run's.
     let cost = 910 * 100 + 50;
@@ -418,18 +423,18 @@ async fn the_cost_at_the_stop_is_that_of_the_outcome_including_summaries() {
 
 #[tokio::test]
 async fn a_trace_continues_with_the_next_run_and_resets_its_budgets() {
-    let agent = agent([calls(json!({})), Reply::text("Done."), Reply::text("Bye.")]);
+    let agent = act_agent([act_call(json!({})), Reply::text("Done."), Reply::text("Bye.")]);
     let trace = agent.new_trace();
     agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
     agent.run("bye").trace_to(&trace).for_each(|_| async {}).await;
     let steps = trace.events();
-    check(&steps, &["act success", "stop completed", "stop completed"]);
+    assert_steps(&steps, &["act success", "stop completed", "stop completed"]);
     assert_eq!(steps[2].budgets.steps_remaining, Some(19));
 }
 
 #[tokio::test]
 async fn a_note_is_an_input_of_the_next_step() {
-    let agent = agent([calls(json!({})), Reply::text("Done.")]);
+    let agent = act_agent([act_call(json!({})), Reply::text("Done.")]);
     let trace = agent.new_trace();
     trace.add_input(json!({ "files": ["a.md"] }));
     trace.add_input("because it is asked for");
@@ -440,13 +445,13 @@ async fn a_note_is_an_input_of_the_next_step() {
 
 /// A writer that others can read, and that fails or panics after so many lines.
 #[derive(Clone, Default)]
-struct Shared {
+struct FaultyWriter {
     text: Arc<Mutex<Vec<u8>>>,
     fails_after: Option<usize>,
     panics: bool,
 }
 
-impl Write for Shared {
+impl Write for FaultyWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut text = self.text.lock().unwrap();
         let lines = String::from_utf8_lossy(&text).lines().count();
@@ -466,12 +471,12 @@ impl Write for Shared {
 
 #[tokio::test]
 async fn each_step_is_written_as_one_line_and_can_be_read_back() {
-    let agent = agent([
-        calls(json!({ "changes": ["a"] })),
-        calls(json!({ "fails": "x" })),
+    let agent = act_agent([
+        act_call(json!({ "changes": ["a"] })),
+        act_call(json!({ "fails": "x" })),
         Reply::text("Done."),
     ]);
-    let (trace, out) = (agent.new_trace(), Shared::default());
+    let (trace, out) = (agent.new_trace(), FaultyWriter::default());
     trace.write_to(out.clone());
     let written = || String::from_utf8(out.text.lock().unwrap().clone()).unwrap();
     let mut run = agent.run("go").trace_to(&trace);
@@ -481,7 +486,7 @@ async fn each_step_is_written_as_one_line_and_can_be_read_back() {
     let read: Result<Vec<_>, _> = read_jsonl(written().as_bytes()).collect();
     assert!(read.unwrap() == trace.events());
     assert!(trace.failure().is_none());
-    let late = Shared::default();
+    let late = FaultyWriter::default();
     trace.write_to(late.clone());
     assert_eq!(*late.text.lock().unwrap(), written().as_bytes());
 }
@@ -489,14 +494,15 @@ async fn each_step_is_written_as_one_line_and_can_be_read_back() {
 #[tokio::test]
 async fn a_failing_or_panicking_trace_writer_does_not_affect_the_run() {
     for panics in [false, true] {
-        let agent = agent([calls(json!({})), calls(json!({ "a": 1 })), Reply::text("Done.")]);
-        let (trace, good) = (agent.new_trace(), Shared::default());
-        let bad = Shared { fails_after: Some(1), panics, ..Shared::default() };
+        let agent =
+            act_agent([act_call(json!({})), act_call(json!({ "a": 1 })), Reply::text("Done.")]);
+        let (trace, good) = (agent.new_trace(), FaultyWriter::default());
+        let bad = FaultyWriter { fails_after: Some(1), panics, ..FaultyWriter::default() };
         trace.write_to(bad.clone());
         trace.write_to(good.clone());
         agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
         let lines =
-            |out: &Shared| String::from_utf8_lossy(&out.text.lock().unwrap()).lines().count();
+            |out: &FaultyWriter| String::from_utf8_lossy(&out.text.lock().unwrap()).lines().count();
         assert_eq!((lines(&bad), lines(&good), trace.events().len()), (1, 3, 3));
         let failure = trace.failure().unwrap();
         assert_eq!(failure.kind(), ErrorKind::Store);
@@ -505,8 +511,8 @@ async fn a_failing_or_panicking_trace_writer_does_not_affect_the_run() {
 
 #[tokio::test]
 async fn a_hand_written_loop_is_traced_as_well() {
-    let model = Scripted::new([calls(json!({ "changes": ["a"] })), Reply::text("Done.")]);
-    let kit = turnstream::Toolkit::new([act()]);
+    let model = Scripted::new([act_call(json!({ "changes": ["a"] })), Reply::text("Done.")]);
+    let kit = turnstream::Toolkit::new([act_tool()]);
     let mut history = History::from_id("h");
     history.push(Item::user("go"));
     let (journal, trace) = (Journal::new(history.clone()), Trace::from_max_steps(19));
@@ -526,7 +532,7 @@ async fn a_hand_written_loop_is_traced_as_well() {
     .for_each(|_| async {})
     .await;
     let steps = trace.events();
-    check(&steps, &["act success", "stop completed"]);
+    assert_steps(&steps, &["act success", "stop completed"]);
     assert_eq!(steps.iter().map(|step| step.turn).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(steps[0].budgets.steps_remaining, Some(18));
 }
@@ -534,8 +540,8 @@ async fn a_hand_written_loop_is_traced_as_well() {
 #[tokio::test]
 async fn the_trace_reports_the_reason_of_the_end() {
     let auth = Error::new(ErrorKind::Auth, "the key is wrong");
-    let steps = steps(agent([Reply::text("Half").fail(auth)])).await;
-    check(&steps, &["stop provider_error"]);
+    let steps = trace_steps(act_agent([Reply::text("Half").fail(auth)])).await;
+    assert_steps(&steps, &["stop provider_error"]);
     let error = steps[0].result.normalized_error.as_ref().unwrap();
     assert_eq!(error.kind, FailureKind::Provider);
     assert!(error.summary.contains("the key is wrong"));
@@ -567,7 +573,7 @@ fn arguments_are_traced_verbatim_and_invalid_json_as_a_string() {
 
 #[tokio::test]
 async fn budgets_are_reset_after_a_dropped_run() {
-    let agent = agent([calls(json!({})), Reply::text("A plan."), Reply::text("Bye.")]);
+    let agent = act_agent([act_call(json!({})), Reply::text("A plan."), Reply::text("Bye.")]);
     let trace = agent.new_trace();
     let mut dropped = agent.run("go").trace_to(&trace);
     let mut turns = 0;
@@ -577,7 +583,7 @@ async fn budgets_are_reset_after_a_dropped_run() {
     drop(dropped);
     agent.run("bye").trace_to(&trace).for_each(|_| async {}).await;
     let steps = trace.events();
-    check(&steps, &["act success", "stop completed"]);
+    assert_steps(&steps, &["act success", "stop completed"]);
     assert_eq!(steps[1].budgets.steps_remaining, Some(19));
 }
 

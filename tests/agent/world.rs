@@ -33,15 +33,15 @@ use crate::support::tools::spec;
 
 /// What an engine keeps over all attempts: JSON alone.
 #[derive(Default)]
-struct Engine {
-    kept: Mutex<BTreeMap<EffectKey, String>>,
+struct EffectStore {
+    values: Mutex<BTreeMap<EffectKey, String>>,
     /// The effects that were performed, in order, each time.
-    performed: Mutex<Vec<EffectKey>>,
+    performed_keys: Mutex<Vec<EffectKey>>,
 }
 
 /// Where an attempt is stopped, at the `n`th effect that is performed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Stop {
+enum StopPoint {
     Never,
     /// It is asked for, and not polled.
     Before(usize),
@@ -56,33 +56,33 @@ enum Stop {
 struct Attempt(Arc<Inner>);
 
 struct Inner {
-    engine: Arc<Engine>,
-    stop: Stop,
+    engine: Arc<EffectStore>,
+    stop: StopPoint,
     /// What was drawn since the last value was kept.
-    drawn: Mutex<Vec<(EffectKey, String)>>,
+    pending_draws: Mutex<Vec<(EffectKey, String)>>,
     /// How many effects were asked for that were not kept.
-    begun: Mutex<usize>,
+    begun_count: Mutex<usize>,
     /// The calls that run are those at which the attempt is stopped.
     stops_in_calls: AtomicBool,
     is_stopped: AtomicBool,
     /// How many events there were when the effect began at which it was stopped.
-    events: Mutex<usize>,
-    began_at: Mutex<usize>,
+    event_count_at_stop: Mutex<usize>,
+    event_count: Mutex<usize>,
     /// Keys of this attempt are not those of the others.
     has_unstable_keys: bool,
 }
 
 impl Attempt {
-    fn new(engine: &Arc<Engine>, stop: Stop, has_unstable_keys: bool) -> Self {
+    fn new(engine: &Arc<EffectStore>, stop: StopPoint, has_unstable_keys: bool) -> Self {
         Self(Arc::new(Inner {
             engine: Arc::clone(engine),
             stop,
-            drawn: Mutex::default(),
-            begun: Mutex::default(),
+            pending_draws: Mutex::default(),
+            begun_count: Mutex::default(),
             stops_in_calls: AtomicBool::default(),
             is_stopped: AtomicBool::default(),
-            events: Mutex::default(),
-            began_at: Mutex::default(),
+            event_count_at_stop: Mutex::default(),
+            event_count: Mutex::default(),
             has_unstable_keys,
         }))
     }
@@ -96,25 +96,25 @@ impl Attempt {
     }
 
     fn kept(&self, key: &EffectKey) -> Option<String> {
-        self.0.engine.kept.lock().unwrap().get(&self.key(key)).cloned()
+        self.0.engine.values.lock().unwrap().get(&self.key(key)).cloned()
     }
 
     /// The number of an effect that is not kept.
-    fn begin(&self) -> usize {
-        let mut begun = self.0.begun.lock().unwrap();
+    fn next_effect_number(&self) -> usize {
+        let mut begun = self.0.begun_count.lock().unwrap();
         *begun += 1;
-        *self.0.began_at.lock().unwrap() = *self.0.events.lock().unwrap();
+        *self.0.event_count.lock().unwrap() = *self.0.event_count_at_stop.lock().unwrap();
         *begun
     }
 
-    fn performs(&self, key: &EffectKey) {
-        self.0.engine.performed.lock().unwrap().push(key.clone());
+    fn record_performed(&self, key: &EffectKey) {
+        self.0.engine.performed_keys.lock().unwrap().push(key.clone());
     }
 
     /// Keeps a value, and what was drawn before it.
-    fn keep(&self, key: &EffectKey, json: String) {
-        let mut kept = self.0.engine.kept.lock().unwrap();
-        kept.extend(std::mem::take(&mut *self.0.drawn.lock().unwrap()));
+    fn store_value(&self, key: &EffectKey, json: String) {
+        let mut kept = self.0.engine.values.lock().unwrap();
+        kept.extend(std::mem::take(&mut *self.0.pending_draws.lock().unwrap()));
         assert!(kept.insert(self.key(key), json).is_none(), "{key} is kept twice");
     }
 
@@ -133,25 +133,25 @@ impl Attempt {
         effect: BoxFuture<'static, T>,
         json: fn(&T) -> String,
     ) -> BoxFuture<'static, T> {
-        let (this, key, n) = (self.clone(), key.clone(), self.begin());
+        let (this, key, n) = (self.clone(), key.clone(), self.next_effect_number());
         let mut effect = effect;
         let mut began = false;
         poll_fn(move |cx| {
-            if this.0.stop == Stop::Before(n) || this.is_stopped() {
+            if this.0.stop == StopPoint::Before(n) || this.is_stopped() {
                 this.stop();
                 return Poll::Pending;
             }
             if !std::mem::replace(&mut began, true) {
-                this.performs(&key);
+                this.record_performed(&key);
             }
             let polled = effect.poll_unpin(cx);
-            if this.0.stop == Stop::During(n) {
+            if this.0.stop == StopPoint::During(n) {
                 this.stop();
                 return Poll::Pending;
             }
             let made = std::task::ready!(polled);
-            this.keep(&key, json(&made));
-            if this.0.stop == Stop::After(n) {
+            this.store_value(&key, json(&made));
+            if this.0.stop == StopPoint::After(n) {
                 this.stop();
                 return Poll::Pending;
             }
@@ -162,9 +162,9 @@ impl Attempt {
 }
 
 /// Lets no call begin.
-struct Closed;
+struct RefusingPolicy;
 
-impl ToolPolicy for Closed {
+impl ToolPolicy for RefusingPolicy {
     fn before_call(&mut self, _call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         future::pending().boxed()
     }
@@ -214,7 +214,7 @@ impl World for Attempt {
         };
         // As JSON, so that the first attempt has what the others have.
         let json = to_json(&Ok(drawn));
-        self.0.drawn.lock().unwrap().push((self.key(key), json.clone()));
+        self.0.pending_draws.lock().unwrap().push((self.key(key), json.clone()));
         from_json(&json).unwrap()
     }
 
@@ -229,20 +229,20 @@ impl World for Attempt {
         if let Some(kept) = self.kept(key) {
             return serde_json::from_str::<SavedTurn>(&kept).unwrap().into_stream(&request);
         }
-        let (this, key, n) = (self.clone(), key.clone(), self.begin());
-        if self.0.stop == Stop::Before(n) {
+        let (this, key, n) = (self.clone(), key.clone(), self.next_effect_number());
+        if self.0.stop == StopPoint::Before(n) {
             self.stop();
             return seal(&request, futures::stream::pending::<Result<TurnEvent, Error>>());
         }
-        self.performs(&key);
+        self.record_performed(&key);
         let mut kept = SavedTurn::default();
         ask(request).observed_by(move |item| {
             kept.observe(item);
-            if this.0.stop == Stop::During(n) {
+            if this.0.stop == StopPoint::During(n) {
                 this.stop();
             } else if kept.is_complete() {
-                this.keep(&key, serde_json::to_string(&kept).unwrap());
-                if this.0.stop == Stop::After(n) {
+                this.store_value(&key, serde_json::to_string(&kept).unwrap());
+                if this.0.stop == StopPoint::After(n) {
                     this.stop();
                 }
             }
@@ -253,21 +253,21 @@ impl World for Attempt {
         if let Some(kept) = self.kept(key) {
             return calls.with_saved_calls(serde_json::from_str::<SavedCalls>(&kept).unwrap());
         }
-        let (this, key, n) = (self.clone(), key.clone(), self.begin());
-        if self.0.stop == Stop::Before(n) {
+        let (this, key, n) = (self.clone(), key.clone(), self.next_effect_number());
+        if self.0.stop == StopPoint::Before(n) {
             self.stop();
-            return calls.with_policy(Closed);
+            return calls.with_policy(RefusingPolicy);
         }
-        self.performs(&key);
-        self.0.stops_in_calls.store(self.0.stop == Stop::During(n), Ordering::Relaxed);
+        self.record_performed(&key);
+        self.0.stops_in_calls.store(self.0.stop == StopPoint::During(n), Ordering::Relaxed);
         calls.on_complete(move |kept| {
             this.0.stops_in_calls.store(false, Ordering::Relaxed);
-            if this.0.stop == Stop::During(n) {
+            if this.0.stop == StopPoint::During(n) {
                 // None of its calls has begun.
                 return this.stop();
             }
-            this.keep(&key, serde_json::to_string(&kept).unwrap());
-            if this.0.stop == Stop::After(n) {
+            this.store_value(&key, serde_json::to_string(&kept).unwrap());
+            if this.0.stop == StopPoint::After(n) {
                 this.stop();
             }
         })
@@ -299,7 +299,7 @@ impl World for Attempt {
     }
 
     fn observe(&self, event: &Event) {
-        *self.0.events.lock().unwrap() += 1;
+        *self.0.event_count_at_stop.lock().unwrap() += 1;
         let is_call = matches!(event, Event::Tool(ToolEvent::Started { .. }));
         if is_call && self.0.stops_in_calls.load(Ordering::Relaxed) {
             self.stop();
@@ -309,19 +309,19 @@ impl World for Attempt {
 
 /// One script of the grid.
 #[derive(Clone, Copy, Debug)]
-struct Script {
+struct Scenario {
     /// How many turns call tools, and how many each.
-    turns: usize,
-    calls: usize,
-    extra: Extra,
-    hooks: bool,
+    turn_count: usize,
+    calls_per_turn: usize,
+    feature: Feature,
+    has_hooks: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Extra {
+enum Feature {
     Nothing,
     Approval,
-    Steered,
+    Steering,
     Compaction,
     Fallback,
     SubAgent,
@@ -331,24 +331,24 @@ enum Extra {
 }
 
 /// What tools have done.
-type Log = Arc<Mutex<Vec<String>>>;
+type EffectLog = Arc<Mutex<Vec<String>>>;
 
 /// What a sub-agent appends has the same id in each attempt.
-struct OneId;
+struct ConstantIds;
 
-impl Ids for OneId {
+impl Ids for ConstantIds {
     fn next_id(&self) -> String {
         "id".to_owned()
     }
 }
 
 /// Tells how far it is, and then what it sees.
-struct Look {
+struct LookTool {
     spec: ToolSpec,
-    log: Log,
+    log: EffectLog,
 }
 
-impl ToolHandler for Look {
+impl ToolHandler for LookTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -362,9 +362,10 @@ impl ToolHandler for Look {
     }
 }
 
-impl Script {
-    fn agent(self, log: &Log) -> Agent {
-        let Self { turns, calls, extra, hooks } = self;
+impl Scenario {
+    fn build_agent(self, log: &EffectLog) -> Agent {
+        let Self { turn_count: turns, calls_per_turn: calls, feature: extra, has_hooks: hooks } =
+            self;
         let model = move |fails: bool| {
             Scripted::from_fn(move |request: &Request, _| {
                 let results = request.history.iter().filter(|item| item.as_tool_result().is_some());
@@ -380,20 +381,22 @@ impl Script {
                 }
             })
         };
-        let look = Tool::from_handler(Look { spec: spec("look"), log: Arc::clone(log) });
-        let look = if extra == Extra::Approval { look.requires_approval() } else { look };
-        let mut agent = Agent::new(model(matches!(extra, Extra::Fallback | Extra::Failure)));
+        let look = Tool::from_handler(LookTool { spec: spec("look"), log: Arc::clone(log) });
+        let look = if extra == Feature::Approval { look.requires_approval() } else { look };
+        let mut agent = Agent::new(model(matches!(extra, Feature::Fallback | Feature::Failure)));
         agent = agent.with_tool(look);
         match extra {
-            Extra::Approval => agent = agent.interactive(),
-            Extra::Fallback => agent = agent.with_fallback(model(false)),
-            Extra::Pool => agent = agent.with_budget(Budget::new().with_pool(&Pool::new(100_000))),
-            Extra::SubAgent => {
+            Feature::Approval => agent = agent.interactive(),
+            Feature::Fallback => agent = agent.with_fallback(model(false)),
+            Feature::Pool => {
+                agent = agent.with_budget(Budget::new().with_pool(&Pool::new(100_000)));
+            }
+            Feature::SubAgent => {
                 let child = Agent::new(Scripted::from_fn(|_, _| Reply::text("Sun.")));
-                let child = child.with_id_generator(OneId);
+                let child = child.with_id_generator(ConstantIds);
                 agent = agent.with_tool(child.as_tool("ask", "Asks").unwrap());
             }
-            Extra::Compaction => {
+            Feature::Compaction => {
                 agent = agent.with_window(turnstream::context::Window::new(60)).with_compactor(
                     compactor_fn(|history: &History| {
                         let to = history.len().saturating_sub(3);
@@ -404,7 +407,7 @@ impl Script {
                     }),
                 );
             }
-            Extra::Nothing | Extra::Steered | Extra::OwnStep | Extra::Failure => {}
+            Feature::Nothing | Feature::Steering | Feature::OwnStep | Feature::Failure => {}
         }
         if hooks {
             agent = agent
@@ -423,12 +426,12 @@ impl Script {
         agent
     }
 
-    fn run(self, log: &Log, attempt: &Attempt) -> Run {
+    fn start_run(self, log: &EffectLog, attempt: &Attempt) -> Run {
         let attempt = attempt.clone();
-        let agent = self.agent(log).with_world(move |_, _| attempt.clone());
-        let name = if self.extra == Extra::Steered { "steered" } else { "h" };
+        let agent = self.build_agent(log).with_world(move |_, _| attempt.clone());
+        let name = if self.feature == Feature::Steering { "steered" } else { "h" };
         let history = History::from_id(name);
-        if self.extra != Extra::OwnStep {
+        if self.feature != Feature::OwnStep {
             return agent.run_from(history, "How is it?");
         }
         let log = Arc::clone(log);
@@ -456,12 +459,12 @@ impl Script {
     }
 }
 
-fn tool_name(extra: Extra, at: usize) -> &'static str {
-    if extra == Extra::SubAgent && at == 0 { "ask" } else { "look" }
+fn tool_name(extra: Feature, at: usize) -> &'static str {
+    if extra == Feature::SubAgent && at == 0 { "ask" } else { "look" }
 }
 
 /// Pulls a run until it ends or its attempt is stopped, and drops it.
-async fn pull(mut run: Run, attempt: &Attempt) -> Vec<Event> {
+async fn pull_until_stopped(mut run: Run, attempt: &Attempt) -> Vec<Event> {
     let mut events = Vec::new();
     loop {
         let polled = poll_fn(|cx| {
@@ -485,7 +488,7 @@ async fn pull(mut run: Run, attempt: &Attempt) -> Vec<Event> {
 }
 
 /// Whether an effect whose value was kept gives the event again.
-fn is_kept(event: &Event) -> bool {
+fn is_replayed(event: &Event) -> bool {
     match event {
         Event::Turn(event) => {
             matches!(event, TurnEvent::TurnComplete { .. } | TurnEvent::Retracted { .. })
@@ -495,33 +498,33 @@ fn is_kept(event: &Event) -> bool {
     }
 }
 
-fn stripped(events: &[Event]) -> Vec<Event> {
-    events.iter().filter(|event| is_kept(event)).cloned().collect()
+fn without_live_events(events: &[Event]) -> Vec<Event> {
+    events.iter().filter(|event| is_replayed(event)).cloned().collect()
 }
 
 /// What stopping the runs of a script came to.
 #[derive(Debug, Default)]
-struct Came {
-    stops: usize,
-    in_flight: usize,
+struct CheckSummary {
+    stop_count: usize,
+    in_flight_stop_count: usize,
 }
 
 /// Stops the run of a script at its `n`th effect in each way, and makes it again.
-async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> {
-    let (log, engine) = (Log::default(), Arc::default());
-    let attempt = Attempt::new(&engine, Stop::Never, false);
-    let whole = pull(script.run(&log, &attempt), &attempt).await;
-    let effects = engine.performed.lock().unwrap().clone();
+async fn check_scenario(script: Scenario, has_unstable_keys: bool) -> Result<CheckSummary, String> {
+    let (log, engine) = (EffectLog::default(), Arc::default());
+    let attempt = Attempt::new(&engine, StopPoint::Never, false);
+    let whole = pull_until_stopped(script.start_run(&log, &attempt), &attempt).await;
+    let effects = engine.performed_keys.lock().unwrap().clone();
     let work = log.lock().unwrap().clone();
     if whole.last().and_then(Event::outcome).is_none() {
         return Err(format!("{script:?} does not end"));
     }
-    let mut came = Came::default();
+    let mut came = CheckSummary::default();
     for n in 1..=effects.len() {
-        for stop in [Stop::Before(n), Stop::During(n), Stop::After(n)] {
-            let (log, engine) = (Log::default(), Arc::default());
+        for stop in [StopPoint::Before(n), StopPoint::During(n), StopPoint::After(n)] {
+            let (log, engine) = (EffectLog::default(), Arc::default());
             let first = Attempt::new(&engine, stop, false);
-            let before = pull(script.run(&log, &first), &first).await;
+            let before = pull_until_stopped(script.start_run(&log, &first), &first).await;
             if !first.is_stopped() {
                 return Err(format!("{script:?} was not stopped: {stop:?}"));
             }
@@ -529,30 +532,30 @@ async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> 
             if !whole.starts_with(&before) {
                 return failed("the events before the stop differ");
             }
-            let kept: HashSet<EffectKey> = engine.kept.lock().unwrap().keys().cloned().collect();
-            let done = engine.performed.lock().unwrap().len();
-            let second = Attempt::new(&engine, Stop::Never, has_unstable_keys);
-            let after = pull(script.run(&log, &second), &second).await;
+            let kept: HashSet<EffectKey> = engine.values.lock().unwrap().keys().cloned().collect();
+            let done = engine.performed_keys.lock().unwrap().len();
+            let second = Attempt::new(&engine, StopPoint::Never, has_unstable_keys);
+            let after = pull_until_stopped(script.start_run(&log, &second), &second).await;
 
-            if stripped(&after) != stripped(&whole) {
+            if without_live_events(&after) != without_live_events(&whole) {
                 return failed("the events differ");
             }
             // From the effect on that was in flight, or from the next one, every delta comes.
             let from = match stop {
-                Stop::After(_) => {
-                    let rest = whole[before.len()..].iter().position(is_kept);
+                StopPoint::After(_) => {
+                    let rest = whole[before.len()..].iter().position(is_replayed);
                     before.len() + rest.map_or(0, |at| at + 1)
                 }
-                _ => *first.0.began_at.lock().unwrap(),
+                _ => *first.0.event_count.lock().unwrap(),
             };
-            let is_delta_kept = matches!(stop, Stop::After(_));
+            let is_delta_kept = matches!(stop, StopPoint::After(_));
             let tail = &whole[from..];
-            let tail = if is_delta_kept { stripped(tail) } else { tail.to_vec() };
-            let end = if is_delta_kept { stripped(&after) } else { after.clone() };
+            let tail = if is_delta_kept { without_live_events(tail) } else { tail.to_vec() };
+            let end = if is_delta_kept { without_live_events(&after) } else { after.clone() };
             if !end.ends_with(&tail) {
                 return failed("the events after the stop differ");
             }
-            let performed = engine.performed.lock().unwrap().clone();
+            let performed = engine.performed_keys.lock().unwrap().clone();
             if performed[done..].iter().any(|key| kept.contains(key)) {
                 return failed("an effect was performed again whose value was kept");
             }
@@ -564,32 +567,37 @@ async fn check(script: Script, has_unstable_keys: bool) -> Result<Came, String> 
                 return failed("other effects were performed");
             }
             let twice: Vec<_> = times.iter().filter(|(_, times)| **times > 1).collect();
-            let in_flight = matches!(stop, Stop::During(_));
+            let in_flight = matches!(stop, StopPoint::During(_));
             if twice.len() > usize::from(in_flight) || twice.iter().any(|(_, times)| **times > 2) {
                 return failed("an effect was performed twice that was not in flight");
             }
-            came.in_flight += twice.len();
+            came.in_flight_stop_count += twice.len();
             // What tools did twice, they did in flight.
             if !in_flight && *log.lock().unwrap() != work {
                 return failed("tools ran otherwise");
             }
-            came.stops += 1;
+            came.stop_count += 1;
         }
     }
     Ok(came)
 }
 
-fn grid() -> Vec<Script> {
-    use Extra::{
-        Approval, Compaction, Failure, Fallback, Nothing, OwnStep, Pool, Steered, SubAgent,
+fn all_scenarios() -> Vec<Scenario> {
+    use Feature::{
+        Approval, Compaction, Failure, Fallback, Nothing, OwnStep, Pool, Steering, SubAgent,
     };
     let extras =
-        [Nothing, Approval, Steered, Compaction, Fallback, SubAgent, Pool, OwnStep, Failure];
+        [Nothing, Approval, Steering, Compaction, Fallback, SubAgent, Pool, OwnStep, Failure];
     let mut scripts = Vec::new();
     for extra in extras {
         for (turns, calls) in [(0, 0), (1, 1), (1, 3), (2, 2), (3, 1)] {
             for hooks in [false, true] {
-                scripts.push(Script { turns, calls, extra, hooks });
+                scripts.push(Scenario {
+                    turn_count: turns,
+                    calls_per_turn: calls,
+                    feature: extra,
+                    has_hooks: hooks,
+                });
             }
         }
     }
@@ -598,19 +606,20 @@ fn grid() -> Vec<Script> {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_stopped_at_any_effect_continues_from_the_stored_values() {
-    let mut all = Came::default();
-    for script in grid() {
-        let came = check(script, false).await.unwrap_or_else(|why| panic!("{why}"));
-        all.stops += came.stops;
-        all.in_flight += came.in_flight;
+    let mut all = CheckSummary::default();
+    for script in all_scenarios() {
+        let came = check_scenario(script, false).await.unwrap_or_else(|why| panic!("{why}"));
+        all.stop_count += came.stop_count;
+        all.in_flight_stop_count += came.in_flight_stop_count;
     }
-    println!("stopped at {} effects; {} were in flight", all.stops, all.in_flight);
-    assert!(all.stops >= 2_000, "{all:?}");
+    println!("stopped at {} effects; {} were in flight", all.stop_count, all.in_flight_stop_count);
+    assert!(all.stop_count >= 2_000, "{all:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn unstable_effect_keys_are_detected() {
-    let script = Script { turns: 1, calls: 1, extra: Extra::Nothing, hooks: false };
-    let why = check(script, true).await.unwrap_err();
+    let script =
+        Scenario { turn_count: 1, calls_per_turn: 1, feature: Feature::Nothing, has_hooks: false };
+    let why = check_scenario(script, true).await.unwrap_err();
     assert!(why.contains("other effects") || why.contains("performed"), "{why}");
 }

@@ -58,7 +58,7 @@ mod denied_call {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(given: Result<T, Error>) {
+fn assert_refused<T: std::fmt::Debug>(given: Result<T, Error>) {
     assert_eq!(given.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
@@ -78,17 +78,17 @@ mod scope_of_an_approval {
         let mut run = agent.interactive().run("go");
         let real =
             ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
-        refused(run.approve(&real));
+        assert_refused(run.approve(&real));
         let events = pull_ready(&mut run);
         assert_eq!(events.iter().find_map(Event::as_approval_request), Some(&real));
-        refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
-        refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
-        refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
-        refused(run.approve(&ToolCall { call_id: "c2".into(), ..real.clone() }));
+        assert_refused(run.approve(&ToolCall { arguments: r#"{"n":2}"#.into(), ..real.clone() }));
+        assert_refused(run.approve(&ToolCall { arguments: r#"{"n": 1}"#.into(), ..real.clone() }));
+        assert_refused(run.approve(&ToolCall { name: "rm".into(), ..real.clone() }));
+        assert_refused(run.approve(&ToolCall { call_id: "c2".into(), ..real.clone() }));
         assert!(pull_ready(&mut run).is_empty() && counter.started_count() == 0);
         run.approve(&real).unwrap();
-        refused(run.approve(&real));
-        refused(run.deny(&real, "changed my mind"));
+        assert_refused(run.approve(&real));
+        assert_refused(run.deny(&real, "changed my mind"));
         let outcome = run.outcome().await;
         assert_eq!(
             result_summaries(outcome.new_items()),
@@ -109,7 +109,7 @@ mod scope_of_an_approval {
         run.approve(asked.as_approval_request().unwrap()).unwrap();
         let again = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
         assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
-        refused(run.approve(asked.as_approval_request().unwrap()));
+        assert_refused(run.approve(asked.as_approval_request().unwrap()));
         assert!(pull_ready(&mut run).is_empty());
         assert_eq!(counter.started_count(), 1);
     }
@@ -127,7 +127,7 @@ mod scope_of_an_approval {
             [(call, Verdict::Approve)]
         };
         // Other arguments than those that were shown.
-        refused(first.resume(history.clone(), approved(r#"{"n":2}"#)));
+        assert_refused(first.resume(history.clone(), approved(r#"{"n":2}"#)));
         // A schema that has changed since.
         let parameters = json!({ "type": "object", "required": ["m"] });
         let changed =
@@ -187,7 +187,7 @@ mod scope_of_an_approval {
         run.approve(&asked).unwrap();
         pull_ready(&mut run);
         assert_eq!((own.started_count(), childs.started_count()), (1, 0));
-        refused(run.approve(&asked));
+        assert_refused(run.approve(&asked));
         nested.approve(&asked).unwrap();
         check_outcome(&run.outcome().await, EndReason::Completed, 2);
         assert_eq!((own.started_count(), childs.started_count()), (1, 1));
@@ -195,7 +195,7 @@ mod scope_of_an_approval {
 }
 
 /// A run that ended with one call answered and one that waits for somebody outside.
-async fn with_external() -> (Agent, Scripted, Outcome, History, Counter) {
+async fn run_with_external_call() -> (Agent, Scripted, Outcome, History, Counter) {
     let counter = Counter::default();
     let tools = vec![ok_tool("t", &counter), Tool::external(spec("ask_user")).unwrap()];
     let reply = reply_calling("c1", "ask_user").call_raw("c2", "t", "{}");
@@ -212,7 +212,7 @@ mod external_calls {
 
     #[tokio::test]
     async fn an_external_call_ends_the_run_as_pending_after_its_siblings() {
-        let (_, model, outcome, history, counter) = with_external().await;
+        let (_, model, outcome, history, counter) = run_with_external_call().await;
         check_outcome(&outcome, EndReason::Pending, 1);
         assert!(outcome.partial);
         let pending: Vec<_> = outcome.pending.iter().map(|call| &*call.call_id).collect();
@@ -236,7 +236,7 @@ mod external_calls {
 
     #[tokio::test]
     async fn a_resume_accepts_exactly_the_pending_calls() {
-        let (agent, model, outcome, history, _) = with_external().await;
+        let (agent, model, outcome, history, _) = run_with_external_call().await;
         let waits = outcome.pending[0].clone();
         let answered = |call: &PendingCall| (call.clone(), Verdict::Output(ToolOutput::ok("Oslo")));
         let extra = PendingCall { call_id: "c9".into(), ..waits.clone() };
@@ -249,7 +249,7 @@ mod external_calls {
             vec![answered(&waits), answered(&waits)],
             vec![(waits.clone(), Verdict::Approve)],
         ] {
-            refused(agent.resume(history.clone(), verdicts));
+            assert_refused(agent.resume(history.clone(), verdicts));
         }
         assert_eq!(model.requests().len(), 1, "nothing was sent");
         let resumed = agent.resume(history.clone(), [answered(&waits)]).unwrap().outcome().await;
@@ -260,12 +260,12 @@ mod external_calls {
         assert_eq!(texts.len(), 2);
         assert!(texts.contains(&"Oslo".to_owned()) && texts.contains(&"fine".to_owned()));
         // Once answered, nothing is open any more.
-        refused(agent.resume(sent.clone(), [answered(&waits)]));
+        assert_refused(agent.resume(sent.clone(), [answered(&waits)]));
     }
 
     #[tokio::test]
     async fn a_new_run_answers_pending_calls_as_interrupted() {
-        let (agent, model, _, history, _) = with_external().await;
+        let (agent, model, _, history, _) = run_with_external_call().await;
         check_outcome(
             &agent.run_from(history, "never mind").outcome().await,
             EndReason::Completed,
@@ -278,7 +278,7 @@ mod external_calls {
 }
 
 /// A run over the Anthropic wire, where the server may search by itself.
-async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, History, usize) {
+async fn run_over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, History, usize) {
     let start = r#"{"type":"message_start","message":{"id":"m","usage":{"input_tokens":1}}}"#;
     let body = |events: &Vec<&str>| {
         let all = [&[start], &events[..], &[r#"{"type":"message_stop"}"#]].concat();
@@ -297,12 +297,14 @@ async fn over_anthropic(turns: Vec<Vec<&str>>, counter: &Counter) -> (Outcome, H
     (outcome, handle.history(), asked)
 }
 
-const SEARCH: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srv1","name":"web_search","input":{"query":"q"}}}"#;
-const STOP_0: &str = r#"{"type":"content_block_stop","index":0}"#;
-const FOUND: &str = r#"{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"srv1","content":[]}}"#;
-const STOP_1: &str = r#"{"type":"content_block_stop","index":1}"#;
-const END_TURN: &str = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
-const PAUSE: &str = r#"{"type":"message_delta","delta":{"stop_reason":"pause_turn"}}"#;
+const SEARCH_BLOCK_START: &str = r#"{"type":"content_block_start","index":0,"content_block":{"type":"server_tool_use","id":"srv1","name":"web_search","input":{"query":"q"}}}"#;
+const BLOCK_0_STOP: &str = r#"{"type":"content_block_stop","index":0}"#;
+const SEARCH_RESULT_START: &str = r#"{"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","tool_use_id":"srv1","content":[]}}"#;
+const BLOCK_1_STOP: &str = r#"{"type":"content_block_stop","index":1}"#;
+const MESSAGE_DELTA_END_TURN: &str =
+    r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+const MESSAGE_DELTA_PAUSE: &str =
+    r#"{"type":"message_delta","delta":{"stop_reason":"pause_turn"}}"#;
 
 mod provider_executed_calls {
     //! Calls that the provider executes are never run or answered locally.
@@ -312,8 +314,14 @@ mod provider_executed_calls {
     #[tokio::test]
     async fn a_provider_executed_call_is_never_run_or_answered_locally() {
         let counter = Counter::default();
-        let turn = vec![SEARCH, STOP_0, FOUND, STOP_1, END_TURN];
-        let (outcome, history, asked) = over_anthropic(vec![turn], &counter).await;
+        let turn = vec![
+            SEARCH_BLOCK_START,
+            BLOCK_0_STOP,
+            SEARCH_RESULT_START,
+            BLOCK_1_STOP,
+            MESSAGE_DELTA_END_TURN,
+        ];
+        let (outcome, history, asked) = run_over_anthropic(vec![turn], &counter).await;
         check_outcome(&outcome, EndReason::Completed, 1);
         assert_eq!((counter.started_count(), asked), (0, 1));
         assert_eq!((tool_calls(&history).len(), tool_results(&history).len()), (0, 0));
@@ -327,9 +335,12 @@ mod provider_executed_calls {
     #[tokio::test]
     async fn a_provider_result_may_arrive_in_a_later_turn() {
         let counter = Counter::default();
-        let later = FOUND.replace(r#""index":1"#, r#""index":0"#);
-        let turns = vec![vec![SEARCH, STOP_0, PAUSE], vec![&later, STOP_0, END_TURN]];
-        let (outcome, history, asked) = over_anthropic(turns, &counter).await;
+        let later = SEARCH_RESULT_START.replace(r#""index":1"#, r#""index":0"#);
+        let turns = vec![
+            vec![SEARCH_BLOCK_START, BLOCK_0_STOP, MESSAGE_DELTA_PAUSE],
+            vec![&later, BLOCK_0_STOP, MESSAGE_DELTA_END_TURN],
+        ];
+        let (outcome, history, asked) = run_over_anthropic(turns, &counter).await;
         check_outcome(&outcome, EndReason::Completed, 2);
         assert_eq!((counter.started_count(), asked, tool_results(&history).len()), (0, 2, 0));
         let sent = encode_and_lint(Wire::Anthropic, &history);
@@ -342,9 +353,11 @@ mod provider_executed_calls {
         let ours = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"web_search","input":{}}}"#;
         let tool_use = r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
         let words = r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"done"}}"#;
-        let turns =
-            vec![vec![SEARCH, STOP_0, ours, STOP_1, tool_use], vec![words, STOP_0, END_TURN]];
-        let (outcome, history, _) = over_anthropic(turns, &counter).await;
+        let turns = vec![
+            vec![SEARCH_BLOCK_START, BLOCK_0_STOP, ours, BLOCK_1_STOP, tool_use],
+            vec![words, BLOCK_0_STOP, MESSAGE_DELTA_END_TURN],
+        ];
+        let (outcome, history, _) = run_over_anthropic(turns, &counter).await;
         check_outcome(&outcome, EndReason::Completed, 2);
         assert_eq!(counter.started_count(), 1);
         assert_eq!(result_summaries(&history), [("c1", ResultKind::Ok, "fine".to_owned())]);
@@ -356,8 +369,8 @@ mod provider_executed_calls {
     #[tokio::test]
     async fn a_paused_provider_call_is_not_sent_after_new_user_input() {
         let counter = Counter::default();
-        let turns = vec![vec![SEARCH, STOP_0, PAUSE]; 30];
-        let (outcome, mut history, asked) = over_anthropic(turns, &counter).await;
+        let turns = vec![vec![SEARCH_BLOCK_START, BLOCK_0_STOP, MESSAGE_DELTA_PAUSE]; 30];
+        let (outcome, mut history, asked) = run_over_anthropic(turns, &counter).await;
         assert_ne!(outcome.reason, EndReason::Completed);
         assert!((2..30).contains(&asked), "{asked}");
         history.push(turnstream::item::Item::user("never mind"));

@@ -68,7 +68,7 @@ mod invalid_json_arguments {
         let raw = r#"{"path":"/a""#;
         let replies = [Reply::new().call_raw("c1", "echo", raw), "done".into()];
         let (agent, model) = scripted_agent(replies, vec![echo_tool(&counter)]);
-        let mut run = agent.with_hook(closing()).run("go");
+        let mut run = agent.with_hook(bracket_closing_hook()).run("go");
         check_outcome(final_outcome(&collect_rest(&mut run).await), EndReason::Completed, 2);
         let history = run.history();
         assert_eq!(
@@ -89,7 +89,7 @@ mod invalid_json_arguments {
         let replies = || [wrong(), wrong(), wrong(), wrong(), "done".into()];
         let (agent, _) = scripted_agent(replies(), vec![echo_tool(&Counter::default())]);
         check_outcome(
-            &agent.with_hook(closing()).run("go").outcome().await,
+            &agent.with_hook(bracket_closing_hook()).run("go").outcome().await,
             EndReason::Completed,
             5,
         );
@@ -107,7 +107,7 @@ mod invalid_json_arguments {
         let counter = Counter::default();
         let reply = Reply::new().call_raw("c1", "echo", r#"{"n":1"#);
         let (first, _) = scripted_agent([reply], vec![echo_tool(&counter).requires_approval()]);
-        let mut run = first.with_hook(closing()).run("go");
+        let mut run = first.with_hook(bracket_closing_hook()).run("go");
         let events = collect_rest(&mut run).await;
         let asked = events.iter().find_map(Event::as_approval_request).unwrap();
         assert_eq!(asked.arguments, r#"{"n":1}"#);
@@ -115,8 +115,10 @@ mod invalid_json_arguments {
         assert_eq!(pending[..], [asked.into()]);
 
         let otherwise = || hook::repair_arguments(|_, _, _| Some("{}".to_owned()));
-        let hooks: [(Box<dyn Hook>, ResultKind); 2] =
-            [(Box::new(closing()), ResultKind::Ok), (Box::new(otherwise()), ResultKind::Denied)];
+        let hooks: [(Box<dyn Hook>, ResultKind); 2] = [
+            (Box::new(bracket_closing_hook()), ResultKind::Ok),
+            (Box::new(otherwise()), ResultKind::Denied),
+        ];
         for (hook, kind) in hooks {
             let tools = vec![echo_tool(&counter).requires_approval()];
             let next = scripted_agent(["done".into()], tools).0.with_hook(hook);
@@ -134,7 +136,7 @@ mod invalid_json_arguments {
 }
 
 /// Closes what was left open.
-fn closing() -> impl Hook + 'static {
+fn bracket_closing_hook() -> impl Hook + 'static {
     hook::repair_arguments(|_, call, _| Some(format!("{}}}", call.arguments)))
 }
 
@@ -233,7 +235,7 @@ mod empty_arguments {
     #[tokio::test]
     async fn omitted_arguments_are_an_empty_object() {
         let delta = r#"{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"echo"}}]},"finish_reason":"tool_calls"}]}"#;
-        let (outcome, _) = over_chat(&[delta], vec![echo_tool(&Counter::default())]).await;
+        let (outcome, _) = run_over_chat(&[delta], vec![echo_tool(&Counter::default())]).await;
         assert_eq!(
             result_summaries(outcome.new_items()),
             [("c1", ResultKind::Ok, "{}".to_owned())]
@@ -242,7 +244,7 @@ mod empty_arguments {
 }
 
 /// A run over the chat wire: one turn of these frames, then words.
-async fn over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
+async fn run_over_chat(frames: &[&str], tools: Vec<Tool>) -> (Outcome, History) {
     let done = r#"{"choices":[{"index":0,"delta":{"content":"done"},"finish_reason":"stop"}]}"#;
     let body = |frames: &[&str]| {
         frames.iter().chain(&["[DONE]"]).map(|data| sse_frame(data)).collect::<Vec<_>>()
@@ -310,12 +312,12 @@ mod non_object_arguments {
     #[tokio::test]
     async fn typed_arguments_are_not_deserialized_from_an_array() {
         #[derive(serde::Deserialize)]
-        struct Args {
+        struct NumberArgs {
             n: u8,
         }
         let counter = Counter::default();
         let ran = counter.clone();
-        let typed = Tool::typed(spec("t"), move |args: Args, _| {
+        let typed = Tool::typed(spec("t"), move |args: NumberArgs, _| {
             let _alive = ran.enter();
             ready(args.n)
         });
@@ -420,7 +422,7 @@ mod empty_call_ids {
                 r#"{{"choices":[{{"index":0,"delta":{{"tool_calls":[{calls_}]}},"finish_reason":"tool_calls"}}]}}"#
             );
             let counter = Counter::default();
-            let (_, history) = over_chat(&[&delta], vec![echo_tool(&counter)]).await;
+            let (_, history) = run_over_chat(&[&delta], vec![echo_tool(&counter)]).await;
             assert_eq!(counter.started_count(), 2);
             let ids: Vec<_> = tool_calls(&history).iter().map(|call| &*call.call_id).collect();
             assert_eq!(ids, ["call_1_1", "call_1_2"], "{id}");

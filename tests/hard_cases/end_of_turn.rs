@@ -18,11 +18,11 @@ use crate::support::tools::uncounted_tool;
 use crate::support::wires::{read_answer, read_frames};
 use crate::support::world::{self, AgentFixture, finish_run};
 
-fn overloaded() -> Error {
+fn overloaded_error() -> Error {
     Error::new(ErrorKind::Overloaded, "busy").with_status(529)
 }
 
-fn retries(retries: u32) -> Limits {
+fn limits_with_retries(retries: u32) -> Limits {
     Limits { max_turn_retries: retries, ..Limits::default() }
 }
 
@@ -152,8 +152,8 @@ mod error_as_first_event {
     #[tokio::test(start_paused = true)]
     async fn an_error_as_the_first_event_is_retried_like_an_error_status() {
         for wire in Wire::ALL {
-            let busy =
-                Answer::reply("x").with_fault(Fault::Error(FaultPosition::Events(0), overloaded()));
+            let busy = Answer::reply("x")
+                .with_fault(Fault::Error(FaultPosition::Events(0), overloaded_error()));
             let error = read_answer(wire, busy.clone()).unwrap_err();
             assert!(error.is_retryable(), "{wire}: {error:?}");
             assert!(
@@ -171,14 +171,14 @@ mod error_as_first_event {
 
     #[tokio::test]
     async fn without_a_retry_it_is_the_runs_error() {
-        let world = AgentFixture::new([Reply::error(overloaded())]);
+        let world = AgentFixture::new([Reply::error(overloaded_error())]);
         let told = world.run().await;
         told.check_outcome(EndReason::ProviderError, 1);
-        assert_eq!(told.outcome.error, Some(overloaded()));
+        assert_eq!(told.outcome.error, Some(overloaded_error()));
         assert_eq!(told.outcome.new_items().len(), 1, "only the input");
         // The agent's own retries are for turns that broke off in the middle.
-        let world = AgentFixture::new([Reply::error(overloaded())])
-            .map_agent(|agent| agent.with_limits(retries(2)));
+        let world = AgentFixture::new([Reply::error(overloaded_error())])
+            .map_agent(|agent| agent.with_limits(limits_with_retries(2)));
         world.run().await.check_outcome(EndReason::ProviderError, 1);
     }
 
@@ -187,7 +187,7 @@ mod error_as_first_event {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
         let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
-        let world = AgentFixture::new([Reply::error(overloaded())])
+        let world = AgentFixture::new([Reply::error(overloaded_error())])
             .map_agent(|agent| agent.with_hook(failure));
         world.run().await.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(*seen.lock().unwrap(), [ErrorKind::Overloaded]);
@@ -195,8 +195,8 @@ mod error_as_first_event {
 }
 
 /// Says something, has a whole call, costs something, and fails.
-fn broken() -> Reply {
-    Reply::text("void").call_raw("v", "t", "{}").usage(token_usage(30, 3)).fail(overloaded())
+fn failing_reply() -> Reply {
+    Reply::text("void").call_raw("v", "t", "{}").usage(token_usage(30, 3)).fail(overloaded_error())
 }
 
 mod error_mid_stream {
@@ -206,7 +206,7 @@ mod error_mid_stream {
 
     #[tokio::test]
     async fn an_error_mid_stream_ends_the_run_and_no_call_runs() {
-        let world = AgentFixture::new([broken(), "never".into()]);
+        let world = AgentFixture::new([failing_reply(), "never".into()]);
         let told = world.run().await;
         told.check_outcome(EndReason::ProviderError, 1);
         assert_eq!((world.tool_run_count(), world.request_count(), told.text()), (0, 1, "void"));
@@ -223,8 +223,9 @@ mod error_mid_stream {
 
     #[tokio::test]
     async fn an_agent_retry_first_retracts_the_turn() {
-        let world = AgentFixture::new([broken(), Reply::text("good").usage(token_usage(10, 1))])
-            .map_agent(|agent| agent.with_limits(retries(1)));
+        let world =
+            AgentFixture::new([failing_reply(), Reply::text("good").usage(token_usage(10, 1))])
+                .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
         let told = world.run().await;
         told.check_outcome(EndReason::Completed, 2);
         assert_eq!(told.transitions(), [Transition::Retry]);
@@ -243,20 +244,21 @@ mod error_mid_stream {
 
     #[tokio::test]
     async fn consecutive_agent_retries_are_bounded_and_reset_by_a_turn() {
-        let limited = |agent: turnstream::Agent| agent.with_limits(retries(2));
-        let told = AgentFixture::new([broken(), broken(), broken(), "never".into()])
-            .map_agent(limited)
-            .run()
-            .await;
+        let limited = |agent: turnstream::Agent| agent.with_limits(limits_with_retries(2));
+        let told =
+            AgentFixture::new([failing_reply(), failing_reply(), failing_reply(), "never".into()])
+                .map_agent(limited)
+                .run()
+                .await;
         told.check_outcome(EndReason::ProviderError, 3);
         assert_eq!(told.transitions(), [Transition::Retry, Transition::Retry]);
         assert_eq!(told.outcome.usage, token_usage(90, 9), "each try is counted once");
         let world = AgentFixture::new([
-            broken(),
-            broken(),
+            failing_reply(),
+            failing_reply(),
             reply_calling_t("c"),
-            broken(),
-            broken(),
+            failing_reply(),
+            failing_reply(),
             "done".into(),
         ]);
         world.map_agent(limited).run().await.check_outcome(EndReason::Completed, 6);
@@ -265,7 +267,7 @@ mod error_mid_stream {
     #[tokio::test]
     async fn an_incomplete_turn_is_retried_like_an_error_mid_stream() {
         let world = AgentFixture::new([reply_calling_t("v").cut(), "good".into()])
-            .map_agent(|agent| agent.with_limits(retries(1)));
+            .map_agent(|agent| agent.with_limits(limits_with_retries(1)));
         let told = world.run().await;
         told.check_outcome(EndReason::Completed, 2);
         assert_eq!((told.transitions(), world.tool_run_count()), (vec![Transition::Retry], 0));
@@ -274,7 +276,7 @@ mod error_mid_stream {
 
     #[tokio::test(start_paused = true)]
     async fn a_retrying_provider_retracts_output_only_if_configured() {
-        let model = || Scripted::new([broken(), "good".into()]);
+        let model = || Scripted::new([failing_reply(), "good".into()]);
         let told_ = finish_run(test_agent(Retry::new(model())).run("go")).await;
         told_.check_outcome(EndReason::ProviderError, 1);
         let retry = Retry::new(model()).with_retraction();
@@ -292,7 +294,7 @@ mod error_mid_stream {
     #[tokio::test]
     async fn a_fallback_retracts_the_partial_turn_and_names_the_next_model() {
         let other = Scripted::new(["good", "and again"]).with_model("other");
-        let world = AgentFixture::new([reply_calling_t("c"), broken()])
+        let world = AgentFixture::new([reply_calling_t("c"), failing_reply()])
             .map_agent(|agent| agent.with_fallback(other.clone()));
         let told = world.run().await;
         told.check_outcome(EndReason::Completed, 3);
@@ -309,9 +311,9 @@ mod error_mid_stream {
 
     #[tokio::test]
     async fn after_all_fallbacks_fail_the_last_error_is_the_runs() {
-        let other =
-            Scripted::new([reply_calling_t("d"), Reply::error(overloaded())]).with_model("other");
-        let world = AgentFixture::new([Reply::error(overloaded())])
+        let other = Scripted::new([reply_calling_t("d"), Reply::error(overloaded_error())])
+            .with_model("other");
+        let world = AgentFixture::new([Reply::error(overloaded_error())])
             .map_agent(|agent| agent.with_fallback(other.clone()));
         let told = world.run().await;
         told.check_outcome(EndReason::ProviderError, 3);

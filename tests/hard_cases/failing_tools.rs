@@ -23,18 +23,18 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 use crate::support::wires::encode_and_lint;
 
-fn panics(name: &str) -> Tool {
+fn panicking_tool(name: &str) -> Tool {
     counted_tool(name, &Counter::default(), |_| async {
         std::panic::resume_unwind(Box::new("boom"))
     })
 }
 
-fn fails(name: &str) -> Tool {
+fn failing_tool(name: &str) -> Tool {
     Tool::raw(spec(name), |_, _| ready(Err::<(), _>("the disk is full"))).unwrap()
 }
 
 /// Never answers, and is given up after 50 ms.
-fn late(name: &str, counter: &Counter) -> Tool {
+fn timed_out_tool(name: &str, counter: &Counter) -> Tool {
     pending_tool(name, counter).with_timeout(Duration::from_millis(50))
 }
 
@@ -48,7 +48,8 @@ mod failing_tool {
         let counter = Counter::default();
         let reply = reply_calling("c1", "bad").call_raw("c2", "t", "{}");
         let (outcome, history, _) =
-            run_to_end([reply, "done".into()], vec![fails("bad"), ok_tool("t", &counter)]).await;
+            run_to_end([reply, "done".into()], vec![failing_tool("bad"), ok_tool("t", &counter)])
+                .await;
         check_outcome(&outcome, EndReason::Completed, 2);
         let expected = [
             ("c1", ResultKind::Error, "Error: the disk is full".to_owned()),
@@ -71,7 +72,13 @@ mod failing_tool {
         let says_so =
             Tool::raw(spec("says_so"), |_, _| ready(ToolOutput::error("try elsewhere"))).unwrap();
         let counter = Counter::default();
-        let tools = vec![fails("bad"), panics("wild"), late("late", &counter), silent, says_so];
+        let tools = vec![
+            failing_tool("bad"),
+            panicking_tool("wild"),
+            timed_out_tool("late", &counter),
+            silent,
+            says_so,
+        ];
         let reply = reply_calling("c1", "bad")
             .call_raw("c2", "wild", "{}")
             .call_raw("c3", "late", "{}")
@@ -93,24 +100,28 @@ mod panicking_tool {
     async fn a_tool_panic_is_an_error_result_and_affects_nothing_else() {
         use ResultKind::{Ok, Panic};
 
-        fn boom() -> ! {
+        fn panic_with_boom() -> ! {
             std::panic::resume_unwind(Box::new("boom"))
         }
         let at_once = Tool::raw(spec("at_once"), |_, _| {
-            boom();
+            panic_with_boom();
             #[allow(unreachable_code, reason = "it says the type")]
             ready(())
         });
         let between = Tool::typed_streaming(spec("between"), |_: Value, _| {
             let updates = stream::iter([ToolUpdate::progress(&1), ToolUpdate::output("never")]);
             updates.map(|update| match update {
-                ToolUpdate::Output(_) => boom(),
+                ToolUpdate::Output(_) => panic_with_boom(),
                 update => update,
             })
         });
         let counter = Counter::default();
-        let tools =
-            vec![at_once.unwrap(), between.unwrap(), panics("within"), ok_tool("t", &counter)];
+        let tools = vec![
+            at_once.unwrap(),
+            between.unwrap(),
+            panicking_tool("within"),
+            ok_tool("t", &counter),
+        ];
         let reply = reply_calling("c1", "at_once")
             .call_raw("c2", "between", "{}")
             .call_raw("c3", "within", "{}")
@@ -139,7 +150,8 @@ mod tool_timeout {
             "rested".to_owned()
         });
         let reply = reply_calling("c1", "late").call_raw("c2", "nap", "{}");
-        let (agent, _) = scripted_agent([reply, "done".into()], vec![late("late", &counter), nap]);
+        let (agent, _) =
+            scripted_agent([reply, "done".into()], vec![timed_out_tool("late", &counter), nap]);
         let mut run = agent.run("go");
         pull_until(&mut run, is_tool_started).await;
         let began = Instant::now();
@@ -157,8 +169,8 @@ mod tool_timeout {
     #[tokio::test(start_paused = true)]
     async fn a_late_value_is_discarded_and_blocking_work_is_cancelled() {
         // What a thread would hold that was started by the tool.
-        type Thread = (oneshot::Sender<String>, ToolContext);
-        let thread: Arc<Mutex<Option<Thread>>> = Arc::default();
+        type ThreadReport = (oneshot::Sender<String>, ToolContext);
+        let thread: Arc<Mutex<Option<ThreadReport>>> = Arc::default();
         let held = Arc::clone(&thread);
         let blocking = Tool::raw(spec("t"), move |_, cx| {
             let (late, value) = oneshot::channel();
@@ -234,7 +246,7 @@ mod unknown_tool {
     }
 }
 
-async fn clipped(text: &str, max: usize) -> (String, String) {
+async fn truncate_result(text: &str, max: usize) -> (String, String) {
     let owned = text.to_owned();
     let big = counted_tool("t", &Counter::default(), move |_| ready(owned.clone()));
     let (agent, model) = scripted_agent([reply_calling("c1", "t"), "done".into()], vec![]);
@@ -254,7 +266,7 @@ mod oversized_result {
         for unit in ["a", "é", "…", "👩‍🚀", "a👍é"] {
             let text = unit.repeat(400);
             for max in 60..100 {
-                let (kept, sent) = clipped(&text, max).await;
+                let (kept, sent) = truncate_result(&text, max).await;
                 assert!(kept.len() <= max, "{} of {max}", kept.len());
                 let (head, rest) = kept.split_once("\n[").unwrap();
                 let (_, tail) = rest.split_once("here]\n").unwrap();
@@ -268,7 +280,7 @@ mod oversized_result {
     #[tokio::test]
     async fn a_result_within_the_limit_is_unchanged() {
         let text = "é".repeat(50);
-        assert_eq!(clipped(&text, 100).await.0, text);
+        assert_eq!(truncate_result(&text, 100).await.0, text);
     }
 
     #[tokio::test]

@@ -21,26 +21,26 @@ use crate::support::runs::{events_until, reply_calling_t, test_agent};
 use crate::support::tools::{Counter, nap_tool, ok_tool, spec, uncounted_tool};
 use crate::support::world::{AgentFixture, FinishedRun, finish_run, finish_run_from};
 
-fn overflow() -> Error {
+fn context_window_error() -> Error {
     Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400)
 }
 
-fn too_long() -> Reply {
-    Reply::error(overflow())
+fn overflowing_reply() -> Reply {
+    Reply::error(context_window_error())
 }
 
 /// A tool whose results are far too long.
-fn large() -> Tool {
+fn large_result_tool() -> Tool {
     Tool::raw(spec("t"), |_, _| async { "x".repeat(40_000) }).unwrap()
 }
 
-fn wordy(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
+fn agent_with_large_results(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
     let clips = Truncator::new().with_max_result_bytes(1_024);
-    (test_agent(model.clone()).with_tools([large()]).with_compactor(clips), model)
+    (test_agent(model.clone()).with_tools([large_result_tool()]).with_compactor(clips), model)
 }
 
-fn compactions(told: &FinishedRun) -> usize {
+fn compaction_count(told: &FinishedRun) -> usize {
     let compacted =
         |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
     told.events.iter().filter(compacted).count()
@@ -53,11 +53,12 @@ mod context_overflow {
 
     #[tokio::test]
     async fn a_context_overflow_is_compacted_once_and_retried() {
-        let (agent, model) = wordy([reply_calling_t("c"), too_long(), "done".into()]);
+        let (agent, model) =
+            agent_with_large_results([reply_calling_t("c"), overflowing_reply(), "done".into()]);
         let told = finish_run(agent.run("go")).await;
         told.check_outcome(EndReason::Completed, 3);
         assert_eq!(told.transitions(), [Transition::NextTurn, Transition::ReactiveCompactRetry]);
-        assert_eq!(compactions(&told), 1);
+        assert_eq!(compaction_count(&told), 1);
         let sizes: Vec<_> =
             model.requests().iter().map(|it| format!("{:?}", it.history).len()).collect();
         assert!(sizes[2] < sizes[1] / 2, "{sizes:?}");
@@ -71,32 +72,41 @@ mod context_overflow {
 
     #[tokio::test]
     async fn a_second_overflow_ends_the_run_with_its_error() {
-        let (agent, model) = wordy([reply_calling_t("c"), too_long(), too_long(), "never".into()]);
+        let (agent, model) = agent_with_large_results([
+            reply_calling_t("c"),
+            overflowing_reply(),
+            overflowing_reply(),
+            "never".into(),
+        ]);
         let told = finish_run(agent.run("go")).await;
         told.check_outcome(EndReason::ContextWindow, 3);
-        assert_eq!((compactions(&told), model.requests().len()), (1, 3));
-        assert_eq!(told.outcome.error, Some(overflow()));
+        assert_eq!((compaction_count(&told), model.requests().len()), (1, 3));
+        assert_eq!(told.outcome.error, Some(context_window_error()));
     }
 
     #[tokio::test]
     async fn an_overflow_with_nothing_to_compact_ends_the_run_with_its_error() {
-        let world = AgentFixture::new([too_long(), "never".into()]);
+        let world = AgentFixture::new([overflowing_reply(), "never".into()]);
         let told_ = world.run().await;
         told_.check_outcome(EndReason::ContextWindow, 1);
-        assert_eq!((told_.outcome.error.clone(), compactions(&told_)), (Some(overflow()), 0));
-        let (agent, _) = wordy([reply_calling_t("c"), too_long(), "never".into()]);
+        assert_eq!(
+            (told_.outcome.error.clone(), compaction_count(&told_)),
+            (Some(context_window_error()), 0)
+        );
+        let (agent, _) =
+            agent_with_large_results([reply_calling_t("c"), overflowing_reply(), "never".into()]);
         let told_ = finish_run(agent.without_compactor().run("go")).await;
         told_.check_outcome(EndReason::ContextWindow, 2);
     }
 
     #[tokio::test]
     async fn the_compaction_note_is_in_the_history_and_survives_runs_and_stores() {
-        let (agent, _) = wordy([
+        let (agent, _) = agent_with_large_results([
             reply_calling_t("c"),
-            too_long(),
+            overflowing_reply(),
             "one".into(),
             reply_calling_t("d"),
-            too_long(),
+            overflowing_reply(),
             "never".into(),
         ]);
         let first = finish_run(agent.run("go")).await;
@@ -105,17 +115,20 @@ mod context_overflow {
         let loaded: History = serde_json::from_str(&stored).unwrap();
         let second = finish_run(agent.run_from(loaded, "more")).await;
         second.check_outcome(EndReason::ContextWindow, 2);
-        assert_eq!((compactions(&second), second.outcome.error.clone()), (0, Some(overflow())));
+        assert_eq!(
+            (compaction_count(&second), second.outcome.error.clone()),
+            (0, Some(context_window_error()))
+        );
     }
 
     #[tokio::test]
     async fn the_compaction_note_survives_a_stop_hook() {
-        let (agent, _) = wordy([
+        let (agent, _) = agent_with_large_results([
             reply_calling_t("c"),
-            too_long(),
+            overflowing_reply(),
             "done".into(),
             reply_calling_t("d"),
-            too_long(),
+            overflowing_reply(),
             "never".into(),
         ]);
         let once = AtomicUsize::new(0);
@@ -125,17 +138,18 @@ mod context_overflow {
         });
         let told = finish_run(agent.with_hook(stop).run("go")).await;
         told.check_outcome(EndReason::ContextWindow, 5);
-        assert_eq!(compactions(&told), 1);
+        assert_eq!(compaction_count(&told), 1);
     }
 
     #[tokio::test]
     async fn a_context_window_stop_reason_is_compacted() {
         let full = || Reply::text("so").stop(StopReason::ContextWindow);
-        let (agent, _) = wordy([reply_calling_t("c"), full(), "done".into(), full()]);
+        let (agent, _) =
+            agent_with_large_results([reply_calling_t("c"), full(), "done".into(), full()]);
         let told_ = finish_run(agent.run("go")).await;
         told_.check_outcome(EndReason::Completed, 3);
         assert_eq!(
-            (compactions(&told_), told_.appended_texts(AppendReason::Continuation).len()),
+            (compaction_count(&told_), told_.appended_texts(AppendReason::Continuation).len()),
             (1, 1)
         );
         let told_ = finish_run(agent.run_from(told_.handle.history(), "more")).await;
@@ -145,8 +159,8 @@ mod context_overflow {
 
     #[tokio::test]
     async fn output_before_the_overflow_is_retracted() {
-        let midway = Reply::text("void").usage(token_usage(9, 1)).fail(overflow());
-        let (agent, _) = wordy([reply_calling_t("c"), midway, "done".into()]);
+        let midway = Reply::text("void").usage(token_usage(9, 1)).fail(context_window_error());
+        let (agent, _) = agent_with_large_results([reply_calling_t("c"), midway, "done".into()]);
         let told = finish_run(agent.run("go")).await;
         told.check_outcome(EndReason::Completed, 3);
         assert_eq!(
@@ -159,11 +173,14 @@ mod context_overflow {
     #[tokio::test]
     async fn a_rate_limit_is_not_treated_as_an_overflow() {
         let limited = Error::new(ErrorKind::RateLimited, "too many tokens").with_status(429);
-        let (agent, model) =
-            wordy([reply_calling_t("c"), Reply::error(limited.clone()), "never".into()]);
+        let (agent, model) = agent_with_large_results([
+            reply_calling_t("c"),
+            Reply::error(limited.clone()),
+            "never".into(),
+        ]);
         let told = finish_run(agent.run("go")).await;
         told.check_outcome(EndReason::ProviderError, 2);
-        assert_eq!((compactions(&told), model.requests().len()), (0, 2));
+        assert_eq!((compaction_count(&told), model.requests().len()), (0, 2));
         assert_eq!(told.outcome.error, Some(limited));
     }
 
@@ -172,7 +189,7 @@ mod context_overflow {
         // Behind the compaction stands the turn that was counted as nearly full, and those that follow
         // are not counted at all.
         let full = reply_calling_t("d").usage(token_usage(900, 10));
-        let (agent, _) = wordy([
+        let (agent, _) = agent_with_large_results([
             reply_calling_t("c"),
             full,
             reply_calling_t("e"),
@@ -190,16 +207,21 @@ mod context_overflow {
             agent.with_tools([nap_tool("t")]).with_compactor(first).with_window(Window::new(1_000));
         let told_ = finish_run(agent.run("go")).await;
         told_.check_outcome(EndReason::Completed, 5);
-        assert_eq!((compactions(&told_), asked.load(Ordering::Relaxed)), (1, 1));
+        assert_eq!((compaction_count(&told_), asked.load(Ordering::Relaxed)), (1, 1));
         let stored = serde_json::to_string(&told_.handle.history()).unwrap();
         let loaded: History = serde_json::from_str(&stored).unwrap();
         let again = self::test_agent(Scripted::new(["more"])).with_window(Window::new(1_000));
-        assert_eq!(compactions(&finish_run(again.run_from(loaded, "more")).await), 0);
+        assert_eq!(compaction_count(&finish_run(again.run_from(loaded, "more")).await), 0);
     }
 
     #[tokio::test]
     async fn queued_input_survives_a_compaction() {
-        let (agent, model) = wordy([reply_calling_t("c"), too_long(), "done".into(), "bye".into()]);
+        let (agent, model) = agent_with_large_results([
+            reply_calling_t("c"),
+            overflowing_reply(),
+            "done".into(),
+            "bye".into(),
+        ]);
         let mut run = agent.run("go");
         let started = |event: &Event| matches!(event, Event::TurnStarted { turn: 2, .. });
         let events = events_until(&mut run, started).await;
@@ -207,7 +229,7 @@ mod context_overflow {
         run.follow_up("thanks").unwrap();
         let told = finish_run_from(events, run).await;
         told.check_outcome(EndReason::Completed, 4);
-        assert_eq!(compactions(&told), 1);
+        assert_eq!(compaction_count(&told), 1);
         assert!(told.outcome.undelivered.is_empty());
         let said = told.item_summaries();
         assert_eq!(said[said.len() - 4..], ["user: be brief", "done", "user: thanks", "bye"]);
@@ -223,11 +245,12 @@ mod context_overflow {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let noted = seen.clone();
         let failure = hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind()));
-        let (agent, _) = wordy([reply_calling_t("c"), too_long(), "never".into()]);
+        let (agent, _) =
+            agent_with_large_results([reply_calling_t("c"), overflowing_reply(), "never".into()]);
         let told = finish_run(agent.with_compactor(parting).with_hook(failure).run("go")).await;
         told.check_outcome(EndReason::ContextWindow, 2);
         assert_eq!(*seen.lock().unwrap(), [ErrorKind::ContextWindow, ErrorKind::InvalidRequest]);
-        assert_eq!((compactions(&told), told.result_kinds()), (0, vec![ResultKind::Ok]));
+        assert_eq!((compaction_count(&told), told.result_kinds()), (0, vec![ResultKind::Ok]));
     }
 
     #[tokio::test]
@@ -237,7 +260,11 @@ mod context_overflow {
             let to = history.iter().position(|item| item.as_tool_call().is_some()).unwrap();
             Ok(Some(Compaction::new(0, to, vec![Item::user("a summary")])))
         });
-        let (agent, _) = wordy([Reply::text("so").call("t", json!({})), too_long(), "done".into()]);
+        let (agent, _) = agent_with_large_results([
+            Reply::text("so").call("t", json!({})),
+            overflowing_reply(),
+            "done".into(),
+        ]);
         let told = finish_run(agent.with_compactor(careless).run("go")).await;
         told.check_outcome(EndReason::Completed, 3);
         assert!(told.handle.history().is_settled());
@@ -252,7 +279,9 @@ mod context_overflow {
                 let reply = reply_calling_t(&format!("a{n}")).call("t", json!({ "ms": 1 }));
                 let model = Scripted::new([reply.think("x"), "done".into()]);
                 finish_run(
-                    test_agent(model).with_tools([large()]).run_from(history.clone(), "more"),
+                    test_agent(model)
+                        .with_tools([large_result_tool()])
+                        .run_from(history.clone(), "more"),
                 )
                 .await
             });
@@ -271,7 +300,7 @@ mod context_overflow {
 }
 
 /// A tool that counts its calls and notes how much of the turn was written by then.
-fn looking(ran: &Arc<AtomicUsize>) -> Tool {
+fn call_observing_tool(ran: &Arc<AtomicUsize>) -> Tool {
     let ran = ran.clone();
     let run = move |_, _| {
         ran.fetch_add(1, Ordering::Relaxed);
@@ -292,7 +321,7 @@ mod crash_of_a_stored_run {
             Reply::text("so").call("t", json!({})).call("t", json!({})),
             "x".into(),
         ]);
-        let mut run = test_agent(model).with_tools([looking(&ran)]).run("go");
+        let mut run = test_agent(model).with_tools([call_observing_tool(&ran)]).run("go");
         let (mut complete, mut results) = (false, 0);
         while let Some(event) = run.next().await {
             let history = run.history();
@@ -347,7 +376,7 @@ mod crash_of_a_stored_run {
 }
 
 /// A tool that notes its idempotency keys and hangs the first time.
-fn hanging(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
+fn hang_once_tool(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
     let keys = keys.clone();
     let run = move |_, cx: turnstream::tool::ToolContext| {
         let mut keys = keys.lock().unwrap();
@@ -364,7 +393,7 @@ fn hanging(keys: &Arc<Mutex<Vec<String>>>) -> Tool {
 }
 
 /// The history of a run that was killed while its tool ran, as a store has it.
-async fn crashed(agent: &Agent) -> History {
+async fn history_after_crash(agent: &Agent) -> History {
     let mut run = agent.run("go");
     events_until(&mut run, |event| matches!(event, Event::Tool(ToolEvent::Started { .. }))).await;
     // The tool is polled, and hangs.
@@ -383,8 +412,8 @@ mod calls_running_at_a_crash {
     async fn a_call_running_at_a_crash_is_interrupted_and_not_run_again() {
         let keys = Arc::default();
         let model = Scripted::new([reply_calling_t("c"), "I see".into()]);
-        let agent = test_agent(model.clone()).with_tools([hanging(&keys)]);
-        let history = crashed(&agent).await;
+        let agent = test_agent(model.clone()).with_tools([hang_once_tool(&keys)]);
+        let history = history_after_crash(&agent).await;
         assert_eq!(history.unanswered_calls().len(), 1);
         let told = finish_run(agent.run_from(history, "what happened?")).await;
         told.check_outcome(EndReason::Completed, 1);
@@ -400,8 +429,8 @@ mod calls_running_at_a_crash {
     async fn a_call_known_to_be_repeatable_can_be_resumed_with_the_same_key() {
         let keys = Arc::default();
         let agent = test_agent(Scripted::new([reply_calling_t("c"), "good".into()]))
-            .with_tools([hanging(&keys)]);
-        let history = crashed(&agent).await;
+            .with_tools([hang_once_tool(&keys)]);
+        let history = history_after_crash(&agent).await;
         let verdicts = history.pending_calls().into_iter().map(|call| (call, Verdict::Approve));
         let told = finish_run(agent.resume(history, verdicts).unwrap()).await;
         told.check_outcome(EndReason::Completed, 1);
@@ -412,7 +441,7 @@ mod calls_running_at_a_crash {
 }
 
 /// The first model thinks, signs and calls; then its answer breaks off.
-fn first(wire: Wire) -> WireProvider {
+fn failing_first_model(wire: Wire) -> WireProvider {
     let thought = Reply::new().think("Thought-one.");
     // Nothing is signed on Ollama's wire.
     let signed = if wire == Wire::Ollama { thought } else { thought.sign("U0VDUkVU") };
@@ -432,7 +461,8 @@ mod model_handoff {
     async fn another_model_receives_text_and_calls_without_foreign_signatures() {
         for from in Wire::ALL {
             for to in Wire::ALL {
-                let (one, two) = (first(from), WireProvider::new(to, "gemini-2-two", ["Done."]));
+                let (one, two) =
+                    (failing_first_model(from), WireProvider::new(to, "gemini-2-two", ["Done."]));
                 let agent = test_agent(one.clone())
                     .with_tools([uncounted_tool("t")])
                     .with_fallback(two.clone());
@@ -476,16 +506,18 @@ mod model_handoff {
                 // The lint of the vendor checks the letters and the length.
                 let sent = two.sent_bodies().remove(0);
                 let (calls, results) = match to {
-                    Wire::Anthropic => (fields(&sent, &["id"]), fields(&sent, &["tool_use_id"])),
+                    Wire::Anthropic => {
+                        (string_fields(&sent, &["id"]), string_fields(&sent, &["tool_use_id"]))
+                    }
                     Wire::OpenAiChat | Wire::Ollama => {
-                        (fields(&sent, &["id"]), fields(&sent, &["tool_call_id"]))
+                        (string_fields(&sent, &["id"]), string_fields(&sent, &["tool_call_id"]))
                     }
                     Wire::OpenAiResponses => {
-                        let all = fields(&sent, &["call_id"]);
+                        let all = string_fields(&sent, &["call_id"]);
                         (all[..2].to_vec(), all[2..].to_vec())
                     }
                     // Ids are optional here, and calls and results are paired by their order.
-                    _ => (fields(&sent, &["id"]), fields(&sent, &["id"])),
+                    _ => (string_fields(&sent, &["id"]), string_fields(&sent, &["id"])),
                 };
                 assert_eq!(calls, results, "{from} to {to}: {sent}");
                 let optional = to == Wire::Gemini;
@@ -597,13 +629,13 @@ mod model_handoff {
 }
 
 /// All the values of string fields with one of these names, anywhere in a body.
-fn fields(json: &Value, names: &[&str]) -> Vec<String> {
+fn string_fields(json: &Value, names: &[&str]) -> Vec<String> {
     match json {
-        Value::Array(list) => list.iter().flat_map(|item| fields(item, names)).collect(),
+        Value::Array(list) => list.iter().flat_map(|item| string_fields(item, names)).collect(),
         Value::Object(object) => {
             let own = object.iter().filter(|(name, _)| names.contains(&name.as_str()));
             let own = own.filter_map(|(_, value)| value.as_str().map(str::to_owned));
-            own.chain(object.values().flat_map(|value| fields(value, names))).collect()
+            own.chain(object.values().flat_map(|value| string_fields(value, names))).collect()
         }
         _ => Vec::new(),
     }

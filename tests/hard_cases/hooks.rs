@@ -22,30 +22,30 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, ok_tool, pending_tool};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum How {
+enum FailureMode {
     Fails,
     Panics,
     Hangs,
 }
 
 /// A hook of which one method goes wrong, the `nth` time that it is asked.
-struct Bad {
+struct FailingHook {
     method: &'static str,
-    how: How,
+    how: FailureMode,
     nth: usize,
-    asked: Mutex<usize>,
+    call_count: Mutex<usize>,
 }
 
-impl Bad {
-    fn new(method: &'static str, how: How, nth: usize) -> Self {
-        Self { method, how, nth, asked: Mutex::default() }
+impl FailingHook {
+    fn new(method: &'static str, how: FailureMode, nth: usize) -> Self {
+        Self { method, how, nth, call_count: Mutex::default() }
     }
 
     fn is_due(&self, method: &str) -> bool {
         if method != self.method {
             return false;
         }
-        let mut asked = self.asked.lock().unwrap();
+        let mut asked = self.call_count.lock().unwrap();
         *asked += 1;
         *asked == self.nth
     }
@@ -61,14 +61,14 @@ impl Bad {
             return ready(Ok(otherwise)).boxed();
         }
         match self.how {
-            How::Fails => ready(Err(Error::new(ErrorKind::Other, "no"))).boxed(),
-            How::Panics => async { std::panic::resume_unwind(Box::new("boom")) }.boxed(),
-            How::Hangs => futures::future::pending().boxed(),
+            FailureMode::Fails => ready(Err(Error::new(ErrorKind::Other, "no"))).boxed(),
+            FailureMode::Panics => async { std::panic::resume_unwind(Box::new("boom")) }.boxed(),
+            FailureMode::Hangs => futures::future::pending().boxed(),
         }
     }
 }
 
-impl Hook for Bad {
+impl Hook for FailingHook {
     fn name(&self) -> std::borrow::Cow<'_, str> {
         "bad".into()
     }
@@ -112,13 +112,13 @@ impl Hook for Bad {
 }
 
 /// A run of one turn with two calls and one with words, and a hook that goes wrong.
-async fn run_with(bad: Bad) -> (Vec<Event>, History) {
-    let (events, history, _) = told_of(bad).await;
+async fn run_with_hook(bad: FailingHook) -> (Vec<Event>, History) {
+    let (events, history, _) = run_with_failure_log(bad).await;
     (events, history)
 }
 
 /// The same, and what another hook was told of as a failure.
-async fn told_of(bad: Bad) -> (Vec<Event>, History, Vec<Error>) {
+async fn run_with_failure_log(bad: FailingHook) -> (Vec<Event>, History, Vec<Error>) {
     let told = Arc::<Mutex<Vec<Error>>>::default();
     let keep = Arc::clone(&told);
     let failure = hook::on_failure(move |_, error| keep.lock().unwrap().push(error.clone()));
@@ -142,9 +142,10 @@ mod failing_hooks {
     async fn a_failing_deciding_hook_ends_the_run_and_is_reported_once() {
         let methods = ["transform_context", "prepare", "before_tool", "should_stop", "stop"];
         for method in methods {
-            for how in [How::Fails, How::Panics, How::Hangs] {
+            for how in [FailureMode::Fails, FailureMode::Panics, FailureMode::Hangs] {
                 let began = Instant::now();
-                let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
+                let (events, history, told) =
+                    run_with_failure_log(FailingHook::new(method, how, 1)).await;
                 let outcome = final_outcome(&events);
                 assert_eq!(outcome.reason, EndReason::HookError, "{method} {how:?}");
                 let error = outcome.error.as_ref().unwrap();
@@ -152,7 +153,7 @@ mod failing_hooks {
                 let message = error.to_string();
                 assert!(message.contains("bad") && message.contains(method), "{message}");
                 assert_eq!(told, std::slice::from_ref(error), "{method} {how:?}");
-                let waited = if how == How::Hangs { 30 } else { 0 };
+                let waited = if how == FailureMode::Hangs { 30 } else { 0 };
                 assert_eq!(began.elapsed().as_secs(), waited, "{method} {how:?}");
                 assert!(history.is_settled(), "{method} {how:?}: {history:?}");
             }
@@ -162,15 +163,16 @@ mod failing_hooks {
     #[tokio::test(start_paused = true)]
     async fn a_failing_observing_hook_is_reported_and_does_not_end_the_run() {
         for method in ["turn_started", "assistant_message", "after_sampling"] {
-            for how in [How::Fails, How::Panics, How::Hangs] {
+            for how in [FailureMode::Fails, FailureMode::Panics, FailureMode::Hangs] {
                 let began = Instant::now();
-                let (events, history, told) = told_of(Bad::new(method, how, 1)).await;
+                let (events, history, told) =
+                    run_with_failure_log(FailingHook::new(method, how, 1)).await;
                 check_outcome(final_outcome(&events), EndReason::Completed, 2);
                 assert_eq!(final_outcome(&events).error, None, "{method} {how:?}");
                 assert_eq!(began.elapsed().as_secs(), 0, "{method} {how:?}");
                 assert_eq!(result_kinds(&history), [ResultKind::Ok; 2], "{method} {how:?}");
                 // One that hangs has not failed when the run ends.
-                let times = usize::from(how != How::Hangs);
+                let times = usize::from(how != FailureMode::Hangs);
                 let expected = vec![ErrorKind::Hook; times];
                 let found: Vec<_> = told.iter().map(Error::kind).collect();
                 assert_eq!(found, expected, "{method} {how:?}");
@@ -192,8 +194,8 @@ mod failing_hooks {
             ("prepare", 2, [Ok, Ok]),
             ("stop", 1, [Ok, Ok]),
         ] {
-            for how in [How::Fails, How::Panics, How::Hangs] {
-                let (events, history) = run_with(Bad::new(method, how, nth)).await;
+            for how in [FailureMode::Fails, FailureMode::Panics, FailureMode::Hangs] {
+                let (events, history) = run_with_hook(FailingHook::new(method, how, nth)).await;
                 assert_eq!(final_outcome(&events).reason, EndReason::HookError);
                 assert_eq!(result_kinds(&history), expected, "{method} {nth} {how:?}");
                 assert_eq!(result_kinds(final_outcome(&events).new_items()), expected);
@@ -204,7 +206,8 @@ mod failing_hooks {
     #[tokio::test]
     async fn a_panic_in_after_tool_keeps_the_original_result() {
         for (nth, second) in [(1, ResultKind::Interrupted), (2, ResultKind::Ok)] {
-            let (events, history) = run_with(Bad::new("after_tool", How::Panics, nth)).await;
+            let (events, history) =
+                run_with_hook(FailingHook::new("after_tool", FailureMode::Panics, nth)).await;
             assert_eq!(final_outcome(&events).reason, EndReason::HookError);
             assert_eq!(final_outcome(&events).error.as_ref().unwrap().kind(), ErrorKind::Hook);
             assert_eq!(result_kinds(&history), [ResultKind::Ok, second]);
@@ -218,7 +221,7 @@ mod failing_hooks {
         let reply = reply_calling("c1", "endless").call_raw("c2", "endless", "[");
         let (agent, _) =
             scripted_agent([reply, "never".into()], vec![pending_tool("endless", &counter)]);
-        let mut run = agent.with_hook(Bad::new("repair", How::Panics, 1)).run("go");
+        let mut run = agent.with_hook(FailingHook::new("repair", FailureMode::Panics, 1)).run("go");
         let events = collect_rest(&mut run).await;
         let outcome = final_outcome(&events);
         check_outcome(outcome, EndReason::HookError, 1);
@@ -231,7 +234,8 @@ mod failing_hooks {
 
     #[tokio::test]
     async fn a_panic_in_a_notification_hook_changes_nothing() {
-        let (events, _, told) = told_of(Bad::new("finished", How::Panics, 1)).await;
+        let (events, _, told) =
+            run_with_failure_log(FailingHook::new("finished", FailureMode::Panics, 1)).await;
         check_outcome(final_outcome(&events), EndReason::Completed, 2);
         let [error] = &told[..] else { panic!("{told:?}") };
         assert!(
@@ -240,7 +244,7 @@ mod failing_hooks {
         );
         let error = Error::new(ErrorKind::Server, "broken");
         let (agent, _) = scripted_agent([Reply::error(error.clone())], vec![]);
-        let hooked = agent.with_hook(Bad::new("failure", How::Panics, 1));
+        let hooked = agent.with_hook(FailingHook::new("failure", FailureMode::Panics, 1));
         let outcome = hooked.run("go").outcome().await;
         check_outcome(&outcome, EndReason::ProviderError, 1);
         assert_eq!(outcome.error, Some(error));
@@ -254,7 +258,7 @@ mod failing_hooks {
         let broken = Error::new(ErrorKind::Server, "broken");
         let words = || scripted_agent(["done".into()], vec![]).0;
         let two = || [ok_tool("t", &Counter::default()), ok_tool("t", &Counter::default())];
-        let after_tool = Bad::new("after_tool", How::Panics, 1);
+        let after_tool = FailingHook::new("after_tool", FailureMode::Panics, 1);
         let cases = [
             (scripted_agent([Reply::error(broken)], vec![]).0, ErrorKind::Server),
             (scripted_agent([Reply::text("x").cut()], vec![]).0, ErrorKind::IncompleteTurn),
@@ -304,14 +308,14 @@ mod failing_hooks {
 
     #[tokio::test(start_paused = true)]
     async fn a_failing_hook_drops_concurrent_work() {
-        for how in [How::Fails, How::Panics, How::Hangs] {
+        for how in [FailureMode::Fails, FailureMode::Panics, FailureMode::Hangs] {
             let counter = Counter::default();
             let reply = reply_calling("c1", "endless").call_raw("c2", "endless", "{}");
             let (agent, _) = scripted_agent([reply], vec![pending_tool("endless", &counter)]);
-            let mut run = agent.with_hook(Bad::new("before_tool", how, 2)).run("go");
+            let mut run = agent.with_hook(FailingHook::new("before_tool", how, 2)).run("go");
             pull_until(&mut run, |event| event.tool_output().is_some()).await;
             // Only a hook that hangs lets it come to its first poll.
-            let began = usize::from(matches!(how, How::Hangs));
+            let began = usize::from(matches!(how, FailureMode::Hangs));
             assert_eq!((counter.started_count(), counter.alive_count()), (began, 0), "{how:?}");
             let outcome = run.outcome().await;
             check_outcome(&outcome, EndReason::HookError, 1);
@@ -326,7 +330,7 @@ mod failing_hooks {
         let counter = Counter::default();
         let tools = vec![pending_tool("endless", &counter), ok_tool("t", &Counter::default())];
         let reply = reply_calling("c1", "endless").call_raw("c2", "t", "{}");
-        let bad = Bad::new("after_tool", How::Panics, 1);
+        let bad = FailingHook::new("after_tool", FailureMode::Panics, 1);
         let mut run = scripted_agent([reply], tools).0.with_hook(bad).run("go");
         pull_until(&mut run, |event| event.tool_output().is_some()).await;
         assert_eq!((counter.started_count(), counter.alive_count()), (1, 0));

@@ -135,7 +135,7 @@ mod steering_at_the_end {
 }
 
 /// A stop hook that blocks so often, and how often it was asked.
-fn blocking(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsize>) {
+fn blocking_stop_hook(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let stop = hook::before_stop(move |_, _| {
@@ -154,7 +154,7 @@ mod stop_hooks {
 
     #[tokio::test]
     async fn a_blocking_stop_hook_continues_the_run_with_its_message() {
-        let (stop, asked) = blocking(1);
+        let (stop, asked) = blocking_stop_hook(1);
         let world = AgentFixture::new([reply_calling_t("c"), "done".into(), "really".into()])
             .map_agent(|agent| agent.with_hook(stop));
         let told = world.run().await;
@@ -166,7 +166,7 @@ mod stop_hooks {
 
     #[tokio::test]
     async fn a_stop_hook_that_always_blocks_is_bounded_by_the_turn_limit() {
-        let (stop, _) = blocking(usize::MAX);
+        let (stop, _) = blocking_stop_hook(usize::MAX);
         let world = AgentFixture::from_model(Scripted::from_fn(|_, _| Reply::text("done")))
             .map_agent(|agent| agent.with_hook(stop).with_max_turns(4));
         let told = world.run().await;
@@ -183,7 +183,7 @@ mod stop_hooks {
             .await;
         told.check_outcome(EndReason::StopHookPrevented, 1);
         assert!(told.outcome.partial && told.outcome.error.is_none());
-        let (block, _) = blocking(1);
+        let (block, _) = blocking_stop_hook(1);
         let world = AgentFixture::new(["done".into(), "again".into()])
             .map_agent(|agent| agent.with_hook(prevent()).with_hook(block));
         let told = world.run().await;
@@ -201,7 +201,7 @@ mod stop_hooks {
             (Reply::new().refuse("no"), EndReason::Refused),
             (Reply::text("x").stop(StopReason::ContentFilter), EndReason::Filtered),
         ] {
-            let (stop, asked) = blocking(usize::MAX);
+            let (stop, asked) = blocking_stop_hook(usize::MAX);
             let told =
                 AgentFixture::new([reply]).map_agent(|agent| agent.with_hook(stop)).run().await;
             told.check_outcome(reason, 1);

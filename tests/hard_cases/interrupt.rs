@@ -18,11 +18,11 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, ok_tool, pending_tool, spec};
 use crate::support::wires::{encode_and_lint, encode_strict};
 
-const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
-const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
+const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
+const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
 /// A run that was interrupted when `{"path":"/a` had streamed.
-async fn cut_in_a_call() -> (Outcome, History, usize) {
+async fn interrupt_within_call_arguments() -> (Outcome, History, usize) {
     let counter = Counter::default();
     let half = Reply::text("Let me look.").call_unfinished("c1", "read", r#"{"path":"/a"#).hang();
     let (agent, _) = scripted_agent([half], vec![ok_tool("read", &counter)]);
@@ -40,8 +40,8 @@ mod interrupt_while_a_call_streams {
 
     #[tokio::test]
     async fn a_partial_call_never_runs_and_is_kept_verbatim_as_interrupted() {
-        let (outcome, history, ran) = cut_in_a_call().await;
-        check_outcome(&outcome, STREAMING, 1);
+        let (outcome, history, ran) = interrupt_within_call_arguments().await;
+        check_outcome(&outcome, INTERRUPTED_STREAMING, 1);
         assert_eq!(ran, 0);
         let [input, text, call] = outcome.new_items() else { panic!("{:?}", outcome.new_items()) };
         assert_eq!((text.as_text(), text.interrupted), (Some("Let me look."), true));
@@ -57,7 +57,7 @@ mod interrupt_while_a_call_streams {
 
     #[tokio::test]
     async fn the_next_request_omits_the_partial_call_and_is_deterministic() {
-        let (_, mut history, _) = cut_in_a_call().await;
+        let (_, mut history, _) = interrupt_within_call_arguments().await;
         history.push(Item::user("and now?"));
         for wire in Wire::ALL {
             let body = encode_and_lint(wire, &history).to_string();
@@ -71,7 +71,7 @@ mod interrupt_while_a_call_streams {
 
     #[tokio::test]
     async fn a_continued_run_sends_a_settled_history() {
-        let (_, history, _) = cut_in_a_call().await;
+        let (_, history, _) = interrupt_within_call_arguments().await;
         let (agent, model) = scripted_agent(["done".into()], vec![]);
         check_outcome(
             &agent.run_from(history, "and now?").outcome().await,
@@ -119,7 +119,7 @@ mod interrupt_before_tools_start {
         pull_until(&mut run, |event| event.turn_complete().is_some()).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check_outcome(&outcome, STREAMING, 1);
+        check_outcome(&outcome, INTERRUPTED_STREAMING, 1);
         assert_eq!((counter.started_count(), model.requests().len()), (0, 1));
         let asked = outcome.new_items().iter().find(|item| item.as_tool_call().is_some()).unwrap();
         assert!(!asked.interrupted, "its turn is complete");
@@ -148,7 +148,7 @@ mod interrupt_before_tools_start {
     }
 }
 
-fn one_of_two() -> (Run, Scripted, Counter) {
+fn run_with_one_of_two_calls_done() -> (Run, Scripted, Counter) {
     let counter = Counter::default();
     let reply = reply_calling("c1", "endless").call_raw("c2", "t", "{}");
     let tools = vec![pending_tool("endless", &counter), ok_tool("t", &Counter::default())];
@@ -166,11 +166,11 @@ mod interrupt_while_tools_run {
 
     #[tokio::test]
     async fn finished_results_are_kept_and_others_interrupted_in_call_order() {
-        let (run, _, _) = one_of_two();
+        let (run, _, _) = run_with_one_of_two_calls_done();
         run.interrupt();
         let handle = run.handle();
         let outcome = run.outcome().await;
-        check_outcome(&outcome, TOOLS, 1);
+        check_outcome(&outcome, INTERRUPTED_TOOLS, 1);
         assert!(outcome.partial);
         let expected = [
             ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned()),
@@ -183,7 +183,7 @@ mod interrupt_while_tools_run {
 
     #[tokio::test]
     async fn no_further_request_is_sent() {
-        let (mut run, model, _) = one_of_two();
+        let (mut run, model, _) = run_with_one_of_two_calls_done();
         run.interrupt();
         collect_rest(&mut run).await;
         assert!(run.next().await.is_none());
@@ -192,7 +192,7 @@ mod interrupt_while_tools_run {
 
     #[tokio::test]
     async fn an_unfinished_tool_is_dropped_before_the_next_event() {
-        let (mut run, _, counter) = one_of_two();
+        let (mut run, _, counter) = run_with_one_of_two_calls_done();
         assert_eq!(counter.alive_count(), 1);
         run.interrupt();
         let next = run.next().await.unwrap().unwrap();
@@ -242,7 +242,7 @@ mod interrupt_while_tools_run {
         pull_until(&mut run, |event| event.tool_output().is_some()).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check_outcome(&outcome, TOOLS, 1);
+        check_outcome(&outcome, INTERRUPTED_TOOLS, 1);
         assert_eq!(
             (result_kinds(outcome.new_items()), model.requests().len()),
             (vec![ResultKind::Ok], 1)
@@ -258,7 +258,7 @@ mod interrupt_while_tools_run {
         let mut run = agent.run("go");
         pull_until(&mut run, |event| matches!(event, Event::TurnStarted { turn: 2, .. })).await;
         run.interrupt();
-        check_outcome(&run.outcome().await, STREAMING, 2);
+        check_outcome(&run.outcome().await, INTERRUPTED_STREAMING, 2);
     }
 }
 
@@ -277,7 +277,7 @@ mod interrupt_before_the_first_poll {
         let events = collect_rest(&mut run).await;
         assert!(matches!(&events[0], Event::Appended { why: AppendReason::Input, .. }));
         assert_eq!(event_types(&events), ["appended", "finished"]);
-        check_outcome(final_outcome(&events), STREAMING, 0);
+        check_outcome(final_outcome(&events), INTERRUPTED_STREAMING, 0);
         assert_eq!(final_outcome(&events).new_items(), [Item::user("go")]);
         assert_eq!((model.requests().len(), counter.started_count()), (0, 0));
     }
@@ -296,7 +296,7 @@ mod interrupt_before_the_first_poll {
         let mut run = agent.resume(handle.history(), verdicts).unwrap();
         run.interrupt();
         let events = collect_rest(&mut run).await;
-        check_outcome(final_outcome(&events), TOOLS, 0);
+        check_outcome(final_outcome(&events), INTERRUPTED_TOOLS, 0);
         assert_eq!(result_kinds(final_outcome(&events).new_items()), [ResultKind::Interrupted]);
         assert_eq!((model.requests().len(), counter.started_count()), (1, 0));
     }
@@ -309,7 +309,7 @@ mod interrupt_twice_or_late {
 
     #[tokio::test]
     async fn interrupting_twice_has_the_effect_of_once() {
-        let (mut run, model, counter) = one_of_two();
+        let (mut run, model, counter) = run_with_one_of_two_calls_done();
         let handle = run.handle();
         run.interrupt();
         run.interrupt();
@@ -318,7 +318,7 @@ mod interrupt_twice_or_late {
         events.extend(collect_rest(&mut run).await);
         handle.interrupt();
         assert!(run.next().await.is_none() && run.next().await.is_none());
-        check_outcome(final_outcome(&events), TOOLS, 1);
+        check_outcome(final_outcome(&events), INTERRUPTED_TOOLS, 1);
         assert_eq!((events.len(), counter.alive_count(), model.requests().len()), (2, 0, 1));
     }
 

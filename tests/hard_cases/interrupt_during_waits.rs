@@ -22,11 +22,11 @@ use crate::support::runs::{
 };
 use crate::support::tools::{Counter, ok_tool};
 
-const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
-const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
+const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
+const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
 /// Interrupts a run that waits, and sees it end without any time passing.
-async fn ends_at_once(run: Run, reason: EndReason) -> Outcome {
+async fn assert_ends_at_once(run: Run, reason: EndReason) -> Outcome {
     let handle = run.handle();
     let began = Instant::now();
     let waiting = tokio::spawn(run.outcome());
@@ -52,7 +52,7 @@ mod interrupt_during_a_wait {
         let run = Agent::new(Retry::new(model.clone()))
             .with_recorder(replays::replaying_recorder())
             .run("go");
-        let outcome = ends_at_once(run, STREAMING).await;
+        let outcome = assert_ends_at_once(run, INTERRUPTED_STREAMING).await;
         assert_eq!(outcome.error, None);
         sleep(Duration::from_hours(1)).await;
         assert_eq!((model.requests().len(), model.in_flight()), (1, 0));
@@ -61,17 +61,17 @@ mod interrupt_during_a_wait {
     #[tokio::test(start_paused = true)]
     async fn an_interrupt_during_any_deciding_hook_ends_immediately() {
         for (method, reason) in [
-            ("transform_context", STREAMING),
-            ("prepare", STREAMING),
-            ("before_tool", STREAMING),
-            ("should_stop", TOOLS),
-            ("stop", STREAMING),
+            ("transform_context", INTERRUPTED_STREAMING),
+            ("prepare", INTERRUPTED_STREAMING),
+            ("before_tool", INTERRUPTED_STREAMING),
+            ("should_stop", INTERRUPTED_TOOLS),
+            ("stop", INTERRUPTED_STREAMING),
         ] {
             let (counter, ran) = (Counter::default(), Counter::default());
             let (agent, _) =
                 scripted_agent([reply_calling("c1", "t"), "done".into()], vec![ok_tool("t", &ran)]);
-            let run = agent.with_hook(Silent(method, counter.clone())).run("go");
-            let outcome = ends_at_once(run, reason).await;
+            let run = agent.with_hook(PendingHook(method, counter.clone())).run("go");
+            let outcome = assert_ends_at_once(run, reason).await;
             assert_eq!((counter.started_count(), counter.alive_count()), (1, 0), "{method}");
             let result =
                 if ran.started_count() == 0 { ResultKind::Interrupted } else { ResultKind::Ok };
@@ -82,8 +82,8 @@ mod interrupt_during_a_wait {
 
     #[tokio::test(start_paused = true)]
     async fn an_interrupt_during_a_compaction_ends_immediately_and_rewrites_nothing() {
-        struct Endless(Counter);
-        impl Compactor for Endless {
+        struct PendingCompactor(Counter);
+        impl Compactor for PendingCompactor {
             fn compact(
                 &self,
                 _: &History,
@@ -99,8 +99,8 @@ mod interrupt_during_a_wait {
         let counter = Counter::default();
         let full = Error::new(ErrorKind::ContextWindow, "too long");
         let (agent, model) = scripted_agent([Reply::error(full), "never".into()], vec![]);
-        let run = agent.with_compactor(Endless(counter.clone())).run("go");
-        let outcome = ends_at_once(run, STREAMING).await;
+        let run = agent.with_compactor(PendingCompactor(counter.clone())).run("go");
+        let outcome = assert_ends_at_once(run, INTERRUPTED_STREAMING).await;
         assert_eq!(
             (counter.started_count(), counter.alive_count(), model.requests().len()),
             (1, 0, 1)
@@ -113,17 +113,21 @@ mod interrupt_during_a_wait {
         let counter = Counter::default();
         let tools = vec![ok_tool("t", &counter).requires_approval()];
         let run = scripted_agent([reply_calling("c1", "t")], tools).0.interactive().run("go");
-        let outcome = ends_at_once(run, TOOLS).await;
+        let outcome = assert_ends_at_once(run, INTERRUPTED_TOOLS).await;
         assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Interrupted]);
         assert_eq!(counter.started_count(), 0);
     }
 }
 
 /// A hook that never answers in one of the methods that decide.
-struct Silent(&'static str, Counter);
+struct PendingHook(&'static str, Counter);
 
-impl Silent {
-    fn answer<T: Send + 'static>(&self, method: &str, otherwise: T) -> HookFuture<'static, T> {
+impl PendingHook {
+    fn answer_unless_pending<T: Send + 'static>(
+        &self,
+        method: &str,
+        otherwise: T,
+    ) -> HookFuture<'static, T> {
         if self.0 != method {
             return std::future::ready(Ok(otherwise)).boxed();
         }
@@ -136,64 +140,64 @@ impl Silent {
     }
 }
 
-impl Hook for Silent {
+impl Hook for PendingHook {
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
-        self.answer("transform_context", context)
+        self.answer_unless_pending("transform_context", context)
     }
     fn prepare_request<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
-        self.answer("prepare", request)
+        self.answer_unless_pending("prepare", request)
     }
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
-        self.answer("before_tool", CallDecision::Allow)
+        self.answer_unless_pending("before_tool", CallDecision::Allow)
     }
     fn should_stop<'a>(&'a self, _: &'a State) -> HookFuture<'a, bool> {
-        self.answer("should_stop", false)
+        self.answer_unless_pending("should_stop", false)
     }
     fn before_stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
-        self.answer("stop", StopDecision::Allow)
+        self.answer_unless_pending("stop", StopDecision::Allow)
     }
 }
 
 /// Writes down what it is told.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+struct HookLog(Arc<Mutex<Vec<String>>>);
 
-impl Log {
-    fn note(&self, what: impl Into<String>) {
+impl HookLog {
+    fn push(&self, what: impl Into<String>) {
         self.0.lock().unwrap().push(what.into());
     }
 }
 
-impl Hook for Log {
+impl Hook for HookLog {
     fn prepare_request<'a>(&'a self, _: &'a State, request: Request) -> HookFuture<'a, Request> {
-        self.note("prepare");
+        self.push("prepare");
         std::future::ready(Ok(request)).boxed()
     }
     fn assistant_message(&self, _: &State, _: &Arc<Turn>) -> HookFuture<'static, ()> {
-        self.note("assistant_message");
+        self.push("assistant_message");
         std::future::ready(Ok(())).boxed()
     }
     fn before_tool<'a>(&'a self, _: &'a State, _: &'a ToolCall) -> HookFuture<'a, CallDecision> {
-        self.note("before_tool");
+        self.push("before_tool");
         std::future::ready(Ok(CallDecision::Allow)).boxed()
     }
     fn after_tool(&self, _: &State, _: &ToolCall, _: &mut ToolResult) {
-        self.note("after_tool");
+        self.push("after_tool");
     }
     fn before_stop<'a>(&'a self, _: &'a State, _: &'a Turn) -> HookFuture<'a, StopDecision> {
-        self.note("stop");
+        self.push("stop");
         std::future::ready(Ok(StopDecision::Allow)).boxed()
     }
     fn on_failure(&self, _: &State, _: &Error) {
-        self.note("failure");
+        self.push("failure");
     }
     fn on_finished(&self, _: &State, outcome: &Outcome) {
-        self.note(format!("finished {}", outcome.reason));
+        self.push(format!("finished {}", outcome.reason));
     }
 }
 
 #[track_caller]
-fn told_once(log: &Log, reason: EndReason) {
+fn assert_end_reported_once(log: &HookLog, reason: EndReason) {
     let told = log.0.lock().unwrap().clone();
     let endings: Vec<_> = told.iter().filter(|told| told.starts_with("finished")).collect();
     assert_eq!(endings, [&format!("finished {reason}")], "{told:?}");
@@ -209,7 +213,7 @@ mod hooks_at_the_end {
     async fn hooks_see_finished_once_and_last_at_any_interrupt() {
         let mut reasons = Vec::new();
         for polls in 0..40 {
-            let log = Log::default();
+            let log = HookLog::default();
             let reply = Reply::text("so").call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
             let (agent, _) =
                 scripted_agent([reply, "done".into()], vec![ok_tool("t", &Counter::default())]);
@@ -220,10 +224,10 @@ mod hooks_at_the_end {
             }
             run.interrupt();
             events.extend(collect_rest(&mut run).await);
-            told_once(&log, final_outcome(&events).reason);
+            assert_end_reported_once(&log, final_outcome(&events).reason);
             reasons.push(final_outcome(&events).reason);
         }
-        assert!(reasons.contains(&STREAMING) && reasons.contains(&TOOLS));
+        assert!(reasons.contains(&INTERRUPTED_STREAMING) && reasons.contains(&INTERRUPTED_TOOLS));
         assert!(reasons.contains(&EndReason::Completed), "the last interrupts come too late");
     }
 
@@ -237,19 +241,19 @@ mod hooks_at_the_end {
             (reply_calling("c1", "careful"), EndReason::Pending),
             (Reply::new().refuse("no"), EndReason::Refused),
         ] {
-            let log = Log::default();
+            let log = HookLog::default();
             let careful = ok_tool("careful", &Counter::default()).requires_approval();
             let mut run = scripted_agent([reply], vec![careful]).0.with_hook(log.clone()).run("go");
             let events = collect_rest(&mut run).await;
             assert_eq!(final_outcome(&events).reason, reason);
             assert!(run.next().await.is_none());
-            told_once(&log, reason);
+            assert_end_reported_once(&log, reason);
         }
     }
 
     #[tokio::test]
     async fn an_interrupt_is_not_a_failure_and_calls_no_stop_hook() {
-        let log = Log::default();
+        let log = HookLog::default();
         let (agent, _) = scripted_agent([Reply::text("x").hang()], vec![]);
         let mut run = agent.with_hook(log.clone()).run("go");
         pull_ready(&mut run);
@@ -260,7 +264,7 @@ mod hooks_at_the_end {
 
     #[tokio::test]
     async fn a_drop_is_not_an_ending_and_notifies_no_hook() {
-        let log = Log::default();
+        let log = HookLog::default();
         let (agent, _) = scripted_agent([Reply::text("x").hang()], vec![]);
         let mut run = agent.with_hook(log.clone()).run("go");
         pull_ready(&mut run);

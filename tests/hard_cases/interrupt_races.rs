@@ -22,15 +22,15 @@ use crate::support::runs::{
 };
 use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 
-const STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
-const TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
+const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
+const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);
 
 /// The handle of a run, for hooks and tools that are made before it begins.
 #[derive(Clone, Default)]
-struct Held(Arc<Mutex<Option<RunHandle>>>);
+struct HandleSlot(Arc<Mutex<Option<RunHandle>>>);
 
-impl Held {
-    fn hold(&self, run: &Run) {
+impl HandleSlot {
+    fn set(&self, run: &Run) {
         *self.0.lock().unwrap() = Some(run.handle());
     }
 
@@ -44,7 +44,7 @@ impl Held {
 }
 
 /// Interrupts its run as soon as it is asked, and then says what a hook says that is content.
-fn interrupting(held: &Held, says: StopDecision) -> impl Hook + 'static {
+fn interrupting_hook(held: &HandleSlot, says: StopDecision) -> impl Hook + 'static {
     let held = held.clone();
     hook::before_stop(move |_, _| {
         held.interrupt();
@@ -68,12 +68,12 @@ mod interrupt_versus_other_endings {
             StopDecision::Blocked(why()),
             StopDecision::Unproven(why()),
         ] {
-            let held = Held::default();
+            let held = HandleSlot::default();
             let (agent, model) = scripted_agent(["done".into(), "never".into()], vec![]);
-            let mut run = agent.with_hook(interrupting(&held, says.clone())).run("go");
-            held.hold(&run);
+            let mut run = agent.with_hook(interrupting_hook(&held, says.clone())).run("go");
+            held.set(&run);
             let events = collect_rest(&mut run).await;
-            check_outcome(final_outcome(&events), STREAMING, 1);
+            check_outcome(final_outcome(&events), INTERRUPTED_STREAMING, 1);
             assert_eq!(model.requests().len(), 1, "{says:?}");
             assert_eq!(final_outcome(&events).text, "done", "what was said is kept");
             assert_eq!(
@@ -86,10 +86,10 @@ mod interrupt_versus_other_endings {
 
     #[tokio::test]
     async fn an_interrupt_from_a_hook_overrides_that_hooks_answer() {
-        let held = Held::default();
-        for (name, agent, model) in deciding(&held) {
+        let held = HandleSlot::default();
+        for (name, agent, model) in agents_with_interrupting_hooks(&held) {
             let mut run = agent.run("go");
-            held.hold(&run);
+            held.set(&run);
             let events = collect_rest(&mut run).await;
             let outcome = final_outcome(&events);
             assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{name}: {outcome:?}");
@@ -103,7 +103,7 @@ mod interrupt_versus_other_endings {
     #[tokio::test]
     async fn an_interrupt_overrides_a_simultaneous_stop() {
         for interrupts_first in [true, false] {
-            let held = Held::default();
+            let held = HandleSlot::default();
             let (at, answers) = (held.clone(), Counter::default());
             let tool = counted_tool("t", &answers, move |_| {
                 if interrupts_first {
@@ -118,7 +118,7 @@ mod interrupt_versus_other_endings {
             let (agent, model) =
                 scripted_agent([reply_calling("c1", "t"), "never".into()], vec![tool]);
             let run = agent.run("go");
-            held.hold(&run);
+            held.set(&run);
             let outcome = run.outcome().await;
             assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{outcome:?}");
             assert_eq!((model.requests().len(), answers.started_count()), (1, 1));
@@ -138,7 +138,7 @@ mod interrupt_versus_other_endings {
         tokio::time::advance(Duration::from_secs(2)).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check_outcome(&outcome, TOOLS, 1);
+        check_outcome(&outcome, INTERRUPTED_TOOLS, 1);
         assert_eq!(
             (result_kinds(outcome.new_items()), outcome.budget),
             (vec![ResultKind::Interrupted], None)
@@ -165,7 +165,7 @@ mod interrupt_versus_other_endings {
         tokio::time::advance(Duration::from_secs(2)).await;
         run.interrupt();
         let outcome = run.outcome().await;
-        check_outcome(&outcome, STREAMING, 1);
+        check_outcome(&outcome, INTERRUPTED_STREAMING, 1);
         assert_eq!(outcome.error, None);
     }
 
@@ -181,7 +181,7 @@ mod interrupt_versus_other_endings {
 
     #[tokio::test]
     async fn a_tool_that_interrupts_its_run_keeps_its_result() {
-        let held = Held::default();
+        let held = HandleSlot::default();
         let at = held.clone();
         let tool = counted_tool("t", &Counter::default(), move |_| {
             at.interrupt();
@@ -192,9 +192,9 @@ mod interrupt_versus_other_endings {
             vec![tool],
         );
         let mut run = agent.run("go");
-        held.hold(&run);
+        held.set(&run);
         let events = collect_rest(&mut run).await;
-        check_outcome(final_outcome(&events), TOOLS, 1);
+        check_outcome(final_outcome(&events), INTERRUPTED_TOOLS, 1);
         assert_eq!(result_kinds(final_outcome(&events).new_items()).len(), 2);
         assert_eq!(model.requests().len(), 1);
     }
@@ -202,7 +202,7 @@ mod interrupt_versus_other_endings {
 
 /// Hooks of every kind that decides, each of which interrupts its run and then answers as if nothing
 /// had happened, ends the run in another way, or fails.
-fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
+fn agents_with_interrupting_hooks(held: &HandleSlot) -> Vec<(&'static str, Agent, Scripted)> {
     let failure = || Error::new(ErrorKind::Other, "the hook");
     let world =
         || scripted_agent([reply_calling("c1", "t"), "done".into(), "never".into()], vec![]);
@@ -240,7 +240,7 @@ fn deciding(held: &Held) -> Vec<(&'static str, Agent, Scripted)> {
     agents
 }
 
-fn with_child(child: &Scripted) -> (Agent, Scripted) {
+fn agent_with_child(child: &Scripted) -> (Agent, Scripted) {
     let tool = Agent::new(child.clone())
         .with_recorder(replays::replaying_recorder())
         .as_tool("child", "Looks")
@@ -257,7 +257,7 @@ mod interrupt_and_sub_agents {
     #[tokio::test]
     async fn an_interrupted_sub_agent_is_one_failed_result_for_its_parent() {
         let child = Scripted::new([Reply::text("half of it").hang()]);
-        let (agent, _) = with_child(&child);
+        let (agent, _) = agent_with_child(&child);
         let mut run = agent.run("go");
         pull_ready(&mut run);
         run.handle().sub_agent_handle("c1").unwrap().interrupt();
@@ -275,7 +275,7 @@ mod interrupt_and_sub_agents {
     #[tokio::test]
     async fn an_interrupted_parent_drops_its_sub_agent_and_keeps_its_history() {
         let child = Scripted::new([Reply::text("half of it").hang()]);
-        let (agent, model) = with_child(&child);
+        let (agent, model) = agent_with_child(&child);
         let mut run = agent.run("go");
         pull_ready(&mut run);
         assert_eq!(child.in_flight(), 1);
@@ -285,7 +285,7 @@ mod interrupt_and_sub_agents {
         assert_eq!(child.in_flight(), 0);
         let story = run.journal().nested_journal("c1").unwrap().history();
         let outcome = run.outcome().await;
-        check_outcome(&outcome, TOOLS, 1);
+        check_outcome(&outcome, INTERRUPTED_TOOLS, 1);
         let expected = ("c1", ResultKind::Interrupted, "Interrupted mid-execution".to_owned());
         assert_eq!(result_summaries(outcome.new_items()), [expected]);
         assert_eq!(model.requests().len(), 1);
@@ -295,7 +295,7 @@ mod interrupt_and_sub_agents {
     }
 }
 
-fn asking(counter: &Counter) -> (Run, ToolCall) {
+fn run_asking_for_approval(counter: &Counter) -> (Run, ToolCall) {
     let (agent, _) = scripted_agent(
         [reply_calling("c1", "t"), "never".into()],
         vec![ok_tool("t", counter).requires_approval()],
@@ -307,7 +307,7 @@ fn asking(counter: &Counter) -> (Run, ToolCall) {
 }
 
 #[track_caller]
-fn refused(verdict: Result<(), Error>) {
+fn assert_refused(verdict: Result<(), Error>) {
     assert_eq!(verdict.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
@@ -319,16 +319,16 @@ mod interrupt_and_approvals {
     #[tokio::test]
     async fn a_call_awaiting_approval_is_answered_as_interrupted() {
         let counter = Counter::default();
-        let (mut run, asked) = asking(&counter);
+        let (mut run, asked) = run_asking_for_approval(&counter);
         let handle = run.handle();
         handle.interrupt();
         let events = collect_rest(&mut run).await;
-        check_outcome(final_outcome(&events), TOOLS, 1);
+        check_outcome(final_outcome(&events), INTERRUPTED_TOOLS, 1);
         let expected = ("c1", ResultKind::Interrupted, "Interrupted by user".to_owned());
         assert_eq!(result_summaries(final_outcome(&events).new_items()), [expected]);
         assert!(final_outcome(&events).pending.is_empty());
-        refused(handle.approve(&asked));
-        refused(handle.deny(&asked, "too late"));
+        assert_refused(handle.approve(&asked));
+        assert_refused(handle.deny(&asked, "too late"));
         assert!(run.next().await.is_none());
         assert_eq!(counter.started_count(), 0);
     }
@@ -336,10 +336,10 @@ mod interrupt_and_approvals {
     #[tokio::test]
     async fn an_approval_after_a_drop_or_suspension_is_rejected() {
         let counter = Counter::default();
-        let (run, asked) = asking(&counter);
+        let (run, asked) = run_asking_for_approval(&counter);
         let handle = run.handle();
         drop(run);
-        refused(handle.approve(&asked));
+        assert_refused(handle.approve(&asked));
 
         let (agent, _) = scripted_agent(
             [reply_calling("c1", "t")],
@@ -349,7 +349,7 @@ mod interrupt_and_approvals {
         let handle = run.handle();
         let outcome = run.outcome().await;
         check_outcome(&outcome, EndReason::Pending, 1);
-        refused(handle.approve(&outcome.pending[0]));
+        assert_refused(handle.approve(&outcome.pending[0]));
         assert_eq!(counter.started_count(), 0);
     }
 
@@ -378,7 +378,7 @@ mod interrupt_and_approvals {
             } else {
                 check_outcome(&outcome, EndReason::Pending, 1);
                 assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
-                refused(handle.approve(asked.as_approval_request().unwrap()));
+                assert_refused(handle.approve(asked.as_approval_request().unwrap()));
             }
             assert_eq!(counter.started_count(), usize::from(in_time));
         }
@@ -387,10 +387,10 @@ mod interrupt_and_approvals {
     #[tokio::test]
     async fn a_simultaneous_verdict_and_interrupt_run_nothing() {
         let counter = Counter::default();
-        let (run, asked) = asking(&counter);
+        let (run, asked) = run_asking_for_approval(&counter);
         run.approve(&asked).unwrap();
         run.interrupt();
-        check_outcome(&run.outcome().await, TOOLS, 1);
+        check_outcome(&run.outcome().await, INTERRUPTED_TOOLS, 1);
         assert_eq!(counter.started_count(), 0);
     }
 
@@ -408,7 +408,7 @@ mod interrupt_and_approvals {
         let asked = tool_calls(&nested.history())[0].clone();
         run.interrupt();
         collect_rest(&mut run).await;
-        refused(nested.approve(&asked));
+        assert_refused(nested.approve(&asked));
         assert_eq!(counter.started_count(), 0);
     }
 }

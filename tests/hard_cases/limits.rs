@@ -46,7 +46,7 @@ mod result_order {
 }
 
 /// Counts how many of its calls run at once.
-fn busy(name: &str, now: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
+fn concurrency_counting_tool(name: &str, now: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {
     let (now, most) = (now.clone(), most.clone());
     let run = move |_, _| {
         let (now, most) = (now.clone(), most.clone());
@@ -69,7 +69,7 @@ mod concurrency {
         for (at_once, expected) in [(None, 4), (NonZeroUsize::new(2), 2), (NonZeroUsize::new(9), 6)]
         {
             let (now, most) = (Arc::default(), Arc::default());
-            let kit = Toolkit::new([busy("busy", &now, &most)]);
+            let kit = Toolkit::new([concurrency_counting_tool("busy", &now, &most)]);
             let kit = at_once.map_or(kit.clone(), |at_once| kit.with_max_concurrency(at_once));
             let six = (0..6).fold(Reply::new(), |reply, _| reply.call("busy", json!({})));
             let model = Scripted::new([six, "done".into()]);
@@ -83,7 +83,10 @@ mod concurrency {
     #[tokio::test(start_paused = true)]
     async fn an_exclusive_call_runs_alone_between_its_neighbours() {
         let (now, most, alone) = (Arc::default(), Arc::default(), Arc::default());
-        let tools = [busy("safe", &now, &most), busy("only", &now, &alone).exclusive()];
+        let tools = [
+            concurrency_counting_tool("safe", &now, &most),
+            concurrency_counting_tool("only", &now, &alone).exclusive(),
+        ];
         let names = ["safe", "safe", "only", "only", "safe", "safe"];
         let batch = names.iter().fold(Reply::new(), |reply, name| reply.call(name, json!({})));
         let began = Instant::now();
@@ -165,12 +168,12 @@ mod turn_limit {
     }
 }
 
-fn budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
+fn with_budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
     move |agent| agent.with_budget(budget)
 }
 
 #[track_caller]
-fn spent(told: &FinishedRun, kind: BudgetKind, used: u64, limit: u64) {
+fn assert_budget_exceeded(told: &FinishedRun, kind: BudgetKind, used: u64, limit: u64) {
     assert_eq!(told.outcome.reason, EndReason::Budget, "{:?}", told.outcome.error);
     assert!(told.outcome.partial && told.outcome.error.is_none());
     let budget = told.outcome.budget.expect("it says which");
@@ -187,9 +190,9 @@ mod call_limit {
         let two = || reply_calling_t("a").call("t", json!({}));
         let three = two().call("t", json!({}));
         let world = AgentFixture::new([two(), three, "never".into()])
-            .map_agent(budget(Budget::new().with_tool_calls(4)));
+            .map_agent(with_budget(Budget::new().with_tool_calls(4)));
         let told = world.run().await;
-        spent(&told, BudgetKind::ToolCalls, 4, 4);
+        assert_budget_exceeded(&told, BudgetKind::ToolCalls, 4, 4);
         let (ok, budget_) = (ResultKind::Ok, ResultKind::Budget);
         assert_eq!(told.result_kinds(), [ok, ok, ok, ok, budget_]);
         assert_eq!((world.tool_run_count(), world.request_count(), told.outcome.turns), (4, 2, 2));
@@ -198,7 +201,7 @@ mod call_limit {
     #[tokio::test]
     async fn after_the_last_allowed_call_the_model_may_still_answer() {
         let world = AgentFixture::new([reply_calling_t("a").call("t", json!({})), "done".into()])
-            .map_agent(budget(Budget::new().with_tool_calls(2)));
+            .map_agent(with_budget(Budget::new().with_tool_calls(2)));
         let told = world.run().await;
         told.check_outcome(EndReason::Completed, 2);
         assert_eq!((told.text(), world.tool_run_count(), told.outcome.budget), ("done", 2, None));
@@ -208,7 +211,7 @@ mod call_limit {
     async fn calls_that_never_ran_are_not_counted() {
         let wrong = Reply::new().call("nobody", json!({}));
         let world = AgentFixture::new([wrong, reply_calling_t("a"), "done".into()])
-            .map_agent(budget(Budget::new().with_tool_calls(1)));
+            .map_agent(with_budget(Budget::new().with_tool_calls(1)));
         world.run().await.check_outcome(EndReason::Completed, 3);
         assert_eq!(world.tool_run_count(), 1);
     }
@@ -217,9 +220,9 @@ mod call_limit {
     async fn a_wrap_up_turn_after_the_call_limit_still_names_the_budget() {
         let world =
             AgentFixture::new([reply_calling_t("a"), reply_calling_t("b"), "what I have".into()])
-                .map_agent(budget(Budget::new().with_tool_calls(1).with_wrap_up()));
+                .map_agent(with_budget(Budget::new().with_tool_calls(1).with_wrap_up()));
         let told = world.run().await;
-        spent(&told, BudgetKind::ToolCalls, 1, 1);
+        assert_budget_exceeded(&told, BudgetKind::ToolCalls, 1, 1);
         assert_eq!((told.text(), world.tool_run_count()), ("what I have", 1));
     }
 }
@@ -242,10 +245,10 @@ mod budgets {
                 crossing,
                 "never".into(),
             ])
-            .map_agent(budget(limits));
+            .map_agent(with_budget(limits));
             let told = world.run().await;
             let limit = if kind == BudgetKind::OutputTokens { 100 } else { 500 };
-            spent(&told, kind, used, limit);
+            assert_budget_exceeded(&told, kind, used, limit);
             assert_eq!(
                 (told.text(), world.tool_run_count(), world.request_count()),
                 ("paid for", 1, 2)
@@ -258,7 +261,7 @@ mod budgets {
     #[tokio::test]
     async fn a_final_answer_that_crosses_a_limit_completes_the_run() {
         let world = AgentFixture::new([Reply::text("done").usage(token_usage(1, 100))])
-            .map_agent(budget(Budget::new().with_output_tokens(50)));
+            .map_agent(with_budget(Budget::new().with_output_tokens(50)));
         let told = world.run().await;
         told.check_outcome(EndReason::Completed, 1);
         assert_eq!(told.text(), "done");
@@ -276,8 +279,8 @@ mod budgets {
         };
         for limits in [Budget::new().with_total_tokens(500), Budget::new().with_output_tokens(100)]
         {
-            let world =
-                AgentFixture::new([reply_calling_t("a").usage(usage)]).map_agent(budget(limits));
+            let world = AgentFixture::new([reply_calling_t("a").usage(usage)])
+                .map_agent(with_budget(limits));
             world.run().await.check_outcome(EndReason::Budget, 1);
             assert_eq!(world.tool_run_count(), 0);
         }
@@ -294,17 +297,17 @@ mod budgets {
         let agent_ =
             test_agent(Retry::new(model).with_retraction()).with_tools([uncounted_tool("t")]);
         let told_ = finish_run(agent_.with_budget(limits()).run("go")).await;
-        spent(&told_, BudgetKind::TotalTokens, 730, 700);
+        assert_budget_exceeded(&told_, BudgetKind::TotalTokens, 730, 700);
         assert_eq!(told_.result_kinds(), [ResultKind::Budget]);
         // And those of the agent's own retries.
         let world =
             AgentFixture::new([void(), void(), reply_calling_t("a").usage(token_usage(100, 10))])
-                .map_agent(budget(limits()))
+                .map_agent(with_budget(limits()))
                 .map_agent(|agent| {
                     agent.with_limits(Limits { max_turn_retries: 2, ..Limits::default() })
                 });
         let told = world.run().await;
-        spent(&told, BudgetKind::TotalTokens, 730, 700);
+        assert_budget_exceeded(&told, BudgetKind::TotalTokens, 730, 700);
         assert_eq!(told.outcome.turns, 3);
     }
 
@@ -319,16 +322,16 @@ mod budgets {
             reply_calling_t("b").usage(usage),
             "never".into(),
         ])
-        .map_agent(budget(Budget::new().with_cost_limit(0.000_8, prices())));
+        .map_agent(with_budget(Budget::new().with_cost_limit(0.000_8, prices())));
         let told = world.run().await;
-        spent(&told, BudgetKind::Money, 820, 800);
+        assert_budget_exceeded(&told, BudgetKind::Money, 820, 800);
         assert_eq!((world.tool_run_count(), world.request_count()), (1, 2));
     }
 
     #[tokio::test]
     async fn a_model_without_a_price_is_an_error_and_not_free() {
         let world = AgentFixture::new([reply_calling_t("a")])
-            .map_agent(budget(Budget::new().with_cost_limit(1.0, Prices::new())));
+            .map_agent(with_budget(Budget::new().with_cost_limit(1.0, Prices::new())));
         let told = world.run().await;
         told.check_outcome(EndReason::ProviderError, 0);
         assert_eq!(told.outcome.error.as_ref().unwrap().kind(), ErrorKind::InvalidRequest);
@@ -343,7 +346,7 @@ mod budgets {
             agent.with_budget(Budget::new().with_time_limit(Duration::from_millis(500))).run("go"),
         )
         .await;
-        spent(&told, BudgetKind::Time, 500, 500);
+        assert_budget_exceeded(&told, BudgetKind::Time, 500, 500);
         assert_eq!((told.result_kinds(), model.requests().len()), (vec![ResultKind::Timeout], 1));
         assert!(told.result_texts()[0].contains("may have been done in part"));
     }
@@ -361,7 +364,7 @@ mod budgets {
             test_agent(model.clone()).with_tools([child]).with_budget(shared()).run("go"),
         )
         .await;
-        spent(&told, BudgetKind::Pool, 1_010, 1_000);
+        assert_budget_exceeded(&told, BudgetKind::Pool, 1_010, 1_000);
         assert_eq!((pool.used_tokens(), model.requests().len()), (1_010, 1));
         assert_eq!(told.result_texts(), ["found"], "what was paid for is there");
         assert_eq!(told.outcome.nested_usage, token_usage(800, 100));
@@ -379,7 +382,7 @@ mod budgets {
         let model = Scripted::new([ask, "never".into()]);
         let parent = test_agent(model).with_tools([child_agent.as_tool("child", "d").unwrap()]);
         let told = finish_run(parent.with_budget(shared()).run("go")).await;
-        spent(&told, BudgetKind::Pool, 110, 100);
+        assert_budget_exceeded(&told, BudgetKind::Pool, 110, 100);
         assert_eq!(child.requests().len(), 1);
         assert!(told.result_texts()[0].contains("budget was spent"), "{:?}", told.result_texts());
     }

@@ -42,7 +42,7 @@ mod transport;
 mod unsettled_histories;
 
 /// The files with tests.
-const SOURCES: [&str; 16] = [
+const TEST_SOURCES: [&str; 16] = [
     include_str!("interrupt.rs"),
     include_str!("stop_and_drop.rs"),
     include_str!("interrupt_races.rs"),
@@ -62,7 +62,7 @@ const SOURCES: [&str; 16] = [
 ];
 
 /// Each case has a module of this name.
-const CASES: [&str; 65] = [
+const CASE_MODULES: [&str; 65] = [
     "interrupt_while_a_call_streams",
     "interrupt_before_tools_start",
     "interrupt_while_tools_run",
@@ -134,13 +134,13 @@ const CASES: [&str; 65] = [
 fn every_case_has_a_sentence_and_a_test() {
     let has_test = |case: &&str| {
         let module = format!("\nmod {case} {{\n    //! ");
-        let tests = SOURCES.iter().filter_map(|source| source.split_once(&module));
+        let tests = TEST_SOURCES.iter().filter_map(|source| source.split_once(&module));
         tests.clone().next().is_some()
             && tests.into_iter().all(|(_, module)| {
                 let end = module.find("\n}\n").unwrap_or(module.len());
                 module[..end].contains("#[test]") || module[..end].contains("#[tokio::test")
             })
     };
-    let missing: Vec<_> = CASES.iter().filter(|case| !has_test(case)).collect();
+    let missing: Vec<_> = CASE_MODULES.iter().filter(|case| !has_test(case)).collect();
     assert_eq!(missing, [&""; 0]);
 }

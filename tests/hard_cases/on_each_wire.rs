@@ -25,13 +25,13 @@ use crate::support::wires::{
 use crate::support::world::{self, FinishedRun};
 
 /// Frames as text, from JSON.
-fn texts(frames: &[Value]) -> Vec<String> {
+fn frame_texts(frames: &[Value]) -> Vec<String> {
     frames.iter().map(Value::to_string).collect()
 }
 
 /// A run whose model answers with these frames, turn by turn, and which has these tools. Returns the
 /// number of requests as well.
-async fn run(
+async fn run_with_frames(
     wire: Wire,
     turns: &[Vec<String>],
     tools: &[&str],
@@ -47,8 +47,8 @@ async fn run(
 }
 
 /// A turn with words only.
-fn words(wire: Wire) -> Vec<String> {
-    texts(&match wire {
+fn text_turn(wire: Wire) -> Vec<String> {
+    frame_texts(&match wire {
         Wire::Anthropic => vec![
             json!({ "type": "message_start", "message": { "id": "m2" } }),
             json!({ "type": "content_block_start", "index": 0,
@@ -74,7 +74,7 @@ fn words(wire: Wire) -> Vec<String> {
 
 /// The provider runs `web_search` and answers with what it found: the frames of the turn, and how many
 /// items of its own are kept. `ours` is a call of ours beside it.
-fn hosted(wire: Wire, ours: bool) -> (Vec<String>, usize) {
+fn hosted_search_turn(wire: Wire, ours: bool) -> (Vec<String>, usize) {
     let mut frames = match wire {
         Wire::Anthropic => vec![
             json!({ "type": "message_start", "message": { "id": "m" } }),
@@ -149,7 +149,7 @@ fn hosted(wire: Wire, ours: bool) -> (Vec<String>, usize) {
                 "finishReason": "STOP" }] })]
         }
     });
-    (texts(&frames), own)
+    (frame_texts(&frames), own)
 }
 
 mod provider_executed_calls {
@@ -161,9 +161,10 @@ mod provider_executed_calls {
     async fn provider_executed_calls_never_run_locally_on_any_wire() {
         for wire in Wire::ALL {
             let ran = Counter::default();
-            let (turn, own) = hosted(wire, false);
+            let (turn, own) = hosted_search_turn(wire, false);
             // A tool of ours has the same name.
-            let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
+            let (told, asked) =
+                run_with_frames(wire, &[turn, text_turn(wire)], &["web_search"], &ran).await;
             let corrected = told.transitions().len();
             assert_eq!(
                 (told.outcome.reason, asked, corrected),
@@ -188,8 +189,9 @@ mod provider_executed_calls {
     async fn only_local_calls_are_run_and_answered_on_any_wire() {
         for wire in Wire::ALL {
             let ran = Counter::default();
-            let (turn, own) = hosted(wire, true);
-            let (told, asked) = run(wire, &[turn, words(wire)], &["web_search"], &ran).await;
+            let (turn, own) = hosted_search_turn(wire, true);
+            let (told, asked) =
+                run_with_frames(wire, &[turn, text_turn(wire)], &["web_search"], &ran).await;
             assert_eq!(
                 (told.outcome.reason, asked, ran.started_count()),
                 (EndReason::Completed, 2, 1),
@@ -206,7 +208,7 @@ mod provider_executed_calls {
     #[tokio::test]
     async fn a_malformed_provider_call_gets_no_local_error_result() {
         let ran = Counter::default();
-        let turn = texts(&[
+        let turn = frame_texts(&[
             json!({ "type": "message_start", "message": { "id": "m" } }),
             json!({ "type": "content_block_start", "index": 0, "content_block":
                 { "type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {} } }),
@@ -220,7 +222,7 @@ mod provider_executed_calls {
             json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }),
             json!({ "type": "message_stop" }),
         ]);
-        let (told, asked) = run(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
+        let (told, asked) = run_with_frames(Wire::Anthropic, &[turn], &["web_search"], &ran).await;
         told.check_outcome(EndReason::Completed, 1);
         assert_eq!((asked, ran.started_count(), told.result_kinds()), (1, 0, vec![]));
         encode_and_lint(Wire::Anthropic, &told.handle.history());
@@ -238,7 +240,7 @@ mod provider_executed_calls {
             }
             frames.push(json!({ "type": "message_delta", "delta": { "stop_reason": stop } }));
             frames.push(json!({ "type": "message_stop" }));
-            texts(&frames)
+            frame_texts(&frames)
         };
         let search = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search", "input": { "query": "q" } });
         let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id, "content": [] });
@@ -248,7 +250,7 @@ mod provider_executed_calls {
             message("m2", &[found("srv1")], "pause_turn"),
             message("m3", &[found("srv2"), said], "end_turn"),
         ];
-        let (told, asked) = run(Wire::Anthropic, &turns, &["web_search"], &ran).await;
+        let (told, asked) = run_with_frames(Wire::Anthropic, &turns, &["web_search"], &ran).await;
         told.check_outcome(EndReason::Completed, 3);
         assert_eq!(
             (asked, ran.started_count(), told.result_kinds(), told.text()),
@@ -326,7 +328,7 @@ mod calls_without_end_marker {
 
 /// A turn that a filter cut off after these words, or before any. `None` on the wire that has no word
 /// for a filter.
-fn filtered(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
+fn filtered_turn(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
     let frames = match wire {
         Wire::Anthropic => {
             let block = words.map(|text| {
@@ -356,7 +358,7 @@ fn filtered(wire: Wire, words: Option<&str>) -> Option<Vec<String>> {
         _ => vec![json!({ "candidates": [{ "content": { "parts": [{ "text": words }] },
             "finishReason": "SAFETY" }] })],
     };
-    Some(texts(&frames))
+    Some(frame_texts(&frames))
 }
 
 mod content_filter {
@@ -368,11 +370,12 @@ mod content_filter {
     async fn a_content_filter_ends_the_run_and_keeps_its_text_on_any_wire() {
         for wire in Wire::ALL {
             for said in [None, Some("I was going to")] {
-                let Some(turn) = filtered(wire, said) else {
+                let Some(turn) = filtered_turn(wire, said) else {
                     assert_eq!(wire, Wire::Ollama);
                     continue;
                 };
-                let (told, asked) = run(wire, &[turn], &["t"], &Counter::default()).await;
+                let (told, asked) =
+                    run_with_frames(wire, &[turn], &["t"], &Counter::default()).await;
                 assert_eq!((told.outcome.reason, asked), (EndReason::Filtered, 1), "{wire}");
                 assert!(told.outcome.error.is_none() && !told.outcome.partial, "{wire}");
                 assert_eq!(told.text(), said.unwrap_or_default(), "{wire}");
@@ -387,7 +390,7 @@ mod content_filter {
 }
 
 /// The frames of a turn that says `hi`, ends, and then sends these.
-fn ended(wire: Wire, late: &[Value]) -> Vec<String> {
+fn turn_with_late_frames(wire: Wire, late: &[Value]) -> Vec<String> {
     let mut frames = match wire {
         Wire::Anthropic => vec![
             json!({ "type": "message_start", "message": { "id": "m1" } }),
@@ -408,11 +411,11 @@ fn ended(wire: Wire, late: &[Value]) -> Vec<String> {
             "finishReason": "STOP" }] })],
     };
     frames.extend_from_slice(late);
-    texts(&frames)
+    frame_texts(&frames)
 }
 
-fn read_ended(wire: Wire, late: &[Value]) -> Result<Arc<Turn>, Error> {
-    let frames = ended(wire, late);
+fn decode_turn_with_late_frames(wire: Wire, late: &[Value]) -> Result<Arc<Turn>, Error> {
+    let frames = turn_with_late_frames(wire, late);
     read_frames(wire, &frames.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
@@ -440,7 +443,7 @@ mod events_after_the_end {
                 { "promptTokenCount": 7, "candidatesTokenCount": 2 } }),
             ),
         ] {
-            let turn = read_ended(wire, &[usage]).unwrap();
+            let turn = decode_turn_with_late_frames(wire, &[usage]).unwrap();
             assert_eq!((turn.text().as_str(), turn.usage()), ("hi", token_usage(7, 2)), "{wire}");
             assert_eq!(turn.stop_reason(), &StopReason::Stop, "{wire}");
         }
@@ -486,7 +489,11 @@ mod events_after_the_end {
                 ],
             ),
         ] {
-            assert_eq!(read_ended(wire, &late).unwrap(), read_ended(wire, &[]).unwrap(), "{wire}");
+            assert_eq!(
+                decode_turn_with_late_frames(wire, &late).unwrap(),
+                decode_turn_with_late_frames(wire, &[]).unwrap(),
+                "{wire}"
+            );
         }
     }
 
@@ -542,14 +549,14 @@ mod events_after_the_end {
                 Err(ErrorKind::Protocol),
             ),
         ] {
-            let turn = read_ended(wire, &call).map_err(|error| error.kind());
+            let turn = decode_turn_with_late_frames(wire, &call).map_err(|error| error.kind());
             assert_eq!(turn.map(|turn| turn.calls().len()), expected, "{wire}");
         }
     }
 }
 
 /// A turn whose usage is told these three times, which is all of it each time; `None` tells nothing.
-fn counted(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
+fn turn_with_usage(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
     let [first, second, last] = match counts {
         Some(counts) => counts.map(Some),
         None => [None; 3],
@@ -627,7 +634,7 @@ fn counted(wire: Wire, counts: Option<[(u64, u64); 3]>) -> Vec<String> {
             ]
         }
     };
-    texts(&frames)
+    frame_texts(&frames)
 }
 
 mod missing_or_repeated_usage {
@@ -638,8 +645,8 @@ mod missing_or_repeated_usage {
     #[tokio::test]
     async fn repeated_usage_replaces_the_previous_one_on_any_wire() {
         for wire in Wire::ALL {
-            let turn = counted(wire, Some([(10, 1), (10, 4), (12, 9)]));
-            let (told, _) = run(wire, &[turn], &["t"], &Counter::default()).await;
+            let turn = turn_with_usage(wire, Some([(10, 1), (10, 4), (12, 9)]));
+            let (told, _) = run_with_frames(wire, &[turn], &["t"], &Counter::default()).await;
             assert_eq!((told.outcome.reason, told.text()), (EndReason::Completed, "hi"), "{wire}");
             assert_eq!(told.outcome.usage, token_usage(12, 9), "{wire}");
             let kept =
@@ -652,7 +659,8 @@ mod missing_or_repeated_usage {
     async fn a_request_without_usage_counts_on_any_wire() {
         for wire in Wire::ALL {
             let (told, asked) =
-                run(wire, &[counted(wire, None)], &["t"], &Counter::default()).await;
+                run_with_frames(wire, &[turn_with_usage(wire, None)], &["t"], &Counter::default())
+                    .await;
             told.check_outcome(EndReason::Completed, 1);
             assert_eq!((told.outcome.usage, asked), (Usage::default(), 1), "{wire}");
             // Nor is it less of a turn: it counts towards the cap.

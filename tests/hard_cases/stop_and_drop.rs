@@ -22,7 +22,7 @@ use crate::support::runs::{
 use crate::support::tools::{Counter, ok_tool, pending_tool, spec};
 use crate::support::wires::sse_frame;
 
-async fn stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Counter, Usage) {
+async fn run_stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Counter, Usage) {
     let counter = Counter::default();
     let usage = Usage { input_tokens: 10, output_tokens: 3, ..Usage::default() };
     let first = reply_calling("c1", "t").call_raw("c2", "t", "{}").usage(usage);
@@ -51,7 +51,7 @@ mod stop_after_turn {
             |event| event.tool_output().is_some(),
         ];
         for (at, fits) in moments.into_iter().enumerate() {
-            let (outcome, model, counter, usage) = stopped_when(fits).await;
+            let (outcome, model, counter, usage) = run_stopped_when(fits).await;
             check_outcome(&outcome, EndReason::Stopped, 1);
             assert!(outcome.partial);
             assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok; 2], "moment {at}");
@@ -73,7 +73,7 @@ mod stop_after_turn {
 }
 
 /// A tool that tells how far it is, three times.
-fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
+fn progress_tool(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
     let (counter, steps) = (counter.clone(), Arc::clone(steps));
     Tool::typed_streaming(spec("tell"), move |_: Value, _| {
         let (alive, steps) = (counter.enter(), Arc::clone(&steps));
@@ -88,7 +88,7 @@ fn telling(counter: &Counter, steps: &Arc<AtomicUsize>) -> Tool {
 }
 
 /// The frames of a turn with words and two calls, one a piece.
-fn frames_with_calls() -> Vec<String> {
+fn two_call_frames() -> Vec<String> {
     let words = ["one ", "two ", "three "].map(|word| {
         sse_frame(&format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{word}"}}}}]}}"#))
     });
@@ -112,9 +112,9 @@ mod drop_cancels {
         let mut seen = [0; 3];
         for polls in 0..60 {
             let (tools, steps) = (Counter::default(), Arc::default());
-            let model = ChunkedProvider::new(vec![frames_with_calls()], Wire::OpenAiChat);
+            let model = ChunkedProvider::new(vec![two_call_frames()], Wire::OpenAiChat);
             let (open, read) = (model.open_bodies.clone(), Arc::clone(&model.chunks_read));
-            let kit = [telling(&tools, &steps), pending_tool("endless", &tools)];
+            let kit = [progress_tool(&tools, &steps), pending_tool("endless", &tools)];
             let mut run = Agent::new(model)
                 .with_recorder(replays::replaying_recorder())
                 .with_tools(kit)
@@ -183,11 +183,11 @@ mod slow_consumer {
     #[tokio::test]
     async fn no_more_bytes_are_read_than_were_polled_for() {
         // What is read beyond: the piece whose events are being given out.
-        const AHEAD: usize = 1;
-        let model = ChunkedProvider::new(vec![frames_with_calls()], Wire::OpenAiChat);
+        const MAX_FRAMES_AHEAD: usize = 1;
+        let model = ChunkedProvider::new(vec![two_call_frames()], Wire::OpenAiChat);
         let read = Arc::clone(&model.chunks_read);
         let (tools, steps) = (Counter::default(), Arc::new(AtomicUsize::new(0)));
-        let kit = [telling(&tools, &steps), pending_tool("endless", &tools)];
+        let kit = [progress_tool(&tools, &steps), pending_tool("endless", &tools)];
         let mut run = Agent::new(model)
             .with_recorder(replays::replaying_recorder())
             .with_tools(kit)
@@ -201,7 +201,7 @@ mod slow_consumer {
                 tokio::task::yield_now().await;
             }
             let read = read.load(Ordering::Relaxed);
-            assert!(read <= pulled + AHEAD, "{read} read behind {pulled} pulled");
+            assert!(read <= pulled + MAX_FRAMES_AHEAD, "{read} read behind {pulled} pulled");
             assert!(steps.load(Ordering::Relaxed) <= told, "a tool ran ahead of its consumer");
         }
         assert!(read.load(Ordering::Relaxed) >= 6 && steps.load(Ordering::Relaxed) == 4);

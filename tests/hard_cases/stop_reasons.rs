@@ -59,7 +59,7 @@ mod calls_truncated_by_output_limit {
         for wire in Wire::ALL {
             let model = WireProvider::new(wire, "m", ["hello"]);
             let next = test_agent(model.clone()).with_tools([uncounted_tool("t")]);
-            told_ok(next.run_from(history.clone(), "go on")).await;
+            assert_reported_ok(next.run_from(history.clone(), "go on")).await;
             assert_eq!(model.sent_bodies().len(), 1);
         }
     }
@@ -71,10 +71,12 @@ mod calls_truncated_by_output_limit {
         for stop in [StopReason::ToolCalls, StopReason::Stop, odd()] {
             // A hook cannot repair arguments whose end is not known, and the whole call does not run.
             let repair = hook::repair_arguments(|_, _, _| Some("{}".into()));
-            let cut = || relabelled(stop.clone(), 50);
+            let cut = || truncated_call_with_stop(stop.clone(), 50);
             let world =
                 AgentFixture::new([cut(), reply_calling_t("c"), cut(), cut(), "never".into()]);
-            let world = world.map_agent(at_most_50).map_agent(|agent| agent.with_hook(repair));
+            let world = world
+                .map_agent(with_max_50_output_tokens)
+                .map_agent(|agent| agent.with_hook(repair));
             let told = world.run().await;
             // It is asked for again once, a good turn resets the count, and the second in a row ends it.
             told.check_outcome(EndReason::Truncated, 4);
@@ -99,14 +101,16 @@ mod calls_truncated_by_output_limit {
     async fn invalid_arguments_below_the_output_limit_are_a_model_error() {
         let (ok, invalid) = (ResultKind::Ok, ResultKind::InvalidArguments);
         for output_tokens in [49, 0] {
-            let reply = relabelled(StopReason::ToolCalls, output_tokens);
-            let world = AgentFixture::new([reply, "done".into()]).map_agent(at_most_50);
+            let reply = truncated_call_with_stop(StopReason::ToolCalls, output_tokens);
+            let world =
+                AgentFixture::new([reply, "done".into()]).map_agent(with_max_50_output_tokens);
             let told = world.run().await;
             told.check_outcome(EndReason::Completed, 2);
             assert_eq!((told.result_kinds(), world.tool_run_count()), (vec![ok, invalid], 1));
         }
         // Nor is there a limit to reach where none was set.
-        let world = AgentFixture::new([relabelled(StopReason::ToolCalls, 50), "done".into()]);
+        let world =
+            AgentFixture::new([truncated_call_with_stop(StopReason::ToolCalls, 50), "done".into()]);
         assert_eq!(
             (world.run().await.result_kinds(), world.tool_run_count()),
             (vec![ok, invalid], 1)
@@ -140,7 +144,8 @@ mod calls_truncated_by_output_limit {
             let cut = Answer::raw("text/event-stream", cut);
             let model = WireProvider::new(wire, "m", [cut, Answer::reply("shorter")]);
             let ran = Counter::default();
-            let agent = at_most_50(test_agent(model.clone())).with_tools([ok_tool("t", &ran)]);
+            let agent = with_max_50_output_tokens(test_agent(model.clone()))
+                .with_tools([ok_tool("t", &ran)]);
             let told = finish_run(agent.run("go")).await;
             told.check_outcome(EndReason::Completed, 2);
             assert_eq!(
@@ -153,17 +158,17 @@ mod calls_truncated_by_output_limit {
     }
 }
 
-async fn told_ok(run: turnstream::Run) {
+async fn assert_reported_ok(run: turnstream::Run) {
     finish_run(run).await.check_outcome(EndReason::Completed, 1);
 }
 
 /// A turn whose second call was cut off, under a stop reason of the server's own.
-fn relabelled(stop: StopReason, output_tokens: u64) -> Reply {
+fn truncated_call_with_stop(stop: StopReason, output_tokens: u64) -> Reply {
     let whole = Reply::new().call_raw("", "t", "{}").call_raw("", "t", r#"{"path":"/a"#);
     whole.usage(token_usage(10, output_tokens)).stop(stop)
 }
 
-fn at_most_50(agent: Agent) -> Agent {
+fn with_max_50_output_tokens(agent: Agent) -> Agent {
     agent.with_options(Options { max_output_tokens: Some(50), ..Options::default() })
 }
 

@@ -21,7 +21,7 @@ use crate::support::world::finish_run;
 
 /// The content blocks of a body, in order, each with the role it stands under. Cache marks do not
 /// count.
-fn blocks(wire: Wire, body: &Value) -> Vec<String> {
+fn content_blocks(wire: Wire, body: &Value) -> Vec<String> {
     let (messages, content) = match wire {
         Wire::Anthropic => ("messages", Some("content")),
         Wire::OpenAiChat | Wire::Ollama => ("messages", None),
@@ -43,7 +43,7 @@ fn blocks(wire: Wire, body: &Value) -> Vec<String> {
 }
 
 /// What stands before the messages: the instructions and the tools.
-fn head(body: &Value) -> String {
+fn request_head(body: &Value) -> String {
     let names = ["system", "instructions", "systemInstruction", "system_instruction", "tools"];
     names.iter().map(|name| body[*name].to_string().replace("\"cache_control\"", "")).collect()
 }
@@ -73,13 +73,13 @@ mod prompt_cache_prefix {
                 test_agent(model.clone()).with_tools([uncounted_tool("t")]).with_system("be brief");
             finish_run(agent.run("go")).await.check_outcome(EndReason::Completed, 5);
             let sent = model.sent_bodies();
-            let bodies: Vec<_> = sent.iter().map(|body| blocks(wire, body)).collect();
+            let bodies: Vec<_> = sent.iter().map(|body| content_blocks(wire, body)).collect();
             assert_eq!(bodies.len(), 5);
             for (n, pair) in bodies.windows(2).enumerate() {
                 assert!(pair[1].len() > pair[0].len(), "{wire} {n}");
                 assert_eq!(pair[1][..pair[0].len()], pair[0][..], "{wire} {n}");
             }
-            assert!(sent.iter().all(|body| head(body) == head(&sent[0])), "{wire}");
+            assert!(sent.iter().all(|body| request_head(body) == request_head(&sent[0])), "{wire}");
         }
     }
 
@@ -103,16 +103,16 @@ mod prompt_cache_prefix {
             let mut longer = History::from_items("h", items.to_vec());
             longer.extend([Item::text("x"), Item::user("y")]);
             let longer = encode(wire, "m", &Request::new(longer).with_tools([spec("t")]));
-            let (short, long) = (blocks(wire, &body), blocks(wire, &longer));
+            let (short, long) = (content_blocks(wire, &body), content_blocks(wire, &longer));
             assert_eq!(long[..short.len()], short[..], "{wire}");
         }
     }
 }
 
 /// A provider whose stream is stopped behind so many events.
-struct Stopped(Scripted, usize);
+struct InterruptedProvider(Scripted, usize);
 
-impl Provider for Stopped {
+impl Provider for InterruptedProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let history = request.history.clone();
         self.0.stream_turn(request).take(self.1).seal(&history)
@@ -136,21 +136,25 @@ mod turn_transforms {
         for events in 0..whole {
             // Both what is counted and that it ends once is looked at by `told`.
             let told = finish_run(
-                test_agent(Stopped(script(), events)).with_tools([uncounted_tool("t")]).run("go"),
+                test_agent(InterruptedProvider(script(), events))
+                    .with_tools([uncounted_tool("t")])
+                    .run("go"),
             )
             .await;
             told.check_outcome(EndReason::Incomplete, 1);
             assert_eq!(told.tool_start_count(), 0, "stopped behind {events}");
         }
-        let told =
-            finish_run(test_agent(Stopped(script(), whole)).with_max_turns(1).run("go")).await;
+        let told = finish_run(
+            test_agent(InterruptedProvider(script(), whole)).with_max_turns(1).run("go"),
+        )
+        .await;
         told.check_outcome(EndReason::MaxTurns, 1);
     }
 
     #[tokio::test]
     async fn an_error_from_a_transform_is_the_runs_error() {
-        struct Failing(Scripted);
-        impl Provider for Failing {
+        struct FailingProvider(Scripted);
+        impl Provider for FailingProvider {
             fn stream_turn(&self, request: Request) -> TurnStream {
                 let history = request.history.clone();
                 let objection = |event: Result<TurnEvent, Error>| match event {
@@ -166,7 +170,8 @@ mod turn_transforms {
             }
         }
         let told =
-            finish_run(test_agent(Failing(Scripted::new(["one two three"]))).run("go")).await;
+            finish_run(test_agent(FailingProvider(Scripted::new(["one two three"]))).run("go"))
+                .await;
         told.check_outcome(EndReason::ProviderError, 1);
         assert_eq!(
             (told.text(), told.outcome.error.as_ref().unwrap().kind()),

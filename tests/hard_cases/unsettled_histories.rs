@@ -17,25 +17,25 @@ use crate::support::tools::{Counter, ok_tool, pending_tool, spec, uncounted_tool
 use crate::support::wires::encode;
 use crate::support::world::{finish_run, item_summary};
 
-fn user() -> Item {
+fn user_item() -> Item {
     Item::user("u")
 }
 
-fn calls(id: &str) -> Item {
+fn call_item(id: &str) -> Item {
     Item::tool_call(id, "t", "{}")
 }
 
-fn result(id: &str) -> Item {
-    said(id, "fine")
+fn result_item(id: &str) -> Item {
+    message_item(id, "fine")
 }
 
-fn said(id: &str, text: &str) -> Item {
+fn message_item(id: &str, text: &str) -> Item {
     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
     Item::tool_result(ToolResult::for_call(&call, ResultKind::Ok, text))
 }
 
 /// The last item of a completed turn.
-fn ends(item: Item) -> Item {
+fn as_turn_end(item: Item) -> Item {
     let info = TurnInfo {
         usage: Usage::default(),
         model: None,
@@ -46,13 +46,13 @@ fn ends(item: Item) -> Item {
 }
 
 /// An entry of the provider's own.
-fn own(value: &str) -> Item {
+fn provider_item(value: &str) -> Item {
     let value = RawJson::parse(value).unwrap();
     Item::provider_item(ProviderData { provider: "anthropic".into(), model: "m".into(), value })
 }
 
-/// An entry as `words` has it, with how its result came about where that is not `ok`.
-fn shown(item: &Item) -> String {
+/// The summary of an entry, with how its result came about where that is not `ok`.
+fn item_with_result_kind(item: &Item) -> String {
     match item.as_tool_result() {
         Some(result) if result.is_error() => format!("{} {:?}", item_summary(item), result.kind),
         _ => item_summary(item),
@@ -61,10 +61,10 @@ fn shown(item: &Item) -> String {
 
 /// What a history becomes, and what holds for each of them.
 #[track_caller]
-fn check(items: &[Item], expected: &[&str]) -> History {
+fn check_settled(items: &[Item], expected: &[&str]) -> History {
     let history = History::from_items("h", items.to_vec());
     let settled = history.settled();
-    assert_eq!(settled.iter().map(shown).collect::<Vec<_>>(), expected);
+    assert_eq!(settled.iter().map(item_with_result_kind).collect::<Vec<_>>(), expected);
     assert!(settled.is_settled());
     let again = settled.settled();
     let bytes = |history: &History| serde_json::to_vec(history).unwrap();
@@ -88,8 +88,8 @@ mod unsettled_histories {
 
     #[test]
     fn a_dangling_call_is_answered_as_interrupted() {
-        let settled = check(
-            &[user(), ends(calls("a")), user()],
+        let settled = check_settled(
+            &[user_item(), as_turn_end(call_item("a")), user_item()],
             &["user: u", "call a", "result a Interrupted", "user: u"],
         );
         let answer = settled.iter().find_map(Item::as_tool_result).unwrap();
@@ -98,9 +98,9 @@ mod unsettled_histories {
 
     #[test]
     fn only_missing_results_of_a_batch_are_synthesized() {
-        let batch = [calls("a"), calls("b"), ends(calls("c"))];
-        let items = [&[user()][..], &batch, &[result("b"), user()]].concat();
-        let settled = check(
+        let batch = [call_item("a"), call_item("b"), as_turn_end(call_item("c"))];
+        let items = [&[user_item()][..], &batch, &[result_item("b"), user_item()]].concat();
+        let settled = check_settled(
             &items,
             &[
                 "user: u",
@@ -118,9 +118,9 @@ mod unsettled_histories {
 
     #[test]
     fn incomplete_arguments_of_a_completed_turn_are_unchanged() {
-        let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
-        let settled = check(
-            &[user(), cut, user()],
+        let cut = as_turn_end(Item::tool_call("a", "t", r#"{"path":"/a"#));
+        let settled = check_settled(
+            &[user_item(), cut, user_item()],
             &["user: u", "call a", "result a Interrupted", "user: u"],
         );
         let call = settled.iter().find_map(Item::as_tool_call).unwrap();
@@ -130,44 +130,56 @@ mod unsettled_histories {
     #[test]
     fn an_incomplete_turn_loses_its_calls_and_keeps_its_text() {
         let half = |item: Item| item.with_mark(Mark::Interrupted);
-        let items = [user(), half(Item::text("so")), half(calls("a")), result("a"), user()];
-        let settled = check(&items, &["user: u", "so", "user: u"]);
+        let items = [
+            user_item(),
+            half(Item::text("so")),
+            half(call_item("a")),
+            result_item("a"),
+            user_item(),
+        ];
+        let settled = check_settled(&items, &["user: u", "so", "user: u"]);
         assert!(settled.has_used_call_id("a"), "its id is not given again");
     }
 
     #[test]
     fn a_result_before_its_call_is_moved_after_it() {
-        check(
-            &[user(), result("a"), ends(calls("a")), user()],
+        check_settled(
+            &[user_item(), result_item("a"), as_turn_end(call_item("a")), user_item()],
             &["user: u", "call a", "result a", "user: u"],
         );
     }
 
     #[test]
     fn a_late_result_is_moved_to_its_turn() {
-        check(
-            &[user(), ends(calls("a")), user(), result("a"), Item::text("x")],
+        check_settled(
+            &[
+                user_item(),
+                as_turn_end(call_item("a")),
+                user_item(),
+                result_item("a"),
+                Item::text("x"),
+            ],
             &["user: u", "call a", "result a", "user: u", "x"],
         );
     }
 
     #[test]
     fn an_orphan_result_is_removed() {
-        check(&[user(), result("nobody's"), Item::text("x")], &["user: u", "x"]);
+        check_settled(&[user_item(), result_item("nobody's"), Item::text("x")], &["user: u", "x"]);
     }
 
     #[test]
     fn a_reused_id_is_renamed_together_with_its_result() {
         let items = [
-            user(),
-            ends(calls("a")),
-            said("a", "one"),
-            ends(calls("a")),
-            said("a", "two"),
-            ends(calls("a")),
-            said("a", "three"),
+            user_item(),
+            as_turn_end(call_item("a")),
+            message_item("a", "one"),
+            as_turn_end(call_item("a")),
+            message_item("a", "two"),
+            as_turn_end(call_item("a")),
+            message_item("a", "three"),
         ];
-        let settled = check(
+        let settled = check_settled(
             &items,
             &[
                 "user: u",
@@ -186,8 +198,15 @@ mod unsettled_histories {
 
     #[test]
     fn a_result_of_a_reused_open_id_answers_the_newer_call() {
-        let items = [user(), ends(calls("a")), user(), ends(calls("a")), result("a"), user()];
-        check(
+        let items = [
+            user_item(),
+            as_turn_end(call_item("a")),
+            user_item(),
+            as_turn_end(call_item("a")),
+            result_item("a"),
+            user_item(),
+        ];
+        check_settled(
             &items,
             &[
                 "user: u",
@@ -203,9 +222,17 @@ mod unsettled_histories {
 
     #[test]
     fn an_id_used_twice_in_one_turn_is_renamed_and_answered_in_order() {
-        let items = [user(), calls("a"), ends(calls("a")), said("a", "x"), said("a", "y")];
-        let settled =
-            check(&items, &["user: u", "call a", "call a_dup1", "result a", "result a_dup1"]);
+        let items = [
+            user_item(),
+            call_item("a"),
+            as_turn_end(call_item("a")),
+            message_item("a", "x"),
+            message_item("a", "y"),
+        ];
+        let settled = check_settled(
+            &items,
+            &["user: u", "call a", "call a_dup1", "result a", "result a_dup1"],
+        );
         let results: Vec<_> = settled.iter().filter_map(Item::as_tool_result).collect();
         assert_eq!(
             (results[0].content.text(), results[1].content.text()),
@@ -215,22 +242,32 @@ mod unsettled_histories {
 
     #[test]
     fn of_duplicate_results_the_first_is_kept() {
-        let items = [user(), ends(calls("a")), said("a", "one"), said("a", "two"), user()];
-        let settled = check(&items, &["user: u", "call a", "result a", "user: u"]);
+        let items = [
+            user_item(),
+            as_turn_end(call_item("a")),
+            message_item("a", "one"),
+            message_item("a", "two"),
+            user_item(),
+        ];
+        let settled = check_settled(&items, &["user: u", "call a", "result a", "user: u"]);
         let kept = settled.iter().find_map(Item::as_tool_result).unwrap();
         assert_eq!(kept.content.text(), "one");
     }
 
     #[test]
     fn provider_executed_items_are_unchanged() {
-        let search = own(r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);
-        let found = own(r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#);
-        let beside = [user(), search.clone(), found.clone(), ends(Item::text("x")), user()];
+        let search =
+            provider_item(r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);
+        let found =
+            provider_item(r#"{"type":"web_search_tool_result","tool_use_id":"s","content":[]}"#);
+        let beside =
+            [user_item(), search.clone(), found.clone(), as_turn_end(Item::text("x")), user_item()];
         let lawful = History::from_items("h", beside.to_vec());
         assert_eq!(lawful.settled(), lawful);
         // Also where something beside them is repaired.
-        let items = [user(), search.clone(), found.clone(), ends(calls("a")), user()];
-        let settled = check(
+        let items =
+            [user_item(), search.clone(), found.clone(), as_turn_end(call_item("a")), user_item()];
+        let settled = check_settled(
             &items,
             &["user: u", "other", "other", "call a", "result a Interrupted", "user: u"],
         );
@@ -240,9 +277,12 @@ mod unsettled_histories {
 
     #[test]
     fn a_trailing_open_call_is_answered() {
-        check(&[user(), ends(calls("a"))], &["user: u", "call a", "result a Interrupted"]);
-        let items = [user(), calls("a"), ends(calls("b")), result("a")];
-        check(&items, &["user: u", "call a", "call b", "result a", "result b Interrupted"]);
+        check_settled(
+            &[user_item(), as_turn_end(call_item("a"))],
+            &["user: u", "call a", "result a Interrupted"],
+        );
+        let items = [user_item(), call_item("a"), as_turn_end(call_item("b")), result_item("a")];
+        check_settled(&items, &["user: u", "call a", "call b", "result a", "result b Interrupted"]);
     }
 
     #[tokio::test]
@@ -266,20 +306,20 @@ mod unsettled_histories {
     fn a_settled_history_is_unchanged_byte_for_byte() {
         let items = [
             Item::system("s"),
-            user(),
+            user_item(),
             Item::reasoning("hm"),
-            calls("a"),
-            ends(calls("b")),
-            result("b"),
-            result("a"),
+            call_item("a"),
+            as_turn_end(call_item("b")),
+            result_item("b"),
+            result_item("a"),
             Item::system("late"),
             Item::text("x"),
-            user(),
+            user_item(),
             Item::text("half").with_mark(Mark::Interrupted),
-            user(),
-            calls("void").with_mark(Mark::Tombstone),
-            result("void").with_mark(Mark::Tombstone),
-            user(),
+            user_item(),
+            call_item("void").with_mark(Mark::Tombstone),
+            result_item("void").with_mark(Mark::Tombstone),
+            user_item(),
         ];
         let history = History::from_items("h", items);
         assert!(history.is_settled());
@@ -289,7 +329,14 @@ mod unsettled_histories {
 
     #[test]
     fn settling_a_stored_repaired_history_changes_nothing() {
-        let items = [user(), ends(calls("a")), user(), ends(calls("a")), result("a"), result("x")];
+        let items = [
+            user_item(),
+            as_turn_end(call_item("a")),
+            user_item(),
+            as_turn_end(call_item("a")),
+            result_item("a"),
+            result_item("x"),
+        ];
         let history = History::from_items("h", items);
         let settled = history.settled();
         let stored = serde_json::to_string(&settled).unwrap();
@@ -303,7 +350,7 @@ mod unsettled_histories {
         let forget = || {
             hook::transform_context(|_, mut context| async move {
                 context.rewrite(1..context.len().min(2), []);
-                context.push(result("nobody's"));
+                context.push(result_item("nobody's"));
                 context
             })
         };
@@ -324,9 +371,9 @@ mod unsettled_histories {
 
     #[test]
     fn a_truncated_call_and_its_complete_sibling_are_kept_and_answered() {
-        let cut = ends(Item::tool_call("b", "t", r#"{"path":"/a"#));
-        let settled = check(
-            &[user(), Item::text("so"), calls("a"), cut, user()],
+        let cut = as_turn_end(Item::tool_call("b", "t", r#"{"path":"/a"#));
+        let settled = check_settled(
+            &[user_item(), Item::text("so"), call_item("a"), cut, user_item()],
             &[
                 "user: u",
                 "so",
@@ -339,7 +386,7 @@ mod unsettled_histories {
         );
         // Where a wire needs an object, the raw text is wrapped in one.
         let mut sent = settled.clone();
-        sent.push(user());
+        sent.push(user_item());
         for wire in [Wire::Anthropic, Wire::Gemini, Wire::Ollama] {
             assert!(
                 encode(wire, "m", &Request::new(sent.clone())).to_string().contains("INVALID_JSON")
@@ -350,37 +397,57 @@ mod unsettled_histories {
     #[test]
     fn a_turn_with_only_a_partial_call_leaves_nothing() {
         let begun = Item::tool_call("a", "t", r#"{"path":"/a"#).with_mark(Mark::Interrupted);
-        check(&[user(), begun.clone(), user(), Item::text("x")], &["user: u", "user: u", "x"]);
-        check(&[user(), begun], &["user: u"]);
+        check_settled(
+            &[user_item(), begun.clone(), user_item(), Item::text("x")],
+            &["user: u", "user: u", "x"],
+        );
+        check_settled(&[user_item(), begun], &["user: u"]);
     }
 
     #[test]
     fn complete_calls_of_an_incomplete_turn_are_removed() {
         let half = |item: Item| item.with_mark(Mark::Interrupted);
-        let items = [user(), half(calls("a")), half(Item::text("and")), half(calls("b")), user()];
-        check(&items, &["user: u", "and", "user: u"]);
+        let items = [
+            user_item(),
+            half(call_item("a")),
+            half(Item::text("and")),
+            half(call_item("b")),
+            user_item(),
+        ];
+        check_settled(&items, &["user: u", "and", "user: u"]);
     }
 
     #[test]
     fn an_open_call_before_another_reply_is_answered_in_between() {
-        check(
-            &[user(), ends(calls("a")), ends(Item::text("I could not look.")), user()],
+        check_settled(
+            &[
+                user_item(),
+                as_turn_end(call_item("a")),
+                as_turn_end(Item::text("I could not look.")),
+                user_item(),
+            ],
             &["user: u", "call a", "result a Interrupted", "I could not look.", "user: u"],
         );
     }
 
     #[test]
     fn an_open_call_before_an_instruction_is_answered_before_it() {
-        check(
-            &[user(), ends(calls("a")), Item::system("late"), user()],
+        check_settled(
+            &[user_item(), as_turn_end(call_item("a")), Item::system("late"), user_item()],
             &["user: u", "call a", "result a Interrupted", "system: late", "user: u"],
         );
     }
 
     #[test]
     fn open_calls_of_several_turns_are_answered_after_their_own_turn() {
-        check(
-            &[user(), ends(calls("a")), ends(calls("b")), user(), ends(calls("c"))],
+        check_settled(
+            &[
+                user_item(),
+                as_turn_end(call_item("a")),
+                as_turn_end(call_item("b")),
+                user_item(),
+                as_turn_end(call_item("c")),
+            ],
             &[
                 "user: u",
                 "call a",
@@ -397,35 +464,58 @@ mod unsettled_histories {
     #[test]
     fn a_result_between_calls_of_a_turn_is_moved_after_its_call() {
         // A turn as its one writer had it: the second call comes after the first one's result.
-        check(
-            &[user(), calls("a"), result("a"), ends(calls("b")), result("b"), user()],
+        check_settled(
+            &[
+                user_item(),
+                call_item("a"),
+                result_item("a"),
+                as_turn_end(call_item("b")),
+                result_item("b"),
+                user_item(),
+            ],
             &["user: u", "call a", "result a", "call b", "result b", "user: u"],
         );
     }
 
     #[test]
     fn results_out_of_call_order_are_unchanged() {
-        let items = [user(), calls("a"), ends(calls("b")), result("b"), result("a"), user()];
+        let items = [
+            user_item(),
+            call_item("a"),
+            as_turn_end(call_item("b")),
+            result_item("b"),
+            result_item("a"),
+            user_item(),
+        ];
         let expected = ["user: u", "call a", "call b", "result b", "result a", "user: u"];
-        let settled = check(&items, &expected);
+        let settled = check_settled(&items, &expected);
         assert_eq!(settled, History::from_items("h", items), "it was lawful");
     }
 
     #[test]
     fn a_trailing_orphan_result_is_removed() {
-        check(&[user(), ends(Item::text("x")), result("ghost")], &["user: u", "x"]);
-        check(&[result("ghost")], &[]);
+        check_settled(
+            &[user_item(), as_turn_end(Item::text("x")), result_item("ghost")],
+            &["user: u", "x"],
+        );
+        check_settled(&[result_item("ghost")], &[]);
     }
 
     #[test]
     fn an_orphan_result_and_an_open_call_are_both_repaired() {
-        check(
-            &[user(), result("ghost"), ends(calls("a")), user(), Item::text("x")],
+        check_settled(
+            &[
+                user_item(),
+                result_item("ghost"),
+                as_turn_end(call_item("a")),
+                user_item(),
+                Item::text("x"),
+            ],
             &["user: u", "call a", "result a Interrupted", "user: u", "x"],
         );
         // An orphan answers no other call, not even the only open one.
-        check(
-            &[user(), ends(calls("a")), result("ghost"), user()],
+        check_settled(
+            &[user_item(), as_turn_end(call_item("a")), result_item("ghost"), user_item()],
             &["user: u", "call a", "result a Interrupted", "user: u"],
         );
     }
@@ -435,22 +525,28 @@ mod unsettled_histories {
         let call = ToolCall { call_id: "a".into(), name: "t".into(), arguments: "{}".into() };
         for kind in [ResultKind::InvalidArguments, ResultKind::Error, ResultKind::Denied] {
             let wrong = Item::tool_result(ToolResult::for_call(&call, kind, "wrong"));
-            let items = [user(), ends(calls("a")), wrong, ends(Item::text("x")), user()];
+            let items = [
+                user_item(),
+                as_turn_end(call_item("a")),
+                wrong,
+                as_turn_end(Item::text("x")),
+                user_item(),
+            ];
             let answer = format!("result a {kind:?}");
-            let settled = check(&items, &["user: u", "call a", &answer, "x", "user: u"]);
+            let settled = check_settled(&items, &["user: u", "call a", &answer, "x", "user: u"]);
             assert_eq!(settled, History::from_items("h", items));
         }
     }
 
     #[test]
     fn a_reused_id_does_not_hide_an_open_call() {
-        check(
+        check_settled(
             &[
-                user(),
-                ends(calls("a")),
-                said("a", "one"),
-                ends(calls("a")),
-                user(),
+                user_item(),
+                as_turn_end(call_item("a")),
+                message_item("a", "one"),
+                as_turn_end(call_item("a")),
+                user_item(),
                 Item::text("x"),
             ],
             &[
@@ -467,15 +563,15 @@ mod unsettled_histories {
 
     #[test]
     fn a_generated_id_never_collides_with_the_history() {
-        check(
+        check_settled(
             &[
-                user(),
-                ends(calls("a")),
-                result("a"),
-                ends(calls("a")),
-                result("a"),
-                ends(calls("a_dup1")),
-                result("a_dup1"),
+                user_item(),
+                as_turn_end(call_item("a")),
+                result_item("a"),
+                as_turn_end(call_item("a")),
+                result_item("a"),
+                as_turn_end(call_item("a_dup1")),
+                result_item("a_dup1"),
             ],
             &[
                 "user: u",
@@ -492,27 +588,31 @@ mod unsettled_histories {
     #[test]
     fn tombstoned_calls_and_results_are_not_paired() {
         let void = |item: Item| item.with_mark(Mark::Tombstone);
-        check(
-            &[user(), void(ends(calls("a"))), result("a"), Item::text("x")],
+        check_settled(
+            &[user_item(), void(as_turn_end(call_item("a"))), result_item("a"), Item::text("x")],
             &["user: u", "call a", "x"],
         );
-        check(
-            &[user(), ends(calls("a")), void(result("a")), user()],
+        check_settled(
+            &[user_item(), as_turn_end(call_item("a")), void(result_item("a")), user_item()],
             &["user: u", "call a", "result a", "result a Interrupted", "user: u"],
         );
     }
 
     #[test]
     fn a_provider_call_without_its_result_is_kept_and_not_sent() {
-        let items = [user(), Item::text("Let me see."), ends(search()), user()];
-        let settled = check(&items, &["user: u", "Let me see.", "other", "user: u"]);
+        let items =
+            [user_item(), Item::text("Let me see."), as_turn_end(unfinished_search()), user_item()];
+        let settled = check_settled(&items, &["user: u", "Let me see.", "other", "user: u"]);
         let sent = encode(Wire::Anthropic, "m", &Request::new(settled)).to_string();
         assert!(sent.contains("Let me see.") && !sent.contains("srv1"), "{sent}");
     }
 
     #[test]
     fn a_reply_with_only_such_a_provider_call_sends_no_empty_message() {
-        let settled = check(&[user(), ends(search()), user()], &["user: u", "other", "user: u"]);
+        let settled = check_settled(
+            &[user_item(), as_turn_end(unfinished_search()), user_item()],
+            &["user: u", "other", "user: u"],
+        );
         let sent = encode(Wire::Anthropic, "m", &Request::new(settled));
         let roles: Vec<_> =
             sent["messages"].as_array().unwrap().iter().map(|it| &it["role"]).collect();
@@ -521,8 +621,8 @@ mod unsettled_histories {
 
     #[test]
     fn all_repairs_combined_settle_the_history_in_one_pass() {
-        let items: Vec<Item> = all_of_it().iter().cloned().collect();
-        let settled = check(
+        let items: Vec<Item> = history_with_all_faults().iter().cloned().collect();
+        let settled = check_settled(
             &items,
             &[
                 "user: u",
@@ -554,7 +654,7 @@ mod unsettled_histories {
         for wire in Wire::ALL {
             let model = WireProvider::new(wire, "m", ["one", "two"]);
             let agent = test_agent(model.clone()).with_tools([uncounted_tool("t")]);
-            let first = finish_run(agent.run_from(all_of_it(), "go on")).await;
+            let first = finish_run(agent.run_from(history_with_all_faults(), "go on")).await;
             first.check_outcome(EndReason::Completed, 1);
             // The history of the run is repaired, and is not repaired again.
             let kept = first.handle.history();
@@ -568,7 +668,7 @@ mod unsettled_histories {
                 let mut list = list.unwrap().clone();
                 // The marks of a cache stand on the newest message.
                 for message in &mut list {
-                    strip_marks(message);
+                    remove_cache_marks(message);
                 }
                 list
             };
@@ -580,8 +680,8 @@ mod unsettled_histories {
     #[tokio::test]
     async fn a_resumed_call_with_truncated_arguments_is_answered_and_not_run() {
         let ran = Counter::default();
-        let cut = ends(Item::tool_call("a", "t", r#"{"path":"/a"#));
-        let history = History::from_items("h", [user(), cut]);
+        let cut = as_turn_end(Item::tool_call("a", "t", r#"{"path":"/a"#));
+        let history = History::from_items("h", [user_item(), cut]);
         let model = Scripted::new(["I see."]);
         let agent = test_agent(model.clone()).with_tools([ok_tool("t", &ran)]);
         let open = history.unanswered_calls();
@@ -615,7 +715,7 @@ mod unsettled_histories {
     async fn an_open_call_from_transform_context_is_answered_in_the_request() {
         let remind = || {
             hook::transform_context(|_, context| async move {
-                let mut items = vec![user(), ends(calls("from-elsewhere"))];
+                let mut items = vec![user_item(), as_turn_end(call_item("from-elsewhere"))];
                 items.extend(context.iter().cloned());
                 History::from_items(context.id(), items)
             })
@@ -655,45 +755,45 @@ mod unsettled_histories {
 }
 
 /// A search that the provider began and did not end.
-fn search() -> Item {
-    own(r#"{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}"#)
+fn unfinished_search() -> Item {
+    provider_item(r#"{"type":"server_tool_use","id":"srv1","name":"web_search","input":{}}"#)
 }
 
 /// A history with everything that can be wrong with one.
-fn all_of_it() -> History {
+fn history_with_all_faults() -> History {
     let half = |item: Item| item.with_mark(Mark::Interrupted);
     History::from_items(
         "h",
         [
-            user(),
-            result("ghost"),
-            result("early"),
-            ends(calls("early")),
-            calls("a"),
-            ends(calls("a")),
-            said("a", "x"),
-            said("a", "y"),
-            said("a", "z"),
-            user(),
-            ends(Item::tool_call("cut", "t", r#"{"path":"/a"#)),
-            ends(search()),
+            user_item(),
+            result_item("ghost"),
+            result_item("early"),
+            as_turn_end(call_item("early")),
+            call_item("a"),
+            as_turn_end(call_item("a")),
+            message_item("a", "x"),
+            message_item("a", "y"),
+            message_item("a", "z"),
+            user_item(),
+            as_turn_end(Item::tool_call("cut", "t", r#"{"path":"/a"#)),
+            as_turn_end(unfinished_search()),
             half(Item::text("half")),
-            half(calls("never")),
-            user(),
-            ends(calls("a")),
-            calls("b"),
-            ends(calls("c")),
-            result("c"),
+            half(call_item("never")),
+            user_item(),
+            as_turn_end(call_item("a")),
+            call_item("b"),
+            as_turn_end(call_item("c")),
+            result_item("c"),
         ],
     )
 }
 
-fn strip_marks(json: &mut serde_json::Value) {
+fn remove_cache_marks(json: &mut serde_json::Value) {
     match json {
-        serde_json::Value::Array(list) => list.iter_mut().for_each(strip_marks),
+        serde_json::Value::Array(list) => list.iter_mut().for_each(remove_cache_marks),
         serde_json::Value::Object(fields) => {
             fields.shift_remove("cache_control");
-            fields.values_mut().for_each(strip_marks);
+            fields.values_mut().for_each(remove_cache_marks);
         }
         _ => {}
     }

@@ -7,7 +7,7 @@ use crate::env::TimeLimit;
 use crate::error::{Error, ErrorKind};
 
 /// How a hook is called in an error that names it already.
-pub(super) const HOOK_PRONOUN: &str = "it";
+pub(super) const HOOK_NAME_IN_ERRORS: &str = "it";
 
 /// Asks, and waits for the answer for at most `limit`. Dropping the future drops the answer.
 pub(super) async fn invoke_hook<'a, T>(
@@ -17,13 +17,13 @@ pub(super) async fn invoke_hook<'a, T>(
     limit: TimeLimit,
     question: impl FnOnce() -> HookFuture<'a, T>,
 ) -> Result<T, Error> {
-    let answer = call_with_timeout(HOOK_PRONOUN, limit, question).await;
+    let answer = call_with_timeout(HOOK_NAME_IN_ERRORS, limit, question).await;
     answer.and_then(|answer| answer).map_err(|error| hook_error(hook, method, state, error))
 }
 
 /// Runs code of a hook; a panic is an error.
 pub(super) fn catch_hook_panic<T>(f: impl FnOnce() -> T) -> Result<T, Error> {
-    timed_call::catch_named_panic(HOOK_PRONOUN, f)
+    timed_call::catch_named_panic(HOOK_NAME_IN_ERRORS, f)
 }
 
 /// Names the hook, its agent and its method in an error.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::agent::State;
-use crate::agent::hook::invoke::{HOOK_PRONOUN, hook_error};
+use crate::agent::hook::invoke::{HOOK_NAME_IN_ERRORS, hook_error};
 use crate::agent::hook::{Hook, HookFuture};
 use crate::agent::timed_call::TimedCall;
 use crate::env::TimeLimit;
@@ -53,7 +53,7 @@ impl Observer {
     where
         ObserverFuture: From<TimedCall<'static, Result<T, Error>>>,
     {
-        let answer = TimedCall::new(HOOK_PRONOUN, limit, || call(&**hook));
+        let answer = TimedCall::new(HOOK_NAME_IN_ERRORS, limit, || call(&**hook));
         let answer = answer.map_or_else(ObserverFuture::Panicked, ObserverFuture::from);
         Self { hook: Arc::clone(hook), method, state: Arc::clone(state), future: answer }
     }
@@ -71,10 +71,10 @@ impl Observer {
     ) -> Poll<Result<Vec<Item>, Error>> {
         let given = match &mut self.future {
             ObserverFuture::Unit(end) => {
-                end.poll(HOOK_PRONOUN, cx).map(|given| given.flatten().map(|()| Vec::new()))
+                end.poll(HOOK_NAME_IN_ERRORS, cx).map(|given| given.flatten().map(|()| Vec::new()))
             }
             ObserverFuture::Notes(notes) => {
-                notes.poll(HOOK_PRONOUN, cx).map(|given| check_notes(given.flatten()?))
+                notes.poll(HOOK_NAME_IN_ERRORS, cx).map(|given| check_notes(given.flatten()?))
             }
             ObserverFuture::Panicked(error) => Poll::Ready(Err(error.clone())),
         };
@@ -84,8 +84,8 @@ impl Observer {
     /// Drops the hook's future, which is an error if it panics.
     pub(in crate::agent) fn cancel(&mut self) -> Result<(), Error> {
         let dropped = match &mut self.future {
-            ObserverFuture::Unit(end) => end.cancel(HOOK_PRONOUN),
-            ObserverFuture::Notes(notes) => notes.cancel(HOOK_PRONOUN),
+            ObserverFuture::Unit(end) => end.cancel(HOOK_NAME_IN_ERRORS),
+            ObserverFuture::Notes(notes) => notes.cancel(HOOK_NAME_IN_ERRORS),
             ObserverFuture::Panicked(_) => Ok(()),
         };
         dropped.map_err(|error| hook_error(&*self.hook, self.method, &self.state, error))

@@ -26,12 +26,12 @@ fn long_turn(n: usize) -> Vec<Item> {
     items
 }
 
-fn compacted(history: &History) -> usize {
+fn compacted_count(history: &History) -> usize {
     history.iter().filter(|item| item.compacted).count()
 }
 
 /// Replies that think and call, and a last one.
-fn talk(turns: usize) -> Vec<Reply> {
+fn tool_turn_replies(turns: usize) -> Vec<Reply> {
     let reply = |n: usize| {
         let arguments = json!({ "text": format!("{n} {}", "i".repeat(3_000)) });
         Reply::new().think(&"t".repeat(1_000)).call("look", arguments).usage(token_usage(90, 9))
@@ -39,14 +39,14 @@ fn talk(turns: usize) -> Vec<Reply> {
     (0..turns).map(reply).chain(["Done.".into()]).collect()
 }
 
-fn rewritten(told: &FinishedRun) -> usize {
+fn rewrite_count(told: &FinishedRun) -> usize {
     let is_it =
         |event: &&Event| matches!(event, Event::Rewritten { why: RewriteReason::Compacted, .. });
     told.events.iter().filter(is_it).count()
 }
 
-async fn aged(turns: usize, ageing: Option<Ageing>) -> (FinishedRun, Vec<Request>) {
-    let model = Scripted::new(talk(turns));
+async fn run_with_ageing(turns: usize, ageing: Option<Ageing>) -> (FinishedRun, Vec<Request>) {
+    let model = Scripted::new(tool_turn_replies(turns));
     let mut agent =
         test_agent(model.clone()).with_tools([constant_tool("look", "seen")]).with_max_turns(99);
     if let Some(ageing) = ageing {
@@ -70,7 +70,7 @@ fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
         compaction.validate(&before).unwrap();
         let mut after = before.clone();
         compaction.apply(&mut after);
-        assert_eq!((compacted(&after), compaction.from), (2 * old, 0));
+        assert_eq!((compacted_count(&after), compaction.from), (2 * old, 0));
         assert_eq!(ageing.plan_compaction(&after), None, "once");
         let stays = |item: &&Item| item.as_text().is_some() || item.as_tool_result().is_some();
         assert!(before.iter().filter(stays).eq(after.iter().filter(stays)));
@@ -84,12 +84,12 @@ fn old_turns_are_shortened_in_batches_and_the_newest_stay_whole() {
 
 #[tokio::test]
 async fn ageing_is_off_by_default_and_needs_no_window() {
-    let (told, requests) = aged(12, None).await;
-    assert_eq!((rewritten(&told), compacted(&requests[12].context)), (0, 0));
-    let (told, requests) = aged(12, Some(Ageing::after_turns(4))).await;
-    assert_eq!(rewritten(&told), 2);
+    let (told, requests) = run_with_ageing(12, None).await;
+    assert_eq!((rewrite_count(&told), compacted_count(&requests[12].context)), (0, 0));
+    let (told, requests) = run_with_ageing(12, Some(Ageing::after_turns(4))).await;
+    assert_eq!(rewrite_count(&told), 2);
     // Two marks a turn: its thought and its call.
-    let marks: Vec<usize> = requests.iter().map(|it| compacted(&it.context)).collect();
+    let marks: Vec<usize> = requests.iter().map(|it| compacted_count(&it.context)).collect();
     assert_eq!(marks, [0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 16]);
     assert!(!was_reactively_compacted(&told.outcome.history));
     assert_eq!(told.refold_history(History::from_id("id-1")), told.outcome.history);
@@ -97,9 +97,9 @@ async fn ageing_is_off_by_default_and_needs_no_window() {
 
 #[tokio::test]
 async fn between_batches_each_request_extends_the_previous_one() {
-    let (_, requests) = aged(12, Some(Ageing::after_turns(4))).await;
+    let (_, requests) = run_with_ageing(12, Some(Ageing::after_turns(4))).await;
     for wire in Wire::ALL {
-        let bodies: Vec<String> = requests.iter().map(|it| messages(wire, it)).collect();
+        let bodies: Vec<String> = requests.iter().map(|it| encoded_messages(wire, it)).collect();
         for (n, pair) in bodies.windows(2).enumerate() {
             let is_prefix = pair[1].starts_with(pair[0].trim_end_matches(']'));
             assert_eq!(is_prefix, n + 1 != 8 && n + 1 != 12, "{wire} {n}");
@@ -108,7 +108,7 @@ async fn between_batches_each_request_extends_the_previous_one() {
 }
 
 /// The messages of a request as text, without the marks of caches.
-fn messages(wire: Wire, request: &Request) -> String {
+fn encoded_messages(wire: Wire, request: &Request) -> String {
     let mut request = Request::new(request.context.clone());
     request.options.max_output_tokens = Some(100);
     request.options.cache = turnstream::request::Cache::Off;
@@ -128,7 +128,7 @@ async fn ageing_is_not_the_one_compaction_of_a_request_that_did_not_fit() {
         .with_compactor(Truncator::new().with_keep_turns(1));
     let first = finish_run(agent.run_from(history_of((0..5).flat_map(long_turn)), "go")).await;
     first.check_outcome(EndReason::Completed, 2);
-    assert_eq!(rewritten(&first), 2);
+    assert_eq!(rewrite_count(&first), 2);
     assert!(was_reactively_compacted(&first.outcome.history));
     // Ageing goes on, and the note stays.
     let second = finish_run(agent.run_from(first.outcome.history.clone(), "more")).await;
@@ -150,7 +150,7 @@ async fn usage_reported_after_a_batch_counts_and_usage_before_it_does_not() {
     let model = Scripted::new([Reply::text("Done.").usage(token_usage(700, 7))]);
     let agent = test_agent(model.clone()).with_ageing(ageing).with_window(Window::new(1_000_000));
     let told = finish_run(agent.run_from(before.clone(), "go")).await;
-    assert_eq!(rewritten(&told), 1);
+    assert_eq!(rewrite_count(&told), 1);
     assert_eq!(model.requests()[0].context.len(), before.len() + 1, "no note comes in");
     let asked = estimate_tokens(&model.requests()[0].context, &BytesDiv4);
     assert_ne!(asked, estimate_tokens(&before, &BytesDiv4));

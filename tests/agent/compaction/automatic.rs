@@ -16,32 +16,34 @@ use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
-use super::{failures, look, looks, order, told};
+use super::{compaction_order, failure_log_hook, look_call_reply, look_tool, run_to_end};
 use crate::support::items::{
     history_of, message_texts, round_trip_json, session_items, token_usage,
 };
 
 /// Its requests are near the window from 800 tokens on.
-fn agent(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
+fn agent_near_window(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {
     Agent::new(model.clone())
-        .with_tools([look(120)])
+        .with_tools([look_tool(120)])
         .with_window(Window::new(1_000))
         .with_compactor(compactor)
 }
 
-fn summarizer(replies: impl IntoIterator<Item = Reply>) -> (Summarizer, Scripted) {
+fn scripted_summarizer(replies: impl IntoIterator<Item = Reply>) -> (Summarizer, Scripted) {
     let model = Scripted::new(replies).with_model("cheap");
     (Summarizer::new(model.clone()).with_keep_turns(1), model)
 }
 
-fn sum() -> Reply {
+fn summary_reply() -> Reply {
     Reply::text("The name is Ada.").usage(token_usage(50, 5))
 }
 
 /// A compactor that counts how often it is asked.
-fn counted<C: Compactor + 'static>(compactor: C) -> (Arc<AtomicUsize>, impl Compactor + 'static) {
-    struct Counted<C>(Arc<AtomicUsize>, C);
-    impl<C: Compactor> Compactor for Counted<C> {
+fn counting_compactor<C: Compactor + 'static>(
+    compactor: C,
+) -> (Arc<AtomicUsize>, impl Compactor + 'static) {
+    struct CountingCompactor<C>(Arc<AtomicUsize>, C);
+    impl<C: Compactor> Compactor for CountingCompactor<C> {
         fn compact(
             &self,
             history: &History,
@@ -51,20 +53,23 @@ fn counted<C: Compactor + 'static>(compactor: C) -> (Arc<AtomicUsize>, impl Comp
         }
     }
     let asked = Arc::new(AtomicUsize::new(0));
-    (asked.clone(), Counted(asked, compactor))
+    (asked.clone(), CountingCompactor(asked, compactor))
 }
 
 #[tokio::test]
 async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
     let model = Scripted::new([
-        looks(token_usage(300, 10)),
-        looks(token_usage(700, 10)),
-        looks(token_usage(800, 10)),
+        look_call_reply(token_usage(300, 10)),
+        look_call_reply(token_usage(700, 10)),
+        look_call_reply(token_usage(800, 10)),
         Reply::text("You are Ada.").usage(token_usage(200, 10)),
     ]);
-    let (summarize, cheap) = summarizer([sum()]);
-    let (events, outcome) = told(agent(&model, summarize).run("I am Ada.")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("tttct", EndReason::Completed));
+    let (summarize, cheap) = scripted_summarizer([summary_reply()]);
+    let (events, outcome) = run_to_end(agent_near_window(&model, summarize).run("I am Ada.")).await;
+    assert_eq!(
+        (compaction_order(&events).as_str(), outcome.reason),
+        ("tttct", EndReason::Completed)
+    );
     assert_eq!(outcome.usage, token_usage(2_050, 45), "the summary counts");
     let rewritten = events.iter().find_map(|event| match event {
         Event::Rewritten { usage, .. } => Some(*usage),
@@ -80,40 +85,48 @@ async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
 
 #[tokio::test]
 async fn below_the_threshold_or_without_a_window_the_compactor_is_not_called() {
-    let replies = || [looks(token_usage(750, 10)), looks(token_usage(750, 10)), "done".into()];
-    let (asked, never) = counted(Truncator::new());
+    let replies = || {
+        [
+            look_call_reply(token_usage(750, 10)),
+            look_call_reply(token_usage(750, 10)),
+            "done".into(),
+        ]
+    };
+    let (asked, never) = counting_compactor(Truncator::new());
     let model = Scripted::new(replies());
-    let (events, _) = told(agent(&model, never).run("go")).await;
-    assert_eq!((order(&events).as_str(), asked.load(Ordering::Relaxed)), ("ttt", 0));
+    let (events, _) = run_to_end(agent_near_window(&model, never).run("go")).await;
+    assert_eq!((compaction_order(&events).as_str(), asked.load(Ordering::Relaxed)), ("ttt", 0));
     // The same with a longer answer in mind.
-    let (asked, some) = counted(Truncator::new());
+    let (asked, some) = counting_compactor(Truncator::new());
     let model = Scripted::new(replies());
-    told(agent(&model, some).with_max_output_tokens(300).run("go")).await;
+    run_to_end(agent_near_window(&model, some).with_max_output_tokens(300).run("go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 1);
-    let model = Scripted::new([looks(token_usage(9_000, 10)), "done".into()]);
-    let (asked, never) = counted(Truncator::new());
-    let agent = Agent::new(model).with_tools([look(4)]).with_compactor(never);
-    told(agent.run("go")).await;
+    let model = Scripted::new([look_call_reply(token_usage(9_000, 10)), "done".into()]);
+    let (asked, never) = counting_compactor(Truncator::new());
+    let agent = Agent::new(model).with_tools([look_tool(4)]).with_compactor(never);
+    run_to_end(agent.run("go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0);
-    let model = Scripted::new([looks(token_usage(9_000, 10)), "done".into()]);
-    let (_, never) = counted(Truncator::new());
-    let (events, _) = told(self::agent(&model, never).without_compactor().run("go")).await;
-    assert_eq!(order(&events), "tt");
+    let model = Scripted::new([look_call_reply(token_usage(9_000, 10)), "done".into()]);
+    let (_, never) = counting_compactor(Truncator::new());
+    let (events, _) =
+        run_to_end(self::agent_near_window(&model, never).without_compactor().run("go")).await;
+    assert_eq!(compaction_order(&events), "tt");
 }
 
 #[tokio::test]
 async fn automatic_compaction_runs_each_time_the_window_fills_up() {
-    let full = || looks(token_usage(850, 10));
+    let full = || look_call_reply(token_usage(850, 10));
     let model = Scripted::new([
-        looks(token_usage(100, 1)),
+        look_call_reply(token_usage(100, 1)),
         full(),
-        looks(token_usage(300, 1)),
+        look_call_reply(token_usage(300, 1)),
         full(),
         Reply::text("done").usage(token_usage(300, 1)),
     ]);
-    let (summarize, cheap) = summarizer([sum(), sum(), sum()]);
-    let (events, _) = told(agent(&model, summarize).run("go")).await;
-    assert_eq!((order(&events).as_str(), cheap.requests().len()), ("ttcttct", 2));
+    let (summarize, cheap) =
+        scripted_summarizer([summary_reply(), summary_reply(), summary_reply()]);
+    let (events, _) = run_to_end(agent_near_window(&model, summarize).run("go")).await;
+    assert_eq!((compaction_order(&events).as_str(), cheap.requests().len()), ("ttcttct", 2));
 }
 
 #[tokio::test]
@@ -122,45 +135,50 @@ async fn a_stored_history_is_compacted_before_the_first_request() {
     long.push(Item::user("x".repeat(4_000)));
     long.push(Item::text("I have read it."));
     let model = Scripted::new(["done"]);
-    let (summarize, _) = summarizer([sum()]);
-    let run = agent(&model, summarize).run_from(round_trip_json(&history_of(long)), "go");
-    assert_eq!(order(&told(run).await.0), "ct");
+    let (summarize, _) = scripted_summarizer([summary_reply()]);
+    let run =
+        agent_near_window(&model, summarize).run_from(round_trip_json(&history_of(long)), "go");
+    assert_eq!(compaction_order(&run_to_end(run).await.0), "ct");
 }
 
 #[tokio::test]
 async fn usage_from_before_a_compaction_does_not_trigger_another() {
     let model = Scripted::new([
-        looks(token_usage(100, 1)),
-        looks(token_usage(990, 10)),
+        look_call_reply(token_usage(100, 1)),
+        look_call_reply(token_usage(990, 10)),
         // A server that counts nothing: what was counted before is not the history any more.
-        looks(token_usage(0, 0)),
-        looks(token_usage(0, 0)),
+        look_call_reply(token_usage(0, 0)),
+        look_call_reply(token_usage(0, 0)),
         "done".into(),
         "more".into(),
     ]);
-    let (summarize, cheap) = summarizer([sum(), sum()]);
-    let agent = agent(&model, summarize);
-    let (events, outcome) = told(agent.run("go")).await;
-    assert_eq!(order(&events), "ttcttt");
-    let (events, _) = told(agent.run_from(round_trip_json(&outcome.history), "on")).await;
-    assert_eq!(order(&events), "t");
+    let (summarize, cheap) = scripted_summarizer([summary_reply(), summary_reply()]);
+    let agent = agent_near_window(&model, summarize);
+    let (events, outcome) = run_to_end(agent.run("go")).await;
+    assert_eq!(compaction_order(&events), "ttcttt");
+    let (events, _) = run_to_end(agent.run_from(round_trip_json(&outcome.history), "on")).await;
+    assert_eq!(compaction_order(&events), "t");
     assert_eq!(cheap.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_fruitless_compaction_is_not_retried_until_the_request_has_grown() {
     let model = Scripted::new([
-        looks(token_usage(800, 10)),
-        looks(token_usage(820, 10)),
-        looks(token_usage(850, 10)),
-        looks(token_usage(870, 10)),
+        look_call_reply(token_usage(800, 10)),
+        look_call_reply(token_usage(820, 10)),
+        look_call_reply(token_usage(850, 10)),
+        look_call_reply(token_usage(870, 10)),
         "done".into(),
     ]);
     let (asked, fails) =
-        counted(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))));
-    let (seen, failure) = failures();
-    let (events, outcome) = told(agent(&model, fails).with_hook(failure).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttttt", EndReason::Completed));
+        counting_compactor(compactor_fn(|_: &History| Err(Error::new(ErrorKind::Other, "no"))));
+    let (seen, failure) = failure_log_hook();
+    let (events, outcome) =
+        run_to_end(agent_near_window(&model, fails).with_hook(failure).run("go")).await;
+    assert_eq!(
+        (compaction_order(&events).as_str(), outcome.reason),
+        ("ttttt", EndReason::Completed)
+    );
     // At 844, with 34 for the result, not at 864 and 894, but at 914.
     assert_eq!(asked.load(Ordering::Relaxed), 2);
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::Other; 2]);
@@ -168,22 +186,26 @@ async fn a_fruitless_compaction_is_not_retried_until_the_request_has_grown() {
 
 #[tokio::test]
 async fn the_usage_of_a_failed_summary_is_counted_and_the_history_is_unchanged() {
-    let model =
-        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(800, 10)), "done".into()]);
-    let (summarize, _) = summarizer([sum().stop(StopReason::MaxTokens)]);
-    let (seen, failure) = failures();
-    let (events, outcome) = told(agent(&model, summarize).with_hook(failure).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.usage), ("tt0t", token_usage(860, 16)));
+    let model = Scripted::new([
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(800, 10)),
+        "done".into(),
+    ]);
+    let (summarize, _) = scripted_summarizer([summary_reply().stop(StopReason::MaxTokens)]);
+    let (seen, failure) = failure_log_hook();
+    let (events, outcome) =
+        run_to_end(agent_near_window(&model, summarize).with_hook(failure).run("go")).await;
+    assert_eq!((compaction_order(&events).as_str(), outcome.usage), ("tt0t", token_usage(860, 16)));
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::GenerationFailed]);
     assert!(!outcome.history.iter().any(|item| item.compacted));
     assert_eq!(model.requests()[2].history.len(), 7);
 }
 
-async fn fails(compactor: impl Compactor + 'static, kind: ErrorKind) {
-    let model = Scripted::new([looks(token_usage(900, 10)), "done".into()]);
-    let (seen, failure) = failures();
-    let agent = agent(&model, compactor).with_hook(failure);
-    assert_eq!(order(&told(agent.run("go")).await.0), "tt");
+async fn assert_compaction_fails(compactor: impl Compactor + 'static, kind: ErrorKind) {
+    let model = Scripted::new([look_call_reply(token_usage(900, 10)), "done".into()]);
+    let (seen, failure) = failure_log_hook();
+    let agent = agent_near_window(&model, compactor).with_hook(failure);
+    assert_eq!(compaction_order(&run_to_end(agent.run("go")).await.0), "tt");
     assert_eq!(*seen.lock().unwrap(), [kind]);
 }
 
@@ -199,26 +221,26 @@ async fn a_compaction_that_does_not_shorten_is_rejected() {
         Ok(Some(Compaction::new(0, to, vec![])))
     });
     let panics = compactor_fn(|_: &History| panic!("no"));
-    fails(longer, ErrorKind::InvalidRequest).await;
-    fails(parting, ErrorKind::InvalidRequest).await;
-    fails(panics, ErrorKind::Panic).await;
+    assert_compaction_fails(longer, ErrorKind::InvalidRequest).await;
+    assert_compaction_fails(parting, ErrorKind::InvalidRequest).await;
+    assert_compaction_fails(panics, ErrorKind::Panic).await;
 }
 
 #[tokio::test]
 async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
     let run = async |bytes: usize| {
         let model = Scripted::new([
-            looks(token_usage(300, 1)),
-            looks(token_usage(450, 10)),
+            look_call_reply(token_usage(300, 1)),
+            look_call_reply(token_usage(450, 10)),
             Reply::text("done").usage(token_usage(1, 1)),
         ]);
-        let (summarize, cheap) = summarizer([sum()]);
+        let (summarize, cheap) = scripted_summarizer([summary_reply()]);
         let chain =
             Truncator::new().with_keep_turns(1).with_max_result_bytes(400).or_else(summarize);
-        let agent = agent(&model, chain).with_tools([look(bytes)]);
-        let (events, outcome) = told(agent.run("go ".repeat(30))).await;
+        let agent = agent_near_window(&model, chain).with_tools([look_tool(bytes)]);
+        let (events, outcome) = run_to_end(agent.run("go ".repeat(30))).await;
         assert_eq!(outcome.reason, EndReason::Completed);
-        (order(&events), cheap.requests().len())
+        (compaction_order(&events), cheap.requests().len())
     };
     assert_eq!(run(1_600).await, ("ttct".to_owned(), 0));
     // The newest result still has 800 tokens.
@@ -228,13 +250,13 @@ async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
 #[tokio::test]
 async fn queued_input_survives_an_automatic_compaction() {
     let model = Scripted::new([
-        looks(token_usage(10, 1)),
-        looks(token_usage(900, 10)),
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(900, 10)),
         "done".into(),
         Reply::text("bye").usage(token_usage(20, 1)),
     ]);
-    let (summarize, _) = summarizer([sum()]);
-    let mut run = agent(&model, summarize).run("go");
+    let (summarize, _) = scripted_summarizer([summary_reply()]);
+    let mut run = agent_near_window(&model, summarize).run("go");
     while let Some(event) = run.next().await {
         match event.unwrap() {
             Event::TurnStarted { turn: 2, .. } => drop(run.steer("be brief").unwrap()),
@@ -252,40 +274,51 @@ async fn queued_input_survives_an_automatic_compaction() {
 
 #[tokio::test(start_paused = true)]
 async fn a_compactor_that_takes_too_long_is_dropped_and_the_request_is_sent() {
-    let model =
-        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "done".into()]);
-    let (summarize, cheap) = summarizer([sum().delay(Duration::from_secs(121))]);
-    let (seen, failure) = failures();
-    let agent = agent(&model, summarize).with_hook(failure);
+    let model = Scripted::new([
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(900, 10)),
+        "done".into(),
+    ]);
+    let (summarize, cheap) = scripted_summarizer([summary_reply().delay(Duration::from_secs(121))]);
+    let (seen, failure) = failure_log_hook();
+    let agent = agent_near_window(&model, summarize).with_hook(failure);
     let begun = tokio::time::Instant::now();
-    assert_eq!(order(&told(agent.clone().run("go")).await.0), "ttt");
+    assert_eq!(compaction_order(&run_to_end(agent.clone().run("go")).await.0), "ttt");
     assert_eq!(begun.elapsed(), Duration::from_mins(2));
     assert_eq!(
         (cheap.in_flight(), seen.lock().unwrap().as_slice()),
         (0, &[ErrorKind::Timeout][..])
     );
 
-    let model =
-        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "done".into()]);
-    let (summarize, _) = summarizer([sum().delay(Duration::from_secs(200))]);
-    let agent = self::agent(&model, summarize).with_compactor_timeout(Duration::from_mins(5));
-    assert_eq!(order(&told(agent.run("go")).await.0), "ttct");
+    let model = Scripted::new([
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(900, 10)),
+        "done".into(),
+    ]);
+    let (summarize, _) = scripted_summarizer([summary_reply().delay(Duration::from_secs(200))]);
+    let agent =
+        self::agent_near_window(&model, summarize).with_compactor_timeout(Duration::from_mins(5));
+    assert_eq!(compaction_order(&run_to_end(agent.run("go")).await.0), "ttct");
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropping_or_interrupting_the_run_drops_the_summary_request() {
     for interrupt in [true, false] {
-        let model =
-            Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "never".into()]);
-        let (summarize, cheap) = summarizer([sum().delay(Duration::from_mins(1))]);
-        let mut run = agent(&model, summarize).run("go");
+        let model = Scripted::new([
+            look_call_reply(token_usage(10, 1)),
+            look_call_reply(token_usage(900, 10)),
+            "never".into(),
+        ]);
+        let (summarize, cheap) =
+            scripted_summarizer([summary_reply().delay(Duration::from_mins(1))]);
+        let mut run = agent_near_window(&model, summarize).run("go");
         let handle = run.handle();
         let mut events = Vec::new();
         // The next event is not there as long as nobody waits for the summary.
         while let std::task::Poll::Ready(Some(event)) = futures::poll!(run.next()) {
             events.push(event.unwrap());
         }
-        assert_eq!((order(&events).as_str(), cheap.in_flight()), ("tt", 1));
+        assert_eq!((compaction_order(&events).as_str(), cheap.in_flight()), ("tt", 1));
         if interrupt {
             run.interrupt();
             let outcome = run.outcome().await;
@@ -300,12 +333,16 @@ async fn dropping_or_interrupting_the_run_drops_the_summary_request() {
 
 #[tokio::test]
 async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
-    let model =
-        Scripted::new([looks(token_usage(10, 1)), looks(token_usage(900, 10)), "never".into()]);
-    let (summarize, _) = summarizer([sum()]);
-    let agent = agent(&model, summarize).with_budget(Budget::new().with_total_tokens(940));
-    let (events, outcome) = told(agent.run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttc", EndReason::Budget));
+    let model = Scripted::new([
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(900, 10)),
+        "never".into(),
+    ]);
+    let (summarize, _) = scripted_summarizer([summary_reply()]);
+    let agent =
+        agent_near_window(&model, summarize).with_budget(Budget::new().with_total_tokens(940));
+    let (events, outcome) = run_to_end(agent.run("go")).await;
+    assert_eq!((compaction_order(&events).as_str(), outcome.reason), ("ttc", EndReason::Budget));
     assert_eq!(outcome.budget.unwrap().kind, BudgetKind::TotalTokens);
     assert!(outcome.history.is_settled());
 }
@@ -314,11 +351,15 @@ async fn a_budget_that_the_summary_crosses_ends_the_run_before_the_request() {
 async fn a_summary_is_priced_by_the_model_that_wrote_it() {
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with_price("scripted", price(100.0)).with_price("cheap", price(1.0));
-    let model =
-        Scripted::new([looks(token_usage(10, 0)), looks(token_usage(900, 0)), "done".into()]);
-    let (summarize, _) = summarizer([Reply::text("Ada.").usage(token_usage(50, 0))]);
-    let agent = agent(&model, summarize).with_budget(Budget::new().with_cost_limit(9.0, prices));
-    let (_, outcome) = told(agent.run("go")).await;
+    let model = Scripted::new([
+        look_call_reply(token_usage(10, 0)),
+        look_call_reply(token_usage(900, 0)),
+        "done".into(),
+    ]);
+    let (summarize, _) = scripted_summarizer([Reply::text("Ada.").usage(token_usage(50, 0))]);
+    let agent = agent_near_window(&model, summarize)
+        .with_budget(Budget::new().with_cost_limit(9.0, prices));
+    let (_, outcome) = run_to_end(agent.run("go")).await;
     assert_eq!(outcome.cost, Some(910 * 100 + 50));
 }
 
@@ -326,18 +367,19 @@ async fn a_summary_is_priced_by_the_model_that_wrote_it() {
 async fn reactive_compaction_happens_once_regardless_of_automatic_compactions() {
     let full = || Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
     let model = Scripted::new([
-        looks(token_usage(10, 1)),
-        looks(token_usage(900, 10)),
-        looks(token_usage(20, 1)),
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(900, 10)),
+        look_call_reply(token_usage(20, 1)),
         full(),
-        looks(token_usage(30, 1)),
-        looks(token_usage(900, 10)),
+        look_call_reply(token_usage(30, 1)),
+        look_call_reply(token_usage(900, 10)),
         full(),
         "never".into(),
     ]);
-    let (summarize, cheap) = summarizer([sum(), sum(), sum(), sum()]);
-    let (events, outcome) = told(agent(&model, summarize).run("go")).await;
-    assert_eq!(order(&events), "ttcttcttct");
+    let (summarize, cheap) =
+        scripted_summarizer([summary_reply(), summary_reply(), summary_reply(), summary_reply()]);
+    let (events, outcome) = run_to_end(agent_near_window(&model, summarize).run("go")).await;
+    assert_eq!(compaction_order(&events), "ttcttcttct");
     assert_eq!((outcome.reason, cheap.requests().len()), (EndReason::ContextWindow, 3));
     assert!(was_reactively_compacted(&outcome.history), "a summary does not lose the note");
 }
@@ -346,53 +388,62 @@ async fn reactive_compaction_happens_once_regardless_of_automatic_compactions() 
 async fn a_failed_reactive_summary_is_counted_and_the_run_ends_with_the_overflow_error() {
     let full = Error::new(ErrorKind::ContextWindow, "too long");
     let model = Scripted::new([
-        looks(token_usage(10, 1)),
-        looks(token_usage(10, 1)),
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(10, 1)),
         Reply::error(full.clone()),
         "never".into(),
     ]);
-    let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
-    let (events, outcome) = told(agent(&model, summarize).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", EndReason::ContextWindow));
+    let (summarize, _) = scripted_summarizer([summary_reply().stop(StopReason::Refusal)]);
+    let (events, outcome) = run_to_end(agent_near_window(&model, summarize).run("go")).await;
+    assert_eq!(
+        (compaction_order(&events).as_str(), outcome.reason),
+        ("ttt0", EndReason::ContextWindow)
+    );
     assert_eq!((outcome.error, outcome.usage), (Some(full), token_usage(70, 7)));
 
     // The same where a turn has said it.
     let model = Scripted::new([
-        looks(token_usage(10, 1)),
-        looks(token_usage(10, 1)),
+        look_call_reply(token_usage(10, 1)),
+        look_call_reply(token_usage(10, 1)),
         Reply::text("so").stop(StopReason::ContextWindow),
         "never".into(),
     ]);
-    let (summarize, _) = summarizer([sum().stop(StopReason::Refusal)]);
-    let (events, outcome) = told(agent(&model, summarize).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("ttt0", EndReason::ContextWindow));
+    let (summarize, _) = scripted_summarizer([summary_reply().stop(StopReason::Refusal)]);
+    let (events, outcome) = run_to_end(agent_near_window(&model, summarize).run("go")).await;
+    assert_eq!(
+        (compaction_order(&events).as_str(), outcome.reason),
+        ("ttt0", EndReason::ContextWindow)
+    );
     assert_eq!((outcome.error, outcome.usage), (None, token_usage(70, 7)));
 }
 
 #[tokio::test]
 async fn reported_usage_accounts_for_hooks_that_shrink_the_request() {
     // The ledger is long, what is sent is not.
-    let model =
-        Scripted::new([looks(token_usage(90, 1)), looks(token_usage(95, 1)), "done".into()]);
-    let (asked, never) = counted(Truncator::new());
+    let model = Scripted::new([
+        look_call_reply(token_usage(90, 1)),
+        look_call_reply(token_usage(95, 1)),
+        "done".into(),
+    ]);
+    let (asked, never) = counting_compactor(Truncator::new());
     let only = hook::transform_context(|_, mut context| async move {
         context.rewrite(0..context.len().saturating_sub(3), [Item::user("go")]);
         context
     });
-    let agent = agent(&model, never).with_hook(only);
-    told(agent.run_from(history_of(session_items(40)), "go")).await;
+    let agent = agent_near_window(&model, never).with_hook(only);
+    run_to_end(agent.run_from(history_of(session_items(40)), "go")).await;
     assert_eq!(asked.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn a_panicking_token_counter_skips_the_compaction() {
-    let model = Scripted::new([looks(token_usage(900, 10)), Reply::text("Done.")]);
-    let (seen, hook) = failures();
-    let agent = agent(&model, Truncator::new())
+    let model = Scripted::new([look_call_reply(token_usage(900, 10)), Reply::text("Done.")]);
+    let (seen, hook) = failure_log_hook();
+    let agent = agent_near_window(&model, Truncator::new())
         .with_window(Window::new(1_000).with_counter(|_: &str| -> u64 { panic!("no tokenizer") }))
         .with_hook(hook);
-    let (events, outcome) = told(agent.run("go")).await;
-    assert_eq!((outcome.reason, order(&events).as_str()), (EndReason::Completed, "tt"));
+    let (events, outcome) = run_to_end(agent.run("go")).await;
+    assert_eq!((outcome.reason, compaction_order(&events).as_str()), (EndReason::Completed, "tt"));
     assert_eq!(*seen.lock().unwrap(), [ErrorKind::Panic, ErrorKind::Panic]);
 }
 
@@ -404,7 +455,7 @@ async fn compaction_repeats_until_the_request_is_a_quarter_below_the_threshold()
     let model = Scripted::new(["Done."]);
     // 29 tokens each, of which 800 have room for 27 and 600 for 20.
     let long = history_of((0..40).map(|_| Item::user("x".repeat(100))));
-    let (_, outcome) = told(agent(&model, forget).run_from(long, "go")).await;
+    let (_, outcome) = run_to_end(agent_near_window(&model, forget).run_from(long, "go")).await;
     assert_eq!(outcome.reason, EndReason::Completed);
     assert!((10..=22).contains(&outcome.history.len()), "{}", outcome.history.len());
 }
@@ -414,7 +465,7 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
     // The first came to nothing, so the next would have to wait until the request has grown.
     let run = async |overflows: bool| {
         let times = AtomicUsize::new(0);
-        let (asked, first_fails) = counted(compactor_fn(move |history: &History| {
+        let (asked, first_fails) = counting_compactor(compactor_fn(move |history: &History| {
             match times.fetch_add(1, Ordering::Relaxed) {
                 0 => Err(Error::new(ErrorKind::Other, "no")),
                 _ => Ok(Some(Compaction::new(0, history.len(), vec![Item::user("in short")]))),
@@ -422,14 +473,14 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
         }));
         let full = Reply::error(Error::new(ErrorKind::ContextWindow, "too long"));
         let model = Scripted::new(
-            [looks(token_usage(800, 10))]
+            [look_call_reply(token_usage(800, 10))]
                 .into_iter()
                 .chain(overflows.then_some(full))
-                .chain([looks(token_usage(830, 10)), "done".into()]),
+                .chain([look_call_reply(token_usage(830, 10)), "done".into()]),
         );
-        let (events, outcome) = told(agent(&model, first_fails).run("go")).await;
+        let (events, outcome) = run_to_end(agent_near_window(&model, first_fails).run("go")).await;
         assert_eq!(outcome.reason, EndReason::Completed);
-        (order(&events), asked.load(Ordering::Relaxed))
+        (compaction_order(&events), asked.load(Ordering::Relaxed))
     };
     // At 844 it fails. At 874 it is above the limit, and below what it has to grow to.
     assert_eq!(run(false).await, ("ttt".to_owned(), 1));
@@ -440,17 +491,25 @@ async fn after_a_reactive_compaction_the_next_one_starts_at_the_threshold_again(
 async fn a_failed_summary_is_priced_by_the_agents_model() {
     let price = |input| Price { input, ..Price::default() };
     let prices = Prices::new().with_price("scripted", price(1.0)).with_price("dear", price(100.0));
-    let model =
-        Scripted::new([looks(token_usage(10, 0)), looks(token_usage(900, 0)), "done".into()]);
-    let (summarize, _) =
-        summarizer([Reply::text("Ada.").usage(token_usage(50, 0)).stop(StopReason::MaxTokens)]);
+    let model = Scripted::new([
+        look_call_reply(token_usage(10, 0)),
+        look_call_reply(token_usage(900, 0)),
+        "done".into(),
+    ]);
+    let (summarize, _) = scripted_summarizer([Reply::text("Ada.")
+        .usage(token_usage(50, 0))
+        .stop(StopReason::MaxTokens)]);
     // All requests are sent to another model than the agent's.
     let dear = hook::prepare_request(|_, mut request| async move {
         request.model = Some("dear".to_owned());
         request
     });
-    let agent = agent(&model, summarize).with_budget(Budget::new().with_cost_limit(9.0, prices));
-    let (events, outcome) = told(agent.with_hook(dear).run("go")).await;
-    assert_eq!((order(&events).as_str(), outcome.reason), ("tt0t", EndReason::Completed));
+    let agent = agent_near_window(&model, summarize)
+        .with_budget(Budget::new().with_cost_limit(9.0, prices));
+    let (events, outcome) = run_to_end(agent.with_hook(dear).run("go")).await;
+    assert_eq!(
+        (compaction_order(&events).as_str(), outcome.reason),
+        ("tt0t", EndReason::Completed)
+    );
     assert_eq!(outcome.cost, Some(910 * 100 + 50));
 }

@@ -8,15 +8,15 @@ use turnstream::context::{
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
 
-use super::{look, looks};
+use super::{look_call_reply, look_tool};
 use crate::support::items::{history_of, look_turn, message_texts, session_items, token_usage};
 
-fn candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
+fn context_candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
     ContextCandidate { source: source.into(), text: text.into(), why: why.into() }
 }
 
 /// Counts bytes, so that the numbers can be read.
-fn narrow(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
+fn byte_counting_injector(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
     ContextInjector::new(cap, move |_| candidates.clone())
         .with_counter(|text: &str| text.len() as u64)
 }
@@ -25,14 +25,14 @@ fn narrow(cap: u64, candidates: Vec<ContextCandidate>) -> ContextInjector {
 fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
     // Each block is `# s\n(w)\n` and the text; the gaps have two bytes.
     let candidates = vec![
-        candidate("a", "12345", "w"),
-        candidate("b", "no reason", "  "),
-        candidate("c", &"x".repeat(99), "w"),
-        candidate("d", "123", "w"),
-        candidate("e", "", "w"),
+        context_candidate("a", "12345", "w"),
+        context_candidate("b", "no reason", "  "),
+        context_candidate("c", &"x".repeat(99), "w"),
+        context_candidate("d", "123", "w"),
+        context_candidate("e", "", "w"),
     ];
     let before = history_of([Item::user("u")]);
-    let narrowed = narrow(26, candidates).inject(&before);
+    let narrowed = byte_counting_injector(26, candidates).inject(&before);
     let chosen =
         |source: &str, tokens| SelectedCandidate { source: source.into(), why: "w".into(), tokens };
     let left_out =
@@ -58,7 +58,7 @@ fn candidates_are_selected_in_order_up_to_the_cap_with_recorded_reasons() {
 #[test]
 fn the_cap_also_applies_to_constraints_and_the_step_summary() {
     for cap in 0..120 {
-        let it = narrow(cap, vec![candidate("a", "12345", "w")])
+        let it = byte_counting_injector(cap, vec![context_candidate("a", "12345", "w")])
             .with_constraints("Be brief.")
             .with_max_turns(1)
             .inject(&history_of(session_items(3)));
@@ -73,7 +73,9 @@ fn the_cap_also_applies_to_constraints_and_the_step_summary() {
 #[test]
 fn without_context_to_inject_the_history_is_sent_unchanged() {
     let before = history_of(session_items(2));
-    let it = narrow(99, vec![candidate("a", "x", "")]).with_constraints(" \n").inject(&before);
+    let it = byte_counting_injector(99, vec![context_candidate("a", "x", "")])
+        .with_constraints(" \n")
+        .inject(&before);
     assert!(it.context == before);
     assert_eq!((it.selection.tokens, it.selection.left_out.len()), (0, 1));
 }
@@ -85,13 +87,16 @@ fn old_turns_are_replaced_by_one_line_per_call() {
     items.push(Item::user("newest"));
     items.extend((1..4).flat_map(look_turn));
     let before = history_of(items);
-    let it = narrow(999, vec![]).with_constraints("Be brief.").with_max_turns(1).inject(&before);
+    let it = byte_counting_injector(999, vec![])
+        .with_constraints("Be brief.")
+        .with_max_turns(1)
+        .inject(&before);
     assert!(it.context.is_settled());
     assert_eq!(it.context.iter().next(), Some(&Item::system("rule")));
     let steps = "Done so far:\n- look {\"n\":0}: ok\n- look {\"n\":1}: ok\n- look {\"n\":2}: ok";
     let said = format!("Constraints:\nBe brief.\n\n{steps}");
     assert_eq!(message_texts(&it.context), ["newest", "text 3", &said]);
-    let told = narrow(999, vec![])
+    let told = byte_counting_injector(999, vec![])
         .with_max_turns(1)
         .with_step_summary(|old| format!("{} entries", old.len()));
     assert_eq!(message_texts(&told.inject(&before).context)[2], "Done so far:\n15 entries");
@@ -102,11 +107,11 @@ async fn as_a_hook_it_changes_the_request_and_never_the_history() {
     let seen: Arc<Mutex<Vec<ContextSelection>>> = Arc::default();
     let noted = seen.clone();
     let narrow = ContextInjector::new(1_000, |history: &History| {
-        vec![candidate("state", &format!("{} entries", history.len()), "it is asked for")]
+        vec![context_candidate("state", &format!("{} entries", history.len()), "it is asked for")]
     })
     .on_selection(move |selection| noted.lock().unwrap().push(selection.clone()));
-    let model = Scripted::new([looks(token_usage(1, 1)), Reply::text("done")]);
-    let agent = Agent::new(model.clone()).with_tools([look(3)]).with_hook(narrow);
+    let model = Scripted::new([look_call_reply(token_usage(1, 1)), Reply::text("done")]);
+    let agent = Agent::new(model.clone()).with_tools([look_tool(3)]).with_hook(narrow);
     let outcome = agent.run("go").outcome().await;
     assert_eq!(message_texts(&outcome.history), ["go", "Let me look.", "done"]);
     let requests = model.requests();

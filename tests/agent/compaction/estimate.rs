@@ -15,43 +15,43 @@ use crate::support::items::{
 };
 
 #[track_caller]
-fn check(history: &History, expected: u64) {
+fn assert_estimate(history: &History, expected: u64) {
     assert_eq!(estimate_tokens(history, &BytesDiv4), expected);
     assert_eq!(estimate_tokens(&round_trip_json(history), &BytesDiv4), expected, "read back");
 }
 
-fn guessed(history: &History) -> u64 {
+fn estimate_without_usage(history: &History) -> u64 {
     count_tokens(history, &BytesDiv4)
 }
 
 #[test]
 fn the_estimate_is_the_newest_usage_plus_a_count_of_later_items() {
-    check(&history_of([]), 0);
-    check(&history_of([Item::user("12345678")]), 2 + 4);
+    assert_estimate(&history_of([]), 0);
+    assert_estimate(&history_of([Item::user("12345678")]), 2 + 4);
     let mut it = history_of([
         Item::user("x".repeat(9_000)),
         as_tool_turn_end(Item::text("a"), token_usage(70, 5)),
     ]);
-    check(&it, 75);
+    assert_estimate(&it, 75);
     it.push(Item::user("12345678"));
-    check(&it, 75 + 6);
+    assert_estimate(&it, 75 + 6);
     it.push(as_tool_turn_end(Item::tool_call("c", "look", "{}"), token_usage(90, 9)));
-    check(&it, 99);
+    assert_estimate(&it, 99);
     it.push(look_result("c", "x".repeat(4_000)));
-    check(&it, 99 + 1_004);
+    assert_estimate(&it, 99 + 1_004);
 }
 
 #[test]
 fn a_turn_without_usage_is_counted_by_the_token_counter() {
     let none = Usage::default();
     let mut it = history_of([Item::user("u"), as_tool_turn_end(Item::text("12345678"), none)]);
-    check(&it, 5 + 6);
+    assert_estimate(&it, 5 + 6);
     it = history_of([Item::user("u"), as_tool_turn_end(Item::text("a"), token_usage(40, 2))]);
     it.extend([Item::user("u"), as_tool_turn_end(Item::text("12345678"), none)]);
-    check(&it, 42 + 5 + 6);
+    assert_estimate(&it, 42 + 5 + 6);
     // The provider cut off what it says it has counted.
     it.push(as_tool_turn_end(Item::text("void"), token_usage(9_999, 1)).with_mark(Mark::Tombstone));
-    check(&it, 42 + 5 + 6);
+    assert_estimate(&it, 42 + 5 + 6);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn every_kind_of_item_is_counted() {
         (Item::provider_item(own), 2 + 4),
         (Item::user("void").with_mark(Mark::Tombstone), 0),
     ] {
-        assert_eq!(guessed(&history_of([item])), expected);
+        assert_eq!(estimate_without_usage(&history_of([item])), expected);
     }
 }
 
@@ -120,18 +120,18 @@ fn usage_from_before_a_compaction_does_not_count() {
         ),
     ] {
         let before = full(n);
-        check(&before, 99_010 + 5);
+        assert_estimate(&before, 99_010 + 5);
         for compaction in [
             record_stale_usage(compaction.clone(), &before),
             mark_reactive_compaction(compaction, &before),
         ] {
             let mut after = apply_compaction(&compaction, &before);
-            check(&after, guessed(&after));
+            assert_estimate(&after, estimate_without_usage(&after));
             // The next turn is counted as it was sent.
             after.push(as_tool_turn_end(Item::text("fine"), token_usage(500, 20)));
-            check(&after, 520);
+            assert_estimate(&after, 520);
             after.push(Item::user("1234"));
-            check(&after, 525);
+            assert_estimate(&after, 525);
         }
     }
 }
@@ -142,15 +142,15 @@ fn of_several_compactions_the_newest_one_counts_at_any_position() {
     let mut it = history_of(session_items(6));
     let first = Compaction::new(0, 13, sum(1));
     it = apply_compaction(&record_stale_usage(first, &it), &it);
-    check(&it, guessed(&it));
+    assert_estimate(&it, estimate_without_usage(&it));
     it.extend(look_turn(7));
-    check(&it, 110 + 2 + 4);
+    assert_estimate(&it, 110 + 2 + 4);
     // The second stands in front of a turn that is counted, and of the first one's place.
     let second = Compaction::new(0, 5, sum(2));
     it = apply_compaction(&record_stale_usage(second, &it), &it);
-    check(&it, guessed(&it));
+    assert_estimate(&it, estimate_without_usage(&it));
     it.extend(look_turn(8));
-    check(&it, 110 + 2 + 4);
+    assert_estimate(&it, 110 + 2 + 4);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn in_a_history_shortened_without_a_record_no_usage_counts() {
     let mut it = history_of(session_items(3));
     it.rewrite(0..5, [Item::user("sum").with_mark(Mark::Compacted)]);
     it.extend(look_turn(7));
-    check(&it, guessed(&it));
+    assert_estimate(&it, estimate_without_usage(&it));
 }
 
 #[test]
@@ -168,7 +168,10 @@ fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored
     let mut it = apply_compaction(&record_stale_usage(compaction, &before), &before);
     it.extend(look_turn(7));
     it.push(as_tool_turn_end(Item::tool_call("open", "look", "{}"), token_usage(300, 1)));
-    check(&it.settled(), 301 + guessed(&history_of([it.settled().last().unwrap().clone()])));
+    assert_estimate(
+        &it.settled(),
+        301 + estimate_without_usage(&history_of([it.settled().last().unwrap().clone()])),
+    );
 
     for value in
         [json!({ "compaction": "recorded" }), json!({ "compaction": 1, "stale_turns": -1 })]
@@ -181,6 +184,6 @@ fn a_compaction_record_survives_settling_and_forking_and_foreign_data_is_ignored
         let note = Item { provider_data: Some(data.into()), ..Item::user("s") };
         let mut it = history_of([note.with_mark(Mark::Compacted)]);
         it.extend(look_turn(7));
-        check(&it, guessed(&it));
+        assert_estimate(&it, estimate_without_usage(&it));
     }
 }

@@ -22,24 +22,24 @@ use crate::support::runs::push_event;
 use crate::support::tools::spec;
 
 /// A tool `look` whose results have so many bytes.
-fn look(bytes: usize) -> Tool {
+fn look_tool(bytes: usize) -> Tool {
     Tool::raw(spec("look"), move |_, _| async move { "x".repeat(bytes) }).unwrap()
 }
 
 /// A turn that calls `look` and used so many tokens.
-fn looks(usage: Usage) -> Reply {
+fn look_call_reply(usage: Usage) -> Reply {
     Reply::text("Let me look.").call("look", json!({})).usage(usage)
 }
 
 /// A hook that notes what failed.
-fn failures() -> (Arc<Mutex<Vec<ErrorKind>>>, impl Hook + 'static) {
+fn failure_log_hook() -> (Arc<Mutex<Vec<ErrorKind>>>, impl Hook + 'static) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = seen.clone();
     (seen, hook::on_failure(move |_, error| noted.lock().unwrap().push(error.kind())))
 }
 
 /// A run to its end: what was told, and how it ended. Its events fold to its history and its usage.
-async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
+async fn run_to_end(mut run: Run) -> (Vec<Event>, Outcome) {
     let journal = Journal::new(run.history());
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
@@ -54,7 +54,7 @@ async fn told(mut run: Run) -> (Vec<Event>, Outcome) {
 }
 
 /// The places of the compactions: `c` for one, `0` for one that came to nothing, `t` for a request.
-fn order(events: &[Event]) -> String {
+fn compaction_order(events: &[Event]) -> String {
     let sign = |event: &Event| match event {
         Event::Rewritten { why: RewriteReason::Compacted, from, to, items, .. } => {
             Some(if from == to && items.is_empty() { '0' } else { 'c' })

@@ -19,7 +19,8 @@ use crate::support::items::{
     apply_compaction, history_of, look_result, look_turn, message_texts, session_items, token_usage,
 };
 
-const HEAD: &str = "Summary of the conversation up to here, which was too long to be kept:";
+const SUMMARY_HEADING: &str =
+    "Summary of the conversation up to here, which was too long to be kept:";
 
 #[test]
 fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
@@ -30,7 +31,7 @@ fn old_turns_become_one_marked_item_and_the_newest_stay_whole() {
     assert!(after.is_settled());
     let kept: Vec<Item> = before.iter().skip(13).cloned().collect();
     let items: Vec<Item> = after.iter().cloned().collect();
-    let summary = Item::user(format!("{HEAD}\n\nsummary 1")).with_mark(Mark::Compacted);
+    let summary = Item::user(format!("{SUMMARY_HEADING}\n\nsummary 1")).with_mark(Mark::Compacted);
     assert_eq!(items[..2], [summary, Item::user("Begin.")]);
     assert_eq!(items[2..], kept);
     assert_eq!((compaction.model.as_deref(), model.requests().len()), (Some("scripted"), 1));
@@ -90,7 +91,7 @@ fn an_earlier_summary_is_included_in_the_next_and_not_summarized_alone() {
     let asked = &message_texts(&model.requests()[1].context)[0];
     assert!(asked.contains("summary 1") && asked.contains("text 3"), "{asked}");
     let said = message_texts(&it);
-    assert_eq!(said, [&format!("{HEAD}\n\nsummary 2"), "Begin.", "text 4", "text 7"]);
+    assert_eq!(said, [&format!("{SUMMARY_HEADING}\n\nsummary 2"), "Begin.", "text 4", "text 7"]);
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn a_history_without_old_turns_is_not_summarized() {
 }
 
 #[track_caller]
-fn fails(reply: Reply, kind: ErrorKind) {
+fn assert_fails_with(reply: Reply, kind: ErrorKind) {
     let compactor = Summarizer::new(Scripted::new([reply])).with_keep_turns(1);
     let error = block_on(compactor.compact(&history_of(session_items(3)))).unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
@@ -149,19 +150,22 @@ fn fails(reply: Reply, kind: ErrorKind) {
 fn an_empty_truncated_or_refused_summary_is_an_error() {
     let says = |text| Reply::text(text).usage(token_usage(70, 7));
     let said = || says("The user");
-    fails(says(" \n"), ErrorKind::GenerationFailed);
-    fails(said().stop(StopReason::MaxTokens), ErrorKind::GenerationFailed);
-    fails(said().stop(StopReason::Pause), ErrorKind::GenerationFailed);
-    fails(said().call("look", json!({})), ErrorKind::GenerationFailed);
-    fails(said().stop(StopReason::Refusal), ErrorKind::Filtered);
-    fails(said().stop(StopReason::ContentFilter), ErrorKind::Filtered);
-    fails(said().stop(StopReason::ContextWindow), ErrorKind::ContextWindow);
+    assert_fails_with(says(" \n"), ErrorKind::GenerationFailed);
+    assert_fails_with(said().stop(StopReason::MaxTokens), ErrorKind::GenerationFailed);
+    assert_fails_with(said().stop(StopReason::Pause), ErrorKind::GenerationFailed);
+    assert_fails_with(said().call("look", json!({})), ErrorKind::GenerationFailed);
+    assert_fails_with(said().stop(StopReason::Refusal), ErrorKind::Filtered);
+    assert_fails_with(said().stop(StopReason::ContentFilter), ErrorKind::Filtered);
+    assert_fails_with(said().stop(StopReason::ContextWindow), ErrorKind::ContextWindow);
 }
 
 #[test]
 fn a_provider_failure_is_an_error_and_retracted_attempts_are_counted() {
     let overloaded = || Error::new(ErrorKind::Overloaded, "busy");
-    fails(Reply::text("The").usage(token_usage(70, 7)).fail(overloaded()), ErrorKind::Overloaded);
+    assert_fails_with(
+        Reply::text("The").usage(token_usage(70, 7)).fail(overloaded()),
+        ErrorKind::Overloaded,
+    );
     let again = Reply::new().say("The").usage(token_usage(5, 1)).retract("again").say("All.");
     let compactor =
         Summarizer::new(Scripted::new([again.usage(token_usage(70, 7))])).with_keep_turns(1);

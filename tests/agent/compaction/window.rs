@@ -7,7 +7,7 @@ use turnstream::{Item, Request};
 use crate::support::items::{as_tool_turn_end, history_of, token_usage};
 
 #[track_caller]
-fn check(window: &Window, max_output_tokens: Option<u32>, expected: u64) {
+fn assert_window(window: &Window, max_output_tokens: Option<u32>, expected: u64) {
     let options = Options { max_output_tokens, ..Options::default() };
     assert_eq!(window.threshold(&options), expected);
 }
@@ -15,18 +15,18 @@ fn check(window: &Window, max_output_tokens: Option<u32>, expected: u64) {
 #[test]
 fn the_threshold_is_80_percent_or_where_the_answer_no_longer_fits() {
     let window = Window::new(1_000);
-    check(&window, None, 800);
-    check(&window, Some(100), 800);
-    check(&window, Some(300), 700);
-    check(&window, Some(999), 1);
+    assert_window(&window, None, 800);
+    assert_window(&window, Some(100), 800);
+    assert_window(&window, Some(300), 700);
+    assert_window(&window, Some(999), 1);
     // An answer as long as the window is no plan.
-    check(&window, Some(1_000), 800);
-    check(&window, Some(u32::MAX), 800);
-    check(&window.clone().with_threshold_percent(50), Some(300), 500);
-    check(&window.clone().with_threshold_percent(900), None, 1_000);
-    check(&window.with_threshold_percent(0), None, 0);
-    check(&Window::new(u64::MAX).with_threshold_percent(100), None, u64::MAX);
-    check(&Window::new(0), Some(1), 0);
+    assert_window(&window, Some(1_000), 800);
+    assert_window(&window, Some(u32::MAX), 800);
+    assert_window(&window.clone().with_threshold_percent(50), Some(300), 500);
+    assert_window(&window.clone().with_threshold_percent(900), None, 1_000);
+    assert_window(&window.with_threshold_percent(0), None, 0);
+    assert_window(&Window::new(u64::MAX).with_threshold_percent(100), None, u64::MAX);
+    assert_window(&Window::new(0), Some(1), 0);
 }
 
 #[test]

@@ -23,55 +23,55 @@ use crate::support::replays;
 use crate::support::seeded_random::Dice;
 
 /// All that is known of one seed.
-pub(crate) struct Mix {
+pub(crate) struct SeedRun {
     pub(crate) dice: Arc<Dice>,
     pub(crate) tools: Arc<ToolLog>,
     pub(crate) agent: Agent,
-    pub(crate) dry: bool,
+    pub(crate) is_dry: bool,
     /// By key, as all that follows.
-    pub(crate) ran: HashSet<String>,
+    pub(crate) executed_keys: HashSet<String>,
     /// How many of what ran were looked at.
-    pub(crate) seen: usize,
-    pub(crate) allowed: HashSet<String>,
-    pub(crate) started: HashSet<String>,
-    pub(crate) answered: HashMap<String, usize>,
+    pub(crate) checked_count: usize,
+    pub(crate) allowed_keys: HashSet<String>,
+    pub(crate) started_keys: HashSet<String>,
+    pub(crate) answer_counts: HashMap<String, usize>,
     pub(crate) verdicts: HashMap<String, (PendingCall, Verdict)>,
     /// Who waits for a verdict, by the ids of the calls that lead there.
-    pub(crate) asked: Vec<(Vec<String>, String, ToolCall)>,
+    pub(crate) approval_requests: Vec<(Vec<String>, String, ToolCall)>,
 }
 
 #[derive(Default)]
-struct Bell(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Bell {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// How the runs of the seed ended.
-pub(crate) fn check(seed: u64) -> Vec<String> {
-    clock::paused_runtime().block_on(runs(seed))
+pub(crate) fn check_seed(seed: u64) -> Vec<String> {
+    clock::paused_runtime().block_on(run_seed(seed))
 }
 
-async fn runs(seed: u64) -> Vec<String> {
+async fn run_seed(seed: u64) -> Vec<String> {
     let dice = Dice::new(seed);
     let tools = Arc::new(ToolLog::default());
     let pool = Pool::new(if dice.one_in(4) { 400 } else { u64::MAX });
-    let agent = random_agent::agent(&dice, &tools, &pool, 2).with_recorder(recorder());
+    let agent = random_agent::agent(&dice, &tools, &pool, 2).with_recorder(shared_recorder());
     let dry = agent.toolkit().is_dry_run();
-    let mut mix = Mix {
+    let mut mix = SeedRun {
         dice,
         tools,
         agent,
-        dry,
-        ran: HashSet::new(),
-        seen: 0,
-        allowed: HashSet::new(),
-        started: HashSet::new(),
-        answered: HashMap::new(),
+        is_dry: dry,
+        executed_keys: HashSet::new(),
+        checked_count: 0,
+        allowed_keys: HashSet::new(),
+        started_keys: HashSet::new(),
+        answer_counts: HashMap::new(),
         verdicts: HashMap::new(),
-        asked: Vec::new(),
+        approval_requests: Vec::new(),
     };
     let mut ends = Vec::new();
     let mut history = History::from_id("h");
@@ -80,8 +80,8 @@ async fn runs(seed: u64) -> Vec<String> {
     for _ in 0..5 {
         let resumes = !pending.is_empty() && !mix.dice.one_in(6);
         let run = match resumes {
-            true => mix.resumed(&history, &pending),
-            false => mix.begun(&history),
+            true => mix.resume_run(&history, &pending),
+            false => mix.start_run(&history),
         };
         let used = pool.used_tokens();
         let began = match resumes {
@@ -91,7 +91,7 @@ async fn runs(seed: u64) -> Vec<String> {
         // A store may have the events of all of them in a row.
         let whole = chain.take().filter(|it| it.history() == began);
         let whole = whole.unwrap_or_else(|| Journal::new(began.clone()));
-        let (outcome, left, usage) = mix.drive(run, began, &whole).await;
+        let (outcome, left, usage) = mix.drive_run(run, began, &whole).await;
         if outcome.is_some() {
             assert_eq!(whole.history(), left, "the fold of all runs is the last history");
             // Behind a drop nothing says that what is held is written.
@@ -115,7 +115,7 @@ async fn runs(seed: u64) -> Vec<String> {
                     .resume(history.clone(), [])
                     .is_err_and(|it| it.to_string().contains("no verdict")) =>
             {
-                mix.forget(&history);
+                mix.forget_open_calls(&history);
                 history.pending_calls()
             }
             None => Vec::new(),
@@ -125,7 +125,7 @@ async fn runs(seed: u64) -> Vec<String> {
 }
 
 /// A body that says something of its own before each lap.
-fn talkative(
+fn chatty_body(
     cx: RunContext,
     state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
@@ -142,14 +142,14 @@ fn talkative(
 }
 
 /// Replays every run, where it is dropped.
-pub(crate) fn recorder() -> &'static Recorder {
+pub(crate) fn shared_recorder() -> &'static Recorder {
     static RECORDER: LazyLock<Recorder> = LazyLock::new(|| {
         Recorder::to_callback(|run| {
             let is_lap = |event: &Event| matches!(event, Event::Appended { items, .. } if items[..] == [Item::user("Lap.")]);
             replays::check_replay(
                 &run,
                 match run.recording.events().any(is_lap) {
-                    true => run.recording.replay_with_body(&run.agent, talkative),
+                    true => run.recording.replay_with_body(&run.agent, chatty_body),
                     false => run.recording.replay(&run.agent),
                 },
             );
@@ -158,30 +158,30 @@ pub(crate) fn recorder() -> &'static Recorder {
     &RECORDER
 }
 
-impl Mix {
+impl SeedRun {
     /// The open calls, and all below them, may run again.
-    fn forget(&mut self, history: &History) {
+    fn forget_open_calls(&mut self, history: &History) {
         for call in history.unanswered_calls() {
             let key = format!("{}/{}", history.id(), call.call_id);
             // A task may have been ahead: its turn was complete, and nobody was told.
-            self.allowed.insert(key.clone());
+            self.allowed_keys.insert(key.clone());
             let below = format!("{key}/");
             let is_it = |it: &String| *it == key || it.starts_with(&below);
-            self.ran.retain(|it| !is_it(it));
-            self.started.retain(|it| !is_it(it));
-            self.answered.retain(|it, _| !is_it(it));
+            self.executed_keys.retain(|it| !is_it(it));
+            self.started_keys.retain(|it| !is_it(it));
+            self.answer_counts.retain(|it, _| !is_it(it));
             self.verdicts.retain(|it, _| !is_it(it));
         }
     }
 
-    fn begun(&self, history: &History) -> Run {
+    fn start_run(&self, history: &History) -> Run {
         match self.dice.roll(3) {
-            0 => self.agent.run_with_body(talkative, history.clone(), "go"),
+            0 => self.agent.run_with_body(chatty_body, history.clone(), "go"),
             _ => self.agent.run_from(history.clone(), "go"),
         }
     }
 
-    fn resumed(&mut self, history: &History, pending: &[PendingCall]) -> Run {
+    fn resume_run(&mut self, history: &History, pending: &[PendingCall]) -> Run {
         let mut given: Vec<_> = pending
             .iter()
             .map(|call| {
@@ -209,11 +209,11 @@ impl Mix {
             given.reverse();
         }
         for (call, verdict) in &given {
-            let key = key_of(history.id(), call);
+            let key = idempotency_key(history.id(), call);
             self.verdicts.insert(key, (call.clone(), verdict.clone()));
         }
         let run = match self.dice.roll(3) {
-            0 => self.agent.resume_with_body(talkative, history.clone(), given),
+            0 => self.agent.resume_with_body(chatty_body, history.clone(), given),
             _ => self.agent.resume(history.clone(), given),
         };
         assert_eq!(self.tools.executed_calls.lock().unwrap().len(), ran);
@@ -221,14 +221,14 @@ impl Mix {
     }
 
     /// Its outcome, unless it was dropped; the history that is left; what it used.
-    async fn drive(
+    async fn drive_run(
         &mut self,
         run: Run,
         began: History,
         whole: &Journal,
     ) -> (Option<Outcome>, History, Usage) {
         let folded = Journal::new(began);
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(WakeFlag::default());
         let waker = Waker::from(Arc::clone(&bell));
         let (handle, journal) = (run.handle(), run.journal().clone());
         *self.tools.journal.lock().unwrap() = Some(journal.clone());
@@ -240,7 +240,7 @@ impl Mix {
         };
         let (mut given, mut silences) = (0_usize, 0);
         let (mut outcome, mut polls): (Option<Outcome>, u32) = (None, 0);
-        self.asked.clear();
+        self.approval_requests.clear();
         let ran_before = self.tools.executed_calls.lock().unwrap().len();
         let mut is_silent = false;
         loop {
@@ -258,7 +258,7 @@ impl Mix {
                     let event = match event {
                         Ok(event) => event,
                         Err(error) => {
-                            check_error_of(outcome.as_ref(), &error);
+                            check_stream_error(outcome.as_ref(), &error);
                             continue;
                         }
                     };
@@ -267,13 +267,13 @@ impl Mix {
                     let read: Event = serde_json::from_str(&line).unwrap();
                     folded.observe(&read);
                     whole.observe(&read);
-                    self.note(folded.history().id(), &mut Vec::new(), &event);
+                    self.record_event(folded.history().id(), &mut Vec::new(), &event);
                     if let Event::Finished(it) = event {
                         assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "law 2");
                         outcome = Some(*it);
                     }
                     if ahead.is_none() || outcome.is_some() {
-                        self.look(&journal, &folded);
+                        self.check_state(&journal, &folded);
                     }
                 }
                 Poll::Pending => {
@@ -285,14 +285,14 @@ impl Mix {
                         tokio::time::advance(Duration::from_millis(10)).await;
                     }
                     if silences > 40 {
-                        for (path, key, call) in std::mem::take(&mut self.asked) {
-                            self.give(&handle, &path, &key, &call, Verdict::Approve);
+                        for (path, key, call) in std::mem::take(&mut self.approval_requests) {
+                            self.give_verdict(&handle, &path, &key, &call, Verdict::Approve);
                         }
                     }
                     assert!(silences < 400, "it hangs");
                 }
             }
-            match self.disturb(&handle) {
+            match self.disturb_run(&handle) {
                 Some(said) => given += usize::from(said),
                 None if outcome.is_none() => break,
                 None => {}
@@ -307,12 +307,12 @@ impl Mix {
             }
             // It was ahead: not all that ran was told before the drop.
             let ran = self.tools.executed_calls.lock().unwrap();
-            for (key, ..) in &ran[self.seen..] {
-                assert!(self.ran.insert(key.clone()), "law 4: {key} ran twice");
-                self.started.insert(key.clone());
-                self.allowed.insert(key.clone());
+            for (key, ..) in &ran[self.checked_count..] {
+                assert!(self.executed_keys.insert(key.clone()), "law 4: {key} ran twice");
+                self.started_keys.insert(key.clone());
+                self.allowed_keys.insert(key.clone());
             }
-            self.seen = ran.len();
+            self.checked_count = ran.len();
         }
         assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "law 2: nothing runs");
         assert!(ahead.is_some() || handle.history() == before, "law 5: a drop loses nothing");
@@ -320,55 +320,55 @@ impl Mix {
         tokio::time::advance(Duration::from_mins(1)).await;
         assert_eq!(self.tools.executed_calls.lock().unwrap().len(), ran, "law 2: nothing begins");
         assert!(handle.steer("late").is_err());
-        for (path, _, call) in &self.asked {
-            let late = at(&handle, path).map(|it| it.approve(call).is_ok());
+        for (path, _, call) in &self.approval_requests {
+            let late = handle_at(&handle, path).map(|it| it.approve(call).is_ok());
             assert!(late != Some(true), "a verdict is taken that nobody hears");
         }
         if let Some(outcome) = &outcome {
-            self.ended(outcome, &handle, &folded, given, ran_before);
+            self.check_end(outcome, &handle, &folded, given, ran_before);
         }
         (outcome, handle.history(), journal.usage() + journal.nested_usage())
     }
 
     /// Does anything between two polls, or nothing. Tells whether something was handed in; `None`
     /// wants it dropped.
-    fn disturb(&mut self, handle: &RunHandle) -> Option<bool> {
+    fn disturb_run(&mut self, handle: &RunHandle) -> Option<bool> {
         match self.dice.roll(400) {
             0..6 => return Some(handle.steer("Look here.").is_ok()),
             6..10 => return Some(handle.follow_up("And then?").is_ok()),
             10 => handle.stop_after_turn(),
             11 => handle.interrupt(),
             12 => return None,
-            13 => Self::in_child(handle, RunHandle::interrupt),
-            14 => Self::in_child(handle, RunHandle::stop_after_turn),
-            15 => Self::in_child(handle, |child| drop(child.steer("Look here, child."))),
-            16..160 => self.decide(handle),
+            13 => Self::with_child_handle(handle, RunHandle::interrupt),
+            14 => Self::with_child_handle(handle, RunHandle::stop_after_turn),
+            15 => Self::with_child_handle(handle, |child| drop(child.steer("Look here, child."))),
+            16..160 => self.decide_approval(handle),
             _ => {}
         }
         Some(false)
     }
 
-    fn decide(&mut self, handle: &RunHandle) {
-        let Some(at) = self.asked.len().checked_sub(1) else { return };
+    fn decide_approval(&mut self, handle: &RunHandle) {
+        let Some(at) = self.approval_requests.len().checked_sub(1) else { return };
         let at = usize::try_from(self.dice.roll(at as u64 + 1)).unwrap();
-        let (path, key, call) = self.asked[at].clone();
+        let (path, key, call) = self.approval_requests[at].clone();
         let verdict = match self.dice.roll(6) {
             0 => Verdict::deny("no"),
             1 => Verdict::Output(random_agent::tool_output(&self.dice)),
             2 => {
                 let mut other = call.clone();
                 other.arguments.push(' ');
-                let taken = self::at(handle, &path).map(|it| it.approve(&other).is_ok());
+                let taken = self::handle_at(handle, &path).map(|it| it.approve(&other).is_ok());
                 assert!(taken != Some(true), "a verdict on another call");
                 return;
             }
             _ => Verdict::Approve,
         };
-        self.asked.remove(at);
-        self.give(handle, &path, &key, &call, verdict);
+        self.approval_requests.remove(at);
+        self.give_verdict(handle, &path, &key, &call, verdict);
     }
 
-    fn give(
+    fn give_verdict(
         &mut self,
         handle: &RunHandle,
         path: &[String],
@@ -376,14 +376,14 @@ impl Mix {
         call: &ToolCall,
         verdict: Verdict,
     ) {
-        let Some(run) = at(handle, path) else { panic!("no child at {path:?}") };
+        let Some(run) = handle_at(handle, path) else { panic!("no child at {path:?}") };
         if run.submit_verdict(call, verdict.clone()).is_ok() {
             assert!(run.approve(call).is_err(), "twice");
             self.verdicts.insert(key.to_owned(), (call.into(), verdict));
         }
     }
 
-    fn in_child(handle: &RunHandle, what: impl FnOnce(&RunHandle)) {
+    fn with_child_handle(handle: &RunHandle, what: impl FnOnce(&RunHandle)) {
         let ids = handle.history().unanswered_calls();
         if let Some(child) = ids.iter().find_map(|call| handle.sub_agent_handle(&call.call_id)) {
             what(&child);
@@ -392,19 +392,19 @@ impl Mix {
 }
 
 /// The handle that the ids of calls lead to.
-fn at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
+fn handle_at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
     path.iter().try_fold(handle.clone(), |handle, call_id| handle.sub_agent_handle(call_id))
 }
 
 /// An `Err` of the stream is the error of the outcome, after it.
 #[track_caller]
-fn check_error_of(outcome: Option<&Outcome>, error: &Error) {
+fn check_stream_error(outcome: Option<&Outcome>, error: &Error) {
     let own = outcome.and_then(|outcome| outcome.error.as_ref());
     assert_eq!(own, Some(error), "law 6: the error of a failed run");
 }
 
 /// The idempotency key of a call of the run on the history `id`, or of a sub-agent of it.
-pub(crate) fn key_of(id: &str, call: &PendingCall) -> String {
+pub(crate) fn idempotency_key(id: &str, call: &PendingCall) -> String {
     let path = [&[id.to_owned()], &call.path[..], std::slice::from_ref(&call.call_id)].concat();
     path.join("/")
 }

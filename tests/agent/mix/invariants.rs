@@ -10,36 +10,36 @@ use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
 use turnstream::{Event, Item, Journal, Outcome};
 
-use super::driver::Mix;
+use super::driver::SeedRun;
 
-impl Mix {
+impl SeedRun {
     /// What one event says.
-    pub(crate) fn note(&mut self, history: &str, path: &mut Vec<String>, event: &Event) {
+    pub(crate) fn record_event(&mut self, history: &str, path: &mut Vec<String>, event: &Event) {
         let key = |call_id: &str| format!("{history}/{call_id}");
         match event {
             Event::Turn(event) => {
                 let Some(turn) = event.turn_complete() else { return };
                 if matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls) {
-                    self.allowed.extend(turn.tool_calls().map(|call| key(&call.call_id)));
+                    self.allowed_keys.extend(turn.tool_calls().map(|call| key(&call.call_id)));
                 }
             }
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
-                assert!(self.started.insert(key(call_id)), "{call_id} started twice");
+                assert!(self.started_keys.insert(key(call_id)), "{call_id} started twice");
             }
             // It starts again when its sub-agent continues.
             Event::Tool(ToolEvent::Suspended { call_id, .. }) => {
-                assert!(self.started.remove(&key(call_id)), "{call_id} did not start");
+                assert!(self.started_keys.remove(&key(call_id)), "{call_id} did not start");
             }
             Event::Tool(ToolEvent::Output(result)) => {
-                *self.answered.entry(key(&result.call_id)).or_default() += 1;
-                assert_eq!(self.answered[&key(&result.call_id)], 1, "{result:?} came twice");
+                *self.answer_counts.entry(key(&result.call_id)).or_default() += 1;
+                assert_eq!(self.answer_counts[&key(&result.call_id)], 1, "{result:?} came twice");
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.asked.push((path.clone(), key(&call.call_id), call.clone()));
+                self.approval_requests.push((path.clone(), key(&call.call_id), call.clone()));
             }
             Event::Nested { call_id, event, .. } => {
                 path.push(call_id.clone());
-                self.note(&key(call_id), path, event);
+                self.record_event(&key(call_id), path, event);
                 path.pop();
             }
             _ => {}
@@ -47,7 +47,7 @@ impl Mix {
     }
 
     /// What holds behind each event.
-    pub(crate) fn look(&mut self, journal: &Journal, folded: &Journal) {
+    pub(crate) fn check_state(&mut self, journal: &Journal, folded: &Journal) {
         let history = journal.history();
         assert_eq!(folded.history(), history, "law 7");
         assert_eq!(folded.usage(), journal.usage(), "law 7: usage");
@@ -58,11 +58,11 @@ impl Mix {
         let wrong = self.tools.violations.lock().unwrap();
         assert!(wrong.is_empty(), "{wrong:?}");
         let ran = self.tools.executed_calls.lock().unwrap();
-        for (key, name, args) in &ran[self.seen..] {
-            assert!(self.ran.insert(key.clone()), "law 4: {key} ran twice");
-            assert!(self.allowed.contains(key), "law 4: {key} ran and nothing allows it");
-            assert!(self.started.contains(key), "law 4: {key} ran and nobody was told");
-            assert!(!self.dry, "{key} ran in a dry run");
+        for (key, name, args) in &ran[self.checked_count..] {
+            assert!(self.executed_keys.insert(key.clone()), "law 4: {key} ran twice");
+            assert!(self.allowed_keys.contains(key), "law 4: {key} ran and nothing allows it");
+            assert!(self.started_keys.contains(key), "law 4: {key} ran and nobody was told");
+            assert!(!self.is_dry, "{key} ran in a dry run");
             assert!(name != "out", "it runs elsewhere");
             match self.verdicts.get(key) {
                 Some((call, Verdict::Approve)) => {
@@ -78,10 +78,10 @@ impl Mix {
                 None => assert!(name != "ask", "{key} ran and nobody was asked"),
             }
         }
-        self.seen = ran.len();
+        self.checked_count = ran.len();
     }
 
-    pub(crate) fn ended(
+    pub(crate) fn check_end(
         &self,
         outcome: &Outcome,
         handle: &RunHandle,
@@ -110,7 +110,7 @@ impl Mix {
             assert_eq!(history.is_settled(), outcome.pending.is_empty(), "{:?}", outcome.reason);
         }
         for call in &outcome.pending {
-            let key = super::driver::key_of(history.id(), call);
+            let key = super::driver::idempotency_key(history.id(), call);
             let is_new = self.verdicts.get(&key).filter(|(judged, _)| judged == call);
             assert!(is_new.is_none(), "{key} has its verdict and is pending");
         }

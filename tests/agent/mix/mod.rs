@@ -9,12 +9,12 @@ use crate::support;
 
 #[test]
 fn the_invariants_hold_after_each_poll_for_any_mix_of_features() {
-    let from = number("MIX_FROM").unwrap_or(1);
-    let seeds = number("MIX_SEEDS").unwrap_or(120);
-    let reasons = support::seeds::count_endings(from..from + seeds, driver::check);
+    let from = env_number("MIX_FROM").unwrap_or(1);
+    let seeds = env_number("MIX_SEEDS").unwrap_or(120);
+    let reasons = support::seeds::count_endings(from..from + seeds, driver::check_seed);
     assert!(seeds < 120 || reasons.len() > 9, "{reasons:?}");
 }
 
-fn number(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
