@@ -1098,7 +1098,7 @@ fn an_sqlite_file_without_the_feature_is_bad_usage() {
     let temp = TempProject::new();
     for file in ["talk.db", "talk.SQLite"] {
         let Some(mut agent) = agent_command(&temp.0, &["--session", file, "Hi"]) else { return };
-        assert_bad_usage(&agent_command.output().unwrap(), "needs the feature `sqlite`");
+        assert_bad_usage(&agent.output().unwrap(), "needs the feature `sqlite`");
         assert!(!temp.0.join(file).exists());
     }
 }
