@@ -2,34 +2,59 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::ptr;
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::time::{Instant, Sleep};
 
-/// A moment at which a wait is over. It may be moved as often as one likes: its one timer is made
-/// when there is something to wait for, and set again only when it fires too early.
+/// A timer that may be moved as often as its owner likes. It is made when there is something to wait for, and
+/// set again only when it fires too early.
 #[derive(Default)]
-pub(super) struct ResettableTimer(Option<Pin<Box<Sleep>>>);
+pub(super) struct ResettableTimer(Option<ArmedTimer>);
+
+struct ArmedTimer {
+    sleep: Pin<Box<Sleep>>,
+    /// The waker with which it was polled last, by its addresses. The timer keeps a clone, so they are those of
+    /// no other task; the clone itself may have another table of functions, and would not be known again.
+    waker: (usize, usize),
+}
+
+fn waker_addresses(waker: &Waker) -> (usize, usize) {
+    (waker.data() as usize, ptr::from_ref(waker.vtable()) as usize)
+}
 
 impl ResettableTimer {
-    /// Ready when `at` has come. `None` never comes.
-    pub(super) fn poll(&mut self, at: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready when `at` has come; `None` never comes. `now` is the current time.
+    pub(super) fn poll(
+        &mut self,
+        at: Option<Instant>,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let Some(at) = at else { return Poll::Pending };
-        // A task that has done much in this poll is not told by its timer.
-        if Instant::now() >= at {
+        // A task that has done much in this poll is not woken by its timer.
+        if now >= at {
             return Poll::Ready(());
         }
+        let timer = self.0.get_or_insert_with(|| ArmedTimer {
+            sleep: Box::pin(tokio::time::sleep_until(at)),
+            waker: (0, 0),
+        });
+        // A later time than before is set when the timer fires.
+        let fires_at = timer.sleep.deadline();
+        let waker = waker_addresses(cx.waker());
+        if fires_at > at {
+            timer.sleep.as_mut().reset(at);
+        } else if now < fires_at && timer.waker == waker {
+            return Poll::Pending;
+        }
+        timer.waker = waker;
         loop {
-            let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-            // A later one than before is looked at when the timer fires.
-            if sleep.deadline() > at {
-                sleep.as_mut().reset(at);
-            }
-            ready!(sleep.as_mut().poll(cx));
+            ready!(timer.sleep.as_mut().poll(cx));
             if Instant::now() >= at {
                 return Poll::Ready(());
             }
-            sleep.as_mut().reset(at);
+            timer.sleep.as_mut().reset(at);
         }
     }
 }
@@ -37,5 +62,61 @@ impl ResettableTimer {
 impl fmt::Debug for ResettableTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deadline").field("waiting", &self.0.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[derive(Default)]
+    struct WakeCounter(AtomicUsize);
+
+    impl Wake for WakeCounter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll(timer: &mut ResettableTimer, at: Instant, task: &Arc<WakeCounter>) -> Poll<()> {
+        let waker = Waker::from(Arc::clone(task));
+        timer.poll(Some(at), Instant::now(), &mut Context::from_waker(&waker))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_task_that_polled_last_is_woken_when_the_time_has_come() {
+        let (first, second) = (Arc::<WakeCounter>::default(), Arc::<WakeCounter>::default());
+        let mut timer = ResettableTimer::default();
+        let at = Instant::now() + SECOND;
+        for task in [&first, &first, &second, &second] {
+            assert!(poll(&mut timer, at, task).is_pending());
+        }
+        tokio::time::sleep_until(at).await;
+        let woken = [&first, &second].map(|task| task.0.load(Ordering::Relaxed));
+        assert_eq!(woken, [0, 1]);
+        assert!(poll(&mut timer, at, &second).is_ready());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_was_moved_is_set_again_when_it_fires() {
+        let task = Arc::<WakeCounter>::default();
+        let mut timer = ResettableTimer::default();
+        let began = Instant::now();
+        assert!(poll(&mut timer, began + SECOND, &task).is_pending());
+        assert!(poll(&mut timer, began + 3 * SECOND, &task).is_pending());
+        tokio::time::sleep_until(began + SECOND).await;
+        assert!(poll(&mut timer, began + 3 * SECOND, &task).is_pending());
+        // An earlier time is set at once.
+        assert!(poll(&mut timer, began + 2 * SECOND, &task).is_pending());
+        tokio::time::sleep_until(began + 2 * SECOND).await;
+        assert_eq!(task.0.load(Ordering::Relaxed), 2);
+        assert!(poll(&mut timer, began + 2 * SECOND, &task).is_ready());
     }
 }

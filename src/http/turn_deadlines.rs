@@ -50,9 +50,9 @@ impl Default for EventWait {
 
 impl EventWait {
     /// Begins to wait for the next one, if it does not wait yet.
-    fn start_waiting(&mut self, limit: Duration) {
+    fn start_waiting(&mut self, now: Instant, limit: Duration) {
         if let Self::NotWaiting = self {
-            *self = Self::UntilNext(instant_after(Instant::now(), limit));
+            *self = Self::UntilNext(instant_after(now, limit));
         }
     }
 
@@ -106,11 +106,13 @@ impl TurnDeadlines {
     /// Ready with the error when a wait is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let Some(timeouts) = self.timeouts else { return Poll::Pending };
-        self.bytes_wait.start_waiting(timeouts.idle);
-        self.output_wait.start_waiting(timeouts.idle_output);
+        // The only look at the clock in a wait.
+        let now = Instant::now();
+        self.bytes_wait.start_waiting(now, timeouts.idle);
+        self.output_wait.start_waiting(now, timeouts.idle_output);
         let all = [self.turn_deadline, self.bytes_wait.deadline(), self.output_wait.deadline()];
         let until = all.into_iter().flatten().min();
-        ready!(self.timer.poll(until, cx));
+        ready!(self.timer.poll(until, now, cx));
         Poll::Ready(self.timeout_error(until, timeouts))
     }
 

@@ -149,7 +149,8 @@ impl<K: Copy> FrameTemplate<K> {
             };
         }
         let end = bytes.get(at..)?.strip_prefix(&known[known_at..self.content_len])?;
-        let is_same_end = brackets(end).eq(brackets(&known[self.content_len..]));
+        let known_end = &known[self.content_len..];
+        let is_same_end = end == known_end || brackets(end).eq(brackets(known_end));
         if !is_same_end || event != self.event {
             return None;
         }

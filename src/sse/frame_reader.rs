@@ -108,6 +108,7 @@ impl FrameReader {
     /// When the frame is larger than the cap. From then on there are no more frames.
     pub fn next_frame(&mut self) -> Option<Result<Frame<'_>, FrameTooLarge>> {
         if self.is_drained() {
+            self.release_chunk();
             return None;
         }
         let cut = self.cut_frame()?;
@@ -145,6 +146,7 @@ impl FrameReader {
                 if let Err(too_large) = self.carry_rest() {
                     return Some(Err(too_large));
                 }
+                self.release_chunk();
                 let chunk = self.queued_chunks.pop_front()?;
                 self.open_chunk(chunk);
                 continue;
@@ -300,6 +302,13 @@ impl FrameReader {
                 _ => self.line_start += 1,
             }
         }
+    }
+
+    /// Drops a chunk that was read, so that the connection can use its memory again.
+    fn release_chunk(&mut self) {
+        self.chunk = Bytes::new();
+        self.frame_start = 0;
+        self.scanned = 0;
     }
 
     fn begin_frame(&mut self) {
