@@ -60,6 +60,8 @@ pub(super) struct FrameTemplate<K> {
     misses: u8,
     event: String,
     data: String,
+    /// The text in `data`, which is one of the holes.
+    text: Range<usize>,
     /// From left to right.
     holes: Vec<Hole>,
     /// Up to where `data` is compared as it is: only brackets and white space follow.
@@ -93,6 +95,7 @@ impl<K> Default for FrameTemplate<K> {
             misses: 0,
             event: String::new(),
             data: String::new(),
+            text: 0..0,
             holes: Vec::new(),
             content_len: 0,
             counts: Vec::new(),
@@ -105,7 +108,7 @@ impl<K: Copy> FrameTemplate<K> {
     /// since some wires give it a meaning.
     pub(super) fn read<'a>(&mut self, frame: &Frame<'a>) -> Option<(K, Cow<'a, str>)> {
         let kind = self.kind?;
-        let text = self.match_holes(frame)?;
+        let text = self.match_text(frame)?;
         self.misses = 0;
         Some((kind, text))
     }
@@ -119,10 +122,25 @@ impl<K: Copy> FrameTemplate<K> {
         keys.zip(self.counts.iter().copied())
     }
 
-    fn match_holes<'a>(&mut self, frame: &Frame<'a>) -> Option<Cow<'a, str>> {
+    /// The text of a frame that has the event type and the beginning of the remembered one.
+    fn match_text<'a>(&mut self, frame: &Frame<'a>) -> Option<Cow<'a, str>> {
         let Frame { event, data } = *frame;
-        let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
+        if event != self.event {
+            return None;
+        }
         self.counts.clear();
+        // Most often nothing but the text is another one.
+        if let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
+            && let Some((text, len)) = read_literal(rest)
+            && rest[len..] == self.data[self.text.end..]
+        {
+            return Some(text);
+        }
+        self.match_holes(data)
+    }
+
+    fn match_holes<'a>(&mut self, data: &'a str) -> Option<Cow<'a, str>> {
+        let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
         // Up to where both are read.
         let (mut known_at, mut at) = (0, 0);
@@ -150,11 +168,7 @@ impl<K: Copy> FrameTemplate<K> {
         }
         let end = bytes.get(at..)?.strip_prefix(&known[known_at..self.content_len])?;
         let known_end = &known[self.content_len..];
-        let is_same_end = end == known_end || brackets(end).eq(brackets(known_end));
-        if !is_same_end || event != self.event {
-            return None;
-        }
-        text
+        if brackets(end).eq(brackets(known_end)) { text } else { None }
     }
 
     /// Forgets the remembered frame. To be called before a frame is parsed.
@@ -179,6 +193,7 @@ impl<K: Copy> FrameTemplate<K> {
         }
         let Some(value) = literal_range(frame.data, text) else { return };
         self.misses += 1;
+        self.text = value.clone();
         self.holes.clear();
         self.holes.push(Hole { value, content: HoleContent::Text });
         find_values(frame.data, counts, &mut self.holes);
@@ -211,14 +226,18 @@ fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
 /// Reads what follows the opening quote of a string literal: the text, and how many bytes it has up to the
 /// closing quote. `None` if it is empty, or if it is not certain that the parser would accept it.
 fn read_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
+    // Texts are short: a search with wide registers would cost more than it gains.
+    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
+    let len = data.as_bytes().iter().position(ends)?;
+    match data.as_bytes()[len] {
+        b'"' if len > 0 => Some((Cow::Borrowed(&data[..len]), len)),
+        b'\\' => read_escaped_literal(data),
+        _ => None,
+    }
+}
+
+fn read_escaped_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
     let end = literal_len(data.as_bytes())?;
-    let written = &data[..end];
-    if written.is_empty() {
-        return None;
-    }
-    if memchr::memchr(b'\\', written.as_bytes()).is_none() {
-        return has_no_control(written.as_bytes()).then_some((Cow::Borrowed(written), end));
-    }
     let mut literal = String::with_capacity(end + 2);
     literal.push('"');
     literal.push_str(&data[..=end]);
