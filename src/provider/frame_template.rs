@@ -157,6 +157,12 @@ impl<K: Copy> FrameTemplate<K> {
                     text = Some(literal);
                     len
                 }
+                // With the byte after it, so that it is known to end there.
+                HoleContent::IgnoredString | HoleContent::IgnoredNumber
+                    if bytes[at..].starts_with(&known[value.start..=value.end]) =>
+                {
+                    value.len()
+                }
                 HoleContent::IgnoredString => plain_string_len(&bytes[at..])?,
                 HoleContent::IgnoredNumber => number_len(&bytes[at..])?,
                 HoleContent::Count { .. } => {

@@ -72,15 +72,27 @@ impl OutputItems {
         }
     }
 
-    /// A piece of the words of a message or of reasoning.
+    /// A piece of the words of a message or of reasoning. Returns the place of its item.
     pub(super) fn on_text_delta(
         &mut self,
         location: Location<'_>,
         part: (TextKind, u64),
         piece: &str,
         turn: &mut TurnBuilder,
-    ) {
+    ) -> usize {
         let at = self.text_slot(location, part.0);
+        self.push_text(at, part, piece, turn);
+        at
+    }
+
+    /// A piece of the words of the item at a place.
+    pub(super) fn push_text(
+        &mut self,
+        at: usize,
+        part: (TextKind, u64),
+        piece: &str,
+        turn: &mut TurnBuilder,
+    ) {
         if let Some(words) = self.slots[at].open_text_mut() {
             words.push_delta(part, piece, item_key(at), turn);
             self.has_too_many_parts |= words.has_too_many_parts();
@@ -104,22 +116,34 @@ impl OutputItems {
         }
     }
 
-    /// A piece of a call's arguments; `None` if it is not text.
+    /// A piece of a call's arguments; `None` if it is not text. Returns the place of the call, if there is
+    /// no doubt about it.
     pub(super) fn on_arguments_delta(
         &mut self,
         location: Location<'_>,
         piece: Option<&str>,
         turn: &mut TurnBuilder,
-    ) {
+    ) -> Option<usize> {
         if self.is_ambiguous(location) {
             for slot in &mut self.slots {
                 if let SlotKind::Call(call) = &mut slot.kind {
                     call.push_delta(None, 0, turn);
                 }
             }
-            return;
+            return None;
         }
         let at = self.call_slot(location);
+        self.push_arguments(at, piece, turn);
+        Some(at)
+    }
+
+    /// A piece of the arguments of the call at a place.
+    pub(super) fn push_arguments(
+        &mut self,
+        at: usize,
+        piece: Option<&str>,
+        turn: &mut TurnBuilder,
+    ) {
         if let SlotKind::Call(call) = &mut self.slots[at].kind {
             call.push_delta(piece, item_key(at), turn);
         }

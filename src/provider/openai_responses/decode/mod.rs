@@ -43,14 +43,13 @@ pub struct Decoder {
     response_id: String,
     response_model: String,
     template: FrameTemplate<RepeatedDelta>,
-    /// The id of the item that the remembered delta belongs to.
-    repeated_id: String,
 }
 
 /// A delta of which only the text may change.
 #[derive(Clone, Copy, Debug)]
 struct RepeatedDelta {
-    index: Option<u64>,
+    /// The place of its item.
+    at: usize,
     kind: DeltaKind,
 }
 
@@ -234,31 +233,37 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Takes the text of a delta; `None` if its value is not a string.
+    /// Takes the text of a delta; `None` if its value is not a string. Returns the place of its item, if
+    /// there is no doubt about it.
     fn push(
         self,
         text: Option<&str>,
         location: Location<'_>,
         items: &mut OutputItems,
         turn: &mut TurnBuilder,
-    ) {
+    ) -> Option<usize> {
         match self {
             Self::Text { part } => {
-                items.on_text_delta(location, part, text.unwrap_or_default(), turn);
+                Some(items.on_text_delta(location, part, text.unwrap_or_default(), turn))
             }
             Self::Arguments => items.on_arguments_delta(location, text, turn),
         }
-        if items.exceeds_item_limit() {
-            turn.exceed_item_limit();
+    }
+}
+
+impl RepeatedDelta {
+    fn push(self, text: &str, items: &mut OutputItems, turn: &mut TurnBuilder) {
+        match self.kind {
+            DeltaKind::Text { part } => items.push_text(self.at, part, text, turn),
+            DeltaKind::Arguments => items.push_arguments(self.at, Some(text), turn),
         }
     }
 }
 
 impl Decode for Decoder {
     fn frame(&mut self, frame: Frame<'_>, turn: &mut TurnBuilder) -> Result<FrameOutcome, Error> {
-        if let Some((RepeatedDelta { index, kind }, text)) = self.template.read(&frame) {
-            let location = Location { index, id: &self.repeated_id };
-            kind.push(Some(&text), location, &mut self.items, turn);
+        if let Some((delta, text)) = self.template.read(&frame) {
+            delta.push(&text, &mut self.items, turn);
             return Ok(FrameOutcome::Continue);
         }
         // A kind of event that this reader does not know, and what keeps the connection alive, may
@@ -279,12 +284,11 @@ impl Decode for Decoder {
         let kind = event.r#type.get().unwrap_or(frame.event);
         if let Some(kind) = DeltaKind::of_event(kind, &event) {
             let text = event.delta.and_then(deserialize_string);
-            let location = event.location();
-            kind.push(text.as_deref(), location, &mut self.items, turn);
-            if let Some(Cow::Borrowed(text)) = text {
-                let repeated = RepeatedDelta { index: location.index, kind };
-                location.id.clone_into(&mut self.repeated_id);
-                self.template.remember(&frame, text, None, repeated);
+            let at = kind.push(text.as_deref(), event.location(), &mut self.items, turn);
+            if self.items.exceeds_item_limit() {
+                turn.exceed_item_limit();
+            } else if let (Some(at), Some(Cow::Borrowed(text))) = (at, text) {
+                self.template.remember(&frame, text, None, RepeatedDelta { at, kind });
             }
             return Ok(FrameOutcome::Continue);
         }
