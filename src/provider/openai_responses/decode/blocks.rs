@@ -116,8 +116,8 @@ impl OutputItems {
         }
     }
 
-    /// A piece of a call's arguments; `None` if it is not text. Returns the place of the call, if there is
-    /// no doubt about it.
+    /// A piece of a call's arguments; `None` if it is not text. Returns the place of the call, unless that is
+    /// ambiguous.
     pub(super) fn on_arguments_delta(
         &mut self,
         location: Location<'_>,

@@ -233,8 +233,8 @@ impl DeltaKind {
         Some(Self::Text { part: event.part(kind) })
     }
 
-    /// Takes the text of a delta; `None` if its value is not a string. Returns the place of its item, if
-    /// there is no doubt about it.
+    /// Takes the text of a delta; `None` if its value is not a string. Returns the place of its item, unless
+    /// that is ambiguous.
     fn push(
         self,
         text: Option<&str>,
