@@ -110,7 +110,7 @@ pub(crate) fn quote_path(path: &str) -> String {
     line
 }
 
-/// The lines of a text as [`exactly`] writes them; of a long text the first and the last.
+/// The lines of a text as [`escape_invisible`] writes them; of a long text the first and the last.
 pub(crate) fn head_and_tail(text: &str) -> Vec<String> {
     const HEAD_LINES: usize = 8;
     const TAIL_LINES: usize = 4;

@@ -6,7 +6,7 @@
 //! checked too, so that a disturbed run is checked from the disturbance on, and disturbed only in
 //! the last turn of its script: before it, it is the world of a shorter script.
 //!
-//! By default every [`STEP`]th script is walked, with each of its disturbances. All of them are
+//! By default every [`SAMPLE_STEP`]th script is walked, with each of its disturbances. All of them are
 //! walked, in about two minutes of CPU time, with
 //!
 //! ```text
@@ -77,7 +77,7 @@ fn the_invariants_hold_in_all_small_scenarios() {
     assert!((100_000 / step..1_000_000 / step).contains(&all), "there are {all} worlds");
 }
 
-/// [`STEP`], or 1 if `TURNSTREAM_WORLDS` is `all`.
+/// [`SAMPLE_STEP`], or 1 if `TURNSTREAM_WORLDS` is `all`.
 fn sample_step() -> usize {
     match std::env::var("TURNSTREAM_WORLDS").as_deref() {
         Ok("all") => 1,

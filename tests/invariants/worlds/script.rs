@@ -6,8 +6,8 @@
 //!
 //! - **One turn**: all of them. Words or none, × each stop reason, × no call, one call of every
 //!   fate, or two calls of every ordered pair of fates.
-//! - **Two turns**: a turn of [`goes_on`] or of [`vetoed`], then a turn of [`any`].
-//! - **Three turns**: two turns of [`goes_on`], then a turn of [`any`].
+//! - **Two turns**: a turn of [`continuing_turns`] or of [`more_continuing_turns`], then a turn of [`last_turns`].
+//! - **Three turns**: two turns of [`continuing_turns`], then a turn of [`last_turns`].
 //! - **More turns**: cycles of one to four turns, until the run ends for them, and what is nearly
 //!   one, with polls in between. They are tried undisturbed.
 //!
