@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
 use serde::Deserialize;
+#[cfg(feature = "schemars")]
 use serde_json::{Value, json};
 use turnstream::env::CountingIds;
 use turnstream::event::{AppendReason, EndReason, Transition};
@@ -11,15 +12,18 @@ use turnstream::provider::{Provider, Reply, Scripted};
 #[cfg(feature = "schemars")]
 use turnstream::request::{Cache, Options, Output};
 use turnstream::stream::{JsonLine, LineError};
+#[cfg(feature = "schemars")]
 use turnstream::testing::Wire;
 use turnstream::turn::{ParseError, StopReason};
 use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnStreamExt,
 };
 
+#[cfg(feature = "schemars")]
 use crate::support::models::ChunkedProvider;
 #[cfg(feature = "schemars")]
 use crate::support::programs;
+#[cfg(feature = "schemars")]
 use crate::support::wires::sse_body;
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
