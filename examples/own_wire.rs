@@ -109,11 +109,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("Quillworks is made up and its words are scripted; the wire and the tool are real.");
     let server = LoopbackServer::start(|request| scripted_response(&request)).await?;
     let model = HttpProvider::<QuillworksWire>::new("quill-1").with_base_url(server.url())?;
-    let spec = ToolSpec {
-        name: "length".into(),
-        description: "How many bytes a text has".into(),
-        parameters: json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
-    };
+    let spec = ToolSpec::new(
+        "length",
+        "How many bytes a text has",
+        json!({ "type": "object", "properties": { "text": { "type": "string" } } }),
+    );
     let length = |args: Value, _cx| async move { args["text"].as_str().map_or(0, str::len) };
     let agent = Agent::new(model).with_tools([Tool::raw(spec, length)?]);
     let outcome = agent.run("How many bytes has `turnstream`?").outcome().await;

@@ -54,11 +54,8 @@ fn timetable_agent() -> Result<Agent, Error> {
             None => Reply::text("Let me look.").call_raw("c1", "timetable", "{}"),
         }
     });
-    let spec = ToolSpec {
-        name: "timetable".into(),
-        description: "Tells how long the bus takes".into(),
-        parameters: json!({ "type": "object" }),
-    };
+    let spec =
+        ToolSpec::new("timetable", "Tells how long the bus takes", json!({ "type": "object" }));
     let timetable = Tool::raw(spec, |_args, _cx| async { "9 hours" })?;
     Ok(Agent::new(model).with_tools([timetable]))
 }

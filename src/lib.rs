@@ -18,15 +18,15 @@
 //!     Reply::text("Let me look.").call("temperature", serde_json::json!({ "city": "Oslo" })),
 //!     Reply::text("It is 4 degrees in Oslo."),
 //! ]);
-//! let spec = ToolSpec {
-//!     name: "temperature".into(),
-//!     description: "The temperature in a city, in degrees Celsius".into(),
-//!     parameters: serde_json::json!({
+//! let spec = ToolSpec::new(
+//!     "temperature",
+//!     "The temperature in a city, in degrees Celsius",
+//!     serde_json::json!({
 //!         "type": "object",
 //!         "properties": { "city": { "type": "string" } },
 //!         "required": ["city"],
 //!     }),
-//! };
+//! );
 //! let temperature = Tool::raw(spec, |_args, _cx| async { 4 })?;
 //!
 //! let mut run = Agent::new(model).with_tools([temperature]).run("How cold is it in Oslo?");
@@ -147,6 +147,7 @@ pub mod provider;
 pub mod replay;
 pub mod request;
 pub mod session;
+mod small_map;
 pub mod sse;
 pub mod stream;
 #[cfg(feature = "task")]

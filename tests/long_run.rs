@@ -92,7 +92,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
     let seen = Arc::new(Stack::default());
     let polled = Arc::clone(&seen);
     let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: "t".into(), description: String::new(), parameters };
+    let spec = ToolSpec::new("t", "", parameters);
     let tool = Tool::raw(spec, move |_, cx| {
         let seen = Arc::clone(&polled);
         std::future::poll_fn(move |_| {

@@ -104,7 +104,7 @@ fn sub_agent_tool(agent: &Agent, name: &str) -> Result<Tool, Error> {
 
 fn tool_spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.to_owned(), description: "It leaves a trace".to_owned(), parameters }
+    ToolSpec::new(name, "It leaves a trace", parameters)
 }
 
 fn effect_tool(place: &StoreLocation, name: &'static str) -> Result<Tool, Error> {

@@ -43,11 +43,7 @@ use crate::world::World;
 ///     Reply::new().call("roll", json!({})),
 ///     Reply::text("It is a six."),
 /// ]);
-/// let spec = ToolSpec {
-///     name: "roll".into(),
-///     description: "Rolls a die".into(),
-///     parameters: json!({ "type": "object" }),
-/// };
+/// let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object" }));
 /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
 ///
 /// let agent = Agent::new(model).with_tools([roll]);
@@ -201,11 +197,7 @@ impl Agent {
     ///     Reply::new().call("delete", json!({ "file": "notes" })),
     ///     Reply::text("It is gone."),
     /// ]);
-    /// let spec = ToolSpec {
-    ///     name: "delete".into(),
-    ///     description: "Deletes a file".into(),
-    ///     parameters: json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///
@@ -293,11 +285,11 @@ impl Agent {
     ///     Reply::new().call("roll", json!({ "_why": { "expected_outcome": "a number" } })),
     ///     Reply::text("It is a six."),
     /// ]);
-    /// let spec = ToolSpec {
-    ///     name: "roll".into(),
-    ///     description: "Rolls a die".into(),
-    ///     parameters: json!({ "type": "object", "additionalProperties": false }),
-    /// };
+    /// let spec = ToolSpec::new(
+    ///     "roll",
+    ///     "Rolls a die",
+    ///     json!({ "type": "object", "additionalProperties": false }),
+    /// );
     /// let roll = Tool::raw(spec, |_args, _cx| async { 6 })?;
     /// let agent = Agent::new(model).with_tools([roll]).with_rationale();
     ///
@@ -380,11 +372,7 @@ impl Agent {
     ///     Reply::new().call("look", json!({})),
     ///     Reply::text("It rained when I looked."),
     /// ]);
-    /// let spec = ToolSpec {
-    ///     name: "look".into(),
-    ///     description: "Looks out of the window".into(),
-    ///     parameters: json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new("look", "Looks out of the window", json!({ "type": "object" }));
     /// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
     /// let budget = Budget::new().with_tool_calls(1).with_wrap_up();
     /// let agent = Agent::new(model).with_tools([look]).with_budget(budget);
@@ -590,11 +578,7 @@ impl Agent {
     ///     Reply::new().call("delete", json!({ "file": "notes" })),
     ///     Reply::text("It is gone."),
     /// ]);
-    /// let spec = ToolSpec {
-    ///     name: "delete".into(),
-    ///     description: "Deletes a file".into(),
-    ///     parameters: json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let mut run = Agent::new(model).with_tools([delete]).interactive().run("Delete my notes");
     /// while let Some(event) = run.next().await {
@@ -726,11 +710,7 @@ impl Agent {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// # let spec = |name: &str| ToolSpec {
-    /// #     name: name.into(),
-    /// #     description: String::new(),
-    /// #     parameters: json!({ "type": "object" }),
-    /// # };
+    /// # let spec = |name: &str| ToolSpec::new(name, "", json!({ "type": "object" }));
     /// let edit = Tool::raw(spec("edit"), |_, cx: ToolContext| async move {
     ///     cx.record_change("src/lib.rs");
     ///     "edited"
@@ -816,11 +796,7 @@ impl Agent {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
-    /// let spec = ToolSpec {
-    ///     name: "delete".into(),
-    ///     description: "Deletes a file".into(),
-    ///     parameters: json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let deletes = Reply::new().call_raw("d1", "delete", r#"{"file":"notes"}"#);
     /// let cleaner = Agent::new(Scripted::new([deletes, "It is gone.".into()])).with_tools([delete]);

@@ -28,10 +28,10 @@ pub(super) fn sub_agent_tool(
     name: &str,
     description: &str,
 ) -> Result<Tool, Error> {
-    let spec = ToolSpec {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters: json!({
+    let spec = ToolSpec::new(
+        name,
+        description,
+        json!({
             "type": "object",
             "properties": {
                 "prompt": { "type": "string", "description": "What is to be done, with all that has to be known for it" },
@@ -39,7 +39,7 @@ pub(super) fn sub_agent_tool(
             "required": ["prompt"],
             "additionalProperties": false,
         }),
-    };
+    );
     if !settings.limits.is_max_turns_set {
         let bounds = &mut Arc::make_mut(&mut settings).limits;
         (bounds.limits.max_turns, bounds.is_max_turns_set) = (DEFAULT_MAX_TURNS, true);

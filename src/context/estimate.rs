@@ -65,9 +65,8 @@ pub fn count_tokens(history: &History, counter: &dyn CountTokens) -> u64 {
 pub(crate) fn count_request_tokens(request: &Request, counter: &dyn CountTokens) -> u64 {
     let system = [&request.system.stable, &request.system.volatile];
     let tools = request.tools.iter().map(|tool| {
-        let schema = tool.parameters.to_string();
-        saturating_sum([&tool.name, &tool.description, &schema].map(|text| counter.count(text)))
-            + TOKENS_PER_ITEM_OVERHEAD
+        let texts = [tool.name.as_str(), &tool.description, tool.parameters.as_str()];
+        saturating_sum(texts.map(|text| counter.count(text))) + TOKENS_PER_ITEM_OVERHEAD
     });
     saturating_sum(system.map(|text| counter.count(text)))
         .saturating_add(saturating_sum(tools))

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::Value;
 
+use crate::item::RawJson;
 use crate::provider::cache_control::CacheControl;
 use crate::request::ToolSpec;
 
@@ -20,12 +20,12 @@ pub(super) struct FunctionTool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: Cow<'a, Value>,
+    parameters: Cow<'a, RawJson>,
 }
 
 impl<'a> FunctionTool<'a> {
     /// With its parameters as the wire takes them.
-    pub(super) fn new(tool: &'a ToolSpec, parameters: Cow<'a, Value>) -> Self {
+    pub(super) fn new(tool: &'a ToolSpec, parameters: Cow<'a, RawJson>) -> Self {
         let function = Function { name: &tool.name, description: &tool.description, parameters };
         Self { r#type: "function", function, cache_control: None }
     }

@@ -181,7 +181,9 @@ fn part_json(request: &Request, at: usize) -> RawJson {
         "tools" => {
             let mut tools = request.tools.to_vec();
             for tool in &mut tools {
-                tool.parameters.sort_all_objects();
+                let mut parameters = tool.parameters.to_value();
+                parameters.sort_all_objects();
+                tool.parameters = parameters.into();
             }
             json_or_null(&tools)
         }
@@ -248,8 +250,7 @@ mod tests {
         let sorted = r#"{"properties":{"a":{},"z":{"type":"null"}},"type":"object"}"#;
         let mut request = Request::new(History::from_id("h"));
         let (name, description) = ("f".to_owned(), "d".to_owned());
-        request.tools =
-            [ToolSpec { name: name.clone(), description, parameters: schema.clone() }].into();
+        request.tools = [ToolSpec::new(name.clone(), description, schema.clone())].into();
         request.options.output = Output::Schema(OutputSchema { name, schema: schema.clone() });
         request.options.extra.insert("z".to_owned(), schema);
         request.options.extra.insert("a".to_owned(), Value::Null);

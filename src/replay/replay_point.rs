@@ -34,11 +34,7 @@ use crate::usage::Usage;
 ///         None => Reply::text("I have not looked."),
 ///     },
 /// });
-/// let spec = ToolSpec {
-///     name: "look".into(),
-///     description: "Looks out of the window".into(),
-///     parameters: json!({ "type": "object" }),
-/// };
+/// let spec = ToolSpec::new("look", "Looks out of the window", json!({ "type": "object" }));
 /// let look = Tool::raw(spec, |_args, _cx| async { "rain" })?;
 /// let agent = Agent::new(model).with_tools([look]);
 ///

@@ -14,7 +14,7 @@ pub use options::{
 pub use retries::Retries;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::History;
+use crate::item::{History, RawJson};
 
 /// Everything that one request to a model is made of.
 ///
@@ -64,8 +64,34 @@ pub struct ToolSpec {
     pub name: String,
     /// What it is for, in words for the model.
     pub description: String,
-    /// The JSON Schema of its arguments, of type `object`.
-    pub parameters: serde_json::Value,
+    /// The JSON Schema of its arguments, of type `object`. It is written as JSON once, and all copies of
+    /// the spec share it.
+    pub parameters: RawJson,
+}
+
+impl ToolSpec {
+    /// Describes a tool. The schema is a `serde_json::Value`, or JSON that is written already.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::tool::ToolSpec;
+    ///
+    /// let parameters = json!({
+    ///     "type": "object",
+    ///     "properties": { "city": { "type": "string" } },
+    ///     "required": ["city"],
+    /// });
+    /// let spec = ToolSpec::new("temperature", "The temperature in a city", parameters);
+    /// assert_eq!(spec.parameters.to_value()["required"], json!(["city"]));
+    /// ```
+    pub fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: impl Into<RawJson>,
+    ) -> Self {
+        let (name, description) = (name.into(), description.into());
+        Self { name, description, parameters: parameters.into() }
+    }
 }
 
 impl Request {

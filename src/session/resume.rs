@@ -62,11 +62,7 @@ impl Session {
     ///     Reply::new().call("delete", json!({ "file": "notes" })),
     ///     Reply::text("It is gone."),
     /// ]);
-    /// let spec = ToolSpec {
-    ///     name: "delete".into(),
-    ///     description: "Deletes a file".into(),
-    ///     parameters: json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.requires_approval();
     /// let agent = Agent::new(model).with_tools([delete]);
     ///

@@ -31,18 +31,17 @@ mod small {
     use super::{Error, ToolSpec};
 
     #[cfg(not(feature = "validate"))]
-    pub(in crate::tool) struct Schema;
+    pub(in crate::tool) struct Schema(Value);
 
     #[cfg(not(feature = "validate"))]
     impl Schema {
         #[expect(clippy::unnecessary_wraps, reason = "the whole validator can refuse a schema")]
-        pub(in crate::tool) fn new(_: &ToolSpec) -> Result<Self, Error> {
-            Ok(Self)
+        pub(in crate::tool) fn new(spec: &ToolSpec) -> Result<Self, Error> {
+            Ok(Self(spec.parameters.to_value()))
         }
 
-        #[expect(clippy::unused_self, reason = "the whole validator keeps its own form")]
-        pub(in crate::tool) fn check(&self, spec: &ToolSpec, args: &Value) -> Result<(), String> {
-            check(&spec.parameters, args, "")
+        pub(in crate::tool) fn check(&self, _: &ToolSpec, args: &Value) -> Result<(), String> {
+            check(&self.0, args, "")
         }
     }
 
@@ -188,7 +187,7 @@ mod whole {
 
     impl Schema {
         pub(in crate::tool) fn new(spec: &ToolSpec) -> Result<Self, Error> {
-            jsonschema::validator_for(&spec.parameters).map(Self).map_err(|error| {
+            jsonschema::validator_for(&spec.parameters.to_value()).map(Self).map_err(|error| {
                 let message =
                     format!("the schema of the tool `{}` is not valid: {error}", spec.name);
                 Error::new(ErrorKind::InvalidRequest, message)
@@ -198,7 +197,7 @@ mod whole {
         pub(in crate::tool) fn check(&self, spec: &ToolSpec, args: &Value) -> Result<(), String> {
             match self.0.is_valid(args) {
                 true => Ok(()),
-                false => Err(self.violation_reason(&spec.parameters, args)),
+                false => Err(self.violation_reason(&spec.parameters.to_value(), args)),
             }
         }
 
@@ -308,10 +307,10 @@ mod tests {
     use super::*;
 
     fn check(args: &serde_json::Value) -> Result<(), String> {
-        let spec = ToolSpec {
-            name: "t".into(),
-            description: String::new(),
-            parameters: json!({
+        let spec = ToolSpec::new(
+            "t",
+            "",
+            json!({
                 "type": "object",
                 "properties": {
                     "n": { "type": "integer" },
@@ -322,7 +321,7 @@ mod tests {
                 "required": ["n"],
                 "additionalProperties": false,
             }),
-        };
+        );
         Schema::new(&spec).unwrap().check(&spec, args)
     }
 
@@ -345,10 +344,10 @@ mod tests {
                 "required": ["kind", "data"],
             })
         });
-        let spec = ToolSpec {
-            name: "t".into(),
-            description: String::new(),
-            parameters: json!({
+        let spec = ToolSpec::new(
+            "t",
+            "",
+            json!({
                 "type": "object",
                 "properties": {
                     "v": { "anyOf": branches.collect::<Vec<_>>() },
@@ -356,7 +355,7 @@ mod tests {
                     "word": { "type": "string" },
                 },
             }),
-        };
+        );
         let schema = Schema::new(&spec).unwrap();
         let bad = |n| json!({ "kind": 41, "data": vec!["x"; n] });
         let good = |n| json!({ "kind": 39, "data": vec![1; n] });

@@ -13,11 +13,11 @@ impl Tool {
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
-    /// let spec = ToolSpec {
-    ///     name: "ask_the_user".into(),
-    ///     description: "Asks the user".into(),
-    ///     parameters: serde_json::json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new(
+    ///     "ask_the_user",
+    ///     "Asks the user",
+    ///     serde_json::json!({ "type": "object" }),
+    /// );
     /// assert!(Tool::external(spec)?.is_external());
     /// # Ok::<(), turnstream::Error>(())
     /// ```

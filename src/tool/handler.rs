@@ -33,11 +33,11 @@ pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 ///     }
 /// }
 ///
-/// let spec = ToolSpec {
-///     name: "shout".into(),
-///     description: "Says it louder".into(),
-///     parameters: serde_json::json!({ "type": "object", "required": ["text"] }),
-/// };
+/// let spec = ToolSpec::new(
+///     "shout",
+///     "Says it louder",
+///     serde_json::json!({ "type": "object", "required": ["text"] }),
+/// );
 /// assert_eq!(Tool::from_handler(Shout(spec)).name(), "shout");
 /// ```
 pub trait ToolHandler: Send + Sync {

@@ -30,7 +30,7 @@ use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
 /// let add = Tool::new("add", "Adds two numbers", |args: Add, _cx| async move {
 ///     args.a.checked_add(args.b).ok_or("the sum is too large")
 /// });
-/// assert_eq!(add.spec().parameters["required"], serde_json::json!(["a", "b"]));
+/// assert_eq!(add.spec().parameters.to_value()["required"], serde_json::json!(["a", "b"]));
 /// # }
 /// ```
 #[derive(Clone)]
@@ -130,11 +130,7 @@ impl Tool {
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
-    /// let spec = ToolSpec {
-    ///     name: "pay".into(),
-    ///     description: "Pays a bill".into(),
-    ///     parameters: serde_json::json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new("pay", "Pays a bill", serde_json::json!({ "type": "object" }));
     /// let pay = Tool::raw(spec, |_args, cx| async move {
     ///     // The bank does nothing for a key that it has seen.
     ///     format!("paid, under the key {}", cx.idempotency_key())
@@ -161,11 +157,11 @@ impl Tool {
     /// ```
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
-    /// let spec = ToolSpec {
-    ///     name: "job_status".into(),
-    ///     description: "Waits for up to a minute, and tells how far the job is".into(),
-    ///     parameters: serde_json::json!({ "type": "object" }),
-    /// };
+    /// let spec = ToolSpec::new(
+    ///     "job_status",
+    ///     "Waits for up to a minute, and tells how far the job is",
+    ///     serde_json::json!({ "type": "object" }),
+    /// );
     /// let status = Tool::raw(spec, |_args, _cx| async { "still running" })?.pollable();
     /// assert!(status.is_pollable());
     /// # Ok::<(), turnstream::Error>(())
@@ -265,7 +261,7 @@ pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
         let message = "a tool's name has 1 to 64 letters, digits, '_' and '-'";
         return Err(Error::new(InvalidRequest, message).with_parameter(spec.name));
     }
-    if spec.parameters.get("type").and_then(serde_json::Value::as_str) != Some("object") {
+    if spec.parameters.to_value()["type"] != "object" {
         let message = format!("the schema of the tool `{}` is not of type `object`", spec.name);
         return Err(Error::new(InvalidRequest, message));
     }

@@ -25,11 +25,7 @@ type OnTruncate = dyn Fn(&ToolCall, &ToolResult) -> Option<String> + Send + Sync
 /// ```
 /// use turnstream::tool::{Tool, ToolSpec, Toolkit};
 ///
-/// let spec = ToolSpec {
-///     name: "now".into(),
-///     description: "Tells the time".into(),
-///     parameters: serde_json::json!({ "type": "object" }),
-/// };
+/// let spec = ToolSpec::new("now", "Tells the time", serde_json::json!({ "type": "object" }));
 /// let kit = Toolkit::new([Tool::raw(spec, |_args, _cx| async { "noon" })?]);
 /// assert_eq!(kit.specs().len(), 1);
 /// # Ok::<(), turnstream::Error>(())

@@ -32,7 +32,7 @@ impl Tool {
     /// let now = Tool::new("now", "The seconds since 1970", |(), _cx| async {
     ///     std::time::SystemTime::UNIX_EPOCH.elapsed().map(|since| since.as_secs())
     /// });
-    /// assert_eq!(now.spec().parameters["type"], "object");
+    /// assert_eq!(now.spec().parameters.to_value()["type"], "object");
     ///
     /// #[derive(serde::Deserialize, schemars::JsonSchema)]
     /// struct Count {
@@ -244,5 +244,5 @@ fn derive_spec<A: schemars::JsonSchema>(name: &str, description: &str) -> ToolSp
         schema.shift_remove("$schema");
         schema.shift_remove("title");
     }
-    ToolSpec { name: name.to_owned(), description: description.to_owned(), parameters }
+    ToolSpec::new(name, description, parameters)
 }

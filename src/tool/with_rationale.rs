@@ -21,13 +21,13 @@ impl Tool {
     /// use serde_json::json;
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
-    /// let spec = ToolSpec {
-    ///     name: "delete".into(),
-    ///     description: "Deletes a file".into(),
-    ///     parameters: json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
-    /// };
+    /// let spec = ToolSpec::new(
+    ///     "delete",
+    ///     "Deletes a file",
+    ///     json!({ "type": "object", "properties": { "path": { "type": "string" } } }),
+    /// );
     /// let delete = Tool::raw(spec, |_args, _cx| async { "deleted" })?.with_rationale();
-    /// let why = &delete.spec().parameters["properties"]["_why"];
+    /// let why = &delete.spec().parameters.to_value()["properties"]["_why"];
     /// assert_eq!(why["properties"]["risk"]["enum"], json!(["low", "medium", "high"]));
     /// # Ok::<(), turnstream::Error>(())
     /// ```
@@ -44,7 +44,8 @@ impl Tool {
 /// The same with the property, if there is room for it.
 fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
     let mut spec = spec.clone();
-    let schema = spec.parameters.as_object_mut()?;
+    let mut parameters = spec.parameters.to_value();
+    let schema = parameters.as_object_mut()?;
     let required = schema.get("required").and_then(Value::as_array);
     if required.is_some_and(|names| names.iter().any(|name| name == RATIONALE_FIELD)) {
         return None;
@@ -54,6 +55,7 @@ fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
         return None;
     }
     properties.insert(RATIONALE_FIELD.to_owned(), rationale_schema());
+    spec.parameters = parameters.into();
     Some(spec)
 }
 

@@ -40,11 +40,7 @@ use crate::usage::Prices;
 ///     Reply::new().call("touch", serde_json::json!({ "file": "a.md" })),
 ///     Reply::text("Done."),
 /// ]);
-/// let spec = ToolSpec {
-///     name: "touch".into(),
-///     description: "Makes a file".into(),
-///     parameters: serde_json::json!({ "type": "object" }),
-/// };
+/// let spec = ToolSpec::new("touch", "Makes a file", serde_json::json!({ "type": "object" }));
 /// let touch = Tool::raw(spec, |args, cx| async move {
 ///     cx.record_change(args["file"].as_str().unwrap_or_default());
 ///     "done"

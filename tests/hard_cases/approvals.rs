@@ -131,7 +131,10 @@ mod scope_of_an_approval {
         // A schema that has changed since.
         let parameters = json!({ "type": "object", "required": ["m"] });
         let changed =
-            Tool::raw(ToolSpec { parameters, ..spec("strict") }, |_, _| ready("ran")).unwrap();
+            Tool::raw(ToolSpec { parameters: parameters.into(), ..spec("strict") }, |_, _| {
+                ready("ran")
+            })
+            .unwrap();
         let kit = Toolkit::new([changed.requires_approval()]);
         let (next, _) = scripted_agent(["done".into()], vec![]);
         let resumed =

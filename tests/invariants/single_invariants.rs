@@ -108,7 +108,7 @@ fn encode_tool_on_every_wire(parameters: &Value, sent: impl Fn(Wire, &str)) {
     let (name, description) = ("t".to_owned(), "d".to_owned());
     let mut request = Request::new(History::from_id("h"));
     request.context.push(Item::user("go"));
-    request.tools = [ToolSpec { name, description, parameters: parameters.clone() }].into();
+    request.tools = [ToolSpec::new(name, description, parameters.clone())].into();
     for wire in Wire::ALL {
         let body = wires::encode_bytes(wire, "m", &request, &Dialect::OPENAI);
         sent(wire, str::from_utf8(&body).unwrap());
@@ -142,7 +142,7 @@ fn law_8_a_derived_schema_is_sent_with_its_fields_in_the_order_in_which_they_are
         r#""description":"Words for the model."}"#,
     );
     assert_eq!(tool.spec().parameters.to_string(), schema);
-    encode_tool_on_every_wire(&tool.spec().parameters, |wire, body| {
+    encode_tool_on_every_wire(&tool.spec().parameters.to_value(), |wire, body| {
         assert!(body.contains(schema), "{wire:?}: {body}");
     });
 }

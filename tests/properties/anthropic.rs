@@ -290,11 +290,7 @@ fn build_item(said: ModelItem, calls: &mut u32) -> Item {
 
 /// A request of the conversation; what is volatile is another each time.
 fn build_request(history: &History, n: usize, cache: Cache) -> Request {
-    let spec = |name: &str| ToolSpec {
-        name: name.into(),
-        description: "d".into(),
-        parameters: serde_json::json!({ "type": "object" }),
-    };
+    let spec = |name: &str| ToolSpec::new(name, "d", serde_json::json!({ "type": "object" }));
     let mut request = Request::new(history.clone())
         .with_tools(vec![spec("f"), spec("g")])
         .with_options(Options { cache, ..Options::default() });

@@ -281,7 +281,7 @@ fn build_request(history: History, ask: &RequestSettings) -> Request {
     request.options = Options { cache: ask.cache, extra, ..Options::default() };
     if ask.has_tools {
         let parameters = json!({ "type": "object", "properties": {} });
-        let tool = ToolSpec { name: "t".into(), description: "Does".into(), parameters };
+        let tool = ToolSpec::new("t", "Does", parameters);
         request.tools = vec![tool].into();
     }
     request

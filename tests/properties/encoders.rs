@@ -104,11 +104,7 @@ proptest! {
         let mut request = Request::new(History::from_items("h", items));
         request.system = System { stable: system, ..System::default() };
         if tools {
-            request.tools = vec![ToolSpec {
-                name: "f".into(),
-                description: "Does".into(),
-                parameters: json!({ "type": "object", "properties": {} }),
-            }].into();
+            request.tools = vec![ToolSpec::new("f", "Does", json!({ "type": "object", "properties": {} }))].into();
         }
         let read = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
         let body = read(anthropic::encode(&request, "m").unwrap());

@@ -154,11 +154,7 @@ proptest! {
                 if !ends || !settled.is_settled() {
                     continue;
                 }
-                let mut request = Request::new(settled).with_system("stable").with_tools([ToolSpec {
-                    name: "f".into(),
-                    description: String::new(),
-                    parameters: json!({}),
-                }]);
+                let mut request = Request::new(settled).with_system("stable").with_tools([ToolSpec::new("f", "", json!({}))]);
                 request.system.volatile = format!("it is {}", items.len());
                 let mut input: Vec<String> = encode_json(&request, model).unwrap()["input"]
                     .as_array().unwrap().iter().map(Value::to_string).collect();

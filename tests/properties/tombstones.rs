@@ -230,7 +230,7 @@ fn tool_result(id: &str, word: String) -> Item {
 
 fn encode_body(wire: Wire, history: &History) -> String {
     let parameters = json!({ "type": "object", "properties": {} });
-    let tool = ToolSpec { name: "t".into(), description: "Does".into(), parameters };
+    let tool = ToolSpec::new("t", "Does", parameters);
     let mut request = Request::new(history.clone()).with_tools([tool]);
     request.options.max_output_tokens = Some(100);
     let bytes = match wire {

@@ -105,7 +105,7 @@ fn wrap_in_layers(
 
 fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
     let parameters = json!({ "type": "object", "properties": { "x": { "type": "string" } } });
-    let spec = ToolSpec { name: "ok".into(), description: "Does it".into(), parameters };
+    let spec = ToolSpec::new("ok", "Does it", parameters);
     let ran = ran.clone();
     let tool = Tool::raw(spec, move |_, _| {
         ran.fetch_add(1, Ordering::Relaxed);

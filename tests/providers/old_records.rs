@@ -30,11 +30,11 @@ fn model() -> Scripted {
 
 /// A conversation that grows; the last three requests are sent with another context than what was said.
 fn requests() -> Vec<Request> {
-    let look = ToolSpec {
-        name: "look".into(),
-        description: "Looks out of the window".into(),
-        parameters: json!({ "type": "object", "properties": { "n": { "type": "integer" } } }),
-    };
+    let look = ToolSpec::new(
+        "look",
+        "Looks out of the window",
+        json!({ "type": "object", "properties": { "n": { "type": "integer" } } }),
+    );
     let mut history = History::from_id("h");
     let mut requests = Vec::new();
     for n in 0..5 {

@@ -175,11 +175,11 @@ async fn an_inconsistent_recorded_turn_is_rejected() {
 }
 
 fn add_tool(ran: &Arc<Mutex<u32>>) -> Tool {
-    let spec = ToolSpec {
-        name: "add".into(),
-        description: "Adds".into(),
-        parameters: json!({ "type": "object", "properties": { "a": { "type": "number" } } }),
-    };
+    let spec = ToolSpec::new(
+        "add",
+        "Adds",
+        json!({ "type": "object", "properties": { "a": { "type": "number" } } }),
+    );
     let ran = ran.clone();
     Tool::raw(spec, move |args, _| {
         *ran.lock().unwrap() += 1;
@@ -231,7 +231,7 @@ async fn an_agent_over_a_replay_repeats_its_run() {
 async fn the_first_divergence_is_reported_with_its_path() {
     let paper = SharedBuffer::new();
     let options = Options { temperature: Some(0.5), ..Options::default() };
-    let spec = ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({}) };
+    let spec = ToolSpec::new("t", "d", json!({}));
     let asked = || {
         user_request("secret words")
             .with_system("brief")

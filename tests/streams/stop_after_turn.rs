@@ -17,11 +17,7 @@ fn model() -> Scripted {
 }
 
 fn agent(model: &Scripted) -> Agent {
-    let spec = ToolSpec {
-        name: "roll".into(),
-        description: "Rolls a die".into(),
-        parameters: json!({ "type": "object" }),
-    };
+    let spec = ToolSpec::new("roll", "Rolls a die", json!({ "type": "object" }));
     Agent::new(model.clone()).with_tools([Tool::raw(spec, |_args, _cx| async { 6 }).unwrap()])
 }
 

@@ -60,7 +60,7 @@ fn spec(name: &str) -> ToolSpec {
     match name {
         "strict" => {
             let parameters = json!({ "type": "object", "required": ["on"] });
-            ToolSpec { parameters, ..tools::spec(name) }
+            ToolSpec { parameters: parameters.into(), ..tools::spec(name) }
         }
         name => tools::spec(name),
     }

@@ -83,7 +83,7 @@ impl Drop for RunningGuard {
 /// The spec of a tool that accepts any object.
 pub(crate) fn spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
+    ToolSpec::new(name, "", parameters)
 }
 
 /// A tool that always returns `answer`.
@@ -141,7 +141,7 @@ pub(crate) fn strict_tool(counter: &Counter) -> Tool {
         } },
         "required": ["n"],
     });
-    Tool::raw(ToolSpec { parameters, ..spec("strict") }, move |args, _| {
+    Tool::raw(ToolSpec { parameters: parameters.into(), ..spec("strict") }, move |args, _| {
         let _alive = counter.enter();
         ready(args.to_string())
     })

@@ -81,7 +81,7 @@ mod typed {
             || Tool::new("now", "Says now", |_: EmptyArgs, _| async { "now" }),
         ];
         for tool in tools {
-            assert_eq!(tool().spec().parameters["type"], "object");
+            assert_eq!(tool().spec().parameters.to_value()["type"], "object");
             for arguments in ["", "null", "{}", " { } ", r#"{"extra":[1]}"#] {
                 let result = call_tool(tool(), arguments).await;
                 assert_eq!(result.kind, ResultKind::Ok, "{arguments:?}: {result:?}");

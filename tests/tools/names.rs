@@ -71,7 +71,7 @@ async fn a_tool_added_later_to_a_toolkit_with_rationale_gets_one() {
     let kit =
         kit.with_tool(constant_tool("b", "b")).with_replaced_tool(constant_tool("a", "other"));
     for spec in kit.specs().iter() {
-        assert!(spec.parameters["properties"]["_why"].is_object(), "{}", spec.name);
+        assert!(spec.parameters.to_value()["properties"]["_why"].is_object(), "{}", spec.name);
     }
     let call = Reply::new().call("b", json!({ "_why": { "goal": "to see" } }));
     let model = Scripted::new([call, "fine".into()]);

@@ -24,16 +24,16 @@ type ReceivedArgs = Arc<Mutex<Vec<Value>>>;
 
 /// A schema that takes one text and nothing else.
 fn strict_spec() -> ToolSpec {
-    ToolSpec {
-        name: "put".to_owned(),
-        description: String::new(),
-        parameters: json!({
+    ToolSpec::new(
+        "put",
+        "",
+        json!({
             "type": "object",
             "properties": { "text": { "type": "string" } },
             "required": ["text"],
             "additionalProperties": false,
         }),
-    }
+    )
 }
 
 #[derive(serde::Deserialize, serde::Serialize)]
@@ -183,7 +183,7 @@ async fn arguments_rewritten_by_a_policy_need_no_rationale() {
 }
 
 fn first_tool_schema(kit: &Toolkit) -> Value {
-    kit.specs()[0].parameters.clone()
+    kit.specs()[0].parameters.to_value()
 }
 
 #[test]
@@ -206,7 +206,7 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
     let odd = json!({ "type": "object", "properties": [] });
     let required = json!({ "type": "object", "required": ["_why"] });
     for parameters in [own, odd, required] {
-        let spec = ToolSpec { parameters: parameters.clone(), ..strict_spec() };
+        let spec = ToolSpec { parameters: parameters.clone().into(), ..strict_spec() };
         let given = ReceivedArgs::default();
         let seen = Arc::clone(&given);
         let tool = Tool::typed(spec, move |args: Value, _cx| {
@@ -214,7 +214,7 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
             async { "done" }
         });
         let tool = tool.unwrap().with_rationale();
-        assert_eq!(tool.spec().parameters, parameters);
+        assert_eq!(tool.spec().parameters.to_value(), parameters);
         let reply = Reply::new().call_raw("c1", "put", r#"{"_why":"mine"}"#);
         assert_eq!(result_kinds(&run_with_rationale(tool, reply).await), [ResultKind::Ok]);
         assert_eq!(*given.lock().unwrap(), [json!({ "_why": "mine" })]);
@@ -236,7 +236,7 @@ fn adding_a_rationale_keeps_the_tools_settings() {
 async fn only_an_agent_with_rationale_requests_it_in_any_builder_order() {
     let offered = async |agent: Agent, model: Scripted| {
         agent.run("go").outcome().await;
-        model.requests()[0].tools[0].parameters["properties"].get("_why").is_some()
+        model.requests()[0].tools[0].parameters.to_value()["properties"].get("_why").is_some()
     };
     let agent = |model: &Scripted| Agent::new(model.clone());
     let tools = || [raw_tool(&ReceivedArgs::default())];

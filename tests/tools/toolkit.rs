@@ -157,7 +157,7 @@ async fn a_mismatch_of_typed_arguments_is_reported_with_its_path() {
     let result = result_of(sum(), "sum", r#"{"inner":[{"x":1},{"x":"2"}]}"#).await;
     assert_eq!(result.kind, ResultKind::InvalidArguments);
     assert!(result.content.text().contains("inner[1].x"), "{result:?}");
-    assert!(sum().spec().parameters.get("$schema").is_none());
+    assert!(sum().spec().parameters.to_value().get("$schema").is_none());
 }
 
 #[tokio::test]
@@ -349,7 +349,7 @@ impl<F: FnOnce()> Drop for RunOnDrop<F> {
 #[test]
 fn an_invalid_tool_spec_is_rejected() {
     let bad = |name: &str, parameters: Value| {
-        let spec = ToolSpec { name: name.into(), description: String::new(), parameters };
+        let spec = ToolSpec::new(name, "", parameters);
         Tool::raw(spec, |_, _| async {}).is_err()
     };
     let object = || json!({ "type": "object" });

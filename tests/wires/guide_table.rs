@@ -85,11 +85,11 @@ fn render_table(head: &str, rows: &[TableRow]) -> String {
 fn base_request() -> Request {
     let mut history = History::from_id("table");
     history.push(Item::user("hello"));
-    let tool = ToolSpec {
-        name: "add".into(),
-        description: "adds".into(),
-        parameters: json!({ "type": "object", "properties": { "a": { "type": "integer" } } }),
-    };
+    let tool = ToolSpec::new(
+        "add",
+        "adds",
+        json!({ "type": "object", "properties": { "a": { "type": "integer" } } }),
+    );
     Request::new(history).with_tools([tool])
 }
 

@@ -26,11 +26,7 @@ fn decode_turn(wire: Wire, body: Vec<u8>, after: &History) -> Result<Turn, Error
 
 /// What the encoder of a wire makes of a history, and what its vendor has against that.
 fn encode_with_violations(wire: Wire, items: &[Item], model: &str) -> (Value, Vec<String>) {
-    let spec = |name: &str| ToolSpec {
-        name: name.into(),
-        description: "d".into(),
-        parameters: json!({ "type": "object", "properties": {} }),
-    };
+    let spec = |name: &str| ToolSpec::new(name, "d", json!({ "type": "object", "properties": {} }));
     let request = Request::new(History::from_items("h", items.to_vec()));
     let request = request.with_tools([spec("look"), spec("count")]);
     let bytes = match wire {
@@ -220,11 +216,7 @@ mod in_a_run {
                     });
                 let second = second.await.unwrap();
                 let look = Tool::raw(
-                    ToolSpec {
-                        name: "look".into(),
-                        description: "Looks".into(),
-                        parameters: json!({ "type": "object", "properties": {} }),
-                    },
+                    ToolSpec::new("look", "Looks", json!({ "type": "object", "properties": {} })),
                     |_, _| async { "seen" },
                 );
                 let models = Fallback::new(provider_at(from, &first.url(), "gemini-3-one"))

@@ -206,12 +206,7 @@ fn encode_json(items: Vec<Item>) -> Result<Value, Error> {
     let mut request = Request::new(History::from_items("h", items)).with_system("be brief");
     request.system.volatile = "today".into();
     request.options.max_output_tokens = Some(9);
-    request.tools = vec![ToolSpec {
-        name: "f".into(),
-        description: "F".into(),
-        parameters: json!({ "type": "object" }),
-    }]
-    .into();
+    request.tools = vec![ToolSpec::new("f", "F", json!({ "type": "object" }))].into();
     encode(&request, "m", &Dialect::OPENAI).map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
 

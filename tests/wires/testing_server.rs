@@ -468,14 +468,14 @@ mod over_http {
 
     fn add_tool() -> Tool {
         let integer = json!({ "type": "integer" });
-        let spec = ToolSpec {
-            name: "add".into(),
-            description: "Adds".into(),
-            parameters: json!({
+        let spec = ToolSpec::new(
+            "add",
+            "Adds",
+            json!({
                 "type": "object", "properties": { "a": integer, "b": integer },
                 "required": ["a", "b"],
             }),
-        };
+        );
         let sum = |args: Value| args["a"].as_i64().unwrap_or(0) + args["b"].as_i64().unwrap_or(0);
         Tool::raw(spec, move |args, _cx| async move { sum(args) }).unwrap()
     }

@@ -17,7 +17,7 @@ mod subset;
 mod wire_subsets;
 
 pub(super) use wire_subsets::{
-    to_anthropic_output_schema, to_gemini_schema, to_ollama_parameters_schema,
+    rewrite_json, to_anthropic_output_schema, to_gemini_schema, to_ollama_parameters_schema,
     to_openai_strict_schema,
 };
 

@@ -10,6 +10,7 @@ use super::subset::{
     is_string_in,
 };
 use crate::error::Error;
+use crate::item::RawJson;
 
 /// The strict mode of OpenAI's two wires.
 ///
@@ -105,6 +106,17 @@ pub(in crate::provider) fn to_openai_strict_schema(
     schema: &Value,
 ) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
+}
+
+/// A schema that is kept as its JSON, rewritten. What needs no change stays as it is written.
+pub(in crate::provider) fn rewrite_json(
+    schema: &RawJson,
+    rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
+) -> Result<Cow<'_, RawJson>, Error> {
+    Ok(match rewrite(&schema.to_value())? {
+        Cow::Borrowed(_) => Cow::Borrowed(schema),
+        Cow::Owned(rewritten) => Cow::Owned(rewritten.into()),
+    })
 }
 
 /// The schema of an answer as Anthropic takes it.

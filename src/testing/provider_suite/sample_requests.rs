@@ -33,15 +33,15 @@ pub(super) const CALL_ID: &str = "call_suite1";
 
 /// The tool that calls are of.
 pub(super) fn sample_tool() -> ToolSpec {
-    ToolSpec {
-        name: "look_up".to_owned(),
-        description: "Looks a word up".to_owned(),
-        parameters: json!({
+    ToolSpec::new(
+        "look_up",
+        "Looks a word up",
+        json!({
             "type": "object",
             "properties": { "word": { "type": "string" } },
             "required": ["word"],
         }),
-    }
+    )
 }
 
 /// A request about a history that is sent once.

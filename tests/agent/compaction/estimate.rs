@@ -74,7 +74,7 @@ fn every_kind_of_item_is_counted() {
 #[test]
 fn without_usage_a_request_estimate_includes_system_prompt_and_tools() {
     let parameters = json!({ "type": "object" });
-    let spec = ToolSpec { name: "look".into(), description: "12345678".into(), parameters };
+    let spec = ToolSpec::new("look", "12345678", parameters);
     let request = |history| Request::new(history).with_system("1234").with_tools([spec.clone()]);
     let of = |history| estimate_request_tokens(&request(history), &BytesDiv4);
     assert_eq!(of(history_of([])), 1 + (1 + 2 + 5 + 4));

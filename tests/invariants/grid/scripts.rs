@@ -32,7 +32,7 @@ fn tool_spec(name: &str) -> ToolSpec {
         "properties": { "x": { "type": "integer" } },
         "additionalProperties": false,
     });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
+    ToolSpec::new(name, "", parameters)
 }
 
 pub(crate) fn case_toolkit(seen: &Arc<Executions>, case: &Case) -> Toolkit {

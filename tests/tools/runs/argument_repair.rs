@@ -69,7 +69,7 @@ async fn an_argument_error_quotes_only_a_short_part_of_the_arguments() {
     let refusing: fn(&str) -> Result<(), String> =
         |arguments| Err(format!("refused: {arguments} (at `x`)"));
     let strict = ToolSpec {
-        parameters: json!({ "type": "object", "properties": { "x": { "enum": ["a"] } } }),
+        parameters: json!({ "type": "object", "properties": { "x": { "enum": ["a"] } } }).into(),
         ..spec("strict")
     };
     let strict = Tool::raw(strict, |_, _| async { "ran" }).unwrap();

@@ -20,7 +20,7 @@ pub(crate) fn spec(name: &str) -> ToolSpec {
         "properties": { "ms": { "type": "integer" } },
         "additionalProperties": false,
     });
-    ToolSpec { name: name.into(), description: String::new(), parameters }
+    ToolSpec::new(name, "", parameters)
 }
 
 /// Sleeps for as many milliseconds as it is told, and answers with its arguments.

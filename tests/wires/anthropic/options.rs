@@ -7,11 +7,7 @@ use turnstream::{ErrorKind, History, Item, Request};
 use super::fixture::*;
 
 fn request(options: Options, tools: &[&str]) -> Request {
-    let spec = |name: &&str| ToolSpec {
-        name: (*name).into(),
-        description: "d".into(),
-        parameters: json!({ "type": "object" }),
-    };
+    let spec = |name: &&str| ToolSpec::new(*name, "d", json!({ "type": "object" }));
     let tools: Vec<_> = tools.iter().map(spec).collect();
     Request::new(History::from_items("h", [Item::user("x")]))
         .with_tools(tools)

@@ -24,15 +24,15 @@ fn model(server: &ModelServer) -> Anthropic {
 }
 
 fn add_tool() -> Tool {
-    let spec = ToolSpec {
-        name: "add".into(),
-        description: "Adds".into(),
-        parameters: json!({
+    let spec = ToolSpec::new(
+        "add",
+        "Adds",
+        json!({
             "type": "object",
             "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } },
             "required": ["a", "b"],
         }),
-    };
+    );
     Tool::raw(spec, |args, _cx| async move {
         args["a"].as_i64().unwrap_or(0) + args["b"].as_i64().unwrap_or(0)
     })

@@ -190,7 +190,7 @@ fn an_empty_document_is_omitted_like_empty_text() {
 
 fn tool_spec(name: &str) -> ToolSpec {
     let parameters = json!({ "type": "object" });
-    ToolSpec { name: name.into(), description: "d".into(), parameters }
+    ToolSpec::new(name, "d", parameters)
 }
 
 /// A request with two tools, both zones, and a loop in progress.

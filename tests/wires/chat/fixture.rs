@@ -63,7 +63,7 @@ pub(crate) fn provider_data_texts(turn: &Turn) -> Vec<Option<String>> {
 
 pub(crate) fn tool_spec() -> ToolSpec {
     let parameters = json!({ "type": "object" });
-    ToolSpec { name: "f".into(), description: "F".into(), parameters }
+    ToolSpec::new("f", "F", parameters)
 }
 
 pub(crate) fn request_with_items(items: Vec<Item>) -> Request {

@@ -29,7 +29,7 @@ fn check_unsupported(given: Options, parameter: &str) {
 
 fn tool_spec() -> ToolSpec {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
-    ToolSpec { name: "f".into(), description: "Does".into(), parameters }
+    ToolSpec::new("f", "Does", parameters)
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn check_unsupported(request: &Request, parameter: &str) {
 
 fn request_with_tool_choice(choice: ToolChoice) -> Request {
     let parameters = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
-    let tool = ToolSpec { name: "f".into(), description: "adds".into(), parameters };
+    let tool = ToolSpec::new("f", "adds", parameters);
     request_with_options(Options { tool_choice: choice, ..Options::default() }).with_tools([tool])
 }
 

@@ -42,11 +42,7 @@ fn a_request_has_the_documented_shape() {
         ],
     ))
     .with_system("be brief")
-    .with_tools([ToolSpec {
-        name: "f".into(),
-        description: "F".into(),
-        parameters: json!({ "type": "object" }),
-    }]);
+    .with_tools([ToolSpec::new("f", "F", json!({ "type": "object" }))]);
     request.system.volatile = "today".into();
     let message = |role: &str, text: &str| {
         let kind = if role == "assistant" { "output_text" } else { "input_text" };

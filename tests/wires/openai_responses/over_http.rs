@@ -76,13 +76,8 @@ async fn a_parallel_call_wrapper_is_expanded_using_the_requests_tools() {
     })
     .await
     .unwrap();
-    let request = Request::new(History::from_items("h", [Item::user("hi")])).with_tools([
-        turnstream::request::ToolSpec {
-            name: "g".into(),
-            description: String::new(),
-            parameters: json!({}),
-        },
-    ]);
+    let request = Request::new(History::from_items("h", [Item::user("hi")]))
+        .with_tools([turnstream::request::ToolSpec::new("g", "", json!({}))]);
     let turn = model(&server).stream_turn(request).into_turn().await.unwrap();
     assert_eq!(turn.tool_calls().next().unwrap().name, "g");
 }

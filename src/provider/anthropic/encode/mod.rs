@@ -17,6 +17,7 @@ use self::cache::EncodedPrefix;
 use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, offers_server_tools};
 use crate::error::Error;
+use crate::item::RawJson;
 use crate::provider::anthropic::passthrough::PROVIDER_NAME;
 use crate::provider::body::ObjectWriter;
 use crate::provider::cache_control::CacheControl;
@@ -169,7 +170,7 @@ pub(super) enum BodyHead<'a> {
 struct Tool<'a> {
     name: Cow<'a, str>,
     description: &'a str,
-    input_schema: &'a serde_json::Value,
+    input_schema: &'a RawJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
 }
@@ -177,8 +178,8 @@ struct Tool<'a> {
 /// The tools that were called: the wire demands that they are declared, also when none may be
 /// called any more.
 fn declare_called_tools(names: impl Iterator<Item = String>) -> Vec<Tool<'static>> {
-    static ANY_OBJECT_SCHEMA: LazyLock<serde_json::Value> =
-        LazyLock::new(|| json!({ "type": "object" }));
+    static ANY_OBJECT_SCHEMA: LazyLock<RawJson> =
+        LazyLock::new(|| json!({ "type": "object" }).into());
     let tool = |name| Tool {
         name: Cow::Owned(name),
         description: "Not available any more.",

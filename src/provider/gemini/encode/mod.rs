@@ -8,12 +8,13 @@ mod options;
 use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::generation::ModelGeneration;
 use self::messages::{Contents, starts_model_content};
 use self::options::{generation_config, tool_config};
 use crate::error::Error;
+use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::gemini::passthrough::PROVIDER_NAME;
@@ -70,7 +71,7 @@ struct FunctionDeclaration<'a> {
     description: &'a str,
     /// "This field is mutually exclusive with `parameters`", which takes a subset of JSON
     /// Schema in a form of its own.
-    parameters_json_schema: Cow<'a, Value>,
+    parameters_json_schema: Cow<'a, RawJson>,
 }
 
 fn tool_declarations(request: &Request) -> Result<Vec<ToolDeclarations<'_>>, Error> {
@@ -83,7 +84,7 @@ fn tool_declarations(request: &Request) -> Result<Vec<ToolDeclarations<'_>>, Err
 }
 
 fn function_declaration(tool: &ToolSpec) -> Result<FunctionDeclaration<'_>, Error> {
-    let parameters_json_schema = schema::to_gemini_schema(&tool.parameters)?;
+    let parameters_json_schema = schema::rewrite_json(&tool.parameters, schema::to_gemini_schema)?;
     Ok(FunctionDeclaration {
         name: &tool.name,
         description: &tool.description,

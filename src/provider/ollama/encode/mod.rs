@@ -67,5 +67,6 @@ fn tool_declarations(request: &Request) -> Result<Vec<FunctionTool<'_>>, Error> 
 }
 
 fn tool_declaration(tool: &ToolSpec) -> Result<FunctionTool<'_>, Error> {
-    Ok(FunctionTool::new(tool, schema::to_ollama_parameters_schema(&tool.parameters)?))
+    let parameters = schema::rewrite_json(&tool.parameters, schema::to_ollama_parameters_schema)?;
+    Ok(FunctionTool::new(tool, parameters))
 }

@@ -6,7 +6,6 @@ mod messages;
 mod options;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use self::cache::EncodedPrefix;
 use self::messages::InputItems;
@@ -14,6 +13,7 @@ use self::options::{
     reasoning_options, refuse_unsupported, supports_reasoning, text_options, tool_choice,
 };
 use crate::error::Error;
+use crate::item::RawJson;
 use crate::provider::body::ObjectWriter;
 use crate::provider::encode_context::EncodeContext;
 use crate::provider::openai_responses::passthrough::PROVIDER_NAME;
@@ -85,7 +85,7 @@ struct Tool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a RawJson,
     /// The wire's own default is true, and changes the schema.
     strict: bool,
 }

@@ -1,0 +1,99 @@
+//! A map that is a list for as long as it is short.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A list of at most so many entries is searched from its end; more entries are put in a hash map.
+const MAX_LISTED: usize = 16;
+
+/// A map for keys of which there are few, nearly always: without entries it takes no memory, and a few
+/// of them are found faster than by their hash. With many it is a hash map.
+#[derive(Clone, Debug)]
+pub(crate) enum SmallMap<K, V> {
+    List(Vec<(K, V)>),
+    Hashed(Box<HashMap<K, V>>),
+}
+
+impl<K, V> Default for SmallMap<K, V> {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl<K: Hash + Eq, V> SmallMap<K, V> {
+    pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
+        match self {
+            Self::List(list) => {
+                let mut newest_first = list.iter().rev();
+                newest_first.find(|(other, _)| other.borrow() == key).map(|(_, value)| value)
+            }
+            Self::Hashed(map) => map.get(key),
+        }
+    }
+
+    pub(crate) fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
+        match self {
+            Self::List(list) => {
+                let mut newest_first = list.iter_mut().rev();
+                newest_first.find(|(other, _)| (*other).borrow() == key).map(|(_, value)| value)
+            }
+            Self::Hashed(map) => map.get_mut(key),
+        }
+    }
+
+    /// Adds an entry, or gives a key another value.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        if let Some(old) = self.get_mut(&key) {
+            *old = value;
+            return;
+        }
+        match self {
+            Self::List(list) if list.len() < MAX_LISTED => list.push((key, value)),
+            Self::List(list) => {
+                let entries = std::mem::take(list).into_iter().chain([(key, value)]);
+                *self = Self::Hashed(Box::new(entries.collect()));
+            }
+            Self::Hashed(map) => drop(map.insert(key, value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::draw::TestRng;
+
+    #[test]
+    fn a_short_and_a_long_map_have_what_a_hash_map_has() {
+        let rng = TestRng::new(7);
+        for keys in [5, 17, 40] {
+            let (mut small, mut hashed) = (SmallMap::default(), HashMap::new());
+            for value in 0..100 {
+                let key = rng.next_below(keys).to_string();
+                small.insert(key.clone(), value);
+                hashed.insert(key, value);
+                for key in (0..keys).map(|key| key.to_string()) {
+                    assert_eq!(small.get(key.as_str()), hashed.get(&key));
+                    assert_eq!(small.get_mut(key.as_str()), hashed.get_mut(&key));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_with_few_entries_is_not_hashed() {
+        let mut map = SmallMap::default();
+        (0..MAX_LISTED).for_each(|key| map.insert(key, ()));
+        map.insert(0, ());
+        assert!(matches!(&map, SmallMap::List(list) if list.len() == MAX_LISTED));
+        map.insert(MAX_LISTED, ());
+        assert!(matches!(&map, SmallMap::Hashed(map) if map.len() == MAX_LISTED + 1));
+    }
+}
