@@ -60,6 +60,10 @@ impl<C, R> OpenCalls<C, R> {
             }
             None => true,
         });
+        if self.0.is_empty() {
+            // A run may wait for its next calls for long.
+            self.0 = VecDeque::new();
+        }
         held
     }
 

@@ -1,12 +1,12 @@
 //! A turn that is not complete: the fold of its events so far.
 
-use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemKind, Mark, ProviderData, ToolCall};
+use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
@@ -22,7 +22,7 @@ use crate::usage::Usage;
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
     /// Where the newest block of text or reasoning of a key is.
-    newest_block_by_key: HashMap<BlockKey, usize>,
+    newest_block_by_key: SmallMap<BlockKey, usize>,
     pub(super) usage: Usage,
     pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
@@ -161,15 +161,23 @@ impl PartialTurn {
 
     pub(super) fn push_call(&mut self, call: ToolCall) {
         let item = Item::new(ItemKind::ToolCall(call));
-        self.blocks.push(Block { key: BlockKey::Call, item, has_ended: false });
+        self.push_block(Block { key: BlockKey::Call, item, has_ended: false });
     }
 
     pub(super) fn push_other(&mut self, data: ProviderData) {
-        self.blocks.push(Block {
+        self.push_block(Block {
             key: BlockKey::Other,
             item: Item::provider_item(limit_data_depth(data)),
             has_ended: true,
         });
+    }
+
+    /// Most turns are one block: room for more is made when there are.
+    fn push_block(&mut self, block: Block) {
+        if self.blocks.is_empty() {
+            self.blocks.reserve_exact(1);
+        }
+        self.blocks.push(block);
     }
 
     pub(super) fn call_mut(&mut self, call_id: &str) -> Option<&mut ToolCall> {
@@ -201,10 +209,14 @@ impl PartialTurn {
         let newest = self.blocks.len().wrapping_sub(1);
         let at = match self.blocks.last() {
             Some(last) if last.key == key => newest,
-            _ => *self.newest_block_by_key.entry(key).or_insert_with(|| {
-                self.blocks.push(Block { key, item: Item::new(new()), has_ended: false });
-                self.blocks.len() - 1
-            }),
+            _ => match self.newest_block_by_key.get(&key) {
+                Some(at) => *at,
+                None => {
+                    self.push_block(Block { key, item: Item::new(new()), has_ended: false });
+                    self.newest_block_by_key.insert(key, newest.wrapping_add(1));
+                    newest.wrapping_add(1)
+                }
+            },
         };
         &mut self.blocks[at]
     }

@@ -45,7 +45,7 @@ impl<W: Wire> PreparedTurn<W> {
         };
         let attempts = ExchangeAttempts {
             prepared: self,
-            request: Some(request),
+            request: Some(Box::new(request)),
             encoded: None,
             first_connection: first,
         };
@@ -102,7 +102,7 @@ struct HttpMessage {
 struct ExchangeAttempts<W> {
     prepared: PreparedTurn<W>,
     /// `None` once the model has begun its answer.
-    request: Option<Request>,
+    request: Option<Box<Request>>,
     /// What is sent, from the first attempt on until the answer has begun.
     encoded: Option<Result<Arc<HttpMessage>, Error>>,
     /// What the first attempt goes out on.
@@ -155,7 +155,7 @@ impl<W: Wire> ExchangeAttempts<W> {
 
 /// An answer that is a stream.
 struct StreamingResponse<W: Wire> {
-    decoding: Box<Decoding<Body, W::Decoder, W::Framing>>,
+    decoding: Decoding<Body, W::Decoder, W::Framing>,
     request_id: Option<String>,
     secrets: Arc<[Secret]>,
 }
@@ -177,7 +177,7 @@ async fn send_message<W: Wire>(
         .map_err(|error| error.map_text_and_sources(|text| mask_secrets(&secrets, text)))?;
     let decoding =
         Decoding::from_frames(body, W::Framing::default(), decoder).with_deadlines(deadlines);
-    Ok(StreamingResponse { decoding: Box::new(decoding), request_id, secrets })
+    Ok(StreamingResponse { decoding, request_id, secrets })
 }
 
 /// One attempt, as far as the head of its answer.
@@ -268,7 +268,7 @@ impl<W: Wire> TurnSource for Exchange<W> {
         }
         let Self::Streaming(answer) = this else { return Poll::Ready(None) };
         let StreamingResponse { decoding, request_id, secrets } = answer;
-        let polled = ready!(Pin::new(&mut **decoding).poll_turn(cx, turn));
+        let polled = ready!(Pin::new(decoding).poll_turn(cx, turn));
         let hide = |text: &str| mask_secrets(secrets, text);
         Poll::Ready(polled.map(|pushed| {
             pushed.map_err(|error| {

@@ -1,5 +1,7 @@
 //! The wire as a provider over HTTP speaks it.
 
+use std::sync::Arc;
+
 use super::dialect::{Dialect, UserField};
 use super::{Decoder, encode};
 use crate::error::Error;
@@ -29,10 +31,14 @@ pub type OpenAiChat = HttpProvider<ChatCompletions>;
 #[derive(Clone, Debug, Default)]
 pub struct ChatCompletions {
     /// How the server's differ from the vendor's, if that is known.
-    dialect: Option<Dialect>,
+    dialect: Option<Arc<Dialect>>,
 }
 
 impl ChatCompletions {
+    fn known_dialect(&self) -> Option<Dialect> {
+        self.dialect.as_deref().copied()
+    }
+
     fn dialect(&self, is_vendor: bool) -> Dialect {
         let Dialect { max_tokens_field: limit, system_position: system_place, .. } =
             Dialect::MINIMAL;
@@ -43,7 +49,7 @@ impl ChatCompletions {
             ..Dialect::OPENAI
         };
         let unknown = if is_vendor { Dialect::OPENAI } else { copied };
-        self.dialect.unwrap_or(unknown)
+        self.known_dialect().unwrap_or(unknown)
     }
 }
 
@@ -52,11 +58,11 @@ impl Wire for ChatCompletions {
     type Decoder = Decoder;
 
     fn name(&self) -> &str {
-        self.dialect.unwrap_or_default().name
+        self.known_dialect().unwrap_or_default().name
     }
 
     fn base_url(&self) -> &str {
-        self.dialect.unwrap_or_default().base_url
+        self.known_dialect().unwrap_or_default().base_url
     }
 
     fn path(&self, _model: &str) -> &'static str {
@@ -64,7 +70,7 @@ impl Wire for ChatCompletions {
     }
 
     fn key_header(&self) -> KeyHeader {
-        self.dialect.unwrap_or_default().key_header
+        self.known_dialect().unwrap_or_default().key_header
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
@@ -83,7 +89,7 @@ impl OpenAiChat {
     /// A dialect without a usual address needs [`with_base_url`](Self::with_base_url), before or
     /// after; until then every turn is an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error.
     pub fn with_dialect(self, dialect: Dialect) -> Self {
-        self.update_wire(|wire| wire.dialect = Some(dialect))
+        self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }
 
     /// How requests look.

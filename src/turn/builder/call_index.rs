@@ -3,18 +3,25 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::item::{History, unused_call_id};
+use crate::small_map::SmallMap;
 
 /// The places of calls by what a wire calls them, and the ids that were given out.
 #[derive(Debug, Default)]
 pub(super) struct CallIndex {
     /// The newest call of a key.
-    by_key: HashMap<u32, usize>,
-    by_wire_id: HashMap<String, Vec<usize>>,
-    used_ids: HashSet<String>,
+    by_key: SmallMap<u32, usize>,
+    by_wire_id: SmallMap<String, Vec<usize>>,
+    used_ids: SmallMap<String, ()>,
+    replacements: Option<Box<Replacements>>,
+}
+
+/// What is known once an id had to be replaced.
+#[derive(Debug)]
+struct Replacements {
     /// How far the numbers behind an id are used up.
     last_suffixes: HashMap<String, usize>,
     /// The ids of the settled history. Settled, because that renames too.
-    history_ids: Option<HashSet<String>>,
+    history_ids: HashSet<String>,
 }
 
 impl CallIndex {
@@ -40,11 +47,11 @@ impl CallIndex {
 
     /// Whether a call of this turn has the id.
     pub(super) fn is_used_id(&self, call_id: &str) -> bool {
-        self.used_ids.contains(call_id)
+        self.used_ids.get(call_id).is_some()
     }
 
     pub(super) fn add_id(&mut self, call_id: &str) {
-        self.used_ids.insert(call_id.to_owned());
+        self.used_ids.insert(call_id.to_owned(), ());
     }
 
     /// Gives out a new id in place of one that is taken.
@@ -53,13 +60,16 @@ impl CallIndex {
         taken: &str,
         history: Option<&History>,
     ) -> String {
-        let held = self.history_ids.get_or_insert_with(|| {
-            let settled = history.map(History::settled);
-            settled.iter().flat_map(History::used_call_ids).map(str::to_owned).collect()
-        });
-        let last = self.last_suffixes.entry(taken.to_owned()).or_default();
-        let given = &self.used_ids;
-        let id = unused_call_id(taken, last, |id| held.contains(id) || given.contains(id));
+        let Replacements { last_suffixes, history_ids } =
+            &mut **self.replacements.get_or_insert_with(|| {
+                let settled = history.map(History::settled);
+                let ids = settled.iter().flat_map(History::used_call_ids).map(str::to_owned);
+                Box::new(Replacements { last_suffixes: HashMap::new(), history_ids: ids.collect() })
+            });
+        let last = last_suffixes.entry(taken.to_owned()).or_default();
+        let used = &self.used_ids;
+        let is_taken = |id: &str| history_ids.contains(id) || used.get(id).is_some();
+        let id = unused_call_id(taken, last, is_taken);
         self.add_id(&id);
         id
     }

@@ -1,7 +1,5 @@
 //! Which call a delta belongs to. Servers disagree on how they say it.
 
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -16,6 +14,7 @@ use crate::provider::openai_chat::passthrough::{
     CALL_EXTRA_FIELDS, CALL_ID_SIGNATURE_SEPARATOR, SIGNATURE_FIELD,
 };
 use crate::provider::ordered_fields::OrderedFields;
+use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// The calls of a turn while they stream. Their place here is their key.
@@ -23,7 +22,7 @@ use crate::turn::{MAX_ITEMS, TurnBuilder};
 pub(super) struct Calls {
     all: Vec<Call>,
     /// The newest call of each index.
-    newest_by_index: HashMap<u64, usize>,
+    newest_by_index: SmallMap<u64, usize>,
     /// The order in which the calls are in the turn: by their index, or else as they came.
     call_order: Vec<usize>,
     /// How many calls, in this order, have started.
@@ -73,7 +72,9 @@ impl Calls {
             None => {
                 let index = delta.index.0;
                 let at = self.insert_call(Call { index, ..Call::default() });
-                self.newest_by_index.extend(index.map(|index| (index, at)));
+                if let Some(index) = index {
+                    self.newest_by_index.insert(index, at);
+                }
                 at
             }
         };

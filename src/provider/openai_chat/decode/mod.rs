@@ -42,7 +42,9 @@ const LEGACY_CALL_INDEX: u64 = u64::MAX;
 pub struct Decoder {
     /// The model that was asked: what it signs is bound to this name.
     model: String,
-    dialect: Dialect,
+    /// The dialect's name, under which provider data is kept.
+    provider_name: &'static str,
+    turn_end: TurnEnd,
     calls: Calls,
     reasoning: ReasoningData,
     /// Reasoning came under a name of its own: what else repeats it is not said again.
@@ -68,7 +70,8 @@ impl Decoder {
     pub fn new(model: &str, dialect: &Dialect) -> Self {
         Self {
             model: model.to_owned(),
-            dialect: *dialect,
+            provider_name: dialect.name,
+            turn_end: dialect.turn_end,
             calls: Calls::default(),
             reasoning: ReasoningData::default(),
             has_reasoning_text: false,
@@ -81,7 +84,7 @@ impl Decoder {
     }
 
     fn provider_data(&self, value: impl Into<RawJson>) -> ProviderData {
-        ProviderData::new(self.dialect.name, &self.model, value)
+        ProviderData::new(self.provider_name, &self.model, value)
     }
 
     fn on_choice(&mut self, choice: &Choice<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
@@ -129,8 +132,8 @@ impl Decoder {
         self.flush_held_text(turn);
         turn.stop(reason, raw);
         // The wire has no end of a call of its own: it is the finish reason.
-        let Self { calls, model, dialect, .. } = self;
-        calls.end_all(turn, |value| ProviderData::new(dialect.name, model, value))
+        let Self { calls, model, provider_name, .. } = self;
+        calls.end_all(turn, |value| ProviderData::new(provider_name, model, value))
     }
 
     fn on_delta(&mut self, delta: &Delta<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
@@ -311,7 +314,7 @@ impl Decode for Decoder {
         }
         self.template.forget();
         if frame.data.trim() == "[DONE]" {
-            if self.dialect.turn_end != TurnEnd::FinishReason {
+            if self.turn_end != TurnEnd::FinishReason {
                 self.stop_without_reason(turn)?;
             }
             return Ok(FrameOutcome::Done);
@@ -324,7 +327,7 @@ impl Decode for Decoder {
         if let Some(error) = failure::non_null_error(chunk.error) {
             return Err(failure::error_in_stream(error.get()));
         }
-        turn.set_provider(self.dialect.name);
+        turn.set_provider(self.provider_name);
         turn.set_response_id(chunk.id.or_empty());
         turn.set_model(chunk.model.or_empty());
         let is_none = chunk.choices.malformed || !frame.data.trim_start().starts_with('{');
@@ -348,7 +351,7 @@ impl Decode for Decoder {
     }
 
     fn body_ended(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
-        match self.dialect.turn_end {
+        match self.turn_end {
             TurnEnd::BodyEnd => self.stop_without_reason(turn),
             TurnEnd::FinishReason | TurnEnd::DoneMarker => Ok(()),
         }

@@ -1,22 +1,21 @@
 //! Reasoning that goes back as it came: signed, encrypted, or in a server's own form.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-
 use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Cow;
 
 use super::frames::RareFields;
 use crate::item::RawJson;
 use crate::provider::lenient::{deserialize_string, non_null};
 use crate::provider::openai_chat::passthrough::{REASONING_DETAILS_FIELD, THINKING_BLOCKS_FIELD};
 use crate::provider::ordered_fields::OrderedFields;
+use crate::small_map::SmallMap;
 
 /// The reasoning of a turn, put together from its pieces.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningData {
     details: Vec<ReasoningPiece>,
     /// The newest of `details` of each kind and index.
-    newest_detail: HashMap<(&'static str, String), usize>,
+    newest_detail: SmallMap<(&'static str, String), usize>,
     thinking_blocks: Vec<ReasoningPiece>,
 }
 

@@ -1,20 +1,19 @@
 //! Ids of calls in the form that a server takes.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-
 use crate::fnv::fnv1a_64;
 use crate::item::NumberSet;
 use crate::provider::openai_chat::dialect::CallIdRule;
 use crate::provider::openai_chat::passthrough::CALL_ID_SIGNATURE_SEPARATOR;
 use crate::provider::portable_values::{MAX_SHORT_ID_BYTES, wire_id};
+use crate::small_map::SmallMap;
+use std::borrow::Cow;
 
 /// The ids of the calls so far. What an id becomes depends on the calls before it and on nothing
 /// behind it.
 pub(super) struct CallIdMap<'a> {
     rule: CallIdRule,
     /// Those that are not what the rule alone makes of them.
-    sent_ids: HashMap<&'a str, String>,
+    sent_ids: SmallMap<&'a str, String>,
     /// All that were given out, where a rule leaves so little room that two may meet.
     pub(super) assigned_ids: AssignedIds,
 }
@@ -25,7 +24,7 @@ pub(super) type AssignedIds = NumberSet;
 impl<'a> CallIdMap<'a> {
     /// Begins behind calls that all have their results.
     pub(super) fn new(rule: CallIdRule, given: AssignedIds) -> Self {
-        Self { rule, sent_ids: HashMap::new(), assigned_ids: given }
+        Self { rule, sent_ids: SmallMap::default(), assigned_ids: given }
     }
 
     /// The id of a call. With the signature of a thought it is the id that LiteLLM made of both.

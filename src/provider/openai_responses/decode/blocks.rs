@@ -1,7 +1,6 @@
 //! The items of a response while they stream: the blocks of this wire.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::mem::discriminant;
 
 use serde_json::value::RawValue;
@@ -16,6 +15,7 @@ use crate::provider::failure::protocol_error;
 use crate::provider::lenient::deserialize_json;
 use crate::provider::openai::arguments_text;
 use crate::provider::openai_responses::passthrough::{self, MessagePart, PROVIDER_NAME};
+use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
 
 /// Where an event says that its item stands. Ids of items may change from event to event, so the
@@ -39,7 +39,7 @@ pub(super) struct OutputItems {
     /// Something that was streamed is not what the provider says it was.
     has_mismatch: bool,
     /// The newest slot of each index; not asked where a slot has none.
-    newest_slot_by_index: HashMap<u64, usize>,
+    newest_slot_by_index: SmallMap<u64, usize>,
     has_unindexed_slots: bool,
     /// A message has more parts than any.
     has_too_many_parts: bool,
@@ -318,7 +318,7 @@ impl OutputItems {
 
     fn open_slot(&mut self, location: Location<'_>, kind: SlotKind) -> usize {
         match location.index {
-            Some(index) => drop(self.newest_slot_by_index.insert(index, self.slots.len())),
+            Some(index) => self.newest_slot_by_index.insert(index, self.slots.len()),
             None => self.has_unindexed_slots = true,
         }
         let Location { index, id } = location;
