@@ -6,11 +6,12 @@
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 
-use crate::agent::{Decision, NextAction, RunContext, State, after_tools, decide, on_error};
+use crate::agent::{
+    Decision, NextAction, RunContext, State, after_tools, decide, forward_turns, on_error,
+};
 use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::stream::Step;
-use crate::turn::PartialTurn;
 
 /// One lap: deliver what waits, ask the model, act on its turn.
 ///
@@ -20,132 +21,123 @@ pub fn loop_body(
     cx: RunContext,
     mut state: State,
 ) -> impl Stream<Item = Result<Step<Event, State>, Error>> + Send {
-    try_stream! {
-        // A run that resumes pending calls has its turn already.
-        let due = match state.approvals.resume_verdicts {
-            Some(_) => None,
-            None => Some(loop {
-                let facts;
-                (state, facts) = cx.gather_facts(state);
-                if let Some(next) = facts.instead_of_request(&state) {
-                    break Err(next);
-                }
-                let mut event;
-                loop {
-                    (state, event) = cx.deliver_next_input(state);
-                    let Some(event) = event else { break };
-                    yield Step::Value(event);
-                }
-                (state, event) = cx.compact_if_needed(state).await;
-                if let Some(event) = event {
-                    yield Step::Value(event);
-                    continue;
-                }
-                let request;
-                (state, request) = cx.next_request(state).await?;
-                if let Some(request) = request {
-                    break Ok(request);
-                }
-            }),
-        };
-        let mut instead = None;
-        let said = match due {
-            Some(Ok(request)) => {
-                yield Step::Value(cx.turn_started_event(&state));
-                let mut events = cx.send_request(&state, *request);
-                loop {
-                    match events.next().await {
-                        Some(Ok(event)) => {
-                            let event = Event::from(event);
-                            let turn = event.turn_complete().cloned();
-                            yield Step::Value(event);
-                            if turn.is_some() {
-                                break Ok(turn);
-                            }
-                        }
-                        Some(Err(error)) => break Err(error),
-                        None => break Err(PartialTurn::default().into_error(None)),
+    forward_turns(|mut turns| {
+        try_stream! {
+            // A run that resumes pending calls has its turn already.
+            let due = match state.approvals.resume_verdicts {
+                Some(_) => None,
+                None => Some(loop {
+                    let facts;
+                    (state, facts) = cx.gather_facts(state);
+                    if let Some(next) = facts.instead_of_request(&state) {
+                        break Err(next);
                     }
-                }
-            }
-            Some(Err(next)) => {
-                instead = Some(next);
-                Ok(None)
-            }
-            None => Ok(None),
-        };
-
-        let next = match (said, instead) {
-            (_, Some(next)) => next,
-            (Ok(turn), None) => {
-                let facts;
-                (state, facts) = cx.gather_facts(state);
-                let decision = match &turn {
-                    Some(turn) => {
-                        cx.notify_turn(&state, turn);
-                        decide(&state, turn, &facts)
-                    }
-                    None => Decision::RunTools,
-                };
-                let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
-                let mut of = turn.as_deref();
-                loop {
-                    while let Some(event) = answers.next().await {
-                        yield Step::Value(event.into());
-                    }
-                    cx.stop_accepting_verdicts();
-                    state = state.with_tool_results(of.take(), answers.finish()?);
-                    let Some(resumed) = cx.resume_pending_calls(&state).await? else { break };
-                    answers = *resumed;
-                }
-                let next = match (decision, turn) {
-                    (Decision::RefuseTools { next, .. }, _) => next,
-                    (Decision::Continue(next), _) => cx.check_should_stop(&state, next).await?,
-                    (Decision::Stop, Some(turn)) => {
-                        let next;
-                        (state, next) = cx.review_stop(state, &turn).await?;
-                        next
-                    }
-                    (Decision::RunTools | Decision::Stop, _) => {
-                        let facts;
-                        (state, facts) = cx.gather_facts(state);
-                        let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);
-                        cx.check_should_stop(&state, next).await?
-                    }
-                };
-                if next == NextAction::Compact {
-                    let event;
-                    (state, event) = cx.compact(state).await;
-                    let is_shorter = event.as_ref().is_some_and(Event::is_rewrite);
-                    if let Some(event) = event {
+                    let mut event;
+                    loop {
+                        (state, event) = cx.deliver_next_input(state);
+                        let Some(event) = event else { break };
                         yield Step::Value(event);
                     }
-                    if is_shorter { next } else { NextAction::Finish(EndReason::ContextWindow) }
-                } else {
-                    next
+                    (state, event) = cx.compact_if_needed(state).await;
+                    if let Some(event) = event {
+                        yield Step::Value(event);
+                        continue;
+                    }
+                    let request;
+                    (state, request) = cx.next_request(state).await?;
+                    if let Some(request) = request {
+                        break Ok(request);
+                    }
+                }),
+            };
+            let mut instead = None;
+            let said = match due {
+                Some(Ok(request)) => {
+                    yield Step::Value(cx.turn_started_event(&state));
+                    turns.forward(cx.send_request(&state, request)).await.map(Some)
                 }
-            }
-            (Err(error), None) => {
-                let retracted = cx.report_error(&state, &error);
-                let mut facts;
-                (state, facts) = cx.gather_facts(state);
-                let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
-                if next == Some(NextAction::Compact) {
-                    (state, compacted) = cx.compact(state).await;
-                    facts.can_compact = compacted.as_ref().is_some_and(Event::is_rewrite);
-                    next = on_error(&state, &error, &facts);
+                Some(Err(next)) => {
+                    instead = Some(next);
+                    Ok(None)
                 }
-                for event in [retracted.filter(|_| next.is_some()), compacted].into_iter().flatten() {
-                    yield Step::Value(event);
-                }
-                next.ok_or(error)?
-            }
-        };
+                None => Ok(None),
+            };
 
-        let (events, step) = cx.apply_next_action(state, next);
-        for event in events {
-            yield Step::Value(event);
+            let next = match (said, instead) {
+                (_, Some(next)) => next,
+                (Ok(turn), None) => {
+                    let facts;
+                    (state, facts) = cx.gather_facts(state);
+                    let decision = match &turn {
+                        Some(turn) => {
+                            cx.notify_turn(&state, turn);
+                            decide(&state, turn, &facts)
+                        }
+                        None => Decision::RunTools,
+                    };
+                    let mut answers = cx.run_tools(&state, turn.as_ref(), &decision)?;
+                    let mut of = turn.as_deref();
+                    loop {
+                        while let Some(event) = answers.next().await {
+                            yield Step::Value(event.into());
+                        }
+                        cx.stop_accepting_verdicts();
+                        state = state.with_tool_results(of.take(), answers.finish()?);
+                        let Some(resumed) = cx.resume_pending_calls(&state).await? else { break };
+                        answers = resumed;
+                    }
+                    let next = match (decision, turn) {
+                        (Decision::RefuseTools { next, .. }, _) => next,
+                        (Decision::Continue(next), _) => cx.check_should_stop(&state, next).await?,
+                        (Decision::Stop, Some(turn)) => {
+                            let next;
+                            (state, next) = cx.review_stop(state, &turn).await?;
+                            next
+                        }
+                        (Decision::RunTools | Decision::Stop, _) => {
+                            let facts;
+                            (state, facts) = cx.gather_facts(state);
+                            let next = after_tools(&state, !state.approvals.pending.is_empty(), &facts);
+                            cx.check_should_stop(&state, next).await?
+                        }
+                    };
+                    if next == NextAction::Compact {
+                        let event;
+                        (state, event) = cx.compact(state).await;
+                        let is_shorter = event.as_ref().is_some_and(Event::is_rewrite);
+                        if let Some(event) = event {
+                            yield Step::Value(event);
+                        }
+                        if is_shorter { next } else { NextAction::Finish(EndReason::ContextWindow) }
+                    } else {
+                        next
+                    }
+                }
+                (Err(error), None) => {
+                    let retracted = cx.report_error(&state, &error);
+                    let mut facts;
+                    (state, facts) = cx.gather_facts(state);
+                    let (mut next, mut compacted) = (on_error(&state, &error, &facts), None);
+                    if next == Some(NextAction::Compact) {
+                        (state, compacted) = cx.compact(state).await;
+                        facts.can_compact = compacted.as_ref().is_some_and(Event::is_rewrite);
+                        next = on_error(&state, &error, &facts);
+                    }
+                    if let Some(event) = retracted.filter(|_| next.is_some()) {
+                        yield Step::Value(event);
+                    }
+                    if let Some(event) = compacted {
+                        yield Step::Value(event);
+                    }
+                    next.ok_or(error)?
+                }
+            };
+
+            let (events, step) = cx.apply_next_action(state, next);
+            for event in events {
+                yield Step::Value(event);
+            }
+            yield step;
         }
-        yield step;
-    }
+    })
 }

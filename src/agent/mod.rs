@@ -22,6 +22,7 @@ mod deliver_input;
 pub mod detect;
 pub mod evidence;
 mod external_facts;
+mod forward_turns;
 mod handle;
 pub mod hook;
 mod input;
@@ -57,6 +58,7 @@ pub use budget::{
 };
 pub use compaction_state::CompactionState;
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
+pub use forward_turns::{TurnForwarder, forward_turns};
 pub use handle::{InputReceipt, RunHandle};
 pub use input::Input;
 pub use limits::Limits;

@@ -212,8 +212,8 @@ impl RunContext {
     ///
     /// In a replay a turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if its request is
     /// not that of the run that is played.
-    pub fn send_request(&self, state: &State, request: Request) -> TurnStream {
-        send_request::send_request(&self.0, state, request)
+    pub fn send_request(&self, state: &State, request: Box<Request>) -> TurnStream {
+        send_request::send_request(&self.0, state, *request)
     }
 
     /// Starts the hooks that observe a turn. The run polls them from then on, and nothing waits for them.
@@ -250,8 +250,9 @@ impl RunContext {
         state: &State,
         turn: Option<&Arc<Turn>>,
         decision: &Decision,
-    ) -> Result<ToolRun, Error> {
-        run_tools::run_tools(&self.0, state, turn, decision)
+    ) -> Result<Box<ToolRun>, Error> {
+        // Boxed, since a body has it in its own state, also while it waits for the model.
+        run_tools::run_tools(&self.0, state, turn, decision).map(Box::new)
     }
 
     /// The calls that are pending, with the verdicts that the run's [world](crate::world) has waited for;

@@ -27,6 +27,8 @@ pub(super) async fn next_request(
     }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
     run.control().set_incomplete_turn(false);
+    // Their results are in the history.
+    drop(run.control().take_started_calls());
     let request = prepare_request(run, &counted).await?;
     request.validate()?;
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());

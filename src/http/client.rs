@@ -127,7 +127,7 @@ impl ClientCache {
 pub(crate) struct PostRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// Of two of the same name the later one is sent.
-    pub(crate) headers: &'a [Header],
+    pub(crate) headers: &'a [&'a Header],
     pub(crate) body: Bytes,
     /// How long a connection may take, if not as long as the client says.
     pub(crate) connect_timeout: Option<Duration>,
@@ -270,7 +270,7 @@ impl HttpClient {
 
 /// The headers as the transport takes them. One that is secret, or has a secret in it, is marked: the
 /// transport shows no such value, and keeps none for the compression of later headers.
-fn header_map(headers: &[Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
+fn header_map(headers: &[&Header], secrets: &[Secret]) -> Result<HeaderMap, Error> {
     let wrong = |what: &str| {
         let message = format!("{what} has characters that HTTP does not allow");
         Error::new(ErrorKind::InvalidRequest, message)
@@ -373,6 +373,7 @@ mod tests {
             header("authorization", "Bearer other"),
             header("accept", "text/event-stream"),
         ];
+        let headers: Vec<_> = headers.iter().collect();
         let map = header_map(&headers, &[Secret::new("key-12345678"), Secret::new("")]).unwrap();
         let is_marked = |name: &str| map[name].is_sensitive();
         assert!(is_marked("ocp-subscription") && is_marked("authorization"));

@@ -180,7 +180,7 @@ impl Credential {
         &self,
         key_header: KeyHeader,
         to: &Endpoint,
-        headers: &[Header],
+        headers: impl Iterator<Item = &Header> + Send,
         body: &Bytes,
     ) -> Result<Authorization, Error> {
         let mut authorization = Authorization::default();
@@ -198,7 +198,7 @@ impl Credential {
                     (origin == TokenOrigin::Cache).then(|| (Arc::clone(tokens), held));
             }
             CredentialKind::Signer(sign) => {
-                let mut own: Vec<(String, String)> = Vec::with_capacity(headers.len());
+                let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
                 for (name, value) in headers {
                     let name = name.to_ascii_lowercase();
                     // Of two of the same name the later one is sent.

@@ -94,6 +94,9 @@ impl Endpoint {
         let query = self.0.query_pairs().filter(|(name, _)| name != "api-version");
         let query = query.filter(|(name, value)| is_secret_name(name) || is_long(value));
         let mut secrets: Vec<_> = query.map(|(_, value)| Secret::new(value)).collect();
+        if self.0.username().is_empty() && self.0.password().is_none() {
+            return secrets;
+        }
         let (user, password) = (percent_decode(self.0.username()), self.0.password());
         let password = password.map(percent_decode).unwrap_or_default();
         // A user name alone is a key.

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderName};
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
@@ -18,15 +18,15 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the id of a request stands, in the order of preference: Anthropic, OpenAI and many
 /// others, Azure, Mistral, AWS, and the edge that many of them stand behind.
-const REQUEST_ID_HEADERS: &[&str] = &[
-    "request-id",
-    "x-request-id",
-    "apim-request-id",
-    "x-ms-request-id",
-    "mistral-correlation-id",
-    "x-kong-request-id",
-    "x-amzn-requestid",
-    "cf-ray",
+static REQUEST_ID_HEADERS: [HeaderName; 8] = [
+    HeaderName::from_static("request-id"),
+    HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("apim-request-id"),
+    HeaderName::from_static("x-ms-request-id"),
+    HeaderName::from_static("mistral-correlation-id"),
+    HeaderName::from_static("x-kong-request-id"),
+    HeaderName::from_static("x-amzn-requestid"),
+    HeaderName::from_static("cf-ray"),
 ];
 
 /// What a hook is: see [`HttpClient::with_response_hook`](crate::http::HttpClient::with_response_hook).
@@ -73,7 +73,7 @@ impl<'a> ResponseHead<'a> {
 
     /// The provider's id of the request, under whatever name it has.
     pub fn request_id(&self) -> Option<&str> {
-        REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name))
+        REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name.as_str()))
     }
 }
 
@@ -99,7 +99,8 @@ impl Response {
 
     /// The provider's id of the request.
     pub(crate) fn request_id(&self) -> Option<String> {
-        REQUEST_ID_HEADERS.iter().find_map(|name| self.header(name)).map(str::to_owned)
+        let ids = REQUEST_ID_HEADERS.iter().find_map(|name| self.headers.get(name));
+        ids.and_then(|id| id.to_str().ok()).map(str::to_owned)
     }
 
     /// How long the provider asks to wait.

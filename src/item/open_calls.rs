@@ -53,6 +53,9 @@ impl<C, R> OpenCalls<C, R> {
     /// Takes the results that are held, in call order. The calls without one wait on.
     pub(crate) fn take_buffered_results(&mut self) -> Vec<R> {
         let mut held = Vec::new();
+        if self.0.is_empty() {
+            return held;
+        }
         self.0.retain_mut(|(_, result)| match result.take() {
             Some(result) => {
                 held.push(result);

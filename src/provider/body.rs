@@ -19,6 +19,11 @@ pub(super) struct ObjectWriter {
 }
 
 impl ObjectWriter {
+    /// With room for the settings and the tools of most requests.
+    pub(super) fn for_request() -> Self {
+        Self { fields: Vec::with_capacity(1024), error: None }
+    }
+
     /// Adds a field. The name is written as it is.
     pub(super) fn set(mut self, name: &str, value: impl Serialize) -> Self {
         self.begin_field(name);

@@ -280,6 +280,9 @@ impl JsonElements {
     ///
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if it is not JSON.
     pub(super) fn push(&mut self, element: &impl Serialize) -> Result<(), Error> {
+        if self.0.is_empty() {
+            self.0.reserve(512);
+        }
         serde_json::to_writer(&mut self.0, element).map_err(serialization_error)?;
         self.0.push(b',');
         Ok(())

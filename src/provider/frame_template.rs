@@ -62,7 +62,11 @@ pub(super) struct FrameTemplate<K> {
     data: String,
     /// The text in `data`, which is one of the holes.
     text: Range<usize>,
-    /// From left to right.
+    /// Where the key of the text is in `data`.
+    text_key: Range<usize>,
+    /// The member of the outermost object whose numbers are counts.
+    counts_member: Option<&'static str>,
+    /// From left to right; empty until they are needed.
     holes: Vec<Hole>,
     /// Up to where `data` is compared as it is: only brackets and white space follow.
     content_len: usize,
@@ -96,6 +100,8 @@ impl<K> Default for FrameTemplate<K> {
             event: String::new(),
             data: String::new(),
             text: 0..0,
+            text_key: 0..0,
+            counts_member: None,
             holes: Vec::new(),
             content_len: 0,
             counts: Vec::new(),
@@ -140,6 +146,13 @@ impl<K: Copy> FrameTemplate<K> {
     }
 
     fn match_holes<'a>(&mut self, data: &'a str) -> Option<Cow<'a, str>> {
+        // No value that may differ is in the key of the text: a frame without it is another one.
+        if !data.contains(&self.data[self.text_key.clone()]) {
+            return None;
+        }
+        if self.holes.is_empty() {
+            self.find_holes();
+        }
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
         // Up to where both are read.
@@ -191,24 +204,38 @@ impl<K: Copy> FrameTemplate<K> {
         &mut self,
         frame: &Frame<'_>,
         text: &str,
-        counts: Option<&str>,
+        counts: Option<&'static str>,
         kind: K,
     ) {
         if self.misses == MAX_MISSES {
             return;
         }
-        let Some(value) = literal_range(frame.data, text) else { return };
+        let Some(text) = literal_range(frame.data, text) else { return };
         self.misses += 1;
-        self.text = value.clone();
+        self.text_key = key_before(frame.data, text.start);
+        self.text = text;
         self.holes.clear();
-        self.holes.push(Hole { value, content: HoleContent::Text });
-        find_values(frame.data, counts, &mut self.holes);
-        self.holes.sort_unstable_by_key(|hole| hole.value.start);
-        self.content_len = content_len(frame.data);
+        self.counts_member = counts;
         frame.event.clone_into(&mut self.event);
         frame.data.clone_into(&mut self.data);
         self.kind = Some(kind);
     }
+
+    fn find_holes(&mut self) {
+        self.holes.push(Hole { value: self.text.clone(), content: HoleContent::Text });
+        find_values(&self.data, self.counts_member, &mut self.holes);
+        self.holes.sort_unstable_by_key(|hole| hole.value.start);
+        self.content_len = content_len(&self.data);
+    }
+}
+
+/// Where the key of the string literal is whose text begins at `text`, up to the literal's quote. Of a key
+/// with a quote in it, its end.
+fn key_before(data: &str, text: usize) -> Range<usize> {
+    let quote = text.saturating_sub(1);
+    let mut quotes = data[..quote].bytes().rev().enumerate().filter(|(_, byte)| *byte == b'"');
+    let len = quotes.nth(1).map_or(0, |(at, _)| at + 1);
+    quote - len..quote
 }
 
 /// Where `part` is in `data`, if it was borrowed from it.

@@ -1,7 +1,6 @@
 //! What a program hands to the tools of one run.
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use std::sync::Arc;
 /// assert!(data.get::<String>().is_none());
 /// ```
 #[derive(Clone, Default)]
-pub struct RunData(Arc<BTreeMap<TypeId, DataEntry>>);
+pub struct RunData(Arc<Vec<DataEntry>>);
 
 /// How many sub-agents may run inside one another, from a run on that begins with this data.
 #[derive(Clone, Copy)]
@@ -30,6 +29,7 @@ pub(crate) struct RemainingSubAgentDepth(pub(crate) u32);
 
 #[derive(Clone)]
 struct DataEntry {
+    type_id: TypeId,
     name: &'static str,
     value: Arc<dyn Any + Send + Sync>,
 }
@@ -46,24 +46,32 @@ impl RunData {
     pub fn insert<T: Any + Send + Sync>(mut self, value: T) -> Self {
         let values = Arc::make_mut(&mut self.0);
         if let Some(other) = (&value as &dyn Any).downcast_ref::<Self>() {
-            values.extend(other.0.iter().map(|(id, value)| (*id, value.clone())));
+            other.0.iter().for_each(|entry| replace_entry(values, entry.clone()));
         } else {
-            let value = DataEntry { name: type_name::<T>(), value: Arc::new(value) };
-            values.insert(TypeId::of::<T>(), value);
+            let (type_id, name) = (TypeId::of::<T>(), type_name::<T>());
+            replace_entry(values, DataEntry { type_id, name, value: Arc::new(value) });
         }
         self
     }
 
     /// The value of this type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        let value = self.0.get(&TypeId::of::<T>())?;
-        Arc::clone(&value.value).downcast().ok()
+        let entry = self.0.iter().find(|entry| entry.type_id == TypeId::of::<T>())?;
+        Arc::clone(&entry.value).downcast().ok()
+    }
+}
+
+/// Adds an entry in the place of the one of its type.
+fn replace_entry(entries: &mut Vec<DataEntry>, entry: DataEntry) {
+    match entries.iter_mut().find(|other| other.type_id == entry.type_id) {
+        Some(other) => *other = entry,
+        None => entries.push(entry),
     }
 }
 
 /// The types alone: what is in them may be secret.
 impl fmt::Debug for RunData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.values().map(|value| value.name)).finish()
+        f.debug_set().entries(self.0.iter().map(|entry| entry.name)).finish()
     }
 }

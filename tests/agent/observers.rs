@@ -224,7 +224,7 @@ fn waiting_body(
         let (mut state, request) = cx.next_request(state).await?;
         let request = request.expect("no pool");
         yield Step::Value(cx.turn_started_event(&state));
-        let mut events = cx.send_request(&state, *request);
+        let mut events = cx.send_request(&state, request);
         let mut said = None;
         while let Some(event) = events.next().await {
             let event = Event::from(event?);

@@ -525,7 +525,7 @@ async fn with_a_body_that_delivers_no_input_tombstones_are_applied_at_the_end() 
             let (state, request) = cx.next_request(state).await?;
             let request = request.unwrap();
             yield turnstream::Step::Value(cx.turn_started_event(&state));
-            let mut events = cx.send_request(&state, *request);
+            let mut events = cx.send_request(&state, request);
             while let Some(event) = events.next().await {
                 yield turnstream::Step::Value(event?.into());
             }

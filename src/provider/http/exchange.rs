@@ -220,8 +220,8 @@ impl<W: Wire> Attempt<W> {
         let Some(credential) = &self.settings.credential else {
             return Ok(Authorization::default());
         };
-        let headers: Vec<_> = headers.iter().chain(own_and_users).cloned().collect();
-        let authorization = credential.authorize(*key_header, to, &headers, body).await?;
+        let headers = headers.iter().chain(own_and_users);
+        let authorization = credential.authorize(*key_header, to, headers, body).await?;
         validate_headers(&authorization.headers)?;
         let secrets = self.secrets.iter().chain(&authorization.secrets);
         self.secrets = secrets.cloned().collect();
@@ -241,7 +241,7 @@ impl<W: Wire> Attempt<W> {
             true => [own_and_users.as_slice(), &authorization.headers],
             false => [authorization.headers.as_slice(), own_and_users],
         };
-        let headers: Vec<_> = headers.iter().chain(before).chain(after).cloned().collect();
+        let headers: Vec<_> = headers.iter().chain(before).chain(after).collect();
         let post = PostRequest {
             endpoint: to,
             headers: &headers,

@@ -142,8 +142,8 @@ pub(super) fn encode_body(
         system.map(|(text, cache_control)| Block::Text { text, citations: None, cache_control });
     let system: Vec<_> = system.collect();
     let body = match head {
-        BodyHead::Vendor => ObjectWriter::default().set("model", model),
-        BodyHead::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::default()
+        BodyHead::Vendor => ObjectWriter::for_request().set("model", model),
+        BodyHead::Vertex { anthropic_version, anthropic_beta } => ObjectWriter::for_request()
             .set("anthropic_version", anthropic_version)
             .set_list("anthropic_beta", anthropic_beta),
     };

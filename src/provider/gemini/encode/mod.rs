@@ -50,7 +50,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     context.ensure_not_empty(contents.is_empty(), "content")?;
     let system: Vec<_> = context.system_zones().map(|text| json!({ "text": text })).collect();
     let generation = ModelGeneration::from_model_name(model);
-    let body = ObjectWriter::default()
+    let body = ObjectWriter::for_request()
         .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system))
         .set_list("tools", &tool_declarations(request)?)
         .set_object("toolConfig", tool_config(request)?)

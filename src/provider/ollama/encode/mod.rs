@@ -46,7 +46,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     let context = EncodeContext::from_request(request, PROVIDER_NAME, model, ());
     let messages = Messages::new(model).write(&context)?;
     context.ensure_not_empty(messages.is_empty(), "message")?;
-    let body = ObjectWriter::default().set("model", model).set("stream", true);
+    let body = ObjectWriter::for_request().set("model", model).set("stream", true);
     let body = options::write_options(
         body.set_list("tools", &tool_declarations(request)?),
         options,

@@ -57,7 +57,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     if let Some(mark) = mark {
         set_cache_marks(mark, &mut tools, &mut written, !context.stable_system().is_empty());
     }
-    let mut body = ObjectWriter::default().set("model", model).set("stream", true);
+    let mut body = ObjectWriter::for_request().set("model", model).set("stream", true);
     if dialect.stream_usage {
         body = body.set("stream_options", json!({ "include_usage": true }));
     }

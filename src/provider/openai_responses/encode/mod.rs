@@ -61,7 +61,7 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
     let instructions = Some(context.stable_system()).filter(|text| !text.is_empty());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
-    let body = ObjectWriter::default()
+    let body = ObjectWriter::for_request()
         .set("model", model)
         .set("stream", true)
         .set("store", false)
