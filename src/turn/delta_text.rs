@@ -2,59 +2,33 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// How many bytes fit without an allocation; most tokens are shorter.
-const INLINE_CAPACITY: usize = 22;
+use smol_str::SmolStr;
 
 /// A short piece of text, cheap to make and to clone.
 ///
-/// What is inside is this crate's own business, so that the cost of a token stays changeable:
-/// read it as a `&str`.
+/// Up to 23 bytes, as most tokens have, need no allocation. What is inside is this crate's own business, so
+/// that the cost of a token stays changeable: read it as a `&str`.
 #[derive(Clone)]
-pub struct Text(Repr);
-
-#[derive(Clone)]
-enum Repr {
-    /// `len` bytes of valid UTF-8.
-    Inline {
-        len: u8,
-        bytes: [u8; INLINE_CAPACITY],
-    },
-    Shared(Arc<str>),
-}
+pub struct Text(SmolStr);
 
 impl Text {
     /// The text.
     pub fn as_str(&self) -> &str {
-        match &self.0 {
-            // Law: the bytes were copied from a whole `str`, so the check always passes.
-            Repr::Inline { len, bytes } => {
-                std::str::from_utf8(&bytes[..usize::from(*len)]).unwrap_or_default()
-            }
-            Repr::Shared(text) => text,
-        }
+        &self.0
     }
 }
 
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
-        if text.len() > INLINE_CAPACITY {
-            return Self(Repr::Shared(text.into()));
-        }
-        let mut bytes = [0; INLINE_CAPACITY];
-        bytes[..text.len()].copy_from_slice(text.as_bytes());
-        #[expect(clippy::cast_possible_truncation, reason = "at most INLINE")]
-        let len = text.len() as u8;
-        Self(Repr::Inline { len, bytes })
+        Self(SmolStr::new(text))
     }
 }
 
 impl From<String> for Text {
     fn from(text: String) -> Self {
-        Self::from(text.as_str())
+        Self(text.into())
     }
 }
 
@@ -122,7 +96,7 @@ mod tests {
 
     #[test]
     fn text_of_any_length_reads_back() {
-        for n in [0, 1, 21, 22, 23, 400] {
+        for n in [0, 1, 22, 23, 24, 400] {
             let text = "é".repeat(n / 2) + &"x".repeat(n % 2);
             assert_eq!(Text::from(text.as_str()), text.as_str());
         }
