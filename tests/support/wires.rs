@@ -138,19 +138,26 @@ pub(crate) fn wire_frame(wire: Wire, data: &str) -> String {
 }
 
 /// The same body with a space in every other frame, so that no frame repeats the bytes of the one before it.
+/// Frames that go over several lines stay as they are: a space may be inside of arguments there.
 pub(crate) fn parse_each_frame(body: &[u8]) -> Vec<u8> {
-    let mut is_spaced = false;
+    let (mut is_spaced, mut is_inside_frame) = (false, false);
     let mut spaced = Vec::with_capacity(body.len());
     for line in body.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
         let data = line.strip_prefix(b"data:").unwrap_or(line);
         let data = data.strip_prefix(b" ").unwrap_or(data);
+        let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok();
+        is_inside_frame &= !line.trim_ascii().is_empty();
         match data.strip_prefix(b"{") {
-            Some(rest) if is_spaced => {
-                spaced.extend([&line[..line.len() - rest.len()], b" ", rest].concat());
+            Some(rest) if is_whole && !is_inside_frame => {
+                let space: &[u8] = if is_spaced { b" " } else { b"" };
+                spaced.extend([&line[..line.len() - rest.len()], space, rest].concat());
+                is_spaced = !is_spaced;
             }
-            _ => spaced.extend(line),
+            begun => {
+                is_inside_frame |= begun.is_some();
+                spaced.extend(line);
+            }
         }
-        is_spaced ^= data.starts_with(b"{");
     }
     spaced
 }
