@@ -12,6 +12,7 @@ const MAX_LISTED: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) enum SmallMap<K, V> {
     List(Vec<(K, V)>),
+    #[expect(clippy::box_collection, reason = "the map alone is twice as large as the list")]
     Hashed(Box<HashMap<K, V>>),
 }
 

@@ -1,0 +1,441 @@
+//! How many instructions a token, a turn, an entry of a session and a recorded turn cost.
+//!
+//! ```text
+//! cargo bench -p turnstream-properties --features sqlite --bench instructions
+//! ```
+//!
+//! The counts are those of the tables in the guide on performance. One that is more than 3 % off is an
+//! error; `-- --write` writes the tables anew. Valgrind counts, which has to be installed: without it nothing
+//! is measured, and the bench says so (with `-- --required` that is an error).
+//!
+//! Counts are without noise, but not the same everywhere: they depend on the compiler and on the C library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::{env, fs, process, thread};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::json;
+use tokio::runtime::Runtime;
+use turnstream::env::SystemIds;
+use turnstream::event::EndReason;
+use turnstream::framing::NdJson;
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{
+    Decoding, Provider, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
+};
+use turnstream::replay::Recorder;
+use turnstream::session::{JsonLinesStore, MemoryStore, Store};
+use turnstream::stream::{TurnStream, seal};
+use turnstream::testing::{Answer, Wire};
+use turnstream::tool::ToolSpec;
+use turnstream::{
+    Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
+};
+
+/// The page that has the tables.
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md");
+/// By how much a count may differ, in percent.
+const TOLERANCE: f64 = 3.0;
+const MODEL: &str = "bench";
+const SYSTEM: &str = "You are a helpful assistant.";
+const PROMPT: &str = "Add the numbers one after another and tell me the result.";
+
+/// The wires, as the guide calls them.
+const WIRES: [(&str, Wire); 5] = [
+    ("Chat Completions", Wire::OpenAiChat),
+    ("Responses", Wire::OpenAiResponses),
+    ("Anthropic Messages", Wire::Anthropic),
+    ("Gemini", Wire::Gemini),
+    ("Ollama", Wire::Ollama),
+];
+/// What reads a turn: the columns of the first table.
+const READERS: [&str; 3] = ["bare turn", "`loop_stream`", "`Agent`"];
+
+/// One cell of a table.
+#[derive(Clone, Debug)]
+struct Cell {
+    row: String,
+    column: &'static str,
+    /// The arguments with which this program does it, and how often at least.
+    task: [String; 3],
+    base_count: u64,
+}
+
+fn main() {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--task", kind, wire, reader, count] => {
+            run_task(kind, wire, reader, count.parse().expect("a count"));
+        }
+        _ => measure_all(
+            args.iter().any(|arg| arg == "--write"),
+            args.iter().any(|arg| arg == "--required"),
+        ),
+    }
+}
+
+fn measure_all(writes: bool, is_required: bool) {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: valgrind is not installed");
+        process::exit(i32::from(is_required));
+    }
+    let cells = all_cells();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let measured: Vec<(Cell, f64)> = thread::scope(|scope| {
+        let parts = cells.chunks(cells.len().div_ceil(threads));
+        let parts = parts.map(|cells| {
+            scope.spawn(|| cells.iter().map(|cell| (cell.clone(), count_one(cell))).collect())
+        });
+        let parts: Vec<_> = parts.collect();
+        parts
+            .into_iter()
+            .flat_map(|part| -> Vec<_> { part.join().expect("valgrind ran") })
+            .collect()
+    });
+    let page = fs::read_to_string(GUIDE).expect("the guide is there");
+    if writes {
+        fs::write(GUIDE, with_tables(&page, &measured)).expect("the guide can be written");
+    }
+    let mut wrong = 0;
+    for (Cell { row, column, .. }, count) in &measured {
+        let known = if writes { Some(*count) } else { known_count(&page, row, column) };
+        let change = known.map_or(f64::INFINITY, |known| (count / known - 1.0) * 100.0);
+        let verdict = if change.abs() <= TOLERANCE { "" } else { "  <- not as in the guide" };
+        wrong += usize::from(!verdict.is_empty());
+        println!("{row:42} {column:14} {count:>9.0} {change:>+7.1} %{verdict}");
+    }
+    println!("{} counts, {wrong} more than {TOLERANCE} % from the guide", measured.len());
+    if wrong > 0 {
+        println!(
+            "If that is meant: cargo bench -p turnstream-properties --features sqlite --bench instructions -- --write"
+        );
+        process::exit(1);
+    }
+}
+
+fn all_cells() -> Vec<Cell> {
+    let cell = |row: &str, column, task: [&str; 3], base_count| Cell {
+        row: row.to_owned(),
+        column,
+        task: task.map(str::to_owned),
+        base_count,
+    };
+    let mut cells = Vec::new();
+    for (name, wire) in WIRES {
+        for reader in READERS {
+            let row = format!("a token, {name}");
+            cells.push(cell(&row, reader, ["tokens", wire.as_str(), reader], 1000));
+        }
+    }
+    for (name, wire) in WIRES {
+        for reader in &READERS[1..] {
+            let row = format!("a turn with a tool call, {name}");
+            cells.push(cell(&row, reader, ["turns", wire.as_str(), reader], 20));
+        }
+    }
+    let chat = Wire::OpenAiChat.as_str();
+    cells.push(cell("a turn with a tool call, recorded", COUNT, ["recorded", chat, "`Agent`"], 20));
+    for store in ["memory", "JSON lines", "SQLite"] {
+        cells.push(cell(
+            &format!("an entry appended to {store}"),
+            COUNT,
+            ["append", "", store],
+            100,
+        ));
+    }
+    cells
+}
+
+/// The column of the second table.
+const COUNT: &str = "instructions";
+
+/// The instructions of one more: two runs, of which the second does three times as much.
+fn count_one(cell: &Cell) -> f64 {
+    let [few, many] = [cell.base_count, 3 * cell.base_count];
+    let more = collected(cell, many) - collected(cell, few);
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let (more, tasks) = (more as f64, (many - few) as f64);
+    more / tasks
+}
+
+fn collected(cell: &Cell, count: u64) -> u64 {
+    let ran = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        // A store works in a thread of its own, which counts as well.
+        .args((cell.task[0] != "append").then_some("--toggle-collect=*measured_part*"))
+        .arg(env::current_exe().expect("it runs"))
+        .arg("--task")
+        .args(&cell.task)
+        .arg(count.to_string())
+        .output()
+        .expect("valgrind runs");
+    let report = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let found = report.lines().find_map(|line| line.split_once("Collected :"));
+    let number = found.and_then(|(_, number)| number.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("{:?} failed: {report}", cell.task))
+}
+
+// The tables.
+
+/// The count of a cell in the page.
+fn known_count(page: &str, row: &str, column: &str) -> Option<f64> {
+    let cells = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let mut header = Vec::new();
+    for line in page.lines().filter(|line| line.starts_with('|')) {
+        let cells = cells(line);
+        if cells.first().is_some_and(String::is_empty) {
+            header = cells;
+        } else if cells.first().is_some_and(|first| first == row) {
+            let at = header.iter().position(|name| name == column)?;
+            return cells.get(at)?.replace(',', "").parse().ok();
+        }
+    }
+    None
+}
+
+/// The page with these counts in its tables.
+fn with_tables(page: &str, measured: &[(Cell, f64)]) -> String {
+    let (head, rest) = page.split_once(TABLES_BEGIN).expect("the page has the marks of the tables");
+    let (_, tail) = rest.split_once(TABLES_END).expect("the page has the end of the tables");
+    let first = write_table(&READERS, measured);
+    let second = write_table(&[COUNT], measured);
+    format!("{head}{TABLES_BEGIN}\n\n{first}\n{second}\n{TABLES_END}{tail}")
+}
+
+const TABLES_BEGIN: &str = "<!-- counts: written by the bench `instructions` -->";
+const TABLES_END: &str = "<!-- end of the counts -->";
+
+fn write_table(columns: &[&str], measured: &[(Cell, f64)]) -> String {
+    let mut table =
+        format!("| | {} |\n|---|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
+    let mut rows: Vec<&str> = Vec::new();
+    for (cell, _) in measured.iter().filter(|(cell, _)| columns.contains(&cell.column)) {
+        if !rows.contains(&cell.row.as_str()) {
+            rows.push(&cell.row);
+        }
+    }
+    for row in rows {
+        let count = |column: &&str| {
+            let is_it = |(cell, _): &&(Cell, f64)| cell.row == row && cell.column == *column;
+            measured.iter().find(is_it).map_or(String::new(), |(_, count)| with_commas(*count))
+        };
+        let counts: Vec<_> = columns.iter().map(count).collect();
+        for cell in [&[row.to_owned()], counts.as_slice()].concat() {
+            table.push_str("| ");
+            table.push_str(&cell);
+            table.push(' ');
+        }
+        table.push_str("|\n");
+    }
+    table
+}
+
+fn with_commas(count: f64) -> String {
+    let digits = format!("{count:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+// What is measured.
+
+/// Instructions are counted in here alone, but for stores.
+#[inline(never)]
+fn measured_part(runtime: &Runtime, task: impl Future<Output = ()>) {
+    runtime.block_on(task);
+}
+
+fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let wire = || Wire::ALL.into_iter().find(|it| it.as_str() == wire).expect("a wire");
+    let folder = env::temp_dir().join(format!("turnstream-instructions-{}", process::id()));
+    match kind {
+        "tokens" => {
+            let model = CannedModel::new(wire(), 0, count);
+            measured_part(&runtime, read(reader, &model));
+        }
+        "turns" => {
+            let model = CannedModel::new(wire(), count, 1);
+            measured_part(&runtime, read(reader, &model));
+        }
+        "recorded" => {
+            fs::create_dir_all(&folder).expect("a folder");
+            let recorder = Recorder::to_file(folder.join("run.jsonl")).expect("a recorder");
+            let agent = agent(&CannedModel::new(wire(), count, 1)).with_recorder(&recorder);
+            measured_part(&runtime, drain(&agent));
+        }
+        "append" => measured_part(&runtime, append(reader, count, &folder)),
+        _ => panic!("there is no task {kind}"),
+    }
+    let _ = fs::remove_dir_all(&folder);
+}
+
+/// Reads the whole of what the model says, and answers its calls.
+async fn read(reader: &str, model: &CannedModel) {
+    match reader {
+        "bare turn" => {
+            let mut turn = model.stream_turn(Request::new(start()).with_system(SYSTEM));
+            while let Some(event) = turn.try_next().await.expect("a turn") {
+                std::hint::black_box(event);
+            }
+        }
+        "`Agent`" => drain(&agent(model)).await,
+        _ => {
+            let kit = Toolkit::new([add_tool()]);
+            let mut events = std::pin::pin!(loop_stream(start(), |history| {
+                let kit = &kit;
+                let request =
+                    Request::new(history.clone()).with_system(SYSTEM).with_tools(kit.specs());
+                model.stream_turn(request).on_turn_complete(async move |turn| {
+                    Ok(match turn.calls().is_empty() {
+                        true => Steps::stop(),
+                        false => kit.run(&history, &turn).then_next(|history| history),
+                    })
+                })
+            }));
+            while let Some(event) = events.try_next().await.expect("a loop") {
+                std::hint::black_box(event);
+            }
+        }
+    }
+}
+
+fn start() -> History {
+    let mut history = History::new(&SystemIds);
+    history.push(Item::user(PROMPT));
+    history
+}
+
+fn agent(model: &CannedModel) -> Agent {
+    let agent = Agent::new(model.clone()).with_system(SYSTEM).with_tools([add_tool()]);
+    agent.with_max_turns(u32::MAX)
+}
+
+async fn drain(agent: &Agent) {
+    let mut run = agent.run(PROMPT);
+    while let Some(event) = run.next().await {
+        if let Event::Finished(outcome) = std::hint::black_box(event.expect("an event")) {
+            assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct AddArgs {
+    a: i64,
+    b: i64,
+}
+
+fn add_tool() -> Tool {
+    let parameters = json!({
+        "type": "object",
+        "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } },
+        "required": ["a", "b"],
+    });
+    let spec = ToolSpec::new("add", "Adds two integers", parameters);
+    Tool::typed(spec, async |args: AddArgs, _cx| args.a + args.b).expect("a tool")
+}
+
+async fn append(store: &str, count: usize, folder: &Path) {
+    let store: Box<dyn Store> = match store {
+        "memory" => Box::new(MemoryStore::new()),
+        "JSON lines" => Box::new(JsonLinesStore::open(folder).expect("a store")),
+        _ => open_sqlite(folder.join("sessions.db")),
+    };
+    for version in 0..count as u64 {
+        let entry = Item::text("I read the module, to see what it exports.").into();
+        store.append("session", version, vec![entry]).await.expect("an append");
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(path: PathBuf) -> Box<dyn Store> {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    Box::new(turnstream::session::SqliteStore::open(path).expect("a store"))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_sqlite(_: PathBuf) -> Box<dyn Store> {
+    panic!("the bench needs `--features sqlite`")
+}
+
+/// A model behind a wire without a network: its request is encoded, its answer is decoded, one frame at a
+/// time. What a connection costs is not ours.
+#[derive(Clone)]
+struct CannedModel {
+    wire: Wire,
+    /// The frames of each turn.
+    turns: Arc<[Arc<[Bytes]>]>,
+}
+
+impl CannedModel {
+    /// It calls the tool in so many turns, and then says so many tokens.
+    fn new(wire: Wire, tool_turns: usize, tokens: usize) -> Self {
+        let call = |turn: usize| {
+            let arguments = json!({ "a": 1000 + turn, "b": 2 }).to_string();
+            Reply::text("Adding. ").call_raw(&format!("call_{turn:08}"), "add", &arguments)
+        };
+        let calls = (0..tool_turns).map(call);
+        let replies = calls.chain([Reply::text(&"streams ".repeat(tokens))]);
+        Self { wire, turns: replies.map(|reply| frames(wire, reply)).collect() }
+    }
+
+    fn encode(&self, request: &Request) -> Vec<u8> {
+        match self.wire {
+            Wire::OpenAiChat => openai_chat::encode(request, MODEL, &Dialect::OPENAI),
+            Wire::OpenAiResponses => openai_responses::encode(request, MODEL),
+            Wire::Anthropic => anthropic::encode(request, MODEL),
+            Wire::Gemini => gemini::encode(request, MODEL),
+            _ => ollama::encode(request, MODEL, &ollama::Chat::default()),
+        }
+        .expect("the request is lawful")
+    }
+}
+
+/// An answer, cut where its frames end.
+fn frames(wire: Wire, reply: Reply) -> Arc<[Bytes]> {
+    let body = Answer::reply(reply).to_bytes(wire);
+    let end: &[u8] = if wire == Wire::Ollama { b"\n" } else { b"\n\n" };
+    let text = String::from_utf8(body).expect("the answer is text");
+    let end = std::str::from_utf8(end).expect("it is text");
+    text.split_inclusive(end).map(|frame| Bytes::from(frame.to_owned())).collect()
+}
+
+impl Provider for CannedModel {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        std::hint::black_box(self.encode(&request));
+        let frames = Arc::clone(&self.turns[request.history.completed_turns()]);
+        let count = frames.len();
+        let body = stream::iter((0..count).map(move |at| Ok(frames[at].clone())));
+        match self.wire {
+            Wire::OpenAiChat => {
+                let decoder = openai_chat::Decoder::new(MODEL, &Dialect::OPENAI);
+                seal(&request, Decoding::new(body, decoder))
+            }
+            Wire::OpenAiResponses => {
+                seal(&request, Decoding::new(body, openai_responses::Decoder::new(MODEL)))
+            }
+            Wire::Anthropic => seal(&request, Decoding::new(body, anthropic::Decoder::new(MODEL))),
+            Wire::Gemini => seal(&request, Decoding::new(body, gemini::Decoder::new(MODEL))),
+            _ => {
+                let decoder = ollama::Decoder::new(MODEL);
+                seal(&request, Decoding::from_frames(body, NdJson::default(), decoder))
+            }
+        }
+    }
+
+    fn model(&self) -> &str {
+        MODEL
+    }
+}
