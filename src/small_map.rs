@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A list of at most so many entries is searched from its end; more entries are put in a hash map.
+/// The longest list that is searched. More entries are put in a hash map.
 const MAX_LISTED: usize = 16;
 
 /// A map for keys of which there are few, nearly always: without entries it takes no memory, and a few

@@ -75,7 +75,7 @@ pub struct TurnForwarder(Slot);
 
 type Slot = Arc<Mutex<SlotState>>;
 
-/// What a body and its wrapper hand to each other.
+/// Passed between a body and its wrapper.
 #[derive(Default)]
 enum SlotState {
     #[default]

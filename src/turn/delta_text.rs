@@ -8,8 +8,8 @@ use smol_str::SmolStr;
 
 /// A short piece of text, cheap to make and to clone.
 ///
-/// Up to 23 bytes, as most tokens have, need no allocation. What is inside is this crate's own business, so
-/// that the cost of a token stays changeable: read it as a `&str`.
+/// Up to 23 bytes, the size of most tokens, need no allocation. The representation is private and may
+/// change: read it as a `&str`.
 #[derive(Clone)]
 pub struct Text(SmolStr);
 

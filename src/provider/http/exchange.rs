@@ -255,6 +255,10 @@ impl<W: Wire> Attempt<W> {
 }
 
 /// One request on its way. No error that leaves it shows what is secret, wherever it comes from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it streams for most of its life, and the whole turn is one allocation"
+)]
 enum Exchange<W: Wire> {
     Sending(BoxFuture<'static, Result<StreamingResponse<W>, Error>>),
     Streaming(StreamingResponse<W>),

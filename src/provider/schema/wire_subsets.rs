@@ -108,7 +108,7 @@ pub(in crate::provider) fn to_openai_strict_schema(
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
-/// A schema that is kept as its JSON, rewritten. What needs no change stays as it is written.
+/// Rewrites a schema that is kept as JSON. Without a change it is borrowed.
 pub(in crate::provider) fn rewrite_json(
     schema: &RawJson,
     rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,

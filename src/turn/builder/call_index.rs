@@ -15,7 +15,7 @@ pub(super) struct CallIndex {
     replacements: Option<Box<Replacements>>,
 }
 
-/// What is known once an id had to be replaced.
+/// State that exists once an id had to be replaced.
 #[derive(Debug)]
 struct Replacements {
     /// How far the numbers behind an id are used up.
