@@ -239,7 +239,7 @@ fn key_before(data: &str, text: usize) -> Range<usize> {
 }
 
 /// Where `part` is in `data`, if it was borrowed from it.
-fn borrowed_range(data: &str, part: &str) -> Option<Range<usize>> {
+pub(super) fn borrowed_range(data: &str, part: &str) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
     let range = start..start.checked_add(part.len())?;
     (data.get(range.clone())? == part).then_some(range)

@@ -4,8 +4,6 @@ mod calls;
 mod frames;
 mod partial_args;
 
-use std::borrow::Cow;
-
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -15,9 +13,9 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{ProviderData, StopReason};
 use crate::provider::decode::{Decode, FrameOutcome};
 use crate::provider::failure::{self, protocol_error};
-use crate::provider::frame_template::FrameTemplate;
+use crate::provider::frame_template::{FrameTemplate, borrowed_range};
 use crate::provider::gemini::passthrough::{PROVIDER_NAME, PassthroughFields};
-use crate::provider::lenient::{self, LenientStr};
+use crate::provider::lenient;
 use crate::provider::ordered_fields::OrderedFields;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
@@ -75,7 +73,13 @@ impl Decoder {
         Self { model: model.to_owned(), ..Self::default() }
     }
 
-    fn on_chunk(&mut self, chunk: &Chunk<'_>, turn: &mut TurnBuilder) -> Result<(), Error> {
+    /// Returns the text of the chunk, if the same chunk with another text and other usage would add those
+    /// and do nothing else.
+    fn on_chunk<'a>(
+        &mut self,
+        chunk: &Chunk<'a>,
+        turn: &mut TurnBuilder,
+    ) -> Result<Option<(RepeatedPart, &'a str)>, Error> {
         if let Some(error) = failure::non_null_error(chunk.error) {
             return Err(failure::error_in_stream(error.get()));
         }
@@ -86,7 +90,9 @@ impl Decoder {
             self.update_usage(usage, turn);
         }
         if let Some(candidate) = chunk.candidate() {
-            return self.on_candidate(candidate, turn);
+            let text = self.on_candidate(candidate, turn)?;
+            let usage = chunk.usage_metadata.0;
+            return Ok(text.map(|(is_thought, text)| (RepeatedPart { is_thought, usage }, text)));
         }
         let feedback = chunk.prompt_feedback.0.as_ref();
         let blocked = feedback.and_then(|feedback| feedback.block_reason.non_empty());
@@ -94,7 +100,7 @@ impl Decoder {
             self.is_finished = true;
             turn.stop(StopReason::ContentFilter, raw);
         }
-        Ok(())
+        Ok(None)
     }
 
     fn update_usage(&mut self, usage: WireUsage, turn: &mut TurnBuilder) {
@@ -113,32 +119,17 @@ impl Decoder {
         }
     }
 
-    /// The text of a chunk that was read, if the same chunk with another text and other usage would add
-    /// those and do nothing else.
-    fn repeatable_text<'a>(&self, chunk: &Chunk<'a>) -> Option<(RepeatedPart, &'a str)> {
-        let candidate = chunk.candidate()?;
-        let parts = candidate.parts()?;
-        let [part] = &*parts else { return None };
-        let part: Part<'a> = lenient::read_object(part)?;
-        let has_more = candidate.source_metadata().next().is_some()
-            || candidate.specified_finish_reason().is_some()
-            || part.function_call.is_some()
-            || part.thought_signature.non_empty().is_some();
-        let is_thought = part.is_thought();
-        let LenientStr(Some(Cow::Borrowed(text))) = part.text else { return None };
-        let usage = chunk.usage_metadata.0;
-        (!has_more && !self.is_finished).then_some((RepeatedPart { is_thought, usage }, text))
-    }
-
-    fn on_candidate(
+    /// Returns its text and whether that is a thought, if it has nothing else.
+    fn on_candidate<'a>(
         &mut self,
-        candidate: &Candidate<'_>,
+        candidate: &Candidate<'a>,
         turn: &mut TurnBuilder,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<(bool, &'a str)>, Error> {
         let parts = candidate.parts();
         if parts.is_none() {
             self.calls.check_no_open_call()?;
         }
+        let (mut only_text, mut has_more) = (None, self.is_finished);
         for raw in parts.unwrap_or_default() {
             if turn.is_finished() {
                 break;
@@ -147,12 +138,16 @@ impl Decoder {
                 self.is_finished = false;
                 turn.clear_stop();
             }
-            self.on_part(raw, turn)?;
+            has_more |= only_text.is_some();
+            only_text = Some(self.on_part(raw, turn)?);
         }
         for (name, value) in candidate.source_metadata() {
+            has_more = true;
             self.add_source(name, value);
         }
-        let Some(raw) = candidate.specified_finish_reason() else { return Ok(()) };
+        let Some(raw) = candidate.specified_finish_reason() else {
+            return Ok(only_text.flatten().filter(|_| !has_more));
+        };
         let message = candidate.finish_message.or_empty();
         if let Some(error) = generation_error(raw, message) {
             return Err(error);
@@ -164,19 +159,28 @@ impl Decoder {
         // The last one counts.
         turn.clear_stop();
         turn.stop(stop_reason(raw, !self.calls.is_empty()), raw);
-        Ok(())
+        Ok(None)
     }
 
-    fn on_part(&mut self, raw: &RawValue, turn: &mut TurnBuilder) -> Result<(), Error> {
+    /// Returns its text and whether that is a thought, if it has nothing else.
+    fn on_part<'a>(
+        &mut self,
+        raw: &'a RawValue,
+        turn: &mut TurnBuilder,
+    ) -> Result<Option<(bool, &'a str)>, Error> {
         let mut room = String::new();
-        // What is no object is no part.
+        // A value that is no object is no part.
         if !raw.get().starts_with('{') {
-            return if raw.get() == "null" { Ok(()) } else { self.calls.check_no_open_call() };
+            if raw.get() != "null" {
+                self.calls.check_no_open_call()?;
+            }
+            return Ok(None);
         }
         let part: Part<'_> = read_chunk(raw.get(), &mut room)?;
         if let Some(call) = part.function_call {
             self.open_text = None;
-            return self.calls.push(call, part.thought_signature.non_empty(), &self.model, turn);
+            self.calls.push(call, part.thought_signature.non_empty(), &self.model, turn)?;
+            return Ok(None);
         }
         match part.text.get() {
             None if is_provider_part(raw) => {
@@ -187,10 +191,15 @@ impl Decoder {
             }
             text => {
                 let signature = part.thought_signature.non_empty();
-                self.push_text_part(text.unwrap_or_default(), part.is_thought(), signature, turn);
+                let (text, is_thought) = (text.unwrap_or_default(), part.is_thought());
+                self.push_text_part(text, is_thought, signature, turn);
+                if signature.is_none() {
+                    let text = borrowed_range(raw.get(), text).map(|range| &raw.get()[range]);
+                    return Ok(text.map(|text| (is_thought, text)));
+                }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A piece of text or of a thought. One with a signature is an item of its own: "Don't merge a
@@ -276,8 +285,7 @@ impl Decode for Decoder {
             }
             json => {
                 let chunk = read_chunk(json, &mut room)?;
-                self.on_chunk(&chunk, turn)?;
-                if let Some((part, text)) = self.repeatable_text(&chunk) {
+                if let Some((part, text)) = self.on_chunk(&chunk, turn)? {
                     self.template.remember(&frame, text, Some("usageMetadata"), part);
                 }
             }
