@@ -146,11 +146,11 @@ impl<K: Copy> FrameTemplate<K> {
     }
 
     fn match_holes<'a>(&mut self, data: &'a str) -> Option<Cow<'a, str>> {
-        // No value that may differ is in the key of the text: a frame without it is another one.
-        if !data.contains(&self.data[self.text_key.clone()]) {
-            return None;
-        }
         if self.holes.is_empty() {
+            // No value that may differ is in the key of the text: a frame without it is another one.
+            if !data.contains(&self.data[self.text_key.clone()]) {
+                return None;
+            }
             self.find_holes();
         }
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
