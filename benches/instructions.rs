@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The counts are those of the tables in the guide on performance. One that is more than 3 % off is an
-//! error; `-- --write` writes the tables anew. Valgrind counts, which has to be installed: without it nothing
+//! error (10 % for a store that works in a thread: how often a thread waits for another one differs between
+//! runs); `-- --write` writes the tables anew. Valgrind counts, which has to be installed: without it nothing
 //! is measured, and the bench says so (with `-- --required` that is an error).
 //!
 //! Counts are without noise, but not the same everywhere: they depend on the compiler and on the C library.
@@ -39,6 +40,8 @@ use turnstream::{
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md");
 /// By how much a count may differ, in percent.
 const TOLERANCE: f64 = 3.0;
+/// The same where two threads wait for each other: how often they look before they sleep is up to the machine.
+const TOLERANCE_OF_THREADS: f64 = 10.0;
 const MODEL: &str = "bench";
 const SYSTEM: &str = "You are a helpful assistant.";
 const PROMPT: &str = "Add the numbers one after another and tell me the result.";
@@ -62,6 +65,7 @@ struct Cell {
     /// The arguments with which this program does it, and how often at least.
     task: [String; 3],
     base_count: u64,
+    tolerance: f64,
 }
 
 fn main() {
@@ -100,14 +104,14 @@ fn measure_all(writes: bool, is_required: bool) {
         fs::write(GUIDE, with_tables(&page, &measured)).expect("the guide can be written");
     }
     let mut wrong = 0;
-    for (Cell { row, column, .. }, count) in &measured {
+    for (Cell { row, column, tolerance, .. }, count) in &measured {
         let known = if writes { Some(*count) } else { known_count(&page, row, column) };
         let change = known.map_or(f64::INFINITY, |known| (count / known - 1.0) * 100.0);
-        let verdict = if change.abs() <= TOLERANCE { "" } else { "  <- not as in the guide" };
+        let verdict = if change.abs() <= *tolerance { "" } else { "  <- not as in the guide" };
         wrong += usize::from(!verdict.is_empty());
         println!("{row:42} {column:14} {count:>9.0} {change:>+7.1} %{verdict}");
     }
-    println!("{} counts, {wrong} more than {TOLERANCE} % from the guide", measured.len());
+    println!("{} counts, {wrong} too far from the guide", measured.len());
     if wrong > 0 {
         println!(
             "If that is meant: cargo bench -p turnstream-properties --features sqlite --bench instructions -- --write"
@@ -122,6 +126,7 @@ fn all_cells() -> Vec<Cell> {
         column,
         task: task.map(str::to_owned),
         base_count,
+        tolerance: TOLERANCE,
     };
     let mut cells = Vec::new();
     for (name, wire) in WIRES {
@@ -139,12 +144,9 @@ fn all_cells() -> Vec<Cell> {
     let chat = Wire::OpenAiChat.as_str();
     cells.push(cell("a turn with a tool call, recorded", COUNT, ["recorded", chat, "`Agent`"], 20));
     for store in ["memory", "JSON lines", "SQLite"] {
-        cells.push(cell(
-            &format!("an entry appended to {store}"),
-            COUNT,
-            ["append", "", store],
-            100,
-        ));
+        let tolerance = if store == "memory" { TOLERANCE } else { TOLERANCE_OF_THREADS };
+        let row = format!("an entry appended to {store}");
+        cells.push(Cell { tolerance, ..cell(&row, COUNT, ["append", "", store], 100) });
     }
     cells
 }
