@@ -76,6 +76,7 @@
 //!
 //! | floor | modules | |
 //! |---|---|---|
+//! | 11 | `ui` | runs as responses of a web server, for front ends |
 //! | 9 | [`session`] | what was said, kept in a store as it is said |
 //! | | [`replay`] | runs that are recorded, and played again |
 //! | | `task` | a stream in a task of its own |
@@ -121,6 +122,7 @@
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
+//! | `ui` | | runs as responses of a web server, for front ends |
 //! | `testing` | | a loopback server for tests, on tokio's net, and the tests of a provider and of a store of sessions |
 //!
 //! Without default features there is the loop, the turn, the tools, the agent and the scripted
@@ -158,6 +160,8 @@ pub mod testing;
 pub mod tool;
 pub mod trace;
 pub mod turn;
+#[cfg(feature = "ui")]
+pub mod ui;
 pub mod usage;
 pub mod world;
 

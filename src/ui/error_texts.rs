@@ -1,0 +1,174 @@
+//! Texts of errors, hidden or shown.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::env::{Ids, SystemIds};
+use crate::error::Error;
+use crate::event::{Event, Outcome, ToolEvent};
+use crate::item::{History, Item, ItemKind, ToolResult};
+use crate::turn::TurnEvent;
+
+type LogFn = dyn Fn(&str, &str) + Send + Sync;
+
+/// Whether the texts of errors of models and tools are sent to a front end.
+///
+/// Such a text may contain a path, a query or an address that the reader should not see. By default it is
+/// replaced with the kind of the error and an id, which is that of the call where a tool has failed.
+/// [`log`](Self::log) gets the id together with the text.
+///
+/// ```
+/// use turnstream::ui::ErrorTexts;
+///
+/// let hidden = ErrorTexts::hidden().log(|id, text| eprintln!("error {id}: {text}"));
+/// # drop(hidden);
+/// ```
+#[derive(Clone)]
+pub struct ErrorTexts {
+    is_shown: bool,
+    ids: Arc<dyn Ids>,
+    log: Option<Arc<LogFn>>,
+}
+
+impl ErrorTexts {
+    /// Texts are replaced with the kind of the error and an id: the default.
+    pub fn hidden() -> Self {
+        Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
+    }
+
+    /// Texts are sent as they are.
+    pub fn shown() -> Self {
+        Self { is_shown: true, ..Self::hidden() }
+    }
+
+    /// Calls `log` with the id and the text of each error that is hidden. It should not block.
+    pub fn log(mut self, log: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.log = Some(Arc::new(log));
+        self
+    }
+
+    /// Sets where the ids come from.
+    pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
+        self.ids = Arc::new(ids);
+        self
+    }
+
+    /// An error as it is shown.
+    pub(super) fn error(&self, error: &Error) -> Error {
+        if self.is_shown {
+            return error.clone();
+        }
+        Error::new(error.kind(), self.replacement(error.kind().as_str(), &error.to_string()))
+    }
+
+    /// An event as it is shown; `None` if nothing in it is hidden.
+    pub(super) fn event(&self, event: &Event) -> Option<Event> {
+        if self.is_shown {
+            return None;
+        }
+        match event {
+            Event::Appended { items, .. } | Event::Rewritten { items, .. } => {
+                let shown = hide_results(items)?;
+                let mut event = event.clone();
+                if let Event::Appended { items, .. } | Event::Rewritten { items, .. } = &mut event {
+                    *items = shown;
+                }
+                Some(event)
+            }
+            Event::Turn(TurnEvent::Retrying { attempt, delay_ms, error }) => {
+                let (attempt, delay_ms, error) = (*attempt, *delay_ms, self.error(error).into());
+                Some(Event::Turn(TurnEvent::Retrying { attempt, delay_ms, error }))
+            }
+            Event::Turn(TurnEvent::Retracted { why, usage }) => {
+                let why = self.replacement("retracted", why);
+                Some(Event::Turn(TurnEvent::Retracted { why, usage: *usage }))
+            }
+            Event::Tool(ToolEvent::Output(result)) => {
+                let shown = hide_result(result)?;
+                self.write_log(&result.call_id, &result.content.text());
+                Some(Event::Tool(ToolEvent::Output(shown)))
+            }
+            // The story of the sub-agent until here: its events were sent.
+            Event::Tool(ToolEvent::Suspended { call_id, name, pending, .. }) => {
+                Some(Event::Tool(ToolEvent::Suspended {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    pending: pending.clone(),
+                    nested: Box::new(History::from_id("")),
+                }))
+            }
+            Event::Nested { call_id, name, event } => {
+                self.event(event).map(|event| Event::Nested {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    event: Box::new(event),
+                })
+            }
+            Event::Finished(outcome) => {
+                self.outcome(outcome).map(|it| Event::Finished(Box::new(it)))
+            }
+            _ => None,
+        }
+    }
+
+    fn outcome(&self, outcome: &Outcome) -> Option<Outcome> {
+        let items = hide_results(outcome.new_items());
+        if items.is_none() && outcome.error.is_none() {
+            return None;
+        }
+        let mut shown = outcome.clone();
+        shown.error = outcome.error.as_ref().map(|error| self.error(error));
+        if let Some(items) = items {
+            shown.new_items = items;
+        }
+        Some(shown)
+    }
+
+    fn replacement(&self, kind: &str, text: &str) -> String {
+        let id = self.ids.next_id();
+        self.write_log(&id, text);
+        format!("{kind} (error {id})")
+    }
+
+    fn write_log(&self, id: &str, text: &str) {
+        if let Some(log) = &self.log {
+            log(id, text);
+        }
+    }
+}
+
+/// Hides the texts of results that are errors. Returns `None` without such a result.
+fn hide_results(items: &[Item]) -> Option<Vec<Item>> {
+    let shown = |item: &Item| item.as_tool_result().and_then(hide_result);
+    if !items.iter().any(|item| shown(item).is_some()) {
+        return None;
+    }
+    let hide = |item: &Item| {
+        let mut item = item.clone();
+        if let Some(result) = shown(&item) {
+            item.kind = ItemKind::ToolResult(result);
+        }
+        item
+    };
+    Some(items.iter().map(hide).collect())
+}
+
+/// A result that is an error without its text: its kind and the id of its call stand for it.
+fn hide_result(result: &ToolResult) -> Option<ToolResult> {
+    let text = format!("{} ({})", result.kind.as_str(), result.call_id);
+    let shown = || ToolResult { content: text.into(), report: None, ..result.clone() };
+    result.is_error().then(shown)
+}
+
+/// [`ErrorTexts::hidden`].
+impl Default for ErrorTexts {
+    fn default() -> Self {
+        Self::hidden()
+    }
+}
+
+impl fmt::Debug for ErrorTexts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorTexts").field("shown", &self.is_shown).finish_non_exhaustive()
+    }
+}

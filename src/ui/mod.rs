@@ -1,0 +1,19 @@
+//! Runs for front ends: a stream of events becomes the response of a web server.
+//!
+//! Every protocol is a folder of pure functions and streams. None of them knows a web framework: a
+//! [`Response`] has a status, headers and a body, and any server can send it. Dropping the body drops the run.
+//!
+//! | module | who reads it |
+//! |---|---|
+//! | [`sse`] | your own page, with `EventSource` or `fetch`: the events of this crate as they are |
+//!
+//! Two rules hold for all of them. The body ends with the word that its protocol has for an end, also after
+//! an error, a panic or a stream that broke off, and nothing follows it. And texts of errors are
+//! [hidden](ErrorTexts) unless you ask for them.
+
+mod error_texts;
+mod response;
+pub mod sse;
+
+pub use error_texts::ErrorTexts;
+pub use response::{Response, ResponseBody};

@@ -1,0 +1,157 @@
+//! A response of a web server, and its body.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use pin_project::pin_project;
+
+use crate::env::Deadline;
+use crate::error::{Error, ErrorKind, panic_to_error};
+use crate::event::Event;
+
+/// A response for a web server: a status, headers, and a body that is sent as it comes.
+///
+/// `B` is a [`ResponseBody`], or anything else that a server can send.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Response<B> {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, their names in lower case.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// The body. Dropping it drops the run.
+    pub body: B,
+}
+
+/// The body of a streamed [`Response`]: the bytes of one event in each item.
+///
+/// It pulls an event when the server asks for bytes, so a client that reads slowly slows the run. Dropping it
+/// drops the stream of events, and with it the request to the model and the tools that run.
+#[pin_project]
+#[must_use = "streams do nothing unless polled"]
+pub struct ResponseBody<S> {
+    /// `None` once the last event is out.
+    #[pin]
+    events: Option<S>,
+    encoder: Box<dyn EncodeEvents + Send>,
+    has_begun: bool,
+    keep_alive: KeepAlive,
+}
+
+/// Writes events in the way of one protocol.
+pub(super) trait EncodeEvents {
+    /// Writes whatever stands before the first event.
+    fn begin(&mut self, out: &mut Vec<u8>);
+
+    /// Writes an event.
+    fn encode(&mut self, event: &Event, out: &mut Vec<u8>);
+
+    /// Writes the end. The error is that of a stream that ended before its run has
+    /// [finished](Event::Finished).
+    fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>);
+
+    /// Writes a comment that readers pass over.
+    fn keep_alive(&self, out: &mut Vec<u8>);
+}
+
+impl<S> ResponseBody<S> {
+    pub(super) fn new(
+        events: S,
+        encoder: impl EncodeEvents + Send + 'static,
+        keep_alive: Option<Duration>,
+    ) -> Self {
+        Self {
+            events: Some(events),
+            encoder: Box::new(encoder),
+            has_begun: false,
+            keep_alive: KeepAlive::new(keep_alive),
+        }
+    }
+}
+
+impl<S: Stream<Item = Result<Event, Error>>> Stream for ResponseBody<S> {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        let mut out = Vec::with_capacity(256);
+        if !std::mem::replace(this.has_begun, true) {
+            this.encoder.begin(&mut out);
+        }
+        while out.is_empty() {
+            let Some(events) = this.events.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+            let polled =
+                panic_to_error(ErrorKind::Panic, "the stream of events", || events.poll_next(cx));
+            let error = match polled {
+                Ok(Poll::Pending) if this.keep_alive.is_due(cx) => {
+                    this.encoder.keep_alive(&mut out);
+                    break;
+                }
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(Some(Ok(event)))) => {
+                    this.encoder.encode(&event, &mut out);
+                    if let Event::Finished(_) = event {
+                        this.encoder.end(None, &mut out);
+                        this.events.set(None);
+                    }
+                    continue;
+                }
+                Ok(Poll::Ready(Some(Err(error)))) | Err(error) => error,
+                Ok(Poll::Ready(None)) => {
+                    Error::new(ErrorKind::Other, "the stream ended before the run had finished")
+                }
+            };
+            this.encoder.end(Some(&error), &mut out);
+            this.events.set(None);
+        }
+        this.keep_alive.has_sent = true;
+        Poll::Ready(Some(Ok(out.into())))
+    }
+}
+
+impl<S> fmt::Debug for ResponseBody<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody")
+            .field("ended", &self.events.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells when nothing was sent for a time. It looks twice as often as that, and never at the clock.
+struct KeepAlive {
+    half: Option<Duration>,
+    timer: Option<Deadline>,
+    /// Whether something was sent since the timer began.
+    has_sent: bool,
+}
+
+impl KeepAlive {
+    fn new(every: Option<Duration>) -> Self {
+        Self { half: every.map(|every| every / 2), timer: None, has_sent: false }
+    }
+
+    /// Whether a comment is due. Else the task is woken when that may be. Without a timer of tokio it never is.
+    fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(half) = self.half else { return false };
+        loop {
+            if self.timer.is_none() {
+                self.timer = Deadline::try_start(half);
+                self.has_sent = false;
+            }
+            match self.timer.as_mut().map(|timer| timer.poll(cx)) {
+                Some(Poll::Ready(_)) => {
+                    self.timer = None;
+                    if !self.has_sent {
+                        return true;
+                    }
+                }
+                Some(Poll::Pending) | None => return false,
+            }
+        }
+    }
+}

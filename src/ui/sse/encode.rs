@@ -1,0 +1,79 @@
+//! Events as frames.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::ui::error_texts::ErrorTexts;
+use crate::ui::response::EncodeEvents;
+
+/// Writes events as they are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SseEncoder {
+    pub(super) id_prefix: String,
+    /// How many events the client has.
+    pub(super) skipped_events: u64,
+    pub(super) retry: Option<Duration>,
+    pub(super) error_texts: ErrorTexts,
+    /// Of the event that was read last, from 1.
+    pub(super) number: u64,
+}
+
+/// The data of the last event.
+#[derive(Serialize)]
+struct End {
+    finished: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Error>,
+}
+
+impl EncodeEvents for SseEncoder {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        match self.retry {
+            Some(wait) => write_text(out, format_args!("retry: {}\n\n", wait.as_millis())),
+            // Something is sent at once, so that the client sees the head of the response.
+            None => self.keep_alive(out),
+        }
+    }
+
+    fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
+        self.number += 1;
+        if self.number <= self.skipped_events {
+            return;
+        }
+        let shown = self.error_texts.event(event).map_or(Cow::Borrowed(event), Cow::Owned);
+        write_text(out, format_args!("id: {}{}\n", self.id_prefix, self.number));
+        write_data(out, &*shown);
+    }
+
+    fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
+        let error = error.map(|error| self.error_texts.error(error));
+        out.extend_from_slice(b"event: end\n");
+        write_data(out, &End { finished: error.is_none(), error });
+    }
+
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a vector does not fail.
+    let _ = out.write_fmt(text);
+}
+
+/// JSON has no line ends outside of strings, and none in them.
+fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
+    out.extend_from_slice(b"data: ");
+    let begin = out.len();
+    if serde_json::to_writer(&mut *out, data).is_err() {
+        // No value of ours fails; half a value must not go out.
+        out.truncate(begin);
+        out.extend_from_slice(b"{\"type\":\"unknown\"}");
+    }
+    out.extend_from_slice(b"\n\n");
+}

@@ -1,0 +1,116 @@
+//! How events are sent.
+
+use std::time::Duration;
+
+use futures::Stream;
+
+use super::encode::SseEncoder;
+use super::last_event_id::parse_last_event_id;
+use crate::error::Error;
+use crate::event::Event;
+use crate::ui::error_texts::ErrorTexts;
+use crate::ui::response::{Response, ResponseBody};
+
+/// How long a connection is silent before a comment is sent. Proxies close those that are silent for longer,
+/// many after 30 or 60 seconds.
+const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a browser waits before it connects again.
+const DEFAULT_RETRY: Duration = Duration::from_secs(2);
+
+/// How events are sent as server-sent events.
+///
+/// ```
+/// use futures::TryStreamExt;
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::ui::sse::Sse;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let run = Agent::new(Scripted::new(["Hello!"])).run("Hi");
+/// let response = Sse::new().respond(run);
+/// assert_eq!(response.status, 200);
+///
+/// // A web server does this: `axum::body::Body::from_stream(response.body)`, for example.
+/// let body: Vec<_> = response.body.try_collect().await.unwrap();
+/// let text = String::from_utf8(body.concat()).unwrap();
+/// assert!(text.contains(r#""text":"Hello!""#));
+/// assert!(text.ends_with("event: end\ndata: {\"finished\":true}\n\n"));
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Sse {
+    encoder: SseEncoder,
+    keep_alive: Option<Duration>,
+}
+
+impl Default for Sse {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sse {
+    /// Ids count from 1, a comment is sent every 15 seconds of silence, a browser connects again after 2
+    /// seconds, and texts of errors are hidden.
+    pub fn new() -> Self {
+        let encoder = SseEncoder { retry: Some(DEFAULT_RETRY), ..SseEncoder::default() };
+        Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
+    }
+
+    /// Puts a name before the number of each id: with `run-7` the third event has the id `run-7-3`. Line ends
+    /// in it are left out.
+    pub fn with_id_prefix(mut self, prefix: &str) -> Self {
+        let is_allowed = |c: &char| !matches!(c, '\n' | '\r' | '\0');
+        self.encoder.id_prefix = prefix.chars().filter(is_allowed).collect();
+        self.encoder.id_prefix.push('-');
+        self
+    }
+
+    /// Leaves out the events that a client has, for a stream that begins anew with the first one: a recorded
+    /// run, for example. `last_event_id` is the value of the header `last-event-id`; it is ignored if it has
+    /// another prefix or is not an id.
+    ///
+    /// A run that was dropped cannot be continued by this.
+    pub fn resume_after(mut self, last_event_id: Option<&str>) -> Self {
+        let last = last_event_id.and_then(|id| parse_last_event_id(id, &self.encoder.id_prefix));
+        self.encoder.skipped_events = last.unwrap_or(0);
+        self
+    }
+
+    /// Sets how long the connection may be silent before a comment is sent; 15 seconds unless set. `None` sends
+    /// no comments. They need a tokio runtime with timers.
+    pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
+        self.keep_alive = every.into();
+        self
+    }
+
+    /// Sets how long a browser waits before it connects again; 2 seconds unless set. `None` leaves it to the
+    /// browser.
+    pub fn with_retry(mut self, wait: impl Into<Option<Duration>>) -> Self {
+        self.encoder.retry = wait.into();
+        self
+    }
+
+    /// Sets whether texts of errors are sent; they are hidden unless set.
+    pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
+        self.encoder.error_texts = texts;
+        self
+    }
+
+    /// The response that sends these events, up to [`Finished`](Event::Finished) or the first error.
+    pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
+    where
+        S: Stream<Item = Result<Event, Error>>,
+    {
+        let headers = vec![
+            ("content-type", "text/event-stream"),
+            ("cache-control", "no-cache"),
+            // Else nginx collects what is to be sent at once.
+            ("x-accel-buffering", "no"),
+        ];
+        let body = ResponseBody::new(events, self.encoder, self.keep_alive);
+        Response { status: 200, headers, body }
+    }
+}

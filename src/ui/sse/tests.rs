@@ -1,0 +1,213 @@
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::agent::Agent;
+use crate::env::CountingIds;
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::framing::Framing;
+use crate::provider::{Reply, Scripted};
+use crate::sse::FrameReader;
+use crate::tool::{Tool, ToolSpec};
+use crate::ui::ErrorTexts;
+
+/// The whole body as text.
+async fn body_of(sse: Sse, events: impl Stream<Item = Result<Event, Error>>) -> String {
+    let body: Vec<_> = sse.respond(events).body.try_collect().await.unwrap();
+    String::from_utf8(body.concat()).unwrap()
+}
+
+/// The frames of a body: type and data.
+fn frames_of(body: &str) -> Vec<(String, String)> {
+    let mut reader = FrameReader::new();
+    reader.feed(body.to_owned().into());
+    let mut frames = Vec::new();
+    while let Some(frame) = Framing::next_frame(&mut reader) {
+        let frame = frame.unwrap();
+        frames.push((frame.event.to_owned(), frame.data.to_owned()));
+    }
+    frames
+}
+
+/// The data of the last frame, which has to be the end.
+fn end_of(body: &str) -> Value {
+    assert!(body.ends_with("\n\n") && !body.contains('\r'), "{body}");
+    let frames = frames_of(body);
+    let ends: Vec<_> = frames.iter().filter(|(event, _)| event == "end").collect();
+    assert_eq!(ends.len(), 1, "{body}");
+    assert_eq!(frames.last(), ends.last().copied(), "nothing follows the end");
+    serde_json::from_str(&ends[0].1).unwrap()
+}
+
+fn failing_agent() -> Agent {
+    let secret = Error::new(ErrorKind::Auth, "the key sk-123 is wrong");
+    Agent::new(Scripted::new([Reply::text("Let me see.").fail(secret)])).with_max_turns(1)
+}
+
+/// An agent whose tool fails with a text that is not for everybody.
+fn agent_with_failing_tool() -> Agent {
+    let spec = ToolSpec::new("read", "Reads a file", json!({ "type": "object" }));
+    let read = Tool::raw(spec, |_, cx| async move {
+        cx.record_change("/home/ada/touched.txt");
+        Err::<String, _>("no /home/ada/secret.txt")
+    });
+    let model = Scripted::new([Reply::new().call("read", json!({})), Reply::text("I cannot.")]);
+    Agent::new(model).with_tools([read.unwrap()])
+}
+
+#[tokio::test]
+async fn the_events_of_a_run_are_read_back_as_they_were() {
+    let model = Scripted::new([Reply::new().think("Hm.").say("Two\nlines, \"ü\".")]);
+    let run: Vec<_> = Agent::new(model).run("Hi").collect().await;
+    let expected: Vec<Event> = run.iter().map(|event| event.clone().unwrap()).collect();
+    let body = body_of(Sse::new(), stream::iter(run)).await;
+    let frames = frames_of(&body);
+    let (end, events) = frames.split_last().unwrap();
+    assert_eq!(end, &("end".to_owned(), r#"{"finished":true}"#.to_owned()));
+    assert!(events.iter().all(|(event, _)| event == "message"));
+    let read: Vec<Event> =
+        events.iter().map(|(_, data)| serde_json::from_str(data).unwrap()).collect();
+    assert_eq!(read, expected);
+    let ids: Vec<_> = body.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    let counted: Vec<_> = (1..=expected.len()).map(|number| number.to_string()).collect();
+    assert_eq!(ids, counted);
+    assert!(body.starts_with("retry: 2000\n\n"));
+}
+
+#[tokio::test]
+async fn the_text_of_an_error_is_hidden_and_its_id_is_logged_with_it() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&log);
+    let texts = ErrorTexts::hidden().with_ids(CountingIds::new("e")).log(move |id, text| {
+        lines.lock().unwrap().push(format!("{id}: {text}"));
+    });
+    let body = body_of(Sse::new().with_error_texts(texts), failing_agent().run("Hi")).await;
+    assert!(!body.contains("sk-123"), "{body}");
+    assert!(body.contains("auth (error e-"), "{body}");
+    assert_eq!(end_of(&body), json!({ "finished": true }), "the run told of its error itself");
+    let log = log.lock().unwrap();
+    assert!(log.iter().any(|line| line.starts_with("e-") && line.contains("sk-123")), "{log:?}");
+}
+
+#[tokio::test]
+async fn the_text_of_an_error_is_shown_if_asked_for() {
+    let sse = Sse::new().with_error_texts(ErrorTexts::shown());
+    let body = body_of(sse, failing_agent().run("Hi")).await;
+    assert!(body.contains("sk-123"), "{body}");
+}
+
+#[tokio::test]
+async fn the_text_of_a_failed_tool_is_hidden_wherever_it_stands() {
+    let body = body_of(Sse::new(), agent_with_failing_tool().run("Hi")).await;
+    assert!(!body.contains("/home/ada"), "{body}");
+    assert!(body.contains("I cannot."), "{body}");
+    let shown = Sse::new().with_error_texts(ErrorTexts::shown());
+    let body = body_of(shown, agent_with_failing_tool().run("Hi")).await;
+    assert_eq!(body.matches("secret.txt").count(), 2, "as output, and in the items: {body}");
+}
+
+#[tokio::test]
+async fn a_stream_without_an_outcome_ends_as_not_finished() {
+    let events = || stream::iter([Ok(Event::Unknown)]);
+    let end = end_of(&body_of(Sse::new(), events()).await);
+    assert_eq!((&end["finished"], &end["error"]["kind"]), (&json!(false), &json!("other")));
+    let failed = events()
+        .chain(stream::iter([Err(Error::new(ErrorKind::Store, "disk full")), Ok(Event::Unknown)]));
+    let body = body_of(Sse::new(), failed).await;
+    assert_eq!(end_of(&body)["error"]["kind"], "store");
+    assert!(!body.contains("disk full"), "{body}");
+    assert_eq!(frames_of(&body).len(), 2, "what comes after an error is not sent: {body}");
+}
+
+#[tokio::test]
+async fn a_panic_in_the_stream_is_an_end() {
+    let panics = stream::poll_fn(|_| -> Poll<Option<Result<Event, Error>>> { panic!("no {}", 7) });
+    let body = body_of(Sse::new(), panics).await;
+    assert_eq!(end_of(&body)["error"]["kind"], "panic");
+    assert!(!body.contains("no 7"), "{body}");
+}
+
+#[tokio::test]
+async fn an_interrupted_run_ends_like_any_other() {
+    let agent = Agent::new(Scripted::new([Reply::text("Once").hang()]));
+    let run = agent.run("Hi");
+    let handle = run.handle();
+    let events = run.inspect(move |event| {
+        if event.as_ref().is_ok_and(|event| event.text_delta().is_some()) {
+            handle.interrupt();
+        }
+    });
+    let body = body_of(Sse::new(), events).await;
+    assert!(body.contains(r#""reason":"interrupted"#), "{body}");
+    assert_eq!(end_of(&body), json!({ "finished": true }));
+}
+
+#[tokio::test]
+async fn events_that_a_client_has_are_left_out() {
+    let run = || Agent::new(Scripted::new(["Hello!"])).run("Hi");
+    let all = body_of(Sse::new().with_id_prefix("run-7\n"), run()).await;
+    let ids: Vec<_> = all.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    assert_eq!(ids[..2], ["run-7-1", "run-7-2"]);
+    let resumed = |last| Sse::new().with_id_prefix("run-7").resume_after(Some(last));
+    let rest = body_of(resumed("run-7-2"), run()).await;
+    let left: Vec<_> = rest.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    assert_eq!(left, ids[2..]);
+    assert_eq!(end_of(&rest), json!({ "finished": true }));
+    for other in ["run-6-2", "2", "run-7-", "run-7-x", "run-7--1", ""] {
+        let body = body_of(resumed(other), run()).await;
+        assert_eq!(frames_of(&body).len(), frames_of(&all).len(), "{other}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_gets_a_comment() {
+    let mut body = Sse::new().respond(stream::pending::<Result<Event, Error>>()).body;
+    assert!(body.next().await.unwrap().unwrap().starts_with(b"retry: "));
+    let begin = tokio::time::Instant::now();
+    for _ in 0..3 {
+        assert_eq!(body.next().await.unwrap().unwrap(), &b": keep-alive\n\n"[..]);
+    }
+    assert!(begin.elapsed() <= Duration::from_secs(45), "{:?}", begin.elapsed());
+    let mut silent =
+        Sse::new().with_keep_alive(None).respond(stream::pending::<Result<Event, Error>>()).body;
+    assert!(silent.next().await.is_some());
+    let waited = tokio::time::timeout(Duration::from_hours(1), silent.next()).await;
+    assert!(waited.is_err(), "no comments were asked for");
+}
+
+#[tokio::test]
+async fn a_dropped_body_drops_the_stream_of_events() {
+    let held = Arc::new(());
+    let witness = Arc::clone(&held);
+    let events = stream::pending::<Result<Event, Error>>().inspect(move |_| {
+        let _ = &witness;
+    });
+    let mut body = Box::pin(Sse::new().respond(events).body);
+    assert!(body.next().now_or_never().is_some(), "the head comes at once");
+    assert!(body.next().now_or_never().is_none());
+    assert_eq!(Arc::strong_count(&held), 2);
+    drop(body);
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+#[tokio::test]
+async fn a_finished_run_is_dropped_before_its_end_is_sent() {
+    let held = Arc::new(());
+    let witness = Arc::clone(&held);
+    let run = Agent::new(Scripted::new(["Hello!"])).run("Hi").inspect(move |_| {
+        let _ = &witness;
+    });
+    let mut body = Box::pin(Sse::new().respond(run).body);
+    let mut last = body.next().await.unwrap().unwrap();
+    while let Some(bytes) = body.next().await {
+        last = bytes.unwrap();
+        let is_end = last.ends_with(b"event: end\ndata: {\"finished\":true}\n\n");
+        assert_eq!(Arc::strong_count(&held), if is_end { 1 } else { 2 });
+    }
+    assert!(last.ends_with(b"{\"finished\":true}\n\n"));
+}
