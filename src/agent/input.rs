@@ -1,7 +1,7 @@
 //! What is handed to a run.
 
 use crate::event::UndeliveredInput;
-use crate::item::Item;
+use crate::item::{Content, Item};
 
 /// Items that are handed to a run: a text is one message of the user.
 ///
@@ -19,6 +19,13 @@ impl From<&str> for Input {
 impl From<String> for Input {
     fn from(text: String) -> Self {
         Self(vec![Item::user(text)])
+    }
+}
+
+/// A message of the user, with images and files.
+impl From<Content> for Input {
+    fn from(content: Content) -> Self {
+        Self(vec![Item::user(content)])
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a user says or a tool returns: text, or parts with images and files.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 /// Text, or a list of parts. Serialised, it is a string or an array.
@@ -63,6 +65,16 @@ impl Content {
         match self {
             Self::Text(text) => vec![Part::Text { text }],
             Self::Parts(parts) => parts,
+        }
+    }
+}
+
+impl Media {
+    /// The address of the bytes: a `data:` URL where they are here.
+    pub(crate) fn to_url(&self) -> Cow<'_, str> {
+        match &self.source {
+            MediaSource::Data(data) => format!("data:{};base64,{data}", self.media_type).into(),
+            MediaSource::Url(url) => url.into(),
         }
     }
 }

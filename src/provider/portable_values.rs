@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::fnv::fnv1a_64;
-use crate::item::{Content, Media, MediaSource, ToolCall, ToolResult, validate_json};
+use crate::item::{Content, ToolCall, ToolResult, validate_json};
 use crate::provider::lenient::repair_json;
 
 /// Stands for the user's text before that of the assistant, if there is none.
@@ -83,13 +83,5 @@ pub(super) fn result_text(result: &ToolResult) -> Cow<'_, str> {
     match content_text(&result.content) {
         text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),
         text => text,
-    }
-}
-
-/// The address of a medium: a `data:` URL where its bytes are here.
-pub(super) fn media_url(media: &Media) -> Cow<'_, str> {
-    match &media.source {
-        MediaSource::Data(data) => format!("data:{};base64,{data}", media.media_type).into(),
-        MediaSource::Url(url) => url.into(),
     }
 }

@@ -6,14 +6,22 @@
 //! | module | who reads it |
 //! |---|---|
 //! | [`sse`] | your own page, with `EventSource` or `fetch`: the events of this crate as they are |
+//! | [`ai_sdk`] | `useChat` and everything else that is made with the AI SDK |
 //!
-//! Two rules hold for all of them. The body ends with the word that its protocol has for an end, also after
-//! an error, a panic or a stream that broke off, and nothing follows it. And texts of errors are
-//! [hidden](ErrorTexts) unless you ask for them.
+//! Three rules hold for all of them. The body ends with the word that its protocol has for an end, also after
+//! an error, a panic or a stream that broke off, and nothing follows it. Texts of errors are
+//! [hidden](ErrorTexts) unless you ask for them. And what a client posts is [bounded](ClientLimits) and never
+//! taken for the history: that is in a [session](crate::session).
 
+pub mod ai_sdk;
 mod error_texts;
+mod frame;
+mod message_name;
+mod nested_run;
+mod request;
 mod response;
 pub mod sse;
 
 pub use error_texts::ErrorTexts;
+pub use request::{ClientLimits, RequestError};
 pub use response::{Response, ResponseBody};

@@ -14,6 +14,10 @@ use crate::env::Deadline;
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 
+/// How long a connection is silent before a comment is sent. Proxies close those that are silent for longer,
+/// many after 30 or 60 seconds.
+pub(super) const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
+
 /// A response for a web server: a status, headers, and a body that is sent as it comes.
 ///
 /// `B` is a [`ResponseBody`], or anything else that a server can send.
@@ -26,6 +30,27 @@ pub struct Response<B> {
     pub headers: Vec<(&'static str, &'static str)>,
     /// The body. Dropping it drops the run.
     pub body: B,
+}
+
+impl<B> Response<B> {
+    /// A stream of server-sent events.
+    pub(super) fn of_stream(body: B, header: Option<(&'static str, &'static str)>) -> Self {
+        let mut headers = vec![
+            ("content-type", "text/event-stream"),
+            ("cache-control", "no-cache"),
+            // Else nginx collects what is to be sent at once.
+            ("x-accel-buffering", "no"),
+        ];
+        headers.extend(header);
+        Self { status: 200, headers, body }
+    }
+}
+
+impl Response<String> {
+    /// A text that is sent at once.
+    pub(super) fn of_text(status: u16, media_type: &'static str, body: String) -> Self {
+        Self { status, headers: vec![("content-type", media_type)], body }
+    }
 }
 
 /// The body of a streamed [`Response`]: the bytes of one event in each item.

@@ -1,7 +1,6 @@
 //! Events as frames.
 
 use std::borrow::Cow;
-use std::io::Write;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -9,6 +8,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::event::Event;
 use crate::ui::error_texts::ErrorTexts;
+use crate::ui::frame::{write_data, write_keep_alive, write_text};
 use crate::ui::response::EncodeEvents;
 
 /// Writes events as they are.
@@ -57,23 +57,6 @@ impl EncodeEvents for SseEncoder {
     }
 
     fn keep_alive(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b": keep-alive\n\n");
+        write_keep_alive(out);
     }
-}
-
-fn write_text(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Writing to a vector does not fail.
-    let _ = out.write_fmt(text);
-}
-
-/// JSON has no line ends outside of strings, and none in them.
-fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
-    out.extend_from_slice(b"data: ");
-    let begin = out.len();
-    if serde_json::to_writer(&mut *out, data).is_err() {
-        // No value of ours fails; half a value must not go out.
-        out.truncate(begin);
-        out.extend_from_slice(b"{\"type\":\"unknown\"}");
-    }
-    out.extend_from_slice(b"\n\n");
 }

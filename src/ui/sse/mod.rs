@@ -22,7 +22,7 @@
 //! format is <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 mod encode;
-mod last_event_id;
+mod request;
 mod settings;
 
 pub use settings::Sse;

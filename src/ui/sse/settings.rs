@@ -5,15 +5,11 @@ use std::time::Duration;
 use futures::Stream;
 
 use super::encode::SseEncoder;
-use super::last_event_id::parse_last_event_id;
+use super::request::parse_last_event_id;
 use crate::error::Error;
 use crate::event::Event;
 use crate::ui::error_texts::ErrorTexts;
-use crate::ui::response::{Response, ResponseBody};
-
-/// How long a connection is silent before a comment is sent. Proxies close those that are silent for longer,
-/// many after 30 or 60 seconds.
-const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(15);
+use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
 /// How long a browser waits before it connects again.
 const DEFAULT_RETRY: Duration = Duration::from_secs(2);
@@ -104,13 +100,6 @@ impl Sse {
     where
         S: Stream<Item = Result<Event, Error>>,
     {
-        let headers = vec![
-            ("content-type", "text/event-stream"),
-            ("cache-control", "no-cache"),
-            // Else nginx collects what is to be sent at once.
-            ("x-accel-buffering", "no"),
-        ];
-        let body = ResponseBody::new(events, self.encoder, self.keep_alive);
-        Response { status: 200, headers, body }
+        Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
     }
 }

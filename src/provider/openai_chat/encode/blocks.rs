@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::cache_control::CacheControl;
 use crate::provider::openai_chat::dialect::MediaForms;
-use crate::provider::portable_values::media_url;
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -170,7 +169,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
                 MediaSource::Url(_) => (MediaForms::ImageUrls, "an image by its address"),
             };
-            (needs, what, json!({ "type": "image_url", "image_url": { "url": media_url(media) } }))
+            (needs, what, json!({ "type": "image_url", "image_url": { "url": media.to_url() } }))
         }
         item::Part::File(media) => match &media.source {
             MediaSource::Data(data) if media.media_type.starts_with("audio/") => {
@@ -188,7 +187,7 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                     MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
                     MediaSource::Url(_) => (MediaForms::FileUrls, "a file by its address"),
                 };
-                let file = json!({ "filename": "file", "file_data": media_url(media) });
+                let file = json!({ "filename": "file", "file_data": media.to_url() });
                 (needs, what, json!({ "type": "file", "file": file }))
             }
         },

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::item::{Content, Media, MediaSource, Part};
-use crate::provider::portable_values::media_url;
 
 pub(super) fn content_parts(content: &Content) -> Vec<Value> {
     match content {
@@ -14,7 +13,7 @@ pub(super) fn content_parts(content: &Content) -> Vec<Value> {
                 Part::Text { text } => text_part(text),
                 Part::Image(media) => Some(json!({
                     "type": "input_image",
-                    "image_url": media_url(media),
+                    "image_url": media.to_url(),
                     "detail": "auto",
                 })),
                 Part::File(media) => Some(file_part(media)),
@@ -33,7 +32,7 @@ fn file_part(media: &Media) -> Value {
         MediaSource::Data(_) => json!({
             "type": "input_file",
             "filename": format!("file.{}", file_extension(&media.media_type)),
-            "file_data": media_url(media),
+            "file_data": media.to_url(),
         }),
         MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
     }

@@ -1,0 +1,184 @@
+//! The chunks of a message stream, as `ai` has them in `ui-message-chunks.ts`.
+//!
+//! The first releases of versions 5 and 6 refuse a field that they do not know: a chunk has no other than
+//! those that all releases know.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use crate::item::RawJson;
+use crate::usage::Usage;
+
+/// One chunk. A field that is `None` is left out: `null` is refused.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub(super) enum Chunk<'a> {
+    Start {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_metadata: Option<StartMetadata<'a>>,
+    },
+    StartStep,
+    FinishStep,
+    /// Since version 7.
+    ResetStep,
+    TextStart {
+        id: &'a str,
+    },
+    TextDelta {
+        id: &'a str,
+        delta: &'a str,
+    },
+    TextEnd {
+        id: &'a str,
+    },
+    ReasoningStart {
+        id: &'a str,
+    },
+    ReasoningDelta {
+        id: &'a str,
+        delta: &'a str,
+    },
+    ReasoningEnd {
+        id: &'a str,
+    },
+    ToolInputStart {
+        tool_call_id: &'a str,
+        tool_name: &'a str,
+        #[serde(skip_serializing_if = "is_false")]
+        dynamic: bool,
+    },
+    ToolInputDelta {
+        tool_call_id: &'a str,
+        input_text_delta: &'a str,
+    },
+    ToolInputAvailable {
+        tool_call_id: &'a str,
+        tool_name: &'a str,
+        input: RawJson,
+        #[serde(skip_serializing_if = "is_false")]
+        dynamic: bool,
+    },
+    /// Since some version 5: not in 5.0.0.
+    ToolInputError {
+        tool_call_id: &'a str,
+        tool_name: &'a str,
+        input: RawJson,
+        error_text: &'a str,
+        #[serde(skip_serializing_if = "is_false")]
+        dynamic: bool,
+    },
+    /// Since version 6.
+    ToolApprovalRequest {
+        approval_id: &'a str,
+        tool_call_id: &'a str,
+    },
+    /// Since version 7.
+    ToolApprovalResponse {
+        approval_id: &'a str,
+        approved: bool,
+    },
+    ToolOutputAvailable {
+        tool_call_id: &'a str,
+        output: RawJson,
+        #[serde(skip_serializing_if = "is_false")]
+        dynamic: bool,
+    },
+    ToolOutputError {
+        tool_call_id: &'a str,
+        error_text: &'a str,
+        #[serde(skip_serializing_if = "is_false")]
+        dynamic: bool,
+    },
+    /// Since version 6.
+    ToolOutputDenied {
+        tool_call_id: &'a str,
+    },
+    /// Since version 7.
+    SteeringMessage {
+        id: &'a str,
+        parts: Vec<MessagePart<'a>>,
+    },
+    MessageMetadata {
+        message_metadata: EndMetadata<'a>,
+    },
+    Error {
+        error_text: &'a str,
+    },
+    Abort,
+    Finish {
+        /// Not in 5.0.0; `interrupted` since version 7.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        finish_reason: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_metadata: Option<EndMetadata<'a>>,
+    },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(mark: &bool) -> bool {
+    !mark
+}
+
+/// A part of your own: a client that has a part of this type and id replaces its data.
+#[derive(Debug, Serialize)]
+pub(super) struct DataChunk<'a, T> {
+    #[serde(rename = "type")]
+    pub(super) kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) id: Option<&'a str>,
+    pub(super) data: T,
+    /// It is sent once and does not become part of the message.
+    #[serde(skip_serializing_if = "is_false")]
+    pub(super) transient: bool,
+}
+
+/// A part of a message that the user has written.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub(super) enum MessagePart<'a> {
+    Text { text: &'a str },
+    File { media_type: &'a str, url: Cow<'a, str> },
+}
+
+/// The metadata of a message that begins.
+#[derive(Debug, Serialize)]
+pub(super) struct StartMetadata<'a> {
+    pub(super) model: &'a str,
+}
+
+/// The metadata of a message that ends.
+#[derive(Debug, Serialize)]
+pub(super) struct EndMetadata<'a> {
+    pub(super) reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) why: Option<&'a str>,
+    pub(super) turns: u32,
+    pub(super) usage: TokenCounts,
+}
+
+/// Tokens under the names that `LanguageModelUsage` of `ai` has, those of sub-agents included.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the names are those of the client")]
+pub(super) struct TokenCounts {
+    input_tokens: u64,
+    output_tokens: u64,
+    total_tokens: u64,
+    reasoning_tokens: u64,
+    cached_input_tokens: u64,
+}
+
+impl From<Usage> for TokenCounts {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            total_tokens: usage.total(),
+            reasoning_tokens: usage.reasoning_tokens,
+            cached_input_tokens: usage.cache_read_input_tokens,
+        }
+    }
+}

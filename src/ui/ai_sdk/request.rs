@@ -1,0 +1,414 @@
+//! What `DefaultChatTransport` posts.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::item::{Content, Part, PendingCall};
+use crate::session::{Session, SessionState};
+use crate::tool::{Tool, ToolOutput, Verdict};
+use crate::ui::message_name::entry_of_message;
+use crate::ui::nested_run::call_path;
+use crate::ui::request::{ClientLimits, RequestError, check_count};
+
+/// A request of `DefaultChatTransport`, with the whole list of messages or, where the app prepares its requests
+/// so, with the last `message` alone.
+///
+/// The list is not the history: that is in the session. Of the list only the last message counts, what the user
+/// has said or what was answered to the calls of the assistant.
+///
+/// ```
+/// use turnstream::provider::Scripted;
+/// use turnstream::session::{MemoryStore, Session};
+/// use turnstream::ui::ClientLimits;
+/// use turnstream::ui::ai_sdk::{Action, AiSdk, ChatRequest, Version};
+/// use turnstream::Agent;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::ui::RequestError> {
+/// let body = br#"{"id":"chat-1","trigger":"submit-message","messages":[
+///     {"id":"u1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}"#;
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// let store = MemoryStore::new();
+///
+/// let request = ChatRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
+/// let session = Session::open(store, request.chat_id()).await?;
+/// let response = match request.action(&session, &agent)? {
+///     Action::Run(input) => {
+///         let run = session.run(&agent, input).await?;
+///         AiSdk::new(Version::V6).with_session(&session).respond(run)
+///     }
+///     Action::Resume { message_id, verdicts } => {
+///         let run = session.resume(&agent, verdicts).await?;
+///         AiSdk::new(Version::V6).continue_message(message_id).respond(run)
+///     }
+///     // With `Session::fork_at`, where the app offers it.
+///     _ => return Err(turnstream::ui::RequestError::new(400, "an answer is given once")),
+/// };
+/// # drop(response);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ChatRequest {
+    chat_id: String,
+    message_id: Option<String>,
+    is_regenerate: bool,
+    instructions: Vec<String>,
+    last: LastMessage,
+    approvals: Vec<Approval>,
+}
+
+/// The request of a client, checked against the session.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Action {
+    /// The user has said something: [`Session::run`]. Calls that are pending are answered as interrupted.
+    Run(Content),
+    /// Pending calls are answered, or a run that was interrupted is to continue: [`Session::resume`].
+    Resume {
+        /// The message that the run continues.
+        message_id: String,
+        /// The answers, each to a call of the session that waits.
+        verdicts: Vec<(PendingCall, Verdict)>,
+    },
+    /// Another answer is wanted: [`Session::fork_at`] this entry, and [`Session::resume`] there.
+    Regenerate {
+        /// The entry with which the answer begins that is replaced.
+        before: u64,
+    },
+    /// The user has said something else: [`Session::fork_at`] this entry, and [`Session::run`] there.
+    Edit {
+        /// The entry that is replaced.
+        before: u64,
+        /// The message that replaces it.
+        input: Content,
+    },
+}
+
+/// The last message of the list.
+#[derive(Clone, Debug)]
+enum LastMessage {
+    None,
+    User(Content),
+    Assistant { id: String, answers: Vec<Answer> },
+}
+
+/// The answer to a call in one of its parts.
+#[derive(Clone, Debug)]
+enum Answer {
+    Approval(Approval),
+    Output { tool_call_id: String, output: ToolOutput },
+}
+
+/// A verdict of the user.
+#[derive(Clone, Debug, Deserialize)]
+struct Approval {
+    id: String,
+    approved: bool,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Body {
+    id: String,
+    #[serde(default)]
+    messages: Vec<Message>,
+    #[serde(default)]
+    message: Option<Message>,
+    #[serde(default)]
+    trigger: Option<Trigger>,
+    #[serde(default)]
+    message_id: Option<String>,
+    /// Not of the transport: what an app sends along that has no approvals of its own.
+    #[serde(default)]
+    approvals: Vec<Approval>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Trigger {
+    SubmitMessage,
+    RegenerateMessage,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    id: String,
+    role: Role,
+    #[serde(default)]
+    parts: Vec<Value>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+/// The parts of a message that are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolPart {
+    tool_call_id: String,
+    state: String,
+    #[serde(default)]
+    output: Value,
+    #[serde(default)]
+    error_text: String,
+    #[serde(default)]
+    preliminary: bool,
+    #[serde(default)]
+    approval: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FilePart {
+    #[serde(default)]
+    media_type: String,
+    url: String,
+}
+
+impl ChatRequest {
+    /// Reads a request. `content_type` is the header of that name.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with it, in one line: it is not JSON, has another shape or is too large, or the client
+    /// sent what is not [allowed](ClientLimits).
+    pub fn parse(
+        content_type: Option<&str>,
+        body: &[u8],
+        limits: &ClientLimits,
+    ) -> Result<Self, RequestError> {
+        let body: Body = limits.parse_json(content_type, body)?;
+        if body.id.is_empty() {
+            return Err(RequestError::new(422, "the chat has no id"));
+        }
+        check_count("messages", body.messages.len(), limits.max_messages)?;
+        let messages = || body.messages.iter().chain(&body.message);
+        let mut instructions = Vec::new();
+        for message in messages() {
+            check_count("parts", message.parts.len(), limits.max_parts)?;
+            if message.role == Role::System {
+                limits.check_instruction("system")?;
+                instructions.push(content(message, limits)?.text());
+            }
+        }
+        let last = match messages().last() {
+            Some(message) if message.role == Role::User => {
+                LastMessage::User(content(message, limits)?)
+            }
+            Some(message) if message.role == Role::Assistant => {
+                LastMessage::Assistant { id: message.id.clone(), answers: answers(message)? }
+            }
+            _ => LastMessage::None,
+        };
+        Ok(Self {
+            chat_id: body.id,
+            message_id: body.message_id,
+            is_regenerate: body.trigger == Some(Trigger::RegenerateMessage),
+            instructions,
+            last,
+            approvals: body.approvals,
+        })
+    }
+
+    /// The id of the chat. It is the client's word: look whether the user may have it.
+    pub fn chat_id(&self) -> &str {
+        &self.chat_id
+    }
+
+    /// The texts of the `system` messages, where [those are allowed](ClientLimits::allow_instructions).
+    pub fn instructions(&self) -> &[String] {
+        &self.instructions
+    }
+
+    /// Checks the request against this session.
+    ///
+    /// A call is what the session says it is, with the arguments that it has there. An approval has to name a
+    /// call that is pending, and a result one whose tool is [external](Tool::external); others are passed over,
+    /// since clients send those of former calls again.
+    ///
+    /// # Errors
+    ///
+    /// 409 if no call waits for what was answered or others wait as well, or if the message that is to be
+    /// replaced is not of this session; 400 if nothing was said.
+    pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
+        let find = |id: &str| {
+            let entry = entry_of_message(id, session.id());
+            let entry = entry.filter(|entry| *entry <= session.version());
+            entry.ok_or_else(|| RequestError::new(409, "the conversation has no such message"))
+        };
+        if self.is_regenerate {
+            let id = self.message_id.as_deref();
+            let id = id.ok_or_else(|| RequestError::new(400, "it is not said which message"))?;
+            return Ok(Action::Regenerate { before: find(id)? });
+        }
+        match (&self.last, &self.message_id) {
+            (LastMessage::User(input), Some(id)) if self.approvals.is_empty() => {
+                Ok(Action::Edit { before: find(id)?, input: input.clone() })
+            }
+            (LastMessage::User(input), _) if self.approvals.is_empty() => {
+                Ok(Action::Run(input.clone()))
+            }
+            (LastMessage::Assistant { id, answers }, _) => {
+                let message_id = id.clone();
+                let verdicts = self.verdicts(answers, session, agent)?;
+                Ok(Action::Resume { message_id, verdicts })
+            }
+            (LastMessage::None | LastMessage::User(_), id) if !self.approvals.is_empty() => {
+                let message_id = id.clone().unwrap_or_default();
+                Ok(Action::Resume { message_id, verdicts: self.verdicts(&[], session, agent)? })
+            }
+            _ => Err(RequestError::new(400, "the request has no message of the user")),
+        }
+    }
+
+    /// The verdicts on the calls that are pending, one for each.
+    fn verdicts(
+        &self,
+        answers: &[Answer],
+        session: &Session,
+        agent: &Agent,
+    ) -> Result<Vec<(PendingCall, Verdict)>, RequestError> {
+        let pending = match session.state() {
+            SessionState::Pending { calls } => calls,
+            SessionState::Unfinished { .. } => return Ok(Vec::new()),
+            SessionState::Idle => Vec::new(),
+        };
+        let verdict = |call: &PendingCall| {
+            let id = call_path(&call.path, &call.call_id);
+            let is_external = || {
+                let tool = agent.toolkit().get(&call.name);
+                call.path.is_empty() && tool.is_some_and(Tool::is_external)
+            };
+            // An approval of the call that a sub-agent runs as holds for all its calls that have none.
+            let root = call.root_call_id();
+            let approval_of = |id: &str| {
+                let own = self.approvals.iter();
+                let mut all = own.chain(answers.iter().filter_map(Answer::as_approval));
+                all.find(|approval| approval.id == id).map(Approval::to_verdict)
+            };
+            let output = || {
+                let mut outputs = answers.iter().filter_map(Answer::as_output);
+                let (_, output) = outputs.find(|(tool_call_id, _)| *tool_call_id == id)?;
+                is_external().then(|| Verdict::Output(output.clone()))
+            };
+            approval_of(&id).or_else(|| approval_of(root)).or_else(output)
+        };
+        let mut verdicts = Vec::new();
+        let mut unanswered = Vec::new();
+        for call in pending {
+            match verdict(&call) {
+                Some(verdict) => verdicts.push((call, verdict)),
+                None => unanswered.push(call_path(&call.path, &call.call_id)),
+            }
+        }
+        if verdicts.is_empty() {
+            return Err(RequestError::new(409, "no call waits for this answer"));
+        }
+        if !unanswered.is_empty() {
+            let waiting = unanswered.join(", ");
+            return Err(RequestError::new(
+                409,
+                format!("other calls wait for an answer: {waiting}"),
+            ));
+        }
+        Ok(verdicts)
+    }
+}
+
+impl Answer {
+    fn as_approval(&self) -> Option<&Approval> {
+        match self {
+            Self::Approval(approval) => Some(approval),
+            Self::Output { .. } => None,
+        }
+    }
+
+    /// The id of the call, and its result.
+    fn as_output(&self) -> Option<(&str, &ToolOutput)> {
+        match self {
+            Self::Output { tool_call_id, output } => Some((tool_call_id, output)),
+            Self::Approval(_) => None,
+        }
+    }
+}
+
+impl Approval {
+    fn to_verdict(&self) -> Verdict {
+        match (self.approved, &self.reason) {
+            (true, _) => Verdict::Approve,
+            (false, Some(reason)) => Verdict::deny(reason.clone()),
+            (false, None) => Verdict::deny("the user has denied it"),
+        }
+    }
+}
+
+/// The content of a message of the user, or of an instruction.
+fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestError> {
+    let mut parts = Vec::new();
+    for part in &message.parts {
+        match part["type"].as_str() {
+            Some("text") => {
+                let text = part["text"].as_str();
+                let text = text.ok_or_else(|| RequestError::new(422, "a part has no text"))?;
+                parts.push(Part::from(text));
+            }
+            Some("file") => {
+                let FilePart { media_type, url } = read_part(part)?;
+                parts.push(limits.file(&media_type, &url)?);
+            }
+            // Data of the app's own, and what later versions have.
+            Some(_) => {}
+            None => return Err(RequestError::new(422, "a part has no type")),
+        }
+    }
+    Ok(match <[Part; 1]>::try_from(parts) {
+        Ok([Part::Text { text }]) => Content::Text(text),
+        Ok(part) => Content::Parts(part.into()),
+        Err(parts) if parts.is_empty() => {
+            return Err(RequestError::new(400, "a message has neither text nor files"));
+        }
+        Err(parts) => Content::Parts(parts),
+    })
+}
+
+fn answers(message: &Message) -> Result<Vec<Answer>, RequestError> {
+    let is_call = |kind: &str| kind == "dynamic-tool" || kind.starts_with("tool-");
+    let mut answers = Vec::new();
+    for part in message.parts.iter().filter(|part| part["type"].as_str().is_some_and(is_call)) {
+        let part: ToolPart = read_part(part)?;
+        match part.state.as_str() {
+            "approval-responded" => {
+                let approval = part.approval.unwrap_or_default();
+                answers.push(Answer::Approval(read_part(&approval)?));
+            }
+            "output-available" if !part.preliminary => {
+                let output = match part.output {
+                    Value::String(text) => ToolOutput::ok(text),
+                    value => ToolOutput::ok(value.to_string()),
+                };
+                answers.push(Answer::Output { tool_call_id: part.tool_call_id, output });
+            }
+            "output-error" => {
+                let output = ToolOutput::error(part.error_text);
+                answers.push(Answer::Output { tool_call_id: part.tool_call_id, output });
+            }
+            _ => {}
+        }
+    }
+    Ok(answers)
+}
+
+fn read_part<T: serde::de::DeserializeOwned>(part: &Value) -> Result<T, RequestError> {
+    T::deserialize(part)
+        .map_err(|error| RequestError::new(422, format!("a part cannot be read: {error}")))
+}

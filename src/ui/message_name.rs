@@ -1,0 +1,54 @@
+//! The id of the message that a run makes.
+
+use crate::event::Event;
+use crate::session::Session;
+
+/// Where the id of a message comes from.
+///
+/// That of a session is `{session}:{number}`, the number of entries that the session had when the message
+/// began. Entries are only ever added, so it stays the same when a client connects again, when the history is
+/// compacted, and after a restart.
+#[derive(Clone, Debug, Default)]
+pub(super) enum MessageName {
+    /// The client finds one.
+    #[default]
+    None,
+    Given(String),
+    OfSession {
+        session: Session,
+        begins_at: u64,
+    },
+}
+
+impl MessageName {
+    pub(super) fn of_session(session: &Session) -> Self {
+        Self::OfSession { session: session.clone(), begins_at: session.version() }
+    }
+
+    /// Takes note of an event that comes before the message, which begins after the input.
+    pub(super) fn observe(&mut self, event: &Event) {
+        if let (Self::OfSession { session, begins_at }, Event::Appended { .. }) = (self, event) {
+            *begins_at = session.version();
+        }
+    }
+
+    pub(super) fn to_id(&self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Given(id) => Some(id.clone()),
+            Self::OfSession { session, begins_at } => Some(message_id(session.id(), *begins_at)),
+        }
+    }
+}
+
+/// The id of the message that begins with this entry.
+pub(super) fn message_id(session_id: &str, entry: u64) -> String {
+    format!("{session_id}:{entry}")
+}
+
+/// The entry with which a message begins, if the id is one of this session.
+pub(super) fn entry_of_message(id: &str, session_id: &str) -> Option<u64> {
+    let number = id.strip_prefix(session_id)?.strip_prefix(':')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| number.parse().ok()).flatten()
+}

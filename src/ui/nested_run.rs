@@ -1,0 +1,81 @@
+//! The run of a sub-agent so far, for a protocol that has one part for all of it.
+
+use serde::Serialize;
+
+use crate::event::{Event, ToolEvent};
+use crate::turn::TurnEvent;
+
+/// The run of a sub-agent as it is shown.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NestedRun {
+    /// The tool that it is.
+    name: String,
+    /// `running`, or the reason for which it ended.
+    state: &'static str,
+    /// How many turns it has begun.
+    turn: u32,
+    /// The text of its last turn.
+    text: String,
+    calls: Vec<NestedCall>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NestedCall {
+    tool_call_id: String,
+    tool_name: String,
+    /// `waiting`, `running`, or how its result came about.
+    state: &'static str,
+}
+
+impl NestedRun {
+    pub(super) fn new(name: &str) -> Self {
+        let (name, text) = (name.to_owned(), String::new());
+        Self { name, state: "running", turn: 0, text, calls: Vec::new() }
+    }
+
+    /// Takes note of an event. Returns whether there is something new to show.
+    pub(super) fn observe(&mut self, event: &Event) -> bool {
+        match event {
+            Event::TurnStarted { .. } => {
+                self.turn += 1;
+                self.state = "running";
+            }
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                self.text = turn.text();
+                let calls = turn.tool_calls().map(|call| NestedCall {
+                    tool_call_id: call.call_id.clone(),
+                    tool_name: call.name.clone(),
+                    state: "waiting",
+                });
+                self.calls.extend(calls);
+            }
+            Event::Tool(ToolEvent::Started { call_id, .. }) => self.set_state(call_id, "running"),
+            Event::Tool(ToolEvent::Output(result)) => {
+                self.set_state(&result.call_id, result.kind.as_str());
+            }
+            Event::Finished(outcome) => {
+                self.state = outcome.reason.as_str();
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn set_state(&mut self, call_id: &str, state: &'static str) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.tool_call_id == call_id) {
+            call.state = state;
+        }
+    }
+}
+
+/// A call of a sub-agent by the ids of the calls that lead to it.
+pub(super) fn call_path<S: AsRef<str>>(parents: &[S], call_id: &str) -> String {
+    let mut path = String::new();
+    for parent in parents {
+        path.push_str(parent.as_ref());
+        path.push('/');
+    }
+    path + call_id
+}

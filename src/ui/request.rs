@@ -1,0 +1,178 @@
+//! Requests of clients, their limits, and their errors.
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind};
+use crate::item::{Media, MediaSource, Part};
+
+/// How much a client may post, and what.
+///
+/// ```
+/// use turnstream::ui::ClientLimits;
+///
+/// let limits = ClientLimits { max_file_bytes: 20 << 20, ..ClientLimits::default() };
+/// assert!(!limits.allow_urls);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// The bytes of a request: 8 MiB.
+    pub max_bytes: usize,
+    /// The messages of a request: 1,000.
+    pub max_messages: usize,
+    /// The parts of a message: 1,000.
+    pub max_parts: usize,
+    /// The tools that a client may bring: 64.
+    pub max_tools: usize,
+    /// The bytes of one file that is sent along: 4 MiB.
+    pub max_file_bytes: usize,
+    /// Whether a file may be the address of one: no. The provider fetches such an address, not this crate.
+    pub allow_urls: bool,
+    /// Whether a client may send messages of the roles `system` and `developer`: no.
+    pub allow_instructions: bool,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            max_bytes: 8 << 20,
+            max_messages: 1_000,
+            max_parts: 1_000,
+            max_tools: 64,
+            max_file_bytes: 4 << 20,
+            allow_urls: false,
+            allow_instructions: false,
+        }
+    }
+}
+
+/// Why a request is refused, with the HTTP status for it.
+///
+/// | status | |
+/// |---|---|
+/// | 400 | it is not JSON, or asks for what a client may not do |
+/// | 409 | the conversation is not where the client thinks it is |
+/// | 413 | it is too large |
+/// | 415 | it does not say that it is JSON |
+/// | 422 | it is JSON of another shape |
+///
+/// An [`Error`] of a session becomes one: 409 for a [conflict](ErrorKind::Conflict), else 500, whose text
+/// names no more than the kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RequestError {
+    status: u16,
+    message: String,
+}
+
+impl RequestError {
+    /// An error of this status, for example 429. The client reads the message.
+    pub fn new(status: u16, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+}
+
+impl From<Error> for RequestError {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Conflict => Self::new(409, "another run of this conversation goes on"),
+            kind => Self::new(500, format!("the run could not begin: {kind}")),
+        }
+    }
+}
+
+impl ClientLimits {
+    /// Reads a body as JSON. `content_type` is the header of that name.
+    pub(super) fn parse_json<T: DeserializeOwned>(
+        &self,
+        content_type: Option<&str>,
+        body: &[u8],
+    ) -> Result<T, RequestError> {
+        let media_type = content_type.and_then(|header| header.split(';').next());
+        if !media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
+            return Err(RequestError::new(415, "the content type has to be application/json"));
+        }
+        let max = self.max_bytes;
+        if body.len() > max {
+            return Err(RequestError::new(413, format!("the request is larger than {max} bytes")));
+        }
+        serde_json::from_slice(body).map_err(|error| {
+            let status = if error.is_data() { 422 } else { 400 };
+            RequestError::new(status, format!("the request cannot be read: {error}"))
+        })
+    }
+
+    pub(super) fn check_instruction(&self, role: &str) -> Result<(), RequestError> {
+        if self.allow_instructions {
+            return Ok(());
+        }
+        Err(RequestError::new(400, format!("messages of the role `{role}` are not allowed")))
+    }
+
+    /// The part that a file becomes. Its address is a `data:` URL, or another one where that is allowed.
+    pub(super) fn file(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
+        let Some(data) = url.strip_prefix("data:") else {
+            return self.file_at(media_type, url);
+        };
+        let Some((head, data)) = data.split_once(',') else {
+            return Err(RequestError::new(400, "a `data:` URL has no data"));
+        };
+        let Some(declared) = head.strip_suffix(";base64") else {
+            return Err(RequestError::new(400, "a `data:` URL is not base64"));
+        };
+        let declared = declared.split(';').next().unwrap_or_default();
+        let media_type = if media_type.is_empty() { declared } else { media_type };
+        self.file_data(media_type, data)
+    }
+
+    /// The part that the bytes of a file become, which are base64.
+    pub(super) fn file_data(&self, media_type: &str, base64: &str) -> Result<Part, RequestError> {
+        let max = self.max_file_bytes;
+        if base64.len() / 4 * 3 > max.saturating_add(2) {
+            return Err(RequestError::new(413, format!("a file is larger than {max} bytes")));
+        }
+        if !is_base64(base64) {
+            return Err(RequestError::new(400, "a file is not base64, padded"));
+        }
+        part(media_type, MediaSource::Data(base64.to_owned()))
+    }
+
+    /// The part that the address of a file becomes.
+    pub(super) fn file_at(&self, media_type: &str, url: &str) -> Result<Part, RequestError> {
+        if !self.allow_urls {
+            return Err(RequestError::new(400, "files have to be sent along, as `data:` URLs"));
+        }
+        if !url.starts_with("https://") {
+            return Err(RequestError::new(400, "the address of a file has to begin with https://"));
+        }
+        part(media_type, MediaSource::Url(url.to_owned()))
+    }
+}
+
+pub(super) fn check_count(what: &str, count: usize, max: usize) -> Result<(), RequestError> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(RequestError::new(413, format!("there are more than {max} {what}")))
+}
+
+fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
+    let is_allowed =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '+' | '-' | '_');
+    if !media_type.contains('/') || !media_type.chars().all(is_allowed) {
+        return Err(RequestError::new(400, "a file has no media type such as image/png"));
+    }
+    let media = Media { media_type: media_type.to_ascii_lowercase(), source };
+    Ok(if media.media_type.starts_with("image/") { Part::Image(media) } else { Part::File(media) })
+}
+
+/// Whether it is base64 of the standard alphabet, padded.
+fn is_base64(text: &str) -> bool {
+    let data = text.trim_end_matches('=');
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    text.len().is_multiple_of(4) && text.len() - data.len() <= 2 && data.bytes().all(is_digit)
+}

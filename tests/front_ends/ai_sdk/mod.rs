@@ -1,0 +1,6 @@
+//! The AI SDK's UI message stream.
+
+mod grammar;
+mod projection;
+mod streams;
+mod with_clients;
