@@ -11,13 +11,14 @@
 //!
 //! Counts are without noise, but not the same everywhere: they depend on the compiler and on the C library.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, process, thread};
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use turnstream::env::SystemIds;
@@ -32,6 +33,11 @@ use turnstream::session::{JsonLinesStore, MemoryStore, Store};
 use turnstream::stream::{TurnStream, seal};
 use turnstream::testing::{Answer, Wire};
 use turnstream::tool::ToolSpec;
+use turnstream::turn::TurnEvent;
+use turnstream::ui::ClientLimits;
+use turnstream::ui::ag_ui::{AgUi, RunRequest};
+use turnstream::ui::ai_sdk::AiSdk;
+use turnstream::ui::sse::Sse;
 use turnstream::{
     Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
 };
@@ -56,6 +62,14 @@ const WIRES: [(&str, Wire); 5] = [
 ];
 /// What reads a turn: the columns of the first table.
 const READERS: [&str; 3] = ["bare turn", "`loop_stream`", "`Agent`"];
+
+/// What writes a token for a front end.
+const ENCODERS: [(&str, &str); 4] = [
+    ("a token as JSON, by `serde_json`", "json"),
+    ("a token for a page, by `ui::sse`", "sse"),
+    ("a token for the AI SDK, by `ui::ai_sdk`", "ai_sdk"),
+    ("a token for AG-UI, by `ui::ag_ui`", "ag_ui"),
+];
 
 /// One cell of a table.
 #[derive(Clone, Debug)]
@@ -143,6 +157,9 @@ fn all_cells() -> Vec<Cell> {
     }
     let chat = Wire::OpenAiChat.as_str();
     cells.push(cell("a turn with a tool call, recorded", COUNT, ["recorded", chat, "`Agent`"], 20));
+    for (row, encoder) in ENCODERS {
+        cells.push(cell(row, COUNT, ["encode", "", encoder], 1000));
+    }
     for store in ["memory", "JSON lines", "SQLite"] {
         let tolerance = if store == "memory" { TOLERANCE } else { TOLERANCE_OF_THREADS };
         let row = format!("an entry appended to {store}");
@@ -277,6 +294,11 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             let agent = agent(&CannedModel::new(wire(), count, 1)).with_recorder(&recorder);
             measured_part(&runtime, drain(&agent));
         }
+        "encode" => {
+            let text = TurnEvent::TextDelta { index: 0, text: "streams ".into() };
+            let events = stream::iter(vec![Event::Turn(text); count]);
+            measured_part(&runtime, encode(reader, events));
+        }
         "append" => measured_part(&runtime, append(reader, count, &folder)),
         _ => panic!("there is no task {kind}"),
     }
@@ -310,6 +332,36 @@ async fn read(reader: &str, model: &CannedModel) {
                 std::hint::black_box(event);
             }
         }
+    }
+}
+
+/// Writes the events for a front end, as the bytes that a server sends.
+async fn encode(encoder: &str, events: impl Stream<Item = Event>) {
+    let results = events.map(Ok);
+    match encoder {
+        "sse" => drain_body(Sse::new().respond(results).body).await,
+        "ai_sdk" => drain_body(AiSdk::default().respond(results).body).await,
+        "ag_ui" => {
+            let body = br#"{"threadId":"t","runId":"r","messages":[]}"#;
+            let limits = ClientLimits::default();
+            let request = RunRequest::parse(Some("application/json"), body, &limits);
+            drain_body(AgUi::new(&request.expect("a request")).respond(results).body).await;
+        }
+        _ => {
+            results
+                .for_each(|event: Result<Event, turnstream::Error>| {
+                    std::hint::black_box(serde_json::to_vec(&event.expect("an event")).ok());
+                    std::future::ready(())
+                })
+                .await;
+        }
+    }
+}
+
+async fn drain_body(body: impl Stream<Item = Result<Bytes, Infallible>>) {
+    let mut body = std::pin::pin!(body);
+    while let Some(bytes) = body.next().await {
+        let _ = std::hint::black_box(bytes);
     }
 }
 

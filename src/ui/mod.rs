@@ -6,6 +6,7 @@
 //! | module | who reads it |
 //! |---|---|
 //! | [`sse`] | your own page, with `EventSource` or `fetch`: the events of this crate as they are |
+//! | [`ag_ui`] | `CopilotKit`, `assistant-ui` and all others that speak AG-UI |
 //! | [`ai_sdk`] | `useChat` and everything else that is made with the AI SDK |
 //!
 //! Three rules hold for all of them. The body ends with the word that its protocol has for an end, also after
@@ -13,6 +14,7 @@
 //! [hidden](ErrorTexts) unless you ask for them. And what a client posts is [bounded](ClientLimits) and never
 //! taken for the history: that is in a [session](crate::session).
 
+pub mod ag_ui;
 pub mod ai_sdk;
 mod error_texts;
 mod frame;

@@ -3,12 +3,14 @@
 //! The clients themselves read what is encoded in the tests that are ignored; `tests/front_ends/run.sh`
 //! installs them and runs those.
 
-#![cfg(feature = "ui")]
+#![cfg(all(feature = "ui", feature = "http"))]
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod ag_ui;
 mod ai_sdk;
 mod clients;
+mod disconnects;
 mod mutations;
 mod runs;

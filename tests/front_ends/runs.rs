@@ -130,6 +130,13 @@ fn single_runs() -> Vec<(&'static str, Vec<Reply>)> {
         ("words in between", vec![Reply::new().say("One.").think("Hm.").say("Two.")]),
         ("a refusal", vec![Reply::new().say("Well. ").refuse("I will not.")]),
         ("a filter", vec![text("Once upon").stop(StopReason::ContentFilter)]),
+        (
+            "reasoning and one tool",
+            vec![
+                Reply::new().think("Hm.").say("Reading.").call("read", json!({})),
+                text("4 lines."),
+            ],
+        ),
         ("one tool", vec![text("Reading.").call("read", json!({})), text("Four lines.")]),
         ("a result that is an object", vec![call("look_up"), text("Two rows.")]),
         (

@@ -40,6 +40,8 @@ pub(super) struct MessageState {
     calls: SmallMap<String, Call>,
     /// The calls of the turn that streams.
     streamed_calls: Vec<String>,
+    /// A call stands in the step that the client has seen last.
+    has_calls_in_step: bool,
     nested_runs: SmallMap<String, NestedRun>,
     /// The calls that wait for an approval.
     requests: Vec<PendingCall>,
@@ -175,6 +177,7 @@ impl AiSdkEncoder {
             write_data(out, &Chunk::StartStep);
         }
         self.state.step = Step::Empty;
+        self.state.has_calls_in_step = false;
     }
 
     /// Begins a turn, unless one is open, for the content that follows.
@@ -223,6 +226,7 @@ impl AiSdkEncoder {
         write_data(out, &chunk);
         let call = Call { name, was_asked: false };
         self.state.calls.insert(call_id.to_owned(), call);
+        self.state.has_calls_in_step = true;
     }
 
     fn turn_complete(&mut self, turn: &Turn, out: &mut Vec<u8>) {
@@ -485,6 +489,15 @@ impl AiSdkEncoder {
             let finish_reason = self.finish_reason("error");
             write_data(out, &Chunk::Finish { finish_reason, message_metadata: None });
             return;
+        }
+        let has_calls = match self.state.turn {
+            0 => self.continues,
+            _ => self.state.has_calls_in_step,
+        };
+        if has_calls && outcome.reason != EndReason::Pending {
+            // A client whose last step has nothing but results asks for what comes next, and again.
+            write_data(out, &Chunk::StartStep);
+            write_data(out, &Chunk::FinishStep);
         }
         if matches!(outcome.reason, EndReason::Interrupted(_)) {
             write_data(out, &Chunk::Abort);

@@ -2,5 +2,6 @@
 
 mod grammar;
 mod projection;
+mod requests;
 mod streams;
 mod with_clients;

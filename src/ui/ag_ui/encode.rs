@@ -1,0 +1,590 @@
+//! Events as events of AG-UI.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use super::event::{AgUiEvent, Interrupt, Outcome, SubagentOutcome, TokenUsage};
+use super::lane::Lane;
+use super::request::RunRequest;
+use crate::error::{Error, ErrorKind};
+use crate::event::{AppendReason, EndReason, Event, RewriteReason, ToolEvent};
+use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, PendingCall, ToolResult};
+use crate::session::Session;
+use crate::turn::{Turn, TurnEvent};
+use crate::ui::error_texts::ErrorTexts;
+use crate::ui::frame::{write_data, write_keep_alive};
+use crate::ui::message_name::message_id;
+use crate::ui::nested_run::call_path;
+use crate::ui::response::EncodeEvents;
+
+/// Writes the events of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AgUiEncoder {
+    thread_id: String,
+    run_id: String,
+    parent_run_id: Option<String>,
+    pub(super) error_texts: ErrorTexts,
+    /// It numbers the messages; else they are counted.
+    pub(super) session: Option<Session>,
+    /// All messages that are complete: those of the client, and of this run.
+    messages: Vec<Value>,
+    root: Lane,
+    nested: Vec<Lane>,
+    /// How many messages were named, where no session counts them.
+    message_count: u64,
+    withdrawn_count: u64,
+    step: Option<String>,
+    turn: u32,
+    /// The calls that an approval was asked for.
+    asked: HashSet<String>,
+    /// The models that were asked, without repetition.
+    models: Vec<String>,
+}
+
+impl AgUiEncoder {
+    pub(super) fn new(request: &RunRequest) -> Self {
+        Self {
+            thread_id: request.thread_id().to_owned(),
+            run_id: request.run_id().to_owned(),
+            parent_run_id: request.parent_run_id().map(str::to_owned),
+            messages: request.messages().to_vec(),
+            root: Lane::new(String::new(), None),
+            ..Self::default()
+        }
+    }
+}
+
+impl EncodeEvents for AgUiEncoder {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let event = AgUiEvent::RunStarted {
+            thread_id: &self.thread_id,
+            run_id: &self.run_id,
+            protocol_version: "1.0",
+            parent_run_id: self.parent_run_id.as_deref(),
+        };
+        write_data(out, &event);
+    }
+
+    fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
+        let shown = self.error_texts.event(event);
+        match shown.as_ref().unwrap_or(event) {
+            Event::Nested { call_id, name, event } => {
+                self.nested_event("", call_id, name, event, out);
+            }
+            Event::TurnStarted { model, .. } => {
+                if !self.models.contains(model) {
+                    self.models.push(model.clone());
+                }
+                self.begin_turn(out);
+            }
+            Event::Appended { why, items, .. } => self.appended(*why, items, out),
+            event @ Event::Rewritten { why, items, .. } if event.is_rewrite() => {
+                if *why == RewriteReason::Tombstoned {
+                    self.remove_tombstones(items);
+                }
+                self.snapshot(out);
+            }
+            Event::Turn(event) => {
+                if self.root.is_between_turns && begins_content(event) {
+                    self.begin_turn(out);
+                }
+                let mut lane = std::mem::take(&mut self.root);
+                self.turn_event(&mut lane, event, out);
+                self.root = lane;
+            }
+            Event::Tool(event) => {
+                let mut lane = std::mem::take(&mut self.root);
+                self.tool_event(&mut lane, event, out);
+                self.root = lane;
+            }
+            Event::Finished(outcome) => self.finished(outcome, out),
+            Event::Rewritten { .. } | Event::Continued { .. } | Event::Unknown => {}
+        }
+    }
+
+    fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
+        if let Some(error) = error {
+            self.close(out);
+            write_error(&self.error_texts.error(error), Vec::new(), out);
+        }
+    }
+
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        write_keep_alive(out);
+    }
+}
+
+fn begins_content(event: &TurnEvent) -> bool {
+    matches!(
+        event,
+        TurnEvent::TextDelta { .. }
+            | TurnEvent::RefusalDelta { .. }
+            | TurnEvent::ReasoningDelta { .. }
+            | TurnEvent::ToolCallStart { .. }
+            | TurnEvent::TurnComplete { .. }
+    )
+}
+
+/// Turns and tools, of the run or of a sub-agent.
+impl AgUiEncoder {
+    fn begin_turn(&mut self, out: &mut Vec<u8>) {
+        self.root.close(out);
+        self.finish_step(out);
+        self.turn += 1;
+        let step_name = format!("turn-{}", self.turn);
+        write_data(out, &AgUiEvent::StepStarted { step_name: &step_name });
+        self.step = Some(step_name);
+        let id = self.next_message_id(0);
+        self.root.begin_turn(id);
+    }
+
+    fn finish_step(&mut self, out: &mut Vec<u8>) {
+        if let Some(step_name) = self.step.take() {
+            write_data(out, &AgUiEvent::StepFinished { step_name: &step_name });
+        }
+    }
+
+    /// Names a message after the entry of the session that comes next, or after one of those before it.
+    fn next_message_id(&mut self, before: u64) -> String {
+        match &self.session {
+            Some(session) => message_id(session.id(), session.version().saturating_sub(before)),
+            None => {
+                self.message_count += 1;
+                message_id(&self.run_id, self.message_count)
+            }
+        }
+    }
+
+    fn turn_event(&mut self, lane: &mut Lane, event: &TurnEvent, out: &mut Vec<u8>) {
+        match event {
+            TurnEvent::TextDelta { text, .. } | TurnEvent::RefusalDelta { text, .. } => {
+                lane.text(text, out);
+            }
+            TurnEvent::ReasoningDelta { index, text, .. } => lane.reasoning(*index, text, out),
+            TurnEvent::ToolCallStart { call_id, name } => lane.call_start(call_id, name, out),
+            TurnEvent::ToolCallArgsDelta { call_id, delta } => lane.call_args(call_id, delta, out),
+            TurnEvent::ToolCallEnd { call_id } => lane.call_end(call_id, out),
+            TurnEvent::TurnComplete { turn } => self.turn_complete(lane, turn, out),
+            TurnEvent::Retracted { .. } => {
+                lane.close(out);
+                // The answers vanish with the calls.
+                let count = self.messages.len();
+                self.withdraw(lane, &[], "the turn was taken back", out);
+                self.messages.truncate(count);
+                let emptied: Vec<Value> = lane.emptied_reasoning().collect();
+                let message_id = std::mem::take(&mut lane.message_id);
+                lane.begin_turn(message_id);
+                self.snapshot_with(emptied, out);
+            }
+            TurnEvent::Retrying { attempt, delay_ms, error } => {
+                let error = error.to_string();
+                let value = json!({ "attempt": attempt, "delayMs": delay_ms, "error": error });
+                write_data(out, &AgUiEvent::Custom { name: "retrying", value });
+            }
+            TurnEvent::UsageUpdate { .. } => {}
+        }
+    }
+
+    fn turn_complete(&mut self, lane: &mut Lane, turn: &Turn, out: &mut Vec<u8>) {
+        for call in turn
+            .tool_calls()
+            .filter(|call| !lane.has_call(&call.call_id))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            lane.call_start(&call.call_id, &call.name, out);
+            lane.call_args(&call.call_id, &call.arguments, out);
+        }
+        lane.close(out);
+        self.messages.extend(lane.messages());
+        let kept: Vec<String> = turn.tool_calls().map(|call| lane.call_id(&call.call_id)).collect();
+        self.withdraw(lane, &kept, "the model took it back", out);
+        lane.is_between_turns = true;
+    }
+
+    /// Answers the calls that will not be made: a client counts them as pending otherwise.
+    fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
+        for tool_call_id in lane.call_ids_without(kept) {
+            self.withdrawn_count += 1;
+            let message_id = format!("withdrawn-{}-{tool_call_id}", self.withdrawn_count);
+            let metadata = json!({ "is_error": true, "kind": "interrupted" });
+            self.result(lane, &message_id, &tool_call_id, &why.into(), Some(metadata), out);
+        }
+    }
+
+    fn tool_event(&mut self, lane: &mut Lane, event: &ToolEvent, out: &mut Vec<u8>) {
+        match event {
+            ToolEvent::ApprovalRequested(call) => {
+                let id = lane.call_id(&call.call_id);
+                let value = json!({
+                    "toolCallId": id, "toolCallName": call.name, "arguments": call.arguments,
+                });
+                write_data(out, &AgUiEvent::Custom { name: "approval_requested", value });
+                self.asked.insert(id);
+            }
+            ToolEvent::Progress { call_id, name, data } => {
+                let id = lane.call_id(call_id);
+                let event = AgUiEvent::ActivitySnapshot {
+                    message_id: &format!("progress-{id}"),
+                    activity_type: "tool_progress",
+                    content: json!({ "toolCallId": id, "toolCallName": name, "progress": data }),
+                    subagent_run_id: lane.tag.as_deref(),
+                };
+                write_data(out, &event);
+            }
+            ToolEvent::Output(result) => {
+                self.end_nested(
+                    &lane.call_id(&result.call_id),
+                    result.is_error().then_some("it failed"),
+                    out,
+                );
+                self.output(lane, result, out);
+            }
+            ToolEvent::Nested { call_id, name, event } => {
+                let path = lane.path.clone();
+                self.nested_event(&path, call_id, name, event, out);
+            }
+            ToolEvent::Suspended { call_id, pending, .. } => {
+                let path = lane.call_id(call_id);
+                let ids = pending
+                    .iter()
+                    .map(|call| format!("{path}/{}", call_path(&call.path, &call.call_id)));
+                let ids = ids.collect();
+                self.suspend_nested(&path, ids, out);
+            }
+            ToolEvent::Started { .. } => {}
+        }
+    }
+
+    fn output(&mut self, lane: &Lane, result: &ToolResult, out: &mut Vec<u8>) {
+        let tool_call_id = lane.call_id(&result.call_id);
+        // That of a tool of the client is among the messages that it has sent.
+        if self.messages.iter().any(|message| message["toolCallId"] == tool_call_id.as_str()) {
+            return;
+        }
+        let message_id = match lane.path.is_empty() {
+            // It was written before the event came.
+            true => self.next_message_id(1),
+            false => format!("{}:result-{}", self.run_id, tool_call_id),
+        };
+        let content = content_to_json(&result.content);
+        let metadata = json!({ "is_error": true, "kind": result.kind.as_str() });
+        let metadata = result.is_error().then_some(metadata);
+        self.result(lane, &message_id, &tool_call_id, &content, metadata, out);
+    }
+
+    fn result(
+        &mut self,
+        lane: &Lane,
+        message_id: &str,
+        tool_call_id: &str,
+        content: &Value,
+        metadata: Option<Value>,
+        out: &mut Vec<u8>,
+    ) {
+        let event = AgUiEvent::ToolCallResult {
+            message_id,
+            tool_call_id,
+            content,
+            role: "tool",
+            metadata: metadata.as_ref(),
+            subagent_run_id: lane.tag.as_deref(),
+        };
+        write_data(out, &event);
+        let mut message = json!({
+            "id": message_id, "role": "tool", "toolCallId": tool_call_id, "content": content,
+        });
+        if let Some(metadata) = metadata {
+            message["metadata"] = metadata;
+        }
+        self.messages.push(lane.tagged(message));
+    }
+}
+
+/// Sub-agents.
+impl AgUiEncoder {
+    fn nested_event(
+        &mut self,
+        parent: &str,
+        call_id: &str,
+        name: &str,
+        event: &Event,
+        out: &mut Vec<u8>,
+    ) {
+        let path = match parent.is_empty() {
+            true => call_id.to_owned(),
+            false => format!("{parent}/{call_id}"),
+        };
+        let at = self.nested_lane(parent, &path, name, out);
+        if self.nested[at].has_ended {
+            return;
+        }
+        match event {
+            Event::Nested { call_id, name, event } => {
+                return self.nested_event(&path, call_id, name, event, out);
+            }
+            Event::Finished(outcome) => {
+                let error = outcome.error.as_ref().map(ToString::to_string);
+                return match outcome.reason {
+                    EndReason::Pending => {
+                        let id = |call: &PendingCall| {
+                            format!("{path}/{}", call_path(&call.path, &call.call_id))
+                        };
+                        let ids = outcome.pending.iter().map(id).collect();
+                        self.suspend_nested(&path, ids, out);
+                    }
+                    _ => self.end_nested(&path, error.as_deref(), out),
+                };
+            }
+            _ => {}
+        }
+        let mut lane = std::mem::take(&mut self.nested[at]);
+        match event {
+            Event::TurnStarted { .. } => self.begin_nested_turn(&mut lane, out),
+            Event::Turn(event) => {
+                if lane.is_between_turns && begins_content(event) {
+                    self.begin_nested_turn(&mut lane, out);
+                }
+                self.turn_event(&mut lane, event, out);
+            }
+            Event::Tool(event) => self.tool_event(&mut lane, event, out),
+            _ => {}
+        }
+        self.nested[at] = lane;
+    }
+
+    fn begin_nested_turn(&mut self, lane: &mut Lane, out: &mut Vec<u8>) {
+        lane.close(out);
+        lane.turn += 1;
+        lane.begin_turn(format!("{}/{}:{}", self.run_id, lane.path, lane.turn));
+    }
+
+    /// The lane of a sub-agent, which begins with its first event.
+    fn nested_lane(&mut self, parent: &str, path: &str, name: &str, out: &mut Vec<u8>) -> usize {
+        if let Some(at) = self.nested.iter().position(|lane| lane.path == path) {
+            return at;
+        }
+        let tag = format!("{}/{path}", self.run_id);
+        let parent_tag = format!("{}/{parent}", self.run_id);
+        let event = AgUiEvent::SubagentStarted {
+            subagent_run_id: &tag,
+            name,
+            parent_tool_call_id: path,
+            parent_subagent_run_id: (!parent.is_empty()).then_some(&parent_tag),
+        };
+        write_data(out, &event);
+        self.nested.push(Lane::new(path.to_owned(), Some(tag)));
+        self.nested.len() - 1
+    }
+
+    /// Ends the sub-agent that runs as this call, after those that it runs.
+    fn end_nested(&mut self, path: &str, error: Option<&str>, out: &mut Vec<u8>) {
+        self.end_lanes(path, error.map_or(Ok(SubagentOutcome::Success), Err), out);
+    }
+
+    fn suspend_nested(&mut self, path: &str, interrupt_ids: Vec<String>, out: &mut Vec<u8>) {
+        self.end_lanes(path, Ok(SubagentOutcome::Suspended { interrupt_ids }), out);
+    }
+
+    fn end_lanes(&mut self, path: &str, outcome: Result<SubagentOutcome, &str>, out: &mut Vec<u8>) {
+        let prefix = format!("{path}/");
+        let is_inner = |lane: &&Lane| !lane.has_ended && lane.path.starts_with(&prefix);
+        let inner = self.nested.iter().rev().filter(is_inner).map(|lane| lane.path.clone());
+        for path in inner.collect::<Vec<_>>() {
+            self.end_lane(&path, Err("the run ended"), out);
+        }
+        self.end_lane(path, outcome, out);
+    }
+
+    fn end_lane(&mut self, path: &str, outcome: Result<SubagentOutcome, &str>, out: &mut Vec<u8>) {
+        let is_it = |lane: &Lane| lane.path == path && !lane.has_ended;
+        let Some(at) = self.nested.iter().position(is_it) else { return };
+        let mut lane = std::mem::take(&mut self.nested[at]);
+        lane.has_ended = true;
+        self.close_lane(&mut lane, out);
+        let subagent_run_id = lane.tag.as_deref().unwrap_or_default();
+        let event = match outcome {
+            Ok(outcome) => AgUiEvent::SubagentFinished { subagent_run_id, outcome },
+            Err(message) => AgUiEvent::SubagentError { subagent_run_id, message },
+        };
+        write_data(out, &event);
+        self.nested[at] = lane;
+    }
+
+    /// Closes a lane whose turn may have broken off.
+    fn close_lane(&mut self, lane: &mut Lane, out: &mut Vec<u8>) {
+        lane.close(out);
+        if !std::mem::replace(&mut lane.is_between_turns, true) {
+            self.messages.extend(lane.messages());
+            self.withdraw(lane, &[], "the run ended", out);
+        }
+    }
+}
+
+/// Messages, and the end.
+impl AgUiEncoder {
+    fn appended(&mut self, why: AppendReason, items: &[Item], out: &mut Vec<u8>) {
+        if !matches!(why, AppendReason::Steer | AppendReason::FollowUp) {
+            return;
+        }
+        let count = items.len() as u64;
+        for (at, item) in items.iter().enumerate() {
+            let Some(content) = item.as_user() else { continue };
+            let id = self.next_message_id(count - at as u64);
+            let (message_id, delta, subagent_run_id) = (id.as_str(), content.text(), None);
+            let role = "user";
+            write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
+            let delta = delta.as_str();
+            write_data(out, &AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id });
+            write_data(out, &AgUiEvent::TextMessageEnd { message_id, subagent_run_id });
+            self.messages.push(json!({ "id": message_id, "role": "user", "content": delta }));
+        }
+    }
+
+    fn snapshot(&self, out: &mut Vec<u8>) {
+        self.snapshot_with(Vec::new(), out);
+    }
+
+    /// Sends all messages, with those of sub-agents that are being written.
+    fn snapshot_with(&self, emptied: Vec<Value>, out: &mut Vec<u8>) {
+        let mut messages = self.messages.clone();
+        for lane in self.nested.iter().filter(|lane| !lane.is_between_turns) {
+            messages.extend(lane.messages());
+        }
+        messages.extend(emptied);
+        write_data(out, &AgUiEvent::MessagesSnapshot { messages });
+    }
+
+    /// Removes messages that are void. A history says what they are, not which id they have.
+    fn remove_tombstones(&mut self, items: &[Item]) {
+        for item in items.iter().filter(|item| item.tombstone) {
+            match &item.kind {
+                ItemKind::ToolResult(ToolResult { call_id: id, .. }) => {
+                    self.messages.retain(|message| message["toolCallId"] != id.as_str());
+                }
+                ItemKind::ToolCall(call) => {
+                    for message in &mut self.messages {
+                        if let Some(calls) = message["toolCalls"].as_array_mut() {
+                            calls.retain(|other| other["id"] != call.call_id.as_str());
+                        }
+                    }
+                }
+                ItemKind::Text { text } => self.remove_last("assistant", text),
+                ItemKind::User { content } => self.remove_last("user", &content.text()),
+                ItemKind::Reasoning { text } => self.remove_last("reasoning", text),
+                ItemKind::System { .. } | ItemKind::Other => {}
+            }
+        }
+    }
+
+    fn remove_last(&mut self, role: &str, text: &str) {
+        let is_it = |message: &Value| message["role"] == role && message["content"] == text;
+        if let Some(at) = self.messages.iter().rposition(is_it) {
+            self.messages.remove(at);
+        }
+    }
+
+    fn finished(&mut self, outcome: &crate::event::Outcome, out: &mut Vec<u8>) {
+        self.close(out);
+        let models = std::mem::take(&mut self.models);
+        let model = match models.as_slice() {
+            [model] => Some(model.as_str()),
+            _ => None,
+        };
+        let mut usage = vec![TokenUsage::new(model, outcome.usage)];
+        if outcome.nested_usage.total() > 0 {
+            usage.push(TokenUsage::new(None, outcome.nested_usage));
+        }
+        if let Some(error) = &outcome.error {
+            return write_error(error, usage, out);
+        }
+        if outcome.reason == EndReason::Malformed {
+            let error = Error::new(ErrorKind::Malformed, "the model's replies could not be used");
+            return write_error(&error, usage, out);
+        }
+        let result = json!({
+            "reason": outcome.reason.as_str(), "why": outcome.why, "turns": outcome.turns,
+        });
+        let (outcome, result) = match outcome.reason {
+            EndReason::Interrupted(_) | EndReason::Stopped => (Outcome::Cancelled, None),
+            EndReason::Pending => match self.waiting(&outcome.pending) {
+                waiting @ Outcome::Interrupt { .. } => (waiting, None),
+                waiting => (waiting, Some(result)),
+            },
+            _ => (Outcome::Success { pending_tool_call_ids: Vec::new() }, Some(result)),
+        };
+        let (thread_id, run_id) = (self.thread_id.as_str(), self.run_id.as_str());
+        write_data(out, &AgUiEvent::RunFinished { thread_id, run_id, outcome, result, usage });
+    }
+
+    /// Calls that wait for an approval interrupt the run, and with them those that wait for a result.
+    fn waiting(&self, pending: &[PendingCall]) -> Outcome {
+        let id = |call: &PendingCall| call_path(&call.path, &call.call_id);
+        if pending.iter().all(|call| call.path.is_empty() && !self.asked.contains(&id(call))) {
+            return Outcome::Success { pending_tool_call_ids: pending.iter().map(id).collect() };
+        }
+        let interrupt = |call: &PendingCall| {
+            let id = id(call);
+            let is_approval = self.asked.contains(&id);
+            let approval = || {
+                json!({
+                    "type": "object",
+                    "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
+                    "required": ["approved"],
+                })
+            };
+            Interrupt {
+                reason: if is_approval { "tool_approval" } else { "tool_output" },
+                response_schema: if is_approval { approval() } else { json!({}) },
+                metadata: json!({ "toolCallName": call.name, "arguments": call.arguments }),
+                tool_call_id: id.clone(),
+                id,
+            }
+        };
+        Outcome::Interrupt { interrupts: pending.iter().map(interrupt).collect() }
+    }
+
+    fn close(&mut self, out: &mut Vec<u8>) {
+        let open = self.nested.iter().rev().filter(|lane| !lane.has_ended);
+        for path in open.map(|lane| lane.path.clone()).collect::<Vec<_>>() {
+            self.end_lane(&path, Err("the run ended"), out);
+        }
+        let mut root = std::mem::take(&mut self.root);
+        self.close_lane(&mut root, out);
+        self.root = root;
+        self.finish_step(out);
+    }
+}
+
+fn write_error(error: &Error, usage: Vec<TokenUsage<'_>>, out: &mut Vec<u8>) {
+    let (message, code) = (error.to_string(), error.kind().as_str());
+    write_data(out, &AgUiEvent::RunError { message: &message, code, usage });
+}
+
+fn content_to_json(content: &Content) -> Value {
+    match content {
+        Content::Text(text) => text.as_str().into(),
+        Content::Parts(parts) => parts.iter().map(part_to_json).collect(),
+    }
+}
+
+fn part_to_json(part: &Part) -> Value {
+    let media = |kind: &str, media: &Media| {
+        let (source, value) = match &media.source {
+            MediaSource::Data(data) => ("data", data),
+            MediaSource::Url(url) => ("url", url),
+        };
+        json!({
+            "type": kind,
+            "source": { "type": source, "value": value, "mimeType": media.media_type },
+        })
+    };
+    match part {
+        Part::Text { text } => json!({ "type": "text", "text": text }),
+        Part::Image(image) => media("image", image),
+        Part::File(file) if file.media_type.starts_with("audio/") => media("audio", file),
+        Part::File(file) if file.media_type.starts_with("video/") => media("video", file),
+        Part::File(file) => media("document", file),
+    }
+}

@@ -1,0 +1,194 @@
+//! The turn of one agent, as the client has it.
+
+use serde_json::{Value, json};
+
+use super::event::AgUiEvent;
+use crate::ui::frame::write_data;
+
+/// The turn of the run or of one of its sub-agents. Sub-agents may run at the same time, each in a lane of its
+/// own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lane {
+    /// The ids of the calls that lead to the sub-agent, with `/` between them. Empty for the run itself.
+    pub(super) path: String,
+    /// The id of the sub-agent's run, which each of its events has.
+    pub(super) tag: Option<String>,
+    pub(super) has_ended: bool,
+    /// The id of the message that the turn is.
+    pub(super) message_id: String,
+    /// The turn is complete, or none has begun.
+    pub(super) is_between_turns: bool,
+    /// How many turns have begun.
+    pub(super) turn: u64,
+    is_text_open: bool,
+    text: String,
+    reasoning: Vec<Reasoning>,
+    calls: Vec<Call>,
+}
+
+#[derive(Clone, Debug)]
+struct Reasoning {
+    index: u32,
+    id: String,
+    text: String,
+    is_open: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+    is_open: bool,
+}
+
+impl Lane {
+    pub(super) fn new(path: String, tag: Option<String>) -> Self {
+        Self { path, tag, is_between_turns: true, ..Self::default() }
+    }
+
+    /// The id of a call, unique among those of all sub-agents.
+    pub(super) fn call_id(&self, call_id: &str) -> String {
+        match self.path.is_empty() {
+            true => call_id.to_owned(),
+            false => format!("{}/{call_id}", self.path),
+        }
+    }
+
+    /// Begins a turn, whose message has this id.
+    pub(super) fn begin_turn(&mut self, message_id: String) {
+        self.message_id = message_id;
+        self.is_between_turns = false;
+        self.text.clear();
+        self.reasoning.clear();
+        self.calls.clear();
+    }
+
+    pub(super) fn text(&mut self, delta: &str, out: &mut Vec<u8>) {
+        let (message_id, subagent_run_id) = (self.message_id.as_str(), self.tag.as_deref());
+        if !std::mem::replace(&mut self.is_text_open, true) {
+            let role = "assistant";
+            write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
+        }
+        self.text.push_str(delta);
+        write_data(out, &AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id });
+    }
+
+    pub(super) fn reasoning(&mut self, index: u32, delta: &str, out: &mut Vec<u8>) {
+        let subagent_run_id = self.tag.as_deref();
+        let at = self.reasoning.iter().position(|it| it.index == index).unwrap_or_else(|| {
+            let id = format!("{}-r{index}", self.message_id);
+            let (message_id, role) = (id.as_str(), "reasoning");
+            write_data(out, &AgUiEvent::ReasoningStart { message_id, subagent_run_id });
+            let start = AgUiEvent::ReasoningMessageStart { message_id, role, subagent_run_id };
+            write_data(out, &start);
+            self.reasoning.push(Reasoning { index, id, text: String::new(), is_open: true });
+            self.reasoning.len() - 1
+        });
+        let reasoning = &mut self.reasoning[at];
+        reasoning.text.push_str(delta);
+        let message_id = reasoning.id.as_str();
+        write_data(out, &AgUiEvent::ReasoningMessageContent { message_id, delta, subagent_run_id });
+    }
+
+    pub(super) fn call_start(&mut self, call_id: &str, name: &str, out: &mut Vec<u8>) {
+        let id = self.call_id(call_id);
+        let event = AgUiEvent::ToolCallStart {
+            tool_call_id: &id,
+            tool_call_name: name,
+            parent_message_id: &self.message_id,
+            subagent_run_id: self.tag.as_deref(),
+        };
+        write_data(out, &event);
+        let (name, arguments) = (name.to_owned(), String::new());
+        self.calls.push(Call { id, name, arguments, is_open: true });
+    }
+
+    pub(super) fn call_args(&mut self, call_id: &str, delta: &str, out: &mut Vec<u8>) {
+        let id = self.call_id(call_id);
+        let subagent_run_id = self.tag.as_deref();
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == id && call.is_open) {
+            call.arguments.push_str(delta);
+            let tool_call_id = id.as_str();
+            write_data(out, &AgUiEvent::ToolCallArgs { tool_call_id, delta, subagent_run_id });
+        }
+    }
+
+    pub(super) fn call_end(&mut self, call_id: &str, out: &mut Vec<u8>) {
+        let id = self.call_id(call_id);
+        let subagent_run_id = self.tag.as_deref();
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == id && call.is_open) {
+            call.is_open = false;
+            write_data(out, &AgUiEvent::ToolCallEnd { tool_call_id: &id, subagent_run_id });
+        }
+    }
+
+    pub(super) fn has_call(&self, call_id: &str) -> bool {
+        let id = self.call_id(call_id);
+        self.calls.iter().any(|call| call.id == id)
+    }
+
+    /// Ends all that is open.
+    pub(super) fn close(&mut self, out: &mut Vec<u8>) {
+        let subagent_run_id = self.tag.as_deref();
+        for reasoning in self.reasoning.iter_mut().filter(|it| it.is_open) {
+            reasoning.is_open = false;
+            let message_id = reasoning.id.as_str();
+            write_data(out, &AgUiEvent::ReasoningMessageEnd { message_id, subagent_run_id });
+            write_data(out, &AgUiEvent::ReasoningEnd { message_id, subagent_run_id });
+        }
+        if std::mem::take(&mut self.is_text_open) {
+            let message_id = self.message_id.as_str();
+            write_data(out, &AgUiEvent::TextMessageEnd { message_id, subagent_run_id });
+        }
+        for call in self.calls.iter_mut().filter(|call| call.is_open) {
+            call.is_open = false;
+            let tool_call_id = call.id.as_str();
+            write_data(out, &AgUiEvent::ToolCallEnd { tool_call_id, subagent_run_id });
+        }
+    }
+
+    /// The ids of the calls of this turn, but for those that are kept.
+    pub(super) fn call_ids_without(&self, kept: &[String]) -> Vec<String> {
+        let ids = self.calls.iter().map(|call| &call.id);
+        ids.filter(|id| !kept.contains(id)).cloned().collect()
+    }
+
+    /// The messages of the turn so far.
+    pub(super) fn messages(&self) -> Vec<Value> {
+        let mut messages: Vec<Value> = self
+            .reasoning
+            .iter()
+            .map(|it| self.tagged(json!({ "id": it.id, "role": "reasoning", "content": it.text })))
+            .collect();
+        if !self.text.is_empty() || !self.calls.is_empty() {
+            let mut message = json!({ "id": self.message_id, "role": "assistant" });
+            if !self.text.is_empty() {
+                message["content"] = self.text.as_str().into();
+            }
+            if !self.calls.is_empty() {
+                let calls = self.calls.iter().map(|call| {
+                    json!({ "id": call.id, "type": "function",
+                            "function": { "name": call.name, "arguments": call.arguments } })
+                });
+                message["toolCalls"] = calls.collect();
+            }
+            messages.push(self.tagged(message));
+        }
+        messages
+    }
+
+    /// The reasoning of this turn without its words. A client keeps reasoning that a snapshot says nothing of.
+    pub(super) fn emptied_reasoning(&self) -> impl Iterator<Item = Value> {
+        let empty = |it: &Reasoning| json!({ "id": it.id, "role": "reasoning", "content": "" });
+        self.reasoning.iter().map(move |it| self.tagged(empty(it)))
+    }
+
+    /// A message with the sub-agent that it is of.
+    pub(super) fn tagged(&self, mut message: Value) -> Value {
+        if let Some(tag) = &self.tag {
+            message["subagentRunId"] = tag.as_str().into();
+        }
+        message
+    }
+}

@@ -1,0 +1,385 @@
+//! `RunAgentInput`, which clients post.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::agent::Agent;
+use crate::item::{Content, Item, Part, PendingCall};
+use crate::session::{Session, SessionState};
+use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use crate::ui::nested_run::call_path;
+use crate::ui::request::{ClientLimits, RequestError, check_count};
+
+/// A `RunAgentInput`.
+///
+/// The list of messages is not the history: that is in the session. Of the list only the last messages count,
+/// those of the user and the results of the client's own tools.
+///
+/// ```
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::session::{MemoryStore, Session};
+/// use turnstream::ui::ClientLimits;
+/// use turnstream::ui::ag_ui::{Action, AgUi, RunRequest};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::ui::RequestError> {
+/// let body = br#"{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"Hi"}]}"#;
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+///
+/// let request = RunRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
+/// let agent = agent.with_tools(request.client_tools(&agent)?);
+/// let session = Session::open(MemoryStore::new(), request.thread_id()).await?;
+/// let run = match request.action(&session, &agent)? {
+///     Action::Run(input) => session.run(&agent, input).await?,
+///     Action::Resume(verdicts) => session.resume(&agent, verdicts).await?,
+///     _ => return Err(turnstream::ui::RequestError::new(400, "not offered here")),
+/// };
+/// let response = AgUi::new(&request).with_session(&session).respond(run);
+/// # drop(response);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RunRequest {
+    input: RunAgentInput,
+    instructions: Vec<String>,
+    /// The messages of the user at the end of the list.
+    said: Vec<Item>,
+    /// The results of client tools at the end, by call.
+    results: HashMap<String, ToolOutput>,
+}
+
+/// The request of a client, checked against the session.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Action {
+    /// The user has said something: [`Session::run`]. Calls that are pending are answered as interrupted.
+    Run(Vec<Item>),
+    /// Pending calls are answered, or a run that was interrupted is to continue: [`Session::resume`].
+    Resume(Vec<(PendingCall, Verdict)>),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RunAgentInput {
+    thread_id: String,
+    run_id: String,
+    #[serde(default)]
+    parent_run_id: Option<String>,
+    messages: Vec<Value>,
+    #[serde(default)]
+    state: Value,
+    #[serde(default)]
+    tools: Vec<ClientTool>,
+    #[serde(default)]
+    context: Vec<Context>,
+    #[serde(default)]
+    forwarded_props: Value,
+    #[serde(default)]
+    resume: Vec<Resume>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ClientTool {
+    name: String,
+    description: String,
+    #[serde(default)]
+    parameters: Option<Value>,
+}
+
+/// A piece of context that a client sends along.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Context {
+    /// Its name.
+    pub description: String,
+    /// Its text.
+    pub value: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resume {
+    interrupt_id: String,
+    status: ResumeStatus,
+    #[serde(default)]
+    payload: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ResumeStatus {
+    Resolved,
+    Cancelled,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message {
+    role: Role,
+    #[serde(default)]
+    content: Value,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    Developer,
+    System,
+    User,
+    Assistant,
+    Tool,
+    Reasoning,
+    Activity,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum MessagePart {
+    Text { text: String },
+    Image { source: Source },
+    Audio { source: Source },
+    Video { source: Source },
+    Document { source: Source },
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+enum Source {
+    Data {
+        value: String,
+        mime_type: String,
+    },
+    Url {
+        value: String,
+        #[serde(default)]
+        mime_type: String,
+    },
+    File {},
+}
+
+impl RunRequest {
+    /// Reads a request. `content_type` is the header of that name.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with it, in one line: it is not JSON, has another shape or is too large, or the client
+    /// sent what is not [allowed](ClientLimits).
+    pub fn parse(
+        content_type: Option<&str>,
+        body: &[u8],
+        limits: &ClientLimits,
+    ) -> Result<Self, RequestError> {
+        let input: RunAgentInput = limits.parse_json(content_type, body)?;
+        if input.thread_id.is_empty() || input.run_id.is_empty() {
+            return Err(RequestError::new(422, "the thread or the run has no id"));
+        }
+        check_count("messages", input.messages.len(), limits.max_messages)?;
+        check_count("tools", input.tools.len(), limits.max_tools)?;
+        let (mut instructions, mut said, mut results) = (Vec::new(), Vec::new(), HashMap::new());
+        for message in &input.messages {
+            let message: Message = read(message, "message")?;
+            match message.role {
+                Role::User => said.push(Item::user(content(&message.content, limits)?)),
+                Role::Tool => {
+                    let id = message.tool_call_id.ok_or_else(|| {
+                        RequestError::new(422, "a message of a tool has no `toolCallId`")
+                    })?;
+                    let content = content(&message.content, limits)?;
+                    let output = match message.error {
+                        Some(error) if content.text().is_empty() => ToolOutput::error(error),
+                        Some(_) => ToolOutput::error(content),
+                        None => ToolOutput::ok(content),
+                    };
+                    results.insert(id, output);
+                    said.clear();
+                }
+                Role::Developer | Role::System => {
+                    limits.check_instruction("system")?;
+                    instructions.push(content(&message.content, limits)?.text());
+                }
+                Role::Assistant => {
+                    said.clear();
+                    results.clear();
+                }
+                Role::Reasoning | Role::Activity => {}
+            }
+        }
+        Ok(Self { input, instructions, said, results })
+    }
+
+    /// The id of the conversation. It is the client's word: look whether the user may have it.
+    pub fn thread_id(&self) -> &str {
+        &self.input.thread_id
+    }
+
+    /// The id of this run, drawn by the client.
+    pub fn run_id(&self) -> &str {
+        &self.input.run_id
+    }
+
+    /// The run before this one, where the client names it.
+    pub(super) fn parent_run_id(&self) -> Option<&str> {
+        self.input.parent_run_id.as_deref()
+    }
+
+    /// The state that the client shares, for the app; `null` unless it shares one.
+    pub fn state(&self) -> &Value {
+        &self.input.state
+    }
+
+    /// The context that the client sends along, for the app.
+    pub fn context(&self) -> &[Context] {
+        &self.input.context
+    }
+
+    /// The properties that the client sends along, for the app; `null` unless it sends any.
+    pub fn forwarded_props(&self) -> &Value {
+        &self.input.forwarded_props
+    }
+
+    /// The texts of the `system` and `developer` messages, where
+    /// [those are allowed](ClientLimits::allow_instructions).
+    pub fn instructions(&self) -> &[String] {
+        &self.instructions
+    }
+
+    pub(super) fn messages(&self) -> &[Value] {
+        &self.input.messages
+    }
+
+    /// The tools that the client brings and runs itself. Their calls are left pending.
+    ///
+    /// # Errors
+    ///
+    /// 400 if one of them has the name of a tool of the agent, or has no lawful name or schema.
+    pub fn client_tools(&self, agent: &Agent) -> Result<Vec<Tool>, RequestError> {
+        let refused = |message: String| RequestError::new(400, message);
+        let mut tools: Vec<Tool> = Vec::new();
+        for ClientTool { name, description, parameters } in &self.input.tools {
+            let is_taken = agent.toolkit().get(name).is_some()
+                || tools.iter().any(|tool| tool.name() == name.as_str());
+            if is_taken {
+                return Err(refused(format!("there is a tool `{name}` already")));
+            }
+            let empty = || serde_json::json!({ "type": "object" });
+            let schema = parameters.clone().unwrap_or_else(empty);
+            let spec = ToolSpec::new(name.as_str(), description.as_str(), schema);
+            tools.push(Tool::external(spec).map_err(|error| refused(error.message().to_owned()))?);
+        }
+        Ok(tools)
+    }
+
+    /// Checks the request against this session. `agent` has the client's [tools](Self::client_tools).
+    ///
+    /// A call is what the session says it is, with the arguments that it has there. An entry of `resume` has to
+    /// name a call that is pending, and a message of a tool one whose tool is [external](Tool::external).
+    ///
+    /// # Errors
+    ///
+    /// 409 if no call waits for what was answered or others wait as well, and 400 if nothing was said.
+    pub fn action(&self, session: &Session, agent: &Agent) -> Result<Action, RequestError> {
+        let state = session.state();
+        let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();
+        match state {
+            SessionState::Pending { calls } if is_answer && self.said.is_empty() => {
+                self.verdicts(calls, agent).map(Action::Resume)
+            }
+            _ if !self.input.resume.is_empty() => {
+                Err(RequestError::new(409, "no call waits for this answer"))
+            }
+            _ if !self.said.is_empty() => Ok(Action::Run(self.said.clone())),
+            SessionState::Unfinished { .. } => Ok(Action::Resume(Vec::new())),
+            _ if is_answer => Err(RequestError::new(409, "no call waits for this result")),
+            _ => Err(RequestError::new(400, "the request has no message of the user")),
+        }
+    }
+
+    fn verdicts(
+        &self,
+        pending: Vec<PendingCall>,
+        agent: &Agent,
+    ) -> Result<Vec<(PendingCall, Verdict)>, RequestError> {
+        let is_open =
+            |id: &str| pending.iter().any(|call| call_path(&call.path, &call.call_id) == id);
+        if let Some(stale) = self.input.resume.iter().find(|entry| !is_open(&entry.interrupt_id)) {
+            let id = &stale.interrupt_id;
+            return Err(RequestError::new(409, format!("no call waits for the answer to `{id}`")));
+        }
+        let (mut verdicts, mut unanswered) = (Vec::new(), Vec::new());
+        for call in pending {
+            let id = call_path(&call.path, &call.call_id);
+            let tool = agent.toolkit().get(&call.name).filter(|_| call.path.is_empty());
+            let is_external = tool.is_some_and(Tool::is_external);
+            let entry = self.input.resume.iter().find(|entry| entry.interrupt_id == id);
+            let verdict = match entry {
+                Some(entry) => Some(entry.to_verdict(is_external)?),
+                None if is_external => self.results.get(&id).cloned().map(Verdict::Output),
+                None => None,
+            };
+            match verdict {
+                Some(verdict) => verdicts.push((call, verdict)),
+                None => unanswered.push(id),
+            }
+        }
+        if !unanswered.is_empty() {
+            let waiting = unanswered.join(", ");
+            return Err(RequestError::new(409, format!("calls wait for an answer: {waiting}")));
+        }
+        Ok(verdicts)
+    }
+}
+
+impl Resume {
+    fn to_verdict(&self, is_external: bool) -> Result<Verdict, RequestError> {
+        let reason = || self.payload["reason"].as_str().unwrap_or("the user has denied it");
+        match (self.status, is_external) {
+            (ResumeStatus::Cancelled, _) => Ok(Verdict::deny(reason())),
+            (ResumeStatus::Resolved, true) => Ok(Verdict::Output(match &self.payload {
+                Value::String(text) => ToolOutput::ok(text.clone()),
+                value => ToolOutput::ok(value.to_string()),
+            })),
+            (ResumeStatus::Resolved, false) => match self.payload["approved"].as_bool() {
+                Some(true) => Ok(Verdict::Approve),
+                Some(false) => Ok(Verdict::deny(reason())),
+                None => {
+                    let message = "the payload of an approval has no `approved`, true or false";
+                    Err(RequestError::new(422, message))
+                }
+            },
+        }
+    }
+}
+
+fn content(content: &Value, limits: &ClientLimits) -> Result<Content, RequestError> {
+    let parts = match content {
+        Value::String(text) => return Ok(Content::Text(text.clone())),
+        Value::Array(parts) => parts,
+        _ => return Err(RequestError::new(422, "a message has neither text nor parts")),
+    };
+    check_count("parts", parts.len(), limits.max_parts)?;
+    let part = |part: &Value| match read(part, "part")? {
+        MessagePart::Text { text } => Ok(Part::Text { text }),
+        MessagePart::Image { source }
+        | MessagePart::Audio { source }
+        | MessagePart::Video { source }
+        | MessagePart::Document { source } => match source {
+            Source::Data { value, mime_type } => limits.file_data(&mime_type, &value),
+            Source::Url { value, mime_type } => limits.file(&mime_type, &value),
+            Source::File {} => Err(RequestError::new(400, "files of a provider are not taken")),
+        },
+    };
+    parts.iter().map(part).collect::<Result<_, _>>().map(Content::Parts)
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &Value, what: &str) -> Result<T, RequestError> {
+    T::deserialize(value)
+        .map_err(|error| RequestError::new(422, format!("a {what} cannot be read: {error}")))
+}

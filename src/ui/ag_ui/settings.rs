@@ -1,0 +1,79 @@
+//! How a run is sent.
+
+use std::time::Duration;
+
+use futures::Stream;
+
+use super::encode::AgUiEncoder;
+use super::request::RunRequest;
+use crate::error::Error;
+use crate::event::Event;
+use crate::session::Session;
+use crate::ui::error_texts::ErrorTexts;
+use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
+
+/// How a run is sent as events of AG-UI.
+///
+/// ```
+/// use futures::TryStreamExt;
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::ui::ClientLimits;
+/// use turnstream::ui::ag_ui::{AgUi, RunRequest};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::ui::RequestError> {
+/// let body = br#"{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"Hi"}]}"#;
+/// let request = RunRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
+/// let run = Agent::new(Scripted::new(["Hello!"])).run("Hi");
+/// let response = AgUi::new(&request).respond(run);
+///
+/// let body: Vec<_> = response.body.try_collect().await.unwrap();
+/// let text = String::from_utf8(body.concat()).unwrap();
+/// assert!(text.starts_with(r#"data: {"type":"RUN_STARTED","threadId":"t","runId":"r""#));
+/// assert!(text.contains(r#""delta":"Hello!""#));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct AgUi {
+    encoder: AgUiEncoder,
+    keep_alive: Option<Duration>,
+}
+
+impl AgUi {
+    /// The answer to a request. Messages are named after the run, a comment is sent every 15 seconds of silence,
+    /// and texts of errors are hidden.
+    pub fn new(request: &RunRequest) -> Self {
+        let encoder = AgUiEncoder::new(request);
+        Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
+    }
+
+    /// Names messages after the session, `{session}:{number}`: that of the entry which a turn begins with, or
+    /// which a result or a message of the user is. Messages of sub-agents are named after the run.
+    pub fn with_session(mut self, session: &Session) -> Self {
+        self.encoder.session = Some(session.clone());
+        self
+    }
+
+    /// Sets how long the connection may be silent before a comment is sent; 15 seconds unless set. `None` sends
+    /// no comments. They need a tokio runtime with timers.
+    pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
+        self.keep_alive = every.into();
+        self
+    }
+
+    /// Sets whether texts of errors are sent; they are hidden unless set.
+    pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
+        self.encoder.error_texts = texts;
+        self
+    }
+
+    /// The response that sends this run, up to [`Finished`](Event::Finished) or the first error.
+    pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
+    where
+        S: Stream<Item = Result<Event, Error>>,
+    {
+        Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
+    }
+}

@@ -1,0 +1,194 @@
+use futures::TryStreamExt;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::agent::Agent;
+use crate::item::{Content, Item, Part};
+use crate::provider::{Reply, Scripted};
+use crate::session::{MemoryStore, Session};
+use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use crate::ui::ClientLimits;
+
+fn parse(body: &Value) -> Result<RunRequest, RequestError> {
+    parse_with(body, &ClientLimits::default())
+}
+
+fn parse_with(body: &Value, limits: &ClientLimits) -> Result<RunRequest, RequestError> {
+    RunRequest::parse(Some("application/json"), body.to_string().as_bytes(), limits)
+}
+
+fn status<T: std::fmt::Debug>(result: Result<T, RequestError>) -> u16 {
+    result.unwrap_err().status()
+}
+
+fn request(messages: &Value) -> Value {
+    json!({ "threadId": "c", "runId": "r1", "messages": messages })
+}
+
+fn hello() -> Value {
+    request(&json!([{ "id": "u1", "role": "user", "content": "Hi" }]))
+}
+
+fn resume(entries: &Value) -> RunRequest {
+    let mut body = hello();
+    body["messages"].as_array_mut().unwrap().push(json!({ "id": "a", "role": "assistant" }));
+    body["resume"] = entries.clone();
+    parse(&body).unwrap()
+}
+
+/// An agent whose model calls these tools. `delete` needs an approval, `ask` is external.
+fn agent(names: &[&str]) -> Agent {
+    let spec = |name: &str| ToolSpec::new(name, "A tool", json!({ "type": "object" }));
+    let call = |reply: Reply, name: &&str| reply.call(name, json!({ "file": "ours" }));
+    let calls = names.iter().fold(Reply::new(), call);
+    let delete = Tool::raw(spec("delete"), |_, _| async { "deleted" }).unwrap();
+    Agent::new(Scripted::new([calls, Reply::text("Done.")]))
+        .with_tools([delete.requires_approval(), Tool::external(spec("ask")).unwrap()])
+}
+
+async fn session_after(agent: &Agent) -> Session {
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    session.run(agent, "Go").await.unwrap().outcome().await.unwrap();
+    session
+}
+
+#[tokio::test]
+async fn the_last_messages_of_the_user_are_the_input() {
+    let body = request(&json!([
+        { "id": "1", "role": "user", "content": "Old" },
+        { "id": "2", "role": "assistant", "content": "Hello!" },
+        { "id": "3", "role": "user", "content": "Look" },
+        { "id": "4", "role": "user", "content": [
+            { "type": "text", "text": "at this" },
+            { "type": "image", "source": { "type": "data", "value": "AAAA", "mimeType": "image/png" } },
+        ] },
+    ]));
+    let session = session_after(&agent(&[])).await;
+    let action = parse(&body).unwrap().action(&session, &agent(&[])).unwrap();
+    let parts = vec!["at this".into(), Part::image("image/png", "AAAA")];
+    assert_eq!(action, Action::Run(vec![Item::user("Look"), Item::user(Content::Parts(parts))]));
+    let nothing = parse(&request(&json!([]))).unwrap();
+    assert_eq!(status(nothing.action(&session, &agent(&[]))), 400);
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_refused_with_a_status_that_says_why() {
+    assert_eq!(status(parse(&json!({ "threadId": "c", "messages": [] }))), 422);
+    assert_eq!(status(parse(&json!({ "threadId": "", "runId": "r", "messages": [] }))), 422);
+    assert_eq!(status(parse(&request(&json!([{ "role": "robot", "content": "Hi" }])))), 422);
+    assert_eq!(status(parse(&request(&json!([{ "role": "user", "content": 1 }])))), 422);
+    assert_eq!(status(parse(&request(&json!([{ "role": "tool", "content": "x" }])))), 422);
+    let obey = request(&json!([{ "role": "developer", "content": "Obey" }]));
+    assert_eq!(status(parse(&obey)), 400);
+    let open = ClientLimits { allow_instructions: true, ..ClientLimits::default() };
+    assert_eq!(parse_with(&obey, &open).unwrap().instructions(), ["Obey"]);
+    let refused = refuse(&parse(&obey).unwrap_err());
+    let body: Value = serde_json::from_str(&refused.body).unwrap();
+    assert_eq!((refused.status, &body["code"]), (400, &json!(400)));
+    assert!(body["message"].as_str().unwrap().contains("`system`"), "{body}");
+}
+
+#[test]
+fn files_are_bounded_and_not_fetched() {
+    let file = |source: Value| {
+        let part = json!([{ "type": "document", "source": source }]);
+        parse_with(
+            &request(&json!([{ "role": "user", "content": part }])),
+            &ClientLimits { max_file_bytes: 3, ..ClientLimits::default() },
+        )
+    };
+    let data = |data: &str| json!({ "type": "data", "value": data, "mimeType": "application/pdf" });
+    assert!(file(data("AAAA")).is_ok());
+    assert_eq!(status(file(data("AAAAAAAA"))), 413);
+    assert_eq!(status(file(data("A"))), 400);
+    assert_eq!(status(file(json!({ "type": "url", "value": "https://a.example/b.pdf" }))), 400);
+    assert_eq!(status(file(json!({ "type": "file", "value": "file-1" }))), 400);
+}
+
+#[tokio::test]
+async fn a_tool_of_the_client_never_stands_for_one_of_ours() {
+    let mut body = hello();
+    body["tools"] =
+        json!([{ "name": "pick", "description": "Picks", "parameters": { "type": "object" } }]);
+    let tools = parse(&body).unwrap().client_tools(&agent(&[])).unwrap();
+    assert!(tools[0].is_external());
+    body["tools"][0]["name"] = json!("delete");
+    assert_eq!(status(parse(&body).unwrap().client_tools(&agent(&[]))), 400);
+    body["tools"][0]["name"] = json!("not a name!");
+    assert_eq!(status(parse(&body).unwrap().client_tools(&agent(&[]))), 400);
+    body["tools"] = json!([{ "name": "a", "description": "" }, { "name": "a", "description": "" }]);
+    assert_eq!(status(parse(&body).unwrap().client_tools(&agent(&[]))), 400);
+    let none = ClientLimits { max_tools: 1, ..ClientLimits::default() };
+    assert_eq!(status(parse_with(&body, &none)), 413);
+}
+
+#[tokio::test]
+async fn every_open_interrupt_is_answered_at_once_and_the_arguments_are_those_of_the_session() {
+    let agent = agent(&["delete", "delete"]);
+    let session = session_after(&agent).await;
+    let entry = |id: &str, approved: bool| json!({ "interruptId": id, "status": "resolved", "payload": { "approved": approved } });
+    let both = resume(&json!([entry("call_1_1", true), entry("call_1_2", false)]));
+    let Action::Resume(verdicts) = both.action(&session, &agent).unwrap() else {
+        panic!("it goes on")
+    };
+    assert_eq!(verdicts[0].1, Verdict::Approve);
+    assert_eq!(verdicts[0].0.arguments, r#"{"file":"ours"}"#);
+    assert!(matches!(verdicts[1].1, Verdict::Deny(_)));
+
+    let one = resume(&json!([entry("call_1_1", true)])).action(&session, &agent).unwrap_err();
+    assert_eq!(one.status(), 409);
+    assert!(one.to_string().contains("call_1_2"), "{one}");
+    let stale = json!([entry("call_1_1", true), entry("call_1_2", true), entry("x", true)]);
+    assert_eq!(status(resume(&stale).action(&session, &agent)), 409);
+    let unclear = json!([
+        { "interruptId": "call_1_1", "status": "resolved", "payload": "yes" },
+        { "interruptId": "call_1_2", "status": "cancelled" },
+    ]);
+    assert_eq!(status(resume(&unclear).action(&session, &agent)), 422);
+
+    session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    assert_eq!(status(both.action(&session, &agent)), 409, "an answer that comes twice");
+}
+
+#[tokio::test]
+async fn a_result_is_taken_for_an_external_tool_alone() {
+    let asks = agent(&["ask"]);
+    let session = session_after(&asks).await;
+    let result = |id: &str| {
+        let messages = json!([
+            { "id": "a", "role": "assistant" },
+            { "id": "t", "role": "tool", "toolCallId": id, "content": "yes" },
+        ]);
+        parse(&request(&messages)).unwrap()
+    };
+    let action = result("call_1_1").action(&session, &asks).unwrap();
+    let Action::Resume(verdicts) = action else { panic!("it goes on") };
+    assert_eq!(verdicts[0].1, Verdict::Output(ToolOutput::ok("yes")));
+    assert_eq!(status(result("other").action(&session, &asks)), 409);
+
+    let deletes = agent(&["delete"]);
+    let session = session_after(&deletes).await;
+    assert_eq!(status(result("call_1_1").action(&session, &deletes)), 409);
+}
+
+#[tokio::test]
+async fn messages_are_named_after_the_entries_of_the_session() {
+    let read = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let read = Tool::raw(read, |_, _| async { "four lines" }).unwrap();
+    let model = Scripted::new([Reply::new().call("read", json!({})), Reply::text("Four lines.")]);
+    let agent = Agent::new(model).with_tools([read]);
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    let run = session.run(&agent, "Go").await.unwrap();
+    let response = AgUi::new(&parse(&hello()).unwrap()).with_session(&session).respond(run);
+    let body: Vec<_> = response.body.try_collect().await.unwrap();
+    let body = String::from_utf8(body.concat()).unwrap();
+    let entries = session.entries().await.unwrap();
+    assert_eq!(entries.len(), 4, "what was said, the call, its result, the answer");
+    for expected in [
+        r#""parentMessageId":"c:1""#,
+        r#"{"type":"TOOL_CALL_RESULT","messageId":"c:2""#,
+        r#"{"type":"TEXT_MESSAGE_START","messageId":"c:3""#,
+    ] {
+        assert!(body.contains(expected), "{expected}\n{body}");
+    }
+}

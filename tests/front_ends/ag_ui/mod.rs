@@ -1,0 +1,6 @@
+//! AG-UI.
+
+mod grammar;
+mod projection;
+mod streams;
+mod with_clients;

@@ -1,0 +1,45 @@
+//! Every kind of run as events of AG-UI.
+
+use futures::stream;
+use serde_json::{Value, json};
+use turnstream::ui::ag_ui::{AgUi, RunRequest};
+use turnstream::ui::{ClientLimits, ErrorTexts};
+
+use super::grammar;
+use crate::runs::{Events, body_text, conversations};
+
+/// The first request of a conversation.
+pub(super) fn first_request() -> Value {
+    json!({
+        "threadId": "c", "runId": "r1",
+        "messages": [{ "id": "u1", "role": "user", "content": "Go" }],
+    })
+}
+
+/// The body that answers a request.
+pub(super) async fn body_of(run: Events, request: &Value) -> String {
+    let limits = ClientLimits::default();
+    let request = request.to_string();
+    let request = RunRequest::parse(Some("application/json"), request.as_bytes(), &limits).unwrap();
+    let stream = AgUi::new(&request).with_error_texts(ErrorTexts::shown());
+    body_text(stream.respond(stream::iter(run))).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_run_is_a_lawful_stream_however_it_ends() {
+    let mut count = 0;
+    for conversation in conversations().await {
+        for (at, run) in conversation.runs.iter().enumerate() {
+            for length in 0..=run.len() {
+                let body = body_of(run[..length].to_vec(), &first_request()).await;
+                if let Err(why) = grammar::check(&body) {
+                    let name = conversation.name;
+                    panic!("{name}, run {at} of {length} events: {why}\n{body}");
+                }
+                count += 1;
+            }
+        }
+    }
+    println!("{count} streams are lawful");
+    assert!(count > 300);
+}
