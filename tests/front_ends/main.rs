@@ -11,6 +11,7 @@ mod support;
 mod ag_ui;
 mod ai_sdk;
 mod clients;
+mod conversations;
 mod disconnects;
 mod mutations;
 mod runs;

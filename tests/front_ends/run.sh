@@ -31,6 +31,9 @@ version() { "$node" -p "require('$folder/node_modules/$1/package.json').version"
 echo "Node $("$node" --version); ai $(version ai5_0_0) $(version ai5) $(version ai6_0_0) $(version ai6)" \
     "$(version ai7); @ag-ui/client $(version @ag-ui/client)"
 
+# The clients still take and refuse what they took and refused.
+"$node" $here/self_test.mjs "$folder"
+
 log=$folder/log
 export TURNSTREAM_FRONT_ENDS=$folder TURNSTREAM_NODE=$node
 cargo test -p turnstream --all-features --test front_ends -- --ignored --nocapture 2>"$folder/errors" |

@@ -1,5 +1,5 @@
 // Do the clients still notice what they noticed when the streams were made for them, and do they still take
-// what they took? `node self_test.mjs FOLDER`, with the folder of install.sh.
+// what they took? `node self_test.mjs FOLDER`, with the folder of run.sh.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -30,7 +30,7 @@ use crate::ui::request::{ClientLimits, RequestError, check_count};
 /// let agent = Agent::new(Scripted::new(["Hello!"]));
 ///
 /// let request = RunRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
-/// let agent = agent.with_tools(request.client_tools(&agent)?);
+/// let agent = request.add_client_tools(&agent)?;
 /// let session = Session::open(MemoryStore::new(), request.thread_id()).await?;
 /// let run = match request.action(&session, &agent)? {
 ///     Action::Run(input) => session.run(&agent, input).await?,
@@ -255,29 +255,29 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// The tools that the client brings and runs itself. Their calls are left pending.
+    /// The agent with the tools of the client beside its own. The client runs them itself: their calls are left
+    /// pending.
     ///
     /// # Errors
     ///
-    /// 400 if one of them has the name of a tool of the agent, or has no lawful name or schema.
-    pub fn client_tools(&self, agent: &Agent) -> Result<Vec<Tool>, RequestError> {
+    /// 400 if one of them has the name of another tool, or does not have a lawful name or schema.
+    pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
-        let mut tools: Vec<Tool> = Vec::new();
+        let mut agent = agent.clone();
         for ClientTool { name, description, parameters } in &self.input.tools {
-            let is_taken = agent.toolkit().get(name).is_some()
-                || tools.iter().any(|tool| tool.name() == name.as_str());
-            if is_taken {
+            if agent.toolkit().get(name).is_some() {
                 return Err(refused(format!("there is a tool `{name}` already")));
             }
             let empty = || serde_json::json!({ "type": "object" });
             let schema = parameters.clone().unwrap_or_else(empty);
             let spec = ToolSpec::new(name.as_str(), description.as_str(), schema);
-            tools.push(Tool::external(spec).map_err(|error| refused(error.message().to_owned()))?);
+            let tool = Tool::external(spec).map_err(|error| refused(error.message().to_owned()))?;
+            agent = agent.with_tool(tool);
         }
-        Ok(tools)
+        Ok(agent)
     }
 
-    /// Checks the request against this session. `agent` has the client's [tools](Self::client_tools).
+    /// Checks the request against this session. `agent` has the client's [tools](Self::add_client_tools).
     ///
     /// A call is what the session says it is, with the arguments that it has there. An entry of `resume` has to
     /// name a call that is pending, and a message of a tool one whose tool is [external](Tool::external).

@@ -110,14 +110,15 @@ async fn a_tool_of_the_client_never_stands_for_one_of_ours() {
     let mut body = hello();
     body["tools"] =
         json!([{ "name": "pick", "description": "Picks", "parameters": { "type": "object" } }]);
-    let tools = parse(&body).unwrap().client_tools(&agent(&[])).unwrap();
-    assert!(tools[0].is_external());
+    let with_tools = parse(&body).unwrap().add_client_tools(&agent(&[])).unwrap();
+    assert!(with_tools.toolkit().get("pick").unwrap().is_external());
+    assert!(with_tools.toolkit().get("delete").is_some(), "those of the agent stay");
     body["tools"][0]["name"] = json!("delete");
-    assert_eq!(status(parse(&body).unwrap().client_tools(&agent(&[]))), 400);
+    assert_eq!(status(parse(&body).unwrap().add_client_tools(&agent(&[]))), 400);
     body["tools"][0]["name"] = json!("not a name!");
-    assert_eq!(status(parse(&body).unwrap().client_tools(&agent(&[]))), 400);
+    assert_eq!(status(parse(&body).unwrap().add_client_tools(&agent(&[]))), 400);
     body["tools"] = json!([{ "name": "a", "description": "" }, { "name": "a", "description": "" }]);
-    assert_eq!(status(parse(&body).unwrap().client_tools(&agent(&[]))), 400);
+    assert_eq!(status(parse(&body).unwrap().add_client_tools(&agent(&[]))), 400);
     let none = ClientLimits { max_tools: 1, ..ClientLimits::default() };
     assert_eq!(status(parse_with(&body, &none)), 413);
 }
