@@ -61,6 +61,11 @@ impl ErrorTexts {
         Error::new(error.kind(), self.replacement(error.kind().as_str(), &error.to_string()))
     }
 
+    /// A result as it is shown; `None` if nothing in it is hidden.
+    pub(super) fn result(&self, result: &ToolResult) -> Option<ToolResult> {
+        if self.is_shown { None } else { hide_result(result) }
+    }
+
     /// An event as it is shown; `None` if nothing in it is hidden.
     pub(super) fn event(&self, event: &Event) -> Option<Event> {
         if self.is_shown {

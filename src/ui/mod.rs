@@ -23,6 +23,7 @@ mod nested_run;
 mod request;
 mod response;
 pub mod sse;
+mod stored_items;
 
 pub use error_texts::ErrorTexts;
 pub use request::{ClientLimits, RequestError};

@@ -85,6 +85,12 @@ pub(super) trait EncodeEvents {
 }
 
 impl<S> ResponseBody<S> {
+    /// A body that is over.
+    pub(super) fn empty(encoder: impl EncodeEvents + Send + 'static) -> Self {
+        let encoder = Box::new(encoder);
+        Self { events: None, encoder, has_begun: true, keep_alive: KeepAlive::new(None) }
+    }
+
     pub(super) fn new(
         events: S,
         encoder: impl EncodeEvents + Send + 'static,

@@ -73,6 +73,11 @@ fn agent(model: Scripted) -> Agent {
     Agent::new(model).with_tools(tools()).with_limits(limits_without_retries()).with_max_turns(6)
 }
 
+/// The agent of the conversations, to ask for its tools.
+pub(crate) fn agent_of_conversations() -> Agent {
+    agent(Scripted::new([Reply::new()]))
+}
+
 async fn run(replies: impl IntoIterator<Item = Reply>) -> Events {
     agent(Scripted::new(replies)).run("Go").collect().await
 }

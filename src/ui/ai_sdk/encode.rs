@@ -342,8 +342,7 @@ impl AiSdkEncoder {
             return;
         }
         if self.version == Version::V5 || !call.path.is_empty() {
-            let input = RawJson::parse(call.to_tool_call().arguments_or_empty_object())
-                .unwrap_or_else(|_| text_to_json(&call.arguments));
+            let input = call_input(&call.to_tool_call());
             let id = call_path(&call.path, &call.call_id);
             let data = json!({
                 "approvalId": id, "toolCallId": root, "toolName": call.name, "input": input,
@@ -545,12 +544,18 @@ fn finish_reason(reason: EndReason, version: Version) -> &'static str {
     }
 }
 
+/// The arguments of a call; those that are not JSON as a string.
+pub(super) fn call_input(call: &ToolCall) -> RawJson {
+    RawJson::parse(call.arguments_or_empty_object())
+        .unwrap_or_else(|_| text_to_json(&call.arguments))
+}
+
 fn text_to_json(text: &str) -> RawJson {
     RawJson::new(text).unwrap_or_else(|_| serde_json::Value::Null.into())
 }
 
 /// An object or array that a tool gave is sent as it is, any other text as a string, and parts as a list.
-fn content_to_json(content: &Content) -> RawJson {
+pub(super) fn content_to_json(content: &Content) -> RawJson {
     match content {
         Content::Text(text) if text.trim_start().starts_with(['{', '[']) => {
             RawJson::parse(text).unwrap_or_else(|_| text_to_json(text))
@@ -562,7 +567,7 @@ fn content_to_json(content: &Content) -> RawJson {
     }
 }
 
-fn content_to_parts(content: &Content) -> Vec<MessagePart<'_>> {
+pub(super) fn content_to_parts(content: &Content) -> Vec<MessagePart<'_>> {
     match content {
         Content::Text(text) => vec![MessagePart::Text { text }],
         Content::Parts(parts) => parts

@@ -26,12 +26,14 @@
 //! `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] reads that from
 //! clients of any version, and with it each call of a sub-agent can have an answer of its own.
 //!
-//! To the `GET` with which a client wants to resume a stream, answer 204: a dropped run cannot be resumed.
+//! A page that is opened again begins with the [messages](AiSdk::load_messages) of the session. The `GET` with
+//! which a client wants to resume a stream is answered by [`AiSdk::respond_to_resume`].
 
 mod chunk;
 mod encode;
 mod request;
 mod settings;
+mod stored;
 mod version;
 
 pub use request::{Action, ChatRequest};

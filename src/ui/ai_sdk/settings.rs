@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use futures::Stream;
+use serde_json::Value;
 
 use super::encode::AiSdkEncoder;
+use super::stored::StoredMessages;
 use super::version::Version;
+use crate::agent::Agent;
 use crate::error::Error;
 use crate::event::Event;
 use crate::session::Session;
@@ -36,6 +39,7 @@ use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 pub struct AiSdk {
     encoder: AiSdkEncoder,
     keep_alive: Option<Duration>,
+    has_replays: bool,
 }
 
 /// That of [`Version::V6`].
@@ -50,7 +54,7 @@ impl AiSdk {
     /// a comment is sent every 15 seconds of silence, and texts of errors are hidden.
     pub fn new(version: Version) -> Self {
         let encoder = AiSdkEncoder { version, ..AiSdkEncoder::default() };
-        Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
+        Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
     }
 
     /// Sets the id of the message.
@@ -102,5 +106,69 @@ impl AiSdk {
     {
         let body = ResponseBody::new(events, self.encoder, self.keep_alive);
         Response::of_stream(body, Some(("x-vercel-ai-ui-message-stream", "v1")))
+    }
+
+    /// Answers the `GET` with which a client resumes a stream. `events` are those of the session's present run,
+    /// from its first one; without a run the answer is 204.
+    ///
+    /// Clients of version 7 take the events as those of the message from its start. Those of versions 5 and 6
+    /// would show its text twice, so they get 204 unless [replays](Self::with_replays) are asked for.
+    pub fn respond_to_resume<S>(self, events: Option<S>) -> Response<ResponseBody<S>>
+    where
+        S: Stream<Item = Result<Event, Error>>,
+    {
+        match events.filter(|_| self.has_replays) {
+            Some(events) => self.respond(events),
+            None => Response {
+                status: 204,
+                headers: Vec::new(),
+                body: ResponseBody::empty(self.encoder),
+            },
+        }
+    }
+
+    /// Lets clients of versions 5 and 6 resume streams. The app has to remove the message that is sent again.
+    pub fn with_replays(mut self) -> Self {
+        self.has_replays = true;
+        self
+    }
+
+    /// The messages that a page begins with, in the JSON of `UIMessage`: those of the user, named after their
+    /// entries, and those of the assistant under the ids that [`with_session`](Self::with_session) gives them.
+    ///
+    /// They include all that was compacted, and leave out all that is void. A message of the user in the middle of
+    /// a run begins another message of the assistant. Calls that wait for an approval ask for it; `agent` tells which of them
+    /// wait for a result instead.
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::ErrorKind::Store) if the entries cannot be read.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::session::{MemoryStore, Session};
+    /// use turnstream::ui::ai_sdk::AiSdk;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// let session = Session::open(MemoryStore::new(), "chat-1").await?;
+    /// session.run(&agent, "Hi").await?.outcome().await?;
+    ///
+    /// let messages = AiSdk::default().load_messages(&session, &agent).await?;
+    /// assert_eq!(messages[0]["id"], "chat-1:0");
+    /// assert_eq!(messages[1]["id"], "chat-1:1");
+    /// assert_eq!(messages[1]["parts"][1]["text"], "Hello!");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn load_messages(
+        &self,
+        session: &Session,
+        agent: &Agent,
+    ) -> Result<Vec<Value>, Error> {
+        let messages = StoredMessages::new(session.id(), &self.encoder);
+        Ok(messages.read(session.entries().await?, &session.state(), agent))
     }
 }

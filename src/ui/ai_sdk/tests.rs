@@ -5,7 +5,7 @@ use super::*;
 use crate::agent::Agent;
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::{Content, Part};
+use crate::item::{Content, Item, Mark, Part};
 use crate::provider::{Reply, Scripted};
 use crate::session::{MemoryStore, Session};
 use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
@@ -312,4 +312,125 @@ async fn the_end_says_how_the_run_ended_and_what_it_used() {
     assert_eq!((&end["type"], &end["finishReason"]), (&json!("finish"), &json!("stop")));
     assert_eq!(end["messageMetadata"]["reason"], "completed");
     assert_eq!(end["messageMetadata"]["usage"]["totalTokens"], 0);
+}
+
+#[tokio::test]
+async fn ids_stay_the_same_after_a_compaction_a_restart_and_in_a_fork() {
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "c").await.unwrap();
+    let agent = Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {}.", n + 1))));
+    let sdk = AiSdk::default();
+    let mut streamed = Vec::new();
+    for turn in 0..3 {
+        if turn == 2 {
+            let summary = Item::user("We spoke.").with_mark(Mark::Compacted);
+            session.checkpoint(0..2, [summary]).await.unwrap();
+        }
+        let run = session.run(&agent, "Go on").await.unwrap();
+        let body = sdk.clone().with_session(&session).respond(run).body;
+        let body: Vec<_> = body.try_collect().await.unwrap();
+        let body = String::from_utf8(body.concat()).unwrap();
+        let (_, id) = body.split_once("\"messageId\":\"").unwrap();
+        streamed.push(id.split('"').next().unwrap().to_owned());
+    }
+    assert_eq!(streamed, ["c:1", "c:3", "c:6"], "one entry is the compaction");
+
+    let ids = async |session: &Session, role: &str| {
+        let messages = sdk.load_messages(session, &agent).await.unwrap();
+        let of_role = messages.iter().filter(|message| message["role"] == role);
+        of_role.map(|message| message["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let restarted = Session::open(store, "c").await.unwrap();
+    assert_eq!(ids(&restarted, "assistant").await, streamed);
+    assert_eq!(ids(&restarted, "user").await, ["c:0", "c:2", "c:5"]);
+    let fork = restarted.fork_at(5, "d").await.unwrap();
+    assert_eq!(ids(&fork, "assistant").await, ["d:1", "d:3"], "the numbers stay");
+}
+
+#[tokio::test]
+async fn what_is_void_is_not_among_the_stored_messages() {
+    let agent = Agent::new(Scripted::new(["Hello!", "Hello again!"]));
+    let session = session_after(&agent).await;
+    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    session.tombstone([1]).await.unwrap();
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    let texts = json!(messages).to_string();
+    assert!(!texts.contains("Hello!") && texts.contains("Hello again!"), "{texts}");
+}
+
+#[tokio::test]
+async fn a_stored_call_asks_for_its_approval_and_its_failure_is_hidden() {
+    let agent = agent(&["delete", "ask"]);
+    let session = session_after(&agent).await;
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    let parts = &messages[1]["parts"];
+    assert_eq!(
+        (&parts[1]["state"], &parts[2]["state"]),
+        (&json!("approval-requested"), &json!("input-available"))
+    );
+    assert_eq!(parts[1]["approval"]["id"], "call_1_1");
+
+    let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let read = Tool::raw(spec, |_, _| async { Err::<String, _>("no /home/ada/secret.txt") });
+    let model = Scripted::new([Reply::new().call("read", json!({})), Reply::text("I cannot.")]);
+    let failing = Agent::new(model).with_tools([read.unwrap()]);
+    let session = session_after(&failing).await;
+    let messages = AiSdk::default().load_messages(&session, &failing).await.unwrap();
+    assert!(!json!(messages).to_string().contains("/home/ada"), "{messages:?}");
+    assert_eq!(messages[1]["parts"][1]["errorText"], "error (call_1_1)");
+}
+
+#[tokio::test]
+async fn a_stream_is_resumed_from_its_start_by_clients_that_replay_it() {
+    let run = || Agent::new(Scripted::new(["Hello!"])).run("Hi");
+    assert_eq!(AiSdk::new(Version::V7).respond_to_resume(Some(run())).status, 200);
+    assert_eq!(AiSdk::new(Version::V6).respond_to_resume(Some(run())).status, 204);
+    assert_eq!(AiSdk::new(Version::V6).with_replays().respond_to_resume(Some(run())).status, 200);
+    let nothing = AiSdk::new(Version::V7).respond_to_resume(None::<crate::agent::Run>);
+    assert_eq!(nothing.status, 204);
+    assert_eq!(nothing.body.count().await, 0, "204 has no body");
+}
+
+/// The types of the chunks of a run, but for those of its words.
+async fn types(events: Vec<Result<Event, Error>>, version: Version) -> Vec<String> {
+    let chunks = frames(events, AiSdk::new(version)).await;
+    let name = |chunk: &Value| chunk["type"].as_str().unwrap().to_owned();
+    chunks.iter().map(name).filter(|name| !name.starts_with("text")).collect()
+}
+
+#[tokio::test]
+async fn a_verdict_steered_input_and_an_interrupt_are_sent_in_the_words_of_the_version() {
+    let has = |types: &[String], name: &str| types.iter().any(|it| it == name);
+    let events = || async {
+        let mut run = agent(&["delete"]).interactive().run("Go");
+        let mut events = Vec::new();
+        while let Some(event) = run.next().await {
+            if let Some(call) = event.as_ref().ok().and_then(Event::approval_request) {
+                run.steer("Hurry.").unwrap();
+                run.approve(call).unwrap();
+            }
+            if event.as_ref().is_ok_and(|event| event.text_delta().is_some()) {
+                run.interrupt();
+            }
+            events.push(event);
+        }
+        events
+    };
+    let [v5, v6, v7] = [
+        types(events().await, Version::V5).await,
+        types(events().await, Version::V6).await,
+        types(events().await, Version::V7).await,
+    ];
+    for (types, asked, answered, steered) in [
+        (&v5, "data-approval", None, "data-steer"),
+        (&v6, "tool-approval-request", None, "data-steer"),
+        (&v7, "tool-approval-request", Some("tool-approval-response"), "steering-message"),
+    ] {
+        assert!(has(types, asked) && has(types, steered) && has(types, "abort"), "{types:?}");
+        assert_eq!(has(types, "tool-approval-response"), answered.is_some(), "{types:?}");
+    }
+    let end = frames(events().await, AiSdk::new(Version::V7)).await.pop().unwrap();
+    assert_eq!(end["finishReason"], "interrupted");
+    let end = frames(events().await, AiSdk::new(Version::V6)).await.pop().unwrap();
+    assert_eq!(end["finishReason"], "other");
 }

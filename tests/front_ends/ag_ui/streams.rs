@@ -1,6 +1,6 @@
 //! Every kind of run as events of AG-UI.
 
-use futures::stream;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::ui::ag_ui::{AgUi, RunRequest};
 use turnstream::ui::{ClientLimits, ErrorTexts};
@@ -42,4 +42,21 @@ async fn every_run_is_a_lawful_stream_however_it_ends() {
     }
     println!("{count} streams are lawful");
     assert!(count > 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_panics_is_lawful() {
+    let all = conversations().await;
+    let conversation = all.into_iter().find(|it| it.name == "one tool").unwrap();
+    let request = first_request().to_string();
+    let request = request.as_bytes();
+    let request =
+        RunRequest::parse(Some("application/json"), request, &ClientLimits::default()).unwrap();
+    for length in 0..conversation.runs[0].len() {
+        let events = conversation.runs[0][..length].to_vec();
+        let panics = stream::once(async { panic!("the stream is broken") });
+        let body = body_text(AgUi::new(&request).respond(stream::iter(events).chain(panics))).await;
+        assert_eq!(grammar::check(&body), Ok(()), "{length}: {body}");
+        assert!(body.contains("RUN_ERROR") && !body.contains("broken"), "{body}");
+    }
 }

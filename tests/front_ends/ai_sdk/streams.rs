@@ -1,11 +1,16 @@
 //! Every kind of run as a UI message stream.
 
-use futures::stream;
+use std::collections::HashSet;
+
+use futures::{StreamExt, stream};
+use serde_json::Value;
+use turnstream::session::{MemoryStore, PersistExt, Session};
 use turnstream::ui::ErrorTexts;
 use turnstream::ui::ai_sdk::{AiSdk, Version};
 
 use super::grammar;
-use crate::runs::{Events, body_text, conversations};
+use super::projection::{expected_steps, steps_of_message};
+use crate::runs::{Conversation, Events, agent_of_conversations, body_text, conversations};
 
 pub(super) const VERSIONS: [Version; 3] = [Version::V5, Version::V6, Version::V7];
 
@@ -51,4 +56,50 @@ async fn every_run_is_a_lawful_stream_however_it_ends() {
     }
     println!("{count} streams are lawful");
     assert!(count > 500);
+}
+
+/// The session that these runs have written.
+async fn session_of(conversation: &Conversation) -> Session {
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    for run in &conversation.runs {
+        let _ = stream::iter(run.clone()).persist_to(&session).collect::<Vec<_>>().await;
+    }
+    session
+}
+
+#[tokio::test(start_paused = true)]
+async fn stored_messages_have_the_steps_of_the_streams() {
+    let mut count = 0;
+    for conversation in conversations().await {
+        let session = session_of(&conversation).await;
+        for version in VERSIONS {
+            let sdk = AiSdk::new(version).with_error_texts(ErrorTexts::shown());
+            let messages = sdk.load_messages(&session, &agent_of_conversations()).await.unwrap();
+            let of_assistant = messages.iter().filter(|message| message["role"] == "assistant");
+            let steps: Vec<Value> = of_assistant.flat_map(steps_of_message).collect();
+            let expected = expected_steps(&conversation.start, &conversation.runs, version);
+            assert_eq!(steps, expected, "{}, {version:?}", conversation.name);
+            let ids: HashSet<_> =
+                messages.iter().map(|message| message["id"].to_string()).collect();
+            assert_eq!(ids.len(), messages.len(), "{messages:?}");
+            count += messages.len();
+        }
+    }
+    assert!(count > 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_panics_is_lawful() {
+    let all = conversations().await;
+    let conversation = all.into_iter().find(|it| it.name == "one tool").unwrap();
+    for version in VERSIONS {
+        for length in 0..conversation.runs[0].len() {
+            let events = conversation.runs[0][..length].to_vec();
+            let panics = stream::once(async { panic!("the stream is broken") });
+            let response = AiSdk::new(version).respond(stream::iter(events).chain(panics));
+            let body = body_text(response).await;
+            assert_eq!(grammar::check(&body, version, &[]), Ok(()), "{length}: {body}");
+            assert!(body.contains("\"type\":\"error\"") && !body.contains("broken"), "{body}");
+        }
+    }
 }

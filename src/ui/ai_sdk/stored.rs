@@ -1,0 +1,172 @@
+//! A session as the messages that a client begins with.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts};
+use super::version::Version;
+use crate::agent::Agent;
+use crate::item::{Item, ItemKind, PendingCall, ResultKind, ToolCall, ToolResult};
+use crate::session::{Entry, SessionState};
+use crate::ui::error_texts::ErrorTexts;
+use crate::ui::message_name::message_id;
+use crate::ui::nested_run::call_path;
+use crate::ui::stored_items::StoredItems;
+
+/// Makes messages of entries.
+pub(super) struct StoredMessages<'a> {
+    session_id: &'a str,
+    version: Version,
+    has_typed_tools: bool,
+    error_texts: &'a ErrorTexts,
+    messages: Vec<UiMessage>,
+    /// The entry that follows the last one of the user.
+    begins_at: u64,
+}
+
+#[derive(Serialize)]
+struct UiMessage {
+    id: String,
+    role: &'static str,
+    parts: Vec<Value>,
+}
+
+impl<'a> StoredMessages<'a> {
+    pub(super) fn new(session_id: &'a str, encoder: &'a AiSdkEncoder) -> Self {
+        Self {
+            session_id,
+            version: encoder.version,
+            has_typed_tools: encoder.has_typed_tools,
+            error_texts: &encoder.error_texts,
+            messages: Vec::new(),
+            begins_at: 0,
+        }
+    }
+
+    pub(super) fn read(
+        mut self,
+        entries: Vec<Entry>,
+        state: &SessionState,
+        agent: &Agent,
+    ) -> Vec<Value> {
+        let mut is_new_turn = true;
+        for (number, item) in StoredItems::new(entries) {
+            match &item.kind {
+                ItemKind::User { content } => {
+                    let id = message_id(self.session_id, number);
+                    let parts = content_to_parts(content).iter().map(|part| json!(part)).collect();
+                    self.messages.push(UiMessage { id, role: "user", parts });
+                    self.begins_at = number + 1;
+                }
+                ItemKind::System { .. } => self.begins_at = number + 1,
+                ItemKind::ToolResult(result) => self.result(result),
+                ItemKind::Text { .. }
+                | ItemKind::Reasoning { .. }
+                | ItemKind::ToolCall(_)
+                | ItemKind::Other => self.model_output(&item, std::mem::take(&mut is_new_turn)),
+            }
+            is_new_turn |= item.turn.is_some() || !item.is_model_output();
+        }
+        if let SessionState::Pending { calls } = state {
+            for call in calls {
+                self.pending(call, agent);
+            }
+        }
+        self.messages.iter().map(|message| json!(message)).collect()
+    }
+
+    /// The parts of the message of the assistant that is last.
+    fn parts(&mut self) -> &mut Vec<Value> {
+        if self.messages.last().is_none_or(|message| message.role != "assistant") {
+            let id = message_id(self.session_id, self.begins_at);
+            self.messages.push(UiMessage { id, role: "assistant", parts: Vec::new() });
+        }
+        let last = self.messages.len() - 1;
+        &mut self.messages[last].parts
+    }
+
+    fn model_output(&mut self, item: &Item, is_new_turn: bool) {
+        let has_typed_tools = self.has_typed_tools;
+        let part = match &item.kind {
+            ItemKind::Text { text } if !text.is_empty() => {
+                json!({ "type": "text", "text": text, "state": "done" })
+            }
+            ItemKind::Reasoning { text } if !text.is_empty() => {
+                json!({ "type": "reasoning", "text": text, "state": "done" })
+            }
+            ItemKind::ToolCall(call) => call_part(call, item.interrupted, has_typed_tools),
+            _ => Value::Null,
+        };
+        let parts = self.parts();
+        if is_new_turn {
+            parts.push(json!({ "type": "step-start" }));
+        }
+        if !part.is_null() {
+            parts.push(part);
+        }
+    }
+
+    /// The part of a call, wherever it stands.
+    fn call(&mut self, call_id: &str) -> Option<&mut Value> {
+        let parts =
+            self.messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev());
+        parts.into_iter().find(|part| part["toolCallId"] == call_id)
+    }
+
+    fn result(&mut self, result: &ToolResult) {
+        let (version, shown) = (self.version, self.error_texts.result(result));
+        let result = shown.as_ref().unwrap_or(result);
+        let Some(part) = self.call(&result.call_id) else { return };
+        match result.kind {
+            ResultKind::Ok => {
+                part["state"] = "output-available".into();
+                part["output"] = content_to_json(&result.content).to_value();
+            }
+            ResultKind::Denied if version > Version::V5 => {
+                part["state"] = "output-denied".into();
+                part["approval"] = json!({ "id": result.call_id, "approved": false });
+            }
+            _ => {
+                part["state"] = "output-error".into();
+                part["errorText"] = result.content.text().into();
+            }
+        }
+    }
+
+    fn pending(&mut self, call: &PendingCall, agent: &Agent) {
+        let tool = agent.toolkit().get(&call.name).filter(|_| call.path.is_empty());
+        if tool.is_some_and(crate::Tool::is_external) {
+            return;
+        }
+        let (version, root) = (self.version, call.root_call_id());
+        if version > Version::V5
+            && let Some(part) = self.call(root)
+        {
+            part["state"] = "approval-requested".into();
+            part["approval"] = json!({ "id": root });
+        }
+        if version == Version::V5 || !call.path.is_empty() {
+            let id = call_path(&call.path, &call.call_id);
+            let data = json!({
+                "approvalId": id, "toolCallId": root, "toolName": call.name,
+                "input": call_input(&call.to_tool_call()).to_value(),
+            });
+            self.parts().push(json!({ "type": "data-approval", "id": id, "data": data }));
+        }
+    }
+}
+
+fn call_part(call: &ToolCall, is_interrupted: bool, has_typed_tools: bool) -> Value {
+    let mut part = match has_typed_tools {
+        true => json!({ "type": format!("tool-{}", call.name) }),
+        false => json!({ "type": "dynamic-tool", "toolName": call.name }),
+    };
+    part["toolCallId"] = call.call_id.as_str().into();
+    part["state"] = "input-available".into();
+    part["input"] = call_input(call).to_value();
+    if is_interrupted {
+        part["state"] = "output-error".into();
+        part["errorText"] = "the run ended".into();
+    }
+    part
+}
