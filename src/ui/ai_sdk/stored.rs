@@ -8,6 +8,7 @@ use super::version::Version;
 use crate::agent::Agent;
 use crate::item::{Item, ItemKind, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::session::{Entry, SessionState};
+use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
@@ -135,7 +136,7 @@ impl<'a> StoredMessages<'a> {
 
     fn pending(&mut self, call: &PendingCall, agent: &Agent) {
         let tool = agent.toolkit().get(&call.name).filter(|_| call.path.is_empty());
-        if tool.is_some_and(crate::Tool::is_external) {
+        if tool.is_some_and(Tool::is_external) {
             return;
         }
         let (version, root) = (self.version, call.root_call_id());
