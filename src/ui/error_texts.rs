@@ -109,6 +109,15 @@ impl ErrorTexts {
                     event: Box::new(event),
                 })
             }
+            Event::Tool(ToolEvent::Nested { call_id, name, event }) => {
+                self.event(event).map(|event| {
+                    Event::Tool(ToolEvent::Nested {
+                        call_id: call_id.clone(),
+                        name: name.clone(),
+                        event: Box::new(event),
+                    })
+                })
+            }
             Event::Finished(outcome) => {
                 self.outcome(outcome).map(|it| Event::Finished(Box::new(it)))
             }

@@ -231,7 +231,7 @@ async fn steered() -> Events {
     let mut events = Vec::new();
     while let Some(event) = run.next().await {
         if matches!(&event, Ok(Event::Tool(ToolEvent::Started { .. }))) {
-            run.steer("Only the first line.").unwrap();
+            run.steer(vec![Item::user("Only the first line."), Item::user("Please.")]).unwrap();
         }
         events.push(event);
     }

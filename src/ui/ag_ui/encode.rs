@@ -436,7 +436,11 @@ impl AgUiEncoder {
             let role = "user";
             write_data(out, &AgUiEvent::TextMessageStart { message_id, role, subagent_run_id });
             let delta = delta.as_str();
-            write_data(out, &AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id });
+            // A message may have nothing but files.
+            if !delta.is_empty() {
+                let content = AgUiEvent::TextMessageContent { message_id, delta, subagent_run_id };
+                write_data(out, &content);
+            }
             write_data(out, &AgUiEvent::TextMessageEnd { message_id, subagent_run_id });
             self.messages.push(json!({ "id": message_id, "role": "user", "content": delta }));
         }

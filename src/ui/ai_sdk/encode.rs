@@ -456,7 +456,9 @@ impl AiSdkEncoder {
     }
 
     fn steered(&mut self, id: &str, items: &[Item], out: &mut Vec<u8>) {
-        for content in items.iter().filter_map(Item::as_user) {
+        for (index, content) in items.iter().filter_map(Item::as_user).enumerate() {
+            // What has the same id replaces what was sent.
+            let id = &if index == 0 { id.to_owned() } else { format!("{id}.{index}") };
             if self.version >= Version::V7 {
                 write_data(out, &Chunk::SteeringMessage { id, parts: content_to_parts(content) });
             } else {

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
@@ -406,7 +408,7 @@ async fn a_verdict_steered_input_and_an_interrupt_are_sent_in_the_words_of_the_v
         let mut events = Vec::new();
         while let Some(event) = run.next().await {
             if let Some(call) = event.as_ref().ok().and_then(Event::approval_request) {
-                run.steer("Hurry.").unwrap();
+                run.steer(vec![Item::user("Hurry."), Item::user("Please.")]).unwrap();
                 run.approve(call).unwrap();
             }
             if event.as_ref().is_ok_and(|event| event.text_delta().is_some()) {
@@ -428,6 +430,13 @@ async fn a_verdict_steered_input_and_an_interrupt_are_sent_in_the_words_of_the_v
     ] {
         assert!(has(types, asked) && has(types, steered) && has(types, "abort"), "{types:?}");
         assert_eq!(has(types, "tool-approval-response"), answered.is_some(), "{types:?}");
+    }
+    for version in [Version::V6, Version::V7] {
+        let chunks = frames(events().await, AiSdk::new(version)).await;
+        let is_steered = |chunk: &&Value| chunk["type"].as_str().unwrap().contains("steer");
+        let ids: HashSet<_> =
+            chunks.iter().filter(is_steered).map(|chunk| chunk["id"].to_string()).collect();
+        assert_eq!(ids.len(), 2, "each item has an id of its own: {chunks:?}");
     }
     let end = frames(events().await, AiSdk::new(Version::V7)).await.pop().unwrap();
     assert_eq!(end["finishReason"], "interrupted");

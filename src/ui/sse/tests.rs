@@ -9,8 +9,9 @@ use super::*;
 use crate::agent::Agent;
 use crate::env::CountingIds;
 use crate::error::{Error, ErrorKind};
-use crate::event::Event;
+use crate::event::{Event, ToolEvent};
 use crate::framing::Framing;
+use crate::item::{ResultKind, ToolCall, ToolResult};
 use crate::provider::{Reply, Scripted};
 use crate::sse::FrameReader;
 use crate::tool::{Tool, ToolSpec};
@@ -109,6 +110,21 @@ async fn the_text_of_a_failed_tool_is_hidden_wherever_it_stands() {
     let shown = Sse::new().with_error_texts(ErrorTexts::shown());
     let body = body_of(shown, agent_with_failing_tool().run("Hi")).await;
     assert_eq!(body.matches("secret.txt").count(), 2, "as output, and in the items: {body}");
+}
+
+#[tokio::test]
+async fn the_text_of_an_error_of_a_sub_agent_is_hidden_in_a_loop_of_your_own() {
+    let call = ToolCall { call_id: "c1".into(), name: "cat".into(), arguments: "{}".into() };
+    let result = ToolResult::for_call(&call, ResultKind::Error, "no /home/ada/secret.txt");
+    let failed = Event::Tool(ToolEvent::Output(result));
+    let nested = |event| ToolEvent::Nested {
+        call_id: "c0".into(),
+        name: "helper".into(),
+        event: Box::new(event),
+    };
+    let events = stream::iter([Ok(Event::Tool(nested(Event::Tool(nested(failed)))))]);
+    let body = body_of(Sse::new(), events).await;
+    assert!(body.contains("error (c1)") && !body.contains("/home/ada"), "{body}");
 }
 
 #[tokio::test]
