@@ -11,28 +11,28 @@ use futures::stream::{FusedStream, StreamExt};
 use tokio::runtime::Handle;
 
 use crate::error::Error;
-use crate::task::shared_buffer::{DriveTask, SharedBuffer};
+use crate::task::owned_task::OwnedTask;
+use crate::task::shared_buffer::{FillBuffer, SharedBuffer};
 
 /// Stream for the [`in_task`](crate::task::InTaskExt::in_task) method.
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
     buffer: Arc<SharedBuffer<T>>,
+    task: OwnedTask,
     /// The task was spawned.
     is_spawned: bool,
     /// `None` was given.
     is_terminated: bool,
 }
 
-impl<T> InTask<T> {
+impl<T: Send + 'static> InTask<T> {
     pub(super) fn new<St>(stream: St, n: NonZeroUsize) -> Self
     where
         St: Stream<Item = Result<T, Error>> + Send + 'static,
     {
-        Self {
-            buffer: Arc::new(SharedBuffer::new(stream.boxed(), n)),
-            is_spawned: false,
-            is_terminated: false,
-        }
+        let buffer = Arc::new(SharedBuffer::new(n));
+        let task = OwnedTask::new(FillBuffer::new(stream.boxed(), Arc::clone(&buffer)));
+        Self { buffer, task, is_spawned: false, is_terminated: false }
     }
 }
 
@@ -47,7 +47,7 @@ impl<T: Send + 'static> Stream for InTask<T> {
         if !this.is_spawned {
             // Panics before there is anything to lose.
             let runtime = Handle::current();
-            runtime.spawn(DriveTask(Arc::clone(&this.buffer)));
+            this.task.spawn_on(&runtime);
             this.is_spawned = true;
         }
         let item = ready!(this.buffer.poll_recv(cx));
@@ -69,6 +69,7 @@ impl<T: Send + 'static> FusedStream for InTask<T> {
 impl<T> Drop for InTask<T> {
     fn drop(&mut self) {
         self.buffer.close();
+        self.task.close();
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`in_task`](InTaskExt::in_task) has a task do the polling. Nothing else of the crate spawns one.
 
 mod in_task;
+mod owned_task;
 mod shared_buffer;
 
 use std::num::NonZeroUsize;

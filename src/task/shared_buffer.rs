@@ -15,42 +15,30 @@ use crate::lock::lock_ignoring_poison;
 /// So many items in a row, then other tasks have their turn.
 const MAX_ITEMS_PER_POLL: usize = 64;
 
-/// The stream and the items it is ahead by. Nothing of a user runs while the lock is held: the
-/// stream is taken out to be polled or dropped.
+/// The items that the stream is ahead by. Nothing of a user runs while the lock is held.
 pub(super) struct SharedBuffer<T> {
     state: Mutex<BufferState<T>>,
     capacity: usize,
     /// Woken by an item and by the end.
     consumer_waker: AtomicWaker,
-    /// Woken by room, and when nobody wants more.
+    /// Woken by room.
     task_waker: AtomicWaker,
 }
 
 struct BufferState<T> {
     buffered: VecDeque<Result<T, Error>>,
-    source: SourceState<T>,
-}
-
-type SourceStream<T> = BoxStream<'static, Result<T, Error>>;
-
-enum SourceState<T> {
-    /// The stream, between two polls.
-    Idle(SourceStream<T>),
-    /// The task has the stream, and polls it.
-    Polling,
     /// Nothing more comes, or nothing more is wanted.
-    Done,
+    has_ended: bool,
 }
 
 impl<T> SharedBuffer<T> {
-    pub(super) fn new(stream: SourceStream<T>, room: NonZeroUsize) -> Self {
-        let state = BufferState { buffered: VecDeque::new(), source: SourceState::Idle(stream) };
-        let (consumer, task) = (AtomicWaker::new(), AtomicWaker::new());
+    pub(super) fn new(capacity: NonZeroUsize) -> Self {
+        let state = BufferState { buffered: VecDeque::new(), has_ended: false };
         Self {
             state: Mutex::new(state),
-            capacity: room.get(),
-            consumer_waker: consumer,
-            task_waker: task,
+            capacity: capacity.get(),
+            consumer_waker: AtomicWaker::new(),
+            task_waker: AtomicWaker::new(),
         }
     }
 
@@ -63,10 +51,10 @@ impl<T> SharedBuffer<T> {
         self.consumer_waker.register(cx.waker());
         let (item, was_full) = self.with_state(|state| {
             let was_full = state.buffered.len() >= self.capacity;
-            let item = match (state.buffered.pop_front(), &state.source) {
-                (Some(item), _) => Poll::Ready(Some(item)),
-                (None, SourceState::Done) => Poll::Ready(None),
-                (None, SourceState::Idle(_) | SourceState::Polling) => Poll::Pending,
+            let item = match state.buffered.pop_front() {
+                Some(item) => Poll::Ready(Some(item)),
+                None if state.has_ended => Poll::Ready(None),
+                None => Poll::Pending,
             };
             (item, was_full)
         });
@@ -76,82 +64,36 @@ impl<T> SharedBuffer<T> {
         item
     }
 
-    /// Nobody wants more: drops the stream and what waits, in this call where the stream is here.
+    /// Nothing more is wanted: drops the items that wait.
     pub(super) fn close(&self) {
         let unwanted = self.with_state(|state| {
-            (
-                std::mem::take(&mut state.buffered),
-                std::mem::replace(&mut state.source, SourceState::Done),
-            )
-        });
-        // The task sees that it is over, and ends. First, since a `Drop` may panic.
-        self.task_waker.wake();
-        drop(unwanted);
-    }
-
-    /// Drives the stream while there is room. Ready when it is over.
-    fn poll_drive(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.task_waker.register(cx.waker());
-        for _ in 0..MAX_ITEMS_PER_POLL {
-            let taken = self.with_state(|state| match &state.source {
-                SourceState::Done => Poll::Ready(None),
-                SourceState::Polling => Poll::Pending,
-                SourceState::Idle(_) if state.buffered.len() >= self.capacity => Poll::Pending,
-                SourceState::Idle(_) => Poll::Ready(
-                    std::mem::replace(&mut state.source, SourceState::Polling).into_stream(),
-                ),
-            });
-            let mut stream = match taken {
-                Poll::Ready(Some(stream)) => stream,
-                Poll::Ready(None) => return Poll::Ready(()),
-                Poll::Pending => return Poll::Pending,
-            };
-            let polled = catch_panic(|| stream.poll_next_unpin(cx));
-            match polled {
-                Ok(Poll::Pending) => {
-                    self.put_back(stream, None);
-                    return Poll::Pending;
-                }
-                Ok(Poll::Ready(Some(item))) => self.put_back(stream, Some(item)),
-                Ok(Poll::Ready(None)) => {
-                    self.finish(Some(stream), None);
-                    return Poll::Ready(());
-                }
-                Err(message) => {
-                    self.finish(Some(stream), Some(Error::from_panic("the stream", &message)));
-                    return Poll::Ready(());
-                }
-            }
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    /// Puts the stream back behind a poll, and hands over what it gave. Where nobody wants it any
-    /// more, both are dropped.
-    fn put_back(&self, stream: SourceStream<T>, item: Option<Result<T, Error>>) {
-        let came = item.is_some();
-        let unwanted = self.with_state(|state| match state.source {
-            SourceState::Done => Some((stream, item)),
-            SourceState::Idle(_) | SourceState::Polling => {
-                state.source = SourceState::Idle(stream);
-                state.buffered.extend(item);
-                None
-            }
+            state.has_ended = true;
+            std::mem::take(&mut state.buffered)
         });
         drop(unwanted);
-        if came {
-            self.consumer_waker.wake();
-        }
     }
 
-    /// Drops the stream, and ends behind `error`.
-    fn finish(&self, stream: Option<SourceStream<T>>, error: Option<Error>) {
-        // A panic in a `Drop` is no reason to keep the consumer waiting.
-        let _ = catch_panic(|| drop(stream));
+    fn has_room(&self) -> bool {
+        self.with_state(|state| state.buffered.len() < self.capacity)
+    }
+
+    /// Hands an item over. Where nothing more is wanted, it is given back.
+    fn push(&self, item: Result<T, Error>) -> Result<(), Result<T, Error>> {
         self.with_state(|state| {
-            if !matches!(state.source, SourceState::Done) {
-                state.source = SourceState::Done;
+            if state.has_ended {
+                return Err(item);
+            }
+            state.buffered.push_back(item);
+            Ok(())
+        })?;
+        self.consumer_waker.wake();
+        Ok(())
+    }
+
+    /// Ends with this error.
+    fn end(&self, error: Option<Error>) {
+        self.with_state(|state| {
+            if !std::mem::replace(&mut state.has_ended, true) {
                 state.buffered.extend(error.map(Err));
             }
         });
@@ -163,38 +105,63 @@ impl<T> SharedBuffer<T> {
     }
 }
 
-impl<T> SourceState<T> {
-    fn into_stream(self) -> Option<SourceStream<T>> {
-        match self {
-            Self::Idle(stream) => Some(stream),
-            Self::Polling | Self::Done => None,
-        }
+/// Fills the buffer from the stream.
+pub(super) struct FillBuffer<T> {
+    /// `None` once it has ended.
+    stream: Option<BoxStream<'static, Result<T, Error>>>,
+    buffer: Arc<SharedBuffer<T>>,
+}
+
+impl<T> FillBuffer<T> {
+    pub(super) fn new(
+        stream: BoxStream<'static, Result<T, Error>>,
+        buffer: Arc<SharedBuffer<T>>,
+    ) -> Self {
+        Self { stream: Some(stream), buffer }
+    }
+
+    /// Drops the stream, and ends with this error.
+    fn finish(&mut self, error: Option<Error>) {
+        let stream = self.stream.take();
+        // A panic in a `Drop` is no reason to keep the consumer waiting.
+        let _ = catch_panic(|| drop(stream));
+        self.buffer.end(error);
     }
 }
 
-/// The task.
-pub(super) struct DriveTask<T>(pub(super) Arc<SharedBuffer<T>>);
-
-impl<T> Future for DriveTask<T> {
+impl<T> Future for FillBuffer<T> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_drive(cx)
+        let this = self.get_mut();
+        this.buffer.task_waker.register(cx.waker());
+        for _ in 0..MAX_ITEMS_PER_POLL {
+            let Some(stream) = &mut this.stream else { return Poll::Ready(()) };
+            if !this.buffer.has_room() {
+                return Poll::Pending;
+            }
+            match catch_panic(|| stream.poll_next_unpin(cx)) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(Some(item))) => {
+                    if this.buffer.push(item).is_err() {
+                        this.finish(None);
+                    }
+                }
+                Ok(Poll::Ready(None)) => this.finish(None),
+                Err(message) => this.finish(Some(Error::from_panic("the stream", &message))),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
-impl<T> Drop for DriveTask<T> {
+impl<T> Drop for FillBuffer<T> {
     fn drop(&mut self) {
-        // Still there only if the runtime gave up the task.
-        let left = self.0.with_state(|state| match state.source {
-            SourceState::Done => None,
-            SourceState::Idle(_) | SourceState::Polling => {
-                Some(std::mem::replace(&mut state.source, SourceState::Polling).into_stream())
-            }
-        });
-        if let Some(stream) = left {
+        // Still there only if the runtime has ended, or if nothing more is wanted.
+        if self.stream.is_some() {
             let message = "the runtime ended before the stream";
-            self.0.finish(stream, Some(Error::new(ErrorKind::Other, message)));
+            self.finish(Some(Error::new(ErrorKind::Other, message)));
         }
     }
 }
