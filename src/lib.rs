@@ -77,6 +77,7 @@
 //! | floor | modules | |
 //! |---|---|---|
 //! | 11 | `ui` | runs as responses of a web server, for front ends |
+//! | 10 | `hub` | runs that outlive their readers |
 //! | 9 | [`session`] | what was said, kept in a store as it is said |
 //! | | [`replay`] | runs that are recorded, and played again |
 //! | | `task` | a stream in a task of its own |
@@ -122,6 +123,7 @@
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in one SQLite file |
 //! | `task` | | `in_task`: a stream goes on while its consumer pauses |
+//! | `hub` | | runs that continue without a reader |
 //! | `ui` | | runs as responses of a web server, for front ends |
 //! | `testing` | | a loopback server for tests, on tokio's net, and the tests of a provider and of a store of sessions |
 //!
@@ -142,6 +144,8 @@ mod fnv;
 pub mod framing;
 pub mod guide;
 pub mod http;
+#[cfg(feature = "hub")]
+pub mod hub;
 pub mod item;
 pub mod journal;
 mod json_lines;

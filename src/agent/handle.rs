@@ -9,6 +9,8 @@ use crate::agent::control::{Control, DeliveryPoint, SubAgentRun};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
+#[cfg(feature = "hub")]
+use crate::item::Item;
 use crate::item::{History, PendingCall};
 use crate::journal::Journal;
 use crate::tool::Verdict;
@@ -283,6 +285,21 @@ impl RunHandle {
     /// Hands a value to the tools of the run.
     pub(crate) fn insert_run_data<T: Any + Send + Sync>(&self, value: T) {
         self.control.update_run_data(|data| data.insert(value));
+    }
+
+    /// Says something under this id; see [`steer`](Self::steer) and [`follow_up`](Self::follow_up).
+    #[cfg(feature = "hub")]
+    pub(crate) fn enqueue_as(
+        &self,
+        id: String,
+        is_follow_up: bool,
+        items: Vec<Item>,
+    ) -> Result<(), UndeliveredInput> {
+        let when = match is_follow_up {
+            true => DeliveryPoint::AfterModelStops,
+            false => DeliveryPoint::BeforeNextRequest,
+        };
+        self.control.enqueue_input(when, UndeliveredInput { id, items })
     }
 
     fn enqueue_input(

@@ -41,6 +41,9 @@ pub struct SessionRun {
     run: PersistTo<Run>,
     handle: Arc<RunHandle>,
     outcome: Option<Box<Outcome>>,
+    /// How many entries the session had.
+    #[cfg(feature = "hub")]
+    starts_at: u64,
 }
 
 impl SessionRun {
@@ -53,7 +56,20 @@ impl SessionRun {
     ) -> Self {
         let handle = run.internal_handle();
         let run = PersistTo::new(run, session, version, restored);
-        Self { settle_events: settled.into(), run, handle, outcome: None }
+        Self {
+            settle_events: settled.into(),
+            run,
+            handle,
+            outcome: None,
+            #[cfg(feature = "hub")]
+            starts_at: version,
+        }
+    }
+
+    /// How many entries the session had when it was made.
+    #[cfg(feature = "hub")]
+    pub(crate) fn starts_at(&self) -> u64 {
+        self.starts_at
     }
 
     /// Hands a value to the tools of this run; see [`Run::with_data`]. Call it before the first poll.

@@ -13,6 +13,8 @@ use std::num::NonZeroUsize;
 use futures::Stream;
 
 pub use in_task::InTask;
+#[cfg(feature = "hub")]
+pub(crate) use owned_task::OwnedTask;
 
 use crate::error::Error;
 

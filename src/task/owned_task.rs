@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 
-/// A future that a task polls. Dropping this drops the future in that call; one that is being polled then, on
-/// another thread, is dropped when that poll returns.
+/// A future that a task polls. Dropping this drops the future synchronously. If another thread is polling it at
+/// that moment, it is dropped when the poll returns.
 ///
 /// A panic in the future drops it, and so does the end of the runtime.
 pub(crate) struct OwnedTask(Arc<TaskCell>);
@@ -66,7 +66,7 @@ impl TaskCell {
         std::mem::replace(&mut *lock_ignoring_poison(&self.state), state)
     }
 
-    /// Takes the future out to be polled; `None` if there is none.
+    /// Takes the future out to be polled; `None` if it is not here.
     fn take(&self) -> Option<BoxFuture<'static, ()>> {
         let mut state = lock_ignoring_poison(&self.state);
         match std::mem::replace(&mut *state, TaskState::Polling) {

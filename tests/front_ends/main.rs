@@ -14,4 +14,16 @@ mod clients;
 mod conversations;
 mod disconnects;
 mod mutations;
-mod runs;
+
+use futures::TryStreamExt;
+use turnstream::ui::{Response, ResponseBody};
+use turnstream::{Error, Event};
+
+/// Reads a body to its end.
+async fn body_text<S>(response: Response<ResponseBody<S>>) -> String
+where
+    S: futures::Stream<Item = Result<Event, Error>>,
+{
+    let body: Vec<_> = response.body.try_collect().await.unwrap();
+    String::from_utf8(body.concat()).unwrap()
+}

@@ -33,6 +33,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("replay", 9),
     ("task", 9),
     ("testing", 9),
+    ("hub", 10),
     ("ui", 11),
     ("guide", 10),
 ];

@@ -10,6 +10,7 @@
 //! | `wires` | encoding, decoding and framing on every wire |
 //! | `runs` | runs pulled to an event or to their end |
 //! | `world` | an agent with one tool, and a run that has ended |
+//! | `conversations` | runs of every kind, as their events |
 //! | `random_agent` | a model, tools and hooks that behave at random, by seed |
 //! | `clock` | a runtime whose clock is paused |
 //! | `seeded_random` | the random numbers of a seed |
@@ -25,6 +26,7 @@
 pub(crate) mod buffer;
 pub(crate) mod clock;
 pub(crate) mod compaction;
+pub(crate) mod conversations;
 pub(crate) mod corpus;
 pub(crate) mod items;
 pub(crate) mod models;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use turnstream::item::{ItemKind, ToolResult};
 use turnstream::{History, Item, Journal};
 
-use crate::runs::Events;
+use crate::support::conversations::Events;
 
 /// The messages of one agent: words with calls, reasoning, and results, the last sorted by call.
 #[derive(Debug, Default, PartialEq)]

@@ -6,7 +6,8 @@ use turnstream::ui::ag_ui::{AgUi, RunRequest};
 use turnstream::ui::{ClientLimits, ErrorTexts};
 
 use super::grammar;
-use crate::runs::{Events, body_text, conversations};
+use crate::body_text;
+use crate::support::conversations::{Events, conversations};
 
 /// The first request of a conversation.
 pub(super) fn first_request() -> Value {

@@ -7,7 +7,7 @@ use super::projection::{expected, found};
 use super::streams::{body_of, first_request};
 use crate::clients::Clients;
 use crate::mutations::{Mutation, Table};
-use crate::runs::conversations;
+use crate::support::conversations::conversations;
 
 /// What the client answers to the calls that wait: approvals, and results of its own tools.
 fn next_input(read: &Value, run: usize) -> Value {

@@ -17,7 +17,7 @@ use turnstream::item::{ItemKind, PendingCall, ResultKind, ToolResult};
 use turnstream::ui::ai_sdk::Version;
 use turnstream::{Event, History, Journal};
 
-use crate::runs::Events;
+use crate::support::conversations::Events;
 
 /// The steps that these runs should have left.
 pub(crate) fn expected_steps(start: &History, runs: &[Events], version: Version) -> Vec<Value> {

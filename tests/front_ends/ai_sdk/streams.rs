@@ -10,7 +10,8 @@ use turnstream::ui::ai_sdk::{AiSdk, Version};
 
 use super::grammar;
 use super::projection::{expected_steps, steps_of_message};
-use crate::runs::{Conversation, Events, agent_of_conversations, body_text, conversations};
+use crate::body_text;
+use crate::support::conversations::{Conversation, Events, agent_of_conversations, conversations};
 
 pub(super) const VERSIONS: [Version; 3] = [Version::V5, Version::V6, Version::V7];
 

@@ -10,7 +10,7 @@ use super::projection::{expected_steps, steps_of_message};
 use super::streams::{VERSIONS, body_of};
 use crate::clients::Clients;
 use crate::mutations::{Mutation, Table};
-use crate::runs::{Conversation, Events, conversations};
+use crate::support::conversations::{Conversation, Events, conversations};
 
 /// The releases that read what is sent for a version: its first one, which is the strictest, and the newest of
 /// it and of those behind it.

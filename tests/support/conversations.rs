@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use serde_json::json;
 use turnstream::agent::State;
 use turnstream::agent::hook::{Hook, HookFuture};
@@ -13,7 +13,6 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::session::{MemoryStore, Session, SessionState};
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, ToolUpdate, Verdict};
 use turnstream::turn::TurnEvent;
-use turnstream::ui::{Response, ResponseBody};
 use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Request, Steps, Toolkit, TurnStreamExt,
     loop_stream,
@@ -340,13 +339,4 @@ fn pending(session: &Session) -> Vec<PendingCall> {
         SessionState::Pending { calls } => calls,
         _ => Vec::new(),
     }
-}
-
-/// Reads a body to its end.
-pub(crate) async fn body_text<S>(response: Response<ResponseBody<S>>) -> String
-where
-    S: futures::Stream<Item = Result<Event, Error>>,
-{
-    let body: Vec<_> = response.body.try_collect().await.unwrap();
-    String::from_utf8(body.concat()).unwrap()
 }

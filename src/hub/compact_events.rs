@@ -1,0 +1,248 @@
+//! The fewest events that say the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::event::{Event, ToolEvent};
+use crate::item::ToolResult;
+use crate::turn::{ReasoningKind, Text, TurnEvent};
+
+/// The events of a run so far, without those that later ones made needless: a turn that is complete has no
+/// deltas, and a call has its last progress alone. Folding them gives what folding all events gives.
+#[derive(Debug, Default)]
+pub(super) struct CompactEvents {
+    entries: BTreeMap<u64, Entry>,
+    next: u64,
+    /// Those of the run itself and of each sub-agent, by the calls that lead to it.
+    lanes: Vec<Lane>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Event(Arc<Event>),
+    /// Deltas with the same key, as one.
+    Delta {
+        parents: Parents,
+        key: DeltaKey,
+        text: String,
+    },
+}
+
+/// The ids and the names of the calls that lead to a sub-agent.
+type Parents = Arc<[(String, String)]>;
+
+#[derive(Debug, PartialEq, Eq)]
+enum DeltaKey {
+    Text(u32),
+    Refusal(u32),
+    Reasoning(u32, ReasoningKind),
+    Arguments(String),
+}
+
+/// One run: the agent's, or that of a sub-agent.
+#[derive(Debug)]
+struct Lane {
+    parents: Parents,
+    /// The events of the turn that streams.
+    open_turn: Vec<u64>,
+    /// The last progress of each call.
+    progress: HashMap<String, u64>,
+}
+
+impl CompactEvents {
+    pub(super) fn observe(&mut self, event: &Arc<Event>) {
+        let (lane, inner) = self.lane_of(event);
+        match inner {
+            Event::Unknown => {}
+            Event::Turn(inner) => self.turn_event(lane, inner, event),
+            Event::Tool(inner) => self.tool_event(lane, inner, event),
+            // Whatever streams until here is a turn that broke off, which stays.
+            Event::TurnStarted { .. }
+            | Event::Appended { .. }
+            | Event::Rewritten { .. }
+            | Event::Finished(_) => {
+                self.lanes[lane].open_turn.clear();
+                self.push(Entry::Event(Arc::clone(event)));
+            }
+            Event::Continued { .. } | Event::Nested { .. } => {
+                self.push(Entry::Event(Arc::clone(event)));
+            }
+        }
+    }
+
+    pub(super) fn to_events(&self) -> Vec<Arc<Event>> {
+        self.entries.values().map(Entry::to_event).collect()
+    }
+
+    fn push(&mut self, entry: Entry) -> u64 {
+        let at = self.next;
+        self.next += 1;
+        self.entries.insert(at, entry);
+        at
+    }
+
+    /// The lane of an event, and the event as that run has it.
+    fn lane_of<'a>(&mut self, event: &'a Event) -> (usize, &'a Event) {
+        let mut parents: Vec<(&str, &str)> = Vec::new();
+        let mut inner = event;
+        while let Event::Nested { call_id, name, event }
+        | Event::Tool(ToolEvent::Nested { call_id, name, event }) = inner
+        {
+            parents.push((call_id, name));
+            inner = event;
+        }
+        let is_it = |lane: &Lane| {
+            let ids = lane.parents.iter().map(|(call_id, _)| call_id.as_str());
+            ids.eq(parents.iter().map(|(call_id, _)| *call_id))
+        };
+        // The newest is looked at first: it is the one that runs.
+        let at = self.lanes.iter().rposition(is_it).unwrap_or_else(|| {
+            let owned = |&(call_id, name): &(&str, &str)| (call_id.to_owned(), name.to_owned());
+            self.lanes.push(Lane {
+                parents: parents.iter().map(owned).collect(),
+                open_turn: Vec::new(),
+                progress: HashMap::new(),
+            });
+            self.lanes.len() - 1
+        });
+        (at, inner)
+    }
+
+    fn turn_event(&mut self, lane: usize, inner: &TurnEvent, event: &Arc<Event>) {
+        match inner {
+            TurnEvent::TextDelta { index, text } => self.delta(lane, DeltaKey::Text(*index), text),
+            TurnEvent::RefusalDelta { index, text } => {
+                self.delta(lane, DeltaKey::Refusal(*index), text);
+            }
+            TurnEvent::ReasoningDelta { index, text, kind } => {
+                self.delta(lane, DeltaKey::Reasoning(*index, *kind), text);
+            }
+            TurnEvent::ToolCallArgsDelta { call_id, delta } => {
+                self.delta(lane, DeltaKey::Arguments(call_id.clone()), delta);
+            }
+            TurnEvent::Retracted { .. } | TurnEvent::TurnComplete { .. } => {
+                for at in std::mem::take(&mut self.lanes[lane].open_turn) {
+                    self.entries.remove(&at);
+                }
+                self.push(Entry::Event(Arc::clone(event)));
+            }
+            TurnEvent::UsageUpdate { .. } => {
+                self.remove_from_turn(lane, |entry| {
+                    matches!(entry.turn_event(), Some(TurnEvent::UsageUpdate { .. }))
+                });
+                self.push_to_turn(lane, Entry::Event(Arc::clone(event)));
+            }
+            TurnEvent::ToolCallStart { .. }
+            | TurnEvent::ToolCallEnd { .. }
+            | TurnEvent::Retrying { .. } => {
+                self.push_to_turn(lane, Entry::Event(Arc::clone(event)));
+            }
+        }
+    }
+
+    fn tool_event(&mut self, lane: usize, inner: &ToolEvent, event: &Arc<Event>) {
+        if let ToolEvent::Progress { call_id, .. } | ToolEvent::Output(ToolResult { call_id, .. }) =
+            inner
+            && let Some(at) = self.lanes[lane].progress.remove(call_id.as_str())
+        {
+            self.entries.remove(&at);
+        }
+        let at = self.push(Entry::Event(Arc::clone(event)));
+        if let ToolEvent::Progress { call_id, .. } = inner {
+            self.lanes[lane].progress.insert(call_id.clone(), at);
+        }
+    }
+
+    fn push_to_turn(&mut self, lane: usize, entry: Entry) {
+        let at = self.push(entry);
+        self.lanes[lane].open_turn.push(at);
+    }
+
+    fn remove_from_turn(&mut self, lane: usize, is_it: impl Fn(&Entry) -> bool) {
+        let entries = &mut self.entries;
+        self.lanes[lane].open_turn.retain(|at| {
+            let goes = entries.get(at).is_some_and(&is_it);
+            if goes {
+                entries.remove(at);
+            }
+            !goes
+        });
+    }
+
+    /// Adds a delta to the newest of the block it belongs to.
+    fn delta(&mut self, lane: usize, key: DeltaKey, delta: &Text) {
+        for at in self.lanes[lane].open_turn.iter().rev() {
+            match self.entries.get_mut(at) {
+                Some(Entry::Delta { key: other, text, .. }) if *other == key => {
+                    text.push_str(delta);
+                    return;
+                }
+                Some(entry) if entry.is_of_same_block(&key) => break,
+                _ => {}
+            }
+        }
+        let parents = Arc::clone(&self.lanes[lane].parents);
+        self.push_to_turn(lane, Entry::Delta { parents, key, text: delta.to_string() });
+    }
+}
+
+impl Entry {
+    /// Whether deltas before it are of another block than those after it, or have another kind.
+    fn is_of_same_block(&self, key: &DeltaKey) -> bool {
+        match (self, key) {
+            (Self::Delta { key: other, .. }, _) => match (other, key) {
+                (
+                    DeltaKey::Text(a) | DeltaKey::Refusal(a),
+                    DeltaKey::Text(b) | DeltaKey::Refusal(b),
+                )
+                | (DeltaKey::Reasoning(a, _), DeltaKey::Reasoning(b, _)) => a == b,
+                _ => false,
+            },
+            (Self::Event(_), DeltaKey::Arguments(id)) => match self.turn_event() {
+                Some(
+                    TurnEvent::ToolCallStart { call_id, .. } | TurnEvent::ToolCallEnd { call_id },
+                ) => call_id == id,
+                _ => false,
+            },
+            (Self::Event(_), _) => false,
+        }
+    }
+
+    /// The event of a turn that this is, of the run or of a sub-agent.
+    fn turn_event(&self) -> Option<&TurnEvent> {
+        let Self::Event(event) = self else { return None };
+        let mut inner: &Event = event;
+        loop {
+            match inner {
+                Event::Nested { event, .. } | Event::Tool(ToolEvent::Nested { event, .. }) => {
+                    inner = event;
+                }
+                Event::Turn(event) => return Some(event),
+                _ => return None,
+            }
+        }
+    }
+
+    fn to_event(&self) -> Arc<Event> {
+        let (parents, key, text) = match self {
+            Self::Event(event) => return Arc::clone(event),
+            Self::Delta { parents, key, text } => (parents, key, Text::from(text.as_str())),
+        };
+        let event = Event::Turn(match key {
+            DeltaKey::Text(index) => TurnEvent::TextDelta { index: *index, text },
+            DeltaKey::Refusal(index) => TurnEvent::RefusalDelta { index: *index, text },
+            DeltaKey::Reasoning(index, kind) => {
+                TurnEvent::ReasoningDelta { index: *index, text, kind: *kind }
+            }
+            DeltaKey::Arguments(id) => {
+                TurnEvent::ToolCallArgsDelta { call_id: id.clone(), delta: text }
+            }
+        });
+        let wrap = |event, (call_id, name): &(String, String)| Event::Nested {
+            call_id: call_id.clone(),
+            name: name.clone(),
+            event: Box::new(event),
+        };
+        Arc::new(parents.iter().rev().fold(event, wrap))
+    }
+}

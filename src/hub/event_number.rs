@@ -1,0 +1,84 @@
+//! The number of an event.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The number of an event in the log of its run: `{run}.{epoch}-{number}`.
+///
+/// It is what a reader sends when it connects again, as the id of a server-sent event for example. For a reader
+/// it is a word without a meaning. Numbers of one run rise with each event, and an attempt at the run that
+/// follows another has a higher epoch.
+///
+/// ```
+/// use turnstream::hub::EventNumber;
+///
+/// let number: EventNumber = "5f0c.1-42".parse().unwrap();
+/// assert_eq!(number.run(), "5f0c");
+/// assert_eq!(number.to_string(), "5f0c.1-42");
+/// assert!("42".parse::<EventNumber>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EventNumber {
+    run: Arc<str>,
+    epoch: u64,
+    number: u64,
+}
+
+impl EventNumber {
+    /// The number of an event of this run.
+    pub fn new(run: impl Into<Arc<str>>, epoch: u64, number: u64) -> Self {
+        Self { run: run.into(), epoch, number }
+    }
+
+    /// The id of the run.
+    pub fn run(&self) -> &str {
+        &self.run
+    }
+
+    /// Which attempt at the run it is, from 1.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Which entry of this attempt it is, from 0.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where it stands in the log of its run.
+    pub(super) fn position(&self) -> (u64, u64) {
+        (self.epoch, self.number)
+    }
+}
+
+impl fmt::Display for EventNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}-{}", self.run, self.epoch, self.number)
+    }
+}
+
+/// A text that is not the number of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the number of an event")]
+pub struct ParseEventNumberError;
+
+impl FromStr for EventNumber {
+    type Err = ParseEventNumberError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (run, position) = text.rsplit_once('.')?;
+            let (epoch, number) = position.split_once('-')?;
+            (!run.is_empty()).then_some(())?;
+            Some(Self::new(run, parse_digits(epoch)?, parse_digits(number)?))
+        };
+        parse().ok_or(ParseEventNumberError)
+    }
+}
+
+/// A number as `Display` writes it.
+fn parse_digits(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
+}

@@ -1,0 +1,81 @@
+//! Inboxes in the memory of this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use futures::channel::{mpsc, oneshot};
+use futures::future::{BoxFuture, FutureExt, ready};
+use futures::stream::{BoxStream, StreamExt};
+
+use crate::agent::InputReceipt;
+use crate::error::{Error, ErrorKind};
+use crate::hub::NotRunning;
+use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
+use crate::lock::lock_ignoring_poison;
+
+/// So many commands may wait for a run that is busy.
+const MAX_WAITING: usize = 1_000;
+
+/// The inboxes of runs in the memory of this process. Clones share them.
+///
+/// At most 1,000 commands wait for one run; more are refused.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryInbox(Arc<Mutex<HashMap<String, mpsc::Sender<SentCommand>>>>);
+
+impl MemoryInbox {
+    /// No inboxes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    async fn send_command(
+        &self,
+        run: &str,
+        id: String,
+        command: Command,
+    ) -> Result<InputReceipt, Error> {
+        let not_running = || Error::from(NotRunning { run: run.to_owned() });
+        let (answer, answered) = oneshot::channel();
+        let command = SentCommand::new(id.clone(), command, |done| {
+            let _ = answer.send(done);
+        });
+        let sent = {
+            let mut inboxes = lock_ignoring_poison(&self.0);
+            // A clone of the sender would have room of its own.
+            let sender = inboxes.get_mut(run).ok_or_else(not_running)?;
+            sender.try_send(command).map_err(|error| error.is_full())
+        };
+        match sent {
+            Ok(()) => {}
+            Err(true) => {
+                let message = "too many commands wait for the run";
+                return Err(Error::new(ErrorKind::Overloaded, message));
+            }
+            Err(false) => return Err(not_running()),
+        }
+        answered.await.map_err(|_| not_running())??;
+        Ok(InputReceipt { id })
+    }
+}
+
+impl CommandInbox for MemoryInbox {
+    fn open<'a>(
+        &'a self,
+        run: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>> {
+        let (sender, commands) = mpsc::channel(MAX_WAITING);
+        let mut inboxes = lock_ignoring_poison(&self.0);
+        inboxes.retain(|_, sender| !sender.is_closed());
+        inboxes.insert(run.to_owned(), sender);
+        ready(Ok(commands.boxed())).boxed()
+    }
+
+    fn send<'a>(
+        &'a self,
+        run: &'a str,
+        id: String,
+        command: Command,
+    ) -> BoxFuture<'a, Result<InputReceipt, Error>> {
+        self.send_command(run, id, command).boxed()
+    }
+}

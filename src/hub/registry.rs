@@ -1,0 +1,344 @@
+//! Which runs there are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures::task::AtomicWaker;
+use tokio::time::Instant;
+
+use crate::agent::RunHandle;
+use crate::error::{Error, ErrorKind};
+use crate::lock::lock_ignoring_poison;
+use crate::task::OwnedTask;
+
+/// A run, as those see it who are not its runner.
+pub(super) struct RunPlace {
+    pub(super) run: Arc<str>,
+    pub(super) key: String,
+    pub(super) handle: Option<RunHandle>,
+    /// Woken by readers that come and go.
+    pub(super) runner_waker: AtomicWaker,
+    pub(super) task: OnceLock<OwnedTask>,
+    has_ended: AtomicBool,
+    /// When each reader came.
+    readers: Mutex<BTreeMap<u64, Instant>>,
+}
+
+impl RunPlace {
+    pub(super) fn new(run: Arc<str>, key: String, handle: Option<RunHandle>) -> Self {
+        Self {
+            run,
+            key,
+            handle,
+            runner_waker: AtomicWaker::new(),
+            task: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
+            readers: Mutex::default(),
+        }
+    }
+
+    /// Drops what runs, in this call.
+    pub(super) fn close(&self) {
+        if let Some(task) = self.task.get() {
+            task.close();
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn add_reader(&self) -> u64 {
+        let mut readers = lock_ignoring_poison(&self.readers);
+        let id = readers.last_key_value().map_or(0, |(last, _)| last + 1);
+        readers.insert(id, Instant::now());
+        drop(readers);
+        self.runner_waker.wake();
+        id
+    }
+
+    pub(super) fn remove_reader(&self, id: u64) {
+        lock_ignoring_poison(&self.readers).remove(&id);
+        self.runner_waker.wake();
+    }
+
+    pub(super) fn reader_count(&self) -> usize {
+        lock_ignoring_poison(&self.readers).len()
+    }
+
+    /// How long the reader has been there that came first.
+    pub(super) fn oldest_reader(&self) -> Option<Duration> {
+        lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
+    }
+}
+
+/// The runs of a hub, and who waits for a run to begin or to end.
+#[derive(Default)]
+pub(super) struct Registry(Mutex<RegistryState>);
+
+#[derive(Default)]
+struct RegistryState {
+    /// Those that run, and those that have ended and whose log is kept.
+    runs: HashMap<Arc<str>, Arc<RunPlace>>,
+    keys: HashMap<String, KeyState>,
+    is_closed: bool,
+    next_waiter: u64,
+    /// Wait for the last run to end.
+    idle_waiters: HashMap<u64, Waker>,
+}
+
+#[derive(Default)]
+struct KeyState {
+    occupant: Option<Occupant>,
+    /// Wait for a run to begin or to end.
+    waiters: HashMap<u64, Waker>,
+}
+
+enum Occupant {
+    Reserved,
+    Run(Arc<RunPlace>),
+}
+
+impl RegistryState {
+    fn wake_key(&mut self, key: &str) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.waiters.drain().for_each(|(_, waker)| waker.wake());
+            if state.occupant.is_none() {
+                self.keys.remove(key);
+            }
+        }
+        if self.is_idle() {
+            self.idle_waiters.drain().for_each(|(_, waker)| waker.wake());
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.keys.values().all(|key| key.occupant.is_none())
+    }
+}
+
+impl Registry {
+    /// Takes a key for a run.
+    pub(super) fn reserve(&self, key: &str) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(ShuttingDown.into());
+        }
+        let occupant = &mut state.keys.entry(key.to_owned()).or_default().occupant;
+        if occupant.is_some() {
+            return Err(AlreadyRunning { key: key.to_owned() }.into());
+        }
+        *occupant = Some(Occupant::Reserved);
+        Ok(())
+    }
+
+    /// Gives a key back for which no run was started.
+    pub(super) fn release(&self, key: &str) {
+        let mut state = self.lock();
+        if let Some(key) = state.keys.get_mut(key) {
+            key.occupant.take_if(|occupant| matches!(occupant, Occupant::Reserved));
+        }
+        state.wake_key(key);
+    }
+
+    /// Puts a run under the key that was taken for it.
+    pub(super) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Err(ShuttingDown.into());
+        }
+        let replaced = state.runs.insert(Arc::clone(&place.run), Arc::clone(place));
+        let key = state.keys.entry(place.key.clone()).or_default();
+        key.occupant = Some(Occupant::Run(Arc::clone(place)));
+        state.wake_key(&place.key);
+        drop(state);
+        drop(replaced);
+        Ok(())
+    }
+
+    /// The run is over, and its key free.
+    pub(super) fn end(&self, place: &RunPlace) {
+        if place.has_ended.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let mut state = self.lock();
+        let key = state.keys.get_mut(&place.key);
+        let is_it = |occupant: &mut Occupant| matches!(occupant, Occupant::Run(other) if std::ptr::eq(&raw const **other, place));
+        let ended = key.and_then(|key| key.occupant.take_if(is_it));
+        state.wake_key(&place.key);
+        drop(state);
+        drop(ended);
+    }
+
+    /// The log of the run is gone.
+    pub(super) fn forget(&self, place: &RunPlace) {
+        let mut state = self.lock();
+        let is_it = |other: &Arc<RunPlace>| std::ptr::eq(&raw const **other, place);
+        let forgotten = match state.runs.get(&place.run).is_some_and(is_it) {
+            true => state.runs.remove(&place.run),
+            false => None,
+        };
+        drop(state);
+        drop(forgotten);
+    }
+
+    /// The run that has the key.
+    pub(super) fn current(&self, key: &str) -> Option<Arc<RunPlace>> {
+        match self.lock().keys.get(key)?.occupant.as_ref()? {
+            Occupant::Run(place) => Some(Arc::clone(place)),
+            Occupant::Reserved => None,
+        }
+    }
+
+    /// A run whose log is there.
+    pub(super) fn run(&self, run: &str) -> Option<Arc<RunPlace>> {
+        self.lock().runs.get(run).cloned()
+    }
+
+    pub(super) fn runs(&self) -> Vec<Arc<RunPlace>> {
+        self.lock().runs.values().cloned().collect()
+    }
+
+    /// No run begins from here on.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.is_closed = true;
+        let keys: Vec<String> = state.keys.keys().cloned().collect();
+        for key in keys {
+            state.wake_key(&key);
+        }
+    }
+
+    /// Ready when a run has the key.
+    pub(super) fn poll_current(
+        &self,
+        key: &str,
+        waiter: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Arc<RunPlace>, Error>> {
+        self.poll_key(key, waiter, cx, |occupant| match occupant {
+            Some(Occupant::Run(place)) => Some(Arc::clone(place)),
+            Some(Occupant::Reserved) | None => None,
+        })
+    }
+
+    /// Ready when the key was taken for a run.
+    pub(super) fn poll_reserve(
+        &self,
+        key: &str,
+        waiter: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        self.poll_key(key, waiter, cx, |occupant| match occupant {
+            Some(_) => None,
+            None => {
+                *occupant = Some(Occupant::Reserved);
+                Some(())
+            }
+        })
+    }
+
+    fn poll_key<T>(
+        &self,
+        key: &str,
+        waiter: &mut Option<u64>,
+        cx: &mut Context<'_>,
+        find: impl FnOnce(&mut Option<Occupant>) -> Option<T>,
+    ) -> Poll<Result<T, Error>> {
+        let mut state = self.lock();
+        if state.is_closed {
+            return Poll::Ready(Err(ShuttingDown.into()));
+        }
+        let id = *waiter.get_or_insert(state.next_waiter);
+        state.next_waiter = state.next_waiter.max(id + 1);
+        let key = state.keys.entry(key.to_owned()).or_default();
+        match find(&mut key.occupant) {
+            Some(found) => {
+                key.waiters.remove(&id);
+                Poll::Ready(Ok(found))
+            }
+            None => {
+                key.waiters.insert(id, cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Takes a waiter away that was dropped.
+    pub(super) fn stop_waiting(&self, key: &str, waiter: Option<u64>) {
+        let Some(id) = waiter else { return };
+        let mut state = self.lock();
+        if let Some(entry) = state.keys.get_mut(key) {
+            entry.waiters.remove(&id);
+            if entry.occupant.is_none() && entry.waiters.is_empty() {
+                state.keys.remove(key);
+            }
+        }
+    }
+
+    /// Ready when no run has a key.
+    pub(super) fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.is_idle() {
+            return Poll::Ready(());
+        }
+        let id = state.next_waiter;
+        state.next_waiter += 1;
+        state.idle_waiters.insert(id, cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, RegistryState> {
+        // Nothing of a user runs while it is held.
+        lock_ignoring_poison(&self.0)
+    }
+}
+
+/// The source of an error: a run has the key already.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a run of `{key}` is running")]
+pub struct AlreadyRunning {
+    /// The key.
+    pub key: String,
+}
+
+impl AlreadyRunning {
+    /// Finds it in an error.
+    pub fn from_error(error: &Error) -> Option<&Self> {
+        error.find_source()
+    }
+}
+
+impl From<AlreadyRunning> for Error {
+    fn from(running: AlreadyRunning) -> Self {
+        Self::new(ErrorKind::Conflict, running.to_string()).with_source(running)
+    }
+}
+
+/// The source of an error: the hub begins no runs any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the hub is shutting down")]
+pub struct ShuttingDown;
+
+impl ShuttingDown {
+    /// Finds it in an error.
+    pub fn from_error(error: &Error) -> Option<&Self> {
+        error.find_source()
+    }
+}
+
+impl From<ShuttingDown> for Error {
+    fn from(shutting_down: ShuttingDown) -> Self {
+        Self::new(ErrorKind::Other, shutting_down.to_string()).with_source(shutting_down)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("runs", &self.lock().runs.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! A run so far.
+
+use std::sync::Arc;
+
+use crate::event::{Event, ToolEvent};
+use crate::item::{History, PendingCall};
+use crate::journal::Journal;
+use crate::session::{Session, SessionState};
+use crate::usage::Usage;
+
+/// A run so far: the history that it began with, and events that say what has happened since.
+///
+/// The events are fewer than the run had: a complete turn has no deltas, what was taken back is gone, and of a
+/// tool's progress there is the last. Folding them gives what folding all of them gives, so a reader that has
+/// nothing begins with them and continues with the events that follow.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    run: Option<Arc<str>>,
+    start: History,
+    starts_at: Option<u64>,
+    events: Vec<Arc<Event>>,
+    pending: Vec<PendingCall>,
+}
+
+impl Snapshot {
+    pub(super) fn of_run(
+        run: &Arc<str>,
+        start: &History,
+        starts_at: Option<u64>,
+        events: Vec<Arc<Event>>,
+    ) -> Self {
+        let (run, start) = (Some(Arc::clone(run)), start.clone());
+        Self { run, start, starts_at, events, pending: Vec::new() }
+    }
+
+    /// A session that no run is working on.
+    pub fn of_session(session: &Session) -> Self {
+        let pending = match session.state() {
+            SessionState::Pending { calls } => calls,
+            SessionState::Idle | SessionState::Unfinished { .. } => Vec::new(),
+        };
+        Self {
+            run: None,
+            start: session.history(),
+            starts_at: Some(session.version()),
+            events: Vec::new(),
+            pending,
+        }
+    }
+
+    /// The run; `None` if none is working on the session.
+    pub fn run(&self) -> Option<&str> {
+        self.run.as_deref()
+    }
+
+    /// The history that the run began with.
+    pub fn start(&self) -> &History {
+        &self.start
+    }
+
+    /// How many entries the session had when the run began; `None` for a run without a session.
+    pub fn starts_at(&self) -> Option<u64> {
+        self.starts_at
+    }
+
+    /// The events since, to be folded over [`start`](Self::start).
+    pub fn events(&self) -> &[Arc<Event>] {
+        &self.events
+    }
+
+    /// The fold of all of it.
+    pub fn to_journal(&self) -> Journal {
+        let journal = Journal::new(self.start.clone());
+        for event in &self.events {
+            journal.observe(event);
+        }
+        journal
+    }
+
+    /// The history so far, with the turn that streams as an interrupted one.
+    pub fn history(&self) -> History {
+        self.to_journal().history()
+    }
+
+    /// The tokens that the run has used so far, with those of its sub-agents.
+    pub fn usage(&self) -> Usage {
+        let journal = self.to_journal();
+        journal.usage() + journal.nested_usage()
+    }
+
+    /// The calls that wait for a verdict.
+    pub fn pending_calls(&self) -> Vec<PendingCall> {
+        let mut pending = self.pending.clone();
+        for event in &self.events {
+            match &**event {
+                Event::Finished(outcome) => pending.clone_from(&outcome.pending),
+                event => {
+                    if let Some(call) = event.approval_request() {
+                        pending.push(call);
+                    }
+                    pending.retain(|call| !is_settled_by(call, event));
+                }
+            }
+        }
+        pending
+    }
+}
+
+/// Whether the call has its verdict or its result with this event.
+fn is_settled_by(call: &PendingCall, event: &Event) -> bool {
+    let mut path = call.path.iter();
+    let mut inner = event;
+    while let Event::Nested { call_id, event, .. } = inner {
+        if path.next() != Some(call_id) {
+            return false;
+        }
+        inner = event;
+    }
+    match inner {
+        Event::Tool(ToolEvent::Started { call_id, .. }) => {
+            path.next().is_none() && *call_id == call.call_id
+        }
+        // A result settles whatever its sub-agents have asked.
+        Event::Tool(ToolEvent::Output(result)) => {
+            result.call_id == *path.next().unwrap_or(&call.call_id)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,65 @@
+//! The runs that a hub takes.
+
+use std::fmt;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, Stream};
+
+use crate::agent::{Run, RunHandle};
+use crate::error::Error;
+use crate::event::Event;
+use crate::item::History;
+use crate::session::SessionRun;
+
+/// A stream of events for a hub, with the history that it begins with.
+///
+/// A [`Run`] and a [`SessionRun`] are made into one as they are, before the first poll.
+pub struct RunSource {
+    pub(super) events: BoxStream<'static, Result<Event, Error>>,
+    pub(super) start: History,
+    pub(super) starts_at: Option<u64>,
+    /// `None` for a stream that takes no commands.
+    pub(super) handle: Option<RunHandle>,
+    pub(super) run_id: Option<String>,
+}
+
+impl RunSource {
+    /// A loop of your own, which begins with this history. It takes no commands; to end it, the hub drops it.
+    pub fn new(
+        history: History,
+        events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
+    ) -> Self {
+        let events = events.boxed();
+        Self { events, start: history, starts_at: None, handle: None, run_id: None }
+    }
+
+    /// Gives the run this id instead of a drawn one: it is another attempt at a run that was begun elsewhere,
+    /// which may append nothing from then on.
+    pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
+        self.run_id = Some(id.into());
+        self
+    }
+}
+
+impl From<Run> for RunSource {
+    fn from(run: Run) -> Self {
+        let handle = run.handle();
+        Self { handle: Some(handle.clone()), ..Self::new(handle.history(), run) }
+    }
+}
+
+impl From<SessionRun> for RunSource {
+    fn from(run: SessionRun) -> Self {
+        let (handle, starts_at) = (run.handle(), Some(run.starts_at()));
+        Self { starts_at, handle: Some(handle.clone()), ..Self::new(handle.history(), run) }
+    }
+}
+
+impl fmt::Debug for RunSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunSource")
+            .field("history", &self.start.id())
+            .field("run_id", &self.run_id)
+            .finish_non_exhaustive()
+    }
+}

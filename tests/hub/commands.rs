@@ -1,0 +1,105 @@
+//! Commands reach the run, in order, or say why not.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use turnstream::event::{AppendReason, EndReason};
+use turnstream::hub::{Command, Hub, HubEvent, NotRunning, RunSource};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolSpec, Verdict};
+use turnstream::{Agent, ErrorKind, Event, History, Item};
+
+fn agent(replies: impl IntoIterator<Item = Reply>) -> Agent {
+    let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
+    Agent::new(Scripted::new(replies)).with_tools([delete]).interactive()
+}
+
+async fn start(agent: &Agent) -> (Hub, String) {
+    let hub = Hub::new();
+    let run = hub.start("key", agent.run("Go")).await.unwrap().detach();
+    (hub, run)
+}
+
+async fn events_of(hub: &Hub, run: &str) -> Vec<Event> {
+    let events = hub.read_run(run, None).unwrap().into_events();
+    events.map(Result::unwrap).collect().await
+}
+
+#[tokio::test]
+async fn input_is_appended_under_the_id_of_its_receipt_and_in_order() {
+    let slow = Reply::new().delay(Duration::from_millis(1)).say("One.");
+    let (hub, run) = start(&agent([slow, Reply::text("Two."), Reply::text("Three.")])).await;
+    let mut expected = Vec::new();
+    for text in ["first", "second"] {
+        let command = Command::FollowUp(vec![Item::user(text)]);
+        expected.push((hub.send(&run, command).await.unwrap().id, text.to_owned()));
+    }
+    let events = events_of(&hub, &run).await;
+    let appended: Vec<(String, String)> = (events.iter())
+        .filter_map(|event| match event {
+            Event::Appended { why: AppendReason::FollowUp, id, items } => {
+                Some((id.clone(), items[0].as_user()?.text()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(appended, expected);
+}
+
+#[tokio::test]
+async fn a_verdict_answers_the_call_and_a_second_one_is_refused() {
+    let call = Reply::new().call("delete", json!({ "file": "notes" }));
+    let (hub, run) = start(&agent([call, Reply::text("Done.")])).await;
+    let mut reader = hub.read("key", None).unwrap();
+    let call = loop {
+        let Some(Ok(HubEvent::Event { event, .. })) = reader.next().await else { continue };
+        if let Some(call) = event.approval_request() {
+            break call;
+        }
+    };
+    let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = hub.read("key", None).unwrap().next().await
+    else {
+        panic!("a new reader begins with a snapshot");
+    };
+    drop(snapshot);
+    let mut forged = call.clone();
+    forged.arguments = r#"{"file":"everything"}"#.to_owned();
+    let verdict = |call| Command::Verdict { call, verdict: Verdict::Approve };
+    let refused = hub.send(&run, verdict(forged)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+    assert!(NotRunning::from_error(&refused).is_none());
+    hub.send(&run, verdict(call.clone())).await.unwrap();
+    hub.send(&run, verdict(call)).await.unwrap_err();
+    let rest: Vec<_> = reader.into_events().map(Result::unwrap).collect().await;
+    assert_eq!(rest.last().unwrap().outcome().unwrap().text, "Done.");
+}
+
+#[tokio::test]
+async fn a_command_to_a_run_that_is_over_or_to_none_says_so() {
+    let (hub, run) = start(&agent([Reply::text("Done.")])).await;
+    events_of(&hub, &run).await;
+    for run in [run.as_str(), "no such run"] {
+        let refused = hub.send(run, Command::Interrupt).await.unwrap_err();
+        assert_eq!(NotRunning::from_error(&refused).unwrap().run, run);
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_the_run() {
+    let endless = Reply::new().say("One").delay(Duration::from_hours(1)).say("two");
+    let (hub, run) = start(&agent([endless])).await;
+    hub.send(&run, Command::Interrupt).await.unwrap();
+    let events = events_of(&hub, &run).await;
+    assert!(matches!(events.last().unwrap().outcome().unwrap().reason, EndReason::Interrupted(_)));
+}
+
+#[tokio::test]
+async fn a_stream_that_is_no_run_takes_no_commands() {
+    let hub = Hub::new();
+    let source = RunSource::new(History::from_id("h"), futures::stream::pending());
+    let run = hub.start("key", source).await.unwrap().detach();
+    let refused = hub.send(&run, Command::Interrupt).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+}

@@ -1,0 +1,174 @@
+//! The fold of what a reader gets, from any number on, is the fold of the run.
+
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt, stream};
+use turnstream::event::{EndReason, InterruptedPhase};
+use turnstream::hub::{Hub, HubEvent, RunSource};
+use turnstream::turn::{Text, TurnEvent};
+use turnstream::{Event, History, Item, Journal, Outcome, Usage};
+
+use crate::support::conversations::{Conversation, Events, conversations};
+
+/// All that a fold tells, of sub-agents too.
+type Told =
+    (History, Vec<Item>, Usage, Usage, InterruptedPhase, bool, Outcome, Vec<(String, History)>);
+
+fn told(journal: &Journal) -> Told {
+    let nested = journal.nested_call_ids().into_iter();
+    let nested = nested.map(|id| (id.clone(), journal.nested_journal(&id).unwrap().history()));
+    (
+        journal.history(),
+        journal.new_items(),
+        journal.usage(),
+        journal.nested_usage(),
+        journal.phase(),
+        journal.has_open_turn(),
+        journal.outcome(EndReason::Pending, None),
+        nested.collect(),
+    )
+}
+
+fn fold<'a>(start: &History, events: impl IntoIterator<Item = &'a Event>) -> Journal {
+    let journal = Journal::new(start.clone());
+    events.into_iter().for_each(|event| journal.observe(event));
+    journal
+}
+
+/// What a reader does: a snapshot replaces what it has.
+fn apply(journal: &mut Journal, event: &HubEvent) {
+    match event {
+        HubEvent::Snapshot { snapshot, .. } => *journal = snapshot.to_journal(),
+        HubEvent::Event { event, .. } => journal.observe(event),
+        _ => {}
+    }
+}
+
+/// Each run of the conversations, with the history that it begins with.
+async fn all_runs() -> Vec<(String, History, Events)> {
+    let mut all = Vec::new();
+    for Conversation { name, runs, mut start } in conversations().await {
+        for (n, events) in runs.into_iter().enumerate() {
+            let known: Vec<Event> = events.iter().filter_map(|event| event.clone().ok()).collect();
+            let next = fold(&start, &known).history();
+            all.push((format!("{name}, run {n}"), start, events));
+            start = next;
+        }
+    }
+    all
+}
+
+/// Runs the events through a hub whose log has room for so many, and reads all of them. The reader is as fast as
+/// the run.
+async fn run_through_hub(
+    start: &History,
+    events: &Events,
+    capacity: usize,
+) -> (Hub, Vec<HubEvent>) {
+    let hub = Hub::new().with_capacity(capacity).with_ended_kept_for(Duration::MAX);
+    let events = stream::iter(events.clone()).then(|event| async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        event
+    });
+    let source = RunSource::new(start.clone(), events);
+    let run = hub.start("key", source).await.unwrap();
+    let read = tokio::spawn(run.read().map(Result::unwrap).collect());
+    run.detach();
+    (hub, read.await.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_was_there_from_the_start_has_every_event() {
+    for (name, start, events) in all_runs().await {
+        let (_hub, read) = run_through_hub(&start, &events, 16).await;
+        let known: Vec<&Event> = events.iter().filter_map(|event| event.as_ref().ok()).collect();
+        let got: Vec<&Event> = (read.iter())
+            .filter_map(|event| match event {
+                HubEvent::Event { event, .. } => Some(&**event),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(got, known, "{name}");
+        let Some(HubEvent::Ended { error, .. }) = read.last() else { panic!("{name}: {read:?}") };
+        let failed = events.iter().find_map(|event| event.as_ref().err());
+        assert_eq!(error.as_ref(), failed, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_any_number_on_a_reader_folds_what_the_run_folds() {
+    let (mut continued, mut replaced) = (0, 0);
+    for capacity in [16, 100_000] {
+        for (name, start, events) in all_runs().await {
+            let known: Vec<Event> = events.iter().filter_map(|event| event.clone().ok()).collect();
+            let expected = told(&fold(&start, &known));
+            let (hub, all) = run_through_hub(&start, &events, capacity).await;
+            for have in 1..=all.len() {
+                let mut journal = Journal::new(start.clone());
+                for event in &all[..have] {
+                    apply(&mut journal, event);
+                }
+                let number = all[have - 1].number();
+                let rest: Vec<HubEvent> =
+                    hub.read("key", number).unwrap().map(Result::unwrap).collect().await;
+                match rest.first() {
+                    Some(HubEvent::Snapshot { .. }) => replaced += 1,
+                    _ => continued += 1,
+                }
+                for event in &rest {
+                    apply(&mut journal, event);
+                }
+                assert_eq!(told(&journal), expected, "{name} after {number:?}");
+            }
+        }
+    }
+    assert!(continued > 500 && replaced > 50, "{continued} and {replaced}");
+}
+
+#[tokio::test]
+async fn a_snapshot_at_any_moment_says_what_all_events_until_then_say() {
+    let mut compared = 0;
+    for (name, start, events) in all_runs().await {
+        let known: Vec<Event> = events.iter().filter_map(|event| event.clone().ok()).collect();
+        for count in 0..=known.len() {
+            // The log is that of a run which has got so far, and stays there.
+            let so_far = stream::iter(known[..count].to_vec()).map(Ok).chain(stream::pending());
+            let hub = Hub::new().with_capacity(16);
+            let _owner = hub.start("key", RunSource::new(start.clone(), so_far)).await.unwrap();
+            for _ in 0..count {
+                tokio::task::yield_now().await;
+            }
+            let mut reader = hub.read("key", None).unwrap();
+            let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = reader.next().await else {
+                panic!("{name}: a new reader begins with a snapshot");
+            };
+            let mut journal = snapshot.to_journal();
+            while let Some(Some(event)) = reader.next().now_or_never() {
+                apply(&mut journal, &event.unwrap());
+            }
+            assert_eq!(told(&journal), told(&fold(&start, &known[..count])), "{name}, {count}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 500, "{compared}");
+}
+
+#[tokio::test]
+async fn a_snapshot_has_no_more_events_than_it_needs() {
+    let text = (0..1_000)
+        .map(|n| Event::Turn(TurnEvent::TextDelta { index: 0, text: Text::from(n.to_string()) }));
+    let started = Event::TurnStarted { turn: 1, model: "m".to_owned(), transition: None };
+    let events = stream::iter([started]).chain(stream::iter(text)).map(Ok).chain(stream::pending());
+    let hub = Hub::new().with_capacity(64).with_ended_kept_for(Duration::MAX);
+    let _owner = hub.start("key", RunSource::new(History::from_id("h"), events)).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(hub.stats().fullest_log <= 64, "{:?}", hub.stats());
+    let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = hub.read("key", None).unwrap().next().await
+    else {
+        panic!("a new reader begins with a snapshot");
+    };
+    assert_eq!(snapshot.events().len(), 2, "{:?}", snapshot.events());
+    assert_eq!(snapshot.run(), hub.run_id("key").as_deref());
+}

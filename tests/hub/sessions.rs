@@ -1,0 +1,103 @@
+//! A reader of a session, over its runs.
+
+use futures::{FutureExt, StreamExt};
+use serde_json::json;
+use turnstream::Agent;
+use turnstream::hub::{Hub, HubEvent, SessionReader};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{MemoryStore, Session};
+use turnstream::tool::{Tool, ToolSpec};
+
+fn agent() -> Agent {
+    Agent::new(Scripted::from_fn(|_, n| Reply::text(&format!("Answer {n}."))))
+}
+
+async fn start(hub: &Hub, session: &Session, agent: &Agent) {
+    let place = hub.reserve(session.id()).unwrap();
+    place.start(session.run(agent, "Hi").await.unwrap()).await.unwrap().detach();
+}
+
+async fn read_to_end_of_run(reader: &mut SessionReader) -> Vec<HubEvent> {
+    let mut read = Vec::new();
+    while !matches!(read.last(), Some(HubEvent::Ended { .. })) {
+        read.push(reader.next().await.unwrap().unwrap());
+    }
+    read
+}
+
+#[tokio::test]
+async fn a_reader_of_a_session_follows_it_from_run_to_run() {
+    let (hub, agent) = (Hub::new(), agent());
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let mut reader = hub.read_session(&session, None);
+    let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
+        panic!("no run is there: it begins with what is stored");
+    };
+    assert_eq!(
+        (snapshot.run(), snapshot.starts_at(), snapshot.history().len()),
+        (None, Some(0), 0)
+    );
+    assert!(reader.next().now_or_never().is_none(), "it waits for a run");
+    for n in 0..3_u32 {
+        start(&hub, &session, &agent).await;
+        let run = hub.run_id("s");
+        let read = read_to_end_of_run(&mut reader).await;
+        let HubEvent::Snapshot { number: Some(number), snapshot } = &read[0] else { panic!() };
+        assert_eq!(run.as_deref(), Some(number.run()));
+        assert_eq!(
+            (snapshot.starts_at(), snapshot.start().len()),
+            (Some(u64::from(2 * n)), 2 * n as usize)
+        );
+        assert!(snapshot.events().is_empty());
+    }
+    drop(hub);
+    assert!(reader.next().await.unwrap().is_err());
+    assert!(reader.next().await.is_none());
+}
+
+#[tokio::test]
+async fn after_a_restart_the_store_alone_says_what_was_there_and_what_waits() {
+    let store = MemoryStore::new();
+    let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    let delete = Tool::raw(spec, |_, _| async { "deleted" }).unwrap().requires_approval();
+    let model = Scripted::new([Reply::new().call("delete", json!({ "file": "notes" }))]);
+    let agent = Agent::new(model).with_tools([delete]);
+    let number = {
+        let hub = Hub::new();
+        let session = Session::open(store.clone(), "s").await.unwrap();
+        start(&hub, &session, &agent).await;
+        let mut reader = hub.read_session(&session, None);
+        let read = read_to_end_of_run(&mut reader).await;
+        let last = hub.read_session(&session, read[2].number()).next().await.unwrap().unwrap();
+        assert_eq!(last.number(), read[3].number(), "its log is kept for a while");
+        read[2].number().cloned()
+    };
+    // Another process.
+    let hub = Hub::new();
+    let session = Session::open(store, "s").await.unwrap();
+    let mut reader = hub.read_session(&session, number.as_ref());
+    let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
+        panic!("the run is gone");
+    };
+    assert_eq!(snapshot.history(), session.history());
+    assert_eq!(snapshot.pending_calls().len(), 1);
+    assert_eq!(snapshot.pending_calls()[0].name, "delete");
+}
+
+#[tokio::test]
+async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
+    let (hub, agent) = (Hub::new(), agent());
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    start(&hub, &session, &agent).await;
+    let mut reader = hub.read_session(&session, None);
+    let former = read_to_end_of_run(&mut reader).await[1].number().unwrap().clone();
+    start(&hub, &session, &agent).await;
+    // The former run can still be read to its end, and then the new one.
+    let mut reader = hub.read_session(&session, Some(&former));
+    let rest = read_to_end_of_run(&mut reader).await;
+    assert_eq!(rest[0].number().unwrap().run(), former.run());
+    let next = read_to_end_of_run(&mut reader).await;
+    assert!(
+        matches!(&next[0], HubEvent::Snapshot { number: Some(n), .. } if n.run() != former.run())
+    );
+}
