@@ -59,22 +59,30 @@ impl Response<String> {
 /// drops the stream of events, and with it the request to the model and the tools that run.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
-pub struct ResponseBody<S> {
+pub struct ResponseBody<S, E = Event> {
     /// `None` once the last event is out.
     #[pin]
     events: Option<S>,
-    encoder: Box<dyn EncodeEvents + Send>,
+    encoder: Box<dyn EncodeEvents<E> + Send>,
     has_begun: bool,
     keep_alive: KeepAlive,
 }
 
 /// Writes events in the way of one protocol.
-pub(super) trait EncodeEvents {
+pub(super) trait EncodeEvents<E = Event> {
     /// Writes whatever stands before the first event.
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Writes an event.
-    fn encode(&mut self, event: &Event, out: &mut Vec<u8>);
+    fn encode(&mut self, event: &E, out: &mut Vec<u8>);
+
+    /// Whether an event is the last one.
+    fn is_last(&self, event: &E) -> bool;
+
+    /// Whether a stream has ended well that ends without a last event.
+    fn may_end_without_last(&self) -> bool {
+        false
+    }
 
     /// Writes the end. The error is that of a stream that ended before its run has
     /// [finished](Event::Finished).
@@ -84,16 +92,16 @@ pub(super) trait EncodeEvents {
     fn keep_alive(&self, out: &mut Vec<u8>);
 }
 
-impl<S> ResponseBody<S> {
+impl<S, E> ResponseBody<S, E> {
     /// A body that is over.
-    pub(super) fn empty(encoder: impl EncodeEvents + Send + 'static) -> Self {
+    pub(super) fn empty(encoder: impl EncodeEvents<E> + Send + 'static) -> Self {
         let encoder = Box::new(encoder);
         Self { events: None, encoder, has_begun: true, keep_alive: KeepAlive::new(None) }
     }
 
     pub(super) fn new(
         events: S,
-        encoder: impl EncodeEvents + Send + 'static,
+        encoder: impl EncodeEvents<E> + Send + 'static,
         keep_alive: Option<Duration>,
     ) -> Self {
         Self {
@@ -105,7 +113,7 @@ impl<S> ResponseBody<S> {
     }
 }
 
-impl<S: Stream<Item = Result<Event, Error>>> Stream for ResponseBody<S> {
+impl<S: Stream<Item = Result<E, Error>>, E> Stream for ResponseBody<S, E> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -126,13 +134,18 @@ impl<S: Stream<Item = Result<Event, Error>>> Stream for ResponseBody<S> {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(Some(Ok(event)))) => {
                     this.encoder.encode(&event, &mut out);
-                    if let Event::Finished(_) = event {
+                    if this.encoder.is_last(&event) {
                         this.encoder.end(None, &mut out);
                         this.events.set(None);
                     }
                     continue;
                 }
                 Ok(Poll::Ready(Some(Err(error)))) | Err(error) => error,
+                Ok(Poll::Ready(None)) if this.encoder.may_end_without_last() => {
+                    this.encoder.end(None, &mut out);
+                    this.events.set(None);
+                    continue;
+                }
                 Ok(Poll::Ready(None)) => {
                     Error::new(ErrorKind::Other, "the stream ended before the run had finished")
                 }
@@ -145,7 +158,7 @@ impl<S: Stream<Item = Result<Event, Error>>> Stream for ResponseBody<S> {
     }
 }
 
-impl<S> fmt::Debug for ResponseBody<S> {
+impl<S, E> fmt::Debug for ResponseBody<S, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseBody")
             .field("ended", &self.events.is_none())

@@ -55,7 +55,7 @@ fn handles_are_a_few_machine_words() {
     check_size::<Journal>(8);
     check_size::<TurnStream>(16);
     check_size::<Steps<'static, History>>(16);
-    check_size::<turnstream::task::InTask<Event>>(16);
+    check_size::<turnstream::task::InTask<Event>>(24);
     check_size::<History>(40);
 }
 

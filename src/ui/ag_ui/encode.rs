@@ -103,6 +103,10 @@ impl EncodeEvents for AgUiEncoder {
         }
     }
 
+    fn is_last(&self, event: &Event) -> bool {
+        matches!(event, Event::Finished(_))
+    }
+
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
         if let Some(error) = error {
             self.close(out);

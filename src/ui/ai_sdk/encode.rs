@@ -107,6 +107,10 @@ impl EncodeEvents for AiSdkEncoder {
         }
     }
 
+    fn is_last(&self, event: &Event) -> bool {
+        matches!(event, Event::Finished(_))
+    }
+
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
         if let Some(error) = error {
             let text = self.error_texts.error(error).to_string();

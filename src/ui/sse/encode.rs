@@ -25,10 +25,10 @@ pub(super) struct SseEncoder {
 
 /// The data of the last event.
 #[derive(Serialize)]
-struct End {
-    finished: bool,
+pub(super) struct End {
+    pub(super) finished: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Error>,
+    pub(super) error: Option<Error>,
 }
 
 impl EncodeEvents for SseEncoder {
@@ -48,6 +48,10 @@ impl EncodeEvents for SseEncoder {
         let shown = self.error_texts.event(event).map_or(Cow::Borrowed(event), Cow::Owned);
         write_text(out, format_args!("id: {}{}\n", self.id_prefix, self.number));
         write_data(out, &*shown);
+    }
+
+    fn is_last(&self, event: &Event) -> bool {
+        matches!(event, Event::Finished(_))
     }
 
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {

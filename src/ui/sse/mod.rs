@@ -22,6 +22,8 @@
 //! format is <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 
 mod encode;
+#[cfg(feature = "hub")]
+mod reader;
 mod request;
 mod settings;
 

@@ -5,9 +5,13 @@ use std::time::Duration;
 use futures::Stream;
 
 use super::encode::SseEncoder;
+#[cfg(feature = "hub")]
+use super::reader::ReaderEncoder;
 use super::request::parse_last_event_id;
 use crate::error::Error;
 use crate::event::Event;
+#[cfg(feature = "hub")]
+use crate::hub::HubEvent;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
@@ -101,5 +105,32 @@ impl Sse {
         S: Stream<Item = Result<Event, Error>>,
     {
         Response::of_stream(ResponseBody::new(events, self.encoder, self.keep_alive), None)
+    }
+
+    /// The response that sends what a reader of a [hub](crate::hub) gets, a [`Reader`](crate::hub::Reader) or a
+    /// [`SessionReader`](crate::hub::SessionReader).
+    ///
+    /// Ids are the [numbers](crate::hub::EventNumber) of the hub, so a prefix is not used: read the header
+    /// `last-event-id`, parse it, and give it to the hub. Besides events there are two more values of `type`:
+    ///
+    /// ```text
+    /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}
+    /// {"type":"ended","error":null}
+    /// ```
+    ///
+    /// `events` are to be folded over the first `starts_at` entries of the session. A page replaces by them all that
+    /// it shows after these entries. `run` is null if no run is working on the session.
+    ///
+    /// A reader of one run ends with `event: end`, like [`respond`](Self::respond). A browser connects again
+    /// without a word from the page after the other two ends: `event: too_slow`, if the reader was cut, and
+    /// `event: shutting_down`, then after five seconds.
+    #[cfg(feature = "hub")]
+    pub fn respond_to_reader<S>(self, reader: S) -> Response<ResponseBody<S, HubEvent>>
+    where
+        S: Stream<Item = Result<HubEvent, Error>>,
+    {
+        let encoder =
+            ReaderEncoder { retry: self.encoder.retry, error_texts: self.encoder.error_texts };
+        Response::of_stream(ResponseBody::new(reader, encoder, self.keep_alive), None)
     }
 }

@@ -227,3 +227,76 @@ async fn a_finished_run_is_dropped_before_its_end_is_sent() {
     }
     assert!(last.ends_with(b"{\"finished\":true}\n\n"));
 }
+
+#[cfg(feature = "hub")]
+mod readers {
+    use super::*;
+    use crate::hub::{EventNumber, Hub, HubEvent, RunSource, ShuttingDown, TooSlow};
+    use crate::item::History;
+
+    async fn body_of_reader(
+        reader: impl Stream<Item = Result<HubEvent, Error>>,
+    ) -> (String, Vec<Value>) {
+        let body: Vec<_> = Sse::new().respond_to_reader(reader).body.try_collect().await.unwrap();
+        let body = String::from_utf8(body.concat()).unwrap();
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let data = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+        (body, data)
+    }
+
+    #[tokio::test]
+    async fn a_reader_of_a_run_has_the_ids_of_the_hub_and_continues_after_any_of_them() {
+        let hub = Hub::new();
+        let run = hub.start("s", failing_agent().run("Hi")).await.unwrap();
+        let (body, data) = body_of_reader(run.read()).await;
+        let types: Vec<&str> = data.iter().filter_map(|data| data["type"].as_str()).collect();
+        assert_eq!(types[..3], ["snapshot", "appended", "turn_started"]);
+        assert_eq!(types[types.len() - 2..], ["finished", "ended"]);
+        assert!(body.ends_with("event: end\ndata: {\"finished\":true}\n\n"), "{body}");
+        assert!(!body.contains("sk-123"), "{body}");
+        let ids: Vec<EventNumber> = body
+            .lines()
+            .filter_map(|line| line.strip_prefix("id: "))
+            .map(|id| id.parse().unwrap())
+            .collect();
+        let rest = hub.read_run(run.run_id(), Some(&ids[2])).unwrap();
+        let rest = body_of_reader(rest).await.1;
+        assert_eq!(rest.len(), data.len() - 3);
+        assert_eq!(rest[..3], data[3..6]);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_hides_the_texts_of_errors_too() {
+        let hub = Hub::new().with_capacity(16);
+        let run = hub.start("s", agent_with_failing_tool().run("Hi")).await.unwrap();
+        run.read().collect::<Vec<_>>().await;
+        let (body, data) = body_of_reader(run.read()).await;
+        assert!(!data[0]["events"].as_array().unwrap().is_empty(), "{body}");
+        assert!(!body.contains("/home/ada"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn a_browser_connects_again_after_a_cut_and_after_a_shut_down() {
+        let too_slow = Error::from(TooSlow { last: None });
+        let (body, _) = body_of_reader(stream::iter([Err(too_slow)])).await;
+        assert!(body.ends_with("\n\nevent: too_slow\ndata: {}\n\n"), "{body}");
+        let shutting_down = Error::from(ShuttingDown);
+        let (body, _) = body_of_reader(stream::iter([Err(shutting_down)])).await;
+        let end = "\n\nretry: 5000\nevent: shutting_down\ndata: {}\n\n";
+        assert!(body.ends_with(end), "{body}");
+        let dropped = Error::new(ErrorKind::Other, "secret");
+        let (body, data) = body_of_reader(stream::iter([Err(dropped)])).await;
+        assert_eq!(data.last().unwrap()["finished"], false);
+        assert!(!body.contains("secret"), "{body}");
+    }
+
+    #[tokio::test]
+    async fn the_id_of_a_run_cannot_add_a_line() {
+        let hub = Hub::new();
+        let source = RunSource::new(History::from_id("h"), stream::empty());
+        let run = hub.start("s", source.with_run_id("r\nevent: end")).await.unwrap();
+        let (body, _) = body_of_reader(run.read()).await;
+        assert!(!body.contains("id: r"), "{body}");
+        assert_eq!(body.matches("\nevent: end").count(), 1, "{body}");
+    }
+}

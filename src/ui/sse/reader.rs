@@ -1,0 +1,122 @@
+//! The items of a reader of a hub, as frames.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::encode::End;
+use crate::error::Error;
+use crate::event::Event;
+use crate::hub::{EventNumber, HubEvent, ShuttingDown, Snapshot, TooSlow};
+use crate::item::PendingCall;
+use crate::ui::error_texts::ErrorTexts;
+use crate::ui::frame::{write_data, write_keep_alive, write_text};
+use crate::ui::response::EncodeEvents;
+
+/// How long a browser waits for a server that is started again.
+const RETRY_AFTER_SHUT_DOWN: Duration = Duration::from_secs(5);
+
+/// Writes events with the numbers of the hub.
+#[derive(Clone, Debug)]
+pub(super) struct ReaderEncoder {
+    pub(super) retry: Option<Duration>,
+    pub(super) error_texts: ErrorTexts,
+}
+
+/// Data that is not an event.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Data<'a> {
+    Snapshot {
+        run: Option<&'a str>,
+        starts_at: Option<u64>,
+        events: Vec<Cow<'a, Event>>,
+        pending: Vec<PendingCall>,
+    },
+    Ended {
+        error: Option<Error>,
+    },
+}
+
+impl ReaderEncoder {
+    fn snapshot<'a>(&self, snapshot: &'a Snapshot) -> Data<'a> {
+        let shown = |event: &'a Event| match self.error_texts.event(event) {
+            Some(shown) => Cow::Owned(shown),
+            None => Cow::Borrowed(event),
+        };
+        Data::Snapshot {
+            run: snapshot.run(),
+            starts_at: snapshot.starts_at(),
+            events: snapshot.events().iter().map(|event| shown(event)).collect(),
+            pending: snapshot.pending_calls(),
+        }
+    }
+}
+
+impl EncodeEvents<HubEvent> for ReaderEncoder {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        match self.retry {
+            Some(wait) => write_text(out, format_args!("retry: {}\n\n", wait.as_millis())),
+            None => self.keep_alive(out),
+        }
+    }
+
+    fn encode(&mut self, event: &HubEvent, out: &mut Vec<u8>) {
+        if let Some(number) = event.number() {
+            write_id(out, number);
+        }
+        match event {
+            HubEvent::Snapshot { snapshot, .. } => write_data(out, &self.snapshot(snapshot)),
+            HubEvent::Event { event, .. } => match self.error_texts.event(event) {
+                Some(shown) => write_data(out, &shown),
+                None => write_data(out, event),
+            },
+            HubEvent::Ended { error, .. } => {
+                let error = error.as_ref().map(|error| self.error_texts.error(error));
+                write_data(out, &Data::Ended { error });
+            }
+        }
+    }
+
+    /// After the end of a run, a reader of the run ends, and a reader of the session does not.
+    fn is_last(&self, _event: &HubEvent) -> bool {
+        false
+    }
+
+    fn may_end_without_last(&self) -> bool {
+        true
+    }
+
+    fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
+        match error {
+            Some(error) if TooSlow::from_error(error).is_some() => {
+                out.extend_from_slice(b"event: too_slow\ndata: {}\n\n");
+            }
+            Some(error) if ShuttingDown::from_error(error).is_some() => {
+                let wait = RETRY_AFTER_SHUT_DOWN.as_millis();
+                write_text(
+                    out,
+                    format_args!("retry: {wait}\nevent: shutting_down\ndata: {{}}\n\n"),
+                );
+            }
+            error => {
+                let error = error.map(|error| self.error_texts.error(error));
+                out.extend_from_slice(b"event: end\n");
+                write_data(out, &End { finished: error.is_none(), error });
+            }
+        }
+    }
+
+    fn keep_alive(&self, out: &mut Vec<u8>) {
+        write_keep_alive(out);
+    }
+}
+
+/// The id of a run may be one that the app has chosen: no line end may come from it.
+fn write_id(out: &mut Vec<u8>, number: &EventNumber) {
+    let id = number.to_string();
+    if !id.contains(['\n', '\r', '\0']) {
+        write_text(out, format_args!("id: {id}\n"));
+    }
+}
