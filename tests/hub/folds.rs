@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt, stream};
+use serde_json::json;
 use turnstream::event::{EndReason, InterruptedPhase};
 use turnstream::hub::{Hub, HubEvent, RunSource};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{Text, TurnEvent};
-use turnstream::{Event, History, Item, Journal, Outcome, Usage};
+use turnstream::{Agent, Event, History, Item, Journal, Outcome, Usage};
 
 use crate::support::conversations::{Conversation, Events, conversations};
 
@@ -171,4 +174,20 @@ async fn a_snapshot_has_no_more_events_than_it_needs() {
     };
     assert_eq!(snapshot.events().len(), 2, "{:?}", snapshot.events());
     assert_eq!(snapshot.run(), hub.run_id("key").as_deref());
+}
+
+#[tokio::test]
+async fn a_snapshot_has_no_deltas_of_a_turn_that_is_complete() {
+    let words = |reply: Reply| (0..200).fold(reply, |reply, n| reply.say(&format!("{n} ")));
+    let first = words(Reply::new()).call("read", json!({}));
+    let spec = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let read = Tool::raw(spec, |_, _| async { "read" }).unwrap();
+    let agent = Agent::new(Scripted::new([first, words(Reply::new())])).with_tools([read]);
+    let hub = Hub::new().with_capacity(16);
+    let run = hub.start("key", agent.run("Go")).await.unwrap();
+    run.read().map(drop).collect::<Vec<()>>().await;
+    let Some(Ok(HubEvent::Snapshot { snapshot, .. })) = run.read().next().await else {
+        panic!("a new reader begins with a snapshot");
+    };
+    assert!((5..15).contains(&snapshot.events().len()), "{:?}", snapshot.events());
 }
