@@ -2,7 +2,7 @@
 //! request to its model.
 //!
 //! ```text
-//! cargo run --example axum_sse --features ui
+//! cargo run --example axum_sse
 //! ```
 
 use std::time::Duration;

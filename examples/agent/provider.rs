@@ -1,6 +1,7 @@
 //! Who speaks: which provider, under which address, with which key and model.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use turnstream::error::AuthProblem;
 use turnstream::http::HttpClient;
@@ -179,6 +180,8 @@ pub(crate) struct ProviderChoice {
     plain_http: bool,
     /// The environment variable of the key; empty for none.
     pub(crate) key_variable: &'static str,
+    /// How long the offline model pauses after each word.
+    pub(crate) offline_pause: Duration,
 }
 
 impl ProviderChoice {
@@ -245,15 +248,19 @@ impl ProviderChoice {
             base_url,
             plain_http: args.plain_http,
             key_variable: variable,
+            offline_pause: Duration::ZERO,
         })
     }
 
     /// Makes the provider. Nothing is asked yet; only the offline model starts its server here.
     pub(crate) async fn build_provider(self) -> Result<Arc<dyn Provider>, Error> {
-        let Self { name, model, dialect, base_url, api_key: key, plain_http, key_variable: _ } =
-            self;
+        let Self {
+            name, model, dialect, base_url, api_key: key, plain_http, offline_pause, ..
+        } = self;
         match name {
-            ProviderName::Offline => Ok(Arc::new(OfflineProvider::start(&model).await?)),
+            ProviderName::Offline => {
+                Ok(Arc::new(OfflineProvider::start(&model, offline_pause).await?))
+            }
             ProviderName::Anthropic => {
                 configure_provider!(Anthropic::new(model), base_url, key, plain_http)
             }
@@ -297,9 +304,10 @@ struct OfflineProvider {
 }
 
 impl OfflineProvider {
-    async fn start(model: &str) -> Result<Self, Error> {
-        let server =
-            ModelServer::anthropic(|body, _| offline::reply(body)).await.map_err(|error| {
+    async fn start(model: &str, pause: Duration) -> Result<Self, Error> {
+        let server = ModelServer::anthropic(move |body, _| offline::reply(body, pause))
+            .await
+            .map_err(|error| {
                 let message = format!("the offline model's server cannot start: {error}");
                 Error::new(ErrorKind::Connect, message).with_source(error)
             })?;

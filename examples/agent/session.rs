@@ -17,7 +17,7 @@ pub(crate) fn check_file_format(file: &str) -> Result<(), String> {
     }
 }
 
-fn is_sqlite(file: &str) -> bool {
+pub(crate) fn is_sqlite(file: &str) -> bool {
     let ending = Path::new(file).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["db", "sqlite"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use futures::StreamExt;
 use futures::stream::{BoxStream, Stream};
+use futures::{StreamExt, TryStreamExt};
 
 use crate::agent::{Run, RunHandle};
 use crate::error::Error;
@@ -38,6 +38,13 @@ impl RunSource {
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
+    }
+
+    /// Calls `look` with each event before it is written to the log, for a [trace](crate::trace::Trace) or for
+    /// measurements. The run waits for it.
+    pub fn inspect(self, mut look: impl FnMut(&Event) + Send + 'static) -> Self {
+        let events = self.events.inspect_ok(move |event| look(event)).boxed();
+        Self { events, ..self }
     }
 }
 

@@ -8,6 +8,8 @@ mod asked;
 mod question;
 mod write;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use turnstream::Usage;
 use turnstream::provider::Reply;
@@ -19,9 +21,10 @@ use write::WriteRequest;
 const OFFLINE_NOTICE: &str =
     "I am the offline model: my words are scripted, the tool results are real.";
 
-/// What the offline model says to a request, given the JSON body of Anthropic's Messages API.
-pub(crate) fn reply(body: &Value) -> Reply {
-    scripted_turn(body).into_reply(body)
+/// What the offline model says to a request, given the JSON body of Anthropic's Messages API. After each word
+/// it pauses.
+pub(crate) fn reply(body: &Value, pause: Duration) -> Reply {
+    scripted_turn(body).into_reply(body, pause)
 }
 
 fn scripted_turn(body: &Value) -> ScriptedTurn {
@@ -35,7 +38,13 @@ fn scripted_turn(body: &Value) -> ScriptedTurn {
                      again without `--no-tools`.";
         return ScriptedTurn::new("There are no tools.", &format!("{words}\n\n{OFFLINE_NOTICE}"));
     }
-    let speech = plan_first_turn(Intent::parse(&asked.question));
+    let speech = match question::delegated_task(&asked.question, &asked.tool_names) {
+        Some(task) => {
+            ScriptedTurn::new("Somebody else can look, and tell me.", "I'll have it looked up.")
+                .with_call(question::RESEARCH_TOOL, json!({ "prompt": task }))
+        }
+        None => plan_first_turn(Intent::parse(&asked.question)),
+    };
     match speech.calls.iter().find(|(name, _)| !asked.tool_names.contains(name)) {
         None => speech,
         Some((name, _)) => {
@@ -116,7 +125,7 @@ impl ScriptedTurn {
         self
     }
 
-    fn into_reply(self, body: &Value) -> Reply {
+    fn into_reply(self, body: &Value, pause: Duration) -> Reply {
         let calls: usize = self.calls.iter().map(|(_, input)| input.to_string().len()).sum();
         let usage = Usage {
             input_tokens: estimate_tokens(body.to_string().len()),
@@ -124,16 +133,25 @@ impl ScriptedTurn {
             reasoning_tokens: estimate_tokens(self.reasoning.len()),
             ..Usage::default()
         };
-        let reply = match self.reasoning.as_str() {
-            "" => Reply::new(),
-            think => Reply::new().think(think),
-        };
-        let reply = reply.say(&self.text);
+        let reply = words(&self.reasoning, pause)
+            .fold(Reply::new(), |reply, word| paused(reply.think(word), pause));
+        let reply =
+            words(&self.text, pause).fold(reply, |reply, word| paused(reply.say(word), pause));
         self.calls
             .into_iter()
             .fold(reply, |reply, (name, input)| reply.call(&name, input))
             .usage(usage)
     }
+}
+
+/// The words, or all of them at once if there is no pause between them.
+fn words(text: &str, pause: Duration) -> impl Iterator<Item = &str> {
+    let end = if pause.is_zero() { '\0' } else { ' ' };
+    text.split_inclusive(end)
+}
+
+fn paused(reply: Reply, pause: Duration) -> Reply {
+    if pause.is_zero() { reply } else { reply.delay(pause) }
 }
 
 /// Four bytes are about a token.

@@ -112,6 +112,17 @@ impl Intent {
     }
 }
 
+/// The tool that gives a task to a sub-agent.
+pub(super) const RESEARCH_TOOL: &str = "research";
+
+/// The task for a sub-agent, if the question is one and such a tool is there.
+pub(super) fn delegated_task(question: &str, tool_names: &[String]) -> Option<String> {
+    let (verb, task) = question.trim().split_once(char::is_whitespace)?;
+    let is_task = trim_punctuation(verb).eq_ignore_ascii_case(RESEARCH_TOOL);
+    let is_there = tool_names.iter().any(|name| name == RESEARCH_TOOL);
+    (is_task && is_there).then(|| task.trim().to_owned())
+}
+
 /// A word without the punctuation around it.
 pub(super) fn trim_punctuation(word: &str) -> String {
     let word = word.trim_matches(|c: char| "?,!;:\"'`()[]*".contains(c));

@@ -1,0 +1,90 @@
+//! The agent of the page.
+
+use std::env;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use turnstream::agent::Budget;
+use turnstream::provider::Provider;
+use turnstream::tool::{Tool, ToolSpec, Toolkit};
+use turnstream::usage::{Price, Prices};
+use turnstream::{Agent, Error, ErrorKind};
+
+use crate::flags::Flags;
+use crate::provider::{ProviderChoice, ProviderName, describe_error};
+use crate::tools::{self, Root};
+
+/// What can be said about the model.
+#[derive(Clone, Serialize)]
+pub(crate) struct AboutModel {
+    pub(crate) provider: &'static str,
+    pub(crate) model: String,
+    /// Whether its words are scripted.
+    pub(crate) is_scripted: bool,
+    #[serde(skip)]
+    pub(crate) price: Option<Price>,
+}
+
+impl AboutModel {
+    pub(crate) fn describe(&self) -> String {
+        match self.is_scripted {
+            true => "the offline one: its words are scripted, the results of its tools are real"
+                .to_owned(),
+            false => format!("{} by {}", self.model, self.provider),
+        }
+    }
+}
+
+/// How fast the offline model speaks, so that one can watch it.
+const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(25);
+
+/// Builds the agent. Nothing is asked yet.
+pub(crate) async fn build(flags: &Flags) -> Result<(Agent, AboutModel), Error> {
+    let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let mut choice = ProviderChoice::from_args(&flags.agent, variable)
+        .map_err(|message| Error::new(ErrorKind::InvalidRequest, message))?;
+    choice.offline_pause = PAUSE_BETWEEN_WORDS;
+    let is_scripted = choice.name == ProviderName::Offline;
+    let (provider, key) = (choice.name.as_str(), choice.key_variable);
+    let about =
+        AboutModel { provider, model: choice.model.clone(), is_scripted, price: flags.price };
+    let model = choice.build_provider().await;
+    let model = model.map_err(|error| Error::new(error.kind(), describe_error(&error, key)))?;
+    let system = flags.agent.system.as_deref();
+    let with_tools = "Answer briefly, in Markdown. Your tools look at the user's working directory; use them \
+         rather than guess, and say in which file and line something stands. Write a file only if the user \
+         wants one written.";
+    let usual = if flags.agent.no_tools { "Answer briefly, in Markdown." } else { with_tools };
+    let mut agent = Agent::new(Arc::clone(&model)).with_system(system.unwrap_or(usual));
+    if !flags.agent.no_tools {
+        let here = env::current_dir().map_err(|error| {
+            let message = format!("the working directory cannot be read: {error}");
+            Error::new(ErrorKind::Other, message)
+        })?;
+        let root = Root::new(here, flags.session_path.as_ref().map(PathBuf::from));
+        let tools = tools::toolkit(root);
+        let research = research_tool(model, &tools)?;
+        agent = agent.with_toolkit(tools.with_tool(research));
+    }
+    if let Some(turns) = flags.agent.max_turns {
+        agent = agent.with_max_turns(turns);
+    }
+    if let (Some(limit), Some(price)) = (flags.max_cost, flags.price) {
+        let prices = Prices::new().with_price(about.model.as_str(), price);
+        agent = agent.with_budget(Budget::new().with_cost_limit(limit, prices));
+    }
+    Ok((agent, about))
+}
+
+/// A sub-agent that only looks.
+fn research_tool(model: Arc<dyn Provider>, tools: &Toolkit) -> Result<Tool, Error> {
+    let looks = |spec: &&ToolSpec| tools.get(&spec.name).is_some_and(Tool::is_idempotent);
+    let looking: Vec<ToolSpec> = tools.specs().iter().filter(looks).cloned().collect();
+    let system = "Find out what you are asked with your tools, and answer in a few lines, with files and lines.";
+    Agent::new(model).with_system(system).with_toolkit(tools.restricted_to(&looking)).as_tool(
+        "research",
+        "Finds something out in the working directory, in a conversation of its own",
+    )
+}

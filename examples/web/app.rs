@@ -1,0 +1,107 @@
+//! What all requests share.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::http::StatusCode;
+use tokio::sync::Notify;
+use turnstream::hub::Hub;
+use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
+use turnstream::{Agent, Error, ErrorKind};
+
+use crate::access::Access;
+use crate::agent::{self, AboutModel};
+use crate::failure::Failure;
+use crate::flags::{Busy, Flags};
+use crate::session::is_sqlite;
+use crate::starts::{OpenSession, StartRate};
+
+/// A longer id names no session.
+const MAX_ID_BYTES: usize = 100;
+
+/// So many sessions are kept open. The others are opened when they are asked for.
+const MAX_OPEN_SESSIONS: usize = 256;
+
+/// With so many sessions in the store, no more begin.
+const MAX_SESSIONS: usize = 100_000;
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) hub: Hub,
+    pub(crate) agent: Agent,
+    pub(crate) about: AboutModel,
+    pub(crate) access: Access,
+    pub(crate) busy: Busy,
+    pub(crate) starts: StartRate,
+    pub(crate) store: Arc<dyn Store>,
+    /// Told when the runs have ended.
+    pub(crate) stopped: Notify,
+    sessions: Mutex<HashMap<String, Arc<OpenSession>>>,
+    /// The first words of sessions that were listed.
+    pub(crate) titles: Mutex<HashMap<String, String>>,
+}
+
+impl App {
+    pub(crate) async fn open(flags: &Flags, address: SocketAddr) -> Result<Arc<Self>, Error> {
+        let (agent, about) = agent::build(flags).await?;
+        Ok(Arc::new(Self {
+            hub: Hub::new(),
+            agent,
+            about,
+            access: Access::new(flags, address)?,
+            busy: flags.busy,
+            starts: StartRate::default(),
+            store: open_store(flags.session_path.as_deref())?,
+            stopped: Notify::new(),
+            sessions: Mutex::default(),
+            titles: Mutex::default(),
+        }))
+    }
+
+    /// The session of this id, which may be a new one.
+    pub(crate) async fn session(&self, id: &str) -> Result<Arc<OpenSession>, Failure> {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(is_allowed) {
+            let message = "the id of a session has 1 to 100 letters, digits and `-_.`";
+            return Err(Failure::new(StatusCode::BAD_REQUEST, message));
+        }
+        if let Some(open) = self.open_sessions().get(id) {
+            return Ok(Arc::clone(open));
+        }
+        let session = Session::open(Arc::clone(&self.store), id).await?;
+        let mut sessions = self.open_sessions();
+        if sessions.len() >= MAX_OPEN_SESSIONS {
+            sessions
+                .retain(|id, open| Arc::strong_count(open) > 1 || self.hub.run_id(id).is_some());
+        }
+        let open = sessions.entry(id.to_owned());
+        Ok(Arc::clone(open.or_insert_with(|| Arc::new(OpenSession::new(session)))))
+    }
+
+    /// Refuses to begin another session if there are too many.
+    pub(crate) async fn check_session_count(&self, session: &Session) -> Result<(), Failure> {
+        if session.version() == 0 && self.store.list().await?.len() >= MAX_SESSIONS {
+            return Err(Failure::too_many("there are too many sessions"));
+        }
+        Ok(())
+    }
+
+    fn open_sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<OpenSession>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn open_store(path: Option<&str>) -> Result<Arc<dyn Store>, Error> {
+    let Some(path) = path else { return Ok(Arc::new(MemoryStore::new())) };
+    #[cfg(feature = "sqlite")]
+    if is_sqlite(path) {
+        return Ok(Arc::new(turnstream::session::SqliteStore::open(path)?));
+    }
+    if !is_sqlite(path) && Path::new(path).is_file() {
+        let message = format!("`{path}` is a file; a folder is needed for several sessions");
+        return Err(Error::new(ErrorKind::Store, message));
+    }
+    Ok(Arc::new(JsonLinesStore::open(path)?))
+}

@@ -1,0 +1,83 @@
+//! Why a request is refused.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use turnstream::hub::{AlreadyRunning, NotRunning, ShuttingDown};
+use turnstream::ui::RequestError;
+use turnstream::{Error, ErrorKind};
+
+/// A status and a line for a person. The body is `{"error": …}`.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: StatusCode,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into() }
+    }
+
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(crate) fn too_many(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, message)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(json!({ "error": self.message }))).into_response();
+        let is_later =
+            matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        if is_later {
+            response.headers_mut().insert("retry-after", axum::http::HeaderValue::from_static("5"));
+        }
+        response
+    }
+}
+
+/// For the clients of other protocols.
+impl From<Failure> for RequestError {
+    fn from(failure: Failure) -> Self {
+        Self::new(failure.status.as_u16(), failure.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        if ShuttingDown::from_error(&error).is_some() {
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is being stopped");
+        }
+        if AlreadyRunning::from_error(&error).is_some() {
+            return Self::conflict("a run of this session is active");
+        }
+        if NotRunning::from_error(&error).is_some() {
+            return Self::conflict("not running: the run has ended");
+        }
+        match error.kind() {
+            ErrorKind::Conflict => Self::conflict("another program has written to the session"),
+            ErrorKind::InvalidRequest => Self::conflict(error.message()),
+            _ => {
+                eprintln!("error: {error}");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("it failed: {}", error.kind()))
+            }
+        }
+    }
+}
+
+/// 415 for another type, 400 for what is not JSON, 422 for another shape, 413 for too much of it.
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}

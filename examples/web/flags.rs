@@ -1,0 +1,154 @@
+//! The command line: the flags of a server. The others are those of the example `agent`.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+
+use turnstream::usage::Price;
+
+use crate::args::{self, Args};
+
+pub(crate) const USUAL_PORT: u16 = 8600;
+
+pub(crate) const HELP: &str = "\
+A chat in the browser with an agent that can look at the working directory. It writes a file there
+only if you allow it. A run continues when its page is closed.
+
+    web [FLAGS]
+
+    --port N              the port; without it 8600, or a free one if that is taken
+    --host ADDRESS        the address to listen on (127.0.0.1). On any other, browsers need the
+                          address that is printed, which can be used once, and programs the header
+                          `authorization: Bearer …` with the text of TURNSTREAM_WEB_TOKEN
+    --allow-host NAME     a name under which the server is reached, besides addresses and localhost
+    --allow-origin URL    a page elsewhere that may use the server, http://localhost:3000 for example
+    --session PATH        keeps the conversations: JSON lines in a folder, or SQLite in a file that
+                          ends in .db or .sqlite (feature `sqlite`); without it they are in memory
+    --busy queue|refuse   what happens to a message while a run is active: it waits, or gets 409
+                          (queue)
+    --price IN,OUT        what a million tokens cost, for the sums on the page
+    --max-cost N          a run ends before it costs more; needs --price
+    --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools
+                          as in the example `agent`, which finds keys in the same variables
+    --help                this text
+
+Ctrl-C ends the runs and keeps the part of a turn that has arrived; twice, the program.
+";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Help,
+    Serve(Box<Flags>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Flags {
+    pub(crate) host: IpAddr,
+    pub(crate) port: Option<u16>,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) allowed_origins: Vec<String>,
+    pub(crate) session_path: Option<String>,
+    pub(crate) busy: Busy,
+    pub(crate) price: Option<Price>,
+    pub(crate) max_cost: Option<f64>,
+    /// Those of the example `agent`.
+    pub(crate) agent: Args,
+}
+
+/// The treatment of a message to a session whose run is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Busy {
+    Queue,
+    Refuse,
+}
+
+/// Reads the words after the program's name. An error is one line for a person.
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+    let mut flags = Flags {
+        host: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        port: None,
+        allowed_hosts: Vec::new(),
+        allowed_origins: Vec::new(),
+        session_path: None,
+        busy: Busy::Queue,
+        price: None,
+        max_cost: None,
+        agent: Args::default(),
+    };
+    let mut others = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let text = word.to_str().unwrap_or_default().to_owned();
+        let (flag, value) = match text.split_once('=') {
+            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
+            None => (text, None),
+        };
+        let mut given = || match value.clone() {
+            Some(value) => Ok(value),
+            None => match words.next().map(OsString::into_string) {
+                Some(Ok(value)) if !value.starts_with("--") => Ok(value),
+                _ => Err(format!("`{flag}` needs a value")),
+            },
+        };
+        match flag.as_str() {
+            "--host" => flags.host = parse_with(&flag, &given()?, "an address such as 0.0.0.0")?,
+            "--port" => flags.port = Some(parse_with(&flag, &given()?, "a number up to 65535")?),
+            "--allow-host" => flags.allowed_hosts.push(given()?.to_lowercase()),
+            "--allow-origin" => flags.allowed_origins.push(parse_origin(&given()?)?),
+            "--session" => {
+                let path = given()?;
+                crate::session::check_file_format(&path)?;
+                flags.session_path = Some(path);
+            }
+            "--busy" => {
+                flags.busy = match given()?.as_str() {
+                    "queue" => Busy::Queue,
+                    "refuse" => Busy::Refuse,
+                    other => return Err(format!("`--busy` is queue or refuse, not `{other}`")),
+                }
+            }
+            "--price" => flags.price = Some(parse_price(&given()?)?),
+            "--max-cost" => flags.max_cost = Some(parse_with(&flag, &given()?, "a number")?),
+            "--yes" | "--json" => return Err(format!("`{flag}` is for the example `agent`")),
+            _ => others.push(word),
+        }
+    }
+    match args::parse(others)? {
+        args::Command::Help => return Ok(Command::Help),
+        args::Command::Run(args) => flags.agent = args,
+    }
+    if let Some(prompt) = &flags.agent.prompt {
+        return Err(format!("`{prompt}` is not a flag; prompts are written on the page"));
+    }
+    if flags.max_cost.is_some() && flags.price.is_none() {
+        return Err("`--max-cost` needs `--price`".to_owned());
+    }
+    Ok(Command::Serve(Box::new(flags)))
+}
+
+fn parse_with<T: std::str::FromStr>(flag: &str, value: &str, wanted: &str) -> Result<T, String> {
+    value.trim().parse().map_err(|_| format!("`{flag}` needs {wanted}, not `{value}`"))
+}
+
+/// An origin as browsers send it: a scheme, a host, and a port unless it is the usual one.
+fn parse_origin(value: &str) -> Result<String, String> {
+    let origin = value.trim().trim_end_matches('/').to_lowercase();
+    let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    match host {
+        Some(host) if !host.is_empty() && !host.contains(['/', '*', '?', '#', '@', ' ']) => {
+            Ok(origin)
+        }
+        _ => Err(format!(
+            "`--allow-origin` needs an origin such as http://localhost:3000, not `{value}`"
+        )),
+    }
+}
+
+fn parse_price(value: &str) -> Result<Price, String> {
+    let wrong = || format!("`--price` needs two numbers such as 3,15, not `{value}`");
+    let (input, output) = value.split_once(',').ok_or_else(wrong)?;
+    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
+    let (input, output) = (number(input)?, number(output)?);
+    let price = Price { input, output, cache_read: input, cache_write: input };
+    if price.is_valid() { Ok(price) } else { Err(wrong()) }
+}

@@ -1,0 +1,161 @@
+//! A chat in the browser. A run continues when its page is closed, and a page that comes back reads on.
+//!
+//! ```text
+//! cargo run --example web
+//! ```
+//!
+//! Without a key it asks the offline model, whose words are scripted. `--help` tells the rest. Besides the page it
+//! answers the clients of the AI SDK (`/api/chat`) and of AG-UI (`/ag-ui`).
+
+mod access;
+mod ag_ui;
+mod agent;
+mod app;
+mod chat;
+mod failure;
+mod flags;
+mod page;
+mod sessions;
+mod starts;
+mod traces;
+
+#[expect(dead_code, reason = "the page has no prompt and no screen")]
+#[path = "../agent/args.rs"]
+mod args;
+#[path = "../agent/offline/mod.rs"]
+mod offline;
+#[path = "../agent/provider.rs"]
+mod provider;
+#[expect(dead_code, reason = "only the format of a file is checked by it")]
+#[path = "../agent/session.rs"]
+mod session;
+#[expect(dead_code, reason = "the terminal is not written to")]
+#[path = "../agent/text.rs"]
+mod text;
+#[expect(dead_code, reason = "the page shows calls in its own way")]
+#[path = "../agent/tools/mod.rs"]
+mod tools;
+
+use std::env;
+use std::future::{Future, pending};
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use turnstream::Error;
+
+use app::App;
+use flags::{Command, Flags};
+
+/// How long the runs have when the server is stopped. Then they are interrupted.
+const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long the connections have afterwards.
+const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let flags = match flags::parse(env::args_os().skip(1)) {
+        Ok(Command::Serve(flags)) => flags,
+        Ok(Command::Help) => {
+            let printed = io::stdout().write_all(flags::HELP.as_bytes());
+            return printed.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        }
+        Err(message) => {
+            eprintln!("error: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    match serve(*flags).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error.message());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(flags: Flags) -> Result<(), Error> {
+    let listener = bind(&flags).await?;
+    let address =
+        listener.local_addr().map_err(|error| io_error("the address is not known", error))?;
+    let app = App::open(&flags, address).await?;
+    println!("{}", app.access.greeting());
+    println!("The model is {}.", app.about.describe());
+    let stopped = stop(Arc::clone(&app));
+    let served = axum::serve(listener, page::router(Arc::clone(&app)))
+        .with_graceful_shutdown(stopped)
+        .into_future();
+    let limit = async {
+        app.stopped.notified().await;
+        tokio::time::sleep(CLOSE_LIMIT).await;
+    };
+    tokio::select! {
+        served = served => served.map_err(|error| io_error("the server failed", error)),
+        // A client that reads nothing does not keep the server.
+        () = limit => Ok(()),
+    }
+}
+
+/// Takes the port that was asked for, else the usual one, else one that is free.
+async fn bind(flags: &Flags) -> Result<TcpListener, Error> {
+    let usual = flags.port.unwrap_or(flags::USUAL_PORT);
+    match TcpListener::bind((flags.host, usual)).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if flags.port.is_none() && error.kind() == io::ErrorKind::AddrInUse => {
+            TcpListener::bind((flags.host, 0))
+                .await
+                .map_err(|error| io_error("no port is free", error))
+        }
+        Err(error) => {
+            let what = format!("{}:{usual} cannot be listened on", flags.host);
+            Err(io_error(&what, error))
+        }
+    }
+}
+
+fn io_error(what: &str, error: io::Error) -> Error {
+    Error::new(turnstream::ErrorKind::Other, format!("{what}: {error}")).with_source(error)
+}
+
+/// Waits for Ctrl-C, and lets the runs end.
+async fn stop(app: Arc<App>) {
+    signal().await;
+    println!("Runs are being ended. Ctrl-C again ends the program at once.");
+    tokio::select! {
+        () = app.hub.shut_down(SHUT_DOWN_LIMIT) => {}
+        () = signal() => std::process::exit(130),
+    }
+    app.stopped.notify_one();
+}
+
+async fn signal() {
+    let ctrl_c = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = ctrl_c => {}
+        () = terminated() => {}
+    }
+}
+
+#[cfg(unix)]
+fn terminated() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signals) => drop(signals.recv().await),
+            Err(_) => pending().await,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn terminated() -> impl Future<Output = ()> {
+    pending()
+}

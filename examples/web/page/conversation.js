@@ -1,0 +1,282 @@
+// Shows items of a history and events of runs, in the order in which they come.
+//
+// The same run looks the same whether its events were read one by one, began with a snapshot, or are read from the
+// store: a turn that is complete is shown from its items.
+
+import { element } from './elements.js';
+import { MarkdownWriter } from './markdown.js';
+import { ToolCard } from './tool_card.js';
+import { contentText, endWords, usageWords } from './words.js';
+
+const APPENDED = {
+  corrective: 'The model was told that its reply could not be used',
+  continuation: 'The model was cut off and continues',
+  nudge: 'The model was asked to do more',
+  stop_hook: 'A hook asked the model to continue',
+};
+
+export class Conversation {
+  #root;
+  #options;
+  #turn = null;
+  #retry = null;
+  #touched = new Set();
+
+  /**
+   * `options.cards` are the calls by their ids; several conversations of one session share it.
+   * `options.forkAt(number)` forks before an entry, `options.say(words)` tells those who do not look,
+   * `options.price` is what tokens cost. That of a sub-agent has `options.isNested` alone.
+   */
+  constructor(root, options = {}) {
+    this.#root = root;
+    this.#options = { cards: new Map(), ...options };
+  }
+
+  /** Before the events of the run are shown once more. */
+  clear() {
+    this.#root.replaceChildren();
+    this.#turn = null;
+    this.#retry = null;
+    for (const card of this.#touched) {
+      if (card.node.isConnected) card.reset();
+    }
+    this.#touched.clear();
+  }
+
+  /** Shows an entry of the store. */
+  addEntry({ number, entry }) {
+    switch (entry.type) {
+      case 'rewritten':
+        this.#note(entry.why === 'tombstoned'
+          ? 'What stands above was withdrawn, and is not sent to the model any more'
+          : 'The conversation was shortened for the model');
+        break;
+      case 'pending':
+      case 'nested':
+      case 'resumed':
+      case 'other':
+        break;
+      default:
+        this.#item(entry, number);
+    }
+  }
+
+  apply(event) {
+    if (!['usage_update', 'retrying'].includes(event.type)) this.#endRetry();
+    switch (event.type) {
+      case 'appended': {
+        const words = APPENDED[event.why];
+        if (words) this.#note(words);
+        else for (const item of event.items) this.#item(item);
+        break;
+      }
+      case 'turn_started':
+        this.#turn = { blocks: new Map(), node: this.#root.appendChild(element('div', { className: 'turn' })) };
+        break;
+      case 'text_delta':
+      case 'refusal_delta':
+        this.#block(`text ${event.index}`, () => textBlock()).write(event.text);
+        break;
+      case 'reasoning_delta':
+        this.#block(`reasoning ${event.index}`, () => reasoningBlock()).write(event.text);
+        break;
+      case 'tool_call_start':
+        this.#turnNode().append(this.#card(event.call_id, event.name).node);
+        break;
+      case 'tool_call_args_delta':
+        this.#card(event.call_id).addArguments(event.delta);
+        break;
+      case 'tool_call_end':
+        this.#card(event.call_id).end();
+        break;
+      case 'retrying':
+        this.#showRetry(event);
+        break;
+      case 'retracted':
+        this.#turnNode().replaceChildren();
+        if (this.#turn) this.#turn.blocks.clear();
+        this.#note(`The answer broke off and begins again (${event.why})`);
+        break;
+      case 'turn_complete':
+        this.#completeTurn(event.turn);
+        break;
+      case 'approval_requested':
+        this.#card(event.call_id, event.name).asksForApproval();
+        break;
+      case 'tool_started':
+        this.#card(event.call_id, event.name).start();
+        this.#options.say?.(`${event.name} runs.`);
+        break;
+      case 'tool_progress':
+        this.#card(event.call_id, event.name).progress(event.data);
+        break;
+      case 'tool_suspended':
+        this.#card(event.call_id, event.name).suspend();
+        break;
+      case 'tool_output':
+        this.#card(event.call_id, event.name).output(event);
+        break;
+      case 'nested':
+        this.#card(event.call_id, event.name).conversation().apply(event.event);
+        break;
+      case 'rewritten':
+        if (event.from < event.to) this.addEntry({ entry: event });
+        break;
+      case 'finished':
+        this.#finish(event.outcome);
+        break;
+      default:
+        // Events of later versions, and those that need no words.
+        break;
+    }
+  }
+
+  #finish(outcome) {
+    for (const card of this.#touched) {
+      if (!['ok', 'failed', 'asks'].includes(card.node.dataset.state)) card.interrupted();
+    }
+    const words = endWords(outcome);
+    const usage = usageWords(outcome, this.#options.price);
+    const isGood = ['Done', 'Stopped'].includes(words) || outcome.reason === 'pending';
+    this.#root.append(element('p', { className: isGood ? 'end' : 'end bad' }, `${words} · ${usage}`));
+    this.#options.say?.(words === 'Done' ? `Answer: ${outcome.text}` : words);
+  }
+
+  #turnNode() {
+    return this.#turn?.node ?? this.#root;
+  }
+
+  /** The piece of the turn that these deltas belong to. */
+  #block(key, make) {
+    if (!this.#turn) this.apply({ type: 'turn_started' });
+    let block = this.#turn.blocks.get(key);
+    if (!block) {
+      block = make();
+      this.#turn.blocks.set(key, block);
+      this.#turn.node.append(block.node);
+    }
+    return block;
+  }
+
+  /** Shows the items of a turn. What was streamed stays where it is. */
+  #completeTurn(turn) {
+    const node = this.#turnNode();
+    const blocks = [...(this.#turn?.blocks.values() ?? [])];
+    const streamed = blocks.map((block) => block.text());
+    const said = turn.items.filter((item) => ['text', 'reasoning'].includes(item.type) && item.text);
+    const isWhole = streamed.length === said.length && said.every((item, at) => streamed[at] === item.text);
+    if (isWhole && blocks.length > 0) {
+      blocks.forEach((block) => block.end());
+      for (const item of turn.items) {
+        if (item.type === 'tool_call') this.#card(item.call_id, item.name).setArguments(item.arguments);
+      }
+    } else {
+      node.replaceChildren();
+      for (const item of turn.items) this.#item(item, undefined, node);
+    }
+    this.#turn = null;
+  }
+
+  /** Shows one item, of the store or of an event. */
+  #item(item, number, parent = this.#root) {
+    if (item.tombstone) return;
+    switch (item.type) {
+      case 'user':
+        parent.append(this.#userMessage(contentText(item.content), number));
+        break;
+      case 'text':
+      case 'reasoning': {
+        if (!item.text) break;
+        const block = item.type === 'text' ? textBlock() : reasoningBlock();
+        block.write(item.text);
+        block.end();
+        parent.append(block.node);
+        if (item.interrupted) parent.append(element('p', { className: 'note' }, 'It was stopped here'));
+        break;
+      }
+      case 'tool_call': {
+        const card = this.#card(item.call_id, item.name);
+        card.setArguments(item.arguments);
+        parent.append(card.node);
+        if (item.interrupted) card.interrupted();
+        break;
+      }
+      case 'tool_result': {
+        const isKnown = this.#options.cards.has(item.call_id);
+        const card = this.#card(item.call_id, item.name);
+        card.output(item);
+        if (!isKnown) parent.append(card.node);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+
+  #userMessage(text, number) {
+    const words = element('div', { className: 'words' });
+    words.textContent = text;
+    const message = element('article', { className: 'user', 'aria-label': this.#options.isNested ? 'Task' : 'You' }, words);
+    if (number !== undefined && this.#options.forkAt) {
+      const forkAt = () => this.#options.forkAt(number, text);
+      message.append(element('button', { type: 'button', className: 'quiet', onclick: forkAt }, 'Ask differently'));
+    }
+    return message;
+  }
+
+  /** The card of a call. One that is not there is made. */
+  #card(id, name = 'tool') {
+    let card = this.#options.cards.get(id);
+    if (!card) {
+      card = new ToolCard(name, (root) => new Conversation(root, { isNested: true }));
+      this.#options.cards.set(id, card);
+      if (!this.#turn) this.#root.append(card.node);
+      else this.#turn.node.append(card.node);
+    }
+    this.#touched.add(card);
+    return card;
+  }
+
+  #note(words) {
+    this.#root.append(element('p', { className: 'note' }, words));
+  }
+
+  #showRetry({ attempt, delay_ms: delay, error }) {
+    this.#endRetry();
+    const node = element('p', { className: 'note retry' });
+    const end = Date.now() + delay;
+    const tick = () => {
+      const seconds = Math.max(0, Math.ceil((end - Date.now()) / 1000));
+      const why = error?.message ?? 'no answer';
+      node.textContent = `Attempt ${attempt} failed (${why}). Next one in ${seconds} s.`;
+    };
+    tick();
+    this.#retry = { node, timer: setInterval(tick, 1000) };
+    this.#turnNode().append(node);
+    this.#options.say?.(node.textContent);
+  }
+
+  #endRetry() {
+    if (!this.#retry) return;
+    clearInterval(this.#retry.timer);
+    this.#retry.node.remove();
+    this.#retry = null;
+  }
+}
+
+function textBlock() {
+  const node = element('div', { className: 'answer' });
+  const writer = new MarkdownWriter(node);
+  return { node, write: (text) => writer.write(text), end: () => writer.end(), text: () => writer.text };
+}
+
+function reasoningBlock() {
+  const words = element('div', { className: 'words' });
+  const node = element('details', { className: 'reasoning' }, element('summary', {}, 'Reasoning'), words);
+  let text = '';
+  const write = (more) => {
+    text += more;
+    words.append(more);
+  };
+  return { node, write, end: () => {}, text: () => text };
+}

@@ -1,0 +1,356 @@
+// The page: one session at a time.
+
+import { ApprovalCard } from './approval_card.js';
+import { Conversation } from './conversation.js';
+import { byId, element } from './elements.js';
+import { EventReader } from './event_reader.js';
+import { get, post, randomId, sessionPath } from './server.js';
+import { SessionList } from './session_list.js';
+import { showTrace } from './trace_dialog.js';
+import { contentText } from './words.js';
+
+const PAGE = 100;
+
+const about = { model: null, price: null };
+const list = new SessionList((id) => go(id));
+
+/** The session that is open. */
+let open = null;
+
+class OpenSession {
+  #reader;
+  #cards = new Map();
+  #live;
+  /** The number of the first entry that is shown, and of the first that is not yet. */
+  #first = 0;
+  #startsAt = null;
+  #run = null;
+  /** Whether the run that is shown was read to its end. */
+  #hasEnded = false;
+  /** Messages that were handed in and not yet taken. */
+  #waiting = new Map();
+  #todo = [];
+  isRunning = false;
+
+  constructor(id) {
+    this.id = id;
+    for (const name of ['history', 'live', 'approvals', 'waiting']) byId(name).replaceChildren();
+    byId('older').hidden = true;
+    byId('unfinished').hidden = true;
+    showProblem('');
+    this.#live = this.#conversation(byId('live'));
+    this.#reader = new EventReader(id, {
+      snapshot: (snapshot) => this.#inOrder(() => this.#onSnapshot(snapshot)),
+      event: (event) => this.#inOrder(() => follow(() => this.#apply(event))),
+      ended: ({ error }) => this.#inOrder(() => this.#onEnded(error)),
+      connected: () => { byId('connection').textContent = ''; },
+      disconnected: (why) => { byId('connection').textContent = why; },
+    });
+  }
+
+  close() {
+    this.#reader.close();
+    open = null;
+  }
+
+  /** Does one thing after the other: a snapshot waits for the messages before it, and events wait for both. */
+  async #inOrder(action) {
+    this.#todo.push(action);
+    if (this.#todo.length > 1) return;
+    while (this.#todo.length && open === this) {
+      try {
+        const waits = this.#todo[0]();
+        if (waits) await waits;
+      } catch (error) {
+        showProblem(error.message);
+      }
+      this.#todo.shift();
+    }
+  }
+
+  #conversation(root) {
+    return new Conversation(root, {
+      cards: this.#cards,
+      price: about.price,
+      say,
+      forkAt: (number, text) => this.fork(number, text),
+    });
+  }
+
+  async #onSnapshot({ run, starts_at: startsAt, events, pending }) {
+    const isNext = this.#hasEnded && run && run !== this.#run && !(await this.#wasRewritten(startsAt));
+    if (isNext) {
+      // What was live is history now, and stays as it is.
+      const history = byId('history');
+      history.append(...byId('live').childNodes);
+      this.#live = this.#conversation(byId('live'));
+    } else if (run !== this.#run || this.#startsAt !== startsAt) {
+      await this.#loadHistory(startsAt);
+    }
+    this.#startsAt = startsAt;
+    [this.#run, this.#hasEnded] = [run, false];
+    this.#live.clear();
+    this.#setRunning(Boolean(run));
+    follow(() => events.forEach((event) => this.#apply(event)));
+    if (pending.length) this.#showApprovals(pending);
+    welcome(startsAt === 0 && !run);
+  }
+
+  /** Whether something that is shown was withdrawn just before this entry. */
+  async #wasRewritten(before) {
+    const { messages } = await get(sessionPath(this.id, `messages?before=${before}&limit=1`));
+    return messages.at(-1)?.entry.type === 'rewritten';
+  }
+
+  #apply(event) {
+    if (event.type === 'appended') this.#taken(event.id, event.items);
+    if (event.type === 'appended' || event.type === 'turn_started') byId('approvals').replaceChildren();
+    this.#live.apply(event);
+    if (event.type === 'finished') {
+      this.#giveBack(event.outcome.undelivered ?? []);
+      if (event.outcome.pending?.length) this.#showApprovals(event.outcome.pending);
+    }
+  }
+
+  #onEnded(error) {
+    this.#hasEnded = true;
+    this.#setRunning(false);
+    if (error) showProblem(`The run ended early: ${error.message ?? error.kind}`);
+    refreshList();
+  }
+
+  #setRunning(isRunning) {
+    this.isRunning = isRunning;
+    if (isRunning) byId('unfinished').hidden = true;
+    byId('stop').hidden = !isRunning;
+    byId('queue').hidden = !isRunning;
+    byId('send').textContent = isRunning ? 'Tell it now' : 'Send';
+    byId('regenerate').hidden = isRunning || (this.#startsAt === 0 && !this.#run);
+    document.body.dataset.running = isRunning;
+  }
+
+  #showApprovals(pending) {
+    byId('unfinished').hidden = true;
+    const cards = pending.map((call) => new ApprovalCard(call, async (isApproved, reason) => {
+      const path = sessionPath(this.id, isApproved ? 'approve' : 'deny');
+      return post(path, { call, reason: reason || null });
+    }));
+    follow(() => byId('approvals').replaceChildren(...cards.map((card) => card.node)));
+    say(`${pending[0].name} waits for your approval.`);
+    // Keys that are being typed answer no question.
+    if (document.activeElement === document.body) cards[0].focus();
+  }
+
+  /** Shows the last page of what was said before an entry. */
+  async #loadHistory(before) {
+    byId('history').replaceChildren();
+    this.#cards.clear();
+    this.#first = before;
+    await this.loadOlder();
+    scrollToNewest();
+  }
+
+  /** Shows one page more. What is on the screen stays where it is. */
+  async loadOlder() {
+    if (this.#first === 0) return;
+    const path = sessionPath(this.id, `messages?before=${this.#first}&limit=${PAGE}`);
+    const { messages, state } = await get(path);
+    if (open !== this) return;
+    const page = element('div');
+    const conversation = this.#conversation(page);
+    messages.forEach((message) => conversation.addEntry(message));
+    const scroll = byId('scroll');
+    const fromEnd = scroll.scrollHeight - scroll.scrollTop;
+    byId('history').prepend(page);
+    scroll.scrollTop = scroll.scrollHeight - fromEnd;
+    this.#first = messages[0]?.number ?? 0;
+    byId('older').hidden = this.#first === 0;
+    byId('unfinished').hidden = state !== 'unfinished' || this.isRunning;
+  }
+
+  // What the user does.
+
+  async send(text, isAfterwards) {
+    if (this.isRunning && !isAfterwards) {
+      const { id } = await post(sessionPath(this.id, 'steer'), { text });
+      this.#waits(id, text);
+      return;
+    }
+    // The same message sent again begins no second run.
+    const { run, is_queued: isQueued } = await startOnce(this.id, { text });
+    if (isQueued) this.#waits(run, text);
+    else scrollToNewest();
+  }
+
+  async resume() {
+    await post(sessionPath(this.id, 'runs'), {});
+  }
+
+  async stop() {
+    await post(sessionPath(this.id, 'stop'), {});
+  }
+
+  async regenerate() {
+    await post(sessionPath(this.id, 'regenerate'), {});
+  }
+
+  async fork(at, text) {
+    const { session } = await post(sessionPath(this.id, 'fork'), { at: at ?? null });
+    go(session);
+    if (text) byId('text').value = text;
+    byId('text').focus();
+  }
+
+  #waits(id, text) {
+    const node = element('li', {}, `Waits: ${text}`);
+    this.#waiting.set(id, { node, text });
+    byId('waiting').append(node);
+  }
+
+  /** A message has reached the model. */
+  #taken(id, items) {
+    const words = items.filter((item) => item.type === 'user').map((item) => contentText(item.content));
+    for (const [key, { node, text }] of this.#waiting) {
+      if (key === id || words.includes(text)) {
+        node.remove();
+        this.#waiting.delete(key);
+      }
+    }
+  }
+
+  /** What came too late goes back to where it was written. */
+  #giveBack(undelivered) {
+    for (const { id, items } of undelivered) {
+      this.#taken(id, []);
+      const words = items.map((item) => contentText(item.content)).join('\n');
+      byId('text').value = [byId('text').value, words].filter(Boolean).join('\n');
+    }
+  }
+}
+
+let unsent = null;
+
+/** Begins a run. After a lost connection the same message has the same key. */
+async function startOnce(id, body) {
+  const text = JSON.stringify([id, body]);
+  if (unsent?.text !== text) unsent = { text, key: randomId() };
+  const started = await post(sessionPath(id, 'runs'), body, { 'idempotency-key': unsent.key });
+  unsent = null;
+  return started;
+}
+
+/** Changes the conversation, and keeps its end in sight if it was. */
+function follow(change) {
+  const scroll = byId('scroll');
+  const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
+  change();
+  if (isAtEnd) scroll.scrollTop = scroll.scrollHeight;
+}
+
+function scrollToNewest() {
+  byId('scroll').scrollTop = byId('scroll').scrollHeight;
+}
+
+function say(words) {
+  byId('spoken').textContent = words;
+}
+
+function showProblem(words) {
+  byId('problem').textContent = words;
+}
+
+function welcome(isNew) {
+  byId('welcome').hidden = !isNew;
+  if (!isNew || !about.model) return;
+  byId('welcome').textContent = about.model.is_scripted
+    ? 'This model is scripted: its words are made up by rules, the results of its tools are real. Ask how many '
+      + 'lines of Rust are in src, what (2 + 3) * 4 is, to write hello to notes.txt, or to research where a word '
+      + 'stands. With a key in the environment a real model answers.'
+    : `${about.model.model} answers. It can look at the working directory of the server.`;
+}
+
+/** Does something for the user, and shows why it could not be done. */
+async function attempt(action) {
+  showProblem('');
+  try {
+    await action();
+  } catch (error) {
+    showProblem(error.message);
+    return false;
+  }
+  return true;
+}
+
+function go(id) {
+  const hash = `#${encodeURIComponent(id)}`;
+  if (location.hash !== hash) location.hash = hash;
+  else openSession();
+}
+
+function openSession() {
+  const id = decodeURIComponent(location.hash.slice(1)) || randomId();
+  if (!location.hash) history.replaceState(null, '', `#${id}`);
+  if (open?.id === id) return;
+  open?.close();
+  open = new OpenSession(id);
+  toggleList(false);
+  refreshList();
+}
+
+async function refreshList() {
+  await attempt(() => list.show(open.id));
+  byId('title').textContent = list.title() ?? 'New session';
+}
+
+function toggleList(isOpen) {
+  document.body.dataset.list = isOpen ? 'open' : 'closed';
+  byId('toggle-list').setAttribute('aria-expanded', String(isOpen));
+}
+
+async function submit(isAfterwards) {
+  const text = byId('text').value;
+  if (!text.trim()) return;
+  byId('text').value = '';
+  const isSent = await attempt(() => open.send(text, isAfterwards));
+  // Nothing that was typed is lost.
+  if (!isSent) byId('text').value = [text, byId('text').value].filter(Boolean).join('\n');
+}
+
+byId('composer').addEventListener('submit', (event) => {
+  event.preventDefault();
+  submit(false);
+});
+byId('text').addEventListener('keydown', (event) => {
+  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    submit(false);
+  }
+});
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && open?.isRunning && !byId('trace').open) attempt(() => open.stop());
+});
+byId('queue').addEventListener('click', () => submit(true));
+byId('stop').addEventListener('click', () => attempt(() => open.stop()));
+byId('regenerate').addEventListener('click', () => attempt(() => open.regenerate()));
+byId('continue').addEventListener('click', () => attempt(() => open.resume()));
+byId('older').addEventListener('click', () => attempt(() => open.loadOlder()));
+byId('fork').addEventListener('click', () => attempt(() => open.fork()));
+byId('show-trace').addEventListener('click', () => attempt(() => showTrace(open.id)));
+byId('new-session').addEventListener('click', () => {
+  go(randomId());
+  byId('text').focus();
+});
+byId('toggle-list').addEventListener('click', () => toggleList(document.body.dataset.list !== 'open'));
+byId('newest').addEventListener('click', scrollToNewest);
+byId('scroll').addEventListener('scroll', () => {
+  const scroll = byId('scroll');
+  byId('newest').hidden = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 200;
+});
+window.addEventListener('hashchange', openSession);
+
+await attempt(async () => {
+  Object.assign(about, await get('/about'));
+  const { model, is_scripted: isScripted } = about.model;
+  byId('model').textContent = isScripted ? 'Scripted model: no key is set' : model;
+});
+openSession();

@@ -1,0 +1,129 @@
+// Markdown as it streams in. The words are those of a model, which may repeat what an attacker has written: there is
+// no HTML, links lead to the web or to an address for mail, and no image is loaded.
+
+import * as smd from './streaming-markdown/smd.js';
+import { element } from './elements.js';
+
+const TAGS = {
+  [smd.Token.Blockquote]: 'blockquote',
+  [smd.Token.Paragraph]: 'p',
+  [smd.Token.Heading_1]: 'h3',
+  [smd.Token.Heading_2]: 'h3',
+  [smd.Token.Heading_3]: 'h4',
+  [smd.Token.Heading_4]: 'h4',
+  [smd.Token.Heading_5]: 'h5',
+  [smd.Token.Heading_6]: 'h5',
+  [smd.Token.Code_Inline]: 'code',
+  [smd.Token.Italic_Ast]: 'em',
+  [smd.Token.Italic_Und]: 'em',
+  [smd.Token.Strong_Ast]: 'strong',
+  [smd.Token.Strong_Und]: 'strong',
+  [smd.Token.Strike]: 's',
+  [smd.Token.Link]: 'a',
+  [smd.Token.Raw_URL]: 'a',
+  [smd.Token.Line_Break]: 'br',
+  [smd.Token.Rule]: 'hr',
+  [smd.Token.List_Unordered]: 'ul',
+  [smd.Token.List_Ordered]: 'ol',
+  [smd.Token.List_Item]: 'li',
+  [smd.Token.Table]: 'table',
+};
+
+/** The address if a link may lead there. */
+function safeAddress(text) {
+  try {
+    const url = new URL(text);
+    return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : null;
+  } catch {
+    return null;
+  }
+}
+
+class Renderer {
+  #nodes;
+
+  constructor(root) {
+    this.#nodes = [root];
+    this.data = this;
+    this.add_token = (_, type) => this.#begin(type);
+    this.end_token = () => this.#nodes.pop();
+    this.add_text = (_, text) => this.#node().append(text);
+    this.set_attr = (_, type, value) => this.#set(type, value);
+  }
+
+  #node() {
+    return this.#nodes[this.#nodes.length - 1];
+  }
+
+  #begin(type) {
+    const parent = this.#node();
+    this.#nodes.push(type === smd.Token.Document ? parent : parent.appendChild(this.#make(parent, type)));
+  }
+
+  #make(parent, type) {
+    switch (type) {
+      case smd.Token.Code_Block:
+      case smd.Token.Code_Fence:
+        // Code that is wider than the page can be scrolled, also by keys.
+        return element('pre', { className: 'code', tabindex: '0' });
+      case smd.Token.Checkbox:
+        return element('input', { type: 'checkbox', disabled: true, 'aria-label': 'done' });
+      case smd.Token.Image:
+        return element('span', { className: 'image' });
+      case smd.Token.Table_Row:
+        return element('tr');
+      case smd.Token.Table_Cell:
+        return element(parent.previousElementSibling ? 'td' : 'th');
+      default:
+        return element(TAGS[type] ?? 'span');
+    }
+  }
+
+  #set(type, value) {
+    const node = this.#node();
+    const address = safeAddress(value);
+    if (type === smd.Attr.Href && address) {
+      node.href = address;
+      node.rel = 'noopener noreferrer nofollow';
+      node.target = '_blank';
+    } else if (type === smd.Attr.Href) {
+      node.className = 'no-link';
+    } else if (type === smd.Attr.Src) {
+      node.textContent = `[image: ${node.textContent || 'no words'}, not loaded]`;
+    } else if (type === smd.Attr.Start && /^\d{1,9}$/.test(value)) {
+      node.start = value;
+    } else if (type === smd.Attr.Checked) {
+      node.checked = true;
+    }
+  }
+}
+
+/** Writes Markdown into an element, piece by piece. */
+export class MarkdownWriter {
+  #parser;
+  #root;
+
+  constructor(root) {
+    this.#root = root;
+    this.text = '';
+    this.#parser = smd.parser(new Renderer(root));
+  }
+
+  write(text) {
+    this.text += text;
+    smd.parser_write(this.#parser, text);
+  }
+
+  end() {
+    smd.parser_end(this.#parser);
+  }
+
+  /** Makes the text this one, all of it. */
+  replace(text) {
+    if (this.text === text) return;
+    this.#root.replaceChildren();
+    this.text = '';
+    this.#parser = smd.parser(new Renderer(this.#root));
+    this.write(text);
+  }
+}

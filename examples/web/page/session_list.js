@@ -1,0 +1,55 @@
+// The side list of sessions.
+
+import { byId, element } from './elements.js';
+import { get } from './server.js';
+import { timeWords } from './words.js';
+
+export class SessionList {
+  #list = byId('sessions');
+  #more = byId('more-sessions');
+  #current = '';
+  #shown = 0;
+
+  /** `open(id)` opens a session. */
+  constructor(open) {
+    this.#list.addEventListener('click', (event) => {
+      const link = event.target.closest('a');
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      open(link.dataset.id);
+    });
+    this.#more.addEventListener('click', () => this.#load(this.#shown));
+  }
+
+  async show(current) {
+    this.#current = current;
+    await this.#load(0);
+  }
+
+  async #load(offset) {
+    const { sessions, total } = await get(`/sessions?offset=${offset}`);
+    const items = sessions.map((session) => this.#item(session));
+    if (offset === 0) this.#list.replaceChildren(...items);
+    else this.#list.append(...items);
+    this.#shown = offset + sessions.length;
+    this.#more.hidden = this.#shown >= total;
+  }
+
+  /** The title of the session that is open, once it is listed. */
+  title() {
+    return this.#list.querySelector('[aria-current] .title')?.textContent;
+  }
+
+  #item({ id, title, updated_at: time, forked_from: origin, is_running: isRunning }) {
+    const details = [timeWords(time)];
+    if (origin) details.push('fork');
+    if (isRunning) details.push('running');
+    const link = element(
+      'a',
+      { href: `#${encodeURIComponent(id)}`, 'data-id': id, 'aria-current': id === this.#current ? 'page' : false },
+      element('span', { className: 'title' }, title || 'Untitled'),
+      element('span', { className: 'details' }, details.join(' · ')),
+    );
+    return element('li', {}, link);
+  }
+}

@@ -1,0 +1,365 @@
+//! The routes of the page.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use turnstream::env::{Ids, SystemIds};
+use turnstream::hub::{Command, EventNumber, NotRunning};
+use turnstream::item::{ItemKind, PendingCall};
+use turnstream::session::{Entry, Session, SessionInfo, SessionState};
+use turnstream::tool::Verdict;
+use turnstream::ui::ErrorTexts;
+use turnstream::ui::sse::Sse;
+use turnstream::{Error, Item};
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::page::to_axum;
+use crate::starts::{OpenSession, Start, Started, last_answer};
+use crate::traces::RunTrace;
+
+/// So many readers are there at once.
+const MAX_READERS: usize = 512;
+
+/// So many entries are given at once.
+const MAX_PAGE: usize = 200;
+
+/// A title is cut after so many characters.
+const MAX_TITLE: usize = 80;
+
+type Answer<T> = Result<T, Failure>;
+type Body<T> = Result<Json<T>, JsonRejection>;
+
+#[derive(Deserialize)]
+pub(crate) struct StartBody {
+    /// Without it, the run continues what was left.
+    text: Option<String>,
+}
+
+/// Begins a run, or continues what the last one has left.
+pub(crate) async fn start(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body<StartBody>,
+) -> Answer<(StatusCode, Json<Started>)> {
+    let Json(StartBody { text }) = body?;
+    if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
+        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "the message is empty"));
+    }
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
+        let message = "an `idempotency-key` has 1 to 200 characters";
+        return Err(Failure::new(StatusCode::BAD_REQUEST, message));
+    }
+    let open = app.session(&id).await?;
+    let started = app.start_once(&open, text, key).await?;
+    Ok((StatusCode::ACCEPTED, Json(started)))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct EventsQuery {
+    /// The number of the last event that the page has.
+    after: Option<String>,
+}
+
+/// The events of a session, over all its runs.
+pub(crate) async fn events(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    if app.hub.stats().readers >= MAX_READERS {
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open"));
+    }
+    let open = app.session(&id).await?;
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok());
+    // A number that cannot be read is one that is gone.
+    let after: Option<EventNumber> =
+        last.or(query.after.as_deref()).and_then(|last| last.parse().ok());
+    let reader = app.hub.read_session(&open.session, after.as_ref());
+    Ok(to_axum(Sse::new().with_error_texts(ErrorTexts::shown()).respond_to_reader(reader)))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct StopBody {
+    /// Lets the turn that streams end, with its tools.
+    #[serde(default)]
+    after_turn: bool,
+}
+
+pub(crate) async fn stop(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<StopBody>,
+) -> Answer<Json<Value>> {
+    let Json(StopBody { after_turn }) = body?;
+    let command = if after_turn { Command::StopAfterTurn } else { Command::Interrupt };
+    send(&app, &id, command).await
+}
+
+#[derive(Deserialize)]
+pub(crate) struct SteerBody {
+    text: String,
+}
+
+/// Tells the model something while it works. The id comes back with the event `appended`.
+pub(crate) async fn steer(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<SteerBody>,
+) -> Answer<Json<Value>> {
+    let Json(SteerBody { text }) = body?;
+    if text.trim().is_empty() {
+        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "the message is empty"));
+    }
+    send(&app, &id, Command::Steer(vec![Item::user(text)])).await
+}
+
+async fn send(app: &App, id: &str, command: Command) -> Answer<Json<Value>> {
+    let run = app.hub.run_id(id).ok_or_else(|| Error::from(NotRunning { run: id.to_owned() }))?;
+    let receipt = app.hub.send(&run, command).await?;
+    Ok(Json(json!({ "run": run, "id": receipt.id })))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct VerdictBody {
+    /// The call as it was shown.
+    call: PendingCall,
+    reason: Option<String>,
+}
+
+pub(crate) async fn approve(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<VerdictBody>,
+) -> Answer<Response> {
+    let Json(VerdictBody { call, .. }) = body?;
+    decide(&app, &id, &call, Verdict::Approve).await
+}
+
+pub(crate) async fn deny(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<VerdictBody>,
+) -> Answer<Response> {
+    let Json(VerdictBody { call, reason }) = body?;
+    let reason = reason.filter(|reason| !reason.trim().is_empty());
+    let reason = reason.unwrap_or_else(|| "the user has denied it".to_owned());
+    decide(&app, &id, &call, Verdict::deny(reason)).await
+}
+
+/// Keeps a verdict. With the last one the run continues.
+async fn decide(app: &App, id: &str, call: &PendingCall, verdict: Verdict) -> Answer<Response> {
+    let open = app.session(id).await?;
+    let _starting = open.starting.lock().await;
+    match open.add_verdict(call, verdict)? {
+        Ok(verdicts) => {
+            let (_, started) = app.start(&open, &app.agent, Start::Resume(verdicts)).await?;
+            open.clear_verdicts();
+            Ok((StatusCode::ACCEPTED, Json(started)).into_response())
+        }
+        Err(missing) => Ok(Json(json!({ "missing": missing })).into_response()),
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ForkBody {
+    /// So many entries are taken over; all of them unless it is given.
+    at: Option<u64>,
+}
+
+/// Makes another session of the first entries of this one.
+pub(crate) async fn fork(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<ForkBody>,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let Json(ForkBody { at }) = body?;
+    let open = app.session(&id).await?;
+    if at == Some(0) || open.session.version() == 0 {
+        // Nothing is taken over: it begins with its first message.
+        return Ok((StatusCode::CREATED, Json(json!({ "session": SystemIds.next_id() }))));
+    }
+    app.check_session_count(&open.session).await?;
+    let at = at.unwrap_or_else(|| open.session.version());
+    let fork = open.session.fork_at(at, SystemIds.next_id()).await?;
+    Ok((StatusCode::CREATED, Json(json!({ "session": fork.id() }))))
+}
+
+/// Asks for another answer to the last message. The one that is there becomes void.
+pub(crate) async fn regenerate(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<Value>,
+) -> Answer<(StatusCode, Json<Started>)> {
+    let Json(_) = body?;
+    let open = app.session(&id).await?;
+    let _starting = open.starting.lock().await;
+    let Some(from) = last_answer(&open.session.entries().await?) else {
+        return Err(Failure::conflict("nothing was asked yet"));
+    };
+    let start = Start::Replace { from, items: Vec::new() };
+    let (_, started) = app.start(&open, &app.agent, start).await?;
+    Ok((StatusCode::ACCEPTED, Json(started)))
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ListQuery {
+    #[serde(default)]
+    offset: usize,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    id: String,
+    title: String,
+    /// In milliseconds since 1970.
+    updated_at: u64,
+    entries: u64,
+    forked_from: Option<String>,
+    is_running: bool,
+}
+
+/// The sessions, the one that was written last first, 50 at a time.
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Query(query): Query<ListQuery>,
+) -> Answer<Json<Value>> {
+    let all = app.store.list().await?;
+    let mut sessions = Vec::new();
+    for info in all.iter().skip(query.offset).take(50) {
+        let since = info.updated_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        sessions.push(Listed {
+            title: title(&app, info).await,
+            updated_at: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            entries: info.version,
+            forked_from: info.origin.as_ref().map(|origin| origin.id.clone()),
+            is_running: app.hub.run_id(&info.id).is_some(),
+            id: info.id.clone(),
+        });
+    }
+    Ok(Json(json!({ "sessions": sessions, "total": all.len() })))
+}
+
+/// The first words of the user. They do not change.
+async fn title(app: &App, info: &SessionInfo) -> String {
+    let titles = || app.titles.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(title) = titles().get(&info.id) {
+        return title.clone();
+    }
+    let entries = app.store.load(&info.id, 0).await.ok().flatten();
+    let said = |entry: &Entry| match entry {
+        Entry::Item(item) => item.as_user().map(turnstream::item::Content::text),
+        _ => None,
+    };
+    let Some(words) = entries.iter().flatten().find_map(said) else { return String::new() };
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut title: String = words.chars().take(MAX_TITLE).collect();
+    if title.len() < words.len() {
+        title.push('…');
+    }
+    let mut titles = titles();
+    if titles.len() >= 10_000 {
+        titles.clear();
+    }
+    titles.insert(info.id.clone(), title.clone());
+    title
+}
+
+#[derive(Deserialize)]
+pub(crate) struct MessagesQuery {
+    before: Option<usize>,
+    limit: Option<usize>,
+}
+
+/// The entries before a number, at most 200, without what only providers read.
+pub(crate) async fn messages(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    Query(query): Query<MessagesQuery>,
+) -> Answer<Json<Value>> {
+    let open = app.session(&id).await?;
+    let entries = open.session.entries().await?;
+    let end = query.before.unwrap_or(usize::MAX).min(entries.len());
+    let start = end.saturating_sub(query.limit.unwrap_or(100).clamp(1, MAX_PAGE));
+    let shown: Vec<Value> = entries[start..end]
+        .iter()
+        .zip(start..)
+        .map(|(entry, number)| json!({ "number": number, "entry": shown_entry(entry) }))
+        .collect();
+    Ok(Json(json!({
+        "messages": shown,
+        "total": entries.len(),
+        "state": state_name(&open.session),
+    })))
+}
+
+/// An entry as the page gets it.
+fn shown_entry(entry: &Entry) -> Value {
+    match entry {
+        Entry::Item(item) => {
+            let mut item = item.clone();
+            item.provider_data = None;
+            match item.kind {
+                ItemKind::Other => json!({ "type": "other" }),
+                _ => json!(item),
+            }
+        }
+        // The story of a sub-agent that waits.
+        Entry::Nested { call_id, .. } => json!({ "type": "nested", "call_id": call_id }),
+        entry => json!(entry),
+    }
+}
+
+fn state_name(session: &Session) -> &'static str {
+    match session.state() {
+        SessionState::Idle => "idle",
+        SessionState::Pending { .. } => "pending",
+        SessionState::Unfinished { .. } => "unfinished",
+    }
+}
+
+/// The traces of the last runs that this process has seen.
+pub(crate) async fn trace(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Answer<Json<Vec<RunTrace>>> {
+    let open: Arc<OpenSession> = app.session(&id).await?;
+    let traces = open.runs().to_traces();
+    Ok(Json(traces))
+}
+
+/// What the page says of the model.
+pub(crate) async fn about(State(app): State<Arc<App>>) -> Json<Value> {
+    let price =
+        app.about.price.map(|price| json!({ "input": price.input, "output": price.output }));
+    Json(json!({ "model": app.about, "price": price, "now": now_ms() }))
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Whether the server is well, and how much it does.
+pub(crate) async fn health(State(app): State<Arc<App>>) -> Json<Value> {
+    let stats = app.hub.stats();
+    Json(json!({
+        "status": "ok",
+        "runs": stats.runs,
+        "readers": stats.readers,
+        "cut_readers": stats.cut_readers,
+        "fullest_log": stats.fullest_log,
+        "log_capacity": stats.capacity,
+        "oldest_reader_ms": stats.oldest_reader.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+    }))
+}

@@ -1,0 +1,332 @@
+//! How runs begin: one at a time in each session.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::time::Instant;
+use turnstream::env::{Ids, SystemIds};
+use turnstream::event::RewriteReason;
+use turnstream::hub::{AlreadyRunning, Reservation, RunOwner, RunSource};
+use turnstream::item::{Content, Item, PendingCall};
+use turnstream::session::{Entry, Session, SessionState, restore_history};
+use turnstream::tool::Verdict;
+use turnstream::trace::Trace;
+use turnstream::{Agent, Error};
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::flags::Busy;
+use crate::traces::{RunRecord, RunRecords};
+
+/// So many runs are active at once.
+const MAX_RUNS: usize = 64;
+
+/// So many messages of a session wait while a run is active.
+const MAX_QUEUED: usize = 8;
+
+/// So many runs begin in a minute.
+const MAX_STARTS_PER_MINUTE: usize = 120;
+
+/// For so long the same key begins no second run.
+const KEY_LIFETIME: Duration = Duration::from_mins(10);
+
+/// So many keys of a session are remembered.
+const MAX_KEYS: usize = 32;
+
+/// A session, and what this process knows of it besides.
+pub(crate) struct OpenSession {
+    pub(crate) session: Session,
+    /// Held while a run begins.
+    pub(crate) starting: tokio::sync::Mutex<Keys>,
+    pub(crate) runs: Mutex<RunRecords>,
+    /// The verdicts that are there while others are missing.
+    verdicts: Mutex<Vec<(PendingCall, Verdict)>>,
+    queue: Mutex<Queue>,
+}
+
+/// The messages that wait for the end of a run.
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(String, Content)>,
+    /// Whether a task begins them.
+    is_served: bool,
+}
+
+/// The keys of requests that have begun a run.
+#[derive(Default)]
+pub(crate) struct Keys(VecDeque<UsedKey>);
+
+struct UsedKey {
+    key: String,
+    text: Option<String>,
+    started: Started,
+    at: Instant,
+}
+
+/// A run that has begun, or waits for the end of another.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Started {
+    pub(crate) run: String,
+    pub(crate) is_queued: bool,
+}
+
+/// What a run does.
+pub(crate) enum Start {
+    Say(Vec<Item>),
+    Resume(Vec<(PendingCall, Verdict)>),
+    /// Everything from this entry on becomes void. Then something is said, or the model answers again.
+    Replace {
+        from: u64,
+        items: Vec<Item>,
+    },
+}
+
+impl OpenSession {
+    pub(crate) fn new(session: Session) -> Self {
+        Self {
+            session,
+            starting: tokio::sync::Mutex::default(),
+            runs: Mutex::default(),
+            verdicts: Mutex::default(),
+            queue: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn runs(&self) -> MutexGuard<'_, RunRecords> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a verdict. Returns all of them once none is missing, else how many are.
+    ///
+    /// The call has to be the one that waits, with the arguments that the user has read.
+    pub(crate) fn add_verdict(
+        &self,
+        call: &PendingCall,
+        verdict: Verdict,
+    ) -> Result<Result<Vec<(PendingCall, Verdict)>, usize>, Failure> {
+        let SessionState::Pending { calls } = self.session.state() else {
+            return Err(Failure::conflict("no call waits for a verdict"));
+        };
+        if !calls.contains(call) {
+            return Err(Failure::conflict(
+                "this call does not wait for a verdict, or has other arguments",
+            ));
+        }
+        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        verdicts.retain(|(known, _)| known != call && calls.contains(known));
+        verdicts.push((call.clone(), verdict));
+        let missing = calls.len() - verdicts.len();
+        Ok(if missing == 0 { Ok(verdicts.clone()) } else { Err(missing) })
+    }
+
+    /// Forgets the verdicts: a run has them.
+    pub(crate) fn clear_verdicts(&self) {
+        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Keys {
+    /// The run that a request with this key has begun.
+    fn find(&mut self, key: &str, text: Option<&str>) -> Result<Option<Started>, Failure> {
+        self.0.retain(|used| used.at.elapsed() < KEY_LIFETIME);
+        match self.0.iter().find(|used| used.key == key) {
+            Some(used) if used.text.as_deref() != text => {
+                let message = "another request had this `idempotency-key`";
+                Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, message))
+            }
+            used => Ok(used.map(|used| used.started.clone())),
+        }
+    }
+
+    fn add(&mut self, key: String, text: Option<String>, started: Started) {
+        self.0.truncate(MAX_KEYS - 1);
+        self.0.push_front(UsedKey { key, text, started, at: Instant::now() });
+    }
+}
+
+/// When the last runs have begun.
+#[derive(Default)]
+pub(crate) struct StartRate(Mutex<VecDeque<Instant>>);
+
+impl StartRate {
+    fn check(&self) -> Result<(), Failure> {
+        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let minute = Duration::from_mins(1);
+        starts.retain(|start| start.elapsed() < minute);
+        if starts.len() >= MAX_STARTS_PER_MINUTE {
+            return Err(Failure::too_many("too many runs have begun in the last minute"));
+        }
+        starts.push_back(Instant::now());
+        Ok(())
+    }
+}
+
+impl App {
+    /// Begins a run with what the user says, or continues what was left if nothing is said. A request with the
+    /// same key begins no second run.
+    pub(crate) async fn start_once(
+        self: &Arc<Self>,
+        open: &Arc<OpenSession>,
+        text: Option<String>,
+        key: Option<String>,
+    ) -> Result<Started, Failure> {
+        let mut keys = open.starting.lock().await;
+        if let Some(key) = &key
+            && let Some(started) = keys.find(key, text.as_deref())?
+        {
+            return Ok(started);
+        }
+        let started = match text.clone() {
+            Some(text) => self.start_or_queue(open, text.into()).await?,
+            None => self.start(open, &self.agent, Start::Resume(Vec::new())).await?.1,
+        };
+        if let Some(key) = key {
+            keys.add(key, text, started.clone());
+        }
+        Ok(started)
+    }
+
+    async fn start_or_queue(
+        self: &Arc<Self>,
+        open: &Arc<OpenSession>,
+        said: Content,
+    ) -> Result<Started, Failure> {
+        let place = match self.hub.reserve(open.session.id()) {
+            Ok(place) => place,
+            Err(error)
+                if self.busy == Busy::Queue && AlreadyRunning::from_error(&error).is_some() =>
+            {
+                return self.enqueue(open, said);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.check_limits(open).await?;
+        let run_id = SystemIds.next_id();
+        let start = Start::Say(vec![Item::user(said)]);
+        let owner = begin(open, place, &self.agent, start, run_id).await?;
+        Ok(Started { run: owner.detach(), is_queued: false })
+    }
+
+    /// Begins a run of this agent now. The owner is detached: dropping it does not drop the run.
+    pub(crate) async fn start(
+        &self,
+        open: &OpenSession,
+        agent: &Agent,
+        start: Start,
+    ) -> Result<(turnstream::hub::Reader, Started), Failure> {
+        let place = self.hub.reserve(open.session.id())?;
+        self.check_limits(open).await?;
+        if let Start::Replace { from, .. } = &start {
+            void_from(&open.session, *from).await?;
+        }
+        let owner = begin(open, place, agent, start, SystemIds.next_id()).await?;
+        let reader = owner.read();
+        Ok((reader, Started { run: owner.detach(), is_queued: false }))
+    }
+
+    async fn check_limits(&self, open: &OpenSession) -> Result<(), Failure> {
+        if self.hub.stats().runs >= MAX_RUNS {
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many runs are active"));
+        }
+        self.check_session_count(&open.session).await?;
+        self.starts.check()
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        open: &Arc<OpenSession>,
+        said: Content,
+    ) -> Result<Started, Failure> {
+        let run_id = SystemIds.next_id();
+        let mut queue = open.queue();
+        if queue.waiting.len() >= MAX_QUEUED {
+            return Err(Failure::too_many("too many messages wait for the end of this run"));
+        }
+        queue.waiting.push_back((run_id.clone(), said));
+        if !std::mem::replace(&mut queue.is_served, true) {
+            tokio::spawn(serve_queue(Arc::clone(self), Arc::clone(open)));
+        }
+        Ok(Started { run: run_id, is_queued: true })
+    }
+}
+
+/// Makes everything from this entry on void, so that the run that follows takes its place.
+async fn void_from(session: &Session, entry: u64) -> Result<(), Failure> {
+    let entries = session.entries().await?;
+    let at = usize::try_from(entry).unwrap_or(usize::MAX);
+    let Some((before, after)) = entries.split_at_checked(at) else {
+        return Err(Failure::conflict("the session has no such entry"));
+    };
+    let moves_items = |entry: &Entry| matches!(entry, Entry::Rewritten { why, .. } if *why != RewriteReason::Tombstoned);
+    if after.iter().any(moves_items) {
+        return Err(Failure::conflict("the history was shortened since"));
+    }
+    let first = restore_history(session.id(), before.to_vec()).len();
+    Ok(session.tombstone(first..session.history().len()).await?)
+}
+
+/// The first entry after the last words of the user, where the answer begins.
+pub(crate) fn last_answer(entries: &[Entry]) -> Option<u64> {
+    let is_said = |entry: &Entry| matches!(entry, Entry::Item(item) if item.as_user().is_some());
+    let last = entries.iter().rposition(is_said)?;
+    u64::try_from(last + 1).ok()
+}
+
+/// Begins what waits, in order, each when the run before it has ended.
+async fn serve_queue(app: Arc<App>, open: Arc<OpenSession>) {
+    loop {
+        let place = app.hub.reserve_when_free(open.session.id()).await;
+        let (run_id, said) = {
+            let mut queue = open.queue();
+            let next = queue.waiting.pop_front();
+            queue.is_served = next.is_some();
+            let Some(next) = next else { return };
+            next
+        };
+        let begun = match place {
+            Ok(place) => {
+                let start = Start::Say(vec![Item::user(said)]);
+                begin(&open, place, &app.agent, start, run_id).await
+            }
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok(owner) => drop(owner.detach()),
+            Err(error) => eprintln!("a message that waited was not sent: {error}"),
+        }
+    }
+}
+
+/// Makes the run and gives it to the hub.
+async fn begin(
+    open: &OpenSession,
+    place: Reservation,
+    agent: &Agent,
+    start: Start,
+    run_id: String,
+) -> Result<RunOwner, Error> {
+    let session = &open.session;
+    let (run, inputs) = match start {
+        Start::Resume(verdicts) => (session.resume(agent, verdicts).await?, 0),
+        Start::Replace { items, .. } if items.is_empty() => {
+            (session.resume(agent, Vec::new()).await?, 0)
+        }
+        Start::Say(items) | Start::Replace { items, .. } => {
+            let inputs = items.len();
+            (session.run(agent, items).await?, inputs as u64)
+        }
+    };
+    // The message of the assistant begins after the input.
+    let message_id = format!("{}:{}", session.id(), session.version() + inputs);
+    let trace = Trace::new().with_resumed_history(&session.history());
+    open.runs().add(RunRecord { run_id: run_id.clone(), message_id, trace: trace.clone() });
+    let source =
+        RunSource::from(run).with_run_id(run_id).inspect(move |event| trace.observe(event));
+    place.start(source).await
+}
