@@ -132,6 +132,8 @@ export class Conversation {
   }
 
   #finish(outcome) {
+    this.#turn?.blocks.forEach((block) => block.end());
+    this.#turn = null;
     for (const card of this.#touched) {
       if (!['ok', 'failed', 'asks'].includes(card.node.dataset.state)) card.interrupted();
     }

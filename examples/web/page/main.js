@@ -27,6 +27,8 @@ class OpenSession {
   #run = null;
   /** Whether the run that is shown was read to its end. */
   #hasEnded = false;
+  /** What the session waits for when no run is active: `idle`, `pending` or `unfinished`. */
+  #state = 'idle';
   /** Messages that were handed in and not yet taken. */
   #waiting = new Map();
   #todo = [];
@@ -112,16 +114,17 @@ class OpenSession {
     }
   }
 
-  #onEnded(error) {
+  async #onEnded(error) {
     this.#hasEnded = true;
-    this.#setRunning(false);
     if (error) showProblem(`The run ended early: ${error.message ?? error.kind}`);
     refreshList();
+    this.#state = (await get(sessionPath(this.id, 'messages?limit=1'))).state;
+    this.#setRunning(false);
   }
 
   #setRunning(isRunning) {
     this.isRunning = isRunning;
-    if (isRunning) byId('unfinished').hidden = true;
+    byId('unfinished').hidden = isRunning || this.#state !== 'unfinished';
     byId('stop').hidden = !isRunning;
     byId('queue').hidden = !isRunning;
     byId('send').textContent = isRunning ? 'Tell it now' : 'Send';
@@ -130,7 +133,6 @@ class OpenSession {
   }
 
   #showApprovals(pending) {
-    byId('unfinished').hidden = true;
     const cards = pending.map((call) => new ApprovalCard(call, async (isApproved, reason) => {
       const path = sessionPath(this.id, isApproved ? 'approve' : 'deny');
       return post(path, { call, reason: reason || null });
@@ -165,7 +167,7 @@ class OpenSession {
     scroll.scrollTop = scroll.scrollHeight - fromEnd;
     this.#first = messages[0]?.number ?? 0;
     byId('older').hidden = this.#first === 0;
-    byId('unfinished').hidden = state !== 'unfinished' || this.isRunning;
+    this.#state = state;
   }
 
   // What the user does.

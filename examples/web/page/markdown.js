@@ -41,6 +41,7 @@ function safeAddress(text) {
 
 class Renderer {
   #nodes;
+  #tail = document.createTextNode('');
 
   constructor(root) {
     this.#nodes = [root];
@@ -53,6 +54,17 @@ class Renderer {
 
   #node() {
     return this.#nodes[this.#nodes.length - 1];
+  }
+
+  /** Shows text that the parser has not decided about yet, until it is told more. */
+  showTail(text) {
+    this.#tail.remove();
+    this.#tail = document.createTextNode(text);
+    if (text) this.#node().append(this.#tail);
+  }
+
+  hideTail() {
+    this.#tail.remove();
   }
 
   #begin(type) {
@@ -98,32 +110,30 @@ class Renderer {
   }
 }
 
+// What is no mark of Markdown can be shown at once.
+const PLAIN = /^[\p{L}\p{N}\s.,;:?]*$/u;
+
 /** Writes Markdown into an element, piece by piece. */
 export class MarkdownWriter {
+  #renderer;
   #parser;
-  #root;
+  text = '';
 
   constructor(root) {
-    this.#root = root;
-    this.text = '';
-    this.#parser = smd.parser(new Renderer(root));
+    this.#renderer = new Renderer(root);
+    this.#parser = smd.parser(this.#renderer);
   }
 
   write(text) {
     this.text += text;
+    this.#renderer.hideTail();
     smd.parser_write(this.#parser, text);
+    const { pending } = this.#parser;
+    if (PLAIN.test(pending)) this.#renderer.showTail(pending);
   }
 
   end() {
+    this.#renderer.hideTail();
     smd.parser_end(this.#parser);
-  }
-
-  /** Makes the text this one, all of it. */
-  replace(text) {
-    if (this.text === text) return;
-    this.#root.replaceChildren();
-    this.text = '';
-    this.#parser = smd.parser(new Renderer(this.#root));
-    this.write(text);
   }
 }

@@ -1,0 +1,91 @@
+//! What is to be approved is shown exactly, and nothing runs before.
+
+use serde_json::json;
+
+use crate::driver::WIDE;
+use crate::model::Model;
+use crate::page::Page;
+use crate::server::Server;
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_call_that_is_approved_runs_with_the_arguments_that_were_shown() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Write it").await;
+    // With a character that would turn the order of those after it.
+    let arguments = json!({ "path": "a.txt", "text": "line 1\n\"line\" 2 \u{202e}txt" });
+    model.asked().await.end_with_call("c1", "write_file", &arguments);
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".approval dt").await, ["path", "text"]);
+    let shown = page.texts(".approval .value").await;
+    assert_eq!(shown, ["a.txt", "line 1\n\"line\" 2 \\u{202e}txt"]);
+    let file = server.folder.join("a.txt");
+    assert!(!file.exists());
+    page.click(".approve").await;
+    model.answer("It is written.").await;
+    page.wait_for_words("It is written.").await;
+    page.wait_until_idle().await;
+    assert_eq!(std::fs::read_to_string(file).unwrap(), arguments["text"].as_str().unwrap());
+    assert_eq!(page.texts(".approval").await, [""; 0]);
+    assert_eq!(page.texts(".card > summary .status").await, ["done"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_call_that_is_denied_does_not_run_and_the_model_reads_why() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Write it").await;
+    let arguments = json!({ "path": "a.txt", "text": "no" });
+    model.asked().await.end_with_call("c1", "write_file", &arguments);
+    page.wait("document.querySelector('.approval input')").await;
+    page.run("document.querySelector('.approval input').value = 'not here'").await;
+    page.click(".deny").await;
+    let asked = model.asked().await;
+    let result = asked.body["messages"].as_array().unwrap().last().unwrap().clone();
+    assert!(result["content"].as_str().unwrap().contains("not here"), "{result}");
+    asked.say("As you like.");
+    asked.end();
+    page.wait_for_words("As you like.").await;
+    page.wait_until_idle().await;
+    assert!(!server.folder.join("a.txt").exists());
+    assert_eq!(page.texts(".card > summary .status").await, ["was denied"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_question_is_still_there_after_the_server_was_killed() {
+    let model = Model::start().await;
+    let url = model.url();
+    let flags =
+        ["--provider", "openai", "--base-url", &url, "--model", "m", "--session", "sessions"];
+    let mut server = Server::start_with(&flags, 0).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Write both").await;
+    let asked = model.asked().await;
+    let write = |name: &str| json!({ "path": name, "text": "x" });
+    asked.call("c1", "write_file", &write("a.txt"));
+    asked.end_with_call("c2", "write_file", &write("b.txt"));
+    page.wait("document.querySelectorAll('.approval').length === 2").await;
+    page.wait_until_idle().await;
+    server.kill().await;
+    server.start_again().await;
+    page.client.refresh().await.unwrap();
+    page.wait("document.querySelectorAll('.approval').length === 2").await;
+    page.click(".approval:first-child .approve").await;
+    page.wait_for_words("Approved. 1 more to answer.").await;
+    assert!(!server.folder.join("a.txt").exists());
+    page.click(".approval:last-child .deny").await;
+    model.answer("One of two.").await;
+    page.wait_for_words("One of two.").await;
+    page.wait_until_idle().await;
+    assert!(server.folder.join("a.txt").exists());
+    assert!(!server.folder.join("b.txt").exists());
+    page.close_after_errors().await;
+}

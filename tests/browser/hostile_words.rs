@@ -1,0 +1,108 @@
+//! What a model says does nothing to the page, whoever told it to say so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::driver::WIDE;
+use crate::model::Model;
+use crate::page::Page;
+use crate::server::Server;
+
+/// Counts the requests of whoever is lured to it.
+async fn beacon() -> (String, Arc<AtomicUsize>) {
+    let hits = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&hits);
+    let app = Router::new().fallback(async move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        "hit"
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (url, hits)
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn scripts_links_and_images_of_a_model_do_nothing() {
+    let (beacon, hits) = beacon().await;
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.run("window.alert = window.confirm = () => { window.touched = true }").await;
+    let words = [
+        "<script>window.touched = true</script>".to_owned(),
+        "<img src=x onerror=\"window.touched = true\">".to_owned(),
+        format!("<iframe src=\"{beacon}/frame\"></iframe><link rel=stylesheet href={beacon}/css>"),
+        format!("![a picture]({beacon}/image?q=secret)"),
+        format!("![]({beacon}/bare.png) [![]({beacon}/nested.png)]({beacon}/link)"),
+        "[one](javascript:window.touched=true) [two](JaVaScRiPt:window.touched=true)".to_owned(),
+        "[three](data:text/html,<script>parent.touched=true</script>) [four](vbscript:x)".to_owned(),
+        "[five](java\tscript:window.touched=true) [six](//example.org/x) [seven](/stop)".to_owned(),
+        "[good](https://example.org/a) <https://example.org/b> [mail](mailto:a@example.org)".to_owned(),
+        "<style>body { display: none }</style><form action=/sessions/s/stop><button>x</button></form>".to_owned(),
+        "```<script>\nwindow.touched = true\n```".to_owned(),
+    ]
+    .join("\n\n");
+    page.ask("Say it").await;
+    let asked = model.asked().await;
+    asked.say("Look:\n\n");
+    // Letter by letter, so that every state of the parser is seen.
+    for letter in words.chars() {
+        asked.say(&letter.to_string());
+    }
+    // The same in a call and in its result.
+    let query = json!({ "query": "<img src=x onerror=touched=1>", "path": "." });
+    asked.end_with_call("c1", "search_text", &query);
+    model.answer(&words).await;
+    page.wait_until_idle().await;
+    page.wait_for_words("Done · 2 requests").await;
+    page.run("document.querySelectorAll('details').forEach((node) => { node.open = true })").await;
+    for round in 0..2 {
+        let selector = "#column :is(script, img, iframe, link, style, form, object, embed, svg)";
+        assert_eq!(page.texts(selector).await, [""; 0], "round {round}");
+        let links = "return [...document.querySelectorAll('#column a[href]')].map((a) => a.href)";
+        let links = page.run(links).await;
+        let allowed = |link: &str| {
+            link.starts_with("https://example.org/")
+                || link.starts_with("mailto:")
+                || link.starts_with(&beacon)
+        };
+        let links: Vec<&str> =
+            links.as_array().unwrap().iter().map(|link| link.as_str().unwrap()).collect();
+        assert!(links.len() >= 4 && links.iter().all(|link| allowed(link)), "{links:?}");
+        let handlers = "return [...document.querySelectorAll('#column *')].flatMap((node) => \
+             [...node.attributes].map((it) => it.name)).filter((name) => name.startsWith('on')).length";
+        assert_eq!(page.run(handlers).await, 0);
+        // Clicks on what is no link lead nowhere.
+        page.run("document.querySelectorAll('#column .no-link').forEach((node) => node.click())").await;
+        assert_eq!(page.run("return window.touched === undefined").await, true);
+        assert_eq!(hits.load(Ordering::Relaxed), 0);
+        // Once more from the store.
+        page.client.refresh().await.unwrap();
+        page.wait_for_words("Look:").await;
+        page.wait("document.querySelectorAll('#history .answer').length === 2").await;
+    }
+    assert_eq!(server.get("/sessions").await["sessions"][0]["entries"], 5);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn the_title_of_a_session_is_text() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("<b onclick=alert(1)>hi</b>").await;
+    model.answer("Hello.").await;
+    page.wait_for_words("Hello.").await;
+    page.wait("document.querySelector('#sessions .title')").await;
+    page.wait("document.getElementById('title').textContent.startsWith('<b')").await;
+    assert_eq!(page.texts("#sessions .title").await, ["<b onclick=alert(1)>hi</b>"]);
+    assert_eq!(page.texts("#sessions b, #title b, .user b").await, [""; 0]);
+    page.close().await;
+}

@@ -1,0 +1,25 @@
+//! The page of the example `web` in a real browser, against a model that says what a test tells it to.
+//!
+//! | module | claims |
+//! |---|---|
+//! | `streams` | text streams in; stop is not disconnect; a page that comes back has lost nothing |
+//! | `approvals` | what is to be approved is shown exactly, and nothing runs before |
+//! | `hostile_words` | what a model says does nothing to the page |
+//! | `many` | many messages, many tabs, a tab that does not keep up |
+//! | `access` | by keys alone, on a phone, for a screen reader |
+//! | `pictures` | the pictures of the README |
+//!
+//! Each test needs a browser, and is ignored without: `run.sh` installs one, starts its driver and runs them.
+
+#![cfg(unix)]
+
+mod access;
+mod approvals;
+mod driver;
+mod hostile_words;
+mod many;
+mod model;
+mod page;
+mod pictures;
+mod server;
+mod streams;

@@ -1,0 +1,114 @@
+//! A model that says what a test tells it to, when it tells it.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::post;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// A server that speaks OpenAI's Chat Completions. Each request waits for the test to answer it.
+pub(crate) struct Model {
+    address: std::net::SocketAddr,
+    asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Asked>>,
+    task: AbortHandle,
+}
+
+/// A request that waits, and its answer so far.
+pub(crate) struct Asked {
+    pub(crate) body: Value,
+    answer: mpsc::UnboundedSender<String>,
+}
+
+type Sender = Arc<Mutex<mpsc::UnboundedSender<Asked>>>;
+
+impl Model {
+    pub(crate) async fn start() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .with_state(Arc::new(Mutex::new(sender)));
+        let task = tokio::spawn(async move { axum::serve(listener, app).await }).abort_handle();
+        Self { address, asked: tokio::sync::Mutex::new(receiver), task }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// The next request.
+    pub(crate) async fn asked(&self) -> Asked {
+        let mut asked = self.asked.lock().await;
+        let limit = std::time::Duration::from_secs(20);
+        let next = tokio::time::timeout(limit, asked.recv()).await;
+        next.expect("the model is not asked").unwrap()
+    }
+
+    /// Answers the next request with these words.
+    pub(crate) async fn answer(&self, words: &str) {
+        let asked = self.asked().await;
+        asked.say(words);
+        asked.end();
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn complete(State(sender): State<Sender>, axum::Json(body): axum::Json<Value>) -> Response {
+    let (answer, chunks) = mpsc::unbounded_channel();
+    let _ = sender.lock().unwrap().send(Asked { body, answer });
+    let stream = futures::stream::unfold(chunks, async |mut chunks| {
+        let chunk: String = chunks.recv().await?;
+        Some((Ok::<_, Infallible>(Bytes::from(chunk)), chunks))
+    });
+    let response = Response::builder().header("content-type", "text/event-stream");
+    response.body(Body::from_stream(stream.boxed())).unwrap()
+}
+
+impl Asked {
+    fn chunk(&self, delta: &Value, reason: Option<&str>) {
+        let chunk = json!({
+            "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }],
+        });
+        // A client that went away is no mistake of the test.
+        let _ = self.answer.send(format!("data: {chunk}\n\n"));
+    }
+
+    pub(crate) fn say(&self, words: &str) {
+        self.chunk(&json!({ "content": words }), None);
+    }
+
+    pub(crate) fn call(&self, id: &str, name: &str, arguments: &Value) {
+        let function = json!({ "name": name, "arguments": arguments.to_string() });
+        let call = json!({ "index": 0, "id": id, "type": "function", "function": function });
+        self.chunk(&json!({ "tool_calls": [call] }), None);
+    }
+
+    pub(crate) fn end(self) {
+        self.finish("stop");
+    }
+
+    pub(crate) fn end_with_call(self, id: &str, name: &str, arguments: &Value) {
+        self.call(id, name, arguments);
+        self.finish("tool_calls");
+    }
+
+    fn finish(self, reason: &str) {
+        self.chunk(&json!({}), Some(reason));
+        let _ = self.answer.send("data: [DONE]\n\n".to_owned());
+    }
+}

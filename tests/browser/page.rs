@@ -1,0 +1,115 @@
+//! The page in a browser, as a person uses it.
+
+use std::time::Duration;
+
+use fantoccini::key::Key;
+use fantoccini::{Client, Locator};
+use serde_json::Value;
+
+use crate::driver::{self, Screen};
+use crate::server::Server;
+
+/// How long a page has for what a test waits for.
+const LIMIT: Duration = Duration::from_secs(20);
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(crate) struct Page {
+    pub(crate) client: Client,
+}
+
+impl Page {
+    /// Opens a session in a browser of its own.
+    pub(crate) async fn open(server: &Server, session: &str, screen: Screen) -> Self {
+        let page = Self { client: driver::open_browser(screen).await };
+        page.go(server, session).await;
+        page
+    }
+
+    pub(crate) async fn go(&self, server: &Server, session: &str) {
+        self.client.goto(&format!("{}#{session}", server.url())).await.unwrap();
+        self.wait("document.body.dataset.running").await;
+    }
+
+    /// What a script on the page returns.
+    pub(crate) async fn run(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) async fn wait(&self, expression: &str) {
+        let script = format!("return Boolean({expression})");
+        let is_true = async {
+            while self.run(&script).await != Value::Bool(true) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        if tokio::time::timeout(LIMIT, is_true).await.is_err() {
+            let shown = self.run("return document.body.innerText").await;
+            let console = driver::console(&self.client).await;
+            panic!("it does not become true: {expression}\n{shown}\n{console:?}");
+        }
+    }
+
+    /// Waits until the conversation has these words.
+    pub(crate) async fn wait_for_words(&self, words: &str) {
+        let words = Value::from(words);
+        self.wait(&format!("document.getElementById('column').innerText.includes({words})")).await;
+    }
+
+    /// Waits until no run is active.
+    pub(crate) async fn wait_until_idle(&self) {
+        self.wait("document.body.dataset.running === 'false'").await;
+    }
+
+    /// The texts of all elements that a selector finds, as they are shown.
+    pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
+        let script = format!(
+            "return [...document.querySelectorAll({})].map((node) => node.textContent)",
+            Value::from(selector)
+        );
+        let texts = self.run(&script).await;
+        texts.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+    }
+
+    /// What the model has said, as text.
+    pub(crate) async fn answers(&self) -> Vec<String> {
+        let texts = self.texts("#column > div > .turn > .answer, #history .answer, #live > .answer");
+        let mut texts = texts.await;
+        texts.iter_mut().for_each(|text| *text = text.trim().to_owned());
+        texts
+    }
+
+    /// Writes a message and sends it with Enter.
+    pub(crate) async fn ask(&self, text: &str) {
+        let input = self.client.find(Locator::Id("text")).await.unwrap();
+        input.send_keys(&format!("{text}{}", char::from(Key::Enter))).await.unwrap();
+    }
+
+    /// Clicks what a selector finds, once it is there.
+    pub(crate) async fn click(&self, selector: &str) {
+        self.wait(&format!(
+            "document.querySelector({0})?.checkVisibility() && !document.querySelector({0}).disabled",
+            Value::from(selector)
+        ))
+        .await;
+        self.client.find(Locator::Css(selector)).await.unwrap().click().await.unwrap();
+    }
+
+    /// Presses keys where the focus is.
+    pub(crate) async fn press(&self, keys: &str) {
+        self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
+    }
+
+    /// Closes the browser. The page has written nothing to its console, so nothing has failed or was blocked.
+    pub(crate) async fn close(self) {
+        let console = driver::console(&self.client).await;
+        assert!(console.is_empty(), "{console:#?}");
+        self.client.close().await.unwrap();
+    }
+
+    /// Closes a browser whose page has lost its server on the way.
+    pub(crate) async fn close_after_errors(self) {
+        self.client.close().await.unwrap();
+    }
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Opens the page of the example `web` in Debian's Chromium, and uses it as a person does. Installs the browser, its
+# driver and axe-core (package-lock.json). Where they cannot be had, it says so and is content; once they are there,
+# every such test has to run. `run.sh NAME` runs the tests of that name; with TURNSTREAM_PICTURES=FOLDER the pictures
+# of the README are written there.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+here=tests/browser
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+folder=$target/browser
+
+skip() { echo "skipped: $*"; exit 0; }
+if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || skip "there is no chromium, and nobody may install it"
+    { apt-get update -qq && apt-get install -y -qq chromium chromium-driver fonts-dejavu-core; } >/dev/null ||
+        skip "chromium could not be installed"
+fi
+if [ ! -e "$folder/node_modules/axe-core/axe.min.js" ]; then
+    command -v npm >/dev/null || skip "there is no npm, which axe-core comes with"
+    mkdir -p "$folder"
+    cp $here/package.json $here/package-lock.json "$folder"
+    npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel error ||
+        skip "npm could not install axe-core"
+fi
+
+driver_log=$folder/driver
+chromedriver --port=0 >"$driver_log" 2>&1 &
+driver=$!
+trap 'kill $driver 2>/dev/null || true' EXIT
+for _ in $(seq 100); do
+    port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' "$driver_log")
+    [ -n "$port" ] && break
+    sleep 0.1
+done
+[ -n "$port" ] || { cat "$driver_log"; exit 1; }
+echo "$(chromium --version 2>/dev/null), $(chromedriver --version | cut -d'(' -f1)"
+
+cargo build --quiet --example web
+export TURNSTREAM_WEBDRIVER=http://127.0.0.1:$port TURNSTREAM_WEB=$target/debug/examples/web
+export TURNSTREAM_AXE=$folder/node_modules/axe-core/axe.min.js
+log=$folder/log
+cargo test -p turnstream-browser --test browser -- --ignored --nocapture --test-threads 2 "$@" 2>"$folder/errors" |
+    tee "$log" || { grep -v "^ *[0-9]*: \|^  *at " "$folder/errors" | tail -80; exit 1; }
+wanted=$(grep -rh '#\[ignore = "needs a browser' $here --include='*.rs' | wc -l)
+ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
+echo "page: ${ran:-0} tests in a browser ran, $((wanted - ${ran:-0})) were skipped"
+[ $# -gt 0 ] || [ "${ran:-0}" -eq "$wanted" ]

@@ -1,0 +1,248 @@
+//! Text streams in, stop is not disconnect, and a page that comes back has lost nothing.
+
+use serde_json::json;
+
+use crate::driver::WIDE;
+use crate::model::Model;
+use crate::page::Page;
+use crate::server::Server;
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn words_are_shown_while_the_model_speaks() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Tell me").await;
+    let asked = model.asked().await;
+    assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["content"], "Tell me");
+    asked.say("It is **so");
+    page.wait_for_words("It is so").await;
+    assert_eq!(page.texts("#send").await, ["Tell it now"]);
+    asked.say("** and `so`.");
+    asked.end();
+    page.wait_until_idle().await;
+    page.wait_for_words("Done · 1 request").await;
+    assert_eq!(page.texts(".answer strong, .answer code").await, ["so", "so"]);
+    assert_eq!(page.texts(".user .words").await, ["Tell me"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn stop_ends_the_run_and_every_call_has_a_result() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Look into it").await;
+    // A sub-agent is a tool that takes as long as its model.
+    model.asked().await.end_with_call("c1", "research", &json!({ "prompt": "Where?" }));
+    let research = model.asked().await;
+    research.say("I begin");
+    page.wait_for_words("I begin").await;
+    page.click("#stop").await;
+    page.wait_until_idle().await;
+    page.wait_for_words("Stopped · ").await;
+    assert_eq!(page.texts("#live > .turn > .card > summary .status").await, ["was stopped"]);
+    let items = server.items("s").await;
+    let of = |kind: &str| items.iter().filter(|item| item["type"] == kind).count();
+    assert_eq!((of("tool_call"), of("tool_result")), (1, 1), "{items:?}");
+    // The same after the page was loaded again.
+    page.client.refresh().await.unwrap();
+    page.wait_for_words("Look into it").await;
+    page.wait("document.querySelector('#history .status')").await;
+    assert_eq!(page.texts("#history .card > summary .status").await, ["was stopped"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn what_is_said_while_the_model_works_reaches_it_with_its_next_request() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Count").await;
+    let first = model.asked().await;
+    first.say("I count.");
+    page.wait_for_words("I count.").await;
+    page.ask("Only the files of Rust").await;
+    page.wait("document.querySelector('#waiting li')").await;
+    first.end_with_call("c1", "count_lines", &json!({ "path": "." }));
+    let second = model.asked().await;
+    let said = second.body["messages"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(said["content"], "Only the files of Rust");
+    page.wait("!document.querySelector('#waiting li')").await;
+    second.say("None.");
+    second.end();
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".user .words").await, ["Count", "Only the files of Rust"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_message_that_was_sent_afterwards_begins_the_next_run() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("One").await;
+    let first = model.asked().await;
+    first.say("Working");
+    page.wait_for_words("Working").await;
+    page.run("document.getElementById('text').value = 'Two'").await;
+    page.click("#queue").await;
+    page.wait("document.querySelector('#waiting li')").await;
+    first.say(".");
+    first.end();
+    let second = model.asked().await;
+    second.say("Next.");
+    second.end();
+    page.wait_for_words("Next.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".user .words").await, ["One", "Two"]);
+    assert_eq!(page.answers().await, ["Working.", "Next."]);
+    assert_eq!(page.texts("#waiting li").await, [""; 0]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_page_that_is_loaded_again_continues_where_the_run_is() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Before").await;
+    model.answer("Earlier.").await;
+    page.wait_for_words("Earlier.").await;
+    page.wait_until_idle().await;
+    page.ask("Tell me").await;
+    let asked = model.asked().await;
+    for word in ["one ", "two ", "three "] {
+        asked.say(word);
+        page.wait_for_words(word.trim()).await;
+        page.client.refresh().await.unwrap();
+        page.wait_for_words(word.trim()).await;
+    }
+    asked.say("four");
+    asked.end();
+    page.wait_until_idle().await;
+    page.wait_for_words("four").await;
+    assert_eq!(page.answers().await, ["Earlier.", "one two three four"]);
+    assert_eq!(page.texts(".user .words").await, ["Before", "Tell me"]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn two_pages_on_one_run_show_the_same() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let one = Page::open(&server, "s", WIDE).await;
+    let two = Page::open(&server, "s", WIDE).await;
+    one.ask("Tell us").await;
+    let asked = model.asked().await;
+    asked.say("Hello ");
+    two.wait_for_words("Hello").await;
+    // The other one stops it.
+    two.click("#stop").await;
+    one.wait_until_idle().await;
+    two.wait_until_idle().await;
+    assert_eq!(one.answers().await, ["Hello"]);
+    let shown = "return document.getElementById('column').innerText";
+    assert_eq!(one.run(shown).await, two.run(shown).await);
+    // An answer that is given again takes the place of the first on both.
+    one.click("#regenerate").await;
+    model.answer("Again.").await;
+    for page in [&one, &two] {
+        page.wait_for_words("Again.").await;
+        page.wait_until_idle().await;
+    }
+    assert_eq!(one.texts(".user .words").await, ["Tell us"]);
+    assert_eq!(two.texts(".user .words").await, ["Tell us"]);
+    one.close().await;
+    two.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_server_that_was_killed_continues_when_it_is_started_again() {
+    let model = Model::start().await;
+    let url = model.url();
+    let flags =
+        ["--provider", "openai", "--base-url", &url, "--model", "m", "--session", "sessions"];
+    let mut server = Server::start_with(&flags, 0).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("First").await;
+    model.answer("Done before.").await;
+    page.wait_for_words("Done before.").await;
+    page.wait_until_idle().await;
+    page.ask("Second").await;
+    let asked = model.asked().await;
+    asked.say("Half of");
+    page.wait_for_words("Half of").await;
+    server.kill().await;
+    page.wait("document.getElementById('connection').textContent").await;
+    server.start_again().await;
+    // The page finds it without a word of the user. The turn that streamed is lost, the question is not.
+    page.wait("!document.getElementById('unfinished').hidden").await;
+    assert_eq!(page.texts(".user .words").await, ["First", "Second"]);
+    assert_eq!(page.answers().await, ["Done before."]);
+    page.click("#continue").await;
+    model.answer("The whole of it.").await;
+    page.wait_for_words("The whole of it.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.answers().await, ["Done before.", "The whole of it."]);
+    assert_eq!(page.texts(".user .words").await, ["First", "Second"]);
+    page.close_after_errors().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_fork_is_a_session_of_its_own() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("One").await;
+    model.answer("First.").await;
+    page.wait_for_words("First.").await;
+    page.wait_until_idle().await;
+    page.ask("Two").await;
+    model.answer("Second.").await;
+    page.wait_for_words("Second.").await;
+    page.wait_until_idle().await;
+    page.client.refresh().await.unwrap();
+    page.wait_for_words("Second.").await;
+    // Before the second question, to ask it differently.
+    page.click("#history article:last-of-type .quiet").await;
+    page.wait("!location.hash.endsWith('#s')").await;
+    page.wait_for_words("First.").await;
+    assert_eq!(page.run("return document.getElementById('text').value").await, "Two");
+    page.run("document.getElementById('text').value = ''").await;
+    page.ask("Three").await;
+    model.answer("Third.").await;
+    page.wait_for_words("Third.").await;
+    assert_eq!(page.answers().await, ["First.", "Third."]);
+    assert_eq!(server.items("s").await.len(), 4);
+    page.wait("document.querySelectorAll('#sessions li').length === 2").await;
+    page.click("#sessions a[data-id=s]").await;
+    page.wait_for_words("Second.").await;
+    assert_eq!(page.answers().await, ["First.", "Second."]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn the_trace_of_a_run_is_shown_step_by_step() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Calculate").await;
+    model.asked().await.end_with_call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    model.answer("Five.").await;
+    page.wait_for_words("Done · 2 requests").await;
+    page.click("#show-trace").await;
+    page.wait("document.getElementById('trace').open").await;
+    let steps = page.texts("#trace-runs summary").await;
+    assert_eq!(steps, ["1. calculate ", "2. stop completed"]);
+    page.close().await;
+}
