@@ -15,6 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use turnstream::env::{Ids, SystemIds};
+use turnstream::ui::ClientLimits;
 use turnstream::{Error, ErrorKind};
 
 use crate::app::App;
@@ -41,11 +42,11 @@ pub(crate) struct Access {
 }
 
 struct Tokens {
-    /// What a browser has as its cookie.
+    /// The cookie of browsers.
     cookie: String,
-    /// What a program sends, if the user has chosen one.
+    /// The token of programs, if the user has chosen one.
     bearer: Option<String>,
-    /// What opens the page once.
+    /// It opens the page once.
     code: Mutex<String>,
 }
 
@@ -153,11 +154,21 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
+/// Refuses a body that says itself that it is too large, before any of it was sent.
+fn check_size(headers: &HeaderMap) -> Result<(), Failure> {
+    let size = text(headers, &header::CONTENT_LENGTH).and_then(|size| size.parse::<usize>().ok());
+    if size.is_some_and(|size| size > ClientLimits::default().max_bytes) {
+        return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"));
+    }
+    Ok(())
+}
+
 /// Stands before all routes.
 pub(crate) async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let origin = text(request.headers(), &header::ORIGIN).map(str::to_lowercase);
     let origin = origin.filter(|origin| app.access.origins.contains(origin));
-    let mut response = match app.access.check(&request) {
+    let checked = app.access.check(&request).and_then(|()| check_size(request.headers()));
+    let mut response = match checked {
         // A browser asks first whether a page elsewhere may send what it wants to send. It sends no token here.
         _ if origin.is_some() && request.method() == Method::OPTIONS => {
             StatusCode::NO_CONTENT.into_response()

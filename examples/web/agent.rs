@@ -16,7 +16,7 @@ use crate::flags::Flags;
 use crate::provider::{ProviderChoice, ProviderName, describe_error};
 use crate::tools::{self, Root};
 
-/// What can be said about the model.
+/// The model, in words for the user.
 #[derive(Clone, Serialize)]
 pub(crate) struct AboutModel {
     pub(crate) provider: &'static str,

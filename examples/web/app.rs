@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ const MAX_ID_BYTES: usize = 100;
 /// So many sessions are kept open. The others are opened when they are asked for.
 const MAX_OPEN_SESSIONS: usize = 256;
 
-/// With so many sessions in the store, no more begin.
+/// No more sessions begin when the store has this many.
 const MAX_SESSIONS: usize = 100_000;
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) agent: Agent,

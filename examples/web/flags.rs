@@ -34,7 +34,7 @@ only if you allow it. A run continues when its page is closed.
 Ctrl-C ends the runs and keeps the part of a turn that has arrived; twice, the program.
 ";
 
-/// What the command line asks for.
+/// A command line that was read.
 #[derive(Debug)]
 pub(crate) enum Command {
     Help,

@@ -39,11 +39,12 @@ mod tools;
 use std::env;
 use std::future::{Future, pending};
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use turnstream::Error;
 
 use app::App;
@@ -54,6 +55,9 @@ const SHUT_DOWN_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long the connections have afterwards.
 const CLOSE_LIMIT: Duration = Duration::from_secs(3);
+
+/// So much waits in the system for a page that does not read.
+const SEND_BUFFER_BYTES: u32 = 64 * 1024;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -78,7 +82,7 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(flags: Flags) -> Result<(), Error> {
-    let listener = bind(&flags).await?;
+    let listener = bind(&flags)?;
     let address =
         listener.local_addr().map_err(|error| io_error("the address is not known", error))?;
     let app = App::open(&flags, address).await?;
@@ -100,20 +104,28 @@ async fn serve(flags: Flags) -> Result<(), Error> {
 }
 
 /// Takes the port that was asked for, else the usual one, else one that is free.
-async fn bind(flags: &Flags) -> Result<TcpListener, Error> {
+fn bind(flags: &Flags) -> Result<TcpListener, Error> {
     let usual = flags.port.unwrap_or(flags::USUAL_PORT);
-    match TcpListener::bind((flags.host, usual)).await {
+    match listen(flags.host, usual) {
         Ok(listener) => Ok(listener),
         Err(error) if flags.port.is_none() && error.kind() == io::ErrorKind::AddrInUse => {
-            TcpListener::bind((flags.host, 0))
-                .await
-                .map_err(|error| io_error("no port is free", error))
+            listen(flags.host, 0).map_err(|error| io_error("no port is free", error))
         }
         Err(error) => {
             let what = format!("{}:{usual} cannot be listened on", flags.host);
             Err(io_error(&what, error))
         }
     }
+}
+
+fn listen(host: IpAddr, port: u16) -> io::Result<TcpListener> {
+    let socket = if host.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A server that was stopped is started again at once.
+    socket.set_reuseaddr(cfg!(unix))?;
+    // A page that does not read is noticed soon, and costs little until then.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind((host, port).into())?;
+    socket.listen(1024)
 }
 
 fn io_error(what: &str, error: io::Error) -> Error {

@@ -31,7 +31,7 @@ const MAX_READERS: usize = 512;
 /// So many entries are given at once.
 const MAX_PAGE: usize = 200;
 
-/// A title is cut after so many characters.
+/// The characters of a title.
 const MAX_TITLE: usize = 80;
 
 type Answer<T> = Result<T, Failure>;
@@ -338,7 +338,7 @@ pub(crate) async fn trace(
     Ok(Json(traces))
 }
 
-/// What the page says of the model.
+/// The model, as the page shows it.
 pub(crate) async fn about(State(app): State<Arc<App>>) -> Json<Value> {
     let price =
         app.about.price.map(|price| json!({ "input": price.input, "output": price.output }));

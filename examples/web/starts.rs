@@ -72,7 +72,7 @@ pub(crate) struct Started {
     pub(crate) is_queued: bool,
 }
 
-/// What a run does.
+/// The beginning of a run.
 pub(crate) enum Start {
     Say(Vec<Item>),
     Resume(Vec<(PendingCall, Verdict)>),

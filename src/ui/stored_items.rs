@@ -5,16 +5,22 @@ use crate::item::Item;
 use crate::session::Entry;
 
 /// Items with the numbers of their entries.
-pub(super) struct StoredItems(Vec<(u64, Item)>);
+pub(super) struct StoredItems {
+    items: Vec<(u64, Item)>,
+    /// The entries that have made others void.
+    voided_at: Vec<u64>,
+}
 
 impl StoredItems {
     pub(super) fn new(entries: Vec<Entry>) -> Self {
         let mut items: Vec<(u64, Item)> = Vec::new();
+        let mut voided_at = Vec::new();
         for (number, entry) in (0..).zip(entries) {
             match entry {
                 Entry::Item(item) if !item.tombstone => items.push((number, item)),
                 // An entry says where its items stood in the history of then: they are found by what they say.
                 Entry::Rewritten { why: RewriteReason::Tombstoned, items: void, .. } => {
+                    voided_at.push(number);
                     for void in void.into_iter().filter(|item| item.tombstone) {
                         let is_it = |(_, item): &(u64, Item)| item.kind == void.kind;
                         if let Some(at) = items.iter().rposition(is_it) {
@@ -25,15 +31,15 @@ impl StoredItems {
                 _ => {}
             }
         }
-        Self(items)
+        Self { items, voided_at }
     }
-}
 
-impl IntoIterator for StoredItems {
-    type Item = (u64, Item);
-    type IntoIter = std::vec::IntoIter<(u64, Item)>;
+    /// The last entry before this one that has made others void.
+    pub(super) fn voided_before(&self, number: u64) -> Option<u64> {
+        self.voided_at.iter().copied().filter(|at| *at < number).max()
+    }
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Item)> {
+        self.items.iter().map(|(number, item)| (*number, item))
     }
 }

@@ -67,9 +67,11 @@ async fn axe_finds_an_issue_that_is_put_there() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
     let page = Page::open(&server, "s", WIDE).await;
-    page.run("document.getElementById('hint').setAttribute('aria-hidden', 'maybe'); \
-              document.querySelector('label').remove()")
-        .await;
+    page.run(
+        "document.getElementById('hint').setAttribute('aria-hidden', 'maybe'); \
+              document.querySelector('label').remove()",
+    )
+    .await;
     let found = serious_issues(&page).await.join("\n");
     assert!(found.contains("aria-valid-attr-value"), "{found}");
     page.close_after_errors().await;
@@ -83,7 +85,8 @@ async fn nothing_is_wider_than_a_phone() {
     let page = full_page(&model, &server, PHONE).await;
     let width = "return document.documentElement.scrollWidth - window.innerWidth";
     assert!(page.run(width).await.as_i64().unwrap() <= 0);
-    let scroll = "const it = document.getElementById('scroll'); return it.scrollWidth - it.clientWidth";
+    let scroll =
+        "const it = document.getElementById('scroll'); return it.scrollWidth - it.clientWidth";
     assert!(page.run(scroll).await.as_i64().unwrap() <= 0);
     page.click("#toggle-list").await;
     page.click("#new-session").await;
@@ -106,7 +109,9 @@ async fn keys_alone_ask_steer_stop_and_approve() {
     let page = Page::open(&server, "s", WIDE).await;
     let tab_to = async |id: &str| {
         for _ in 0..40 {
-            let active = page.run("return document.activeElement.id || document.activeElement.className").await;
+            let active = page
+                .run("return document.activeElement.id || document.activeElement.className")
+                .await;
             if active == id {
                 return;
             }

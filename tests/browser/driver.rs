@@ -79,11 +79,7 @@ struct OwnCommand {
 }
 
 impl WebDriverCompatibleCommand for OwnCommand {
-    fn endpoint(
-        &self,
-        base_url: &Url,
-        session_id: Option<&str>,
-    ) -> Result<Url, ParseError> {
+    fn endpoint(&self, base_url: &Url, session_id: Option<&str>) -> Result<Url, ParseError> {
         let session = session_id.unwrap_or_default();
         base_url.join(&format!("session/{session}/{}", self.path))
     }

@@ -79,7 +79,8 @@ async fn scripts_links_and_images_of_a_model_do_nothing() {
              [...node.attributes].map((it) => it.name)).filter((name) => name.startsWith('on')).length";
         assert_eq!(page.run(handlers).await, 0);
         // Clicks on what is no link lead nowhere.
-        page.run("document.querySelectorAll('#column .no-link').forEach((node) => node.click())").await;
+        page.run("document.querySelectorAll('#column .no-link').forEach((node) => node.click())")
+            .await;
         assert_eq!(page.run("return window.touched === undefined").await, true);
         assert_eq!(hits.load(Ordering::Relaxed), 0);
         // Once more from the store.

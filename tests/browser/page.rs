@@ -33,7 +33,10 @@ impl Page {
 
     /// What a script on the page returns.
     pub(crate) async fn run(&self, script: &str) -> Value {
-        self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+        self.client
+            .execute(script, Vec::new())
+            .await
+            .unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
     /// Waits until an expression is true.
@@ -74,7 +77,8 @@ impl Page {
 
     /// What the model has said, as text.
     pub(crate) async fn answers(&self) -> Vec<String> {
-        let texts = self.texts("#column > div > .turn > .answer, #history .answer, #live > .answer");
+        let texts =
+            self.texts("#column > div > .turn > .answer, #history .answer, #live > .answer");
         let mut texts = texts.await;
         texts.iter_mut().for_each(|text| *text = text.trim().to_owned());
         texts

@@ -7,6 +7,7 @@
 //! | `minimal_loop` | the smallest loop: its steps, in both output formats, and its exit codes |
 //! | `small` | the small examples: the essential lines of their output |
 //! | `patterns` | the examples of patterns: their output, line by line |
+//! | `web` | the example `web` over HTTP: who may use it, how runs begin, what a client that comes back gets |
 //!
 //! The unit tests of the example `agent` run here as well: `cargo test` does not build an example
 //! both as a program and with its tests.
@@ -24,6 +25,8 @@ mod small;
 mod support;
 #[cfg(all(target_os = "linux", feature = "schemars"))]
 mod terminal;
+#[cfg(all(feature = "http", feature = "schemars"))]
+mod web;
 
 #[cfg(all(feature = "http", feature = "schemars"))]
 #[expect(dead_code, reason = "only its tests are wanted")]

@@ -21,7 +21,7 @@ use write::WriteRequest;
 const OFFLINE_NOTICE: &str =
     "I am the offline model: my words are scripted, the tool results are real.";
 
-/// What the offline model says to a request, given the JSON body of Anthropic's Messages API. After each word
+/// Answers a request, given the JSON body of Anthropic's Messages API. After each word
 /// it pauses.
 pub(crate) fn reply(body: &Value, pause: Duration) -> Reply {
     scripted_turn(body).into_reply(body, pause)
@@ -144,7 +144,7 @@ impl ScriptedTurn {
     }
 }
 
-/// The words, or all of them at once if there is no pause between them.
+/// Splits a text into its words, or leaves it whole without a pause.
 fn words(text: &str, pause: Duration) -> impl Iterator<Item = &str> {
     let end = if pause.is_zero() { '\0' } else { ' ' };
     text.split_inclusive(end)

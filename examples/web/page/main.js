@@ -241,15 +241,24 @@ async function startOnce(id, body) {
   return started;
 }
 
+/** Whether the end of the conversation is in sight. It stays so while more comes. */
+let isAtEnd = true;
+let willScroll = false;
+
 /** Changes the conversation, and keeps its end in sight if it was. */
 function follow(change) {
-  const scroll = byId('scroll');
-  const isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
   change();
-  if (isAtEnd) scroll.scrollTop = scroll.scrollHeight;
+  if (!isAtEnd || willScroll) return;
+  // Once for all that comes before the next picture: where the end is takes time to find out.
+  willScroll = true;
+  requestAnimationFrame(() => {
+    willScroll = false;
+    scrollToNewest();
+  });
 }
 
 function scrollToNewest() {
+  isAtEnd = true;
   byId('scroll').scrollTop = byId('scroll').scrollHeight;
 }
 
@@ -309,9 +318,16 @@ function toggleList(isOpen) {
   byId('toggle-list').setAttribute('aria-expanded', String(isOpen));
 }
 
+// A longer message is refused by the server.
+const MAX_BYTES = 8_000_000;
+
 async function submit(isAfterwards) {
   const text = byId('text').value;
   if (!text.trim()) return;
+  if (new Blob([JSON.stringify(text)]).size > MAX_BYTES) {
+    showProblem('The message is too long: at most 8 MB can be sent.');
+    return;
+  }
   byId('text').value = '';
   const isSent = await attempt(() => open.send(text, isAfterwards));
   // Nothing that was typed is lost.
@@ -346,7 +362,9 @@ byId('toggle-list').addEventListener('click', () => toggleList(document.body.dat
 byId('newest').addEventListener('click', scrollToNewest);
 byId('scroll').addEventListener('scroll', () => {
   const scroll = byId('scroll');
-  byId('newest').hidden = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 200;
+  const below = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight;
+  isAtEnd = below < 60;
+  byId('newest').hidden = below < 200;
 });
 window.addEventListener('hashchange', openSession);
 

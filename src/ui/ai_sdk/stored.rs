@@ -51,7 +51,12 @@ impl<'a> StoredMessages<'a> {
         agent: &Agent,
     ) -> Vec<Value> {
         let mut is_new_turn = true;
-        for (number, item) in StoredItems::new(entries) {
+        let items = StoredItems::new(entries);
+        for (number, item) in items.iter() {
+            // An answer that was given again begins after the first one became void.
+            if let Some(voided) = items.voided_before(number).filter(|_| !self.is_answering()) {
+                self.begins_at = self.begins_at.max(voided + 1);
+            }
             match &item.kind {
                 ItemKind::User { content } => {
                     let id = message_id(self.session_id, number);
@@ -64,7 +69,7 @@ impl<'a> StoredMessages<'a> {
                 ItemKind::Text { .. }
                 | ItemKind::Reasoning { .. }
                 | ItemKind::ToolCall(_)
-                | ItemKind::Other => self.model_output(&item, std::mem::take(&mut is_new_turn)),
+                | ItemKind::Other => self.model_output(item, std::mem::take(&mut is_new_turn)),
             }
             is_new_turn |= item.turn.is_some() || !item.is_model_output();
         }
@@ -76,9 +81,14 @@ impl<'a> StoredMessages<'a> {
         self.messages.iter().map(|message| json!(message)).collect()
     }
 
+    /// Whether the last message is one of the assistant.
+    fn is_answering(&self) -> bool {
+        self.messages.last().is_some_and(|message| message.role == "assistant")
+    }
+
     /// The parts of the message of the assistant that is last.
     fn parts(&mut self) -> &mut Vec<Value> {
-        if self.messages.last().is_none_or(|message| message.role != "assistant") {
+        if !self.is_answering() {
             let id = message_id(self.session_id, self.begins_at);
             self.messages.push(UiMessage { id, role: "assistant", parts: Vec::new() });
         }
