@@ -1,4 +1,4 @@
-//! A browser, driven by WebDriver.
+//! A browser, driven by `WebDriver`.
 
 use axum::http::Method;
 use fantoccini::wd::WebDriverCompatibleCommand;

@@ -25,7 +25,7 @@ async fn ten_thousand_messages_come_in_pages_of_a_hundred() {
     let store = JsonLinesStore::open(server.folder.join("sessions")).unwrap();
     let entry = |number: usize| {
         let words = format!("Message {number}, with **some** words and `code`.\n\n- one\n- two");
-        Entry::from(if number % 2 == 0 { Item::user(words) } else { Item::text(words) })
+        Entry::from(if number.is_multiple_of(2) { Item::user(words) } else { Item::text(words) })
     };
     store.append("s", 0, (0..MESSAGES).map(entry).collect()).await.unwrap();
     let page = Page::open(&server, "s", WIDE).await;

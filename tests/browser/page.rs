@@ -80,7 +80,9 @@ impl Page {
         let texts =
             self.texts("#column > div > .turn > .answer, #history .answer, #live > .answer");
         let mut texts = texts.await;
-        texts.iter_mut().for_each(|text| *text = text.trim().to_owned());
+        for text in &mut texts {
+            *text = text.trim().to_owned();
+        }
         texts
     }
 
