@@ -23,11 +23,10 @@ impl Logs {
         &self.registry
     }
 
-    /// Reads the run that has the key, or one that has ended and that this is a number of.
+    /// Reads the run that has the key, or the last one, if it has ended and this is a number of it.
     pub(super) fn read(&self, key: &str, after: Option<&EventNumber>) -> Option<Reader> {
-        let ended = after.and_then(|number| self.registry.run(number.run()));
-        let place =
-            ended.filter(|place| place.key == key).or_else(|| self.registry.current(key))?;
+        let last = after.and_then(|number| self.registry.last_run(key, number.run()));
+        let place = last.or_else(|| self.registry.current(key))?;
         Some(self.read_run(place, after))
     }
 

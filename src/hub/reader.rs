@@ -87,6 +87,11 @@ impl Reader {
         &self.place.run
     }
 
+    /// See [`RunPlace::order`].
+    pub(super) fn order(&self) -> u64 {
+        self.place.order()
+    }
+
     /// The events alone, those of the first snapshot included, for code that reads the events of a run. For those
     /// of the whole run, read it without a number.
     ///

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct RunPlace {
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
+    /// How many runs of the hub had begun before it. 0 until it has begun.
+    order: AtomicU64,
     /// When each reader came.
     readers: Mutex<BTreeMap<u64, Instant>>,
 }
@@ -37,6 +39,7 @@ impl RunPlace {
             runner_waker: AtomicWaker::new(),
             task: OnceLock::new(),
             has_ended: AtomicBool::new(false),
+            order: AtomicU64::new(0),
             readers: Mutex::default(),
         }
     }
@@ -50,6 +53,11 @@ impl RunPlace {
 
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Runs of a key that begin later have a higher one.
+    pub(super) fn order(&self) -> u64 {
+        self.order.load(Ordering::SeqCst)
     }
 
     pub(super) fn add_reader(&self) -> u64 {
@@ -86,6 +94,8 @@ struct RegistryState {
     runs: HashMap<Arc<str>, Arc<RunPlace>>,
     keys: HashMap<String, KeyState>,
     is_closed: bool,
+    /// How many runs have begun.
+    begun: u64,
     next_waiter: u64,
     /// Wait for the last run to end.
     idle_waiters: HashMap<u64, Waker>,
@@ -96,6 +106,25 @@ struct KeyState {
     occupant: Option<Occupant>,
     /// Wait for a run to begin or to end.
     waiters: HashMap<u64, Waker>,
+    /// The order of the run that has begun last, and that of the one before it.
+    last_order: u64,
+    previous_order: u64,
+    /// How many ask for it: runs whose log is kept, and readers of the session.
+    interested: usize,
+}
+
+impl KeyState {
+    fn is_needed(&self) -> bool {
+        self.occupant.is_some() || !self.waiters.is_empty() || self.interested > 0
+    }
+}
+
+/// The news of a key, for a reader of its runs.
+pub(super) enum NextRun {
+    /// A run that is there.
+    Begun(Arc<RunPlace>),
+    /// Runs have begun and ended, this one last.
+    Missed(u64),
 }
 
 enum Occupant {
@@ -107,13 +136,25 @@ impl RegistryState {
     fn wake_key(&mut self, key: &str) {
         if let Some(state) = self.keys.get_mut(key) {
             state.waiters.drain().for_each(|(_, waker)| waker.wake());
-            if state.occupant.is_none() {
-                self.keys.remove(key);
-            }
         }
+        self.remove_if_unneeded(key);
         if self.is_idle() {
             self.idle_waiters.drain().for_each(|(_, waker)| waker.wake());
         }
+    }
+
+    fn remove_if_unneeded(&mut self, key: &str) {
+        if self.keys.get(key).is_some_and(|state| !state.is_needed()) {
+            self.keys.remove(key);
+        }
+    }
+
+    /// One less is interested in a key.
+    fn lose_interest(&mut self, key: &str) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.interested -= 1;
+        }
+        self.remove_if_unneeded(key);
     }
 
     fn is_idle(&self) -> bool {
@@ -151,9 +192,17 @@ impl Registry {
         if state.is_closed {
             return Err(ShuttingDown.into());
         }
+        state.begun += 1;
+        let order = state.begun;
+        place.order.store(order, Ordering::SeqCst);
         let replaced = state.runs.insert(Arc::clone(&place.run), Arc::clone(place));
         let key = state.keys.entry(place.key.clone()).or_default();
         key.occupant = Some(Occupant::Run(Arc::clone(place)));
+        key.previous_order = std::mem::replace(&mut key.last_order, order);
+        key.interested += 1;
+        if let Some(replaced) = &replaced {
+            state.lose_interest(&replaced.key);
+        }
         state.wake_key(&place.key);
         drop(state);
         drop(replaced);
@@ -182,6 +231,9 @@ impl Registry {
             true => state.runs.remove(&place.run),
             false => None,
         };
+        if forgotten.is_some() {
+            state.lose_interest(&place.key);
+        }
         drop(state);
         drop(forgotten);
     }
@@ -192,6 +244,28 @@ impl Registry {
             Occupant::Run(place) => Some(Arc::clone(place)),
             Occupant::Reserved => None,
         }
+    }
+
+    /// A run whose log is there, and after which no other run of its key has begun.
+    pub(super) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
+        let state = self.lock();
+        let place = state.runs.get(run)?;
+        let last = state.keys.get(key)?.last_order;
+        (place.key == key && place.order() == last).then(|| Arc::clone(place))
+    }
+
+    /// Keeps the order of the runs of a key until [`unfollow`](Self::unfollow).
+    pub(super) fn follow(&self, key: &str) {
+        self.lock().keys.entry(key.to_owned()).or_default().interested += 1;
+    }
+
+    pub(super) fn unfollow(&self, key: &str) {
+        self.lock().lose_interest(key);
+    }
+
+    /// The order of the run that has begun last under a key that is followed.
+    pub(super) fn last_order(&self, key: &str) -> u64 {
+        self.lock().keys.get(key).map_or(0, |state| state.last_order)
     }
 
     /// A run whose log is there.
@@ -213,16 +287,22 @@ impl Registry {
         }
     }
 
-    /// Ready when a run has the key.
-    pub(super) fn poll_current(
+    /// Ready when a run has begun after that of this order.
+    pub(super) fn poll_next(
         &self,
         key: &str,
+        seen: u64,
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Arc<RunPlace>, Error>> {
-        self.poll_key(key, waiter, cx, |occupant| match occupant {
-            Some(Occupant::Run(place)) => Some(Arc::clone(place)),
-            Some(Occupant::Reserved) | None => None,
+    ) -> Poll<Result<NextRun, Error>> {
+        self.poll_key(key, waiter, cx, |state| match &state.occupant {
+            Some(Occupant::Run(place)) if place.order() > seen => {
+                Some(match state.previous_order > seen {
+                    true => NextRun::Missed(state.previous_order),
+                    false => NextRun::Begun(Arc::clone(place)),
+                })
+            }
+            _ => (state.last_order > seen).then_some(NextRun::Missed(state.last_order)),
         })
     }
 
@@ -233,10 +313,10 @@ impl Registry {
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        self.poll_key(key, waiter, cx, |occupant| match occupant {
+        self.poll_key(key, waiter, cx, |state| match &state.occupant {
             Some(_) => None,
             None => {
-                *occupant = Some(Occupant::Reserved);
+                state.occupant = Some(Occupant::Reserved);
                 Some(())
             }
         })
@@ -247,7 +327,7 @@ impl Registry {
         key: &str,
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
-        find: impl FnOnce(&mut Option<Occupant>) -> Option<T>,
+        find: impl FnOnce(&mut KeyState) -> Option<T>,
     ) -> Poll<Result<T, Error>> {
         let mut state = self.lock();
         if state.is_closed {
@@ -256,7 +336,7 @@ impl Registry {
         let id = *waiter.get_or_insert(state.next_waiter);
         state.next_waiter = state.next_waiter.max(id + 1);
         let key = state.keys.entry(key.to_owned()).or_default();
-        match find(&mut key.occupant) {
+        match find(key) {
             Some(found) => {
                 key.waiters.remove(&id);
                 Poll::Ready(Ok(found))
@@ -274,10 +354,8 @@ impl Registry {
         let mut state = self.lock();
         if let Some(entry) = state.keys.get_mut(key) {
             entry.waiters.remove(&id);
-            if entry.occupant.is_none() && entry.waiters.is_empty() {
-                state.keys.remove(key);
-            }
         }
+        state.remove_if_unneeded(key);
     }
 
     /// Ready when no run has a key.

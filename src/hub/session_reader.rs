@@ -12,19 +12,23 @@ use futures::stream::{Stream, StreamExt};
 use crate::error::Error;
 use crate::hub::logs::Logs;
 use crate::hub::reader::{HubEvent, Reader};
+use crate::hub::registry::NextRun;
 use crate::hub::{EventNumber, Snapshot};
 use crate::session::Session;
 
 /// Reads a session over all its runs: the one that is running, and those that begin while it reads.
 ///
 /// It begins with the event after a number, or with a snapshot: that of the run, or that of the session if none is
-/// running. When a run has ended, it waits for the next. It ends with an error only: if the store cannot be read,
+/// running. When a run has ended, it waits for the next. If a run has begun and ended before it was polled again, a
+/// snapshot of the session follows instead of that run's events. It ends with an error only: if the store cannot be read,
 /// if it did not keep up, or if the hub shuts down or is dropped. Dropping it stops reading; the run continues.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     logs: Logs,
     session: Session,
     state: ReadState,
+    /// The order of the last run that it has read, or that is in the snapshot of the session.
+    seen: u64,
     /// Its place among those that wait for a run.
     waiter: Option<u64>,
 }
@@ -41,10 +45,22 @@ enum ReadState {
 
 impl SessionReader {
     pub(super) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
-        Self { logs, session, state: ReadState::New(after), waiter: None }
+        logs.registry().follow(session.id());
+        Self { logs, session, state: ReadState::New(after), seen: 0, waiter: None }
     }
 
-    fn load(&self) -> BoxFuture<'static, Result<Snapshot, Error>> {
+    fn read(&mut self, reader: Reader) {
+        self.seen = reader.order();
+        self.state = ReadState::Reading(reader);
+    }
+
+    /// Loads the session with all runs up to this one. Those that begin meanwhile follow.
+    fn load(&mut self, last: u64) {
+        self.seen = last;
+        self.state = ReadState::Loading(self.load_session());
+    }
+
+    fn load_session(&self) -> BoxFuture<'static, Result<Snapshot, Error>> {
         let session = self.session.clone();
         async move {
             session.reload().await?;
@@ -67,10 +83,13 @@ impl Stream for SessionReader {
         loop {
             match &mut this.state {
                 ReadState::New(after) => {
-                    this.state = match this.logs.read(this.session.id(), after.as_ref()) {
-                        Some(reader) => ReadState::Reading(reader),
-                        None => ReadState::Loading(this.load()),
-                    };
+                    let key = this.session.id();
+                    // Before it is asked for a run, which may begin meanwhile.
+                    let last = this.logs.registry().last_order(key);
+                    match this.logs.read(key, after.as_ref()) {
+                        Some(reader) => this.read(reader),
+                        None => this.load(last),
+                    }
                 }
                 ReadState::Reading(reader) => match ready!(reader.poll_next_unpin(cx)) {
                     Some(Ok(event)) => return Poll::Ready(Some(Ok(event))),
@@ -88,11 +107,9 @@ impl Stream for SessionReader {
                 ReadState::Waiting => {
                     let key = this.session.id();
                     let registry = this.logs.registry();
-                    match ready!(registry.poll_current(key, &mut this.waiter, cx)) {
-                        Ok(place) => {
-                            this.waiter = None;
-                            this.state = ReadState::Reading(this.logs.read_run(place, None));
-                        }
+                    match ready!(registry.poll_next(key, this.seen, &mut this.waiter, cx)) {
+                        Ok(NextRun::Begun(place)) => this.read(this.logs.read_run(place, None)),
+                        Ok(NextRun::Missed(last)) => this.load(last),
                         Err(error) => return this.fail(error),
                     }
                 }
@@ -104,7 +121,9 @@ impl Stream for SessionReader {
 
 impl Drop for SessionReader {
     fn drop(&mut self) {
-        self.logs.registry().stop_waiting(self.session.id(), self.waiter);
+        let registry = self.logs.registry();
+        registry.stop_waiting(self.session.id(), self.waiter);
+        registry.unfollow(self.session.id());
     }
 }
 

@@ -92,12 +92,73 @@ async fn a_number_of_a_former_run_gets_a_snapshot_of_the_new_one() {
     let mut reader = hub.read_session(&session, None);
     let former = read_to_end_of_run(&mut reader).await[1].number().unwrap().clone();
     start(&hub, &session, &agent).await;
-    // The former run can still be read to its end, and then the new one.
     let mut reader = hub.read_session(&session, Some(&former));
-    let rest = read_to_end_of_run(&mut reader).await;
-    assert_eq!(rest[0].number().unwrap().run(), former.run());
-    let next = read_to_end_of_run(&mut reader).await;
-    assert!(
-        matches!(&next[0], HubEvent::Snapshot { number: Some(n), .. } if n.run() != former.run())
-    );
+    let read = read_to_end_of_run(&mut reader).await;
+    let HubEvent::Snapshot { number: Some(number), snapshot } = &read[0] else {
+        panic!("{read:?}")
+    };
+    assert_ne!(number.run(), former.run());
+    assert_eq!(snapshot.starts_at(), Some(2));
+}
+
+#[tokio::test]
+async fn a_reader_that_was_not_polled_during_a_run_gets_the_session_with_it() {
+    let (hub, agent) = (Hub::new(), agent());
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let mut reader = hub.read_session(&session, None);
+    reader.next().await.unwrap().unwrap();
+    assert!(reader.next().now_or_never().is_none());
+    for runs in 1..=3 {
+        start(&hub, &session, &agent).await;
+        while hub.run_id("s").is_some() {
+            tokio::task::yield_now().await;
+        }
+        // Its log is gone, or there is another one.
+        let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
+            panic!("the run is over");
+        };
+        assert_eq!((snapshot.run(), snapshot.history().len()), (None, 2 * runs));
+        assert!(reader.next().now_or_never().is_none(), "nothing is told twice");
+    }
+    // The same after one that it has read to its end.
+    start(&hub, &session, &agent).await;
+    read_to_end_of_run(&mut reader).await;
+    assert!(reader.next().now_or_never().is_none(), "nothing is told twice");
+    start(&hub, &session, &agent).await;
+    let read = read_to_end_of_run(&mut reader).await;
+    assert!(matches!(&read[0], HubEvent::Snapshot { number: Some(_), .. }));
+    assert_eq!(session.history().len(), 10);
+    // One that was missed, and one that is there: first the session, so that nothing is left out.
+    start(&hub, &session, &agent).await;
+    while hub.run_id("s").is_some() {
+        tokio::task::yield_now().await;
+    }
+    start(&hub, &session, &agent).await;
+    let Some(Ok(HubEvent::Snapshot { number: None, .. })) = reader.next().await else {
+        panic!("a run was missed");
+    };
+    let read = read_to_end_of_run(&mut reader).await;
+    let HubEvent::Snapshot { number: Some(_), snapshot } = &read[0] else { panic!("{read:?}") };
+    assert_eq!(snapshot.starts_at(), Some(12));
+}
+
+#[tokio::test]
+async fn a_number_of_a_run_after_which_another_has_ended_gets_the_session() {
+    let (hub, agent) = (Hub::new(), agent());
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    start(&hub, &session, &agent).await;
+    let mut reader = hub.read_session(&session, None);
+    let first = read_to_end_of_run(&mut reader).await;
+    drop(reader);
+    start(&hub, &session, &agent).await;
+    while hub.run_id("s").is_some() {
+        tokio::task::yield_now().await;
+    }
+    // The log of the first run is still there, but what it says is not all.
+    let mut reader = hub.read_session(&session, first[1].number());
+    let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
+        panic!("another run has ended since");
+    };
+    assert_eq!(snapshot.history().len(), 4);
+    assert!(reader.next().now_or_never().is_none());
 }
