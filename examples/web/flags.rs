@@ -16,22 +16,25 @@ only if you allow it. A run continues when its page is closed.
     web [FLAGS]
 
     --port N              the port; without it 8600, or a free one if that is taken
-    --host ADDRESS        the address to listen on (127.0.0.1). On any other, browsers need the
-                          address that is printed, which can be used once, and programs the header
-                          `authorization: Bearer …` with the text of TURNSTREAM_WEB_TOKEN
+    --host ADDRESS        the address to listen on (127.0.0.1). If it is not one of this machine alone,
+                          a browser opens the link that is printed, which works once, and programs
+                          send `authorization: Bearer …` with the text of TURNSTREAM_WEB_TOKEN. That
+                          variable makes the same necessary on any address
     --allow-host NAME     a name under which the server is reached, besides addresses and localhost
     --allow-origin URL    a page elsewhere that may use the server, http://localhost:3000 for example
     --session PATH        keeps the conversations: JSON lines in a folder, or SQLite in a file that
                           ends in .db or .sqlite (feature `sqlite`); without it they are in memory
     --busy queue|refuse   what happens to a message while a run is active: it waits, or gets 409
                           (queue)
-    --price IN,OUT        what a million tokens cost, for the sums on the page
-    --max-cost N          a run ends before it costs more; needs --price
+    --price IN,OUT        the price of a million tokens, in any currency, for the sums on the page
+    --max-cost N          a run ends before it costs more, in the same currency; needs --price
     --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools
                           as in the example `agent`, which finds keys in the same variables
     --help                this text
 
-Ctrl-C ends the runs and keeps the part of a turn that has arrived; twice, the program.
+Ctrl-C, or SIGTERM, stops the server: runs have two seconds to end, then they are interrupted, and with
+--session the part of a turn that has arrived is kept. Messages that wait for a run are not. Ctrl-C
+twice ends the program at once.
 ";
 
 /// A command line that was read.

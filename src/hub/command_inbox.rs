@@ -8,6 +8,7 @@ use futures::stream::BoxStream;
 use crate::agent::{InputReceipt, RunHandle};
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
+use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall};
 use crate::tool::Verdict;
 
@@ -41,8 +42,8 @@ pub struct SentCommand {
 
 /// The inboxes of runs.
 pub trait CommandInbox: Send + Sync {
-    /// Opens the inbox of a run. The stream has the commands in the order in which they were sent. While it is
-    /// there, the run is running; one that was opened before ends.
+    /// Opens the inbox of a run. The stream has the commands in the order in which they were sent. The run takes
+    /// commands for as long as the stream exists. Opening the inbox of the same run again ends the earlier stream.
     ///
     /// # Errors
     ///
@@ -52,16 +53,18 @@ pub trait CommandInbox: Send + Sync {
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
-    /// Sends a command to a run, and waits until the run has taken it. The id of the receipt is this one; that of
-    /// input comes back in `appended`.
+    /// Sends a command to a run, and waits until the run has taken it: that input is queued for the model, not that
+    /// the model has read it. The receipt has this `id`. For input, the event `Appended` has it too once the input is
+    /// in the history; input that comes too late for that is in `Outcome::undelivered`.
     ///
     /// Dropping the future leaves open whether the run takes the command.
     ///
     /// # Errors
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`](crate::hub::NotRunning) as its source if
-    /// the run has ended or does not exist; the error of the [handle](RunHandle) of the run;
-    /// [`Store`](ErrorKind::Store) if the command cannot be sent.
+    /// the run has ended, takes no more input or does not exist; the error of the [handle](RunHandle) of the run;
+    /// [`Overloaded`](ErrorKind::Overloaded) if too many commands wait; [`Store`](ErrorKind::Store) if the command
+    /// cannot be sent.
     fn send<'a>(
         &'a self,
         run: &'a str,
@@ -82,9 +85,9 @@ impl SentCommand {
     }
 
     /// Does it to a run.
-    pub(super) fn apply(self, handle: Option<&RunHandle>) {
+    pub(super) fn apply(self, run: &str, handle: Option<&RunHandle>) {
         let done = match handle {
-            Some(handle) => self.command.apply(self.id, handle),
+            Some(handle) => self.command.apply(self.id, run, handle),
             None => {
                 let message = "a stream that is not a run takes no commands";
                 Err(Error::new(ErrorKind::Unsupported, message))
@@ -95,10 +98,8 @@ impl SentCommand {
 }
 
 impl Command {
-    fn apply(self, id: String, handle: &RunHandle) -> Result<(), Error> {
-        let refused = |_: UndeliveredInput| {
-            Error::new(ErrorKind::InvalidRequest, "the run takes nothing any more")
-        };
+    fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
+        let refused = |_: UndeliveredInput| Error::from(NotRunning { run: run.to_owned() });
         match self {
             Self::Interrupt => handle.interrupt(),
             Self::StopAfterTurn => handle.stop_after_turn(),

@@ -12,7 +12,7 @@ use crate::hub::{EventNumber, Snapshot};
 /// An entry in the log of a run.
 #[derive(Clone, Debug)]
 pub struct LogEntry {
-    /// Its number. Those of an attempt count up from 0.
+    /// Its number. Those of an attempt rise from 0. After an append that failed some are left out.
     pub number: EventNumber,
     /// The event, the snapshot or the end.
     pub content: LogContent,
@@ -42,15 +42,17 @@ pub trait EventLog: Send + Sync {
     /// [`Store`](ErrorKind::Store) if the log cannot be written.
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>>;
 
-    /// Appends entries of one run and one epoch, in order. Entries before `trim_before` are not needed any more:
-    /// readers that come later begin with a snapshot.
+    /// Appends entries of one run and one epoch, in order. Entries before `trim_before` may be removed: readers that
+    /// come later begin with a snapshot.
     ///
-    /// It may wait for readers that are slow, as long as its settings say. Dropping the future leaves open whether
-    /// the entries are written.
+    /// It may wait for readers that are slow, for a limited time. Dropping the future leaves open whether the entries
+    /// are written. An append that fails is not tried again: the run is interrupted, which stores what there is of its
+    /// turn, and ends.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](ErrorKind::Conflict), with a [`StaleEpoch`] as its source, if another attempt was begun, and
+    /// [`Conflict`](ErrorKind::Conflict), with a [`StaleEpoch`] as its source, if another attempt was begun;
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if the log was removed;
     /// [`Store`](ErrorKind::Store) if they cannot be written. Nothing is written then.
     fn append(
         &self,
@@ -60,9 +62,9 @@ pub trait EventLog: Send + Sync {
 
     /// Reads the entries after a number, then those that come, up to the end.
     ///
-    /// Without a number, or with one that the log does not have any more, it begins with the last snapshot. So it
-    /// does where an attempt follows another. Other snapshots are left out. Dropping the stream stops reading, and
-    /// nothing else.
+    /// Without a number, or with one that the log does not have any more, it begins with the last snapshot. When a new
+    /// attempt begins, the reader gets the first snapshot of that attempt. All other snapshots are skipped. The place
+    /// is that of the call, not of the first poll. Dropping the stream stops reading, and nothing else.
     ///
     /// # Errors
     ///
@@ -76,7 +78,8 @@ pub trait EventLog: Send + Sync {
     ) -> BoxStream<'static, Result<LogEntry, Error>>;
 
     /// Removes the log of a run, unless another attempt than this one was begun. Its readers read what is there;
-    /// without an end they get an error. It must not block: a log on another machine may be left to expire.
+    /// without an end they get an error. It is called when the time for which the hub keeps ended runs is over, or
+    /// when the run is dropped. It must not block: a log on another machine may be left to expire.
     fn remove(&self, run: &str, epoch: u64);
 
     /// How full the logs are.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// The number of an event in the log of its run: `{run}.{epoch}-{number}`.
 ///
-/// It is what a reader sends when it connects again, as the id of a server-sent event for example. For a reader
-/// it is a word without a meaning. Numbers of one run rise with each event, and an attempt at the run that
+/// It is what a reader sends when it connects again, as the id of a server-sent event for example. Readers treat it
+/// as opaque. Numbers of one run rise with each event, and an attempt at the run that
 /// follows another has a higher epoch.
 ///
 /// ```

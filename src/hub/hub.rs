@@ -62,13 +62,15 @@ impl Default for Hub {
 impl Hub {
     /// A hub in the memory of this process.
     ///
-    /// A log keeps 1,024 entries, and readers that are further back are cut. A run without readers continues, and
-    /// its log is kept for a minute after its end.
+    /// A log keeps at most 1,024 entries, and at least half as many; readers that are further back are cut. A run
+    /// without readers continues, and its log is kept for a minute after its end.
     pub fn new() -> Self {
         Self::with_backend(MemoryLog::new(), MemoryInbox::new())
     }
 
-    /// A hub whose logs and inboxes are elsewhere.
+    /// A hub with logs and inboxes of your own, in a [`MemoryLog`] with other settings for example.
+    ///
+    /// The runs are those of this hub: its methods know no run of another one, also where both write to the same place.
     pub fn with_backend(log: impl EventLog + 'static, inbox: impl CommandInbox + 'static) -> Self {
         let settings = HubSettings {
             log: Arc::new(log),
@@ -81,8 +83,10 @@ impl Hub {
         Self::from_settings(settings)
     }
 
-    /// Sets how many entries the log of a run keeps: 1,024 unless set, and at least 16. When half of them are new
-    /// there is a snapshot, and what came before the last one goes.
+    /// Sets how many entries the log of a run keeps at most: 1,024 unless set, and at least 16. After each half of
+    /// them a snapshot is written, and everything before the previous snapshot is removed.
+    ///
+    /// Like the other settings it makes a hub of its own, which has none of the runs of this one.
     pub fn with_capacity(self, entries: usize) -> Self {
         self.with(|settings| settings.capacity = entries.max(16))
     }
@@ -113,7 +117,7 @@ impl Hub {
         Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
-    /// Starts a run under a key, which is the id of its session as a rule. One run at a time has a key.
+    /// Starts a run under a key, which is the id of its session as a rule. Each key has at most one active run.
     ///
     /// To make the run only when the key is free, [reserve](Self::reserve) it first.
     ///
@@ -166,8 +170,9 @@ impl Hub {
     /// Reads the run that has the key, after the event with this number.
     ///
     /// Without a number, or if the event is gone or is one of another run, it begins with a
-    /// [snapshot](crate::hub::HubEvent::Snapshot). A run that has ended can be read by those who have its number,
-    /// for as long as its log is kept.
+    /// [snapshot](crate::hub::HubEvent::Snapshot). The last run of a key can also be read after its end by those who
+    /// have a number of it, for as long as its log is kept. A page that shows a session reads it with
+    /// [`read_session`](Self::read_session), which also works while no run is active.
     ///
     /// # Errors
     ///
@@ -181,7 +186,7 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if no such log exists.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`] as its source, if this hub has no such log.
     pub fn read_run(&self, run_id: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         match self.0.registry.run(run_id) {
             Some(place) => Ok(self.logs().read_run(place, after)),
@@ -194,13 +199,19 @@ impl Hub {
         SessionReader::new(self.logs(), session.clone(), after.cloned())
     }
 
-    /// Sends a command to a run, and waits until the run has taken it. The id of input comes back in `appended`.
+    /// Sends a command to a run, and waits until the run has taken it: that input is queued for the model, not that
+    /// the model has read it. The receipt has the id that the event `Appended` has too once the input is in the
+    /// history. Input that comes too late for that is in [`Outcome::undelivered`](crate::Outcome::undelivered).
+    ///
+    /// [`run_id`](Self::run_id) gives the run of a key. A command to a run that has ended meanwhile never reaches the
+    /// next one.
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run has ended or does
-    /// not exist; the error of the [handle](crate::RunHandle) of the run;
-    /// [`Unsupported`](ErrorKind::Unsupported) if the stream takes no commands.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) with [`NotRunning`] as its source if the run has ended, takes no
+    /// more input or does not exist; the error of the [handle](crate::RunHandle) of the run;
+    /// [`Overloaded`](ErrorKind::Overloaded) if too many commands wait; [`Unsupported`](ErrorKind::Unsupported) if
+    /// the stream takes no commands.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
         let id = self.0.settings.ids.next_id();
         self.0.settings.inbox.send(run_id, id, command).await
@@ -221,12 +232,13 @@ impl Hub {
         }
     }
 
-    /// Begins no more runs, and waits for those that there are. After this time they are interrupted, so that what
-    /// there is of their turns is stored; those that take no commands, and those that do not end within another
-    /// ten seconds, are dropped.
+    /// Refuses new runs, and waits up to `limit` for those that are active. Then it interrupts them, which stores the
+    /// partial turns of sessions. After ten more seconds those still active are dropped. A stream that takes no
+    /// commands is dropped at `limit`.
     ///
     /// Readers of sessions end with an error that has [`ShuttingDown`](crate::hub::ShuttingDown) as its source,
-    /// after the last event of their run. Dropping the future leaves the runs that there are.
+    /// after the last event of their run. So a web server waits for this first, and then for its connections to end.
+    /// Dropping the future lets the runs continue; the hub stays closed.
     pub async fn shut_down(&self, limit: Duration) {
         let registry = &self.0.registry;
         registry.close();
@@ -365,7 +377,8 @@ impl RunOwner {
         &self.place.run
     }
 
-    /// Reads the run from its start. The reader has all of it, also if the run ends before it is polled.
+    /// Reads the run from its start. The reader keeps the log of the run, so it can also be polled after its end. If it
+    /// does not keep up, it is cut.
     pub fn read(&self) -> Reader {
         self.logs.read_run(Arc::clone(&self.place), None)
     }

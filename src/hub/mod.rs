@@ -1,9 +1,16 @@
 //! Runs that outlive their readers.
 //!
 //! A run is a stream: dropping it cancels it. That is right for a page that is closed, and wrong for a page that is
-//! loaded again. A [`Hub`] is the one place of this crate where a run continues without a consumer. It pulls each run
-//! in a task of its own and writes the events into a [log](EventLog). Any number of readers read from the log, each at
-//! its own place. Commands reach the run through its [inbox](CommandInbox).
+//! loaded again. In a [`Hub`] a run continues however many consumers it has: the hub pulls each run in a task of its
+//! own and writes the events into a [log](EventLog). Any number of readers read from the log, each at its own place.
+//! Commands reach the run through its [inbox](CommandInbox).
+//!
+//! | to read | use |
+//! |---|---|
+//! | a session, whether or not a run is active, and all runs that follow: a page | [`Hub::read_session`] |
+//! | the active run of a session, up to its end | [`Hub::read`] |
+//! | one run by its id | [`Hub::read_run`] |
+//! | the run that this code has started, from its first event | [`RunOwner::read`] |
 //!
 //! ```
 //! use futures::StreamExt;
@@ -39,16 +46,44 @@
 //! # }
 //! ```
 //!
+//! # For a browser
+//!
+//! With the feature `ui`, [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends what a reader gets
+//! as server-sent events; the other protocols of [`ui`](crate::ui) take [`Reader::into_events`]. The example `web` is a
+//! whole server. Its route for a page:
+//!
+//! ```
+//! # #[cfg(feature = "ui")]
+//! # mod example {
+//! use futures::Stream;
+//! use turnstream::Error;
+//! use turnstream::hub::{EventNumber, Hub, HubEvent};
+//! use turnstream::session::Session;
+//! use turnstream::ui::sse::Sse;
+//! use turnstream::ui::{Response, ResponseBody};
+//!
+//! fn events(
+//!     hub: &Hub,
+//!     session: &Session,
+//!     last_event_id: Option<&str>,
+//! ) -> Response<ResponseBody<impl Stream<Item = Result<HubEvent, Error>> + use<>, HubEvent>> {
+//!     // An id that cannot be parsed is like none: the reader begins with a snapshot.
+//!     let after: Option<EventNumber> = last_event_id.and_then(|id| id.parse().ok());
+//!     Sse::new().respond_to_reader(hub.read_session(session, after.as_ref()))
+//! }
+//! # }
+//! ```
+//!
 //! # Dropping
 //!
 //! | dropped | effect |
 //! |---|---|
 //! | a [`Reader`] or a [`SessionReader`] | reading stops, the run continues |
-//! | a [`RunOwner`] that was not [detached](RunOwner::detach) | the run is dropped synchronously |
-//! | the last clone of the [`Hub`] | all runs are dropped synchronously |
+//! | a [`RunOwner`] that was not [detached](RunOwner::detach) | the run is dropped before the call returns |
+//! | the last clone of the [`Hub`] | all runs are dropped before the call returns |
 //! | the runtime | all of its runs are dropped |
 //!
-//! The turn that streams is lost with a run that is dropped, and the readers of the run end with an error.
+//! A run that another thread polls at that moment is dropped when its poll returns. The turn that streams is lost with a run that is dropped, and the readers of the run end with an error.
 //! [`Command::Interrupt`] ends a run and keeps the part of the turn that has arrived.
 
 mod command_inbox;

@@ -93,7 +93,7 @@ impl Reader {
     }
 
     /// The events alone, those of the first snapshot included, for code that reads the events of a run. For those
-    /// of the whole run, read it without a number.
+    /// of the whole run, read it without a number; turns that were complete before have no deltas.
     ///
     /// The error of a run that failed is the last item, as with a [`Run`](crate::Run). A second snapshot is an
     /// error: another attempt at the run has begun, and what was given is void.

@@ -110,7 +110,7 @@ impl Runner {
     fn poll_commands(&mut self, cx: &mut Context<'_>) {
         while let Some(commands) = &mut self.commands {
             match commands.poll_next_unpin(cx) {
-                Poll::Ready(Some(command)) => command.apply(self.handle.as_ref()),
+                Poll::Ready(Some(command)) => command.apply(&self.run, self.handle.as_ref()),
                 Poll::Ready(None) => self.commands = None,
                 Poll::Pending => return,
             }

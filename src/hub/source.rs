@@ -33,8 +33,8 @@ impl RunSource {
         Self { events, start: history, starts_at: None, handle: None, run_id: None }
     }
 
-    /// Gives the run this id instead of a drawn one: it is another attempt at a run that was begun elsewhere,
-    /// which may append nothing from then on.
+    /// Sets the id of the run; unless set, one is drawn. If a run with this id was begun before, this is the next
+    /// attempt at it, and the earlier attempt can append nothing more.
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self

@@ -2,7 +2,7 @@
 //!
 //! Streams of this crate go on only while they are polled: a consumer that pauses between two
 //! items pauses the tools, too, and reads no more of what the model says.
-//! [`in_task`](InTaskExt::in_task) has a task do the polling. Nothing else of the crate spawns one.
+//! [`in_task`](InTaskExt::in_task) has a task do the polling. Beside it only a hub spawns tasks (feature `hub`).
 
 mod in_task;
 mod owned_task;

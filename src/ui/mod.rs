@@ -1,7 +1,8 @@
 //! Runs for front ends: a stream of events becomes the response of a web server.
 //!
 //! Every protocol is a folder of pure functions and streams. None of them knows a web framework: a
-//! [`Response`] has a status, headers and a body, and any server can send it. Dropping the body drops the run.
+//! [`Response`] has a status, headers and a body, and any server can send it. Dropping the body drops the stream that
+//! it was made from: a run is cancelled by that, and a reader of a hub only stops reading.
 //!
 //! | module | who reads it |
 //! |---|---|

@@ -28,7 +28,7 @@ pub struct Response<B> {
     pub status: u16,
     /// The headers, their names in lower case.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body. Dropping it drops the run.
+    /// The body. Dropping it drops the stream that it was made from.
     pub body: B,
 }
 
@@ -55,8 +55,9 @@ impl Response<String> {
 
 /// The body of a streamed [`Response`]: the bytes of one event in each item.
 ///
-/// It pulls an event when the server asks for bytes, so a client that reads slowly slows the run. Dropping it
-/// drops the stream of events, and with it the request to the model and the tools that run.
+/// It pulls an event when the server asks for bytes, so a client that reads slowly slows a run. Dropping it drops the
+/// stream of events: that of a run with its request to the model and the tools that run. A reader of a hub neither
+/// slows its run nor ends it.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct ResponseBody<S, E = Event> {

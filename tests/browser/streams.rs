@@ -18,7 +18,7 @@ async fn words_are_shown_while_the_model_speaks() {
     assert_eq!(asked.body["messages"].as_array().unwrap().last().unwrap()["content"], "Tell me");
     asked.say("It is **so");
     page.wait_for_words("It is so").await;
-    assert_eq!(page.texts("#send").await, ["Tell it now"]);
+    assert_eq!(page.texts("#send").await, ["Steer now"]);
     asked.say("** and `so`.");
     asked.end();
     page.wait_until_idle().await;

@@ -127,7 +127,7 @@ class OpenSession {
     byId('unfinished').hidden = isRunning || this.#state !== 'unfinished';
     byId('stop').hidden = !isRunning;
     byId('queue').hidden = !isRunning;
-    byId('send').textContent = isRunning ? 'Tell it now' : 'Send';
+    byId('send').textContent = isRunning ? 'Steer now' : 'Send';
     byId('regenerate').hidden = isRunning || (this.#startsAt === 0 && !this.#run);
     document.body.dataset.running = isRunning;
   }
@@ -175,12 +175,12 @@ class OpenSession {
   async send(text, isAfterwards) {
     if (this.isRunning && !isAfterwards) {
       const { id } = await post(sessionPath(this.id, 'steer'), { text });
-      this.#waits(id, text);
+      this.#waits(id, text, 'Steers with the next request');
       return;
     }
     // The same message sent again begins no second run.
     const { run, is_queued: isQueued } = await startOnce(this.id, { text });
-    if (isQueued) this.#waits(run, text);
+    if (isQueued) this.#waits(run, text, 'Queued');
     else scrollToNewest();
   }
 
@@ -203,8 +203,8 @@ class OpenSession {
     byId('text').focus();
   }
 
-  #waits(id, text) {
-    const node = element('li', {}, `Waits: ${text}`);
+  #waits(id, text, how) {
+    const node = element('li', {}, `${how}: ${text}`);
     this.#waiting.set(id, { node, text });
     byId('waiting').append(node);
   }

@@ -67,7 +67,9 @@ impl AiSdk {
     /// session has when the message begins, after the input of the run. It never changes, so a client can ask
     /// for [another answer](super::ChatRequest::action) by it.
     ///
-    /// Call it when the run was made and nothing was pulled from it.
+    /// Call it when the run was made and nothing was pulled from it. A run in a [hub](crate::hub) is pulled at once:
+    /// there an app keeps the id beside the run, and gives it to [`with_message_id`](Self::with_message_id) also when a
+    /// client resumes the stream; the example `web` does so.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.name = MessageName::of_session(session);
         self

@@ -17,7 +17,7 @@
 //!
 //! ```
 //!
-//! The last event is always `end`: a page closes its `EventSource` there, which would connect again otherwise.
+//! The last event of a run is `end`: a page closes its `EventSource` there, which would connect again otherwise.
 //! `{"finished":false,"error":{…}}` is the end of a stream that broke off before its run had finished. The
 //! format is <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
 

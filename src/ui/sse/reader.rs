@@ -22,6 +22,10 @@ const RETRY_AFTER_SHUT_DOWN: Duration = Duration::from_secs(5);
 pub(super) struct ReaderEncoder {
     pub(super) retry: Option<Duration>,
     pub(super) error_texts: ErrorTexts,
+    /// Whether the run has [finished](Event::Finished).
+    pub(super) has_finished: bool,
+    /// The error of a run that has ended before it had finished.
+    pub(super) failure: Option<Error>,
 }
 
 /// Data that is not an event.
@@ -66,14 +70,22 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
         if let Some(number) = event.number() {
             write_id(out, number);
         }
+        let is_last = |event: &Event| matches!(event, Event::Finished(_));
         match event {
-            HubEvent::Snapshot { snapshot, .. } => write_data(out, &self.snapshot(snapshot)),
-            HubEvent::Event { event, .. } => match self.error_texts.event(event) {
-                Some(shown) => write_data(out, &shown),
-                None => write_data(out, event),
-            },
+            HubEvent::Snapshot { snapshot, .. } => {
+                self.has_finished = snapshot.events().last().is_some_and(|event| is_last(event));
+                write_data(out, &self.snapshot(snapshot));
+            }
+            HubEvent::Event { event, .. } => {
+                self.has_finished |= is_last(event);
+                match self.error_texts.event(event) {
+                    Some(shown) => write_data(out, &shown),
+                    None => write_data(out, event),
+                }
+            }
             HubEvent::Ended { error, .. } => {
                 let error = error.as_ref().map(|error| self.error_texts.error(error));
+                self.failure = error.clone().filter(|_| !self.has_finished);
                 write_data(out, &Data::Ended { error });
             }
         }
@@ -102,6 +114,7 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
             }
             error => {
                 let error = error.map(|error| self.error_texts.error(error));
+                let error = error.or_else(|| self.failure.take());
                 out.extend_from_slice(b"event: end\n");
                 write_data(out, &End { finished: error.is_none(), error });
             }

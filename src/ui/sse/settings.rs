@@ -72,7 +72,7 @@ impl Sse {
     /// run, for example. `last_event_id` is the value of the header `last-event-id`; it is ignored if it has
     /// another prefix or is not an id.
     ///
-    /// A run that was dropped cannot be continued by this.
+    /// A run that was dropped cannot be continued by this. The runs of a hub can: see `respond_to_reader`.
     pub fn resume_after(mut self, last_event_id: Option<&str>) -> Self {
         let last = last_event_id.and_then(|id| parse_last_event_id(id, &self.encoder.id_prefix));
         self.encoder.skipped_events = last.unwrap_or(0);
@@ -110,27 +110,37 @@ impl Sse {
     /// The response that sends what a reader of a [hub](crate::hub) gets, a [`Reader`](crate::hub::Reader) or a
     /// [`SessionReader`](crate::hub::SessionReader).
     ///
-    /// Ids are the [numbers](crate::hub::EventNumber) of the hub, so a prefix is not used: read the header
-    /// `last-event-id`, parse it, and give it to the hub. Besides events there are two more values of `type`:
+    /// Ids are the [numbers](crate::hub::EventNumber) of the hub, so a prefix and
+    /// [`resume_after`](Self::resume_after) have no effect: parse the header `last-event-id`, and give it to the hub,
+    /// or `None` if it cannot be parsed. Besides events there are two more values of `type`:
     ///
     /// ```text
     /// {"type":"snapshot","run":"5f0c…","starts_at":4,"events":[…],"pending":[…]}
     /// {"type":"ended","error":null}
     /// ```
     ///
-    /// `events` are to be folded over the first `starts_at` entries of the session. A page replaces by them all that
-    /// it shows after these entries. `run` is null if no run is working on the session.
+    /// After a snapshot, a page keeps the first `starts_at` entries of the session, discards all that it shows after
+    /// them, and applies `events`; [`Session::entries`](crate::session::Session::entries) has the entries. `run` is
+    /// null if no run is active, and `starts_at` is null for a run without a session.
     ///
-    /// A reader of one run ends with `event: end`, like [`respond`](Self::respond). A browser connects again
-    /// without a word from the page after the other two ends: `event: too_slow`, if the reader was cut, and
-    /// `event: shutting_down`, then after five seconds.
+    /// A reader of one run ends with `event: end`, like [`respond`](Self::respond). There are two more ends:
+    /// `event: too_slow`, if the reader was cut, and `event: shutting_down`, which sets the time until a browser
+    /// connects again to five seconds. A page that reads a session connects again after each of the three: `end` is
+    /// then the end of a run that was dropped, or of a store that failed. An `EventSource` does so unless the page
+    /// closes it.
+    ///
+    /// Dropping the body stops reading; the run continues.
     #[cfg(feature = "hub")]
     pub fn respond_to_reader<S>(self, reader: S) -> Response<ResponseBody<S, HubEvent>>
     where
         S: Stream<Item = Result<HubEvent, Error>>,
     {
-        let encoder =
-            ReaderEncoder { retry: self.encoder.retry, error_texts: self.encoder.error_texts };
+        let encoder = ReaderEncoder {
+            retry: self.encoder.retry,
+            error_texts: self.encoder.error_texts,
+            has_finished: false,
+            failure: None,
+        };
         Response::of_stream(ResponseBody::new(reader, encoder, self.keep_alive), None)
     }
 }
