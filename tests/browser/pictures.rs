@@ -23,7 +23,15 @@ async fn take(name: &str, screen: Screen, questions: &[&str]) {
         page.wait("document.body.dataset.running === 'true'").await;
         page.wait_until_idle().await;
     }
-    page.run("document.activeElement.blur()").await;
+    // A sub-agent is shown at work.
+    page.run(
+        "document.querySelectorAll('.card:has(.turn)').forEach((node) => { node.open = true })",
+    )
+    .await;
+    page.run("document.activeElement.blur(); document.getElementById('scroll').scrollTop = 0")
+        .await;
+    page.run("return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+        .await;
     std::fs::create_dir_all(folder()).unwrap();
     let file = folder().join(format!("{name}.png"));
     std::fs::write(file, page.client.screenshot().await.unwrap()).unwrap();

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use crate::offline::OFFLINE_NOTICE;
 use crate::offline::asked::CallResult;
+use crate::offline::question::RESEARCH_TOOL;
 use crate::text::one_line;
 
 /// So many places that a search found are told.
@@ -39,6 +41,8 @@ pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
                     false => Some(format!("The listing of `{path}` has {entries}.")),
                 }
             }
+            // The words of a sub-agent, in its own lines.
+            RESEARCH_TOOL => Some(result.output.replace(OFFLINE_NOTICE, "").trim().to_owned()),
             _ => Some(format!("`{name}` says: {}", one_line(&result.output, 300))),
         };
         said.push(told.unwrap_or_else(|| {
